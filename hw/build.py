@@ -36,6 +36,9 @@ _ZEROS = re.compile(
     r"initial begin\n\s+(\S+)\[0\] = (\d+'[dh]0+);\n(?:\s+\1\[(\d+)\] = \2;\n)+\s+end\n"
 )
 
+#: Words of a large memory.
+_LARGE = 1024
+
 #: A block that drives a constant, and the register that Yosys lets all other blocks wait for.
 _CONSTANT = re.compile(r"(?m)^  always @\*\n    ([^=\n]+= \d+'[bdh][0-9a-f]+;)$")
 _TRIGGER = re.compile(r"(?m)^  reg (\\\$auto\$verilog_backend\S+ ) = 0;\n")
@@ -55,16 +58,19 @@ def _cleared(text: str) -> str:
     """Return Verilog that clears a memory in one line.
 
     Amaranth writes a statement for each word: a third of a million for a core of 16 × 16, which
-    simulators and synthesis then read.
+    simulators and synthesis then read. The time that Yosys takes for the words of a memory grows
+    with the square of their number, so synthesis does not see those of large memories, which
+    bitstreams clear anyway.
     """
 
     def loop(match: re.Match[str]) -> str:
         name, zero, last = match.groups()
-        return (
+        block = (
             f"initial begin : zeros_of_{name}\n    integer n_of_{name};\n"
             f"    for (n_of_{name} = 0; n_of_{name} <= {last}; n_of_{name} = n_of_{name} + 1)\n"
             f"      {name}[n_of_{name}] = {zero};\n  end\n"
         )
+        return f"\n`ifndef SYNTHESIS\n  {block}`endif\n" if int(last) >= _LARGE else block
 
     return _ZEROS.sub(loop, text)
 

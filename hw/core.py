@@ -7,14 +7,14 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
-from celosia.hw.bus.interrupts import Interrupts
-from celosia.hw.bus.load import LoadUnit
-from celosia.hw.bus.reader import ReadMaster
-from celosia.hw.bus.registers import RegisterFile
-from celosia.hw.bus.signature import axi4, axi4_lite, join
-from celosia.hw.bus.slice import Stage
-from celosia.hw.bus.store import StoreUnit
-from celosia.hw.fanout import COPY
+from celosia.hw.axi.interrupts import Interrupts
+from celosia.hw.axi.reader import ReadMaster
+from celosia.hw.axi.registers import RegisterFile
+from celosia.hw.axi.signature import axi4, axi4_lite, join
+from celosia.hw.dma.load import LoadUnit
+from celosia.hw.dma.store import StoreUnit
+from celosia.hw.lib.fanout import COPY
+from celosia.hw.lib.slice import Stage
 from celosia.hw.matrix.unit import MatrixUnit
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
 from celosia.hw.sequencer.sequencer import Sequencer

@@ -377,7 +377,9 @@ def main() -> None:
     """List the simulators, after installing them with ``--install``."""
     parser = argparse.ArgumentParser(description="Find the HDL simulators.")
     parser.add_argument("--install", action="store_true", help="get what is missing first")
-    parser.add_argument("--install-viewers", action="store_true", help="get Chromium and GTKWave, no more")
+    parser.add_argument(
+        "--install-viewers", action="store_true", help="get Chromium and GTKWave, no more"
+    )
     parser.add_argument("--install-venv", action="store_true", help="get python3-venv, no more")
     arguments = parser.parse_args()
     try:

@@ -100,7 +100,7 @@ def test_the_checks_find_mistakes(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# One\n[a](#one) [b](#two) [c](other.md) [d](https://example.org/x)\n")
     assert list(broken_links(page)) == ["#two", "other.md"]
-    assert list(missing_files("sw/cli/run.py sw/cli/ran.py tb/hw/test_bus_* tb/hw/test_cab_*")) == [
+    assert list(missing_files("sw/cli/run.py sw/cli/ran.py tb/hw/test_axi_* tb/hw/test_cab_*")) == [
         "sw/cli/ran.py",
         "tb/hw/test_cab_*",
     ]

@@ -180,7 +180,7 @@ class Config:
 
     @property
     def primitive(self) -> str:
-        """Multiplier of the requantiser, see ``celosia.hw.product``."""
+        """Multiplier of the requantiser, see ``celosia.hw.targets.product``."""
         return {"ecp5": "ecp5", "ice40": "logic"}.get(self.cells.partition("_")[0], "portable")
 
     @property

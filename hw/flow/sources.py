@@ -13,7 +13,7 @@ _DECLARATION = re.compile(
     r"\s*(wire|reg|input|output|inout)\b(?: signed)?(?: \[[^]]*\])? \\?(\S+?) ?[;=]"
 )
 #: File whose lines stand for signals declared elsewhere: the module's own line says more.
-HELPERS = ("hw/fanout.py",)
+HELPERS = ("hw/lib/fanout.py",)
 
 
 class Source(NamedTuple):

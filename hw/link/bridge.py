@@ -19,7 +19,7 @@ from celosia.hw.arch.link import (
     Status,
 )
 from celosia.hw.arch.registers import REGISTER_ADDRESS_BITS
-from celosia.hw.bus.signature import INCR, axi4, axi4_lite
+from celosia.hw.axi.signature import INCR, axi4, axi4_lite
 from celosia.hw.link.frames import FRAME_BYTE
 from celosia.hw.link.slots import Slots
 

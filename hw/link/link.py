@@ -6,8 +6,8 @@ from amaranth.hdl import Module, Signal, unsigned
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, flipped
 
-from celosia.hw.bus.signature import axi4, axi4_lite
-from celosia.hw.bus.slice import Slice
+from celosia.hw.axi.signature import axi4, axi4_lite
+from celosia.hw.lib.slice import Slice
 from celosia.hw.link.bridge import Bridge
 from celosia.hw.link.frames import FRAME_BYTE, FrameReceiver, FrameTransmitter
 from celosia.hw.link.slots import Slots

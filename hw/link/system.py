@@ -7,8 +7,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, flipped
 
 from celosia.hw.arch.config import Config
-from celosia.hw.bus.arbiter import Arbiter
-from celosia.hw.bus.signature import axi4
+from celosia.hw.axi.arbiter import Arbiter
+from celosia.hw.axi.signature import axi4
 from celosia.hw.core import Core
 from celosia.hw.link.link import Link
 

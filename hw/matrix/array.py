@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.fanout import COPY
+from celosia.hw.lib.fanout import COPY
 from celosia.hw.matrix.cell import CELLS, Cell, LogicCell
 
 #: Rows that share a register of the weight buses.

@@ -7,8 +7,8 @@ from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Valu
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.fanout import reset_less
-from celosia.hw.product import GatedSum, Product
+from celosia.hw.lib.fanout import reset_less
+from celosia.hw.targets.product import GatedSum, Product
 
 
 class Cell(wiring.Component, ABC):

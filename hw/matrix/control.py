@@ -8,8 +8,8 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
-from celosia.hw.bus.slice import FAR, Slice
-from celosia.hw.fanout import COPY
+from celosia.hw.lib.fanout import COPY
+from celosia.hw.lib.slice import FAR, Slice
 from celosia.hw.matrix.feeder import INSTRUCTION, TileFeeder
 from celosia.hw.matrix.walker import PassWalker
 from celosia.hw.memory.runs import Runs

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.fanout import reset_less
+from celosia.hw.lib.fanout import reset_less
 
 INSTRUCTION = streams.issued(isa.Opcode.MATMUL)
 

@@ -6,11 +6,11 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch.registers import Activity
-from celosia.hw.matrix import accumulators
-from celosia.hw.matrix.accumulators import Accumulators
 from celosia.hw.matrix.array import SystolicArray
 from celosia.hw.matrix.control import MatrixControl
 from celosia.hw.matrix.feeder import INSTRUCTION
+from celosia.hw.memory import accumulators
+from celosia.hw.memory.accumulators import Accumulators
 from celosia.hw.memory.weight_buffer import WeightBuffer, weights_payload
 
 

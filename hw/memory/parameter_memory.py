@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
-from celosia.hw.fanout import COPY, reset_less
+from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 from celosia.hw.memory.table_memory import TableMemory

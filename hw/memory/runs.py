@@ -9,7 +9,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.fanout import reset_less
+from celosia.hw.lib.fanout import reset_less
 
 
 def add_rows(a: Value, b: Value) -> Value:

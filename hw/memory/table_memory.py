@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import TABLE_BYTES
-from celosia.hw.fanout import reset_less
+from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 

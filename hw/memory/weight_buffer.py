@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.fanout import COPY, reset_less
+from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 

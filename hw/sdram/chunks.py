@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.bus.signature import DECERR, INCR, OKAY, SLVERR
+from celosia.hw.axi.signature import DECERR, INCR, OKAY, SLVERR
 from celosia.hw.sdram.signature import chunk_beats, chunk_layout
 from celosia.hw.sdram.timing import Part
 

@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.bus.signature import axi4, axi4_read, axi4_write
+from celosia.hw.axi.signature import axi4, axi4_read, axi4_write
 from celosia.hw.sdram.chunks import Arbiter
 from celosia.hw.sdram.data_path import DataPath
 from celosia.hw.sdram.reads import Reads

@@ -7,8 +7,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.bus.signature import OKAY, axi4_read
-from celosia.hw.bus.slice import Slice
+from celosia.hw.axi.signature import OKAY, axi4_read
+from celosia.hw.lib.slice import Slice
 from celosia.hw.sdram.buffer import Buffer
 from celosia.hw.sdram.chunks import Splitter, burst_layout
 from celosia.hw.sdram.signature import chunk_beats, chunk_layout

@@ -59,13 +59,15 @@ class UnitCounters(wiring.Component):
         latest = Signal(32, reset_less=True)
         latest_place = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
         latest_valid = Signal()
+        before = Mux(latest_valid & (latest_place == place), latest, read.data)
         total = Signal(32)
         m.d.comb += [
             read.addr.eq(Mux(self.enable, Value.cast(self.activity), self.address)),
-            total.eq(Mux(latest_valid & (latest_place == place), latest, read.data) + 1),
+            # One more than minus one clears.
+            total.eq((before | self.clear.replicate(32)) + 1),
             write.en.eq(counts | self.clear),
             write.addr.eq(Mux(self.clear, self.address, place)),
-            write.data.eq(Mux(self.clear, 0, total)),
+            write.data.eq(total),
             self.value.eq(read.data),
         ]
         m.d.sync += [

@@ -9,7 +9,7 @@ from celosia.hw import streams
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.config import ADDRESS_BITS, PROGRAM_BYTES
 from celosia.hw.arch.registers import LENGTH_BITS
-from celosia.hw.bus.reader import length_bits, read_beat
+from celosia.hw.axi.reader import length_bits, read_beat
 
 #: Word of a program; ``error`` if the bus refused it.
 WORD = data.StructLayout({"bits": unsigned(8 * WORD_BYTES), "error": 1})

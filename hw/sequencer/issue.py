@@ -10,8 +10,8 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.commands import CODE_BITS, REGISTERS
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.registers import Activity
-from celosia.hw.bus.queue import EagerFIFO
-from celosia.hw.fanout import reset_less
+from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.queue import EagerFIFO
 from celosia.hw.sequencer.command import QUEUED, Command
 
 

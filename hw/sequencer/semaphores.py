@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -85,12 +85,16 @@ class Semaphores(wiring.Component):
         over = Signal(self.count)
         for s, count in enumerate(counts):
             posts = sum((self.post[u][s] for u in range(1, self.units)), self.post[0][s])
-            m.d.sync += count.eq(count + posts - fewer[s])
+            # One adder for both.
+            change = Signal(signed(len(posts) + 1), name=f"change_{s}")
+            m.d.comb += change.eq(posts - fewer[s])
+            m.d.sync += count.eq(count + change)
             # Registered, because all grants depend on it. A semaphore that gets a post is not zero.
             posted_to = Cat(self.post[u][s] for u in range(self.units)).any()
-            one = Mux(fewer[s], count == 2, count == 1)
+            one = ~count[2:].any() & (count[:2] == Mux(fewer[s], 2, 1))
             m.d.sync += self.lacking[s].eq(~posted_to & (self.lacking[s] | (one & taken[s])))
-            m.d.comb += over[s].eq(Mux(fewer[s], count > GREATEST + 1, count > GREATEST))
+            past = count >= GREATEST + 1
+            m.d.comb += over[s].eq(past & ~(fewer[s] & (count == GREATEST + 1)))
         m.d.sync += fewer.eq(taken)
         posted = Signal(self.post.shape())
         m.d.sync += posted.eq(self.post)

@@ -8,7 +8,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import ADDRESS_BITS, SEMAPHORES, Config
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, LENGTH_BITS, Activity
-from celosia.hw.bus.reader import length_bits, read_beat
+from celosia.hw.axi.reader import length_bits, read_beat
 from celosia.hw.sequencer.check import Check
 from celosia.hw.sequencer.counters import Counters
 from celosia.hw.sequencer.dispatch import EXECUTORS, Dispatch

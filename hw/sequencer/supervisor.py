@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.fanout import COPY
+from celosia.hw.lib.fanout import COPY
 from celosia.hw.sequencer.dispatch import EXECUTORS
 
 UNITS = 1 + len(EXECUTORS)

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
-from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY, read_layout, write_layout
+from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY, read_layout, write_layout
 from celosia.hw.vector.pipe import Pipe
 from celosia.hw.vector.task import MARK, VectorSizes
 

@@ -5,8 +5,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.fanout import COPY
-from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
+from celosia.hw.lib.fanout import COPY
+from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.task import VectorSizes
 
 

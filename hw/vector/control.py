@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
-from celosia.hw.fanout import COPY, reset_less
+from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.vector.task import VectorSizes
 
 

@@ -5,8 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
+from celosia.hw.lib.nest import Nest
 from celosia.hw.memory.runs import Runs
-from celosia.hw.vector.nest import Nest
 from celosia.hw.vector.task import VectorSizes, lane_mask
 
 

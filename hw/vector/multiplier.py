@@ -6,8 +6,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.fanout import reset_less
-from celosia.hw.product import Product
+from celosia.hw.lib.fanout import reset_less
+from celosia.hw.targets.product import Product
 
 #: Lowest bit of the upper part of both factors: the sum of both parts fits 18 bits, signed.
 _CUT = 16

@@ -7,14 +7,14 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
-from celosia.hw.fanout import reset_less
+from celosia.hw.lib.delay import Delay
+from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory.parameter_memory import (
     ParameterMemory,
     ParameterStore,
     parameters_payload,
 )
 from celosia.hw.memory.table_memory import TableMemory
-from celosia.hw.vector.delay import Delay
 from celosia.hw.vector.requantize import Clamp, Requantizer
 from celosia.hw.vector.sequential import SequentialRequantizer
 from celosia.hw.vector.task import MARK, TAG, VectorSizes

@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.fanout import reset_less
-from celosia.hw.vector.delay import Delay
+from celosia.hw.lib.delay import Delay
+from celosia.hw.lib.fanout import reset_less
 from celosia.hw.vector.multiplier import Multiplier, multiplier_of
 
 

@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.fanout import reset_less
-from celosia.hw.product import GatedSum
+from celosia.hw.lib.fanout import reset_less
+from celosia.hw.targets.product import GatedSum
 from celosia.hw.vector.task import MARK, TAG
 
 #: Bits of a digit, which is processed in one cycle, and digits of a number.

@@ -6,12 +6,12 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.bus.slice import FAR, Slice, Stage
-from celosia.hw.matrix.accumulators import read_layout
+from celosia.hw.lib.nest import Nest
+from celosia.hw.lib.slice import FAR, Slice, Stage
+from celosia.hw.memory.accumulators import read_layout
 from celosia.hw.memory.runs import Runs
 from celosia.hw.vector.answers import Answers, element_layout
 from celosia.hw.vector.destination import is_outside
-from celosia.hw.vector.nest import Nest
 from celosia.hw.vector.pace import Pace
 from celosia.hw.vector.task import VectorSizes, lane_mask
 

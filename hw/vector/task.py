@@ -17,7 +17,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import REQUANTIZERS
-from celosia.hw.bus.slice import Stage
+from celosia.hw.lib.slice import Stage
 
 #: Instructions of the vector unit.
 INSTRUCTION = streams.issued(isa.Opcode.VECTOR, isa.Opcode.FILL)

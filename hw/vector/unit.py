@@ -13,7 +13,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
-from celosia.hw.matrix.accumulators import read_layout, write_layout
+from celosia.hw.memory.accumulators import read_layout, write_layout
 from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.vector.accumulate import AccumulatorWriter
 from celosia.hw.vector.control import VectorControl

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
+from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.memory.parameter_memory import ParameterMemory
 from celosia.hw.vector.task import MARK, VectorSizes, lane_mask
 

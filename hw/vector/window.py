@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
-from celosia.hw.fanout import reset_less
+from celosia.hw.lib.fanout import reset_less
 from celosia.hw.vector.answers import element_layout
 from celosia.hw.vector.pace import Pace
 

@@ -6,7 +6,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
-from celosia.hw.vector.delay import Delay
+from celosia.hw.lib.delay import Delay
 from celosia.hw.vector.task import MARK, VectorSizes
 
 

@@ -43,9 +43,7 @@ def busy(unit: Unit, own: Sequence[Instruction], config: Config) -> tuple[int, i
     return least, most
 
 
-def misplaced(
-    counters: Mapping[str, Mapping[str, int]], code: bytes, config: Config
-) -> list[str]:
+def misplaced(counters: Mapping[str, Mapping[str, int]], code: bytes, config: Config) -> list[str]:
     """Return the errors in the classes of counters, as texts.
 
     Parameters

@@ -124,7 +124,9 @@ def _moves_nothing(graph: Graph, operation: Operation) -> bool:
 def _plan(graph: Graph, levels: Mapping[int, float], notes: Mapping[int, str]) -> Plan:
     """Return the steps of a graph, with the layers of each part."""
     items = items_of(graph, notes)
-    if graph.states or not all(_keeps(graph, o, items) for o in graph.operations if o.place in notes):
+    if graph.states or not all(
+        _keeps(graph, o, items) for o in graph.operations if o.place in notes
+    ):
         items = 1
     steps: list[tuple[Graph, Network] | HostOperator] = []
     for level in sorted(set(levels.values())):

@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Mux, Signal
 from prove import Spec, broken_module, proved, refuted
 from queues import Fifo, in_order
 
-from celosia.hw.bus import arbiter
+from celosia.hw.axi import arbiter
 
 BURSTS = 4
 ADDRESS = ("id", "addr", "len", "size", "burst")

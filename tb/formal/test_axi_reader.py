@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Mux, Signal, Value
 from prove import Spec, broken_module, proved, refuted
 from queues import Pair, in_order
 
-from celosia.hw.bus import reader
+from celosia.hw.axi import reader
 
 BYTES = 4
 BEATS = 16

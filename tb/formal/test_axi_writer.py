@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Mux, Signal, Value
 from prove import Spec, broken_module, proved, refuted
 from queues import in_order
 
-from celosia.hw.bus import writer
+from celosia.hw.axi import writer
 
 BYTES = 4
 BEATS = 16

@@ -4,8 +4,8 @@ import pytest
 from amaranth.hdl import Mux, Signal, signed
 from prove import Spec, broken_module, proved, refuted
 
-from celosia.hw import product
 from celosia.hw.matrix import cell
+from celosia.hw.targets import product
 
 SUM_BITS = 20
 

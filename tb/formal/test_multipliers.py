@@ -6,7 +6,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from prove import Spec, broken_module, proved, refuted
 
-from celosia.hw import product
+from celosia.hw.targets import product
 from celosia.hw.vector import multiplier
 
 SUM_BITS = 20

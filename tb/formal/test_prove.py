@@ -4,7 +4,7 @@ import pytest
 from amaranth.hdl import Cat, Mux, Signal, signed
 from prove import Spec, broken_module, prove, proved, refuted
 
-from celosia.hw.bus import slice as slices
+from celosia.hw.lib import slice as slices
 
 
 def operators(x, y):

@@ -12,7 +12,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.commands import CODE_BITS, REGISTERS, VALUE_BITS, register_limits
 from celosia.hw.arch.config import SEMAPHORES, preset
-from celosia.hw.bus import gather
+from celosia.hw.dma import gather
 from celosia.hw.sequencer import check, command, issue
 
 OPCODES = [opcode.value for opcode in isa.Opcode]

@@ -6,8 +6,8 @@ from amaranth.lib import fifo
 from prove import Spec, broken_module, proved, refuted
 from queues import Fifo, Pair, in_order
 
-from celosia.hw.bus import queue
-from celosia.hw.bus import slice as slices
+from celosia.hw.lib import slice as slices
+from celosia.hw.lib import queue
 
 
 def kept(spec, dut, *, entries, level):

@@ -7,8 +7,8 @@ import pysim
 from issued import issued_bits
 
 from celosia.hw.arch import isa
-from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.matrix.unit import MatrixUnit
+from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 
 READ_LATENCY = 6
 #: Fields of a MATMUL that says nothing else.

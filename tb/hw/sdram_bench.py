@@ -9,7 +9,7 @@ from devices.sdram import SdramChip
 from devices.sdram_sheet import SHEETS
 from pysim import rest, run
 
-from celosia.hw.bus.signature import DECERR, INCR, OKAY, SLVERR
+from celosia.hw.axi.signature import DECERR, INCR, OKAY, SLVERR
 from celosia.hw.sdram.controller import SdramController
 from celosia.hw.sdram.timing import PARTS
 

@@ -18,7 +18,7 @@ from celosia.hw.flow.gates import gates
 from celosia.hw.flow.parts import PARTS
 from celosia.hw.flow.tools import ToolError, find
 from celosia.hw.memory.race import UNDEFINED
-from celosia.hw.product import Product
+from celosia.hw.targets.product import Product
 from celosia.sim import parts
 from celosia.sim.simulators import find_icarus
 

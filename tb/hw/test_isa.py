@@ -1,4 +1,3 @@
-
 import numpy as np
 import pytest
 
@@ -33,7 +32,10 @@ def name(value: object) -> str:
 
 
 def random_instruction(opcode: Opcode, rng: np.random.Generator) -> Instruction:
-    values = {"wait": int(rng.integers(1 << SEMAPHORES)), "post": int(rng.integers(1 << SEMAPHORES))}
+    values = {
+        "wait": int(rng.integers(1 << SEMAPHORES)),
+        "post": int(rng.integers(1 << SEMAPHORES)),
+    }
     for field in FORMATS[opcode]:
         low, high = field.representable
         drawn = int(rng.integers(low, high, endpoint=True))

@@ -8,8 +8,7 @@ from matrix_bench import Bench, issued
 from memory_bench import flip, recorded
 
 from celosia.hw.arch import isa
-from celosia.hw.matrix import accumulators
-from celosia.hw.memory import weight_buffer
+from celosia.hw.memory import accumulators, weight_buffer
 
 
 class ParityBench(Bench):

@@ -9,9 +9,15 @@ from amaranth.hdl import Module, ResetInserter, Signal
 from memory_bench import flip, recorded
 
 from celosia.hw import streams
-from celosia.hw.matrix import accumulators
-from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY, Accumulators
-from celosia.hw.memory import parameter_memory, parity, table_memory, unified_buffer, weight_buffer
+from celosia.hw.memory import (
+    accumulators,
+    parameter_memory,
+    parity,
+    table_memory,
+    unified_buffer,
+    weight_buffer,
+)
+from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY, Accumulators
 from celosia.hw.memory.parameter_memory import ParameterMemory, ParameterStore
 from celosia.hw.memory.table_memory import TableMemory
 from celosia.hw.memory.unified_buffer import UnifiedBuffer

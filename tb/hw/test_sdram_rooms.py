@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from pysim import get, get_all, put, put_all, run
 
-from celosia.hw.bus.signature import DECERR, INCR, OKAY, SLVERR
+from celosia.hw.axi.signature import DECERR, INCR, OKAY, SLVERR
 from celosia.hw.sdram.buffer import Buffer
 from celosia.hw.sdram.chunks import RUN, Arbiter, Splitter
 from celosia.hw.sdram.countdown import Countdown

@@ -12,8 +12,8 @@ from issued import issued_bits
 from celosia.hw.arch import commands
 from celosia.hw.arch.config import PRESETS, Config
 from celosia.hw.arch.isa import Instruction, Opcode, Space
-from celosia.hw.bus.load import LoadUnit
-from celosia.hw.bus.store import StoreUnit
+from celosia.hw.dma.load import LoadUnit
+from celosia.hw.dma.store import StoreUnit
 from celosia.hw.matrix.unit import MatrixUnit
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
 from celosia.hw.sequencer.sequencer import Sequencer

@@ -10,7 +10,7 @@ from amaranth.hdl import ResetInserter, Signal
 from vector_bench import sizes
 
 from celosia.hw.arch.isa import Mode
-from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
+from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.accumulate import AccumulatorWriter
 from celosia.hw.vector.pipe import Pipe
 from celosia.hw.vector.task import VectorSizes

@@ -9,7 +9,7 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal
 from vector_bench import sizes
 
-from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
+from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.answers import Answers
 from celosia.hw.vector.task import VectorSizes
 

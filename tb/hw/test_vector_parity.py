@@ -10,8 +10,8 @@ from amaranth.hdl import ResetInserter, Signal
 from vector_bench import READ_LATENCY, Bench, Programs, loops, sizes, spread
 
 from celosia.hw.arch.isa import Error, Mode, Opcode, Space
-from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.memory import parameter_memory, table_memory
+from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.unit import VectorUnit
 
 #: Of instructions.

@@ -4,7 +4,7 @@ import pytest
 
 from celosia.hw.arch.config import REQUANTIZERS
 from celosia.hw.arch.isa import Rounding
-from celosia.hw.vector.delay import Delay
+from celosia.hw.lib.delay import Delay
 from celosia.hw.vector.multiplier import multiplier_of
 from celosia.hw.vector.requantize import Clamp, Requantizer
 from celosia.hw.vector.sequential import SequentialRequantizer

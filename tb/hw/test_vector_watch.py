@@ -9,7 +9,7 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal
 from vector_bench import sizes
 
-from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
+from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.memory.parameter_memory import ParameterMemory
 from celosia.hw.vector.task import VectorSizes
 from celosia.hw.vector.watch import Watch

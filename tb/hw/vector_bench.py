@@ -8,7 +8,7 @@ from issued import issued_bits
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Mode, Opcode, Rounding, Space, Window
-from celosia.hw.matrix.accumulators import ACCUMULATOR_LATENCY
+from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.unit import VectorUnit
 from celosia.sim import quantize
 

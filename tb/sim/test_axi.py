@@ -10,7 +10,7 @@ from amaranth.lib.wiring import Out
 from devices.axi import AxiMemory
 from pysim import run
 
-from celosia.hw.bus.signature import axi4
+from celosia.hw.axi.signature import axi4
 
 GOOD = {"araddr": 64, "arlen": 3, "arsize": 2, "arburst": 1}
 

@@ -73,7 +73,10 @@ DEEP = "[" * 5000 + "]" * 5000
         (lambda h: core(h)["main"]["layers"][0].__setitem__(0, 99), "main: wanted layers below"),
         (lambda h: core(h).update(items=1 << 40), "wanted .* of int8, got"),
         (lambda h: core(h).update(inputs=[]), "part: wanted inputs and outputs, got none"),
-        (lambda h: moved(h["segments"][1], core(h)["main"]), "parameters 0: wanted 128 bytes within"),
+        (
+            lambda h: moved(h["segments"][1], core(h)["main"]),
+            "parameters 0: wanted 128 bytes within",
+        ),
         (lambda h: moved(h["segments"][1], core(h)["setup"], 16), "apart from setup"),
         (lambda h: moved(core(h)["setup"], core(h)["main"]), "apart from (main|setup)"),
         (

@@ -41,14 +41,14 @@ issue, command, semaphores | sequencer/issue sequencer/command sequencer/semapho
 supervisor, counters | sequencer/supervisor sequencer/counters | sequencer_supervisor
     sequencer_counters | sequencer
 sequencer | sequencer/sequencer | sequencer
-host registers | bus/registers bus/interrupts | bus_registers bus_interrupts
-bus reader, writer | bus/reader bus/writer | bus_reader bus_writer | bus_signature | axi_reader
+host registers | axi/registers axi/interrupts | axi_registers axi_interrupts
+AXI reader, writer | axi/reader axi/writer | axi_reader axi_writer | axi_signature | axi_reader
     axi_writer
-bus arbiter, slices, queue | bus/arbiter bus/slice bus/queue bus/signature | bus_arbiter
-    bus_signature bus_slice bus_queue | | axi_arbiter queues
-bus splitter | bus/splitter | bus_splitter | bus_load bus_store | axi_splitter
-load | bus/load bus/decoder bus/receiver | bus_load | bus_store
-store | bus/store bus/gather | bus_store | | queue_users
+AXI arbiter, slices, queue | axi/arbiter lib/slice lib/queue axi/signature | axi_arbiter
+    axi_signature lib_slice lib_queue | | axi_arbiter queues
+splitter | dma/splitter | dma_splitter | dma_load dma_store | dma_splitter
+load | dma/load dma/decoder dma/receiver | dma_load | dma_store
+store | dma/store dma/gather | dma_store | | queue_users
 unified buffer | memory/unified_buffer | unified_buffer memory_parity | | buffer
 runs | memory/runs | memory_runs | vector_source
 weight buffer | memory/weight_buffer | memory_weight_buffer memory_parity | matrix_unit
@@ -56,19 +56,19 @@ parameters, tables | memory/parameter_memory memory/table_memory | memory_parame
     vector_unit
 parity | memory/parity vector/watch | memory_parity vector_watch vector_parity | vector_unit | | |
     alone
-cell, product | matrix/cell product | matrix_cell product | matrix_array | cells | core | alone
+cell, product | matrix/cell targets/product | matrix_cell targets_product | matrix_array | cells | core | alone
 array | matrix/array | matrix_array | matrix_unit | | core
 matrix control | matrix/control matrix/feeder | matrix_control matrix_feeder | matrix_unit
 matrix walker | matrix/walker | matrix_walker | matrix_unit
 matrix unit | matrix/unit | matrix_unit matrix_parity
-accumulators | matrix/accumulators | matrix_accumulators memory_parity | matrix_unit
-vector control | vector/control vector/task vector/nest | vector_control vector_nest vector_source
+accumulators | memory/accumulators | memory_accumulators memory_parity | matrix_unit
+vector control | vector/control vector/task lib/nest | vector_control lib_nest vector_source
     vector_unit vector_parity
 vector source | vector/source vector/answers vector/window | vector_window vector_answers
     vector_source vector_unit
 vector pipe | vector/pipe vector/accumulate vector/destination vector/writer vector/unit |
     vector_accumulate vector_unit vector_parity
-requantiser | vector/requantize vector/multiplier vector/delay | vector_requantize | vector_unit |
+requantiser | vector/requantize vector/multiplier lib/delay | vector_requantize | vector_unit |
     multipliers requantizer
 sequential requantiser | vector/sequential vector/pace | vector_requantize vector_sequential | |
     sequential | | alone

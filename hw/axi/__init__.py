@@ -1,0 +1,1 @@
+"""AXI4: signatures, masters, arbiter; AXI4-Lite registers; interrupts."""

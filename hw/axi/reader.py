@@ -1,0 +1,195 @@
+"""AXI4 read master shared by several clients."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.axi.signature import INCR, axi4_read
+from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.slice import Slice
+
+
+def length_bits(burst_beats: int) -> int:
+    """Return the width in bits of a number of beats, less one, in a burst request."""
+    return max(1, (burst_beats - 1).bit_length())
+
+
+def read_beat(data_bytes: int) -> data.StructLayout:
+    """Return the payload of one beat read: ``data``, ``error`` (refused), ``last`` of its burst."""
+    return data.StructLayout({"data": unsigned(8 * data_bytes), "error": 1, "last": 1})
+
+
+class RoundRobin(wiring.Component):
+    """Round-robin arbiter: the requester that was served last has the lowest priority.
+
+    Parameters
+    ----------
+    count : int
+        Requesters.
+
+    Members
+    -------
+    requests : In(count)
+        Requesters that want to be served.
+    grants : Out(count)
+        One bit of ``requests``, or none.
+    advance : In(1)
+        The granted requester is served in this cycle.
+
+    Timing
+    ------
+    ``grants`` is combinational. Priorities change in the cycle after ``advance``.
+    """
+
+    requests: Signal
+    grants: Signal
+    advance: Signal
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        super().__init__({"requests": In(count), "grants": Out(count), "advance": In(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        latest = Signal(range(self.count))
+        with m.Switch(latest):
+            for n in range(self.count):
+                with m.Case(n):
+                    for place in reversed(range(self.count)):
+                        candidate = (n + 1 + place) % self.count
+                        with m.If(self.requests[candidate]):
+                            m.d.comb += self.grants.eq(1 << candidate)
+        for n in range(self.count):
+            with m.If(self.advance & self.grants[n]):
+                m.d.sync += latest.eq(n)
+        return m
+
+
+class ReadMaster(wiring.Component):
+    """AXI4 read master with ``outstanding`` bursts in flight for each client.
+
+    The id of a transaction is the number of its client, so a client gets its beats in order. Beats
+    leave in the order of the bus: a client must be able to take every beat that it requested.
+
+    Parameters
+    ----------
+    data_bytes : int
+        Bytes of one beat, a power of two.
+    burst_beats : int
+        Longest burst in beats, at most 256.
+    outstanding : int
+        Most bursts of one client that are in flight.
+    clients : int
+        Clients, 1 to 2 with the one-bit id of the core's bus.
+
+    Members
+    -------
+    request_<n> : In(stream of ``streams.burst``)
+        Bursts of client ``n``, aligned to beats, not crossing 4 KiB.
+    beats_<n> : Out(stream of :func:`read_beat`)
+        Beats of client ``n``.
+    bus : Out(axi4_read)
+        Read half of the bus.
+    idle : Out(1)
+        No burst is in flight or waits on the address channel.
+
+    Timing
+    ------
+    A request taken in one cycle is on the address channel in the next; a beat of the bus is offered
+    to its client one cycle later. One burst and one beat each cycle.
+
+    Raises
+    ------
+    ValueError
+        If there are more clients than ids, or ``outstanding`` is not positive.
+    """
+
+    bus: Any
+    idle: Signal
+
+    def __init__(
+        self, *, data_bytes: int, burst_beats: int, outstanding: int, clients: int = 2
+    ) -> None:
+        if not 1 <= clients <= 2:
+            raise ValueError(f"clients: wanted 1 or 2, got {clients}")
+        if outstanding < 1:
+            raise ValueError(f"outstanding: wanted at least 1, got {outstanding}")
+        self.data_bytes = data_bytes
+        self.burst_beats = burst_beats
+        self.outstanding = outstanding
+        self.clients = clients
+        burst = streams.burst(length_bits=length_bits(burst_beats))
+        beat = stream.Signature(read_beat(data_bytes))
+        super().__init__(
+            {
+                **{f"request_{n}": In(stream.Signature(burst)) for n in range(clients)},
+                **{f"beats_{n}": Out(beat) for n in range(clients)},
+                "bus": Out(axi4_read(data_bytes)),
+                "idle": Out(1),
+            }
+        )
+        reset_less(self.bus, "arid", "araddr", "arlen")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bus = self.bus
+        numbers = range(self.clients)
+        requests = [getattr(self, f"request_{n}") for n in numbers]
+        beats = [getattr(self, f"beats_{n}") for n in numbers]
+        counts = [Signal(range(self.outstanding + 1), name=f"under_way_{n}") for n in numbers]
+        # Registered, because all requests depend on them.
+        full = [Signal(name=f"full_{n}") for n in numbers]
+
+        m.submodules.arbiter = arbiter = RoundRobin(self.clients)
+        free = Signal()
+        may = [requests[n].valid & ~full[n] for n in numbers]
+        m.d.comb += [
+            free.eq(~bus.arvalid | bus.arready),
+            arbiter.requests.eq(Cat(may)),
+            arbiter.advance.eq(free),
+            bus.arsize.eq((self.data_bytes - 1).bit_length()),
+            bus.arburst.eq(INCR),
+        ]
+        with m.If(free):
+            m.d.sync += bus.arvalid.eq(arbiter.grants.any())
+        for n in numbers:
+            m.d.comb += requests[n].ready.eq(free & arbiter.grants[n])
+            with m.If(requests[n].ready):
+                m.d.sync += [
+                    bus.arid.eq(n),
+                    bus.araddr.eq(requests[n].payload.address),
+                    bus.arlen.eq(requests[n].payload.beats),
+                ]
+
+        # The register holds the id with the beat.
+        m.submodules.beats = answers = Slice(
+            data.StructLayout({"id": len(bus.rid), "beat": read_beat(self.data_bytes)})
+        )
+        m.d.comb += [
+            answers.i.valid.eq(bus.rvalid),
+            bus.rready.eq(answers.i.ready),
+            answers.i.payload.id.eq(bus.rid),
+            answers.i.payload.beat.data.eq(bus.rdata),
+            answers.i.payload.beat.error.eq(bus.rresp[1]),
+            answers.i.payload.beat.last.eq(bus.rlast),
+            self.idle.eq(~Cat(counts).any() & answers.idle),
+        ]
+        ends = bus.rvalid & bus.rready & bus.rlast
+        for n in numbers:
+            mine = answers.o.payload.id == n
+            m.d.comb += [
+                beats[n].valid.eq(answers.o.valid & mine),
+                beats[n].payload.eq(answers.o.payload.beat),
+            ]
+            with m.If(mine):
+                m.d.comb += answers.o.ready.eq(beats[n].ready)
+            asked, ended = requests[n].ready, ends & (bus.rid == n)
+            fills = asked & (counts[n] == self.outstanding - 1)
+            m.d.sync += [
+                counts[n].eq(counts[n] + asked - ended),
+                full[n].eq((full[n] | fills) & ~ended),
+            ]
+        return m

@@ -1,0 +1,159 @@
+"""Host registers: AXI4-Lite slave made from the table in ``hw/arch/registers.py``."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.arch import isa
+from celosia.hw.arch.registers import (
+    COUNTERS,
+    COUNTERS_PER_UNIT,
+    REGISTER_ADDRESS_BITS,
+    REGISTERS,
+    Register,
+)
+from celosia.hw.axi.signature import DECERR, OKAY, SLVERR, axi4_lite
+from celosia.hw.lib.fanout import reset_less
+
+#: Counters that the host can read.
+COUNTER_COUNT = len(isa.Unit) * COUNTERS_PER_UNIT
+
+#: Ports on which the ones written to a ``w1`` register appear.
+STROBES = {"control": "control_write", "interrupt": "interrupt_clear"}
+
+
+def _port(register: Register) -> dict[str, Any]:
+    flow = Out if register.access == "rw" else In
+    # The stubs do not know init yet.
+    ports = {register.name: flow(32, init=register.init)}  # pyright: ignore[reportCallIssue]
+    if register.access == "w1":
+        ports[STROBES[register.name]] = Out(32)
+    return ports
+
+
+class RegisterFile(wiring.Component):
+    """AXI4-Lite slave with the registers of ``REGISTERS`` and the counters.
+
+    An access without a register gets DECERR, a write to a read-only register SLVERR; neither
+    changes anything. The lowest two bits of an address are ignored.
+
+    Members
+    -------
+    bus : In(axi4_lite)
+        The host.
+    <name> : Out(32) or In(32)
+        Value of each register: an output if its access is ``rw``, else an input. An input without
+        a driver has the ``init`` of the table.
+    control_write, interrupt_clear : Out(32)
+        Ones written to ``control`` and ``interrupt``, for one cycle.
+    counter_address : Out(range(COUNTER_COUNT))
+        Number of the counter that is read.
+    counter_value : In(32)
+        Its value, one cycle later.
+
+    Timing
+    ------
+    A write takes effect two cycles after the later of its address and its data was taken. The
+    response to a read comes three cycles after its address was taken. One read and one write at a
+    time.
+    """
+
+    bus: Any
+    counter_address: Signal
+    counter_value: Signal
+    control_write: Signal
+    interrupt_clear: Signal
+
+    def __init__(self) -> None:
+        ports: dict[str, Any] = {
+            "bus": In(axi4_lite(REGISTER_ADDRESS_BITS)),
+            "counter_address": Out(range(COUNTER_COUNT)),
+            "counter_value": In(32),
+        }
+        for register in REGISTERS:
+            ports |= _port(register)
+        super().__init__(ports)
+        reset_less(self.bus, "bresp", "rdata", "rresp")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        self._write(m)
+        self._read(m)
+        return m
+
+    def _write(self, m: Module) -> None:
+        """Take address and data in either order, write, respond."""
+        bus = self.bus
+        address = Signal(REGISTER_ADDRESS_BITS - 2)
+        address_valid = Signal()
+        word = Signal(32, reset_less=True)
+        strobes = Signal(4, reset_less=True)
+        word_valid = Signal()
+        act = Signal()
+        m.d.comb += [
+            bus.awready.eq(~address_valid),
+            bus.wready.eq(~word_valid),
+            act.eq(address_valid & word_valid & ~bus.bvalid),
+        ]
+        with m.If(bus.awvalid & bus.awready):
+            m.d.sync += [address.eq(bus.awaddr[2:]), address_valid.eq(1)]
+        with m.If(bus.wvalid & bus.wready):
+            m.d.sync += [word.eq(bus.wdata), strobes.eq(bus.wstrb), word_valid.eq(1)]
+        with m.If(bus.bready):
+            m.d.sync += bus.bvalid.eq(0)
+        with m.If(act):
+            m.d.sync += [address_valid.eq(0), word_valid.eq(0), bus.bvalid.eq(1)]
+            m.d.sync += bus.bresp.eq(Mux(self._is_counter(address), SLVERR, DECERR))
+
+        mask = Cat(*(strobe.replicate(8) for strobe in strobes))
+        m.d.sync += [getattr(self, name).eq(0) for name in STROBES.values()]
+        for register in REGISTERS:
+            with m.If(act & (address == register.offset >> 2)):
+                m.d.sync += bus.bresp.eq(SLVERR if register.access == "r" else OKAY)
+                value = getattr(self, register.name)
+                if register.access == "rw":
+                    for byte, strobe in enumerate(strobes):
+                        with m.If(strobe):
+                            m.d.sync += value.word_select(byte, 8).eq(word.word_select(byte, 8))
+                elif register.access == "w1":
+                    m.d.sync += getattr(self, STROBES[register.name]).eq(word & mask)
+
+    def _read(self, m: Module) -> None:
+        """Take an address, read, respond."""
+        bus = self.bus
+        address = Signal(REGISTER_ADDRESS_BITS - 2)
+        counter = Signal(reset_less=True)
+        value = Signal(32)
+        answer = Signal(2, reset_less=True)
+        m.d.comb += self.counter_address.eq(address - (COUNTERS >> 2))
+        with m.FSM():
+            with m.State("ADDRESS"):
+                m.d.comb += bus.arready.eq(1)
+                m.d.sync += address.eq(bus.araddr[2:])
+                with m.If(bus.arvalid):
+                    m.next = "LOOK_UP"
+            with m.State("LOOK_UP"):
+                m.d.sync += [counter.eq(self._is_counter(address)), value.eq(0)]
+                m.d.sync += answer.eq(Mux(self._is_counter(address), OKAY, DECERR))
+                for register in REGISTERS:
+                    with m.If(address == register.offset >> 2):
+                        m.d.sync += [value.eq(getattr(self, register.name)), answer.eq(OKAY)]
+                m.next = "ANSWER"
+            with m.State("ANSWER"):
+                m.d.sync += [
+                    bus.rvalid.eq(1),
+                    bus.rdata.eq(Mux(counter, self.counter_value, value)),
+                    bus.rresp.eq(answer),
+                ]
+                m.next = "WAIT"
+            with m.State("WAIT"):
+                with m.If(bus.rready):
+                    m.d.sync += bus.rvalid.eq(0)
+                    m.next = "ADDRESS"
+
+    @staticmethod
+    def _is_counter(address: Signal) -> Any:
+        first = COUNTERS >> 2
+        return (address >= first) & (address < first + COUNTER_COUNT)

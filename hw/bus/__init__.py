@@ -1,1 +1,0 @@
-"""AXI4-Lite registers, AXI4 masters, load and store units."""

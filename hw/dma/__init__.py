@@ -1,0 +1,1 @@
+"""DMA: load and store unit."""

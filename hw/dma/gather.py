@@ -1,0 +1,170 @@
+"""Read side of the store unit: reads the beats of bursts from the unified buffer."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, ShapeLike, Signal, Value, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.axi.writer import write_beat
+from celosia.hw.dma.receiver import lane_mask
+from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.queue import EagerFIFO
+
+
+def gathered_layout(
+    *, data_bytes: int, length_bits: int, place_bits: int, tag: ShapeLike | None = None
+) -> data.StructLayout:
+    """Return the payload of the gatherer's bursts: members of ``burst_layout`` that it reads."""
+    offset_bits = (data_bytes - 1).bit_length()
+    return data.StructLayout(
+        {
+            "beats": unsigned(length_bits),
+            "place": unsigned(place_bits),
+            "first_offset": unsigned(offset_bits),
+            "last_offset": unsigned(offset_bits),
+            "start": 1,
+            **({"tag": tag} if tag is not None else {}),
+        }
+    )
+
+
+class Gatherer(wiring.Component):
+    """Reads the beats of bursts from the unified buffer.
+
+    A request is so placed that lane ``i`` of its response is byte ``i`` of the beat.
+
+    Parameters
+    ----------
+    rows, unified_bytes, bus_bytes : int
+        See ``Config``.
+    length_bits, place_bits : int
+        As for ``burst_layout``.
+    tag : ShapeLike, optional
+        Shape of the tag of a burst; none if left out.
+
+    Members
+    -------
+    bursts : In(stream of :func:`gathered_layout`)
+        Bursts to read. The first after a reset starts a row.
+    beats : Out(stream of ``write_beat``)
+        The beats, with strobes.
+    request : Out(stream of ``streams.unified_read``)
+        Requests to the unified buffer.
+    valid, data : In(1), In(ArrayLayout(unsigned(8), rows))
+        Its responses, in order.
+    tag : Out(tag)
+        Present with ``tag``: one cycle after a response, the tag of its burst.
+    abort : In(1)
+        Takes no more bursts. The burst that was taken last is read to its end.
+    idle : Out(1)
+        All requests of the bursts taken have been accepted.
+
+    Timing
+    ------
+    The first request follows the burst by two cycles; a beat is offered two cycles after its
+    response. One beat each cycle if responses take at most ``SPACE`` - 4 cycles.
+    """
+
+    #: Most beats that are requested and not sent.
+    SPACE = 16
+
+    bursts: stream.Interface
+    beats: stream.Interface
+    request: stream.Interface
+    valid: Signal
+    data: data.View
+    tag: Any
+    abort: Signal
+    idle: Signal
+
+    def __init__(
+        self,
+        *,
+        rows: int,
+        unified_bytes: int,
+        bus_bytes: int,
+        length_bits: int,
+        place_bits: int,
+        tag: ShapeLike | None = None,
+    ) -> None:
+        self.bus_bytes = bus_bytes
+        self.has_tags = tag is not None
+        self.burst = gathered_layout(
+            data_bytes=bus_bytes, length_bits=length_bits, place_bits=place_bits, tag=tag
+        )
+        request = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
+        super().__init__(
+            {
+                "bursts": In(stream.Signature(self.burst)),
+                "beats": Out(stream.Signature(write_beat(bus_bytes))),
+                "request": Out(stream.Signature(request)),
+                "valid": In(1),
+                "data": In(data.ArrayLayout(unsigned(8), rows)),
+                "abort": In(1),
+                "idle": Out(1),
+                **({"tag": Out(tag)} if tag is not None else {}),
+            }
+        )
+        reset_less(self.request, "payload")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.strobes = strobes = EagerFIFO(width=self.bus_bytes + 1, depth=self.SPACE)
+        m.submodules.responses = responses = EagerFIFO(width=8 * self.bus_bytes, depth=self.SPACE)
+        request = self.request
+        burst = Signal(self.burst, reset_less=True)
+        busy = Signal()
+        begins = Signal(reset_less=True)
+        step = Signal()
+        ends = Signal()
+        sent = Signal()
+        m.d.comb += [
+            ends.eq(burst.beats == 0),
+            # A beat enters the queue of strobes with its request: that queue counts the beats.
+            step.eq(busy & (~request.valid | request.ready) & strobes.w_rdy),
+            self.bursts.ready.eq((~busy | (step & ends)) & ~self.abort),
+            sent.eq(self.beats.valid & self.beats.ready),
+            self.idle.eq(~busy & ~request.valid),
+        ]
+        first = Mux(begins, burst.first_offset, 0)
+        last = Mux(ends, burst.last_offset, self.bus_bytes - 1)
+        mask = lane_mask(first, last, lanes=self.bus_bytes)
+        with m.If(request.ready):
+            m.d.sync += request.valid.eq(0)
+        with m.If(step):
+            m.d.sync += [
+                request.valid.eq(1),
+                request.payload.address.eq(burst.place),
+                request.payload.mask.eq(mask),
+                burst.place.eq(burst.place + self.bus_bytes),
+                burst.beats.eq(burst.beats - 1),
+                begins.eq(0),
+                busy.eq(~ends),
+            ]
+        with m.If(self.bursts.valid & self.bursts.ready):
+            given = self.bursts.payload
+            m.d.sync += [burst[name].eq(given[name]) for name, _ in self.burst if name != "place"]
+            m.d.sync += [begins.eq(1), busy.eq(1)]
+            with m.If(given.start):
+                m.d.sync += burst.place.eq(given.place)
+
+        m.d.comb += [
+            strobes.w_en.eq(step),
+            strobes.w_data.eq(Cat(mask, ends)),
+            strobes.r_en.eq(sent),
+            responses.w_en.eq(self.valid),
+            responses.w_data.eq(self.data),
+            responses.r_en.eq(sent),
+            self.beats.valid.eq(strobes.r_rdy & responses.r_rdy),
+            Cat(self.beats.payload.strobe, self.beats.payload.last).eq(strobes.r_data),
+            self.beats.payload.data.eq(responses.r_data),
+        ]
+        if self.has_tags:
+            tag = Value.cast(burst["tag"])
+            m.submodules.tags = tags = SyncFIFO(width=len(tag), depth=self.SPACE)
+            m.d.comb += [tags.w_en.eq(step), tags.w_data.eq(tag), tags.r_en.eq(self.valid)]
+            m.d.sync += self.tag.eq(tags.r_data)
+        return m

@@ -1,0 +1,199 @@
+"""Load unit: copies from external memory to unified, weight and parameter memory."""
+
+from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
+from celosia.hw.arch.registers import Activity
+from celosia.hw.dma.decoder import LoadDecoder
+from celosia.hw.dma.receiver import Receiver
+from celosia.hw.dma.splitter import BurstSplitter
+from celosia.hw.lib.queue import EagerFIFO
+
+
+class LoadUnit(wiring.Component):
+    """Executes LOAD, LOAD_WEIGHTS and LOAD_PARAMS.
+
+    The request side (``LoadDecoder``, ``BurstSplitter``) splits instructions into bursts and
+    requests them, up to ``outstanding`` bursts ahead and across instructions. The response side
+    (``Receiver``) turns beats into writes. A queue between them holds the destination of each burst
+    under way. A block out of range passes through that queue too, so that errors come in the order
+    of the program.
+
+    Parameters
+    ----------
+    rows, columns, unified_bytes, weight_tiles, parameter_channels, tables : int
+        See ``Config``.
+    bus_bytes, burst_beats, outstanding : int
+        See ``Config``.
+    visible_cycles : int
+        Cycles from a write that is taken to the first read that sees it, in the slowest of the
+        three memories.
+
+    Members
+    -------
+    instruction, done, fault_valid, fault, abort, idle, activity
+        See "Contract of a unit" in ``docs/design/architecture.md``. Activity: BUSY when a burst is
+        requested or a beat arrives, else DRAIN when everything is requested, else MEMORY.
+    request : Out(stream of ``streams.burst``)
+        Bursts, to ``ReadMaster``. An abort or a fault withdraws a request that is not taken yet.
+    beats : In(stream of ``read_beat``)
+        Their beats.
+    write, weights, parameters : Out(stream)
+        Writes to the unified buffer (``streams.unified_write``), the weight buffer
+        (``weights_payload``) and the parameter memory (``parameters_payload``).
+
+    Timing
+    ------
+    The first burst is requested ``LATENCY`` cycles after the instruction was taken. One burst and
+    one beat each cycle. ``done`` comes ``visible_cycles`` cycles after the last write was taken.
+    """
+
+    LATENCY = BurstSplitter.LATENCY
+
+    instruction: stream.Interface
+    done: Signal
+    fault_valid: Signal
+    fault: data.View
+    abort: Signal
+    idle: Signal
+    activity: Signal
+    request: stream.Interface
+    beats: stream.Interface
+    write: stream.Interface
+    weights: stream.Interface
+    parameters: stream.Interface
+
+    def __init__(
+        self,
+        *,
+        rows: int,
+        columns: int,
+        unified_bytes: int,
+        weight_tiles: int,
+        parameter_channels: int,
+        tables: int,
+        bus_bytes: int,
+        burst_beats: int,
+        outstanding: int,
+        visible_cycles: int,
+    ) -> None:
+        if visible_cycles < 1:
+            raise ValueError(f"visible_cycles: wanted at least 1, got {visible_cycles}")
+        self.outstanding = outstanding
+        self.visible_cycles = visible_cycles
+        tile_bytes = rows * -(-columns // bus_bytes) * bus_bytes
+        sizes = {
+            "rows": rows,
+            "columns": columns,
+            "unified_bytes": unified_bytes,
+            "weight_tiles": weight_tiles,
+            "parameter_channels": parameter_channels,
+            "tables": tables,
+            "bus_bytes": bus_bytes,
+        }
+        write = streams.unified_write(rows=rows, unified_bytes=unified_bytes)
+        longest = max(
+            unified_bytes, tile_bytes, parameter_channels * PARAMETER_BYTES, tables * TABLE_BYTES
+        )
+        extent_bits = (longest - 1).bit_length()
+        place_bits = max(write["address"].width, extent_bits, weight_tiles.bit_length())
+        self._splitter = BurstSplitter(
+            data_bytes=bus_bytes,
+            burst_beats=burst_beats,
+            place_bits=place_bits,
+            extent_bits=extent_bits,
+            # In the order of ``Target``. The place of a tile is its number.
+            limits=(
+                unified_bytes,
+                weight_tiles + tile_bytes - 1,
+                parameter_channels * PARAMETER_BYTES,
+                tables * TABLE_BYTES,
+            ),
+            tag=unsigned(0),
+        )
+        self._decoder = LoadDecoder(tile_bytes=tile_bytes, block=self._splitter.block)
+        self._receiver = Receiver(**sizes, place_bits=place_bits)
+        length_bits = self._splitter.burst["beats"].width
+        receiver = self._receiver
+        super().__init__(
+            {
+                "instruction": In(stream.Signature(self._decoder.i.payload.shape())),
+                "done": Out(1),
+                "fault_valid": Out(1),
+                "fault": Out(streams.FAULT),
+                "abort": In(1),
+                "idle": Out(1),
+                "activity": Out(Activity),
+                "request": Out(stream.Signature(streams.burst(length_bits=length_bits))),
+                "beats": In(stream.Signature(receiver.beats.payload.shape())),
+                "write": Out(stream.Signature(write)),
+                "weights": Out(stream.Signature(receiver.weights.payload.shape())),
+                "parameters": Out(stream.Signature(receiver.parameters.payload.shape())),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.decoder = decoder = self._decoder
+        m.submodules.splitter = splitter = self._splitter
+        m.submodules.receiver = receiver = self._receiver
+        # More than ``outstanding``: beats of some bursts have arrived and wait to be written.
+        expected = EagerFIFO(width=receiver.expected.size, depth=self.outstanding + 8)
+        m.submodules.expected = expected
+        # The entry at the output is the oldest instruction that is not done.
+        indices = EagerFIFO(width=streams.INDEX_BITS, depth=streams.IN_FLIGHT)
+        m.submodules.indices = indices
+        wiring.connect(m, wiring.flipped(self.instruction), decoder.i)
+        wiring.connect(m, decoder.o, splitter.i)
+        wiring.connect(m, wiring.flipped(self.beats), receiver.beats)
+        for name in ("write", "weights", "parameters"):
+            wiring.connect(m, getattr(receiver, name), wiring.flipped(getattr(self, name)))
+
+        stop = Signal()
+        m.d.sync += stop.eq(stop | self.abort | receiver.fault_valid)
+        m.d.comb += [
+            splitter.abort.eq(stop),
+            receiver.drop.eq(stop),
+            self.fault_valid.eq(receiver.fault_valid),
+            self.fault.code.eq(receiver.code),
+            self.fault.index.eq(indices.r_data),
+            indices.w_en.eq(self.instruction.valid & self.instruction.ready),
+            indices.w_data.eq(self.instruction.payload.index),
+            indices.r_en.eq(receiver.finished),
+        ]
+
+        # The bus and the queue take a burst in the same cycle.
+        burst = splitter.o.payload
+        remembered = Signal(receiver.expected)
+        m.d.comb += [
+            *(remembered[name].eq(burst[name]) for name, _ in receiver.expected),
+            self.request.valid.eq(splitter.o.valid & ~burst.bad & expected.w_rdy & ~stop),
+            self.request.payload.address.eq(burst.address),
+            self.request.payload.beats.eq(burst.beats),
+            splitter.o.ready.eq(expected.w_rdy & (self.request.ready | burst.bad)),
+            expected.w_en.eq(splitter.o.valid & splitter.o.ready & ~stop),
+            expected.w_data.eq(remembered),
+            receiver.bursts.valid.eq(expected.r_rdy),
+            receiver.bursts.payload.eq(expected.r_data),
+            expected.r_en.eq(receiver.bursts.ready),
+        ]
+
+        visible = Signal(self.visible_cycles)
+        m.d.sync += visible.eq(Cat(receiver.finished, visible))
+        requested = self.request.valid & self.request.ready
+        m.d.comb += [
+            self.done.eq(visible[-1]),
+            self.idle.eq(splitter.idle & (expected.r_level == 0) & receiver.idle & ~visible.any()),
+        ]
+        with m.If(self.idle):
+            m.d.comb += self.activity.eq(Activity.IDLE)
+        with m.Elif(requested | (self.beats.valid & self.beats.ready)):
+            m.d.comb += self.activity.eq(Activity.BUSY)
+        with m.Elif(~splitter.idle):
+            m.d.comb += self.activity.eq(Activity.MEMORY)
+        with m.Else():
+            m.d.comb += self.activity.eq(Activity.DRAIN)
+        return m

@@ -1,0 +1,215 @@
+"""Store unit: copies from the unified buffer to external memory."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.arch.registers import Activity
+from celosia.hw.axi.signature import axi4_write
+from celosia.hw.axi.writer import WriteMaster
+from celosia.hw.dma.decoder import StoreDecoder
+from celosia.hw.dma.gather import Gatherer
+from celosia.hw.dma.splitter import BurstSplitter
+from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.queue import EagerFIFO
+
+_PENDING = data.StructLayout({"final": 1, "bad": 1})
+
+
+class StoreUnit(wiring.Component):
+    """Executes STORE.
+
+    ``BurstSplitter`` splits instructions into bursts. Each burst goes to the address channel, to
+    the ``Gatherer``, which reads its bytes, and into a queue of bursts that wait for a response.
+    The next instruction starts while responses of the last one are missing. A block out of range
+    passes through the queue too, so that errors come in the order of the program.
+
+    Parameters
+    ----------
+    rows, unified_bytes, bus_bytes, burst_beats : int
+        See ``Config``.
+    outstanding : int
+        Most bursts that wait for a response.
+    parity : bool
+        The unified buffer has parity.
+
+    Members
+    -------
+    instruction, done, fault_valid, fault, abort, idle, activity
+        See "Contract of a unit" in ``docs/design/architecture.md``. Activity: BUSY when a beat is
+        requested or sent, else DRAIN when everything has been requested, else MEMORY.
+    request, read_valid, read_data, read_fault : Out(stream of unified_read), In, In, In
+        Read port of the unified buffer. Addresses are checked before, so ``read_fault`` never
+        comes; if it did, it would be RANGE of the oldest instruction.
+    read_wrong : In(1)
+        With ``parity``, one cycle after a response: a byte had wrong parity.
+    bus : Out(axi4_write)
+        Write half of the bus.
+
+    Timing
+    ------
+    The first burst is on the address channel ``LATENCY`` cycles after the instruction was taken.
+    One beat each cycle. ``done`` comes two cycles after the response to the last burst.
+    """
+
+    LATENCY = BurstSplitter.LATENCY + 1
+
+    instruction: stream.Interface
+    done: Signal
+    fault_valid: Signal
+    fault: data.View
+    abort: Signal
+    idle: Signal
+    activity: Signal
+    request: stream.Interface
+    read_valid: Signal
+    read_data: data.View
+    read_fault: Signal
+    read_wrong: Signal
+    bus: Any
+
+    def __init__(
+        self,
+        *,
+        rows: int,
+        unified_bytes: int,
+        bus_bytes: int,
+        burst_beats: int,
+        outstanding: int = 64,
+        parity: bool = False,
+    ) -> None:
+        self.parity = parity
+        self.outstanding = outstanding
+        request = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
+        place_bits = request["address"].width
+        # A wrong byte may belong to an instruction that is not the oldest.
+        tag = unsigned(streams.INDEX_BITS if parity else 0)
+        self._splitter = BurstSplitter(
+            data_bytes=bus_bytes,
+            burst_beats=burst_beats,
+            place_bits=place_bits,
+            extent_bits=(unified_bytes - 1).bit_length(),
+            limits=[unified_bytes],
+            tag=tag,
+        )
+        self._decoder = StoreDecoder(block=self._splitter.block)
+        self._gatherer = Gatherer(
+            rows=rows,
+            unified_bytes=unified_bytes,
+            bus_bytes=bus_bytes,
+            length_bits=self._splitter.burst["beats"].width,
+            place_bits=place_bits,
+            tag=tag if parity else None,
+        )
+        self._writer = WriteMaster(
+            data_bytes=bus_bytes, burst_beats=burst_beats, outstanding=outstanding
+        )
+        super().__init__(
+            {
+                "instruction": In(stream.Signature(self._decoder.i.payload.shape())),
+                "done": Out(1),
+                "fault_valid": Out(1),
+                "fault": Out(streams.FAULT),
+                "abort": In(1),
+                "idle": Out(1),
+                "activity": Out(Activity),
+                "request": Out(stream.Signature(request)),
+                "read_valid": In(1),
+                "read_data": In(data.ArrayLayout(unsigned(8), rows)),
+                "read_fault": In(1),
+                "bus": Out(axi4_write(bus_bytes)),
+                **({"read_wrong": In(1)} if parity else {}),
+            }
+        )
+        reset_less(self, "fault")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.decoder = decoder = self._decoder
+        m.submodules.splitter = splitter = self._splitter
+        m.submodules.gatherer = gatherer = self._gatherer
+        m.submodules.writer = writer = self._writer
+        m.submodules.pending = pending = EagerFIFO(width=_PENDING.size, depth=self.outstanding + 2)
+        # The entry at the output is the oldest instruction that is not done.
+        indices = EagerFIFO(width=streams.INDEX_BITS, depth=streams.IN_FLIGHT)
+        m.submodules.indices = indices
+        wiring.connect(m, wiring.flipped(self.instruction), decoder.i)
+        wiring.connect(m, decoder.o, splitter.i)
+        wiring.connect(m, gatherer.beats, writer.beats)
+        wiring.connect(m, gatherer.request, wiring.flipped(self.request))
+        wiring.connect(m, writer.bus, wiring.flipped(self.bus))
+        stop = Signal()
+        m.d.comb += [
+            *(block.abort.eq(stop) for block in (splitter, gatherer, writer)),
+            gatherer.valid.eq(self.read_valid),
+            gatherer.data.eq(self.read_data),
+        ]
+
+        # All three take a burst in the same cycle. After an abort it is dropped.
+        burst = splitter.o.payload
+        remembered = Signal(_PENDING)
+        fork = Signal()
+        may = writer.request.ready & gatherer.bursts.ready & pending.w_rdy
+        m.d.comb += [
+            fork.eq(splitter.o.valid & ~burst.bad & may),
+            splitter.o.ready.eq(Mux(burst.bad, pending.w_rdy, may)),
+            writer.request.valid.eq(fork),
+            writer.request.payload.address.eq(burst.address),
+            writer.request.payload.beats.eq(burst.beats),
+            gatherer.bursts.valid.eq(fork),
+            *(gatherer.bursts.payload[name].eq(burst[name]) for name, _ in gatherer.burst),
+            *(remembered[name].eq(burst[name]) for name, _ in _PENDING),
+            pending.w_data.eq(remembered),
+            pending.w_en.eq(splitter.o.valid & splitter.o.ready & ~stop),
+            indices.w_en.eq(self.instruction.valid & self.instruction.ready),
+            indices.w_data.eq(self.instruction.payload.index),
+            indices.r_en.eq(writer.answered & pending.r_data[0]),
+        ]
+        self._answer(m, pending, indices.r_data, stop)
+
+        requesting = ~splitter.idle | ~gatherer.idle
+        m.d.comb += self.idle.eq(~requesting & writer.idle & (pending.r_level == 0) & ~self.done)
+        with m.If(self.idle):
+            m.d.comb += self.activity.eq(Activity.IDLE)
+        with m.Elif(
+            (self.request.valid & self.request.ready) | (self.bus.wvalid & self.bus.wready)
+        ):
+            m.d.comb += self.activity.eq(Activity.BUSY)
+        with m.Elif(requesting):
+            m.d.comb += self.activity.eq(Activity.MEMORY)
+        with m.Else():
+            m.d.comb += self.activity.eq(Activity.DRAIN)
+        return m
+
+    def _answer(self, m: Module, pending: EagerFIFO, index: Signal, stop: Signal) -> None:
+        """Take bursts from ``pending`` with their responses, and report."""
+        writer = self._writer
+        oldest = Signal(_PENDING)
+        bad = Signal()
+        fails = Signal()
+        causes: Value = bad | self.read_fault | writer.refused
+        if self.parity:
+            causes |= self.read_wrong
+        m.d.comb += [
+            oldest.eq(pending.r_data),
+            bad.eq(pending.r_rdy & oldest.bad),
+            pending.r_en.eq(bad | writer.answered),
+            fails.eq(causes & ~stop),
+        ]
+        m.d.sync += [
+            self.done.eq(writer.answered & oldest.final & ~fails & ~stop),
+            self.fault_valid.eq(fails),
+            self.fault.code.eq(Mux(writer.refused, isa.Error.BUS.value, isa.Error.RANGE.value)),
+            self.fault.index.eq(index),
+            stop.eq(stop | self.abort | fails),
+        ]
+        if self.parity:
+            with m.If(self.read_wrong):
+                m.d.sync += [
+                    self.fault.code.eq(isa.Error.MEMORY),
+                    self.fault.index.eq(self._gatherer.tag),
+                ]

@@ -1,0 +1,103 @@
+"""Loop nest: addresses of nested loops."""
+
+from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.lib.fanout import reset_less
+
+
+class Nest(wiring.Component):
+    """Loop nest: address of the current round of nested loops.
+
+    Each level holds the address at which its current round began. A step adds the stride of the
+    innermost level that is not in its last round to the address of that level. That level and all
+    levels inside it continue from the sum.
+
+    Parameters
+    ----------
+    bits : int
+        Width of an address. Addresses wrap.
+    count_bits : tuple of int
+        Width of the number of each level's last round, innermost level first.
+
+    Members
+    -------
+    start : In(1)
+        Goes to the first round of all levels, at ``base``.
+    base : In(unsigned(bits))
+        First address.
+    strides : In(ArrayLayout(unsigned(bits), levels))
+        Distance of addresses from round to round, for each level. Constant while the loops run.
+    counts : In(StructLayout of "0", "1", …)
+        Rounds less one, for each level, the innermost first. Constant while the loops run.
+    step : In(1)
+        Goes to the next round; ignored together with ``start``.
+    address : Out(unsigned(bits))
+        Address of the current round.
+    last : Out(levels)
+        Levels that are in their last round.
+
+    Timing
+    ------
+    ``address`` and ``last`` change in the cycle after ``start`` or ``step``, which may come every
+    cycle.
+    """
+
+    start: Signal
+    base: Signal
+    strides: data.View
+    counts: data.View
+    step: Signal
+    address: Signal
+    last: Signal
+
+    def __init__(self, *, bits: int, count_bits: tuple[int, ...]) -> None:
+        self.bits = bits
+        self.count_bits = count_bits
+        self.levels = len(count_bits)
+        counts = {str(level): unsigned(width) for level, width in enumerate(count_bits)}
+        super().__init__(
+            {
+                "start": In(1),
+                "base": In(bits),
+                "strides": In(data.ArrayLayout(unsigned(bits), self.levels)),
+                "counts": In(data.StructLayout(counts)),
+                "step": In(1),
+                "address": Out(bits),
+                "last": Out(self.levels),
+            }
+        )
+        reset_less(self, "last")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        began = [
+            Signal(self.bits, name=f"began_{level}", reset_less=True)
+            for level in range(self.levels)
+        ]
+        rounds = [
+            Signal(width, name=f"round_{n}", reset_less=True)
+            for n, width in enumerate(self.count_bits)
+        ]
+        origin: Value = began[-1]
+        stride: Value = self.strides[self.levels - 1]
+        for level in reversed(range(self.levels - 1)):
+            origin = Mux(self.last[level], origin, began[level])
+            stride = Mux(self.last[level], stride, self.strides[level])
+        address = Signal(self.bits)
+        m.d.comb += [
+            address.eq(Mux(self.start, self.base, origin + stride)),
+            self.address.eq(began[0]),
+        ]
+        for level, number in enumerate(rounds):
+            count = self.counts[str(level)]
+            following = Signal(len(number), name=f"following_{level}")
+            m.d.comb += following.eq(number + 1)
+            with m.If(self.start | (self.step & self.last[:level].all())):
+                m.d.sync += began[level].eq(address)
+                with m.If(self.start | self.last[level]):
+                    m.d.sync += [number.eq(0), self.last[level].eq(count == 0)]
+                with m.Else():
+                    m.d.sync += [number.eq(following), self.last[level].eq(following == count)]
+        return m

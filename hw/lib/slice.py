@@ -1,0 +1,117 @@
+"""Pipeline register and skid buffer of a stream."""
+
+from amaranth.hdl import Module, Mux, ShapeLike, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.lib.fanout import COPY, reset_less
+
+#: ``Slice.block`` of requests to the unified buffer: wide, with loads all over the part.
+FAR = 48
+
+
+class Stage(wiring.Component):
+    """Pipeline register of a stream: ``valid`` and payload are registered, ``ready`` is not.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Payload.
+
+    Members
+    -------
+    i, o : In / Out(stream of shape)
+        Input and output. ``i`` is ready when the register is empty or ``o`` is ready.
+
+    Timing
+    ------
+    A payload taken in one cycle is offered in the next: ``LATENCY`` = 1. One payload each cycle.
+    """
+
+    LATENCY = 1
+
+    i: stream.Interface
+    o: stream.Interface
+
+    def __init__(self, shape: ShapeLike) -> None:
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+        reset_less(self.o, "payload")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += self.i.ready.eq(~self.o.valid | self.o.ready)
+        with m.If(self.i.ready):
+            m.d.sync += [self.o.valid.eq(self.i.valid), self.o.payload.eq(self.i.payload)]
+        return m
+
+
+class Slice(wiring.Component):
+    """Skid buffer: queue of two entries without a combinational path between its two sides.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Payload.
+    block : int, optional
+        Bits of the payload that share one copy of the state; all of them if left out. Limits the
+        fan-out of the state in a wide payload.
+
+    Members
+    -------
+    i, o : In / Out(stream of shape)
+        Input and output.
+    idle : Out(1)
+        Both entries are empty.
+
+    Timing
+    ------
+    A payload taken in one cycle is offered in the next: ``LATENCY`` = 1. One payload each cycle.
+    """
+
+    LATENCY = 1
+
+    i: stream.Interface
+    o: stream.Interface
+    idle: Signal
+
+    def __init__(self, shape: ShapeLike, *, block: int | None = None) -> None:
+        self.shape = shape
+        self.block = block
+        super().__init__(
+            {"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)), "idle": Out(1)}
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # Two registers, written and read in turn.
+        even = Signal.like(self.i.payload, reset_less=True)
+        odd = Signal.like(self.i.payload, reset_less=True)
+        front = Signal()
+        full = Signal()
+        m.d.comb += [self.i.ready.eq(~full), self.idle.eq(~self.o.valid)]
+        given, offered = Value.cast(self.i.payload), Value.cast(self.o.payload)
+        slots = Value.cast(even), Value.cast(odd)
+        block = self.block or max(len(given), 1)
+        for first in range(0, max(len(given), 1), block):
+            bits = slice(first, first + block)
+            valid, held, turn = (
+                (self.o.valid, full, front)
+                if first == 0
+                else (
+                    Signal(name=f"{name}_{first}", attrs=COPY)
+                    for name in ("valid", "full", "front")
+                )
+            )
+            # `ready` comes late in a cycle. It reaches these three registers only, at their data
+            # inputs, which are faster than enables.
+            m.d.sync += [
+                valid.eq(self.i.valid | held | (valid & ~self.o.ready)),
+                held.eq((self.i.valid | held) & valid & ~self.o.ready),
+                turn.eq(turn ^ (valid & self.o.ready)),
+            ]
+            # Written without regard to `valid` of the input.
+            for n, slot in enumerate(slots):
+                with m.If(~held & ((turn ^ valid) == n)):
+                    m.d.sync += slot[bits].eq(given[bits])
+            m.d.comb += offered[bits].eq(Mux(turn, slots[1][bits], slots[0][bits]))
+        return m

@@ -1,0 +1,310 @@
+"""Accumulators: two halves of int32 sums after the columns of the array."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.lib.fanout import COPY, reset_less
+from celosia.hw.memory import parity as guard
+from celosia.hw.memory import race
+
+#: Cycles from ``Accumulators.read`` to ``Accumulators.read_sums``.
+ACCUMULATOR_LATENCY = 4
+
+#: Columns that share a register of the vector unit's row numbers.
+_BLOCK = 4
+
+
+def read_layout(*, depth: int) -> data.StructLayout:
+    """Return the layout of a read: ``enable``, and ``row``, which counts over both halves."""
+    return data.StructLayout({"enable": 1, "row": unsigned(depth.bit_length())})
+
+
+def write_layout(*, depth: int, columns: int) -> data.StructLayout:
+    """Return the layout of a write: ``enable``, ``row``, and for each column ``mask`` and ``sums``.
+
+    ``sums`` come two cycles after the rest.
+    """
+    return data.StructLayout(
+        {
+            "enable": 1,
+            "row": unsigned(depth.bit_length()),
+            "mask": unsigned(columns),
+            "sums": data.ArrayLayout(signed(32), columns),
+        }
+    )
+
+
+class AccumulatorColumn(wiring.Component):
+    """Sums of one column: two memories (halves), an adder, and the ports of the vector unit.
+
+    Parameters
+    ----------
+    depth : int
+        Rows of each half, a power of two.
+    sum_bits : int
+        Width of ``sum``.
+    parity : bool
+        Every sum has a parity bit.
+
+    Members
+    -------
+    enable, row, accumulate, forward : In(1), In(row_bits), In(1), In(1)
+        Operation of the matrix unit: stores ``sum`` in ``row``, or adds it there. ``forward``: adds
+        it to the result of the previous operation instead, which is not in memory yet.
+    write_enable, write_row : In(1), In(row_bits)
+        ``enable`` and ``row``, delayed by ``Accumulators.WRITE_LATENCY`` cycles.
+    sum : In(signed(sum_bits))
+        Sum of the array, ``Accumulators.SUM_LATENCY`` cycles after ``enable``.
+    read_row, read_sum : In(row_bits), Out(signed(32))
+        Read of the vector unit; ``read_sum`` follows by ``ACCUMULATOR_LATENCY`` - 2 cycles.
+    vector_enable, vector_row, vector_sum : In(1), In(row_bits), In(signed(32))
+        Write of the vector unit.
+    wrong : Out(1)
+        With ``parity``, ``Accumulators.SUM_LATENCY`` cycles after ``enable``: the operation adds to
+        a sum of wrong parity.
+    read_wrong : Out(1)
+        With ``parity``, one cycle after ``read_sum``: it had wrong parity.
+
+    Timing
+    ------
+    One operation of the matrix unit and one access of the vector unit each cycle; a sum is written
+    ``Accumulators.WRITE_LATENCY`` cycles after ``enable``.
+    """
+
+    enable: Signal
+    row: Signal
+    accumulate: Signal
+    forward: Signal
+    write_enable: Signal
+    write_row: Signal
+    sum: Signal
+    read_row: Signal
+    read_sum: Signal
+    vector_enable: Signal
+    vector_row: Signal
+    vector_sum: Signal
+    wrong: Signal
+    read_wrong: Signal
+
+    def __init__(self, *, depth: int, sum_bits: int, parity: bool = False) -> None:
+        self.depth = depth
+        self.parity = parity
+        row_bits = depth.bit_length()
+        super().__init__(
+            {
+                "enable": In(1),
+                "row": In(row_bits),
+                "accumulate": In(1),
+                "forward": In(1),
+                "write_enable": In(1),
+                "write_row": In(row_bits),
+                "sum": In(signed(sum_bits)),
+                "read_row": In(row_bits),
+                "read_sum": Out(signed(32)),
+                "vector_enable": In(1),
+                "vector_row": In(row_bits),
+                "vector_sum": In(signed(32)),
+                **({"wrong": Out(1), "read_wrong": Out(1)} if parity else {}),
+            }
+        )
+        reset_less(self, "read_sum")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        result = Signal(signed(32), reset_less=True)
+        reads = []
+        for half in range(2):
+            shape = guard.stored_shape(signed(32), self.parity)
+            memory = Memory(shape=shape, depth=self.depth, init=[], attrs=race.UNDEFINED)
+            m.submodules[f"half_{half}"] = memory
+            read = memory.read_port()
+            write = memory.write_port()
+            matrix_reads = self.enable & (self.row[-1] == half)
+            matrix_writes = self.write_enable & (self.write_row[-1] == half)
+            vector_writes = self.vector_enable & (self.vector_row[-1] == half)
+            m.d.comb += [
+                read.addr.eq(Mux(matrix_reads, self.row[:-1], self.read_row[:-1])),
+                write.en.eq(matrix_writes | vector_writes),
+                write.addr.eq(Mux(matrix_writes, self.write_row[:-1], self.vector_row[:-1])),
+                write.data.eq(
+                    guard.stored(Mux(matrix_writes, result, self.vector_sum), self.parity)
+                ),
+            ]
+            reads.append(read.data)
+
+        matrix_half = Signal(reset_less=True)
+        read_half = Signal(reset_less=True)
+        old = Signal(signed(32), reset_less=True)
+        # In step with `sum`, two cycles after `enable`.
+        accumulate = Signal(2, reset_less=True)
+        forward = Signal(2, reset_less=True)
+        m.d.sync += [
+            matrix_half.eq(self.row[-1]),
+            read_half.eq(self.read_row[-1]),
+            old.eq(Mux(matrix_half, reads[1], reads[0])),
+            self.read_sum.eq(Mux(read_half, reads[1], reads[0])),
+            accumulate.eq(Cat(self.accumulate, accumulate)),
+            forward.eq(Cat(self.forward, forward)),
+        ]
+        before = Mux(forward[1], result, Mux(accumulate[1], old, 0))
+        valid = Signal(2, reset_less=True)
+        m.d.sync += valid.eq(Cat(self.enable, valid))
+        with m.If(valid[1]):
+            m.d.sync += result.eq(before + self.sum)
+        if self.parity:
+            old_bits = Signal(1, reset_less=True)
+            read_bits = Signal(1, reset_less=True)
+            uses = valid[1] & accumulate[1] & ~forward[1]
+            m.d.comb += self.wrong.eq(uses & guard.is_wrong(old, old_bits))
+            m.d.sync += [
+                old_bits.eq(Mux(matrix_half, reads[1], reads[0])[32:]),
+                read_bits.eq(Mux(read_half, reads[1], reads[0])[32:]),
+                self.read_wrong.eq(guard.is_wrong(self.read_sum, read_bits)),
+            ]
+        return m
+
+
+class Accumulators(wiring.Component):
+    """Accumulators of all columns: the array fills one half, the vector unit uses the other.
+
+    Parameters
+    ----------
+    columns, sum_bits : int
+        Columns of the array and the width of its sums.
+    depth : int
+        Rows of each half, a power of two.
+    parity : bool
+        Every sum has a parity bit.
+
+    Members
+    -------
+    enable, row, accumulate : In(1), In(row_bits), In(1)
+        Operation of the matrix unit on a row: stores the sums, or adds them. It reaches column
+        ``j`` after ``j`` cycles. Two additions to one row must be at least 4 cycles apart, or have
+        no operation on another row between them.
+    sums : In(ArrayLayout(signed(sum_bits), columns))
+        Sums of the array: column ``j`` comes ``SUM_LATENCY`` + ``j`` cycles after ``enable``.
+    read, read_sums, write : In(read_layout), Out(ArrayLayout(signed(32))), In(write_layout)
+        Ports of the vector unit, for all columns at once. ``read_sums`` follow ``read`` by
+        ``ACCUMULATOR_LATENCY`` cycles. Memories are accessed two cycles after ``read`` and
+        ``write``; the matrix unit must have no operation on that half then. A read of a row in the
+        cycle of its write gives the old or the new sum.
+    wrong : Out(1)
+        With ``parity``, ``latency`` cycles after ``enable``: the operation has added to a sum of
+        wrong parity, in some column.
+    read_wrong : Out(columns)
+        With ``parity``, one cycle after ``read_sums``: sums of wrong parity.
+
+    Timing
+    ------
+    The last sum of a row is written ``latency`` = WRITE_LATENCY + columns - 1 cycles after
+    ``enable``. ``read`` or ``write`` of that row may come one cycle before that, or later.
+    """
+
+    SUM_LATENCY = 2
+    WRITE_LATENCY = 3
+
+    enable: Signal
+    row: Signal
+    accumulate: Signal
+    sums: data.View
+    read: data.View
+    read_sums: data.View
+    write: data.View
+    wrong: Signal
+    read_wrong: Signal
+
+    def __init__(self, *, columns: int, depth: int, sum_bits: int, parity: bool = False) -> None:
+        if depth < 4 or depth & (depth - 1):
+            raise ValueError(f"depth: wanted a power of two, at least 4, got {depth}")
+        self.columns = columns
+        self.depth = depth
+        self.sum_bits = sum_bits
+        self.parity = parity
+        self.latency = self.WRITE_LATENCY + columns - 1
+        super().__init__(
+            {
+                "enable": In(1),
+                "row": In(depth.bit_length()),
+                "accumulate": In(1),
+                "sums": In(data.ArrayLayout(signed(sum_bits), columns)),
+                "read": In(read_layout(depth=depth)),
+                "read_sums": Out(data.ArrayLayout(signed(32), columns)),
+                "write": In(write_layout(depth=depth, columns=columns)),
+                **({"wrong": Out(1), "read_wrong": Out(columns)} if parity else {}),
+            }
+        )
+
+    def _forward(self, m: Module) -> Signal:
+        """Return True if the operation adds to the sum of one that is not in memory yet."""
+        forward = Signal()
+        previous = Signal.like(self.row, reset_less=True)
+        age = Signal(self.WRITE_LATENCY)
+        m.d.sync += age.eq(Cat(self.enable, age))
+        with m.If(self.enable):
+            m.d.sync += previous.eq(self.row)
+        m.d.comb += forward.eq(self.accumulate & age.any() & (previous == self.row))
+        return forward
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        operation = data.StructLayout({"row": self.row.shape(), "accumulate": 1, "forward": 1})
+        chain = [Signal(operation, name="operation_0")]
+        m.d.comb += [
+            chain[0].row.eq(self.row),
+            chain[0].accumulate.eq(self.accumulate),
+            chain[0].forward.eq(self._forward(m)),
+        ]
+        later = Signal(self.columns + self.WRITE_LATENCY - 1)
+        enables = Cat(self.enable, later)
+        m.d.sync += later.eq(enables)
+        for position in range(1, self.columns + self.WRITE_LATENCY):
+            chain.append(Signal(operation, name=f"operation_{position}", reset_less=True))
+            m.d.sync += chain[position].eq(chain[position - 1])
+        # The parity error of an operation moves along the columns with it.
+        wrong: Value = Const(0, 1)
+        rows: list[Signal] = []
+        read_row = Signal.like(self.read.row, reset_less=True)
+        write_row = Signal.like(self.write.row, reset_less=True)
+        mask = Signal(self.columns)
+        writes = Signal(self.columns)
+        m.d.sync += [
+            read_row.eq(self.read.row),
+            write_row.eq(self.write.row),
+            mask.eq(Mux(self.write.enable, self.write.mask, 0)),
+            writes.eq(mask),
+        ]
+        for j in range(self.columns):
+            if j % _BLOCK == 0:
+                rows = [
+                    Signal.like(read_row, name=f"{name}_{j}", reset_less=True, attrs=COPY)
+                    for name in ("read_row", "write_row")
+                ]
+                m.d.sync += [rows[0].eq(read_row), rows[1].eq(write_row)]
+            column = AccumulatorColumn(depth=self.depth, sum_bits=self.sum_bits, parity=self.parity)
+            m.submodules[f"column_{j}"] = column
+            late = chain[j + self.WRITE_LATENCY]
+            m.d.comb += [
+                column.enable.eq(enables[j]),
+                column.row.eq(chain[j].row),
+                column.accumulate.eq(chain[j].accumulate),
+                column.forward.eq(chain[j].forward),
+                column.write_enable.eq(enables[j + self.WRITE_LATENCY]),
+                column.write_row.eq(late.row),
+                column.sum.eq(self.sums[j]),
+                column.read_row.eq(rows[0]),
+                self.read_sums[j].eq(column.read_sum),
+                column.vector_enable.eq(writes[j]),
+                column.vector_row.eq(rows[1]),
+                column.vector_sum.eq(self.write.sums[j]),
+            ]
+            if self.parity:
+                later = Signal(name=f"wrong_{j}")
+                m.d.sync += later.eq(wrong | column.wrong)
+                m.d.comb += self.read_wrong[j].eq(column.read_wrong)
+                wrong = later
+        if self.parity:
+            m.d.comb += self.wrong.eq(wrong)
+        return m

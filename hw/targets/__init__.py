@@ -1,0 +1,1 @@
+"""Multipliers of FPGA families."""

@@ -1,0 +1,390 @@
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from devices.axi import AxiMemory
+from issued import issued_bits
+from pysim import put, rest, run
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.hw.arch.registers import Activity
+from celosia.hw.axi.reader import ReadMaster
+from celosia.hw.dma.load import LoadUnit
+
+MEMORY = 1 << 14
+VISIBLE = 3
+
+
+@dataclass
+class Bench:
+    """A load unit with its reader, and models of the four memories around it."""
+
+    rows: int = 4
+    columns: int = 8
+    unified_bytes: int = 512
+    weight_tiles: int = 5
+    parameter_channels: int = 8
+    tables: int = 2
+    bus_bytes: int = 4
+    burst_beats: int = 4
+    outstanding: int = 4
+    latency: int = 5
+    rng: Any = None
+    stall: float = 0.0
+    refuses: Callable[[int], bool] = lambda address: False
+
+    cycle: int = 0
+    taken: list = field(default_factory=list)
+    done: list = field(default_factory=list)
+    faults: list = field(default_factory=list)
+    last_write: int = 0
+    activity: list = field(default_factory=list)
+    asked: list = field(default_factory=list)
+    abort_at: int = 0
+    writes_from: int = 0
+    asked_before: int = 0
+
+    def __post_init__(self):
+        sizes = (
+            "rows columns unified_bytes weight_tiles parameter_channels tables bus_bytes "
+            "burst_beats outstanding"
+        )
+        self.unit = LoadUnit(
+            **{name: getattr(self, name) for name in sizes.split()}, visible_cycles=VISIBLE
+        )
+        self.reader: Any = ReadMaster(
+            data_bytes=self.bus_bytes, burst_beats=self.burst_beats, outstanding=self.outstanding
+        )
+        self.dut = Module()
+        self.dut.submodules.unit = self.unit
+        self.dut.submodules.reader = self.reader
+        wiring.connect(self.dut, self.unit.request, self.reader.request_1)
+        wiring.connect(self.dut, self.reader.beats_1, self.unit.beats)
+        self.memory = AxiMemory(
+            bytearray((7 * i + (i >> 8)) % 251 for i in range(MEMORY)),
+            data_bytes=self.bus_bytes,
+            burst_beats=self.burst_beats,
+            latency=self.latency,
+            rng=self.rng,
+            stall=self.stall,
+            refuses=self.refuses,
+        )
+        self.unified: dict[int, int] = {}
+        self.weights: dict[tuple[int, int, int], int] = {}
+        self.parameters: dict[tuple[int, int], int] = {}
+
+    def rests(self):
+        return self.rng is not None and self.rng.random() < self.stall
+
+    async def issue(self, ctx, instructions):
+        unit = self.unit
+        for index, instruction in enumerate(instructions):
+            await rest(ctx, self.rng, self.stall)
+            shape = unit.instruction.payload.shape()
+            bits = index | issued_bits(instruction) << streams.INDEX_BITS
+            await put(ctx, unit.instruction, shape.from_bits(bits))
+            self.taken.append(self.cycle)
+
+    async def watch(self, ctx):
+        """Take writes, keep time, assert that nothing happens where nothing may."""
+        unit = self.unit
+        samples = [
+            *(unit.write.valid, unit.write.ready, unit.write.payload),
+            *(unit.weights.valid, unit.weights.ready, unit.weights.payload),
+            *(unit.parameters.valid, unit.parameters.ready, unit.parameters.payload),
+            *(unit.done, unit.fault_valid, unit.fault, unit.abort, unit.activity, unit.idle),
+            *(unit.request.valid, unit.request.ready, unit.beats.valid, unit.beats.ready),
+        ]
+        ctx.set(unit.weights.ready, 1)
+        ctx.set(unit.parameters.ready, 1)
+        async for _, _, *seen in ctx.tick().sample(*samples):
+            self.cycle += 1
+            write, weights, parameters, rest = seen[:3], seen[3:6], seen[6:9], seen[9:]
+            done, fault_valid, fault, abort, activity, idle, *bus = rest
+            # Heard of from the cycle after its first on.
+            stopped = (abort and self.cycle > self.abort_at + 1) or bool(self.faults)
+            if write[0] and write[1]:
+                self.accept_write(write[2])
+            if weights[0]:
+                payload = weights[2]
+                for lane in range(self.bus_bytes):
+                    column = payload.block * self.bus_bytes + lane
+                    self.weights[payload.tile, payload.row, column] = payload.data[lane]
+            if parameters[0]:
+                for lane in range(self.bus_bytes):
+                    payload = parameters[2]
+                    where = (int(payload.kind.value), payload.offset + lane)
+                    self.parameters[where] = payload.data[lane]
+            if (write[0] and write[1]) or weights[0] or parameters[0]:
+                assert not stopped, "a write after an abort or a fault"
+                self.last_write = self.cycle
+            if done:
+                self.done.append(self.cycle)
+            if fault_valid:
+                self.faults.append((fault.code, fault.index))
+            self.activity.append(Activity(activity))
+            if all(bus[:2]):
+                self.asked.append(self.cycle)
+            assert (activity == Activity.IDLE) == bool(idle)
+            assert (activity == Activity.BUSY) == (all(bus[:2]) or all(bus[2:]))
+            ctx.set(unit.write.ready, not self.rests() and self.cycle >= self.writes_from)
+            if self.cycle == self.abort_at:
+                ctx.set(unit.abort, 1)
+                self.asked_before = len(self.memory.reads)
+
+    def accept_write(self, payload):
+        bits = self.unified_bytes.bit_length()
+        for lane in range(self.rows):
+            assert payload.skip[lane] == 0
+            if payload.mask >> lane & 1:
+                address = (payload.address + lane) % (1 << bits)
+                assert address < self.unified_bytes
+                self.unified[address] = payload.data[lane]
+
+    def run(self, instructions, *, ends=None, cycles_limit=20_000):
+        """Run until ``ends()``, by default until all are done, and then until the unit is idle."""
+        ends = ends or (lambda: len(self.done) == len(instructions) or self.faults)
+
+        async def until_idle(ctx):
+            while not ends():
+                await ctx.tick()
+            while not (ctx.get(self.unit.idle) and ctx.get(self.reader.idle)):
+                await ctx.tick()
+            await ctx.tick().repeat(3)
+            assert ctx.get(self.unit.idle)
+            assert sum(self.memory.under_way.values()) == 0
+
+        run(
+            self.dut,
+            until_idle,
+            background=(
+                partial(self.issue, instructions=instructions),
+                partial(self.memory.serve_reads, bus=self.reader.bus),
+                self.watch,
+            ),
+            cycles_limit=cycles_limit,
+        )
+
+
+def expected(bench, instructions):
+    """Return what the three memories hold after ``instructions``."""
+    unified, weights, parameters = {}, {}, {}
+    content = bench.memory.content
+    for one in instructions:
+        if one.opcode is Opcode.LOAD:
+            for row in range(one.rows):
+                for i in range(one.length):
+                    source = one.external + row * one.external_pitch + i
+                    unified[one.unified + row * one.unified_pitch + i] = content[source % MEMORY]
+        elif one.opcode is Opcode.LOAD_WEIGHTS:
+            width = -(-bench.columns // bench.bus_bytes) * bench.bus_bytes
+            for i in range(one.tiles * bench.rows * width):
+                where = (one.tile + i // width // bench.rows, i // width % bench.rows, i % width)
+                weights[where] = content[(one.external + i) % MEMORY]
+        else:
+            item = 256 if one.kind else 16
+            for i in range(one.count * item):
+                parameters[one.kind, one.first * item + i] = content[(one.external + i) % MEMORY]
+    return unified, weights, parameters
+
+
+def random_load(bench, rng):
+    length = int(rng.integers(1, 40 if rng.random() < 0.7 else 120))
+    rows = int(rng.integers(1, 6))
+    slack = bench.unified_bytes - length
+    pitch = int(rng.integers(0, slack // max(rows - 1, 1) + 1))
+    unified = int(rng.integers(0, slack - pitch * (rows - 1) + 1))
+    return Instruction(
+        Opcode.LOAD,
+        external=int(rng.integers(0, MEMORY)),
+        external_pitch=int(rng.integers(0, 300)),
+        unified=unified,
+        unified_pitch=pitch,
+        rows=rows,
+        length=length,
+    )
+
+
+def random_instruction(bench, rng):
+    draw = rng.random()
+    if draw < 0.6:
+        return random_load(bench, rng)
+    if draw < 0.8:
+        tile = int(rng.integers(0, bench.weight_tiles))
+        return Instruction(
+            Opcode.LOAD_WEIGHTS,
+            external=int(rng.integers(0, MEMORY // 16)) * 16,
+            tile=tile,
+            tiles=int(rng.integers(1, bench.weight_tiles - tile + 1)),
+        )
+    kind = int(rng.integers(0, 2))
+    items = bench.tables if kind else bench.parameter_channels
+    first = int(rng.integers(0, items))
+    return Instruction(
+        Opcode.LOAD_PARAMS,
+        external=int(rng.integers(0, MEMORY // 16)) * 16,
+        kind=kind,
+        first=first,
+        count=int(rng.integers(1, items - first + 1)),
+    )
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.3, 0.7])
+@pytest.mark.parametrize("bus_bytes", [4, 8])
+def test_random_instructions(rng, stall, bus_bytes):
+    bench = Bench(rows=8, columns=12, bus_bytes=bus_bytes, rng=rng, stall=stall)
+    instructions = [random_instruction(bench, rng) for _ in range(14)]
+    bench.run(instructions)
+    assert not bench.faults
+    assert (bench.unified, bench.weights, bench.parameters) == expected(bench, instructions)
+    assert bench.memory.most_under_way[1] <= bench.outstanding
+    assert {number for number, *_ in bench.memory.reads} == {1}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"external": 3, "length": 1},
+        {"external": 2, "length": 512, "unified": 0},
+        {"external": 4093, "length": 7, "unified": 1},
+        {"external": (1 << 32) - 9, "length": 9},
+        {"external": 7, "length": 5, "unified": 507, "rows": 3},
+        {"external": 1, "length": 3, "rows": 40, "external_pitch": 3, "unified_pitch": 5},
+    ],
+)
+def test_corners(fields):
+    bench = Bench()
+    instruction = Instruction(Opcode.LOAD, **fields)
+    bench.run([instruction])
+    assert not bench.faults
+    assert bench.unified == expected(bench, [instruction])[0]
+
+
+@pytest.mark.parametrize(
+    ("opcode", "fields", "bursts"),
+    [
+        (Opcode.LOAD, {"unified": 511, "length": 2}, 0),
+        (Opcode.LOAD, {"length": 8, "rows": 4, "unified": 488, "unified_pitch": 10}, 2),
+        (Opcode.LOAD, {"length": 4, "rows": 3, "unified_pitch": 511}, 1),
+        (Opcode.LOAD, {"external": (1 << 32) - 3, "length": 4}, 0),
+        (Opcode.LOAD, {"external": 1 << 31, "external_pitch": 1 << 31, "rows": 3}, 1),
+        (Opcode.LOAD_WEIGHTS, {"tile": 3, "tiles": 3}, 4),
+        (Opcode.LOAD_WEIGHTS, {"external": (1 << 32) - 32, "tiles": 2}, 2),
+        (Opcode.LOAD_PARAMS, {"first": 65535, "count": 65535}, 0),
+        (Opcode.LOAD_PARAMS, {"first": 7, "count": 2}, 0),
+        (Opcode.LOAD_PARAMS, {"kind": 1, "first": 1, "count": 2}, 0),
+    ],
+)
+def test_range(opcode, fields, bursts):
+    bench = Bench()
+    good = Instruction(Opcode.LOAD, external=16, length=4)
+    bench.run([good, Instruction(opcode, **fields), good], ends=lambda: bench.faults)
+    assert bench.faults == [(isa.Error.RANGE, 1)]
+    assert len(bench.done) == 1
+    assert len(bench.memory.reads) == 1 + bursts
+
+
+def test_error_waits_for_the_writes_before_it():
+    bench = Bench(writes_from=80)
+    good = Instruction(Opcode.LOAD, external=16, length=4)
+    bench.run([good, Instruction(Opcode.LOAD, unified=511, length=2)], ends=lambda: bench.faults)
+    assert bench.unified == expected(bench, [good])[0]
+    assert len(bench.done) == 1
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.5])
+@pytest.mark.parametrize("bad", [0, 5, 39])
+def test_refused_beat(rng, stall, bad):
+    bench = Bench(rng=rng, stall=stall, refuses=lambda address: address // 4 == 100 + bad)
+    before = Instruction(Opcode.LOAD, external=0, length=64)
+    wrong = Instruction(Opcode.LOAD, external=400, length=160, unified=64)
+    bench.run([before, wrong, before, before], ends=lambda: bench.faults)
+    assert bench.faults == [(isa.Error.BUS, 1)]
+    assert len(bench.done) == 1
+    whole = expected(bench, [before, wrong])[0]
+    assert bench.unified == {a: v for a, v in whole.items() if a < 64 + 4 * bad}
+
+
+@pytest.mark.parametrize("turn", range(12))
+def test_abort(rng, turn):
+    bench = Bench(rng=rng, stall=0.4 if turn % 2 else 0.0)
+    bench.abort_at = int(rng.integers(1, 150))
+    instructions = [random_instruction(bench, rng) for _ in range(8)]
+    bench.run(instructions, ends=lambda: bench.cycle > bench.abort_at + 3)
+    assert not bench.faults
+    # One may be on the address channel, two wait for it, and one be taken for it in the cycle in
+    # which the unit hears of the abort.
+    assert len(bench.memory.reads) <= bench.asked_before + 4
+    for got, all_of_it in zip(
+        (bench.unified.keys(), bench.weights.keys(), bench.parameters.keys()),
+        expected(bench, instructions),
+        strict=True,
+    ):
+        assert got <= all_of_it.keys()
+
+
+@pytest.mark.parametrize(
+    ("length", "pitch", "external"), [(112, 112, 0), (112, 200, 5), (16, 16, 0), (3, 32, 1)]
+)
+def test_throughput(length, pitch, external):
+    bench = Bench(
+        rows=16, bus_bytes=16, unified_bytes=8192, burst_beats=16, outstanding=32, latency=32
+    )
+    instruction = Instruction(
+        Opcode.LOAD,
+        external=external,
+        external_pitch=pitch,
+        unified_pitch=length,
+        rows=64,
+        length=length,
+    )
+    bench.run([instruction])
+    assert bench.unified == expected(bench, [instruction])[0]
+    beats = sum(beats for *_, beats in bench.memory.reads)
+    assert bench.done[0] - bench.taken[0] <= 1.1 * (beats + 32) + LoadUnit.LATENCY
+
+
+def test_instructions_overlap():
+    bench = Bench(rows=16, bus_bytes=16, unified_bytes=8192, outstanding=32, latency=32)
+    instructions = [
+        Instruction(Opcode.LOAD, external=512 * n, length=64, unified=64 * n) for n in range(40)
+    ]
+    bench.run(instructions)
+    assert bench.unified == expected(bench, instructions)[0]
+    assert bench.done[-1] - bench.taken[0] <= 1.1 * (40 * 4 + 32) + LoadUnit.LATENCY
+
+
+def test_timing_of_done():
+    bench = Bench()
+    bench.run([Instruction(Opcode.LOAD, external=3, length=9)])
+    assert bench.done == [bench.last_write + VISIBLE]
+
+
+def test_activity():
+    bench = Bench(burst_beats=1, outstanding=2, latency=20)
+    bench.run([Instruction(Opcode.LOAD, external=3, length=13)])
+    last = bench.asked[-1]
+    assert set(bench.activity[:last]) == {Activity.IDLE, Activity.MEMORY, Activity.BUSY}
+    assert set(bench.activity[last:]) == {Activity.BUSY, Activity.DRAIN, Activity.IDLE}
+
+
+def test_visible_cycles_refused():
+    with pytest.raises(ValueError, match="visible_cycles: wanted at least 1, got 0"):
+        LoadUnit(
+            rows=4,
+            columns=4,
+            unified_bytes=64,
+            weight_tiles=2,
+            parameter_channels=4,
+            tables=1,
+            bus_bytes=4,
+            burst_beats=4,
+            outstanding=2,
+            visible_cycles=0,
+        )

@@ -1,0 +1,377 @@
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+from devices.axi import AxiMemory
+from issued import issued_bits
+from pysim import put, rest, run
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.hw.arch.registers import Activity
+from celosia.hw.dma.gather import Gatherer
+from celosia.hw.dma.store import StoreUnit
+
+MEMORY = 1 << 14
+READ_LATENCY = 6
+
+
+@dataclass
+class Bench:
+    """A store unit between models of the unified buffer and of external memory."""
+
+    rows: int = 4
+    unified_bytes: int = 512
+    bus_bytes: int = 4
+    burst_beats: int = 4
+    outstanding: int = 4
+    latency: int = 5
+    read_latency: int = READ_LATENCY
+    rng: Any = None
+    stall: float = 0.0
+    refuses: Callable[[int], bool] = lambda address: False
+
+    cycle: int = 0
+    taken: list = field(default_factory=list)
+    done: list = field(default_factory=list)
+    faults: list = field(default_factory=list)
+    activity: list = field(default_factory=list)
+    abort_at: int = 0
+    asked_before: int = 0
+    asked: list = field(default_factory=list)
+    wrong_read_at: int | None = None
+    #: The answer whose bytes have wrong parity.
+    parity: bool = False
+    wrong_bytes_at: int | None = None
+
+    def __post_init__(self):
+        sizes = "rows unified_bytes bus_bytes burst_beats outstanding parity"
+        self.dut = StoreUnit(**{name: getattr(self, name) for name in sizes.split()})
+        self.unified = bytes((11 * i + (i >> 8)) % 253 for i in range(self.unified_bytes))
+        self.memory = AxiMemory(
+            bytearray(MEMORY),
+            data_bytes=self.bus_bytes,
+            burst_beats=self.burst_beats,
+            latency=self.latency,
+            rng=self.rng,
+            stall=self.stall,
+            refuses=self.refuses,
+        )
+
+    async def issue(self, ctx, instructions):
+        port = self.dut.instruction
+        shape = port.payload.shape()
+        for index, instruction in enumerate(instructions):
+            await rest(ctx, self.rng, self.stall)
+            bits = index | issued_bits(instruction) << streams.INDEX_BITS
+            await put(ctx, port, shape.from_bits(bits))
+            self.taken.append(self.cycle)
+
+    def read(self, request):
+        lanes = []
+        for lane in range(self.rows):
+            assert request.skip[lane] == 0
+            address = (request.address + lane) % (2 * self.unified_bytes)
+            if request.mask >> lane & 1:
+                assert address < self.unified_bytes
+            lanes.append(self.unified[address] if request.mask >> lane & 1 else 0)
+        return lanes
+
+    async def watch(self, ctx):
+        """Be the unified buffer, and keep time."""
+        dut = self.dut
+        answers: deque[list[int] | None] = deque([None] * (self.read_latency - 1))
+        reads = 0
+        answered = False
+        samples = (
+            *(dut.request.valid, dut.request.ready, dut.request.payload),
+            *(dut.done, dut.fault_valid, dut.fault, dut.activity, dut.idle),
+            *(dut.bus.wvalid, dut.bus.wready),
+        )
+        async for _, _, *seen in ctx.tick().sample(*samples):
+            valid, ready, request, done, fault_valid, fault, activity, idle, *sent = seen
+            self.cycle += 1
+            answers.append(self.read(request) if valid and ready else None)
+            if valid and ready:
+                self.asked.append(self.cycle)
+            if self.parity:
+                # One cycle behind the answer.
+                ctx.set(dut.read_wrong, answered and reads == self.wrong_bytes_at)
+            answer = answers.popleft()
+            answered = answer is not None
+            reads += answer is not None
+            ctx.set(dut.read_valid, answer is not None)
+            ctx.set(dut.read_fault, answer is not None and reads == self.wrong_read_at)
+            ctx.set(dut.read_data, answer or [0xEE] * self.rows)
+            if done:
+                self.done.append(self.cycle)
+            if fault_valid:
+                self.faults.append((fault.code, fault.index))
+            self.activity.append(Activity(activity))
+            assert (activity == Activity.IDLE) == bool(idle)
+            assert (activity == Activity.BUSY) == ((valid and ready) or all(sent))
+            if idle:
+                assert not any(answers)
+            ctx.set(dut.request.ready, self.rng is None or self.rng.random() >= self.stall)
+            if self.cycle == self.abort_at:
+                ctx.set(dut.abort, 1)
+                self.asked_before = len(self.memory.writes)
+
+    def run(self, instructions, *, ends=None):
+        """Run until ``ends()``, by default until all are done, and then until the unit is idle."""
+        ends = ends or (lambda: len(self.done) == len(instructions))
+
+        async def until_idle(ctx):
+            while not ends():
+                await ctx.tick()
+            while not ctx.get(self.dut.idle):
+                await ctx.tick()
+            await ctx.tick().repeat(3)
+            assert ctx.get(self.dut.idle)
+
+        run(
+            self.dut,
+            until_idle,
+            background=(
+                partial(self.issue, instructions=instructions),
+                partial(self.memory.serve_writes, bus=self.dut.bus),
+                self.watch,
+            ),
+            cycles_limit=20_000,
+        )
+
+
+def writes(bench, instructions):
+    """Yield place and value of each byte of external memory that ``instructions`` write, in order."""
+    for one in instructions:
+        for row in range(one.rows):
+            for i in range(one.length):
+                source = one.unified + row * one.unified_pitch + i
+                place = (one.external + row * one.external_pitch + i) % MEMORY
+                yield place, bench.unified[source]
+
+
+def expected(bench, instructions):
+    """Return the bytes of external memory after ``instructions``, by place."""
+    return dict(writes(bench, instructions))
+
+
+def check_content(bench, instructions):
+    written = expected(bench, instructions)
+    assert bench.memory.content == bytes(written.get(i, 0) for i in range(MEMORY))
+
+
+def random_store(bench, rng):
+    length = int(rng.integers(1, 40 if rng.random() < 0.7 else 120))
+    rows = int(rng.integers(1, 6))
+    slack = bench.unified_bytes - length
+    pitch = int(rng.integers(0, slack // max(rows - 1, 1) + 1))
+    return Instruction(
+        Opcode.STORE,
+        external=int(rng.integers(0, MEMORY)),
+        external_pitch=int(rng.integers(0, 300)),
+        unified=int(rng.integers(0, slack - pitch * (rows - 1) + 1)),
+        unified_pitch=pitch,
+        rows=rows,
+        length=length,
+    )
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.3, 0.7])
+@pytest.mark.parametrize(("rows", "bus_bytes"), [(4, 4), (16, 8)])
+def test_random_instructions(rng, stall, rows, bus_bytes):
+    bench = Bench(rows=rows, bus_bytes=bus_bytes, rng=rng, stall=stall)
+    instructions = [random_store(bench, rng) for _ in range(12)]
+    bench.run(instructions)
+    assert not bench.faults
+    check_content(bench, instructions)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"external": 3, "length": 1},
+        {"external": 2, "length": 512},
+        {"external": 4093, "length": 7, "unified": 1},
+        {"external": (1 << 32) - 9, "length": 9},
+        {"external": 7, "length": 5, "unified": 507, "rows": 3, "external_pitch": 5},
+        {"external": 1, "length": 3, "rows": 40, "external_pitch": 3, "unified_pitch": 5},
+    ],
+)
+def test_corners(fields):
+    bench = Bench()
+    instruction = Instruction(Opcode.STORE, **fields)
+    bench.run([instruction])
+    assert not bench.faults
+    check_content(bench, [instruction])
+
+
+@pytest.mark.parametrize(
+    ("fields", "bursts"),
+    [
+        ({"unified": 511, "length": 2}, 0),
+        ({"length": 8, "rows": 4, "unified": 488, "unified_pitch": 10}, 2),
+        ({"length": 4, "rows": 3, "unified_pitch": 511}, 1),
+        ({"external": (1 << 32) - 3, "length": 4}, 0),
+        ({"external": 1 << 31, "external_pitch": 1 << 31, "rows": 3}, 1),
+    ],
+)
+def test_range(fields, bursts):
+    bench = Bench()
+    good = Instruction(Opcode.STORE, external=16, length=4)
+    bench.run([good, Instruction(Opcode.STORE, **fields), good], ends=lambda: bench.faults)
+    assert bench.faults == [(isa.Error.RANGE, 1)]
+    assert len(bench.done) == 1
+    assert len(bench.memory.writes) == 1 + bursts
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.5])
+@pytest.mark.parametrize("bad", [0, 5, 39])
+def test_refused_burst(rng, stall, bad):
+    bench = Bench(rng=rng, stall=stall, refuses=lambda address: address // 4 == 100 + bad)
+    before = Instruction(Opcode.STORE, external=0, length=64)
+    wrong = Instruction(Opcode.STORE, external=400, length=160, unified=64)
+    bench.run([before, wrong, before, before], ends=lambda: bench.faults)
+    assert bench.faults == [(isa.Error.BUS, 1)]
+    assert len(bench.done) == 1
+    whole = expected(bench, [before, wrong])
+    content = bench.memory.content
+    assert all(content[i] in (0, whole.get(i, 0)) for i in range(MEMORY))
+    assert all(content[i] == whole[i] for i in range(64))
+
+
+@pytest.mark.parametrize("parity", [False, True])
+def test_fault_of_a_read(parity):
+    bench = Bench(wrong_read_at=3, parity=parity)
+    bench.run([Instruction(Opcode.STORE, length=64)], ends=lambda: bench.faults)
+    assert bench.faults == [(isa.Error.RANGE, 0)]
+    assert not bench.done
+
+
+@pytest.mark.parametrize("wrong", [1, 2, 7, 8, 9, 16, 17, 24])
+@pytest.mark.parametrize("latency", [1, 40])
+def test_bytes_of_wrong_parity_name_the_instruction_that_read_them(wrong, latency):
+    bench = Bench(parity=True, wrong_bytes_at=wrong, outstanding=8, latency=latency)
+    each = [Instruction(Opcode.STORE, length=32, external=64 * n) for n in range(3)]
+    bench.run(each, ends=lambda: bench.faults)
+    reader = (wrong - 1) // 8
+    assert bench.faults == [(isa.Error.MEMORY, reader)]
+    assert len(bench.done) <= reader
+
+
+def test_bytes_of_right_parity_are_stored():
+    bench = Bench(parity=True)
+    each = [Instruction(Opcode.STORE, length=30, external=64 * n, unified=n) for n in range(3)]
+    bench.run(each)
+    assert not bench.faults
+    check_content(bench, each)
+
+
+@pytest.mark.parametrize("turn", range(16))
+def test_abort(rng, turn):
+    bench = Bench(rng=rng, stall=0.4 if turn % 2 else 0.0, latency=1 if turn % 4 < 2 else 9)
+    bench.abort_at = int(rng.integers(1, 150))
+    instructions = [random_store(bench, rng) for _ in range(8)]
+    bench.run(instructions, ends=lambda: bench.cycle > bench.abort_at + 3)
+    assert not bench.faults
+    # The address channel holds two; what it was given gets all its beats, or idle never comes.
+    assert len(bench.memory.writes) <= bench.asked_before + 2
+    possible = [{0} for _ in range(MEMORY)]
+    for place, byte in writes(bench, instructions):
+        possible[place].add(byte)
+    assert all(byte in of for byte, of in zip(bench.memory.content, possible, strict=True))
+
+
+def test_abort_ends_a_long_block():
+    bench = Bench(abort_at=40)
+    bench.run([Instruction(Opcode.STORE, rows=65_535, length=1)], ends=lambda: bench.cycle > 40)
+    assert bench.cycle < 100
+
+
+def test_outstanding_is_reached():
+    bench = Bench(outstanding=6, burst_beats=1, latency=60)
+    bench.run([Instruction(Opcode.STORE, length=64)])
+    assert bench.memory.most_unanswered == 6
+
+
+@pytest.mark.parametrize(
+    ("length", "pitch", "external"), [(112, 112, 0), (112, 200, 5), (16, 16, 0), (3, 32, 1)]
+)
+def test_throughput(length, pitch, external):
+    bench = Bench(
+        rows=16, bus_bytes=16, unified_bytes=8192, burst_beats=16, outstanding=64, latency=32
+    )
+    instruction = Instruction(
+        Opcode.STORE,
+        external=external,
+        external_pitch=pitch,
+        unified_pitch=length,
+        rows=64,
+        length=length,
+    )
+    bench.run([instruction])
+    check_content(bench, [instruction])
+    beats = sum(beats for *_, beats in bench.memory.writes)
+    fill = StoreUnit.LATENCY + READ_LATENCY
+    assert bench.done[0] - bench.taken[0] <= 1.1 * (beats + 32) + fill
+
+
+@pytest.mark.parametrize("latency", [READ_LATENCY, Gatherer.SPACE - 4])
+def test_a_beat_each_cycle_behind_a_slow_buffer(latency):
+    bench = Bench(rows=16, bus_bytes=16, unified_bytes=8192, burst_beats=64, read_latency=latency)
+    bench.run([Instruction(Opcode.STORE, length=64 * 16)])
+    sent = [cycle for cycle, activity in enumerate(bench.activity) if activity is Activity.BUSY]
+    # From the first read to the last beat without a break.
+    assert sent == list(range(sent[0], sent[-1] + 1))
+    assert bench.asked == list(range(bench.asked[0], bench.asked[0] + 64))
+
+
+def test_instructions_overlap():
+    bench = Bench(rows=16, bus_bytes=16, unified_bytes=8192, outstanding=64, latency=32)
+    instructions = [
+        Instruction(Opcode.STORE, external=512 * n, length=64, unified=64 * n) for n in range(30)
+    ]
+    bench.run(instructions)
+    check_content(bench, instructions)
+    fill = StoreUnit.LATENCY + READ_LATENCY
+    assert bench.done[-1] - bench.taken[0] <= 1.1 * (30 * 4 + 32) + fill
+
+
+@pytest.mark.parametrize("cycle", range(6, 20))
+def test_idle_waits_for_reads(cycle):
+    bench = Bench(latency=1, abort_at=cycle)
+    bench.run([Instruction(Opcode.STORE, length=4)], ends=lambda: bench.cycle > cycle + 1)
+
+
+class RestsUntil:
+    """Draws that make a side rest for the first ``draws`` times that it asks."""
+
+    def __init__(self, draws):
+        self.draws = draws
+
+    def random(self):
+        self.draws -= 1
+        return float(self.draws < 0)
+
+
+def test_reads_wait_for_a_bus_that_waits():
+    bench = Bench(outstanding=16, burst_beats=16)
+    bench.memory.rng, bench.memory.stall = RestsUntil(600), 0.5
+    instruction = Instruction(Opcode.STORE, length=300, unified=5)
+    bench.run([instruction])
+    check_content(bench, [instruction])
+
+
+def test_activity():
+    # The bus holds up what was read, and answers late.
+    bench = Bench(outstanding=2, latency=30)
+    bench.run([Instruction(Opcode.STORE, external=3, length=45)])
+    last = bench.asked[-1]
+    assert set(bench.activity[:last]) == {Activity.IDLE, Activity.MEMORY, Activity.BUSY}
+    assert Activity.DRAIN in bench.activity[last:]
+    # What was asked for last has come.
+    assert Activity.MEMORY not in bench.activity[last + READ_LATENCY :]
