@@ -265,10 +265,14 @@ def reference() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _reset(register: registers.Register) -> str:
+    return "of the core" if register.name == "fingerprint" else f"0x{register.init:X}"
+
+
 def register_reference() -> str:
     """Return the page of the registers, Markdown."""
     rows = [
-        (f"0x{r.offset:02X}", f"`{r.name}`", r.access, f"0x{r.init:X}", r.text)
+        (f"0x{r.offset:02X}", f"`{r.name}`", r.access, _reset(r), r.text)
         for r in registers.REGISTERS
     ]
     last = Activity.SEMAPHORE.value + SEMAPHORES - 1

@@ -30,7 +30,7 @@ class Register(NamedTuple):
 REGISTERS = (
     Register("magic", 0x00, "r", MAGIC, "'CELO'"),
     Register("version", 0x04, "r", VERSION, "major << 16 | minor"),
-    Register("fingerprint", 0x08, "r", 0, "of the configuration, see Config.fingerprint"),
+    Register("fingerprint", 0x08, "r", 0, "constant: number of the configuration"),
     Register(
         "control", 0x0C, "w1", 0, "bit 0 starts the program, 1 resets softly, 2 clears counters"
     ),

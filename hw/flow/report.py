@@ -161,8 +161,8 @@ def as_text(report: Report) -> str:
             f"{least:.1f} / {middle:.1f} / {most:.1f} MHz (minimum / median / maximum of {count})"
         )
         lines.append(f"{'Fmax':<16} {text}")
-        lines.append(f"{'asked for':<16} {report.design.megahertz:.1f} MHz")
-    lines += ["", f"{'room':<16} " + " ".join(f"{column:>9}" for column in COLUMNS)]
+        lines.append(f"{'requested':<16} {report.design.megahertz:.1f} MHz")
+    lines += ["", f"{'block':<16} " + " ".join(f"{column:>9}" for column in COLUMNS)]
     total = {column: sum(row[column] for row in report.rooms.values()) for column in COLUMNS}
     for room, row in {**report.rooms, "total": total}.items():
         lines.append(f"{room:<16} " + " ".join(f"{row[column]:>9,}" for column in COLUMNS))
@@ -171,9 +171,9 @@ def as_text(report: Report) -> str:
     for path in report.slowest:
         lines += _path(path)
     if report.unwired:
-        lines += ["", "longest path of cells, wires left out", *_path(report.unwired)]
+        lines += ["", "longest path of cells, without wires", *_path(report.unwired)]
     if report.late and report.late.late:
-        lines += ["", f"too late for the clock asked for: {_share(report.late)}, from"]
+        lines += ["", f"too late for the requested clock: {_share(report.late)}, from"]
         for start in report.late.starts[:_STARTS]:
             source = start.start.source or "source unknown"
             text = f"{start.nanoseconds:>6.2f} ns {start.ends:>7,}  {start.start.name} ({source})"

@@ -1,0 +1,216 @@
+"""Examples of docs/design/units.md, simulated: each mark stands in the cycle of its signal."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from amaranth.sim import Simulator
+from issued import issued_bits
+
+from celosia.hw.arch import commands
+from celosia.hw.arch.config import PRESETS, Config
+from celosia.hw.arch.isa import Instruction, Opcode, Space
+from celosia.hw.dma.load import LoadUnit
+from celosia.hw.dma.store import StoreUnit
+from celosia.hw.matrix.unit import MatrixUnit
+from celosia.hw.memory.unified_buffer import UnifiedBuffer
+from celosia.hw.sequencer.sequencer import Sequencer
+from celosia.hw.vector.unit import VectorUnit
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/design/units.md"
+CONFIG = PRESETS["nano"]
+LATENCY = UnifiedBuffer.READ_LATENCY
+
+
+def examples() -> dict[str, dict[str, set[int]]]:
+    """Return for each example, by its last row, the cycles of the marks of each row."""
+    found = {}
+    for part in re.findall(r"^cycle.*?(?=\n\n|\n```)", PAGE.read_text("utf-8"), re.M | re.S):
+        header, *rows = part.splitlines()
+        cycles = {match.end(): match[0] for match in re.finditer(r"\d+|\.\.", header)}
+        marks = {}
+        for row in rows:
+            name, *_ = re.split(r"  +", row)
+            ends = (m.end() for m in re.finditer(r"\S+", row) if m.start() >= len(name))
+            marks[name] = {int(cycles[end]) for end in ends if cycles[end] != ".."}
+        shown = {int(cycle) for cycle in cycles.values() if cycle != ".."}
+        found[rows[-1].split()[0]] = marks | {"shown": shown}
+    return found
+
+
+def issue(ctx, port, instruction: Instruction) -> None:
+    """Offer an instruction."""
+    ctx.set(port.payload.fields.as_value(), issued_bits(instruction))
+    ctx.set(port.valid, 1)
+
+
+def check(dut, name: str, setup: Callable, probes: dict, before: Callable | None = None) -> None:
+    """Run a unit and compare the cycles in which its signals are set with the example."""
+    wanted = examples()[name]
+    seen: dict[str, set[int]] = {probe: set() for probe in probes}
+
+    async def bench(ctx) -> None:
+        for _ in range(8):
+            await ctx.tick()
+        setup(ctx)
+        for cycle in range(max(wanted["shown"]) + 1):
+            if before:
+                before(ctx, cycle, seen)
+            for probe, signal in probes.items():
+                if ctx.get(signal) and cycle in wanted["shown"]:
+                    seen[probe].add(cycle)
+            await ctx.tick()
+            if hasattr(dut, "instruction"):
+                ctx.set(dut.instruction.valid, 0)
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    assert seen == {probe: wanted[probe] for probe in probes}
+
+
+def test_sequencer():
+    dut: Any = Sequencer(config=CONFIG)
+    program = [
+        Instruction(Opcode.LOAD, external=0x40, post=1),
+        Instruction(Opcode.STORE, external=0x80, wait=1),
+    ]
+    words = list(commands.words(commands.encode(program)))
+
+    def setup(ctx) -> None:
+        ctx.set(dut.program_length, len(words) + 1)
+        ctx.set(dut.load.instruction.ready, 1)
+        ctx.set(dut.start, 1)
+
+    def before(ctx, cycle: int, seen) -> None:
+        ctx.set(dut.start, 0 if cycle else 1)
+        ctx.set(dut.beats.valid, cycle < len(words))
+        ctx.set(dut.beats.payload.data, words[cycle] if cycle < len(words) else 0)
+        ctx.set(dut.load.done, cycle == 13)
+
+    probes = {
+        "beats": dut.beats.valid,
+        "load.instruction": dut.load.instruction.valid,
+        "load.done": dut.load.done,
+        "store.instruction": dut.store.instruction.valid,
+    }
+    check(dut, "store.instruction", setup, probes, before)
+
+
+def sizes(config: Config, *names: str) -> dict[str, Any]:
+    """Return fields of a configuration."""
+    return {name: getattr(config, name) for name in names}
+
+
+def test_load():
+    names = ("rows", "columns", "unified_bytes", "weight_tiles", "parameter_channels", "tables")
+    dut = LoadUnit(
+        **sizes(CONFIG, *names, "bus_bytes"), burst_beats=4, outstanding=4, visible_cycles=4
+    )
+
+    def setup(ctx) -> None:
+        for stream in (dut.request, dut.write):
+            ctx.set(stream.ready, 1)
+        issue(ctx, dut.instruction, Instruction(Opcode.LOAD, length=24))
+
+    def before(ctx, cycle: int, seen) -> None:
+        ctx.set(dut.beats.valid, 6 <= cycle < 12)
+        ctx.set(dut.beats.payload.last, cycle in (9, 11))
+
+    probes = {
+        "load.instruction": dut.instruction.valid,
+        "LoadUnit.request": dut.request.valid,
+        "LoadUnit.beats": dut.beats.valid,
+        "LoadUnit.write": dut.write.valid,
+        "load.done": dut.done,
+    }
+    check(dut, "load.done", setup, probes, before)
+
+
+def test_store():
+    dut = StoreUnit(**sizes(CONFIG, "rows", "unified_bytes", "bus_bytes"), burst_beats=4)
+    responses = set()
+
+    def setup(ctx) -> None:
+        for ready in (dut.request.ready, dut.bus.awready, dut.bus.wready):
+            ctx.set(ready, 1)
+        issue(ctx, dut.instruction, Instruction(Opcode.STORE, length=24))
+
+    def before(ctx, cycle: int, seen) -> None:
+        ctx.set(dut.read_valid, cycle - LATENCY in seen["StoreUnit.request"])
+        ctx.set(dut.bus.bvalid, cycle in responses)
+        if ctx.get(dut.bus.wvalid) and ctx.get(dut.bus.wlast):
+            responses.add(cycle + 3)
+
+    probes = {
+        "store.instruction": dut.instruction.valid,
+        "bus.awvalid": dut.bus.awvalid,
+        "StoreUnit.request": dut.request.valid,
+        "StoreUnit.read_valid": dut.read_valid,
+        "bus.wvalid": dut.bus.wvalid,
+        "bus.bvalid": dut.bus.bvalid,
+        "store.done": dut.done,
+    }
+    check(dut, "store.done", setup, probes, before)
+
+
+def test_matrix():
+    names = ("rows", "columns", "unified_bytes", "weight_tiles", "weight_rows", "bus_bytes")
+    dut = MatrixUnit(
+        **sizes(CONFIG, *names, "accumulator_depth", "dsp_columns"),
+        cells="portable",
+        read_latency=LATENCY,
+    )
+
+    def setup(ctx) -> None:
+        ctx.set(dut.request.ready, 1)
+        issue(ctx, dut.instruction, Instruction(Opcode.MATMUL, taps=8, x_count=4, x_stride=4))
+
+    def before(ctx, cycle: int, seen) -> None:
+        ctx.set(dut.read_valid, cycle - LATENCY in seen["MatrixUnit.request"])
+
+    probes = {
+        "matrix.instruction": dut.instruction.valid,
+        "WeightBuffer.start": dut.control.start,
+        "SystolicArray.load, row": dut.array.load,
+        "MatrixUnit.request": dut.request.valid,
+        "SystolicArray.switch": dut.array.switch,
+        "MatrixUnit.read_valid": dut.read_valid,
+        "Accumulators.enable": dut.accumulators.enable,
+        "matrix.done": dut.done,
+    }
+    check(dut, "matrix.done", setup, probes, before)
+
+
+def test_vector():
+    names = ("rows", "columns", "unified_bytes", "accumulator_depth", "parameter_channels")
+    dut = VectorUnit(**sizes(CONFIG, *names, "tables", "bus_bytes"), lanes=2, visible_cycles=4)
+    instruction = Instruction(
+        Opcode.VECTOR,
+        source=Space.ACCUMULATORS,
+        x_count=2,
+        channels=4,
+        source_x_stride=1,
+        destination_x_stride=4,
+    )
+
+    def setup(ctx) -> None:
+        ctx.set(dut.unified_write.ready, 1)
+        issue(ctx, dut.instruction, instruction)
+
+    probes = {
+        "vector.instruction": dut.instruction.valid,
+        "accumulator_read": dut.accumulator_read.enable,
+        "Pipe.result": dut.writer.result.valid,
+        "unified_write": dut.unified_write.valid,
+        "vector.done": dut.done,
+    }
+    check(dut, "vector.done", setup, probes)
+
+
+@pytest.mark.parametrize("name", examples())
+def test_every_example_has_a_test(name: str):
+    assert f'"{name}"' in Path(__file__).read_text("utf-8")
