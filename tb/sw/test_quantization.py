@@ -7,6 +7,7 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from celosia.sw import data
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
-from celosia.sw.quantize import sources
+from celosia.sw.quantize import sources, tensorflow
 from celosia.sw.quantize.model import QuantizeError, port
 from celosia.sw.quantize.process import Converter
 from celosia.sw.runtime.interpreter import open_session
@@ -211,6 +212,17 @@ def test_batches_are_one_and_extents_fixed(shape: tuple[int, ...], message: str)
     with pytest.raises(QuantizeError, match=message):
         port("x", shape, "float32")
     assert port("x", (-1, 3, 4), "float32").shape == (3, 4)
+
+
+def test_inputs_of_keras_are_checked_before_the_conversion(monkeypatch) -> None:
+    """A network whose images have any size, as of ``keras.applications`` without a shape."""
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    part = SimpleNamespace(name="x", shape=(None, None, None, 3), dtype="float32")
+    with pytest.raises(QuantizeError, match=r"got \[-1, -1, -1, 3\]; .* fixed extents"):
+        tensorflow.of_keras(SimpleNamespace(inputs=[part]))
+    part.shape = (None, 8, 8, 3)
+    with pytest.raises(ModuleNotFoundError):
+        tensorflow.of_keras(SimpleNamespace(inputs=[part]))
 
 
 def test_float_onnx_becomes_int8(here: Path) -> None:
