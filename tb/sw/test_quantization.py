@@ -248,12 +248,15 @@ def test_float_onnx_becomes_int8(here: Path) -> None:
         [helper.make_tensor_value_info("y", kind, ["n", 5])],
     )
     graph = helper.make_graph(nodes, "net", *ends, constants)
-    for opset in (17, 11):
+    for opset in (11, 17):
         made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
         made.ir_version = 8
         onnx.save(made, here / f"net{opset}.onnx")
     with pytest.raises(QuantizeError, match="wanted opset 13 or newer, got 11"):
         Converter(here / "net11.onnx")
+    (here / "apart").mkdir()
+    apart = here / "apart" / "net.onnx"
+    onnx.save(made, apart, save_as_external_data=True, location="net.onnx.data", size_threshold=0)
     x = rng.random((20, 3, 8, 8), np.float32)
     np.save("x.npy", x)
     assert main(["quantize", "net17.onnx", "--calibration", "x.npy", "-o", "y.onnx"]) == 0
@@ -264,3 +267,9 @@ def test_float_onnx_becomes_int8(here: Path) -> None:
         (got,) = session.run([x])
     np.testing.assert_array_equal(got, wanted)
     assert np.abs(floats - wanted).max() < 0.05
+    with Converter(apart) as converter:
+        np.testing.assert_array_equal(converter.outputs(None, [x]), floats)
+        assert len(converter.quantized([x])) == len(content)
+    Path("apart/net.onnx.data").unlink()
+    with pytest.raises(QuantizeError, match="net.onnx.data"):
+        Converter(apart)
