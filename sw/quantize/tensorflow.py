@@ -27,7 +27,7 @@ def open_keras(path: Path) -> FloatModel:
 
 def of_keras(model: Any) -> FloatModel:
     """Return the network of a ``keras.Model``."""
-    # The conversion of a large network takes a minute: inputs are checked first.
+    # The conversion takes more than half of the time: inputs are checked first.
     for part in getattr(model, "inputs", ()):
         port(part.name, [extent or -1 for extent in part.shape], str(part.dtype))
     return _opened(lambda tf: tf.lite.TFLiteConverter.from_keras_model(model))
