@@ -1,6 +1,7 @@
 """Accuracy of a model on labelled data, its mistakes, and a picture of them."""
 
 import io
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,8 @@ __all__ = [
 _INK = "#22303c"
 _RIGHT = "#1f6f8b"
 _WRONG = "#c0392b"
+
+_NOTE_CHARACTERS = 110
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +184,10 @@ def summary(evaluation: Evaluation) -> dict[str, str]:
             f"{names[label]} taken for {names[guess]}, {mistakes.max():,} of "
             f"{evaluation.confusion[label].sum():,}"
         )
-    lines["speed"] = f"{evaluation.images_per_second:,.1f} images/s, batch {costs.program.batch}"
+    batch = costs.program.batch
+    lines["speed"] = f"{evaluation.images_per_second:,.1f} images/s, batch {batch}"
+    if rest := images % batch:
+        lines["speed"] += f", {rest} in the last one"
     if costs.cycles_per_input and costs.utilisation:
         lines["cycles per image"] = f"{costs.cycles_per_input:,.1f}"
         lines["multipliers in use"] = f"{costs.utilisation:.1%}"
@@ -204,10 +210,10 @@ def draw(evaluation: Evaluation) -> bytes:
     if "cycles per image" in facts:
         second.append(f"{facts['cycles per image']} cycles per image")
         second.append(f"{facts['multipliers in use']} of the multipliers in use")
-    if evaluation.note:
-        second.append(evaluation.note)
     figure.text(0.5, 0.96, first, ha="center", color=_INK, fontsize=13)
     figure.text(0.5, 0.932, "  ·  ".join(second), ha="center", color=_INK, fontsize=10)
+    note = textwrap.fill(evaluation.note, _NOTE_CHARACTERS)
+    figure.text(0.5, 0.92, note, ha="center", va="top", color=_INK, fontsize=10)
     _cells(axes, evaluation.confusion)
     _label(axes, evaluation)
     file = io.BytesIO()

@@ -59,7 +59,7 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
         if not on_core:
             notes[operation.place] = ""
         elif types := _types(graph, operation) - {"int8"}:
-            notes[operation.place] = f"{' and '.join(sorted(types))} at an end"
+            notes[operation.place] = f"{' and '.join(sorted(types))} input or output"
         elif record.kernel and _mixes(graph, operation):
             notes.setdefault(operation.place, "mixes items")
     while True:

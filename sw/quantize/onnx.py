@@ -23,8 +23,10 @@ def open_model(path: Path) -> FloatModel:
     Raises QuantizeError if its operator set is too old, or its inputs are of no fixed shape.
     """
     onnx: Any = import_module("onnx")
-    content = read_file(path)
-    model = onnx.load_from_string(content)
+    model = onnx.load_from_string(read_file(path))
+    # Weights may be in files beside it, as PyTorch writes them.
+    onnx.load_external_data_for_model(model, str(path.parent))
+    content = model.SerializeToString()
     (opset,) = [each.version for each in model.opset_import if each.domain in ("", "ai.onnx")]
     if opset < _LEAST_OPSET:
         raise QuantizeError(

@@ -9,7 +9,7 @@ import numpy as np
 
 from celosia.sw.ir.parts import Port
 from celosia.sw.quantize.litert import ports_of
-from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample
+from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, port
 
 __all__ = ["of_keras", "open_keras", "open_saved"]
 
@@ -27,6 +27,9 @@ def open_keras(path: Path) -> FloatModel:
 
 def of_keras(model: Any) -> FloatModel:
     """Return the network of a ``keras.Model``."""
+    # The conversion takes more than half of the time: inputs are checked first.
+    for part in getattr(model, "inputs", ()):
+        port(part.name, [extent or -1 for extent in part.shape], str(part.dtype))
     return _opened(lambda tf: tf.lite.TFLiteConverter.from_keras_model(model))
 
 

@@ -45,6 +45,7 @@ def test_from_a_framework_to_the_rtl(
     lines = capsys.readouterr().out
     floating, integers = map(float, re.findall(r"(?:float|int8) accuracy +([\d.]+) %", lines))
     assert floating > 90 and floating - integers <= 0.5
+    assert main("profile digits.tflite -o digits.html".split()) == 0
     images = data.find("mnist").images[:_IMAGES, :, :, None]
     content = Path("digits.tflite").read_bytes()
     shape = prerequisites.litert(content).get_input_details()[0]["shape"]

@@ -178,6 +178,7 @@ def test_only_the_whole_data_set_is_trained_on(tmp_path, mnist, monkeypatch) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning:tensorflow")  # of code that it calls itself
 @every_model
 def test_the_ordinary_conversion_is_accepted(name: str, rng: np.random.Generator) -> None:
     """A network as it is before training."""

@@ -163,7 +163,7 @@ def test_floating_point_is_for_the_host() -> None:
     program = compile_graph(graph(quantize, convolution(4, 3), kind="float32"), preset("nano"))
     (source,), (result,) = program.inputs, program.outputs
     assert (source.dtype, source.address, result.dtype) == ("float32", -1, "int8")
-    assert program.host[0].note == "float32 at an end"
+    assert program.host[0].note == "float32 input or output"
 
 
 def test_what_the_reference_kernel_does_not_define_is_refused() -> None:

@@ -7,6 +7,7 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from celosia.sw import data
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
-from celosia.sw.quantize import sources
+from celosia.sw.quantize import sources, tensorflow
 from celosia.sw.quantize.model import QuantizeError, port
 from celosia.sw.quantize.process import Converter
 from celosia.sw.runtime.interpreter import open_session
@@ -213,6 +214,17 @@ def test_batches_are_one_and_extents_fixed(shape: tuple[int, ...], message: str)
     assert port("x", (-1, 3, 4), "float32").shape == (3, 4)
 
 
+def test_inputs_of_keras_are_checked_before_the_conversion(monkeypatch) -> None:
+    """A network whose images have any size, as of ``keras.applications`` without a shape."""
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    part = SimpleNamespace(name="x", shape=(None, None, None, 3), dtype="float32")
+    with pytest.raises(QuantizeError, match=r"got \[-1, -1, -1, 3\]; .* fixed extents"):
+        tensorflow.of_keras(SimpleNamespace(inputs=[part]))
+    part.shape = (None, 8, 8, 3)
+    with pytest.raises(ModuleNotFoundError):
+        tensorflow.of_keras(SimpleNamespace(inputs=[part]))
+
+
 def test_float_onnx_becomes_int8(here: Path) -> None:
     onnx: Any = prerequisites.package("onnx")
     prerequisites.package("onnxruntime")
@@ -236,12 +248,15 @@ def test_float_onnx_becomes_int8(here: Path) -> None:
         [helper.make_tensor_value_info("y", kind, ["n", 5])],
     )
     graph = helper.make_graph(nodes, "net", *ends, constants)
-    for opset in (17, 11):
+    for opset in (11, 17):
         made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
         made.ir_version = 8
         onnx.save(made, here / f"net{opset}.onnx")
     with pytest.raises(QuantizeError, match="wanted opset 13 or newer, got 11"):
         Converter(here / "net11.onnx")
+    (here / "apart").mkdir()
+    apart = here / "apart" / "net.onnx"
+    onnx.save(made, apart, save_as_external_data=True, location="net.onnx.data", size_threshold=0)
     x = rng.random((20, 3, 8, 8), np.float32)
     np.save("x.npy", x)
     assert main(["quantize", "net17.onnx", "--calibration", "x.npy", "-o", "y.onnx"]) == 0
@@ -252,3 +267,9 @@ def test_float_onnx_becomes_int8(here: Path) -> None:
         (got,) = session.run([x])
     np.testing.assert_array_equal(got, wanted)
     assert np.abs(floats - wanted).max() < 0.05
+    with Converter(apart) as converter:
+        np.testing.assert_array_equal(converter.outputs(None, [x]), floats)
+        assert len(converter.quantized([x])) == len(content)
+    Path("apart/net.onnx.data").unlink()
+    with pytest.raises(QuantizeError, match="net.onnx.data"):
+        Converter(apart)
