@@ -23,7 +23,7 @@ CONFIGS = [preset(sizes) for sizes in SIZES]
 REGRESSIONS = (
     *(20, 42, 356, 492, 541, 1126, 2451, 4045),
     *(10000, 10278, 10538, 11374, 11808, 11856, 20669, 30595, 40036),
-    *(50151, 50219, 60009, 60022, 60706),
+    *(50151, 50219, 59148, 60009, 60022, 60706),
 )
 
 #: Most cases in a hundred that the compiler may refuse.

@@ -24,8 +24,8 @@ def convolution(channels: int, depth: int, size: int = 1, **changes: object) -> 
     return Convolution(**(values | changes))  # pyright: ignore[reportArgumentType]
 
 
-def depthwise(channels: int, stride: int) -> Depthwise:
-    weights = RANDOM.randint(-99, 100, (1, 3, 3, channels)).astype(np.int8)
+def depthwise(channels: int, stride: int, size: int = 3) -> Depthwise:
+    weights = RANDOM.randint(-99, 100, (1, size, size, channels)).astype(np.int8)
     bias = np.zeros(channels, np.int32)
     return Depthwise(
         weights=weights,
@@ -66,6 +66,17 @@ def test_rows_pass_to_the_next_layer_without_external_memory(stride: int, batch:
     assert any("from the layer before, " in layer.note for layer in program.layers)
     whole = outputs(EXPANDED[stride], preset("edge"), batch)
     np.testing.assert_array_equal(outputs(EXPANDED[stride], small, batch), whole)
+
+
+@pytest.mark.parametrize(("size", "stride"), [(1, 2), (2, 3), (1, 4)])
+def test_rows_between_stripes_are_not_computed(size: int, stride: int) -> None:
+    layers = [convolution(9, 5), convolution(32, 9), depthwise(32, stride, size)]
+    layers.append(convolution(12, 32))
+    content = write_sequential(layers, input_shape=(1, 19, 19, 5), input_scale=0.5)
+    small = preset("micro,unified_bytes=8192")
+    notes = [layer.note for layer in compile_graph(load(content), small).layers]
+    assert any("from the layer before, " in note for note in notes)
+    np.testing.assert_array_equal(outputs(content, small), outputs(content, preset("edge")))
 
 
 def test_channels_are_concatenated_where_they_are_made() -> None:
