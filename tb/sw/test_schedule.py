@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from networks import Back, Concatenate, Convolution, Depthwise, write_sequential
+from networks import Back, Concatenate, Convolution, Depthwise, Pad, write_sequential
 
 from celosia.hw.arch.config import Config, preset
 from celosia.hw.arch.isa import Opcode
@@ -76,6 +76,17 @@ def test_rows_between_stripes_are_not_computed(size: int, stride: int) -> None:
     small = preset("micro,unified_bytes=8192")
     notes = [layer.note for layer in compile_graph(load(content), small).layers]
     assert any("from the layer before, " in note for note in notes)
+    np.testing.assert_array_equal(outputs(content, small), outputs(content, preset("edge")))
+
+
+@pytest.mark.parametrize(("above", "below", "size"), [(0, 3, 1), (5, 0, 2), (4, 4, 3)])
+def test_a_stripe_of_margins_alone_goes_through_external_memory(above, below, size) -> None:
+    pad = Pad(before=(0, above, 0, 0), after=(0, below, 0, 0))
+    layers = [convolution(9, 5), convolution(32, 9), pad, convolution(12, 32, size)]
+    content = write_sequential(layers, input_shape=(1, 19, 19, 5), input_scale=0.5)
+    small = preset("edge,unified_bytes=16384")
+    notes = [layer.note for layer in compile_graph(load(content), small).layers]
+    assert any("through external memory, " in note for note in notes)
     np.testing.assert_array_equal(outputs(content, small), outputs(content, preset("edge")))
 
 
