@@ -105,6 +105,20 @@ def test_channels_are_concatenated_where_they_are_made() -> None:
     np.testing.assert_array_equal(small, outputs(content, preset("edge")))
 
 
+def test_all_channels_of_an_output_are_stored() -> None:
+    """The last part of it comes in row stripes; the first part is already in the unified buffer."""
+    layers = [convolution(48, 5), convolution(12, 48, 3), convolution(16, 12)]
+    content = write_sequential(
+        [*layers, Concatenate(others=("output_0",), axis=3)],
+        input_shape=(1, 9, 9, 5),
+        input_scale=0.5,
+    )
+    small = preset("edge,unified_bytes=8192")
+    notes = [layer.note for layer in compile_graph(load(content), small).layers]
+    assert "" in notes and "through external memory, " in notes[-1]
+    np.testing.assert_array_equal(outputs(content, small), outputs(content, preset("edge")))
+
+
 def test_channels_apart_do_not_conflict() -> None:
     one = Access("unified", True, 0, 96, 0, 4, 0, 96, 16, (0, 8))
     other = one._replace(writes=False, channels=(8, 16))

@@ -129,9 +129,11 @@ class Stripes:
             jobs[0].before += self.moves.load_stripe(number, sub_batch, samples, cut, turn + ahead)
             before = []
             result = self.moves.buffer(layer.result, number, turn, rows[0])
-            if result or self.network.values[layer.result].is_output:
-                region = self.moves.everything(layer.result, sub_batch, samples)._replace(rows=rows)
+            region = self.moves.everything(layer.result, sub_batch, samples)._replace(rows=rows)
+            if result:
                 region = region._replace(stripe=result, channels=self.jobs.made(number))
+            # The last layer that makes a value in the unified buffer stores it.
+            if result or self.jobs.completes(number):
                 jobs[-1].drains[-1].append(StoreRegion(region=region, layer=number))
             found += jobs
         found[-1].drains[-1] += self.moves.prefetch(number, sub_batch, samples)
