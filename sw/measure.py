@@ -49,8 +49,9 @@ def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) ->
         return Alone(*map(sum, zip((0, 0), *found, strict=True)))
 
     of_layer: dict[int, list[Section]] = defaultdict(list)
-    for each in (each for cut in by_part for each in cut):
-        of_layer[each.layer].append(each.section)
+    for part, cut in zip(program.parts, by_part, strict=True):
+        for each in cut:
+            of_layer[each.layer] += [each.section] * part.items
     layers = (together(of_layer[number]) for number in range(len(program.layers)))
     return Measured(tuple(layers), together(program.each), together(program.once))
 

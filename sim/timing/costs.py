@@ -13,6 +13,7 @@ __all__ = [
     "Costs",
     "bursts",
     "elements",
+    "pace",
     "reads",
     "spacing",
     "window",
@@ -142,11 +143,17 @@ def bursts(i: Instruction, config: Config) -> list[list[int]]:
     return result
 
 
+def pace(i: Instruction, config: Config) -> int:
+    """Return the cycles in which a memory writes a beat of a load: tables take a byte a cycle."""
+    tables = i.opcode is Opcode.LOAD_PARAMS and i.kind == Kind.TABLES.value
+    return config.bus_bytes if tables else 1
+
+
 def work(i: Instruction, config: Config) -> int:
     """Return the cycles for which an instruction keeps its unit, without any waiting."""
     match i.opcode:
         case Opcode.LOAD | Opcode.STORE | Opcode.LOAD_WEIGHTS | Opcode.LOAD_PARAMS:
-            return sum(map(sum, bursts(i, config)))
+            return sum(map(sum, bursts(i, config))) * pace(i, config)
         case Opcode.MATMUL:
             each = max(spacing(i), config.rows // config.weight_rows)
             return footprint.steps(i, config) * each

@@ -17,7 +17,7 @@ from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Space, Unit
 from celosia.sim import footprint
 from celosia.sim.schedule import EXECUTING, MachineError, bits, describe
-from celosia.sim.timing.costs import Costs, bursts, elements, reads, spacing, window, words
+from celosia.sim.timing.costs import Costs, bursts, elements, pace, reads, spacing, window, words
 from celosia.sim.timing.process import Event, Process, Times
 from celosia.sim.timing.traffic import Blocks, Burst, Port
 
@@ -59,16 +59,15 @@ class Timeline:
         self.posts: dict[int, list[int]] = {}
         # First cycle in which each unit can take an instruction.
         self.free: dict[Unit, int] = {unit: 0 for unit in EXECUTING}
-        self.bus = Port()
-        self.requests: dict[Unit, tuple[int, Port, Callable[[int], None]]] = {}
+        self.bus, self.constants = Port(), Port()  # Nothing delays writes of constants.
+        self.requests: dict[Unit, tuple[int, int, Port, Callable[[int], None]]] = {}
         self.channel: deque[Burst] = deque()
         self.blocks = {unit: Blocks() for unit in (Unit.LOAD, Unit.STORE)}
         # Instructions taken whose end is not known yet, and the cycles in which they were taken.
         self.tasks: dict[Unit, deque[tuple[int, int]]] = {
             unit: deque() for unit in (Unit.MATRIX, Unit.VECTOR)
         }
-        # Cycle in which the vector unit's pipeline is empty; ends of its last two instructions, and
-        # True if the last one wrote sums.
+        # The vector unit's pipeline is empty; ends of its last two tasks; the last one wrote sums.
         self.emptied, self.written = 0, (0, 0, False)
         # Reads of the store unit; reads of the store and vector units; writes of the vector unit.
         self.store_reads, self.buffer_reads, self.buffer_writes = Port(), Port(), Port()
@@ -114,7 +113,7 @@ class Timeline:
                 yield "passed"
             if block >= self.costs.ahead:
                 yield self.passed[block - self.costs.ahead] + 1
-            yield from self._request(Unit.SEQUENCER, self.beats, self.bus, self.fetched.append)
+            yield from self._request(Unit.SEQUENCER, self.beats, 0, self.bus, self.fetched.append)
 
     def _dispatch(self) -> Process:
         """Check words, one a cycle, and push them into the queues."""
@@ -210,10 +209,10 @@ class Timeline:
         return self.blocks[unit].ready if unit in self.blocks else not self.tasks[unit]
 
     def _request(
-        self, unit: Unit, beats: int, port: Port, complete: Callable[[int], None]
+        self, unit: Unit, beats: int, each: int, port: Port, complete: Callable[[int], None]
     ) -> Process:
         """Request a burst, until it is on the address channel."""
-        self.requests[unit] = beats, port, complete
+        self.requests[unit] = beats, each, port, complete
         self._announce("requested")
         while unit in self.requests:
             yield "issued"
@@ -226,31 +225,32 @@ class Timeline:
                 yield "requested"
             if first not in self.requests:
                 first, second = second, first
-            beats, port, complete = self.requests.pop(first)
+            beats, each, port, complete = self.requests.pop(first)
             # Words of a program are passed on as their beats arrive.
-            each = 1 if first is Unit.SEQUENCER else beats
-            for _ in range(beats // each):
-                self.channel.append(Burst(self.now + 1 + self.costs.memory, each, port, complete))
+            most, ready = 1 if first is Unit.SEQUENCER else beats, self.now + 1 + self.costs.memory
+            self.channel += [Burst(ready, most, each, port, complete)] * (beats // most)
             first, second = second, first
             self._announce("issued")
             yield self.now + 1
 
     def _read(self) -> Process:
         """Deliver the beats of bursts, in the order of their requests."""
-        free = 0.0
+        free = written = 0.0
         while True:
             while not self.channel:
                 yield "issued"
             burst = self.channel[0]
-            self.read_from = start = max(burst.ready, free)
-            free = 0.0
+            # The sequencer's beats do not wait for the last one of the load unit.
+            self.read_from = start = max(burst.ready, free, written if burst.each else 0.0)
+            end, last = 0.0, max(self.beat, burst.each)
             # Users of higher priority may appear while the burst is under way.
-            ports = (self.bus, burst.beats * self.beat), (burst.port, burst.beats)
-            while (end := max(port.end(start, count) for port, count in ports)) > free:
-                free = end
-                yield math.ceil(end - self.beat)
+            ports = (self.bus, burst.beats * self.beat), (burst.port, burst.beats * burst.each)
+            while (now := max(port.end(start, count) for port, count in ports)) > end:
+                end = now
+                yield math.ceil(end - last)
+            written, free = end if burst.each else written, end - last + self.beat
             self.channel.popleft()
-            burst.complete(self.now)
+            burst.complete(self.now + max(burst.each - 1, 0))
             self._announce("complete")
 
     def _load(self) -> Process:
@@ -260,7 +260,8 @@ class Timeline:
             while not blocks.jobs:
                 yield "taken"
             index, taken, rows = blocks.jobs.popleft()
-            port = self.buffer_writes if self.code[index].opcode is Opcode.LOAD else self.bus
+            i = self.code[index]
+            port = self.buffer_writes if i.opcode is Opcode.LOAD else self.constants
             complete = partial(self._loaded, index, taken, [sum(map(len, rows))])
             yield taken + self.costs.request
             for beats in chain.from_iterable(rows):
@@ -268,7 +269,7 @@ class Timeline:
                     while blocks.under_way == most:
                         yield "complete"
                     yield self.now + 1
-                yield from self._request(Unit.LOAD, beats, port, complete)
+                yield from self._request(Unit.LOAD, beats, pace(i, self.config), port, complete)
                 blocks.under_way += 1
                 blocks.issued += 1
                 self._announce("ready")
@@ -341,8 +342,7 @@ class Timeline:
             passes.popleft()
             self._announce("ready")
             last = first + pixels - 1
-            share = pixels * steps / (last + 1 - begin)
-            delay = 0
+            share, delay = pixels * steps / (last + 1 - begin), 0
             while last + delay > self.now:
                 yield last + delay
                 end = self.buffer_reads.end(begin, last + 1 - begin, share)

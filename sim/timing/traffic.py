@@ -38,6 +38,7 @@ class Burst(NamedTuple):
 
     ready: int
     beats: int
+    each: int  #: Cycles in which its memory writes a beat, 0 without one.
     port: Port
     complete: Callable[[int], None]
 

@@ -197,7 +197,7 @@ class _Compiler:
 
     def _part(self, placed: _Placed, items: int, *, alone: bool) -> Part:
         graph, network, tiling, placement, constants = placed
-        config, first = self.config, len(self.layers)
+        config, first, repeats = self.config, len(self.layers), network.items // items
         # Before the slow passes.
         check_count(least_instructions(network, tiling, placement.per_image, self.batch, config))
         placement = placement.moved(self._free())
@@ -215,7 +215,7 @@ class _Compiler:
         follow(loads, steps, network, config)
         sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
         self.segments += _segments(constants, b"".join(tiling.tables.contents), placement, first)
-        self.layers += _layers(network, tiling, placement, config, sizes)
+        self.layers += _layers(network, tiling, placement, config, sizes, repeats)
         bands = frozenset(number for number, tiled in enumerate(tiling.layers) if tiled.band)
         self.parts.append(CompiledPart(network, placement.per_image, bands, steps, first))
         return Part(
@@ -223,7 +223,7 @@ class _Compiler:
             main=main,
             inputs=_ports(graph, network, network.inputs, placement),
             outputs=_ports(graph, network, network.outputs, placement),
-            items=network.items // items,
+            items=repeats,
         )
 
     def constants(self) -> Section:
@@ -340,6 +340,7 @@ def _layers(
     placement: Placement,
     config: Config,
     sizes: list[tuple[int, int]],
+    items: int,
 ) -> tuple[Layer, ...]:
     layers = []
     for number, (layer, tiled) in enumerate(zip(network.layers, tiling.layers, strict=True)):
@@ -370,10 +371,10 @@ def _layers(
                 kind=layer.kind,
                 place=layer.place,
                 runs_on="core",
-                macs=layer.macs,
+                macs=items * layer.macs,
                 weight_bytes=sizes[number][0],
                 parameter_bytes=sizes[number][1] + TABLE_BYTES * (number in tiling.tables.of),
-                activation_bytes=sum(value.bytes_per_item for value in ends),
+                activation_bytes=items * sum(value.bytes_per_item for value in ends),
                 resident=not tiled.streams,
                 note="; ".join(notes),
             )

@@ -69,10 +69,11 @@ def bounds(compiled: Compiled) -> list[int]:
     R / W in which its tile loads. Samples of the batch share a tile in batched layers.
     0 for a layer without weights.
     """
-    config, batch = compiled.program.config, compiled.program.batch
+    program = compiled.program
+    config, batch = program.config, program.batch
     load = config.rows // config.weight_rows
     cycles = []
-    for part in compiled.parts:
+    for part, items in zip(compiled.parts, (p.items for p in program.parts), strict=True):
         by_layer: dict[int, list[Step]] = defaultdict(list)
         for step in part.steps:
             if step.instruction.unit is Unit.MATRIX:
@@ -82,14 +83,15 @@ def bounds(compiled: Compiled) -> list[int]:
                 cycles.append(0)
                 continue
             if number in part.bands:
-                cycles.append(sum(_passes(s.instruction, config) for s in by_layer[number]))
+                passes = sum(_passes(s.instruction, config) for s in by_layer[number])
+                cycles.append(items * passes)
                 continue
             # Pixels of the model: some that no window reads are not computed.
             pixels = layer.macs // layer.weights.size
             passes = least_steps(layer, config) * -(-layer.channels // config.columns)
             alone = number < part.per_image
             each = batch * max(pixels, load) if alone else max(batch * pixels, load)
-            cycles.append(passes * each)
+            cycles.append(items * passes * each)
     return cycles
 
 

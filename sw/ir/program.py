@@ -8,6 +8,7 @@ import binascii
 import json
 import struct
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +112,9 @@ class Program:
     def each(self) -> tuple[Section, ...]:
         """Code that runs for each batch, in order; parts load overwritten constants again."""
         if len(self.parts) == 1:
-            return (self.main,)
-        return tuple(s for part in self.parts for s in (*self.before(part), part.main))
+            return (self.main,) * self.parts[0].items
+        mains = ((*self.before(part), *[part.main] * part.items) for part in self.parts)
+        return tuple(chain.from_iterable(mains))
 
     def before(self, part: Part) -> tuple[Section, ...]:
         """Return the code that runs before ``main`` of a part if another part ran last."""

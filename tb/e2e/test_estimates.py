@@ -8,7 +8,7 @@ from networks import Convolution, FullyConnected, Pool, Reshape, Softmax, write_
 
 from celosia.hw.arch.config import preset
 from celosia.sim.timing.cycles import estimate
-from celosia.sw.compiler.compile import compile_steps
+from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.report import Alone
 from celosia.sw.frontend.tflite import load
@@ -87,6 +87,21 @@ def test_program_in_parts(width, together, parts, rng, verilator) -> None:
     for name, count in counted.items():
         found = (estimate(s.code, program.config).total for s in getattr(program, name))
         assert sum(found) == pytest.approx(count, rel=0.001), name
+
+
+@pytest.mark.parametrize("name", ["torch_transformer", "yolo"])
+def test_parts_that_run_several_times_and_tables(name, root, verilator) -> None:
+    """A matrix product of each position; tables that each layer loads again."""
+    program = compile_graph(load(root / "tb/e2e/fixtures" / f"{name}.tflite"), preset("edge"))
+    x = [np.zeros((1, *port.shape), port.dtype) for port in program.inputs]
+    with open_session(program, device="rtl") as session:
+        session.run(x)
+        first = session.statistics.cycles
+        session.run(x)
+        counted = session.statistics.cycles
+    assert first is not None and counted is not None
+    found = sum(estimate(section.code, program.config).total for section in program.each)
+    assert found == pytest.approx(counted - first, rel=0.001)
 
 
 @pytest.mark.slow

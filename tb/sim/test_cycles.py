@@ -83,6 +83,11 @@ COUNTED = {
     "LOAD length=4\n" * 12: (137, 136, 137),
     "LOAD length=28 rows=28 external_pitch=28 unified_pitch=40\n": (291, 163, 291),
     "LOAD_WEIGHTS tiles=60\n": (365, 1050, 365),
+    # A byte a cycle.
+    "LOAD_PARAMS kind=TABLES\n" * 2: (602, 602, 602),
+    "LOAD_PARAMS kind=TABLES\n" + "LOAD length=64\n" * 3: (394, 358, 394),
+    "LOAD_PARAMS kind=TABLES\nLOAD rows=6 length=4 external_pitch=64\n" * 2
+    + "MATMUL taps=8 x_count=2\n" * 10: (614, 614, 614),
     "STORE length=10 rows=64 external=65536 external_pitch=10 unified_pitch=10\n": (292, 196, 292),
     "MATMUL taps=100 x_count=200\n": (5072, 1498, 5072),
     "MATMUL taps=1000\n": (1065, 1084, 1065),

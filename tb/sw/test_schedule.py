@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from networks import Back, Concatenate, Convolution, Depthwise, write_sequential
+from networks import Back, Concatenate, Convolution, Depthwise, Pad, write_sequential
 
 from celosia.hw.arch.config import Config, preset
 from celosia.hw.arch.isa import Opcode
@@ -24,8 +24,8 @@ def convolution(channels: int, depth: int, size: int = 1, **changes: object) -> 
     return Convolution(**(values | changes))  # pyright: ignore[reportArgumentType]
 
 
-def depthwise(channels: int, stride: int) -> Depthwise:
-    weights = RANDOM.randint(-99, 100, (1, 3, 3, channels)).astype(np.int8)
+def depthwise(channels: int, stride: int, size: int = 3) -> Depthwise:
+    weights = RANDOM.randint(-99, 100, (1, size, size, channels)).astype(np.int8)
     bias = np.zeros(channels, np.int32)
     return Depthwise(
         weights=weights,
@@ -68,6 +68,28 @@ def test_rows_pass_to_the_next_layer_without_external_memory(stride: int, batch:
     np.testing.assert_array_equal(outputs(EXPANDED[stride], small, batch), whole)
 
 
+@pytest.mark.parametrize(("size", "stride"), [(1, 2), (2, 3), (1, 4)])
+def test_rows_between_stripes_are_not_computed(size: int, stride: int) -> None:
+    layers = [convolution(9, 5), convolution(32, 9), depthwise(32, stride, size)]
+    layers.append(convolution(12, 32))
+    content = write_sequential(layers, input_shape=(1, 19, 19, 5), input_scale=0.5)
+    small = preset("micro,unified_bytes=8192")
+    notes = [layer.note for layer in compile_graph(load(content), small).layers]
+    assert any("from the layer before, " in note for note in notes)
+    np.testing.assert_array_equal(outputs(content, small), outputs(content, preset("edge")))
+
+
+@pytest.mark.parametrize(("above", "below", "size"), [(0, 3, 1), (5, 0, 2), (4, 4, 3)])
+def test_a_stripe_of_margins_alone_goes_through_external_memory(above, below, size) -> None:
+    pad = Pad(before=(0, above, 0, 0), after=(0, below, 0, 0))
+    layers = [convolution(9, 5), convolution(32, 9), pad, convolution(12, 32, size)]
+    content = write_sequential(layers, input_shape=(1, 19, 19, 5), input_scale=0.5)
+    small = preset("edge,unified_bytes=16384")
+    notes = [layer.note for layer in compile_graph(load(content), small).layers]
+    assert any("through external memory, " in note for note in notes)
+    np.testing.assert_array_equal(outputs(content, small), outputs(content, preset("edge")))
+
+
 def test_channels_are_concatenated_where_they_are_made() -> None:
     layers = [
         *(convolution(16, 8), convolution(24, 16), Back(to="output_0"), convolution(8, 16, 3)),
@@ -81,6 +103,20 @@ def test_channels_are_concatenated_where_they_are_made() -> None:
     assert parts == {(0, 16), (8, 24), (0, 8)}
     small = outputs(content, preset("edge,unified_bytes=2048"))
     np.testing.assert_array_equal(small, outputs(content, preset("edge")))
+
+
+def test_all_channels_of_an_output_are_stored() -> None:
+    """The last part of it comes in row stripes; the first part is already in the unified buffer."""
+    layers = [convolution(48, 5), convolution(12, 48, 3), convolution(16, 12)]
+    content = write_sequential(
+        [*layers, Concatenate(others=("output_0",), axis=3)],
+        input_shape=(1, 9, 9, 5),
+        input_scale=0.5,
+    )
+    small = preset("edge,unified_bytes=8192")
+    notes = [layer.note for layer in compile_graph(load(content), small).layers]
+    assert "" in notes and "through external memory, " in notes[-1]
+    np.testing.assert_array_equal(outputs(content, small), outputs(content, preset("edge")))
 
 
 def test_channels_apart_do_not_conflict() -> None:

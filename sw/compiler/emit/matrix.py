@@ -87,8 +87,11 @@ def _reads(
         columns = (base + first, base + (wide - 1) * layer.stride[1] * depth + last + 1)
         ends = (0, 1)
     else:
-        pitch = layout.pitch
-        columns = (-layout.left * layout.pixel, pitch - layout.left * layout.pixel)
+        pitch, left = layout.pitch, layout.left * layout.pixel
+        along = (wide - 1) * layer.stride[1] + (layer.kernel[1] - 1) * layer.dilation[1] + 1
+        # Where bands read the value, too, the next row has the right margin.
+        reach = (start[1] + along) * depth if layout.row else 0
+        columns = (-left, max(pitch - left, reach))
         end = start[0] + (high - 1) * layer.stride[0] + last // pitch + 1
         ends = (start[0] + first // pitch, end)
         if layer.each:

@@ -302,7 +302,7 @@ class _Allocator:
                 if turns < 2:
                     return None
             rows[number] = -(-height // -(-height // most))
-            if first < number and not _two_buffers_do(layer, height, rows[number]):
+            if first < number and not _two_buffers_do(self.network, layer, height, rows[number]):
                 return None
             sizes = stripe_bytes(self.network, self.layouts, number, rows[number], spilled)
             for value, size in sizes.items():
@@ -381,10 +381,14 @@ def _largest(fit: Callable[[int], _Choice | None], batch: int) -> _Choice | None
     return fit(-(-batch // -(-batch // low))) if low else None
 
 
-def _two_buffers_do(layer: Layer, height: int, rows: int) -> bool:
-    """Return whether no row of its source is read by three of a layer's stripes of ``rows``.
+def _two_buffers_do(network: Network, layer: Layer, height: int, rows: int) -> bool:
+    """Return whether a layer's stripes of ``rows`` can read two buffers in turn.
 
-    A row passed to the next layer is written into the buffers of this stripe and of the next one.
+    A row passed to the next layer is written into the buffers of this stripe and of the next one,
+    so three must not read it. A stripe that reads margins alone would wait for nothing.
     """
     reads = [source_rows(layer, (n, min(n + rows, height))) for n in range(0, height, rows)]
+    last = network.values[layer.sources[0]].height
+    if not all(one[0] < last and one[1] > 0 for one in reads):
+        return False
     return all(one[1] <= other[0] for one, other in zip(reads, reads[2:], strict=False))

@@ -220,7 +220,7 @@ class Jobs:
         layer = self.network.layers[number]
         assert not isinstance(layer, Pooling)
         value = self.network.values[layer.result]
-        if not value.is_output or number != self.network.makers[layer.result][-1]:
+        if not self.completes(number):
             return
         tiled = self.tiling.layers[number]
         tiles = -(-layer.channels // tiled.channels)
@@ -236,6 +236,11 @@ class Jobs:
         elif tile == tiles - 1 and block.columns[1] == layer.output[1]:
             region = self.moves.everything(layer.result, sub_batch, block.samples)
             yield from self.moves.store(number, region._replace(rows=block.rows))
+
+    def completes(self, number: int) -> bool:
+        """Return whether a layer is the last one that makes an output."""
+        result = self.network.layers[number].result
+        return self.network.values[result].is_output and number == self.network.makers[result][-1]
 
     def made(self, number: int) -> Range | None:
         """Return the channels of its result that a layer makes, if not all."""

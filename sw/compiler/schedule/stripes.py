@@ -43,7 +43,8 @@ class Stripes:
     def passed_on(self, number: int, sub_batch: int, samples: Range) -> list[Job]:
         """Return the jobs of a layer whose result the next one reads from two buffers in turn.
 
-        Rows that two stripes of the next layer read are drained into the buffers of both.
+        Rows that two stripes of the next layer read are drained into the buffers of both. Rows
+        between two stripes are not computed.
         """
         layer, after = self.network.layers[number], self.network.layers[number + 1]
         height = self.network.values[layer.result].height
@@ -63,9 +64,9 @@ class Stripes:
                 before += self.moves.load(number, value, sub_batch, samples)
         before += self.moves.prefetch(number, sub_batch, samples)
         before += self.fill(number, sub_batch, samples, reads[0], buffers[0])
-        done = max(reads[0][0], 0)
-        for turn, (_, last) in enumerate(reads):
-            last = min(last, height)
+        done = 0
+        for turn, (first, last) in enumerate(reads):
+            done, last = max(done, first), min(last, height)
             more = buffers[turn + 1 : turn + 2]
             shared = max(done, min(reads[turn + 1][0], last)) if more else last
             for rows, stripes in (((done, shared), 1), ((shared, last), 2)):
@@ -128,9 +129,11 @@ class Stripes:
             jobs[0].before += self.moves.load_stripe(number, sub_batch, samples, cut, turn + ahead)
             before = []
             result = self.moves.buffer(layer.result, number, turn, rows[0])
-            if result or self.network.values[layer.result].is_output:
-                region = self.moves.everything(layer.result, sub_batch, samples)._replace(rows=rows)
+            region = self.moves.everything(layer.result, sub_batch, samples)._replace(rows=rows)
+            if result:
                 region = region._replace(stripe=result, channels=self.jobs.made(number))
+            # The last layer that makes a value in the unified buffer stores it.
+            if result or self.jobs.completes(number):
                 jobs[-1].drains[-1].append(StoreRegion(region=region, layer=number))
             found += jobs
         found[-1].drains[-1] += self.moves.prefetch(number, sub_batch, samples)
