@@ -22,19 +22,6 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-__all__ = [
-    "COCOTB_VERILATOR",
-    "PROGRAMS",
-    "SimulatorNotFound",
-    "find_icarus",
-    "find_verilator",
-    "has_zlib",
-    "install",
-    "install_venv",
-    "install_viewers",
-    "user_cache",
-]
-
 COCOTB_VERILATOR = (5, 36)
 """Oldest Verilator that cocotb 2 works with."""
 
@@ -377,7 +364,9 @@ def main() -> None:
     """List the simulators, after installing them with ``--install``."""
     parser = argparse.ArgumentParser(description="Find the HDL simulators.")
     parser.add_argument("--install", action="store_true", help="get what is missing first")
-    parser.add_argument("--install-viewers", action="store_true", help="get Chromium and GTKWave, no more")
+    parser.add_argument(
+        "--install-viewers", action="store_true", help="get Chromium and GTKWave, no more"
+    )
     parser.add_argument("--install-venv", action="store_true", help="get python3-venv, no more")
     arguments = parser.parse_args()
     try:

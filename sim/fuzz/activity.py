@@ -9,8 +9,6 @@ from celosia.sim import footprint
 from celosia.sim.schedule import bits, listing
 from celosia.sim.timing.costs import bursts, work
 
-__all__ = ["busy", "misplaced"]
-
 #: Most cycles in which the vector unit prepares and starts an instruction. It also counts as busy
 #: while the next one waits for it.
 _PREPARE = 64
@@ -43,9 +41,7 @@ def busy(unit: Unit, own: Sequence[Instruction], config: Config) -> tuple[int, i
     return least, most
 
 
-def misplaced(
-    counters: Mapping[str, Mapping[str, int]], code: bytes, config: Config
-) -> list[str]:
+def misplaced(counters: Mapping[str, Mapping[str, int]], code: bytes, config: Config) -> list[str]:
     """Return the errors in the classes of counters, as texts.
 
     Parameters

@@ -13,8 +13,6 @@ from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.fuzz.trial import Problem, attempt
 from celosia.sim.rtl import RtlError
 
-__all__ = ["Batch", "Found", "Plan", "case_of", "run_batch"]
-
 
 class Plan(NamedTuple):
     """Plan of a campaign: cores, seed, and True for cases with faults."""

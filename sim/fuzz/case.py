@@ -11,8 +11,6 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction
 from celosia.sim.fuzz.programs import stage
 
-__all__ = ["CHANNELS", "FAULTS", "Bus", "Case", "Fault", "load", "save"]
-
 CHANNELS = ("ar", "r", "aw", "w", "b")
 
 #: A beat read or a burst written is refused; a soft reset or another doorbell after some cycles;

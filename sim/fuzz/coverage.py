@@ -11,8 +11,6 @@ from celosia.sim.fuzz.trial import Trial
 from celosia.sim.schedule import EXECUTING, listing
 from celosia.sim.timing.cycles import COSTS, Cost, estimate
 
-__all__ = ["STALLS", "STATES", "Coverage"]
-
 STATES = ("busy", "waiting", "idle")
 STALLS = ("none", *CHANNELS)
 _OPCODES = [opcode for opcode in Opcode if isa.UNITS[opcode] in EXECUTING]

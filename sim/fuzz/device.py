@@ -11,8 +11,6 @@ from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Control, Status
 from celosia.sim.fuzz.case import Case
 from celosia.sim.rtl import RtlDevice
 
-__all__ = ["Device", "Outcome", "Refused"]
-
 Failure = tuple[isa.Error, isa.Unit, int]
 
 #: Cycles without progress before the core stops.

@@ -12,8 +12,6 @@ from celosia.sim.footprint import Memory
 from celosia.sim.fuzz.case import Case
 from celosia.sim.schedule import Listing, MachineError, bits, listing, schedule
 
-__all__ = ["WORK", "Expected", "Failure", "elements", "expect", "holders", "named"]
-
 Failure = tuple[Error, Unit, int]
 
 #: Most elements moved or multiplied by a program that is modelled.

@@ -10,8 +10,6 @@ from celosia.sim.fuzz.programs.ordering import ordered
 from celosia.sim.fuzz.trial import Problem, Trial, attempt
 from celosia.sim.rtl import RtlError
 
-__all__ = ["shrink", "shrunk"]
-
 #: Most cases tried, and most cycles of each.
 _BUDGET = 600
 _PATIENCE = 1 << 18

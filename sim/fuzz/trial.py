@@ -16,8 +16,6 @@ from celosia.sim.fuzz.programs import stage
 from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.machine import Machine
 
-__all__ = ["Problem", "Trial", "attempt"]
-
 _READ_BY_FETCH = 0
 #: Random instructions of the legal program after a wrong one.
 _FOLLOWING = 4

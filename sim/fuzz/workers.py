@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 from celosia.hw.arch.extras import install_command
 
-__all__ = ["MissingDask", "run"]
-
 #: Cases of one task of a worker.
 _BATCH = 20
 

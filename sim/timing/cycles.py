@@ -9,8 +9,6 @@ from celosia.sim.schedule import EXECUTING, Program, listing, schedule
 from celosia.sim.timing.costs import COSTS, Costs, work
 from celosia.sim.timing.timeline import Timeline
 
-__all__ = ["COSTS", "Cost", "Costs", "Estimate", "estimate", "work"]
-
 
 @dataclass(frozen=True)
 class Cost:

@@ -21,8 +21,6 @@ from celosia.sim.timing.costs import Costs, bursts, elements, reads, spacing, wi
 from celosia.sim.timing.process import Event, Process, Times
 from celosia.sim.timing.traffic import Blocks, Burst, Port
 
-__all__ = ["Timeline"]
-
 
 class Timeline:
     """Simulation of a core that runs a program.

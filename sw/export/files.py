@@ -7,8 +7,6 @@ from celosia.hw.arch.config import Config
 from celosia.sw.export.registers import c_constants, system_rdl
 from celosia.sw.version import __version__
 
-__all__ = ["DRIVER", "verilog_files", "verilog_header", "waivers"]
-
 #: Sources of the driver in C, in this folder; ``celosia_registers.h`` is written for them.
 DRIVER = ("celosia.h", "celosia.c")
 

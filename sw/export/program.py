@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from celosia.sw.ir.parts import Port, Section
 from celosia.sw.ir.program import Program, ProgramError
 
-__all__ = ["c_program"]
-
 
 def _bytes(name: str, content: bytes) -> str:
     lines = [",".join(map(str, content[n : n + 24])) for n in range(0, len(content), 24)]

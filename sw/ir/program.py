@@ -29,8 +29,6 @@ from celosia.sw.ir.parts import HostOperator, Layer, Part, Port, Section, Segmen
 from celosia.sw.ir.records import listed, record, value
 from celosia.sw.ir.validate import validate
 
-__all__ = ["Program", "ProgramError"]
-
 MAGIC = b"CELOSIA\x1a"
 VERSION = 4
 

@@ -22,8 +22,6 @@ from celosia.sw.profile.events import LANES, Event, events
 from celosia.sw.profile.losses import CAUSES, Causes, causes, reason
 from celosia.sw.shipped import model_path
 
-__all__ = ["Profile", "ProfiledLayer", "profile"]
-
 
 @dataclass(frozen=True)
 class ProfiledLayer:

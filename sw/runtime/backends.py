@@ -5,8 +5,6 @@ from typing import Any
 from celosia.hw.arch.config import Config
 from celosia.sw.runtime.device import Device, DeviceError
 
-__all__ = ["DEVICES", "device_name", "open_device"]
-
 #: Names of devices.
 DEVICES = ("machine", "rtl", "serial:PATH")
 

@@ -5,8 +5,6 @@ from typing import Protocol
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import RunResult
 
-__all__ = ["Device", "DeviceError", "RunResult"]
-
 
 class DeviceError(RuntimeError):
     """A device stopped, is not available, or does not match; the message is one line."""

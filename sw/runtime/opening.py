@@ -12,8 +12,6 @@ from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.session import Session
 from celosia.sw.shipped import model_path
 
-__all__ = ["Source", "is_program", "open_program", "open_session", "read_source"]
-
 #: Path of a model or a program, name of a shipped model, or the contents of a file.
 Source = str | Path | bytes
 

@@ -16,11 +16,8 @@ from celosia.sw.ir.graph import short_name
 from celosia.sw.ir.parts import Part, Section
 from celosia.sw.ir.program import Program
 from celosia.sw.operators import host
-from celosia.sw.runtime.arrays import InputError, label, quantized
+from celosia.sw.runtime.arrays import InputError, label
 from celosia.sw.runtime.device import Device, DeviceError, RunResult
-
-__all__ = ["InputError", "Session", "Statistics", "quantized"]
-
 
 #: Approximate limits of the samples that go through all steps at once, and of a tensor's elements.
 _MOST_SAMPLES = 1024

@@ -1,6 +1,5 @@
 """The reference pages say what the tables say, and the tables are sound."""
 
-
 import pytest
 from amaranth.hdl import Shape
 

@@ -5,8 +5,6 @@ import random
 from celosia.hw.arch.config import Config
 from celosia.sim.fuzz.programs import stage
 
-__all__ = ["CONFIGURATIONS", "configurations", "draw"]
-
 _FIELDS = (
     "rows",
     "columns",

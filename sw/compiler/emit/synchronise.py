@@ -16,8 +16,6 @@ from celosia.hw.arch.isa import Instruction, Unit
 from celosia.sw.compiler.emit.access import Access, Step
 from celosia.sw.compiler.errors import CompileError
 
-__all__ = ["MOST_COUNT", "SEMAPHORE", "synchronise"]
-
 _UNITS = (Unit.LOAD, Unit.STORE, Unit.MATRIX, Unit.VECTOR)
 
 #: Semaphore of each pair of units (post, wait).
