@@ -229,20 +229,17 @@ def test_overflow_of_halt_itself(monkeypatch):
     assert ends == [(isa.Error.SEMAPHORE, isa.Unit.SEQUENCER, 15), (0, 1)]
 
 
-def test_counts_past_the_greatest():
+async def test_counts_past_the_greatest():
     dut = Semaphores(count=3, units=2)
-
-    async def bench(ctx):
-        ctx.set(dut.post[1], 0b100)
-        await ctx.tick().repeat(GREATEST)
-        ctx.set(dut.post[1], 0)
-        await ctx.tick().repeat(2)
-        assert not ctx.get(dut.overflow)
-        assert ctx.get(dut.lacking) == 0b011
-        ctx.set(dut.post[1], 0b101)
-        await ctx.tick()
-        ctx.set(dut.post[1], 0)
-        await ctx.tick()
-        assert ctx.get(dut.overflow) == 0b10
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.post[1], 0b100)
+    await ctx.tick().repeat(GREATEST)
+    ctx.set(dut.post[1], 0)
+    await ctx.tick().repeat(2)
+    assert not ctx.get(dut.overflow)
+    assert ctx.get(dut.lacking) == 0b011
+    ctx.set(dut.post[1], 0b101)
+    await ctx.tick()
+    ctx.set(dut.post[1], 0)
+    await ctx.tick()
+    assert ctx.get(dut.overflow) == 0b10

@@ -10,28 +10,25 @@ from celosia.hw.vector.unit import VectorUnit
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_random_programs(rng, name):
+async def test_random_programs(rng, name):
     bench = Bench(rng, **sizes(name, tables=2 if name == "micro" else 1))
     programs = Programs(rng, bench.sizes)
     count = 16
-
-    async def program(ctx):
-        await bench.load_parameters(ctx, pysim.put)
-        for index in range(count):
-            bench.stall = 0.0 if index < count // 2 else 0.6
-            instruction = programs.any()
-            bench.state.execute(instruction)
-            await pysim.rest(ctx, rng, bench.stall)
-            await bench.issue(ctx, instruction, index)
-            if rng.random() < 0.2:
-                await bench.settle(ctx)
-                bench.compare()
-        await bench.settle(ctx)
-        bench.compare()
-        assert len(bench.done) == count
-        assert not bench.faults
-
-    pysim.run(bench.dut, program, background=[bench.memories], cycles_limit=60_000)
+    ctx = await pysim.simulation(bench.dut, background=[bench.memories], cycles_limit=60000)
+    await bench.load_parameters(ctx, pysim.put)
+    for index in range(count):
+        bench.stall = 0.0 if index < count // 2 else 0.6
+        instruction = programs.any()
+        bench.state.execute(instruction)
+        await pysim.rest(ctx, rng, bench.stall)
+        await bench.issue(ctx, instruction, index)
+        if rng.random() < 0.2:
+            await bench.settle(ctx)
+            bench.compare()
+    await bench.settle(ctx)
+    bench.compare()
+    assert len(bench.done) == count
+    assert not bench.faults
 
 
 @pytest.mark.parametrize("name, window, cycles", [("edge", (1, 1), 2), ("edge", (2, 2), 4)])
@@ -191,23 +188,20 @@ def test_range_and_reset(rng):
     pysim.run(design, program, background=[bench.memories])
 
 
-def test_late_fault_holds_back_the_next_instruction(rng):
+async def test_late_fault_holds_back_the_next_instruction(rng):
     bench = Bench(rng, **sizes("micro", tables=1))
     last = bench.sizes["unified_bytes"] - 1
-
-    async def program(ctx):
-        # Lane 1 lies outside, which only the buffer notices.
-        bad = Instruction(Opcode.FILL, channels=2, destination_base=last)
-        bench.stall = 1.0
-        await ctx.tick().repeat(2)
-        await bench.issue(ctx, bad, 5)
-        await bench.issue(ctx, Instruction(Opcode.FILL, channels=60, value=1), 6)
-        await ctx.tick().repeat(60)
-        bench.stall = 0.0
-        await ctx.tick().repeat(60)
-        assert ctx.get(bench.dut.idle)
-
-    pysim.run(bench.dut, program, background=[bench.memories])
+    ctx = await pysim.simulation(bench.dut, background=[bench.memories])
+    # Lane 1 lies outside, which only the buffer notices.
+    bad = Instruction(Opcode.FILL, channels=2, destination_base=last)
+    bench.stall = 1.0
+    await ctx.tick().repeat(2)
+    await bench.issue(ctx, bad, 5)
+    await bench.issue(ctx, Instruction(Opcode.FILL, channels=60, value=1), 6)
+    await ctx.tick().repeat(60)
+    bench.stall = 0.0
+    await ctx.tick().repeat(60)
+    assert ctx.get(bench.dut.idle)
     assert [fault[:2] for fault in bench.faults] == [(Error.RANGE, 5)]
     assert len(bench.writes) == 1
     assert not bench.done
