@@ -49,10 +49,8 @@ def case_of(plan: Plan, number: int) -> tuple[str, Case]:
 def run_batch(plan: Plan, numbers: Sequence[int]) -> Batch:
     """Run the cases of these numbers.
 
-    Raises
-    ------
-    SimulatorNotFound, RtlError
-        If the simulator is missing, or the model of a core cannot be built.
+    Raises ``SimulatorNotFound``, ``RtlError`` if the simulator is missing, or the model of a core
+    cannot be built.
     """
     coverage, found, cycles = Coverage(), [], 0
     for config in plan.configs:

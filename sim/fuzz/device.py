@@ -76,12 +76,8 @@ class Device(RtlDevice):
     def play(self, case: Case, *, patience: int = LIMIT) -> Outcome:
         """Run the program in memory, with the fault of its case.
 
-        Parameters
-        ----------
-        case : Case
-            Program and fault.
-        patience : int
-            Cycles after which the program is stopped by a soft reset.
+        ``case``: program and fault; ``patience``: cycles after which the program is stopped by a
+        soft reset.
         """
         fault = case.fault
         beat = fault.place if fault and fault.kind == "beat" else 0

@@ -23,16 +23,9 @@ _COUNTS = ("rows", "length", "tiles", "count", "taps", "channels")
 class Expected(NamedTuple):
     """Expected state after a program.
 
-    Attributes
-    ----------
-    exact : bool
-        Memory must be that of the machine model.
-    ends : frozenset of (Failure or None), or None
-        Possible errors, with None for HALT; None if every end is possible.
-    stuck : bool
-        It may also end in WATCHDOG, by any unit.
-    bounded : bool
-        Only bytes that its stores address may be written.
+    ``exact``: memory must be that of the machine model; ``ends``: possible errors, with None for
+    HALT; None if every end is possible; ``stuck``: it may also end in WATCHDOG, by any unit;
+    ``bounded``: only bytes that its stores address may be written.
     """
 
     exact: bool

@@ -25,12 +25,8 @@ from celosia.sim.timing.traffic import Blocks, Burst, Port
 class Timeline:
     """Simulation of a core that runs a program.
 
-    Parameters
-    ----------
-    code : sequence of Instruction
-        A program that runs to its last instruction, HALT.
-    config, costs : Config, Costs
-        Sizes of the core, constants.
+    ``code``: a program that runs to its last instruction, HALT; ``config``, ``costs``: sizes of the
+    core, constants.
     """
 
     def __init__(self, code: Sequence[Instruction], config: Config, costs: Costs) -> None:
@@ -75,10 +71,8 @@ class Timeline:
     def run(self) -> dict[int, Times]:
         """Return the times of all instructions.
 
-        Raises
-        ------
-        MachineError
-            If units take one another's counts; ``hazards.judge`` refuses such programs.
+        Raises ``MachineError`` if units take one another's counts; ``hazards.judge`` refuses such
+        programs.
         """
         units = [self._unit(unit) for unit in EXECUTING]
         inner = [self._load(), self._store(), self._read(), self._array(), self._vector()]

@@ -23,10 +23,7 @@ def loops(
 class Addressing:
     """Results of the passes before, and the addresses computed from them.
 
-    Parameters
-    ----------
-    network, tiling, placement, config
-        Results of the passes before, and the core.
+    ``network``, ``tiling``, ``placement``, ``config``: results of the passes before, and the core.
     """
 
     def __init__(

@@ -57,10 +57,7 @@ class _History:
 def synchronise(steps: Sequence[Step], config: Config) -> list[Instruction]:
     """Return the instructions with their semaphores.
 
-    Raises
-    ------
-    CompileError
-        If a count could exceed a semaphore.
+    Raises ``CompileError`` if a count could exceed a semaphore.
     """
     waits, posts = [0] * len(steps), [0] * len(steps)
     # By unit number: the latest step of every other unit that is known to be complete.
