@@ -51,8 +51,8 @@ class Timeline:
         self.left: dict[Unit, list[int]] = {unit: [] for unit in EXECUTING}
         self.queued = self.finished = self.latest = 0
         self.posts: dict[int, list[int]] = {}
-        # First cycle in which each unit can take an instruction.
-        self.free: dict[Unit, int] = {unit: 0 for unit in EXECUTING}
+        # First cycle in which a unit can take an instruction.
+        self.free = {Unit.MATRIX: 0, Unit.VECTOR: 0}
         self.bus = Port()
         self.requests: dict[Unit, tuple[int, Port, Callable[[int], None]]] = {}
         self.channel: deque[Burst] = deque()
