@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from pysim import get_all, put_all, run, simulation
+from pysim import get_all, put_all, simulation
 
 from celosia.hw.bus.slice import Slice, Stage
 
@@ -13,7 +13,7 @@ KINDS = (Slice, BLOCKS, Stage)
 
 @pytest.mark.parametrize("stalls", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.5, 0.5)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_everything_comes_out_in_order(kind, stalls, rng):
+async def test_everything_comes_out_in_order(kind, stalls, rng):
     dut = kind(8)
     payloads = rng.integers(0, 256, 200).tolist()
     got = []
@@ -21,11 +21,9 @@ def test_everything_comes_out_in_order(kind, stalls, rng):
     async def give(ctx):
         await put_all(ctx, dut.i, payloads, rng=rng, stall=stalls[0])
 
-    async def take(ctx):
-        got.extend(await get_all(ctx, dut.o, len(payloads), rng=rng, stall=stalls[1]))
-        assert not ctx.get(dut.o.valid)
-
-    run(dut, give, take, cycles_limit=2_000)
+    ctx = await simulation(dut, give, cycles_limit=2000)
+    got.extend(await get_all(ctx, dut.o, len(payloads), rng=rng, stall=stalls[1]))
+    assert not ctx.get(dut.o.valid)
     assert got == payloads
 
 

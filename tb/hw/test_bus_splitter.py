@@ -1,5 +1,5 @@
 import pytest
-from pysim import get, put, put_all, rest, run, simulation
+from pysim import get, put, put_all, rest, simulation
 
 from celosia.hw.bus.splitter import BurstSplitter
 
@@ -60,7 +60,7 @@ def bytes_of(segment):
 
 
 @pytest.mark.parametrize("stall", [0.0, 0.5])
-def test_bursts_cover_blocks(rng, stall):
+async def test_bursts_cover_blocks(rng, stall):
     dut = make()
     blocks = [random_block(rng, tag) for tag in range(40)]
     # The longest row there is, from the end of a frame: it enters 32 more.
@@ -69,27 +69,25 @@ def test_bursts_cover_blocks(rng, stall):
     async def give(ctx):
         await put_all(ctx, dut.i, blocks, rng=rng, stall=stall)
 
-    async def take(ctx):
-        for tag, one in enumerate(blocks):
-            seen = []
-            while True:
-                await rest(ctx, rng, stall)
-                segment = await get(ctx, dut.o)
-                assert (segment.tag, segment.bad) == (tag, 0)
-                assert segment.address % BEAT == 0
-                frame = BEAT * BURST
-                end = segment.address + (segment.beats + 1) * BEAT - 1
-                assert segment.address // frame == end // frame
-                row = wanted(one)[len(seen)]
-                assert segment.start == (row[2] == 0)
-                inside = row[1] - (row[0] - row[2]) % BEAT
-                assert segment.place == inside % (1 << PLACE_BITS)
-                seen += bytes_of(segment)
-                if segment.final:
-                    break
-            assert seen == [address for address, *_ in wanted(one)]
-
-    run(dut, give, take, cycles_limit=50_000)
+    ctx = await simulation(dut, give, cycles_limit=50000)
+    for tag, one in enumerate(blocks):
+        seen = []
+        while True:
+            await rest(ctx, rng, stall)
+            segment = await get(ctx, dut.o)
+            assert (segment.tag, segment.bad) == (tag, 0)
+            assert segment.address % BEAT == 0
+            frame = BEAT * BURST
+            end = segment.address + (segment.beats + 1) * BEAT - 1
+            assert segment.address // frame == end // frame
+            row = wanted(one)[len(seen)]
+            assert segment.start == (row[2] == 0)
+            inside = row[1] - (row[0] - row[2]) % BEAT
+            assert segment.place == inside % (1 << PLACE_BITS)
+            seen += bytes_of(segment)
+            if segment.final:
+                break
+        assert seen == [address for address, *_ in wanted(one)]
 
 
 @pytest.mark.parametrize(
@@ -117,17 +115,15 @@ async def test_bad_block_is_the_last(one):
     assert ctx.get(dut.idle)
 
 
-def test_bad_row_follows_good_rows():
+async def test_bad_row_follows_good_rows():
     dut = make()
 
     async def give(ctx):
         await put(ctx, dut.i, block(external=0, place=0, extent=7, rows=10, place_pitch=331))
 
-    async def take(ctx):
-        bad = [(await get(ctx, dut.o)).bad for _ in range(4)]
-        assert bad == [0, 0, 0, 1]
-
-    run(dut, give, take)
+    ctx = await simulation(dut, give)
+    bad = [(await get(ctx, dut.o)).bad for _ in range(4)]
+    assert bad == [0, 0, 0, 1]
 
 
 async def test_each_target_has_its_limit():

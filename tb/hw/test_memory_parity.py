@@ -253,7 +253,7 @@ async def test_accumulators(columns: int, memories: list[Any], rng: np.random.Ge
     assert min(seen.values()) > 5
 
 
-def test_parameters_and_tables(memories: list[Any], rng: np.random.Generator) -> None:
+async def test_parameters_and_tables(memories: list[Any], rng: np.random.Generator) -> None:
     lanes, channels, bus_bytes = 2, 8, 8
     dut: Any = ParameterStore(
         lanes=lanes, parameter_channels=channels, tables=2, bus_bytes=bus_bytes, parity=True
@@ -282,29 +282,27 @@ def test_parameters_and_tables(memories: list[Any], rng: np.random.Generator) ->
             await ctx.tick().repeat(TableMemory.LATENCY + 1)
             assert ctx.get(dut.values_wrong) == but.get(("entry", entry), 0), entry
 
-    async def bench(ctx: Any) -> None:
-        await all_right(ctx, {})
-        await write(ctx, 0, 16 * (channels - 2))
-        await write(ctx, 1, 512)
-        await all_right(ctx, {})
-        for bit in [*range(0, total, 7), total - 1]:
-            group, lane = int(rng.integers(channels // lanes)), int(rng.integers(lanes))
-            flip(ctx, memories[lane], group, bit)
-            entry, other = int(rng.integers(512)), int(rng.integers(lanes))
-            flip(ctx, memories[lanes + other], entry, bit % 9)
-            ctx.set(dut.group, group)
-            ctx.set(dut.table, entry >> 8)
-            ctx.set(dut.entries, [entry & 255] * lanes)
-            await ctx.tick().repeat(4)
-            assert ctx.get(dut.channels_wrong) == 1 << lane, bit
-            assert ctx.get(dut.values_wrong) == 1 << other, bit
-            flip(ctx, memories[lane], group, bit)
-            flip(ctx, memories[lanes + other], entry, bit % 9)
-        flip(ctx, memories[1], 1, 3)
-        flip(ctx, memories[lanes], 300, 8)
-        await all_right(ctx, {("channel", 1): 2, ("entry", 300): 1})
-        await write(ctx, 0, 16 * channels)
-        await write(ctx, 1, 512)
-        await all_right(ctx, {})
-
-    pysim.run(dut, bench, cycles_limit=20_000)
+    ctx = await pysim.simulation(dut, cycles_limit=20000)
+    await all_right(ctx, {})
+    await write(ctx, 0, 16 * (channels - 2))
+    await write(ctx, 1, 512)
+    await all_right(ctx, {})
+    for bit in [*range(0, total, 7), total - 1]:
+        group, lane = int(rng.integers(channels // lanes)), int(rng.integers(lanes))
+        flip(ctx, memories[lane], group, bit)
+        entry, other = int(rng.integers(512)), int(rng.integers(lanes))
+        flip(ctx, memories[lanes + other], entry, bit % 9)
+        ctx.set(dut.group, group)
+        ctx.set(dut.table, entry >> 8)
+        ctx.set(dut.entries, [entry & 255] * lanes)
+        await ctx.tick().repeat(4)
+        assert ctx.get(dut.channels_wrong) == 1 << lane, bit
+        assert ctx.get(dut.values_wrong) == 1 << other, bit
+        flip(ctx, memories[lane], group, bit)
+        flip(ctx, memories[lanes + other], entry, bit % 9)
+    flip(ctx, memories[1], 1, 3)
+    flip(ctx, memories[lanes], 300, 8)
+    await all_right(ctx, {("channel", 1): 2, ("entry", 300): 1})
+    await write(ctx, 0, 16 * channels)
+    await write(ctx, 1, 512)
+    await all_right(ctx, {})

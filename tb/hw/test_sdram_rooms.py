@@ -41,21 +41,18 @@ async def test_startup():
     assert gaps == [TIMING.rp, *[TIMING.rfc] * FIRST_REFRESHES, TIMING.mrd + 1]
 
 
-def test_refresh_timer():
+async def test_refresh_timer():
     dut = RefreshTimer(interval=10)
     owed = []
-
-    async def watch(ctx):
-        await ctx.tick().repeat(25)
-        assert not ctx.get(dut.owed)
-        ctx.set(dut.run, 1)
-        # Three fall due and are given together; one falls due in a cycle that gives one.
-        for cycle in range(60):
-            ctx.set(dut.refreshed, cycle in (32, 33, 34, 49))
-            owed.append(ctx.get(dut.owed))
-            await ctx.tick()
-
-    run(dut, watch)
+    ctx = await simulation(dut)
+    await ctx.tick().repeat(25)
+    assert not ctx.get(dut.owed)
+    ctx.set(dut.run, 1)
+    # Three fall due and are given together; one falls due in a cycle that gives one.
+    for cycle in range(60):
+        ctx.set(dut.refreshed, cycle in (32, 33, 34, 49))
+        owed.append(ctx.get(dut.owed))
+        await ctx.tick()
     want = [10 <= cycle <= 34 or cycle >= 40 for cycle in range(60)]
     assert [bool(bit) for bit in owed] == want
 

@@ -70,32 +70,29 @@ async def test_value_follows_two_cycles_after_the_last_count():
 
 
 @pytest.mark.parametrize("units", [1, 2, 5])
-def test_classes_of_each_unit_add_up_to_the_cycles(units, rng):
+async def test_classes_of_each_unit_add_up_to_the_cycles(units, rng):
     dut = Counters(units=units)
     assert dut.units == units
     names = [activity.value for activity in Activity] + [17, COUNTERS_PER_UNIT - 1]
-
-    async def bench(ctx):
-        for _ in range(2):
-            tally = np.zeros((units, COUNTERS_PER_UNIT), int)
-            await clear(ctx, dut)
-            assert ctx.get(dut.cycles) == 0
-            for _ in range(300):
-                enable = rng.random() < 0.8
-                activities = rng.choice(names, units)
-                ctx.set(dut.enable, enable)
-                for unit, activity in enumerate(activities):
-                    ctx.set(dut.activities[unit].as_value(), int(activity))
-                    tally[unit, activity] += bool(enable)
-                await ctx.tick()
-            ctx.set(dut.enable, 0)
-            await ctx.tick().repeat(2)
-            cycles = ctx.get(dut.cycles)
-            assert cycles == tally[0].sum() > 200
-            for unit in range(units):
-                assert await totals(ctx, dut, unit) == tally[unit].tolist()
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    for _ in range(2):
+        tally = np.zeros((units, COUNTERS_PER_UNIT), int)
+        await clear(ctx, dut)
+        assert ctx.get(dut.cycles) == 0
+        for _ in range(300):
+            enable = rng.random() < 0.8
+            activities = rng.choice(names, units)
+            ctx.set(dut.enable, enable)
+            for unit, activity in enumerate(activities):
+                ctx.set(dut.activities[unit].as_value(), int(activity))
+                tally[unit, activity] += bool(enable)
+            await ctx.tick()
+        ctx.set(dut.enable, 0)
+        await ctx.tick().repeat(2)
+        cycles = ctx.get(dut.cycles)
+        assert cycles == tally[0].sum() > 200
+        for unit in range(units):
+            assert await totals(ctx, dut, unit) == tally[unit].tolist()
 
 
 @pytest.mark.parametrize("place", [p.value for p in Activity if p is not Activity.IDLE])

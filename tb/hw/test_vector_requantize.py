@@ -93,7 +93,7 @@ def put_group(ctx, dut, group):
 
 
 @pytest.mark.parametrize("lanes", [1, 2])
-def test_sequential_requantizer(rng, lanes):
+async def test_sequential_requantizer(rng, lanes):
     """Groups as close as they may be, and apart; rubbish as soon as a group need not be held."""
     dut = SequentialRequantizer(lanes=lanes)
     count = 700
@@ -112,28 +112,25 @@ def test_sequential_requantizer(rng, lanes):
     starts = (np.cumsum(spaces) - spaces[0]).tolist()
     first = dict(zip(starts, range(count), strict=True))
     ends = {start + dut.LATENCY: n for n, start in enumerate(starts)}
-
-    async def bench(ctx):
-        for cycle in range(max(ends) + 1):
-            if cycle in first:
-                n = first[cycle]
-                put_group(ctx, dut, groups[n].tolist())
-                ctx.set(dut.mark.tag.as_value(), tags[n])
-            elif cycle - dut.HOLD in first:
-                put_group(ctx, dut, rubbish[cycle % len(rubbish)])
-                ctx.set(dut.mark.tag.as_value(), cycle % 8)
-            ctx.set(dut.mark.valid, cycle in first)
-            assert ctx.get(dut.used) == (cycle - dut.HOLD + 1 in first)
-            soon = ends.get(cycle + dut.SOON)
-            assert ctx.get(dut.soon.valid) == (soon is not None)
-            if soon is not None:
-                assert ctx.get(dut.soon.tag.as_value()) == tags[soon]
-            if cycle in ends:
-                n = ends[cycle]
-                assert [ctx.get(dut.scaled[i]) for i in range(lanes)] == wanted[n], groups[n]
-            await ctx.tick()
-
-    pysim.run(dut, bench, cycles_limit=100_000)
+    ctx = await pysim.simulation(dut, cycles_limit=100000)
+    for cycle in range(max(ends) + 1):
+        if cycle in first:
+            n = first[cycle]
+            put_group(ctx, dut, groups[n].tolist())
+            ctx.set(dut.mark.tag.as_value(), tags[n])
+        elif cycle - dut.HOLD in first:
+            put_group(ctx, dut, rubbish[cycle % len(rubbish)])
+            ctx.set(dut.mark.tag.as_value(), cycle % 8)
+        ctx.set(dut.mark.valid, cycle in first)
+        assert ctx.get(dut.used) == (cycle - dut.HOLD + 1 in first)
+        soon = ends.get(cycle + dut.SOON)
+        assert ctx.get(dut.soon.valid) == (soon is not None)
+        if soon is not None:
+            assert ctx.get(dut.soon.tag.as_value()) == tags[soon]
+        if cycle in ends:
+            n = ends[cycle]
+            assert [ctx.get(dut.scaled[i]) for i in range(lanes)] == wanted[n], groups[n]
+        await ctx.tick()
 
 
 def test_interval_of_the_sequential_requantizer():
