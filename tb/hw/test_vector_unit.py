@@ -133,7 +133,7 @@ OUTSIDE = [
 ]
 
 
-def test_range_and_reset(rng):
+async def test_range_and_reset(rng):
     bench = Bench(rng, **sizes("nano", tables=1))
     reset = Signal()
     before = Instruction(Opcode.FILL, channels=3, destination_base=9, value=1)
@@ -154,38 +154,36 @@ def test_range_and_reset(rng):
         assert ctx.get(bench.dut.idle)
         await pulse(ctx, reset)
 
-    async def program(ctx):
-        await bench.load_parameters(ctx, pysim.put, tables=False)
-        for fields in OUTSIDE:
-            bench.done.clear()
-            bench.faults.clear()
-            await attempt(ctx, fields)
-            assert [fault[:2] for fault in bench.faults] == [(Error.RANGE, 41)]
-            assert len(bench.done) == 1
-            assert max(bench.writes) <= bench.faults[0][2] + 1
-            # Nothing but what the instruction names may have changed.
-            changed = np.flatnonzero(bench.unified_seen != bench.state.unified)
-            named = {100, 101, 102} if "destination_base" not in fields else set(range(256))
-            assert set(changed.tolist()) <= named
-            assert (bench.unified_seen == 7).sum() < 50
-            assert (bench.sums_seen == bench.state.sums).all()
-            bench.state.unified[:] = bench.unified_seen
-        # And it runs again.
-        good = Instruction(
-            Opcode.VECTOR,
-            channels=9,
-            x_count=3,
-            source_x_stride=9,
-            destination_base=128,
-            destination_x_stride=9,
-        )
-        bench.state.execute(good)
-        await bench.issue(ctx, good, 43)
-        await bench.settle(ctx)
-        bench.compare()
-
     design = ResetInserter(reset)(bench.dut)
-    pysim.run(design, program, background=[bench.memories])
+    ctx = await pysim.simulation(design, background=[bench.memories])
+    await bench.load_parameters(ctx, pysim.put, tables=False)
+    for fields in OUTSIDE:
+        bench.done.clear()
+        bench.faults.clear()
+        await attempt(ctx, fields)
+        assert [fault[:2] for fault in bench.faults] == [(Error.RANGE, 41)]
+        assert len(bench.done) == 1
+        assert max(bench.writes) <= bench.faults[0][2] + 1
+        # Nothing but what the instruction names may have changed.
+        changed = np.flatnonzero(bench.unified_seen != bench.state.unified)
+        named = {100, 101, 102} if "destination_base" not in fields else set(range(256))
+        assert set(changed.tolist()) <= named
+        assert (bench.unified_seen == 7).sum() < 50
+        assert (bench.sums_seen == bench.state.sums).all()
+        bench.state.unified[:] = bench.unified_seen
+    # And it runs again.
+    good = Instruction(
+        Opcode.VECTOR,
+        channels=9,
+        x_count=3,
+        source_x_stride=9,
+        destination_base=128,
+        destination_x_stride=9,
+    )
+    bench.state.execute(good)
+    await bench.issue(ctx, good, 43)
+    await bench.settle(ctx)
+    bench.compare()
 
 
 async def test_late_fault_holds_back_the_next_instruction(rng):
@@ -213,7 +211,7 @@ async def pulse(ctx, signal):
     ctx.set(signal, 0)
 
 
-def test_abort_and_reset(rng):
+async def test_abort_and_reset(rng):
     bench = Bench(rng, stall=0.3, **sizes("micro", tables=1))
     programs = Programs(rng, bench.sizes)
     dut = bench.dut
@@ -246,20 +244,18 @@ def test_abort_and_reset(rng):
         ctx.set(dut.abort, 0)
         await pulse(ctx, reset)
 
-    async def program(ctx):
-        await bench.load_parameters(ctx, pysim.put, tables=False)
-        for wait in (1, 3, 9, 14, 20, 25, 33, 60):
-            await attempt(ctx, wait)
-        bench.state.unified[:] = bench.unified_seen
-        bench.state.sums[:] = bench.sums_seen
-        for index in range(3):
-            good = programs.vector(use_table=0)
-            bench.state.execute(good)
-            await bench.issue(ctx, good, index)
-        await bench.settle(ctx)
-        bench.compare()
-
-    pysim.run(ResetInserter(reset)(dut), program, background=[bench.memories])
+    ctx = await pysim.simulation(ResetInserter(reset)(dut), background=[bench.memories])
+    await bench.load_parameters(ctx, pysim.put, tables=False)
+    for wait in (1, 3, 9, 14, 20, 25, 33, 60):
+        await attempt(ctx, wait)
+    bench.state.unified[:] = bench.unified_seen
+    bench.state.sums[:] = bench.sums_seen
+    for index in range(3):
+        good = programs.vector(use_table=0)
+        bench.state.execute(good)
+        await bench.issue(ctx, good, index)
+    await bench.settle(ctx)
+    bench.compare()
 
 
 def test_activity(rng):
