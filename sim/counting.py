@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Counting", "Tally", "Toggles", "counting", "current", "origins_of", "tally"]
-
 #: Changes of a bit from 0 to 1 and back, or from 1 to 0 and back.
 _BOTH_WAYS = 2
 

@@ -137,14 +137,8 @@ def _window_source(i: Instruction, config: Config) -> Pattern:
 class _RelativeTouch:
     """Touch relative to a field of the instruction.
 
-    Parameters
-    ----------
-    memory, write
-        As in ``Touch``.
-    field : str
-        Field with the base address, in rows for the accumulators.
-    pattern : Pattern
-        Addresses from base 0.
+    ``memory``, ``write``: as in ``Touch``; ``field``: field with the base address, in rows for the
+    accumulators; ``pattern``: addresses from base 0.
     """
 
     memory: Memory
@@ -308,10 +302,7 @@ def work(i: Instruction, config: Config) -> int:
 def reach(instructions: Iterable[Instruction], memory: Memory, config: Config) -> int:
     """Return the addresses of a memory that instructions need, up to the last that they touch.
 
-    Raises
-    ------
-    OutOfRange
-        If some of it lies outside its memory.
+    Raises ``OutOfRange`` if some of it lies outside its memory.
     """
     found = (touch for i in instructions for touch in touches(i, config))
     return max((touch.pattern.last + 1 for touch in found if touch.memory is memory), default=0)
@@ -320,10 +311,8 @@ def reach(instructions: Iterable[Instruction], memory: Memory, config: Config) -
 def touches(i: Instruction, config: Config, only: Memory | None = None) -> list[Touch]:
     """Return all touches of an instruction, or ``only`` those of one memory.
 
-    Raises
-    ------
-    OutOfRange
-        If some address lies outside its memory; a core reports that as ``Error.RANGE``.
+    Raises ``OutOfRange`` if some address lies outside its memory; a core reports that as
+    ``Error.RANGE``.
     """
     return footprints(config).touches(i, only)
 

@@ -22,8 +22,6 @@ from celosia.sim.order import Clocks, MixedSemaphore, PossibleOverflow
 from celosia.sim.schedule import MachineError, Program, bits, describe, listing, schedule
 from celosia.sim.vector import feeds_itself
 
-__all__ = ["Fault", "Hazard", "MachineError", "Written", "judge"]
-
 #: Queue depth that every core has: a program that needs more would depend on the core.
 _LEAST_DEPTH = 3
 

@@ -63,33 +63,12 @@ class _Prepared:
 class Machine:
     """Model of a core with its external memory, as the host sees them.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of the core.
-    memory_bytes : int
-        Bytes of external memory, at least 1.
-
-    Attributes
-    ----------
-    memory : uint8 array of shape (memory_bytes,)
-        External memory; the host reads and writes it freely.
-    unified : int8 array of shape (unified_bytes,)
-    weights : int8 array of shape (weight_tiles, rows, columns)
-    accumulators : int32 array of shape (2 · accumulator_depth, columns)
-    parameters : structured array of ``CHANNEL``, of shape (parameter_channels,)
-    tables : int8 array of shape (tables, 256)
-        Memories of the core; write to them in place.
-    written : hazards.Written
-        Addresses written by the programs that have run so far.
-    watch : function of int and Instruction, or None
-        Called before each instruction that runs, with its index in the program; may read all
-        memories.
-
-    Raises
-    ------
-    ValueError
-        If ``memory_bytes`` is less than 1.
+    ``config``: sizes of the core; ``memory_bytes``: bytes of external memory, at least 1;
+    ``memory``: external memory; the host reads and writes it freely; ``tables``: memories of the
+    core; write to them in place; ``written``: addresses written by the programs that have run so
+    far; ``watch``: called before each instruction that runs, with its index in the program; may
+    read all memories.
+    Raises ``ValueError`` if ``memory_bytes`` is less than 1.
     """
 
     def __init__(self, config: Config, *, memory_bytes: int = 1 << 24) -> None:
@@ -120,24 +99,14 @@ class Machine:
         Every unit runs its instructions in order, as early as semaphores allow; all semaphores
         start at zero. A program that ran before is not decoded or checked again.
 
-        Parameters
-        ----------
-        program : sequence of Instruction, or bytes
-            Ends with HALT; instructions after HALT are ignored.
-        judge : bool
-            Refuse the program before it starts if ``hazards.judge`` finds a hazard, given the
-            addresses that earlier programs wrote.
-
-        Raises
-        ------
-        MachineError
-            If the core would stop with an error. Effects of earlier instructions remain; the
-            failing instruction has none.
-        hazards.Hazard
-            If ``judge`` is set and the program has a hazard.
-        TooLong
-            If an instruction touches the same addresses so often that its run would seem endless.
-            Effects of earlier instructions remain.
+        ``program``: ends with HALT; instructions after HALT are ignored; ``judge``: refuse the
+        program before it starts if ``hazards.judge`` finds a hazard, given the addresses that
+        earlier programs wrote.
+        Raises ``MachineError`` if the core would stop with an error. Effects of earlier
+        instructions remain; the failing instruction has none.
+        Raises ``hazards.Hazard`` if ``judge`` is set and the program has a hazard.
+        Raises ``TooLong`` if an instruction touches the same addresses so often that its run would
+        seem endless. Effects of earlier instructions remain.
         """
         key = program if isinstance(program, bytes) else tuple(program)
         prepared = self._prepared.get(key)

@@ -54,24 +54,12 @@ def model(
 
     Inside ``celosia.sim.counting.counting`` the model counts coverage.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of the core.
-    netlist : Path, optional
-        Netlist of the core, compiled instead of its own Verilog, see ``celosia.hw.flow.gates``.
-    arrays : bool
-        Build a separate model in which bits of the core's memories can be flipped, see
-        tb/campaigns/flips.
-    waves : bool
-        Build a separate model that can write waves.
-
-    Raises
-    ------
-    SimulatorNotFound
-        If there is no Verilator or no C++ compiler.
-    RtlError
-        If the build fails.
+    ``config``: sizes of the core; ``netlist``: netlist of the core, compiled instead of its own
+    Verilog, see ``celosia.hw.flow.gates``; ``arrays``: build a separate model in which bits of the
+    core's memories can be flipped, see tb/campaigns/flips; ``waves``: build a separate model that
+    can write waves.
+    Raises ``SimulatorNotFound`` if there is no Verilator or no C++ compiler.
+    Raises ``RtlError`` if the build fails.
     """
     from celosia.hw.build import sources_digest
 
@@ -187,32 +175,15 @@ def _library(path: Path) -> Any:
 class RtlDevice(Driver):
     """Simulated core with an external memory.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of the core.
-    latency : int
-        Cycles from an address taken by the memory to its first beat, and from the last beat of a
-        write to its response.
-    bandwidth : float
-        Beats that the memory moves each cycle, reads and writes together, above 0 up to 2.
-    memory_bytes : int
-        Bytes of external memory.
-    cycles_limit : int
-        Cycles of one run after which the core counts as hung.
-    netlist : Path, optional
-        Netlist that runs instead of the core's own Verilog, see ``model``.
-    arrays : bool
-        Whether bits of its memories can be flipped, see ``model``.
-    waves : Waves, optional
-        File to write the core's signals to. It is there, with its views, after ``close``.
-
-    Raises
-    ------
-    ValueError
-        If latency or bandwidth are out of range.
-    SimulatorNotFound, RtlError
-        See ``model``.
+    ``config``: sizes of the core; ``latency``: cycles from an address taken by the memory to its
+    first beat, and from the last beat of a write to its response; ``bandwidth``: beats that the
+    memory moves each cycle, reads and writes together, above 0 up to 2; ``memory_bytes``: bytes of
+    external memory; ``cycles_limit``: cycles of one run after which the core counts as hung;
+    ``netlist``: netlist that runs instead of the core's own Verilog, see ``model``; ``arrays``:
+    whether bits of its memories can be flipped, see ``model``; ``waves``: file to write the core's
+    signals to. It is there, with its views, after ``close``.
+    Raises ``ValueError`` if latency or bandwidth are out of range.
+    Raises ``SimulatorNotFound``, ``RtlError``, see ``model``.
     """
 
     def __init__(

@@ -22,19 +22,6 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-__all__ = [
-    "COCOTB_VERILATOR",
-    "PROGRAMS",
-    "SimulatorNotFound",
-    "find_icarus",
-    "find_verilator",
-    "has_zlib",
-    "install",
-    "install_venv",
-    "install_viewers",
-    "user_cache",
-]
-
 COCOTB_VERILATOR = (5, 36)
 """Oldest Verilator that cocotb 2 works with."""
 

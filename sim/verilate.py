@@ -13,21 +13,6 @@ from pathlib import Path
 
 from celosia.sim.simulators import SimulatorNotFound, find_verilator, has_zlib, user_cache
 
-__all__ = [
-    "FLAGS",
-    "LINES",
-    "POINTS",
-    "TOGGLES",
-    "WAIVERS",
-    "WAVES",
-    "RtlError",
-    "cache_directory",
-    "compile_library",
-    "locked",
-    "once",
-    "require_tools",
-]
-
 FLAGS = (
     "--cc",
     "--top-module",

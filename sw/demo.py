@@ -20,8 +20,6 @@ from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.session import Session, Statistics
 from celosia.sw.shipped import shipped
 
-__all__ = ["CLASSES", "demo", "draw", "grouped"]
-
 _RED = "#c0392b"
 _INK = "#22303c"
 

@@ -10,18 +10,8 @@ import numpy as np
 from celosia.sw.ir.graph import short_name
 from celosia.sw.ir.parts import Port
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.session import InputError, Statistics, quantized
-
-__all__ = [
-    "Evaluation",
-    "Labelled",
-    "classes_of",
-    "confusion_matrix",
-    "draw",
-    "guesses_of",
-    "inputs_of",
-    "summary",
-]
+from celosia.sw.runtime.arrays import quantized
+from celosia.sw.runtime.session import InputError, Statistics
 
 _INK = "#22303c"
 _RIGHT = "#1f6f8b"

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["MOST_BYTES", "FileError", "read_file", "writable", "write_atomically"]
-
 #: A larger file is no model, no program and no array that is read.
 MOST_BYTES = 1 << 31
 

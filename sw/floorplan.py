@@ -7,8 +7,6 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["Cell", "draw"]
-
 #: Markers of kinds drawn on top of the cells.
 _MARKS = {"DSP": "s", "block RAM": "D"}
 _COLOURS = "tab20"

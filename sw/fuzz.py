@@ -16,8 +16,6 @@ from celosia.sw.cli.messages import Failure, Missing
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.runtime.session import InputError
 
-__all__ = ["Difference", "add_arguments", "run_fuzz"]
-
 
 class Difference(Failure):
     """The core gave a wrong result; the message is one line."""

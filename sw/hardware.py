@@ -19,8 +19,6 @@ from celosia.sw.export.files import verilog_files, verilog_header
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.runtime.session import InputError
 
-__all__ = ["run_build", "run_flash", "run_synth", "run_verilog"]
-
 _LOADER = "openFPGALoader"
 
 

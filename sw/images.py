@@ -8,8 +8,6 @@ import numpy as np
 
 from celosia.sw.files import FileError
 
-__all__ = ["ENDINGS", "is_image", "pictures_of", "read_image"]
-
 #: Endings of files that are read as pictures.
 ENDINGS = (".bmp", ".jpeg", ".jpg", ".png")
 

@@ -18,8 +18,6 @@ from celosia.sw.runtime.device import Device, DeviceError
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.runtime.session import Session
 
-__all__ = ["drawn", "measure"]
-
 
 def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) -> Measured:
     """Run a program on the RTL, whole and one layer at a time; return the cycles counted.

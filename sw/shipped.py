@@ -6,8 +6,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Shipped", "model_path", "shipped"]
-
 #: Data sets of the models, by the first part of their names.
 _DATASETS = {"fashion": "fashion-mnist", "mnist": "mnist"}
 

@@ -12,8 +12,6 @@ from types import ModuleType
 from celosia.hw.arch.extras import install_command, requirements
 from celosia.sw.data import folder_of
 
-__all__ = ["EXTRAS", "PROGRAMS", "Item", "Program", "items"]
-
 _SECONDS = 60
 
 

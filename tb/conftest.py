@@ -1,3 +1,4 @@
+import inspect
 import os
 import re
 import sys
@@ -43,6 +44,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in Amaranth's simulator."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    from pysim import play
+
+    names = inspect.signature(pyfuncitem.obj).parameters
+    play(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

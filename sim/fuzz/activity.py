@@ -9,8 +9,6 @@ from celosia.sim import footprint
 from celosia.sim.schedule import bits, listing
 from celosia.sim.timing.costs import bursts, work
 
-__all__ = ["busy", "misplaced"]
-
 #: Most cycles in which the vector unit prepares and starts an instruction. It also counts as busy
 #: while the next one waits for it.
 _PREPARE = 64
@@ -19,14 +17,7 @@ _PREPARE = 64
 def busy(unit: Unit, own: Sequence[Instruction], config: Config) -> tuple[int, int]:
     """Return the least and the most busy cycles of a unit with a queue.
 
-    Parameters
-    ----------
-    unit : Unit
-        The unit.
-    own : sequence of Instruction
-        Its instructions.
-    config : Config
-        The core.
+    ``unit``: the unit; ``own``: its instructions; ``config``: the core.
     """
     match unit:
         case Unit.MATRIX:
@@ -46,14 +37,8 @@ def busy(unit: Unit, own: Sequence[Instruction], config: Config) -> tuple[int, i
 def misplaced(counters: Mapping[str, Mapping[str, int]], code: bytes, config: Config) -> list[str]:
     """Return the errors in the classes of counters, as texts.
 
-    Parameters
-    ----------
-    counters : mapping
-        Cycles by class for each unit.
-    code : bytes
-        Program that ran to its HALT.
-    config : Config
-        The core.
+    ``counters``: cycles by class for each unit; ``code``: program that ran to its HALT; ``config``:
+    the core.
     """
     wrong = []
     program = listing(code, config).instructions

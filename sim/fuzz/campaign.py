@@ -13,8 +13,6 @@ from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.fuzz.trial import Problem, attempt
 from celosia.sim.rtl import RtlError
 
-__all__ = ["Batch", "Found", "Plan", "case_of", "run_batch"]
-
 
 class Plan(NamedTuple):
     """Plan of a campaign: cores, seed, and True for cases with faults."""
@@ -51,10 +49,8 @@ def case_of(plan: Plan, number: int) -> tuple[str, Case]:
 def run_batch(plan: Plan, numbers: Sequence[int]) -> Batch:
     """Run the cases of these numbers.
 
-    Raises
-    ------
-    SimulatorNotFound, RtlError
-        If the simulator is missing, or the model of a core cannot be built.
+    Raises ``SimulatorNotFound``, ``RtlError`` if the simulator is missing, or the model of a core
+    cannot be built.
     """
     coverage, found, cycles = Coverage(), [], 0
     for config in plan.configs:

@@ -11,8 +11,6 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction
 from celosia.sim.fuzz.programs import stage
 
-__all__ = ["CHANNELS", "FAULTS", "Bus", "Case", "Fault", "load", "save"]
-
 CHANNELS = ("ar", "r", "aw", "w", "b")
 
 #: A beat read or a burst written is refused; a soft reset or another doorbell after some cycles;
@@ -57,18 +55,9 @@ class Fault(NamedTuple):
 class Case:
     """Program with its core, external memory and fault.
 
-    Parameters
-    ----------
-    config : Config
-        The core.
-    seed : int
-        Seed of the contents of external memory and of the pauses, 0 to 2**32 - 1.
-    items : tuple of Instruction or bytes
-        Program: instructions, and whole words as bytes, valid or not.
-    bus : Bus
-        External memory.
-    fault : Fault, optional
-        Fault outside the program.
+    ``config``: the core; ``seed``: seed of the contents of external memory and of the pauses, 0 to
+    2**32 - 1; ``items``: program: instructions, and whole words as bytes, valid or not; ``bus``:
+    external memory; ``fault``: fault outside the program.
     """
 
     config: Config
@@ -130,10 +119,7 @@ def save(case: Case, remarks: tuple[str, ...] = ()) -> str:
 def load(text: str) -> Case:
     """Return the case that ``save`` wrote.
 
-    Raises
-    ------
-    ValueError
-        If the text is no such case.
+    Raises ``ValueError`` if the text is no such case.
     """
     header: dict[str, Any] | None = None
     items: list[Instruction | bytes] = []

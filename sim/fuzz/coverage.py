@@ -11,8 +11,6 @@ from celosia.sim.fuzz.trial import Trial
 from celosia.sim.schedule import EXECUTING, listing
 from celosia.sim.timing.cycles import COSTS, Cost, estimate
 
-__all__ = ["STALLS", "STATES", "Coverage"]
-
 STATES = ("busy", "waiting", "idle")
 STALLS = ("none", *CHANNELS)
 _OPCODES = [opcode for opcode in Opcode if isa.UNITS[opcode] in EXECUTING]
@@ -21,19 +19,11 @@ _OPCODES = [opcode for opcode in Opcode if isa.UNITS[opcode] in EXECUTING]
 class Coverage:
     """Counts over many cases.
 
-    Attributes
-    ----------
-    instructions : Counter of opcode
-    overlaps : Counter of (opcode, other unit, its state, stall)
-        State of the other units at the start of an instruction, by the estimate of its program,
-        and the channels of the bus with pauses.
-    fields : Counter of (opcode, field, level)
-        Level among the allowed values: ``least``, ``greatest``, ``between``.
-    activities : Counter of (unit, activity)
-        Programs in which a counter of the core was not zero.
-    ends : Counter of (kind of case, end)
-    told : Counter of (kind of case, prediction of the machine model)
-        ``memory``, byte for byte; ``end``, the error or HALT; ``nothing`` but that it stops.
+    ``overlaps``: state of the other units at the start of an instruction, by the estimate of its
+    program, and the channels of the bus with pauses; ``fields``: level among the allowed values:
+    ``least``, ``greatest``, ``between``; ``activities``: programs in which a counter of the core
+    was not zero; ``told``: ``memory``, byte for byte; ``end``, the error or HALT; ``nothing`` but
+    that it stops.
     """
 
     def __init__(self) -> None:

@@ -11,8 +11,6 @@ from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Control, Status
 from celosia.sim.fuzz.case import Case
 from celosia.sim.rtl import RtlDevice
 
-__all__ = ["Device", "Outcome", "Refused"]
-
 Failure = tuple[isa.Error, isa.Unit, int]
 
 #: Cycles without progress before the core stops.
@@ -78,12 +76,8 @@ class Device(RtlDevice):
     def play(self, case: Case, *, patience: int = LIMIT) -> Outcome:
         """Run the program in memory, with the fault of its case.
 
-        Parameters
-        ----------
-        case : Case
-            Program and fault.
-        patience : int
-            Cycles after which the program is stopped by a soft reset.
+        ``case``: program and fault; ``patience``: cycles after which the program is stopped by a
+        soft reset.
         """
         fault = case.fault
         beat = fault.place if fault and fault.kind == "beat" else 0

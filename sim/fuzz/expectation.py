@@ -12,8 +12,6 @@ from celosia.sim.footprint import Memory
 from celosia.sim.fuzz.case import Case
 from celosia.sim.schedule import Listing, MachineError, bits, listing, schedule
 
-__all__ = ["WORK", "Expected", "Failure", "elements", "expect", "holders", "named"]
-
 Failure = tuple[Error, Unit, int]
 
 #: Most elements moved or multiplied by a program that is modelled.
@@ -25,16 +23,9 @@ _COUNTS = ("rows", "length", "tiles", "count", "taps", "channels")
 class Expected(NamedTuple):
     """Expected state after a program.
 
-    Attributes
-    ----------
-    exact : bool
-        Memory must be that of the machine model.
-    ends : frozenset of (Failure or None), or None
-        Possible errors, with None for HALT; None if every end is possible.
-    stuck : bool
-        It may also end in WATCHDOG, by any unit.
-    bounded : bool
-        Only bytes that its stores address may be written.
+    ``exact``: memory must be that of the machine model; ``ends``: possible errors, with None for
+    HALT; None if every end is possible; ``stuck``: it may also end in WATCHDOG, by any unit;
+    ``bounded``: only bytes that its stores address may be written.
     """
 
     exact: bool

@@ -10,8 +10,6 @@ from celosia.sim.fuzz.programs.ordering import ordered
 from celosia.sim.fuzz.trial import Problem, Trial, attempt
 from celosia.sim.rtl import RtlError
 
-__all__ = ["shrink", "shrunk"]
-
 #: Most cases tried, and most cycles of each.
 _BUDGET = 600
 _PATIENCE = 1 << 18
@@ -120,14 +118,8 @@ def shrink(case: Case, trial: Trial, try_case: Callable[[Case], Trial] | None = 
 
     A legal program remains legal: its semaphores are computed again after each removal.
 
-    Parameters
-    ----------
-    case : Case
-        Failing case.
-    trial : Trial
-        Its result, with problems.
-    try_case : callable, optional
-        Runs a case; ``attempt`` unless given.
+    ``case``: failing case; ``trial``: its result, with problems; ``try_case``: runs a case;
+    ``attempt`` unless given.
     """
     search = _Search(case, trial, try_case or (lambda c: attempt(c, patience=_PATIENCE)))
     search.plainer_bus()

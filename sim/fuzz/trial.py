@@ -16,8 +16,6 @@ from celosia.sim.fuzz.programs import stage
 from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.machine import Machine
 
-__all__ = ["Problem", "Trial", "attempt"]
-
 _READ_BY_FETCH = 0
 #: Random instructions of the legal program after a wrong one.
 _FOLLOWING = 4
@@ -44,19 +42,9 @@ class Trial(NamedTuple):
 def attempt(case: Case, *, patience: int = LIMIT, netlist: Path | None = None) -> Trial:
     """Run a case; after an illegal or faulty one, run a legal program on the same core.
 
-    Parameters
-    ----------
-    case : Case
-        The case.
-    patience : int
-        Most cycles of a program whose end is known.
-    netlist : Path, optional
-        Netlist that runs instead of the core's own Verilog, see ``RtlDevice``.
-
-    Raises
-    ------
-    RtlError, SimulatorNotFound
-        If the core cannot be built, or does not respond.
+    ``case``: the case; ``patience``: most cycles of a program whose end is known; ``netlist``:
+    netlist that runs instead of the core's own Verilog, see ``RtlDevice``.
+    Raises ``RtlError``, ``SimulatorNotFound`` if the core cannot be built, or does not respond.
     """
     with closing(Device(case, netlist)) as device:
         trial = _play(device, case, patience)

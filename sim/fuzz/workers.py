@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 from celosia.hw.arch.extras import install_command
 
-__all__ = ["MissingDask", "run"]
-
 #: Cases of one task of a worker.
 _BATCH = 20
 
@@ -47,23 +45,12 @@ def run(
 ) -> Iterator[_Result]:
     """Yield the results of batches of cases, as they finish.
 
-    Parameters
-    ----------
-    job : callable
-        Takes the numbers of some cases; sent to other processes.
-    cases : int
-        Number of cases, numbered from 0.
-    workers : int
-        Processes on this machine; with one, this process runs the cases without Dask.
-    scheduler : str, optional
-        Address of the scheduler of a cluster, instead of processes here.
-
-    Raises
-    ------
-    MissingDask
-        If Dask is needed and not installed.
-    ValueError
-        If the address is invalid, or no scheduler responds there within ten seconds.
+    ``job``: takes the numbers of some cases; sent to other processes; ``cases``: number of cases,
+    numbered from 0; ``workers``: processes on this machine; with one, this process runs the cases
+    without Dask; ``scheduler``: address of the scheduler of a cluster, instead of processes here.
+    Raises ``MissingDask`` if Dask is needed and not installed.
+    Raises ``ValueError`` if the address is invalid, or no scheduler responds there within ten
+    seconds.
     """
     if scheduler is None and workers == 1:
         for numbers in _batches(cases):

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-__all__ = ["models"]
-
 
 def models(part: str) -> list[Path]:
     """Return the Verilog files with the models of a family of FPGAs.

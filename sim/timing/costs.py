@@ -8,19 +8,6 @@ from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space
 from celosia.sim import footprint
 
-__all__ = [
-    "COSTS",
-    "Costs",
-    "bursts",
-    "elements",
-    "pace",
-    "reads",
-    "spacing",
-    "window",
-    "words",
-    "work",
-]
-
 
 class Costs(NamedTuple):
     """Constants of the estimate, in cycles unless noted otherwise.

@@ -9,23 +9,14 @@ from celosia.sim.schedule import EXECUTING, Program, listing, schedule
 from celosia.sim.timing.costs import COSTS, Costs, work
 from celosia.sim.timing.timeline import Timeline
 
-__all__ = ["COSTS", "Cost", "Costs", "Estimate", "estimate", "work"]
-
 
 @dataclass(frozen=True)
 class Cost:
     """Times of one instruction, in cycles from the start of the program.
 
-    Parameters
-    ----------
-    index : int
-        Index in the program.
-    unit : Unit
-        Unit that ran it.
-    start, finish : int
-        Cycle in which its unit took it, and that of its last effect.
-    work : int
-        Cycles for which it keeps its unit, see ``work``.
+    ``index``: index in the program; ``unit``: unit that ran it; ``start``, ``finish``: cycle in
+    which its unit took it, and that of its last effect; ``work``: cycles for which it keeps its
+    unit, see ``work``.
     """
 
     index: int
@@ -44,14 +35,8 @@ class Cost:
 class Estimate:
     """Estimated cycles of a program.
 
-    Attributes
-    ----------
-    total : int
-        Cycles from the start of the program to HALT.
-    instructions : tuple of Cost
-        In program order.
-    busy : dict of Unit to int
-        Cycles of work of each executing unit, without latencies.
+    ``total``: cycles from the start of the program to HALT; ``instructions``: in program order;
+    ``busy``: cycles of work of each executing unit, without latencies.
     """
 
     total: int
@@ -72,21 +57,10 @@ class Estimate:
 def estimate(program: Program, config: Config, costs: Costs = COSTS) -> Estimate:
     """Return the estimated cycles of a program.
 
-    Parameters
-    ----------
-    program : sequence of Instruction, or bytes
-        Program that ``hazards.judge`` accepts.
-    config : Config
-        Sizes of the core.
-    costs : Costs
-        Constants, for instance with another latency of the memory.
-
-    Raises
-    ------
-    MachineError
-        If the program cannot run to its HALT.
-    ValueError
-        If latency or bandwidth are out of range.
+    ``program``: program that ``hazards.judge`` accepts; ``config``: sizes of the core; ``costs``:
+    constants, for instance with another latency of the memory.
+    Raises ``MachineError`` if the program cannot run to its HALT.
+    Raises ``ValueError`` if latency or bandwidth are out of range.
     """
     if costs.memory < 1:
         raise ValueError(f"latency: wanted at least 1 cycle, got {costs.memory}")

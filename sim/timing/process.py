@@ -3,8 +3,6 @@
 from collections.abc import Generator
 from typing import Literal, NamedTuple
 
-__all__ = ["Event", "Process", "Times"]
-
 #: Events that processes wait for: an instruction enters a queue, a block of words has left the
 #: sequencer, an instruction is taken by its unit, is finished by it; counts are posted; a burst is
 #: requested, is on the address channel, is complete; a unit is ready for another instruction.

@@ -21,18 +21,12 @@ from celosia.sim.timing.costs import Costs, bursts, elements, pace, reads, spaci
 from celosia.sim.timing.process import Event, Process, Times
 from celosia.sim.timing.traffic import Blocks, Burst, Port
 
-__all__ = ["Timeline"]
-
 
 class Timeline:
     """Simulation of a core that runs a program.
 
-    Parameters
-    ----------
-    code : sequence of Instruction
-        A program that runs to its last instruction, HALT.
-    config, costs : Config, Costs
-        Sizes of the core, constants.
+    ``code``: a program that runs to its last instruction, HALT; ``config``, ``costs``: sizes of the
+    core, constants.
     """
 
     def __init__(self, code: Sequence[Instruction], config: Config, costs: Costs) -> None:
@@ -57,8 +51,8 @@ class Timeline:
         self.left: dict[Unit, list[int]] = {unit: [] for unit in EXECUTING}
         self.queued = self.finished = self.latest = 0
         self.posts: dict[int, list[int]] = {}
-        # First cycle in which each unit can take an instruction.
-        self.free: dict[Unit, int] = {unit: 0 for unit in EXECUTING}
+        # First cycle in which a unit can take an instruction.
+        self.free = {Unit.MATRIX: 0, Unit.VECTOR: 0}
         self.bus, self.constants = Port(), Port()  # Nothing delays writes of constants.
         self.requests: dict[Unit, tuple[int, int, Port, Callable[[int], None]]] = {}
         self.channel: deque[Burst] = deque()
@@ -76,10 +70,8 @@ class Timeline:
     def run(self) -> dict[int, Times]:
         """Return the times of all instructions.
 
-        Raises
-        ------
-        MachineError
-            If units take one another's counts; ``hazards.judge`` refuses such programs.
+        Raises ``MachineError`` if units take one another's counts; ``hazards.judge`` refuses such
+        programs.
         """
         units = [self._unit(unit) for unit in EXECUTING]
         inner = [self._load(), self._store(), self._read(), self._array(), self._vector()]

@@ -4,8 +4,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Blocks", "Burst", "Port"]
-
 
 class Port:
     """Port of a memory, with the times in which users of higher priority take it."""

@@ -10,8 +10,6 @@ from celosia.sw.cli.messages import BAD_INPUT, Failure, line_of
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.version import __version__
 
-__all__ = ["MODULES", "main"]
-
 #: Modules of this package with commands, in the order of the help. Each has ``add_parsers``, which
 #: makes the parser of each of its commands and names the function that carries it out.
 MODULES = (

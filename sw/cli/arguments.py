@@ -11,27 +11,6 @@ from celosia.sw.ir.parts import MOST_BATCH
 from celosia.sw.runtime.backends import DEVICES, device_name
 from celosia.sw.runtime.session import InputError
 
-__all__ = [
-    "Commands",
-    "Parser",
-    "Run",
-    "add_batch",
-    "add_check",
-    "add_device",
-    "add_files",
-    "add_machine",
-    "add_output",
-    "add_preset",
-    "add_waves",
-    "board_of",
-    "device_options",
-    "number",
-    "seeds",
-    "settle",
-    "wave_files",
-    "whole",
-]
-
 _PRESET = f"one of {', '.join(PRESETS)}, then changes as ,field=value"
 #: More digits has no count and no seed.
 _DIGITS = 18

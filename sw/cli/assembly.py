@@ -12,8 +12,6 @@ from celosia.sw.files import read_file, writable, write_atomically
 from celosia.sw.ir.program import MAGIC, Program
 from celosia.sw.runtime.session import InputError
 
-__all__ = ["add_parsers", "assemble", "disassemble"]
-
 
 def add_parsers(command: Commands) -> None:
     """Add the commands."""

@@ -9,8 +9,6 @@ from celosia.sw.files import writable, write_atomically
 from celosia.sw.frontend.source import load
 from celosia.sw.shipped import model_path
 
-__all__ = ["add_parsers", "run"]
-
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""

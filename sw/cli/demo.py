@@ -7,8 +7,6 @@ from celosia.sw.cli.arguments import Commands, add_machine, add_output, whole
 from celosia.sw.demo import demo
 from celosia.sw.files import writable
 
-__all__ = ["add_parsers", "run"]
-
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""

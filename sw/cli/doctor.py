@@ -11,8 +11,6 @@ from celosia.sw.cli.messages import Missing
 from celosia.sw.tools import Item, items
 from celosia.sw.version import __version__
 
-__all__ = ["add_parsers", "run"]
-
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""

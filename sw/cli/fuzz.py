@@ -3,8 +3,6 @@
 from celosia.sw import fuzz
 from celosia.sw.cli.arguments import Commands, seeds, whole
 
-__all__ = ["add_parsers"]
-
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""

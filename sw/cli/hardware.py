@@ -6,8 +6,6 @@ from pathlib import Path
 from celosia.sw import boards, hardware
 from celosia.sw.cli.arguments import Commands, add_output, add_preset, number, seeds, whole
 
-__all__ = ["add_parsers"]
-
 
 def add_parsers(command: Commands) -> None:
     """Add the commands."""

@@ -17,21 +17,6 @@ from celosia.sw.ir.parts import Port
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.arrays import OWN_RANGE, InputError, Pixels, clipped, quantized
 
-__all__ = [
-    "Given",
-    "add_conversions",
-    "count_of",
-    "gather",
-    "names_of",
-    "npy",
-    "prepare",
-    "read_array",
-    "read_labels",
-    "sources_of",
-    "targets",
-    "written",
-]
-
 #: Share of clamped values above which a note is printed.
 _DOUBTFUL = 0.1
 

@@ -1,7 +1,5 @@
 """Errors that end commands, and their messages of one line."""
 
-__all__ = ["BAD_INPUT", "Failure", "Missing", "line_of"]
-
 #: Errors of input that cannot be used: those of all packages are a ValueError.
 BAD_INPUT = (ValueError, OSError)
 

@@ -22,8 +22,6 @@ from celosia.sw.mlperf import page
 from celosia.sw.mlperf.benchmark import Benchmark, Setting, model_files, run_benchmark
 from celosia.sw.runtime.session import InputError
 
-__all__ = ["add_parsers", "run"]
-
 _ENDINGS = (".md", ".html", ".json")
 
 

@@ -5,8 +5,6 @@ import argparse
 from celosia.sw.cli.arguments import Commands
 from celosia.sw.shipped import shipped
 
-__all__ = ["add_parsers", "run"]
-
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""

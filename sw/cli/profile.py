@@ -8,8 +8,6 @@ from celosia.sw.compiler.report import as_json
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.shipped import model_path
 
-__all__ = ["add_parsers", "run"]
-
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""

@@ -18,8 +18,6 @@ from celosia.sw.quantize.process import Converter
 from celosia.sw.quantize.sources import SOURCES, require_tools, source_of
 from celosia.sw.runtime.arrays import InputError
 
-__all__ = ["add_parsers", "run"]
-
 _SAMPLES = 500
 
 

@@ -19,8 +19,6 @@ from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.session import InputError
 
-__all__ = ["decode", "is_raw", "run"]
-
 _NUMBER = r"(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,18})"
 _MEMORY = re.compile(rf"({_NUMBER})=(.+)", re.DOTALL)
 _DUMP = re.compile(rf"({_NUMBER}):({_NUMBER})=(.+)", re.DOTALL)

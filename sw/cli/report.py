@@ -13,8 +13,6 @@ from celosia.sw.operators.page import as_markdown
 from celosia.sw.runtime.session import InputError
 from celosia.sw.shipped import model_path
 
-__all__ = ["add_parsers", "run"]
-
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""

@@ -28,8 +28,6 @@ from celosia.sw.runtime.opening import read_source
 from celosia.sw.runtime.session import InputError, Session, Statistics
 from celosia.sw.shipped import model_path
 
-__all__ = ["add_parsers", "carried_out", "run"]
-
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""

@@ -7,8 +7,6 @@ from celosia.sw.cli.arguments import Commands, add_device, add_machine, seeds
 from celosia.sw.cli.inputs import pixel_range
 from celosia.sw.cli.messages import Missing
 
-__all__ = ["add_parsers", "run"]
-
 _LAST_PORT = 65535
 
 

@@ -52,8 +52,6 @@ from celosia.sw.ir.program import Program
 from celosia.sw.operators.host import unit_shape
 from celosia.sw.operators.registry import runs_on_host
 
-__all__ = ["Compiled", "compile_graph", "compile_steps"]
-
 
 def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
     """Compile a graph for a core.

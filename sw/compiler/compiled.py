@@ -17,19 +17,6 @@ from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.ir.parts import Section
 from celosia.sw.ir.program import Program
 
-__all__ = [
-    "Compiled",
-    "CompiledPart",
-    "LayerSection",
-    "bounds",
-    "check_count",
-    "instructions",
-    "layer_sections",
-    "least_instructions",
-    "limited",
-    "section",
-]
-
 #: The core numbers the instructions of a program in 16 bits.
 _MOST_INSTRUCTIONS = (1 << 16) - 1
 

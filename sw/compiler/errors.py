@@ -2,8 +2,6 @@
 
 from typing import Self
 
-__all__ = ["CompileError", "UndefinedError", "require"]
-
 
 class CompileError(ValueError):
     """A model that cannot run on the core; its text is one line made of the fields.

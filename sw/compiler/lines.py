@@ -13,8 +13,6 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.values import Scaling, scaling_of
 
-__all__ = ["lines"]
-
 #: Weights that are tried, from the finest.
 _WEIGHTS = range(127, 15, -1)
 

@@ -12,8 +12,6 @@ from celosia.sw.compiler.spec import Layer, Network, Product, Sum
 from celosia.sw.ir.graph import Graph
 from celosia.sw.operators.registry import OPERATORS
 
-__all__ = ["lower"]
-
 
 def lower(graph: Graph, items: int | None = None) -> Network:
     """Return the layers of a graph, or of a part of one whose batch is ``items``.

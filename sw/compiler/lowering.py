@@ -19,8 +19,6 @@ from celosia.sw.ir.graph import Graph, Operation
 if TYPE_CHECKING:
     from celosia.sw.operators.record import Operator
 
-__all__ = ["ACTIVATIONS", "Lowering", "Tail", "View", "add_sum", "lookup"]
-
 #: Operators that only clamp.
 ACTIVATIONS = ("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1")
 

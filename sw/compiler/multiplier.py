@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-__all__ = ["quantize_multiplier", "single_multiplier", "stepped_multiplier"]
-
 _MOST = (1 << 31) - 1
 
 

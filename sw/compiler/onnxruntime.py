@@ -11,21 +11,6 @@ import numpy as np
 
 from celosia.sw.ir.graph import Quantization
 
-__all__ = [
-    "added",
-    "averaged",
-    "dequantized",
-    "factors",
-    "fused",
-    "logistic",
-    "multiplied",
-    "quantized",
-    "requantized",
-    "softmax",
-    "table",
-    "tanh",
-]
-
 _LOW, _HIGH = -128, 127
 
 _One = np.float32(1)

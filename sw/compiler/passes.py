@@ -13,8 +13,6 @@ import numpy as np
 from celosia.sw.compiler.shapes import RESHAPES
 from celosia.sw.ir.graph import Graph, Operation, Tensor
 
-__all__ = ["simplified"]
-
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 
 

@@ -11,8 +11,6 @@ from celosia.sw.compiler.spec import Pool, Product
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.ir.graph import Operation
 
-__all__ = ["MOST_MOVED", "add_product", "product", "row_product", "without_zero"]
-
 #: Most bytes of weights that only move channels.
 MOST_MOVED = 1 << 14
 

@@ -17,8 +17,6 @@ from celosia.sw.compiler.emit.access import Owner, Step
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.spec import Network
 
-__all__ = ["Displaced", "follow"]
-
 #: Numbers of unwritten bytes, of bytes left by an earlier run, and of the first owner.
 _NOBODY, _EARLIER, _FIRST = 0, 1, 2
 #: Margins belong to all samples.

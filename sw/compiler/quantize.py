@@ -17,29 +17,6 @@ from celosia.sw.compiler.multiplier import quantize_multiplier, single_multiplie
 from celosia.sw.compiler.values import Scaling, scaling_of, uniform_scaling
 from celosia.sw.ir.graph import Graph, Operation, Quantization
 
-__all__ = [
-    "BOUNDS",
-    "activation_range",
-    "addition_scalings",
-    "average_scaling",
-    "bias_of",
-    "clamped",
-    "convolution_scaling",
-    "dense_scaling",
-    "ends",
-    "ends_of_two",
-    "exact_scaling",
-    "folded",
-    "identity_scaling",
-    "keeps_order",
-    "mean_scaling",
-    "meanings",
-    "multiplication_scaling",
-    "rescaling",
-    "single_factor",
-    "sum_ranges",
-]
-
 _INT32 = (-(1 << 31), (1 << 31) - 1)
 #: Least and greatest results of fused activations; None for those of the type.
 BOUNDS = {

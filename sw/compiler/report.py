@@ -12,8 +12,6 @@ from celosia.hw.arch.isa import Instruction, Kind, Opcode, Unit
 from celosia.sw.ir.parts import HostOperator, Section
 from celosia.sw.ir.program import Program
 
-__all__ = ["Alone", "Measured", "Row", "Span", "as_csv", "as_dict", "as_json", "rows", "spans"]
-
 
 class Alone(NamedTuple):
     """Cycles of one layer's sections, run one at a time: estimated, and counted by the RTL."""

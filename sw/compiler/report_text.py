@@ -7,8 +7,6 @@ from os.path import commonprefix
 from celosia.sw.compiler.report import Measured, Row, difference
 from celosia.sw.ir.program import Program
 
-__all__ = ["as_text", "labels"]
-
 #: Longest name of a layer in the table for people.
 _NAME = 32
 

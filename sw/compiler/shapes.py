@@ -5,8 +5,6 @@ from collections.abc import Container
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.ir.graph import Graph, short_name
 
-__all__ = ["DENSE", "RESHAPES", "items_of", "shapes_of"]
-
 #: Operators that multiply rows by a matrix.
 DENSE = ("FULLY_CONNECTED", "QLinearMatMul")
 

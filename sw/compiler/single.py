@@ -17,8 +17,6 @@ import numpy as np
 from celosia.hw.arch.isa import Rounding
 from celosia.sw.compiler.multiplier import quantize_multiplier
 
-__all__ = ["Multipliers", "least_sums", "multipliers"]
-
 _MOST = (1 << 31) - 1
 
 #: Multipliers this near to the greatest are halved, to leave others on both sides.

@@ -24,8 +24,6 @@ from celosia.sw.compiler.single import multipliers
 from celosia.sw.compiler.values import Scaling, uniform_scaling
 from celosia.sw.ir.graph import Graph, Operation, Quantization
 
-__all__ = ["addition_scalings", "average_scaling", "mean_scaling", "product_scaling"]
-
 #: Number of sums among which one may have a result that is one off.
 _MOST_DIFFERING = 250_000
 

@@ -9,8 +9,6 @@ from celosia.hw.arch.isa import Mode, Window
 from celosia.sw.compiler.errors import require
 from celosia.sw.compiler.values import Scaling, Value
 
-__all__ = ["Layer", "Network", "Pool", "Pooling", "Product", "Sum", "Windows"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:

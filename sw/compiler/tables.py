@@ -8,8 +8,6 @@ import numpy as np
 from celosia.sw.compiler.errors import UndefinedError
 from celosia.sw.ir.graph import Quantization
 
-__all__ = ["BYTES", "ENTRIES", "table"]
-
 #: Entries of a table.
 ENTRIES = 256
 

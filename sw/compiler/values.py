@@ -7,8 +7,6 @@ import numpy as np
 from celosia.hw.arch.isa import Rounding
 from celosia.sw.compiler.errors import require
 
-__all__ = ["Scaling", "Value", "scaling_of", "uniform_scaling"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Value:

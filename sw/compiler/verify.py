@@ -9,8 +9,6 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.ir.parts import Section
 from celosia.sw.ir.program import Program
 
-__all__ = ["verify"]
-
 _CONSTANTS = (Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS)
 
 

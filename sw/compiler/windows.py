@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 
 from celosia.sw.compiler.spec import Windows
 
-__all__ = ["Axis", "padding", "rectangles", "taken"]
-
 
 @dataclass(frozen=True)
 class Axis:

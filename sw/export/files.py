@@ -7,8 +7,6 @@ from celosia.hw.arch.config import Config
 from celosia.sw.export.registers import c_constants, system_rdl
 from celosia.sw.version import __version__
 
-__all__ = ["DRIVER", "verilog_files", "verilog_header", "waivers"]
-
 #: Sources of the driver in C, in this folder; ``celosia_registers.h`` is written for them.
 DRIVER = ("celosia.h", "celosia.c")
 
@@ -91,15 +89,9 @@ def waivers(verilog: str) -> str:
 def verilog_files(config: Config, verilog: str, *, everything: bool) -> dict[str, str]:
     """Return the files beside a Verilog file, by name.
 
-    Parameters
-    ----------
-    config : Config
-        Sizes of the core.
-    verilog : str
-        Name of the Verilog file; the others are named after it.
-    everything : bool
-        Not only the waivers of Verilator, but also a core file of FuseSoC, the registers in
-        SystemRDL, and the driver in C.
+    ``config``: sizes of the core; ``verilog``: name of the Verilog file; the others are named after
+    it; ``everything``: not only the waivers of Verilator, but also a core file of FuseSoC, the
+    registers in SystemRDL, and the driver in C.
     """
     stem = verilog.removesuffix(".v")
     lint, registers = f"{stem}.vlt", f"{stem}.rdl"

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from celosia.sw.ir.parts import Port, Section
 from celosia.sw.ir.program import Program, ProgramError
 
-__all__ = ["c_program"]
-
 
 def _bytes(name: str, content: bytes) -> str:
     lines = [",".join(map(str, content[n : n + 24])) for n in range(0, len(content), 24)]
@@ -33,17 +31,10 @@ def _ports(ports: Sequence[Port], batch: int) -> list[str]:
 def c_program(program: Program, name: str) -> str:
     """Return C that defines the ``celosia_program`` of a program, see ``celosia.h``.
 
-    Parameters
-    ----------
-    program : Program
-        All of it runs on the core.
-    name : str
-        Name of the variable; what C does not allow in it becomes an underscore.
-
-    Raises
-    ------
-    ProgramError
-        If the host has to do some of the work, or keeps tensors from one batch to the next.
+    ``program``: all of it runs on the core; ``name``: name of the variable; what C does not allow
+    in it becomes an underscore.
+    Raises ``ProgramError`` if the host has to do some of the work, or keeps tensors from one batch
+    to the next.
     """
     ports = (*program.inputs, *program.outputs)
     host = [operator.kind for operator in program.host]

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from celosia.hw.arch import isa, registers
 from celosia.hw.arch.registers import FLAGS, REGISTERS, Register, activity_names
 
-__all__ = ["c_constants", "system_rdl"]
-
 #: Access of software and hardware to a field, by the access of its register.
 _ACCESS = {"r": "sw = r; hw = w;", "rw": "sw = rw; hw = r;"}
 #: Bits that act when ones are written.

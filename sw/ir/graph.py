@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Graph", "Operation", "Quantization", "State", "Tensor", "short_name"]
-
 
 def short_name(name: str) -> str:
     """Return a tensor's name for messages: the last of the names that a fused one lists.

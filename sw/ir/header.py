@@ -12,19 +12,6 @@ from celosia.hw.arch.commands import WORD_BYTES
 from celosia.sw.ir.parts import HostOperator, Operand, Part, Port, Section, Segment, Variable
 from celosia.sw.ir.records import listed, record, value
 
-__all__ = [
-    "Take",
-    "read_ports",
-    "read_section",
-    "read_segment",
-    "read_step",
-    "read_variable",
-    "require_fields",
-    "section_header",
-    "step_blobs",
-    "step_header",
-]
-
 #: Returns the next bytes after the header, as many as given; the text names them in messages.
 Take = Callable[[Any, str], bytes]
 

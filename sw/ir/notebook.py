@@ -6,8 +6,6 @@ from celosia.hw.arch.notebook import html_table
 from celosia.sw.ir.graph import short_name
 from celosia.sw.ir.parts import HostOperator, Layer, Port
 
-__all__ = ["ends_table", "layers_table"]
-
 
 def ends_table(title: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
     """Return inputs and outputs as an HTML table."""

@@ -8,20 +8,6 @@ import numpy as np
 
 from celosia.hw.arch import commands, isa
 
-__all__ = [
-    "MOST_BATCH",
-    "MOST_ELEMENTS",
-    "HostOperator",
-    "Layer",
-    "Operand",
-    "Part",
-    "Port",
-    "Section",
-    "Segment",
-    "Variable",
-]
-
-
 #: Samples of one run of a program, at most.
 MOST_BATCH = 4096
 

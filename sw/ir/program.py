@@ -30,8 +30,6 @@ from celosia.sw.ir.parts import HostOperator, Layer, Part, Port, Section, Segmen
 from celosia.sw.ir.records import listed, record, value
 from celosia.sw.ir.validate import validate
 
-__all__ = ["Program", "ProgramError"]
-
 MAGIC = b"CELOSIA\x1a"
 VERSION = 4
 
@@ -50,30 +48,14 @@ class ProgramError(ValueError):
 class Program:
     """A compiled model for a batch of a certain size and cores of one configuration.
 
-    Parameters
-    ----------
-    name : str
-        Name of the model.
-    config : Config
-        Configuration of the cores.
-    batch : int
-        Samples of one run of ``main``.
-    steps : tuple of Part and HostOperator
-        Work for each batch, in order; layers are numbered over all parts.
-    segments : tuple of Segment
-        Constants.
-    inputs, outputs : tuple of Port
-        Tensors that the host writes and reads.
-    layers : tuple of Layer
-        Layers by number.
-    memory_bytes : int
-        External memory of the program, from address 0.
-    constants : Section, optional
-        One-time load of constants that stay for all parts. Without it, ``setup`` of each part loads
-        the constants of that part, for each batch again.
-    variables : tuple of Variable
-        Tensors that keep their contents from one invocation to the next; invocations are then
-        computed one after the other.
+    ``name``: name of the model; ``config``: configuration of the cores; ``batch``: samples of one
+    run of ``main``; ``steps``: work for each batch, in order; layers are numbered over all parts;
+    ``segments``: constants; ``inputs``, ``outputs``: tensors that the host writes and reads;
+    ``layers``: layers by number; ``memory_bytes``: external memory of the program, from address 0;
+    ``constants``: one-time load of constants that stay for all parts. Without it, ``setup`` of each
+    part loads the constants of that part, for each batch again. ``variables``: tensors that keep
+    their contents from one invocation to the next; invocations are then computed one after the
+    other.
     """
 
     name: str
@@ -179,10 +161,7 @@ class Program:
     def require(self, config: Config) -> None:
         """Refuse a core of another configuration.
 
-        Raises
-        ------
-        ProgramError
-            If ``config`` has another fingerprint.
+        Raises ``ProgramError`` if ``config`` has another fingerprint.
         """
         if self.config.fingerprint != config.fingerprint:
             raise ProgramError(
@@ -229,10 +208,7 @@ class Program:
     def load(cls, path: str | Path) -> "Program":
         """Return the program of a file.
 
-        Raises
-        ------
-        ProgramError
-            If the file is missing or damaged; the message names it.
+        Raises ``ProgramError`` if the file is missing or damaged; the message names it.
         """
         try:
             content = read_file(path)
@@ -247,10 +223,7 @@ class Program:
     def from_bytes(cls, content: bytes) -> "Program":
         """Return the program whose ``to_bytes`` gave ``content``.
 
-        Raises
-        ------
-        ProgramError
-            If ``content`` is no program file, truncated or changed.
+        Raises ``ProgramError`` if ``content`` is no program file, truncated or changed.
         """
         start = len(MAGIC) + 8
         if not content.startswith(MAGIC):

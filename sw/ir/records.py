@@ -6,8 +6,6 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
-__all__ = ["listed", "record", "value"]
-
 #: Whole numbers lie below this, positive or negative.
 _MOST = 1 << 63
 

@@ -21,8 +21,6 @@ from celosia.sw.ir.parts import (
 if TYPE_CHECKING:
     from celosia.sw.ir.program import Program
 
-__all__ = ["validate"]
-
 #: Instructions of a section, and numbers of a tensor: at most.
 _INSTRUCTIONS = (1 << 16) - 1
 _ELEMENTS = 1 << 31

@@ -21,8 +21,6 @@ from celosia.sw.mlperf.published import MODELS, REPOSITORY, Model
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.opening import open_session
 
-__all__ = ["Benchmark", "Result", "Setting", "model_files", "run_benchmark"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:

@@ -9,8 +9,6 @@ from typing import Any
 from celosia.sw.mlperf.benchmark import Benchmark, Result, Setting
 from celosia.sw.mlperf.published import MODELS, PEERS, REPOSITORY
 
-__all__ = ["TITLE", "as_dict", "as_html", "as_markdown"]
-
 TITLE = "MLPerf Tiny"
 
 _NAMES = [model.name for model in MODELS]

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["MODELS", "PEERS", "REPOSITORY", "Model", "Peer"]
-
 
 class Model(NamedTuple):
     """A model of the benchmark."""

@@ -11,8 +11,6 @@ from typing import Any
 
 from celosia.sw.models.training import Network, ship
 
-__all__ = ["NETWORKS", "main"]
-
 Layer = tuple[str, Mapping[str, Any]]
 
 _POOL: Layer = ("MaxPooling2D", {"pool_size": 2})

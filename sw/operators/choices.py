@@ -10,8 +10,6 @@ from celosia.sw.operators.attributes import Attributes, Mismatch, require
 from celosia.sw.operators.node import ModelError, Node
 from celosia.sw.operators.record import ANY, WHOLE, Operator, Shape, each_sample, mover
 
-__all__ = ["OPERATORS"]
-
 _NUMBERS = ("int8", "uint8", "int16", "int32", "int64", "float32")
 
 

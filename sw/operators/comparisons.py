@@ -14,8 +14,6 @@ from celosia.sw.operators.plain import of_two
 from celosia.sw.operators.real import of_each
 from celosia.sw.operators.record import NUMBERS, Kernel, Operator, Shape, by_type
 
-__all__ = ["OPERATORS"]
-
 _KINDS = {
     "EQUAL": np.equal,
     "NOT_EQUAL": np.not_equal,

@@ -12,8 +12,6 @@ from celosia.sw.operators.attributes import EXTENT, Attributes, require
 from celosia.sw.operators.node import ModelError, Node
 from celosia.sw.operators.record import Shape, mover
 
-__all__ = ["OPERATORS"]
-
 #: Extents that attributes name, at most.
 _MOST = 1 << 31
 

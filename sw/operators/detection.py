@@ -16,8 +16,6 @@ from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.node import ModelError, Node
 from celosia.sw.operators.record import Operator, Shape, each_sample
 
-__all__ = ["OPERATORS"]
-
 #: Whole numbers of the options, and their values where the options leave them out.
 _WHOLES = {
     "max_detections": 0,

@@ -41,19 +41,6 @@ from celosia.sw.operators.plain import clamped
 from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, Table, by_type
 from celosia.sw.operators.windows import ACTIVATIONS
 
-__all__ = [
-    "BROADCAST",
-    "COMPLEMENT",
-    "OPERATORS",
-    "PAIRS",
-    "activated",
-    "addends",
-    "broadcast",
-    "complement",
-    "single_constant",
-    "two",
-]
-
 #: Bits by which ADD and SUB shift their inputs.
 _SHIFT = 20
 #: The same of int16.

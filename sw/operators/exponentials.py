@@ -8,15 +8,6 @@ import numpy as np
 
 from celosia.sw.operators.fixed_point import halved
 
-__all__ = [
-    "decayed",
-    "digits",
-    "doubled_reciprocal",
-    "high_product",
-    "reciprocal",
-    "saturated",
-]
-
 #: exp(-1/8), and 1/3, without integer bits.
 _EXP_EIGHTH = 1895147668
 _THIRD = 715827883

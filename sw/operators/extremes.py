@@ -23,8 +23,6 @@ from celosia.sw.operators.node import Node
 from celosia.sw.operators.plain import greater, of_two, smaller
 from celosia.sw.operators.record import Operator, Table
 
-__all__ = ["OPERATORS"]
-
 
 def _read_extreme(node: Node) -> dict[str, Any]:
     node.require_inputs(2)

@@ -9,25 +9,6 @@ from celosia.sw.compiler.quantize import activation_range, single_factor
 from celosia.sw.ir.graph import Graph, Operation, Quantization
 from celosia.sw.ir.parts import HostOperator, Operand
 
-__all__ = [
-    "MOST_FACTOR",
-    "aligned",
-    "centred",
-    "factors",
-    "finished",
-    "halved",
-    "meaning",
-    "multiplied",
-    "products",
-    "quotients",
-    "rescaled",
-    "shaped",
-    "single",
-    "times",
-    "times_wide",
-    "weighted",
-]
-
 #: Factors that a signed shift of 32 bits can hold.
 MOST_FACTOR = 1 << 30
 

@@ -40,8 +40,6 @@ from celosia.sw.operators.plain import of_two
 from celosia.sw.operators.real import of_each
 from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, Table, by_type
 
-__all__ = ["ALONE", "OPERATORS", "by_table", "inverse_root", "same_shape"]
-
 #: The only scale that LiteRT's kernel of LOGISTIC takes for its result.
 _LOGISTIC_SCALE = 1 / 256
 

@@ -12,8 +12,6 @@ from celosia.sw.operators.exponentials import decayed, doubled_reciprocal, recip
 from celosia.sw.operators.fixed_point import times
 from celosia.sw.operators.functions import inverse_root
 
-__all__ = ["accumulated", "normalised", "sigmoid", "squashed", "word"]
-
 _ONE = (1 << 15) - 1
 
 

@@ -12,8 +12,6 @@ from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.node import ModelError, Node
 from celosia.sw.operators.record import ANY, Operator, Shape, each_sample
 
-__all__ = ["OPERATORS"]
-
 _INDICES = ("int16", "int32", "int64")
 
 

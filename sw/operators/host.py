@@ -14,17 +14,6 @@ from celosia.sw.operators.attributes import Attributes, Mismatch, require
 from celosia.sw.operators.node import ModelError, Node, require_per_tensor
 from celosia.sw.operators.registry import OPERATORS
 
-__all__ = [
-    "OperandError",
-    "check",
-    "check_operation",
-    "evaluate",
-    "host_operator",
-    "infer",
-    "run",
-    "unit_shape",
-]
-
 _QUANTIZED = (np.int8, np.uint8, np.int16)
 
 

@@ -17,8 +17,6 @@ from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.node import ModelError, Node
 from celosia.sw.operators.record import Shape, mover
 
-__all__ = ["OPERATORS"]
-
 
 def _all_inputs(node: Node) -> None:
     node.require_inputs(len(node.inputs) or 1)

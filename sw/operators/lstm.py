@@ -19,8 +19,6 @@ from celosia.sw.operators.gates import accumulated, normalised, sigmoid, squashe
 from celosia.sw.operators.node import ModelError, Node, described
 from celosia.sw.operators.record import Operator, Shape
 
-__all__ = ["OPERATORS"]
-
 #: Gates in the order of the inputs, and the inputs that they share.
 _GATES = ("input", "forget", "cell", "output")
 _X, _H, _C = 0, 18, 19

@@ -35,19 +35,6 @@ from celosia.sw.operators.node import (
 from celosia.sw.operators.record import SAME, Lower, Operator, Shape
 from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
 
-__all__ = [
-    "OPERATORS",
-    "WEIGHTED",
-    "convolution_shapes",
-    "convolution_sums",
-    "dense_shapes",
-    "dense_sums",
-    "lower_convolution",
-    "lower_dense",
-    "require_constants",
-    "scaled_sums",
-]
-
 #: Returns the parameters of the requantiser for an operation and its weights by channel.
 Scale = Callable[[Graph, Operation, np.ndarray], Scaling]
 

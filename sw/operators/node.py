@@ -9,19 +9,6 @@ import tflite
 
 from celosia.sw.ir.graph import Tensor, short_name
 
-__all__ = [
-    "ModelError",
-    "Node",
-    "constant_name",
-    "described",
-    "read_activation",
-    "read_padding",
-    "read_pair",
-    "require_bias",
-    "require_per_tensor",
-    "require_weights",
-]
-
 _PADDINGS = {tflite.Padding.SAME: "SAME", tflite.Padding.VALID: "VALID"}
 
 #: Fields of the options that hold rows and columns of a pair.

@@ -29,8 +29,6 @@ from celosia.sw.operators.real import exponential, logarithm, power
 from celosia.sw.operators.record import FLOAT, SAME, Operator, Shape, by_type, each_sample
 from celosia.sw.operators.windows import image
 
-__all__ = ["OPERATORS"]
-
 #: Scales and zero points that results must have.
 _LOGARITHMS = (1 / 16, 127)
 _NORMALISED = (1 / 128, 0)

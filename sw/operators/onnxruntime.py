@@ -49,8 +49,6 @@ from celosia.sw.operators.record import Operator, Shape
 from celosia.sw.operators.reductions import lower_windows
 from celosia.sw.operators.windows import image
 
-__all__ = ["OPERATORS"]
-
 _Arrays = Sequence[np.ndarray]
 
 

@@ -4,8 +4,6 @@ from celosia.sw.compiler.shapes import RESHAPES
 from celosia.sw.operators.record import Operator
 from celosia.sw.operators.registry import OPERATORS
 
-__all__ = ["as_markdown", "where"]
-
 _HEAD = """# Operators
 
 Written by `celosia report --operators`. `celosia report MODEL` shows where each operator of a

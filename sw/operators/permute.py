@@ -13,8 +13,6 @@ from celosia.sw.operators.node import ModelError, Node
 from celosia.sw.operators.record import Shape, mover
 from celosia.sw.operators.windows import image
 
-__all__ = ["OPERATORS"]
-
 
 def _read_transpose(node: Node) -> dict[str, Any]:
     node.require_inputs(2)

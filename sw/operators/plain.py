@@ -11,18 +11,6 @@ from celosia.sw.operators.fixed_point import aligned
 from celosia.sw.operators.real import power
 from celosia.sw.operators.record import Kernel, each_sample
 
-__all__ = [
-    "clamped",
-    "floor_quotient",
-    "floor_rest",
-    "greater",
-    "of_two",
-    "powers",
-    "quotient",
-    "smaller",
-    "squared_difference",
-]
-
 _Binary = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 #: How far an exponent of POW may be from a whole one that is multiplied out.

@@ -15,8 +15,6 @@ from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.node import ModelError, Node, described
 from celosia.sw.operators.record import SAME, Operator, Shape
 
-__all__ = ["OPERATORS"]
-
 _RELUS = ("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1")
 
 

@@ -22,8 +22,6 @@ from celosia.sw.operators.node import Node
 from celosia.sw.operators.record import SAME, Kernel, Operator, Shape
 from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
 
-__all__ = ["OPERATORS", "lower_pool", "pool_shapes", "pooled", "read_pool", "spans"]
-
 _Reduce = Callable[[np.ndarray, int], np.ndarray]
 
 

@@ -14,25 +14,6 @@ import numpy as np
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.record import Kernel
 
-__all__ = [
-    "ONE",
-    "Function",
-    "cosine",
-    "elu",
-    "exponential",
-    "gelu",
-    "gelu_by_tanh",
-    "hard_swish",
-    "leaky",
-    "logarithm",
-    "logistic",
-    "of_each",
-    "power",
-    "reciprocal_root",
-    "sine",
-    "tanh",
-]
-
 Function = Callable[[np.ndarray], np.ndarray]
 
 ONE, _HALF = np.float32(1), np.float32(0.5)

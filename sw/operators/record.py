@@ -19,27 +19,6 @@ from celosia.sw.operators.node import Node
 if TYPE_CHECKING:
     from celosia.sw.compiler.lowering import Lowering
 
-__all__ = [
-    "ANY",
-    "FLOAT",
-    "INT8",
-    "NUMBERS",
-    "SAME",
-    "WHOLE",
-    "Factors",
-    "Infer",
-    "Kernel",
-    "Lower",
-    "Operator",
-    "Shape",
-    "Shapes",
-    "Table",
-    "Types",
-    "by_type",
-    "each_sample",
-    "mover",
-]
-
 Shape = tuple[int, ...]
 
 #: Returns the attributes of an operator in a file.

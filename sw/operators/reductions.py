@@ -39,8 +39,6 @@ from celosia.sw.operators.fixed_point import (
 from celosia.sw.operators.node import Node
 from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, by_type
 
-__all__ = ["OPERATORS", "read_axes", "reduced"]
-
 #: Types with scales.
 _SCALED = ("int8", "int16")
 

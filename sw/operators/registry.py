@@ -4,8 +4,6 @@ from importlib import import_module
 
 from celosia.sw.operators.record import Operator
 
-__all__ = ["OPERATORS", "runs_on_host"]
-
 #: Modules with records of operators.
 _FAMILIES = (
     "arithmetic",

@@ -14,8 +14,6 @@ from celosia.sw.operators.node import ModelError, Node
 from celosia.sw.operators.record import SAME, Operator, Shape
 from celosia.sw.operators.windows import image
 
-__all__ = ["OPERATORS"]
-
 _ONE = 1 << 10
 
 

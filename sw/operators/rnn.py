@@ -12,8 +12,6 @@ from celosia.sw.operators.node import ModelError, Node, constant_name, described
 from celosia.sw.operators.record import FLOAT, Operator, Shape, each_sample
 from celosia.sw.operators.vectors import ACTIVATIONS, activated, summed
 
-__all__ = ["OPERATORS"]
-
 _OPTIONS: dict[str, type] = {
     "RNN": tflite.RNNOptions,
     "UNIDIRECTIONAL_SEQUENCE_RNN": tflite.SequenceRNNOptions,

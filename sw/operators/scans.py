@@ -12,8 +12,6 @@ from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.node import Node
 from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape
 
-__all__ = ["OPERATORS"]
-
 
 def _read_axis(node: Node) -> dict[str, Any]:
     node.require_inputs(2)

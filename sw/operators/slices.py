@@ -17,8 +17,6 @@ from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.node import ModelError, Node
 from celosia.sw.operators.record import Shape, mover
 
-__all__ = ["OPERATORS"]
-
 #: First element, count and stride along rows, columns or channels.
 _Way = tuple[int, int, int]
 

@@ -20,8 +20,6 @@ from celosia.sw.operators.node import ModelError, Node
 from celosia.sw.operators.real import exponential
 from celosia.sw.operators.record import SAME, Operator, Shape, by_type
 
-__all__ = ["OPERATORS", "softmax"]
-
 #: The only scale and zero point that a result of SOFTMAX can have.
 _OUTPUT = (1 / 256, -128)
 

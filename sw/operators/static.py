@@ -9,8 +9,6 @@ from celosia.sw.operators.attributes import Attributes
 from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.record import ANY, WHOLE, Operator, Shape
 
-__all__ = ["OPERATORS"]
-
 
 def _shape_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     (shape,) = same_shape(operator, attributes)

@@ -19,8 +19,6 @@ from celosia.sw.operators.node import ModelError, Node, constant_name
 from celosia.sw.operators.record import Operator, Shape, by_type, each_sample
 from celosia.sw.operators.vectors import ACTIVATIONS, activated, summed
 
-__all__ = ["OPERATORS"]
-
 _STATE = 4
 
 #: Types of input, feature weights, time weights, bias and state, by that of the input.

@@ -28,8 +28,6 @@ from celosia.sw.operators.node import (
 from celosia.sw.operators.record import Operator, Shape
 from celosia.sw.operators.windows import ACTIVATIONS, image, window_counts
 
-__all__ = ["OPERATORS"]
-
 
 def _margins(
     extents: Sequence[int], window: Sequence[int], attributes: dict[str, Any]

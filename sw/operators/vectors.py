@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["ACTIVATIONS", "activated", "summed"]
-
 _LANES = 4
 _ZERO = np.float32(0)
 

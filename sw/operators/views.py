@@ -17,8 +17,6 @@ from celosia.sw.operators.attributes import EXTENT, Attributes, require
 from celosia.sw.operators.node import ModelError, Node
 from celosia.sw.operators.record import ANY, Operator, Shape
 
-__all__ = ["OPERATORS"]
-
 #: Operators that read all bytes in a row, whatever the shape of their input.
 _OF_BYTES = {*DENSE, *RESHAPES}
 

@@ -9,8 +9,6 @@ from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.fixed_point import centred, finished, single, times
 
-__all__ = ["ONE", "leaky", "logistic", "softmax", "tanh"]
-
 #: The only scale of results.
 ONE = 1 / (1 << 15)
 

@@ -6,8 +6,6 @@ from typing import Any
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
 from celosia.sw.operators.node import Node, read_activation, read_padding, read_pair
 
-__all__ = ["ACTIVATIONS", "image", "read_windows", "window_counts"]
-
 #: Fused activations.
 ACTIVATIONS = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6")
 

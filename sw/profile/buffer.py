@@ -9,8 +9,6 @@ from celosia.hw.arch.config import Config
 from celosia.sim.footprint import Memory, reach, touches
 from celosia.sw.profile.events import Event
 
-__all__ = ["Contents", "contents"]
-
 #: Blocks that the part in use is divided into, at most; a block is a power of two of bytes.
 _BLOCKS = 512
 

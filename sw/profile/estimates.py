@@ -12,8 +12,6 @@ from celosia.sw.compiler import report
 from celosia.sw.compiler.compiled import Compiled, bounds
 from celosia.sw.compiler.report import Measured, Row, Span
 
-__all__ = ["Estimates", "estimates"]
-
 
 @dataclass(frozen=True, eq=False)
 class Estimates:

@@ -10,8 +10,6 @@ from celosia.hw.arch.isa import Instruction, Opcode, Unit
 from celosia.sim.timing.cycles import Cost
 from celosia.sw.profile.estimates import Estimates
 
-__all__ = ["LANES", "Event", "events", "shares"]
-
 #: Lanes of the timeline: the four units with a queue. The load unit has two, by kind of load.
 LANES = ("load", "weights", "matrix", "vector", "store")
 

@@ -22,8 +22,6 @@ from celosia.sw.profile.events import LANES, Event, events
 from celosia.sw.profile.losses import CAUSES, Causes, causes, reason
 from celosia.sw.shipped import model_path
 
-__all__ = ["Profile", "ProfiledLayer", "profile"]
-
 
 @dataclass(frozen=True)
 class ProfiledLayer:
@@ -47,19 +45,9 @@ class Profile:
     ``save_html`` and ``save_trace`` write pictures, ``to_dict`` gives the figures. In a notebook a
     profile shows its page.
 
-    Parameters
-    ----------
-    estimates : Estimates
-        Cycles of all sections.
-
-    Attributes
-    ----------
-    events : list of Event
-        Instructions of the batch, in program order.
-    contents : Contents
-        Lifetimes of the blocks of the unified buffer.
-    layers : list of ProfiledLayer
-        In order, with those of the host.
+    ``estimates``: cycles of all sections; ``events``: instructions of the batch, in program order;
+    ``contents``: lifetimes of the blocks of the unified buffer; ``layers``: in order, with those of
+    the host.
     """
 
     estimates: Estimates

@@ -10,8 +10,6 @@ from celosia.sim.timing.costs import Costs
 from celosia.sw.compiler.report import Row, Span
 from celosia.sw.profile.events import Event
 
-__all__ = ["CAUSES", "Causes", "causes", "reason"]
-
 #: Reasons by name, with their words. Every cycle of a batch has one of them.
 CAUSES = {
     "array": "the array multiplies",

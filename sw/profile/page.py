@@ -10,8 +10,6 @@ from celosia.sw.profile.events import LANES, Event
 from celosia.sw.profile.figures import Profile, ProfiledLayer
 from celosia.sw.profile.losses import CAUSES
 
-__all__ = ["as_frame", "as_html"]
-
 #: Instructions that the page lists, and events that its timeline can zoom into, at most.
 _MOST_LISTED = 6000
 _MOST_EVENTS = 100_000

@@ -12,20 +12,6 @@ from celosia.sim.footprint import pixels, steps
 from celosia.sw.profile.events import LANES, Event, shares
 from celosia.sw.profile.figures import Profile
 
-__all__ = [
-    "HEIGHT",
-    "WIDTH",
-    "Area",
-    "Roofline",
-    "Shapes",
-    "array_use",
-    "memory_map",
-    "memory_use",
-    "roofline",
-    "ticks",
-    "timeline",
-]
-
 #: Width of pictures over time, and height of a lane of the timeline, in units of the SVG.
 WIDTH, HEIGHT = 1000, 40
 #: Columns of the memory map.

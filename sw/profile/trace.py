@@ -11,8 +11,6 @@ from celosia.sw.profile.events import LANES
 from celosia.sw.profile.figures import Profile
 from celosia.sw.profile.losses import CAUSES
 
-__all__ = ["as_trace"]
-
 #: Lanes as threads of one process, from the top.
 _THREADS = ("layer", "sequencer", *LANES)
 _PROCESS = 1

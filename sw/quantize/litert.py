@@ -13,8 +13,6 @@ from celosia.sw.ir.parts import Port
 from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, port
 from celosia.sw.runtime.arrays import quantized
 
-__all__ = ["open_content", "open_model", "ports_of", "run"]
-
 _SIGNATURE = "serving_default"
 
 

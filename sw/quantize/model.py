@@ -7,8 +7,6 @@ import numpy as np
 
 from celosia.sw.ir.parts import Port
 
-__all__ = ["FloatModel", "QuantizeError", "Sample", "port"]
-
 #: Arrays by the network's names of its inputs, each with a batch axis of extent 1.
 Sample = Mapping[str, np.ndarray]
 

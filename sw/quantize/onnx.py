@@ -11,8 +11,6 @@ import numpy as np
 from celosia.sw.files import read_file
 from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, port
 
-__all__ = ["open_model", "run"]
-
 _LEAST_OPSET = 13
 _TYPES = {"tensor(float)": "float32", "tensor(int32)": "int32", "tensor(int64)": "int64"}
 

@@ -21,8 +21,6 @@ from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample
 from celosia.sw.quantize.sources import source_of
 from celosia.sw.runtime.arrays import InputError, label
 
-__all__ = ["Converter", "serve"]
-
 #: The child process, which unlike one of multiprocessing does not run the caller's script again.
 _CHILD = "import sys; from celosia.sw.quantize.process import serve; serve(int(sys.argv[1]))"
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from celosia.hw.arch.extras import install_command
 from celosia.sw.quantize.model import FloatModel, QuantizeError
 
-__all__ = ["SOURCES", "Source", "require_tools", "source_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Source:

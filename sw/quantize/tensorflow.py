@@ -11,8 +11,6 @@ from celosia.sw.ir.parts import Port
 from celosia.sw.quantize.litert import ports_of
 from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, port
 
-__all__ = ["of_keras", "open_keras", "open_saved"]
-
 #: Parts of the converter's messages, and advice.
 _HINTS = {
     "tensor list ops": "recurrent layers want unroll=True",

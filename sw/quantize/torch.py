@@ -8,8 +8,6 @@ from typing import Any
 from celosia.sw.quantize.litert import open_content
 from celosia.sw.quantize.model import FloatModel, QuantizeError, port
 
-__all__ = ["open_model"]
-
 
 def open_model(path: Path) -> FloatModel:
     """Return the network of a ``.pt2`` file.

@@ -5,8 +5,6 @@ import numpy as np
 from celosia.sw.ir.graph import short_name
 from celosia.sw.ir.parts import Port
 
-__all__ = ["OWN_RANGE", "InputError", "Pixels", "clipped", "label", "quantized"]
-
 #: Pixels 0 to 255 span the range of the input's quantisation.
 OWN_RANGE = "own"
 

@@ -5,8 +5,6 @@ from typing import Any
 from celosia.hw.arch.config import Config
 from celosia.sw.runtime.device import Device, DeviceError
 
-__all__ = ["DEVICES", "device_name", "open_device"]
-
 #: Names of devices.
 DEVICES = ("machine", "rtl", "serial:PATH")
 
@@ -16,10 +14,7 @@ _SERIAL = "serial:"
 def device_name(text: str) -> str:
     """Return ``text`` if it names a device.
 
-    Raises
-    ------
-    ValueError
-        If it does not name one.
+    Raises ``ValueError`` if it does not name one.
     """
     if text in ("machine", "rtl") or (text.startswith(_SERIAL) and text != _SERIAL):
         return text
@@ -29,23 +24,13 @@ def device_name(text: str) -> str:
 def open_device(name: str, config: Config, memory_bytes: int, **options: Any) -> Device:
     """Return a device.
 
-    Parameters
-    ----------
-    name : str
-        ``machine``, ``rtl``, or ``serial:`` and the path of a port, see ``open_serial``.
-    config : Config
-        Sizes of its core.
-    memory_bytes : int
-        External memory that will be used, from address 0.
-    **options
-        ``rtl``: ``latency`` in cycles and ``bandwidth`` in beats per cycle of external memory;
-        ``netlist``, the file of a netlist that runs instead of the core's own Verilog; ``waves``,
-        an FST file to write, with its first cycle and the one after its last.
-
-    Raises
-    ------
-    DeviceError
-        If there is no such device, or no simulator, or nothing responds on the port.
+    ``name``: ``machine``, ``rtl``, or ``serial:`` and the path of a port, see ``open_serial``;
+    ``config``: sizes of its core; ``memory_bytes``: external memory that will be used, from address
+    0; ``**options``: ``rtl``: ``latency`` in cycles and ``bandwidth`` in beats per cycle of
+    external memory; ``netlist``, the file of a netlist that runs instead of the core's own Verilog;
+    ``waves``, an FST file to write, with its first cycle and the one after its last.
+    Raises ``DeviceError`` if there is no such device, or no simulator, or nothing responds on the
+    port.
     """
     try:
         device_name(name)

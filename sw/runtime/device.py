@@ -5,8 +5,6 @@ from typing import Protocol
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import RunResult
 
-__all__ = ["Device", "DeviceError", "RunResult"]
-
 
 class DeviceError(RuntimeError):
     """A device stopped, is not available, or does not match; the message is one line."""
@@ -20,12 +18,9 @@ class Device(Protocol):
     def write(self, address: int, data: bytes) -> None:
         """Write to external memory, from byte ``address`` on.
 
-        Raises
-        ------
-        ValueError
-            If the bytes do not lie in the memory, or in 4 GiB on a line that does not know its size.
-        DeviceError
-            If the device is disconnected, or refuses.
+        Raises ``ValueError`` if the bytes do not lie in the memory, or in 4 GiB on a line that does
+        not know its size.
+        Raises ``DeviceError`` if the device is disconnected, or refuses.
         """
         ...
 
@@ -36,12 +31,9 @@ class Device(Protocol):
     def run(self, address: int, count: int) -> RunResult:
         """Run the program of ``count`` instructions at byte ``address``.
 
-        Raises
-        ------
-        ValueError
-            If ``count`` is not 1 to 65535, or the program does not lie in the memory.
-        DeviceError
-            If the device is disconnected, or does not end.
+        Raises ``ValueError`` if ``count`` is not 1 to 65535, or the program does not lie in the
+        memory.
+        Raises ``DeviceError`` if the device is disconnected, or does not end.
         """
         ...
 

@@ -11,11 +11,9 @@ from celosia.hw.arch.config import Config
 from celosia.sw.ir.notebook import ends_table
 from celosia.sw.ir.parts import MOST_BATCH, Port
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.arrays import label
+from celosia.sw.runtime.arrays import label, quantized
 from celosia.sw.runtime.opening import Source, is_program, open_program, open_session
-from celosia.sw.runtime.session import InputError, Session, Statistics, quantized
-
-__all__ = ["InferenceSession", "Interpreter", "NodeArgument"]
+from celosia.sw.runtime.session import InputError, Session, Statistics
 
 
 class Interpreter:

@@ -9,8 +9,6 @@ from celosia.hw.arch import link
 from celosia.hw.arch.link import FrameError, Info, Operation, Request, Response, Status
 from celosia.sw.runtime.device import DeviceError
 
-__all__ = ["HostLink", "Transport"]
-
 #: Silence after which the far end counts as disconnected, in seconds.
 PATIENCE = 1.5
 #: Bounds of the time after which a request is repeated, in seconds.

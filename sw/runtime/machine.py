@@ -7,8 +7,6 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import RunResult, require_place, require_program
 from celosia.sw.runtime.device import DeviceError
 
-__all__ = ["MachineDevice"]
-
 
 class MachineDevice:
     """Runs programs on the NumPy model: exact bytes, no cycles.

@@ -12,8 +12,6 @@ from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.session import Session
 from celosia.sw.shipped import model_path
 
-__all__ = ["Source", "is_program", "open_program", "open_session", "read_source"]
-
 #: Path of a model or a program, name of a shipped model, or the contents of a file.
 Source = str | Path | bytes
 
@@ -32,12 +30,8 @@ def is_program(source: Source) -> bool:
 def read_source(source: Source) -> Graph | Program:
     """Return the graph of a model, or the program of a program's file.
 
-    Raises
-    ------
-    ValueError
-        If there is no shipped model of this name.
-    ModelError, ProgramError
-        If the source cannot be used.
+    Raises ``ValueError`` if there is no shipped model of this name.
+    Raises ``ModelError``, ``ProgramError`` if the source cannot be used.
     """
     source = source if isinstance(source, bytes) else model_path(source)
     if not is_program(source):
@@ -50,22 +44,12 @@ def open_program(
 ) -> Program:
     """Return the program of a model or of a program's file.
 
-    Parameters
-    ----------
-    source : str, pathlib.Path or bytes
-        A ``.tflite`` or ``.onnx`` model, or a program: its path or its contents; or the name of a
-        shipped model.
-    config : Config or str
-        The core, or the preset; a program has its own.
-    batch : int, optional
-        Samples of one run; 1 unless given. A program has its own.
-
-    Raises
-    ------
-    ValueError
-        If there is no shipped model or preset of this name.
-    ModelError, CompileError, ProgramError
-        If the source cannot be used or cannot be compiled.
+    ``source``: a ``.tflite`` or ``.onnx`` model, or a program: its path or its contents; or the
+    name of a shipped model; ``config``: the core, or the preset; a program has its own; ``batch``:
+    samples of one run; 1 unless given. A program has its own.
+    Raises ``ValueError`` if there is no shipped model or preset of this name.
+    Raises ``ModelError``, ``CompileError``, ``ProgramError`` if the source cannot be used or cannot
+    be compiled.
     """
     read = read_source(source)
     if isinstance(read, Program):
@@ -77,18 +61,8 @@ def open_program(
 def open_session(program: Program, *, device: str = "machine", **options: Any) -> Session:
     """Return a program loaded into a device of its configuration.
 
-    Parameters
-    ----------
-    program : Program
-        The program.
-    device : str
-        ``machine``, ``rtl`` or ``serial:PATH``.
-    **options
-        Of the device, see ``open_device``.
-
-    Raises
-    ------
-    DeviceError
-        If there is no such device, or the one-time load fails.
+    ``program``: the program; ``device``: ``machine``, ``rtl`` or ``serial:PATH``; ``**options``: of
+    the device, see ``open_device``.
+    Raises ``DeviceError`` if there is no such device, or the one-time load fails.
     """
     return Session(program, open_device(device, program.config, program.memory_bytes, **options))

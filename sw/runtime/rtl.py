@@ -6,8 +6,6 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import RunResult
 from celosia.sw.runtime.device import DeviceError
 
-__all__ = ["RtlBackend"]
-
 
 class RtlBackend:
     """Runs programs on the core's compiled Verilog: exact bytes, exact cycles.

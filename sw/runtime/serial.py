@@ -11,8 +11,6 @@ from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.link import HostLink, Transport
 
-__all__ = ["BAUD", "SerialDevice", "SerialTransport", "open_serial"]
-
 #: Bits per second of the boards' gateware, and the most that a port is set to.
 BAUD = 3_000_000
 _MOST_BAUD = (1 << 31) - 1

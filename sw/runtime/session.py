@@ -16,11 +16,8 @@ from celosia.sw.ir.graph import short_name
 from celosia.sw.ir.parts import Part, Section
 from celosia.sw.ir.program import Program
 from celosia.sw.operators import host
-from celosia.sw.runtime.arrays import InputError, label, quantized
+from celosia.sw.runtime.arrays import InputError, label
 from celosia.sw.runtime.device import Device, DeviceError, RunResult
-
-__all__ = ["InputError", "Session", "Statistics", "quantized"]
-
 
 #: Approximate limits of the samples that go through all steps at once, and of a tensor's elements.
 _MOST_SAMPLES = 1024
@@ -30,18 +27,12 @@ _MOST_ELEMENTS = 1 << 24
 class Statistics:
     """Costs of the runs of a program.
 
-    Attributes
-    ----------
-    setup_cycles, cycles : int or None
-        One-time load of constants that stay, and all the rest; None on a device without clock. A
-        program of several parts whose constants do not fit together loads those of each anew, and
-        that counts as the rest.
-    inputs : int
-        Samples computed, padding of the last batch not counted.
-    counters, setup_counters : dict or None
-        For each unit, cycles by class.
-    seconds : float
-        Time on the host's clock that the runs took, operators of the host included, set-up not.
+    ``setup_cycles``, ``cycles``: one-time load of constants that stay, and all the rest; None on a
+    device without clock. A program of several parts whose constants do not fit together loads those
+    of each anew, and that counts as the rest. ``inputs``: samples computed, padding of the last
+    batch not counted; ``counters``, ``setup_counters``: for each unit, cycles by class;
+    ``seconds``: time on the host's clock that the runs took, operators of the host included, set-up
+    not.
     """
 
     def __init__(self, program: Program) -> None:
@@ -138,20 +129,11 @@ def _shifted(array: np.ndarray) -> np.ndarray:
 class Session:
     """A program loaded into a device.
 
-    Parameters
-    ----------
-    program : Program
-        The program.
-    device : Device
-        The device; its core must be of the configuration that the program was compiled for. Closed with
-        the session, and when there is none because of an error.
-
-    Raises
-    ------
-    ProgramError
-        If the core is of another configuration, or an operator of the host cannot be run.
-    DeviceError
-        If the one-time load fails.
+    ``program``: the program; ``device``: the device; its core must be of the configuration that the
+    program was compiled for. Closed with the session, and when there is none because of an error.
+    Raises ``ProgramError`` if the core is of another configuration, or an operator of the host
+    cannot be run.
+    Raises ``DeviceError`` if the one-time load fails.
     """
 
     def __init__(self, program: Program, device: Device) -> None:
@@ -285,10 +267,7 @@ class Session:
     def count(self, inputs: Sequence[np.ndarray]) -> int:
         """Return the number of samples, the same for all inputs.
 
-        Raises
-        ------
-        InputError
-            If an input is of another shape or type, or their numbers differ.
+        Raises ``InputError`` if an input is of another shape or type, or their numbers differ.
         """
         ports = self.program.inputs
         if len(inputs) != len(ports):

@@ -15,8 +15,6 @@ from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.session import Session, Statistics
 
-__all__ = ["run_on_workers"]
-
 #: Shares of a worker, so that a slow one does not delay the end.
 _SHARES = 4
 

@@ -21,8 +21,6 @@ from celosia.sw.runtime.device import DeviceError
 from celosia.sw.serve.classifier import Classifier, Result
 from celosia.sw.serve.picture import CANVAS
 
-__all__ = ["HOST", "create_app", "open_server"]
-
 #: The only address that is listened on, and names that it goes by.
 HOST = "127.0.0.1"
 _NAMES = [HOST, "localhost"]

@@ -24,8 +24,6 @@ from celosia.sw.serve.picture import SIDE, normalised
 from celosia.sw.serve.timeline import timeline
 from celosia.sw.shipped import model_path, shipped
 
-__all__ = ["Classifier", "Result"]
-
 #: Operators that an output passes on its way out of the model without another meaning.
 _PASSING = ("DEQUANTIZE", "QUANTIZE", "RESHAPE", "SQUEEZE")
 _MOST_CLASSES = 100

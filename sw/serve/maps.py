@@ -10,8 +10,6 @@ from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.ir.graph import Graph
 from celosia.sw.runtime.interpreter import open_session
 
-__all__ = ["FeatureMap", "Maps"]
-
 
 @dataclass(frozen=True, eq=False)
 class FeatureMap:

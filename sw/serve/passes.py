@@ -10,8 +10,6 @@ from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.machine import MachineDevice
 
-__all__ = ["Pass", "Recorder"]
-
 #: Vectors of a pass that are kept.
 _VECTORS = 24
 

@@ -6,8 +6,6 @@ import numpy as np
 
 from celosia.sw.runtime.arrays import InputError
 
-__all__ = ["CANVAS", "SIDE", "normalised"]
-
 #: Rows and columns of a drawing, and of a picture.
 CANVAS = 280
 SIDE = 28

@@ -5,8 +5,6 @@ from typing import Any
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.ir.graph import short_name
 
-__all__ = ["timeline"]
-
 
 def timeline(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) -> dict[str, Any]:
     """Return the busy spans of each unit and the costs of each layer in one run, for JSON.

@@ -11,8 +11,6 @@ from celosia.sw.cli.arguments import seeds, whole
 from celosia.sw.cli.messages import BAD_INPUT, Failure, line_of
 from celosia.sw.runtime.device import DeviceError
 
-__all__ = ["CAMPAIGNS", "add_draw", "aligned", "main"]
-
 #: Packages with a module ``command``, which has ``add_arguments`` and ``run``.
 CAMPAIGNS = ("coverage", "flips", "malformed", "mutation")
 

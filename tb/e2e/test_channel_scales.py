@@ -42,16 +42,12 @@ def check(seed: int) -> None:
     assert not differences(case, preset("nano"), "machine"), f"seed {seed}"
 
 
-def test_some_models() -> None:
+@pytest.mark.parametrize(
+    "seeds", [range(120), pytest.param(range(1000, 3000), marks=pytest.mark.slow)]
+)
+def test_models(seeds: range) -> None:
     prerequisites.package("ai_edge_litert.interpreter")
-    for seed in range(120):
-        check(seed)
-
-
-@pytest.mark.slow
-def test_many_models() -> None:
-    prerequisites.package("ai_edge_litert.interpreter")
-    for seed in range(1000, 3000):
+    for seed in seeds:
         check(seed)
 
 

@@ -34,16 +34,12 @@ def check(maker: Callable[[np.random.Generator], bytes], seed: int) -> None:
     np.testing.assert_array_equal(got.reshape(wanted.shape), wanted, f"seed {seed}")
 
 
+@pytest.mark.parametrize(
+    "seeds", [range(60), pytest.param(range(1000, 1500), marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("maker", [looping, branching])
-def test_some_models(maker: Callable[[np.random.Generator], bytes]) -> None:
-    for seed in range(60):
-        check(maker, seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("maker", [looping, branching])
-def test_many_models(maker: Callable[[np.random.Generator], bytes]) -> None:
-    for seed in range(1000, 1500):
+def test_models(maker: Callable[[np.random.Generator], bytes], seeds: range) -> None:
+    for seed in seeds:
         check(maker, seed)
 
 

@@ -23,8 +23,11 @@ NANO = preset("nano")
 SOME, MANY = 136, 3000
 
 
-def assert_equal(seeds: range) -> None:
-    """Assert that no case differs or is refused."""
+@pytest.mark.parametrize(
+    "seeds", [range(SOME), pytest.param(range(SOME, MANY), marks=pytest.mark.slow)]
+)
+def test_cases(seeds: range) -> None:
+    """No case differs or is refused."""
     wrong = []
     for seed in seeds:
         one: Case = moving(seed)
@@ -34,15 +37,6 @@ def assert_equal(seeds: range) -> None:
             found = f"{type(error).__name__}: {error}"
         wrong += [f"seed {seed}, {one.name}: {found}"] * bool(found)
     assert not wrong, "\n".join(wrong)
-
-
-def test_some_cases() -> None:
-    assert_equal(range(SOME))
-
-
-@pytest.mark.slow
-def test_many_cases() -> None:
-    assert_equal(range(SOME, MANY))
 
 
 def test_cases_are_diverse() -> None:

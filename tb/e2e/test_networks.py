@@ -16,8 +16,9 @@ from celosia.sim.timing.cycles import estimate
 from celosia.sw import data
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
+from celosia.sw.runtime.arrays import quantized
 from celosia.sw.runtime.interpreter import open_session
-from celosia.sw.runtime.session import Statistics, quantized
+from celosia.sw.runtime.session import Statistics
 
 
 class Network(NamedTuple):

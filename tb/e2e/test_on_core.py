@@ -172,9 +172,13 @@ def check(make: Callable[[Draw], None], seed: int, sizes: str, device: str = "ma
     return not notes
 
 
+@pytest.mark.parametrize(
+    ("seeds", "least"),
+    [(range(16), 15), pytest.param(range(16, 316), 290, marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("make", MAKERS)
-def test_some(make: Callable[[Draw], None]) -> None:
-    assert sum(check(make, seed, SIZES[seed % len(SIZES)]) for seed in range(16)) >= 15
+def test_machine(make: Callable[[Draw], None], seeds: range, least: int) -> None:
+    assert sum(check(make, seed, SIZES[seed % len(SIZES)]) for seed in seeds) >= least
 
 
 def test_halves_between_pixels_round_up(rng: np.random.Generator) -> None:
@@ -183,12 +187,6 @@ def test_halves_between_pixels_round_up(rng: np.random.Generator) -> None:
     Resize(kind="RESIZE_NEAREST_NEIGHBOR", size=(11, 5), align_corners=True).add(chain)
     x = rng.integers(-128, 128, (2, 1, 6, 3, 5)).astype(np.int8)
     assert differences(Case(0, "", chain.graph(), (x,), 1), preset("micro"), "machine") == ""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make", MAKERS)
-def test_many(make: Callable[[Draw], None]) -> None:
-    assert sum(check(make, seed, SIZES[seed % len(SIZES)]) for seed in range(16, 316)) >= 290
 
 
 @pytest.mark.slow

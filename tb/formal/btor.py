@@ -56,18 +56,10 @@ _FILLED = {"zero": "0", "one": "1", "ones": "-1"}
 class Circuit:
     """A circuit as read.
 
-    Attributes
-    ----------
-    widths : dict
-        Bits of each sort, by its number.
-    nodes : list of (int, str, list of str)
-        Number, operator and operands of each node that has a value, in order of use.
-    names : dict
-        Names of inputs and states.
-    outputs, init, next : dict
-        Nodes of the outputs, by name; of the first and the next value of a state, by its number.
-    seen : dict
-        State that an input shows, by the number of the input.
+    ``widths``: bits of each sort, by its number; ``nodes``: number, operator and operands of each
+    node that has a value, in order of use; ``names``: names of inputs and states; ``outputs``,
+    ``init``, ``next``: nodes of the outputs, by name; of the first and the next value of a state,
+    by its number; ``seen``: state that an input shows, by the number of the input.
     """
 
     widths: dict[int, int] = field(default_factory=dict)
@@ -82,10 +74,7 @@ class Circuit:
 def parse(text: str) -> Circuit:
     """Read a circuit.
 
-    Raises
-    ------
-    ValueError
-        If something is said that this module does not know.
+    Raises ``ValueError`` if something is said that this module does not know.
     """
     circuit = Circuit()
     known = {*_BITS, *_TRUTHS, *_INDEXED, *_CONSTANTS, *_FILLED, "ite", "input", "state"}
@@ -122,15 +111,8 @@ def parse(text: str) -> Circuit:
 class Unrolled:
     """Values of all nodes of a circuit, cycle by cycle.
 
-    Parameters
-    ----------
-    circuit : Circuit
-    manager : TermManager
-        Owns the terms.
-    fixed : set of str
-        Inputs that have the same value in all cycles.
-    from_reset : bool
-        Cycle 0 has the first values of the states; else any.
+    ``manager``: owns the terms; ``fixed``: inputs that have the same value in all cycles;
+    ``from_reset``: cycle 0 has the first values of the states; else any.
     """
 
     def __init__(

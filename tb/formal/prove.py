@@ -52,10 +52,7 @@ class Spec:
 
     Parts are added to ``m``. Nothing is ever reset: the first cycle is the one after a reset.
 
-    Attributes
-    ----------
-    m : Module
-        What is judged, and what judges it.
+    ``m``: what is judged, and what judges it.
     """
 
     def __init__(self) -> None:
@@ -144,19 +141,11 @@ class Spec:
 class Verdict:
     """Result of a proof.
 
-    Attributes
-    ----------
-    verdict : str
-        ``"proved"``, unbounded; ``"bounded"``, true for ``depth`` cycles after reset, and induction
-        was not asked for; ``"refuted"``; ``"open"``, true for ``depth`` cycles, induction fails.
-    failed : list of str
-        Claims that fail at the end of ``trace``.
-    missed : list of str
-        Covers that no run reaches in as many cycles as were given.
-    seconds : float
-        Time of a processor that the solver took.
-    trace : list of dict
-        Inputs and registers in each cycle of a failure that are not zero.
+    ``verdict``: ``"proved"``, unbounded; ``"bounded"``, true for ``depth`` cycles after reset, and
+    induction was not asked for; ``"refuted"``; ``"open"``, true for ``depth`` cycles, induction
+    fails; ``failed``: claims that fail at the end of ``trace``; ``missed``: covers that no run
+    reaches in as many cycles as were given; ``seconds``: time of a processor that the solver took;
+    ``trace``: inputs and registers in each cycle of a failure that are not zero.
     """
 
     verdict: str
@@ -274,10 +263,7 @@ def prove(spec: Spec, *, depth: int, induction: bool = True, reach: int = 0) -> 
 def broken_module(module: ModuleType, right: str = "", wrong: str = "") -> ModuleType:
     """Return a module anew, with a piece of its source, which is there once, replaced if given.
 
-    Raises
-    ------
-    ValueError
-        If the piece is not there, or more than once.
+    Raises ``ValueError`` if the piece is not there, or more than once.
     """
     path = Path(str(module.__file__))
     source = path.read_text()
@@ -296,16 +282,9 @@ def broken_module(module: ModuleType, right: str = "", wrong: str = "") -> Modul
 def proved(spec: Spec, *, depth: int, reach: int, induction: bool = True) -> None:
     """Want every claim proved and every cover reached.
 
-    Parameters
-    ----------
-    spec : Spec
-        What is claimed.
-    depth : int
-        Cycles after reset, and of the step of the induction.
-    reach : int
-        Cycles after reset in which the covers are looked for.
-    induction : bool
-        Else the claims are proved for ``depth`` cycles after reset alone.
+    ``spec``: what is claimed; ``depth``: cycles after reset, and of the step of the induction;
+    ``reach``: cycles after reset in which the covers are looked for; ``induction``: else the claims
+    are proved for ``depth`` cycles after reset alone.
     """
     verdict = prove(spec, depth=depth, induction=induction, reach=reach)
     print(f"{len(spec.names['claim'])} claims, k = {depth}, {verdict.seconds} s")

@@ -22,18 +22,9 @@ def in_order(
     One entry is followed, any, chosen by a free input: it must come to the front after exactly
     those that were in front of it, and not vanish before.
 
-    Parameters
-    ----------
-    spec : Spec
-        Takes the claims.
-    push, value : Value
-        An entry goes in, and what it is.
-    pop, front : Value
-        An entry goes out, and what it is.
-    entries, level : list of Value, Value
-        What is inside, the oldest first, and how many of these.
-    name : str
-        In front of the names of the claims.
+    ``spec``: takes the claims; ``push``, ``value``: an entry goes in, and what it is; ``pop``,
+    ``front``: an entry goes out, and what it is; ``entries``, ``level``: what is inside, the oldest
+    first, and how many of these; ``name``: in front of the names of the claims.
     """
     m = spec.m
     mark = spec.free(f"{name}mark".replace(" ", "_"), 1)
@@ -61,20 +52,8 @@ def in_order(
 class Pair:
     """Content of a ``Slice`` inside a part.
 
-    Parameters
-    ----------
-    spec : Spec
-    path : str
-        Of the slice, as in ``Spec.see``.
-    width : int
-        Bits of its payload.
-    valid : Value
-        It offers something.
-
-    Attributes
-    ----------
-    entries, level : list of Value, Value
-        What is inside, the oldest first, and how many of these.
+    ``path``: of the slice, as in ``Spec.see``; ``width``: bits of its payload; ``valid``: it offers
+    something; ``entries``, ``level``: what is inside, the oldest first, and how many of these.
     """
 
     def __init__(self, spec: Spec, path: str, *, width: int, valid: Value) -> None:
@@ -89,17 +68,9 @@ class Pair:
 class Fifo:
     """Content of a queue of Amaranth inside a part.
 
-    Parameters
-    ----------
-    spec : Spec
-    path : str
-        Of the queue, as in ``Spec.see``.
-    width, depth : int
-        Of the queue.
-    buffered : bool
-        ``SyncFIFOBuffered`` and not ``SyncFIFO``.
-    eager : bool
-        ``EagerFIFO``, which knows by a register whether it is full.
+    ``path``: of the queue, as in ``Spec.see``; ``width``, ``depth``: of the queue; ``buffered``:
+    ``SyncFIFOBuffered`` and not ``SyncFIFO``; ``eager``: ``EagerFIFO``, which knows by a register
+    whether it is full.
     """
 
     def __init__(

@@ -18,12 +18,13 @@ UNITS = ("load", "store", "matrix", "vector")
 class Bench:
     """A sequencer; each unit takes a random time for an instruction and logs when it ran it."""
 
-    def __init__(self, program, *, seed=0, watchdog=2000, latency=9, faults=()):
+    def __init__(self, program, *, seed=0, watchdog=2000, latency=9, stall=0.0, faults=()):
         self.load(program)
         self.rng = random.Random(seed)
         self.dut = Sequencer(config=CONFIG)
         self.watchdog = watchdog
         self.latency = latency
+        self.stall = stall
         self.faults = dict(faults)
         self.log = []
         self.cycle = self.cycles = 0
@@ -35,9 +36,13 @@ class Bench:
         self.count = len(code) // WORD_BYTES
         self.words = code.ljust(padded(self.count), b"\0")
 
+    def rests(self):
+        return bool(self.stall) and self.rng.random() < self.stall
+
     async def memory(self, ctx):
         request, beats = self.dut.request, self.dut.beats
         queue = []
+        offered = False
         bus = CONFIG.bus_bytes
         while True:
             ctx.set(request.ready, self.rng.random() < 0.8)
@@ -52,11 +57,13 @@ class Bench:
                     error = place == self.faults.get("bus")
                     queue.append((due, {"data": word, "error": error, "last": n == payload.beats}))
             due = bool(queue) and queue[0][0] <= self.cycle
-            ctx.set(beats.valid, due)
-            if due:
+            offered = offered or (due and not self.rests())
+            ctx.set(beats.valid, offered)
+            if offered:
                 ctx.set(beats.payload, queue[0][1])
                 if ctx.get(beats.ready):
                     queue.pop(0)
+                    offered = False
             await ctx.tick()
             self.cycle += 1
 
@@ -68,7 +75,7 @@ class Bench:
                 ctx.set(port.done, 0)
                 ctx.set(port.fault_valid, 0)
                 ctx.set(port.activity, Activity.IDLE)
-                ctx.set(port.instruction.ready, not ctx.get(port.abort))
+                ctx.set(port.instruction.ready, not ctx.get(port.abort) and not self.rests())
                 payload = ctx.get(port.instruction.payload)
                 taken = ctx.get(port.instruction.valid) and ctx.get(port.instruction.ready)
                 await ctx.tick()

@@ -2,7 +2,7 @@ from functools import partial
 
 import pytest
 from devices.axi import AxiMemory
-from pysim import rest, run
+from pysim import rest, run, simulation
 
 from celosia.hw.axi.arbiter import Arbiter
 from celosia.hw.axi.signature import INCR
@@ -89,43 +89,37 @@ def test_two_masters(rng, stall, write_bursts):
 
 
 @pytest.mark.parametrize("channel", ["ar", "aw"])
-def test_turns_while_both_ask(channel):
+async def test_turns_while_both_ask(channel):
     dut = Arbiter(data_bytes=BYTES, write_bursts=8)
     numbers = []
-
-    async def ask(ctx):
-        for number, port in enumerate((dut.port_0, dut.port_1)):
-            ctx.set(getattr(port, f"{channel}valid"), 1)
-            ctx.set(getattr(port, f"{channel}id"), number)
-        ctx.set(getattr(dut.bus, f"{channel}ready"), 1)
-        for _ in range(6):
-            _, _, number = await ctx.tick().sample(getattr(dut.bus, f"{channel}id"))
-            numbers.append(number)
-
-    run(dut, ask)
+    ctx = await simulation(dut)
+    for number, port in enumerate((dut.port_0, dut.port_1)):
+        ctx.set(getattr(port, f"{channel}valid"), 1)
+        ctx.set(getattr(port, f"{channel}id"), number)
+    ctx.set(getattr(dut.bus, f"{channel}ready"), 1)
+    for _ in range(6):
+        _, _, number = await ctx.tick().sample(getattr(dut.bus, f"{channel}id"))
+        numbers.append(number)
     assert sorted(set(numbers)) == [0, 3]
     assert all(a != b for a, b in zip(numbers, numbers[1:], strict=False))
 
 
-def test_an_offer_stays_when_the_other_comes():
+async def test_an_offer_stays_when_the_other_comes():
     dut = Arbiter(data_bytes=BYTES)
-
-    async def ask(ctx):
-        ctx.set(dut.port_1.arvalid, 1)
-        ctx.set(dut.port_1.araddr, 64)
+    ctx = await simulation(dut)
+    ctx.set(dut.port_1.arvalid, 1)
+    ctx.set(dut.port_1.araddr, 64)
+    await ctx.tick()
+    ctx.set(dut.port_0.arvalid, 1)
+    for _ in range(3):
+        assert (ctx.get(dut.bus.arvalid), ctx.get(dut.bus.araddr)) == (1, 64)
+        assert not ctx.get(dut.port_0.arready)
         await ctx.tick()
-        ctx.set(dut.port_0.arvalid, 1)
-        for _ in range(3):
-            assert (ctx.get(dut.bus.arvalid), ctx.get(dut.bus.araddr)) == (1, 64)
-            assert not ctx.get(dut.port_0.arready)
-            await ctx.tick()
-        ctx.set(dut.bus.arready, 1)
-        assert ctx.get(dut.port_1.arready)
-        await ctx.tick()
-        ctx.set(dut.port_1.arvalid, 0)
-        assert ctx.get(dut.port_0.arready)
-
-    run(dut, ask)
+    ctx.set(dut.bus.arready, 1)
+    assert ctx.get(dut.port_1.arready)
+    await ctx.tick()
+    ctx.set(dut.port_1.arvalid, 0)
+    assert ctx.get(dut.port_0.arready)
 
 
 def test_refused():

@@ -5,7 +5,7 @@ import pysim
 from celosia.hw.axi.interrupts import EVENTS, Interrupts
 
 
-def test_random_events(rng):
+async def test_random_events(rng):
     dut = Interrupts()
     cycles = 600
     # Events that last for a while, and are cleared now and then.
@@ -13,41 +13,35 @@ def test_random_events(rng):
     levels = (flips.cumsum(axis=0) % 2) @ (1 << rng.permutation(EVENTS)).astype(int)
     enables = rng.integers(0, 1 << EVENTS, cycles)
     clears = rng.integers(0, 1 << EVENTS, cycles) & rng.integers(0, 1 << EVENTS, cycles)
-
-    async def bench(ctx):
-        before = pending = irq = 0
-        kept = 0
-        for events, enable, clear in zip(
-            levels.tolist(), enables.tolist(), clears.tolist(), strict=True
-        ):
-            ctx.set(dut.events, events)
-            ctx.set(dut.enable, enable)
-            ctx.set(dut.clear, clear)
-            assert (ctx.get(dut.pending), ctx.get(dut.irq)) == (pending, irq)
-            await ctx.tick()
-            rise = events & ~before
-            kept += bool(rise & clear & pending)
-            irq = int(bool(pending & enable))
-            pending = (pending & ~clear) | rise
-            before = events
-        # A rise in the cycle of its clear stays.
-        assert kept
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    before = pending = irq = 0
+    kept = 0
+    for events, enable, clear in zip(
+        levels.tolist(), enables.tolist(), clears.tolist(), strict=True
+    ):
+        ctx.set(dut.events, events)
+        ctx.set(dut.enable, enable)
+        ctx.set(dut.clear, clear)
+        assert (ctx.get(dut.pending), ctx.get(dut.irq)) == (pending, irq)
+        await ctx.tick()
+        rise = events & ~before
+        kept += bool(rise & clear & pending)
+        irq = int(bool(pending & enable))
+        pending = (pending & ~clear) | rise
+        before = events
+    # A rise in the cycle of its clear stays.
+    assert kept
 
 
-def test_nothing_is_pending_after_reset():
+async def test_nothing_is_pending_after_reset():
     dut = Interrupts()
-
-    async def bench(ctx):
-        ctx.set(dut.enable, (1 << EVENTS) - 1)
-        for _ in range(3):
-            assert (ctx.get(dut.pending), ctx.get(dut.irq)) == (0, 0)
-            await ctx.tick()
-        ctx.set(dut.events, 1)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.enable, (1 << EVENTS) - 1)
+    for _ in range(3):
+        assert (ctx.get(dut.pending), ctx.get(dut.irq)) == (0, 0)
         await ctx.tick()
-        assert (ctx.get(dut.pending), ctx.get(dut.irq)) == (1, 0)
-        await ctx.tick()
-        assert (ctx.get(dut.pending), ctx.get(dut.irq)) == (1, 1)
-
-    pysim.run(dut, bench)
+    ctx.set(dut.events, 1)
+    await ctx.tick()
+    assert (ctx.get(dut.pending), ctx.get(dut.irq)) == (1, 0)
+    await ctx.tick()
+    assert (ctx.get(dut.pending), ctx.get(dut.irq)) == (1, 1)

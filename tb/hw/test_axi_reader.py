@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 from devices.axi import AxiMemory
-from pysim import get, put, rest, run
+from pysim import get, put, rest, run, simulation
 
 from celosia.hw.axi.reader import ReadMaster, RoundRobin
 
@@ -101,23 +101,20 @@ def test_outstanding_is_reached():
     assert memory.most_under_way == {0: 5}
 
 
-def test_an_address_does_not_wait_for_the_bus():
+async def test_an_address_does_not_wait_for_the_bus():
     """A request is on the channel in the next cycle, and waits there as the next does behind it."""
     dut: Any = ReadMaster(data_bytes=4, burst_beats=4, outstanding=4, clients=1)
-
-    async def bench(ctx):
-        ctx.set(dut.bus.arready, 0)
-        await put(ctx, dut.request_0, {"address": 64, "beats": 3})
-        assert ctx.get(dut.bus.arvalid) and not ctx.get(dut.request_0.ready)
-        ctx.set(dut.request_0.payload, {"address": 128, "beats": 0})
-        ctx.set(dut.request_0.valid, 1)
-        await ctx.tick().repeat(3)
-        assert ctx.get(dut.bus.araddr) == 64 and ctx.get(dut.bus.arlen) == 3
-        ctx.set(dut.bus.arready, 1)
-        await ctx.tick()
-        assert ctx.get(dut.bus.arvalid) and ctx.get(dut.bus.araddr) == 128
-
-    run(dut, bench)
+    ctx = await simulation(dut)
+    ctx.set(dut.bus.arready, 0)
+    await put(ctx, dut.request_0, {"address": 64, "beats": 3})
+    assert ctx.get(dut.bus.arvalid) and not ctx.get(dut.request_0.ready)
+    ctx.set(dut.request_0.payload, {"address": 128, "beats": 0})
+    ctx.set(dut.request_0.valid, 1)
+    await ctx.tick().repeat(3)
+    assert ctx.get(dut.bus.araddr) == 64 and ctx.get(dut.bus.arlen) == 3
+    ctx.set(dut.bus.arready, 1)
+    await ctx.tick()
+    assert ctx.get(dut.bus.arvalid) and ctx.get(dut.bus.araddr) == 128
 
 
 def test_clients_share():
@@ -129,18 +126,15 @@ def test_clients_share():
         assert abs(asked.count(0) - asked.count(1)) <= 1
 
 
-def test_round_robin_serves_all():
+async def test_round_robin_serves_all():
     dut = RoundRobin(3)
-
-    async def bench(ctx):
-        ctx.set(dut.advance, 1)
-        for requests, order in ((7, [2, 4, 1, 2]), (5, [4, 1, 4]), (2, [2, 2]), (0, [0])):
-            ctx.set(dut.requests, requests)
-            for grant in order:
-                assert ctx.get(dut.grants) == grant
-                await ctx.tick()
-
-    run(dut, bench)
+    ctx = await simulation(dut)
+    ctx.set(dut.advance, 1)
+    for requests, order in ((7, [2, 4, 1, 2]), (5, [4, 1, 4]), (2, [2, 2]), (0, [0])):
+        ctx.set(dut.requests, requests)
+        for grant in order:
+            assert ctx.get(dut.grants) == grant
+            await ctx.tick()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 from amaranth.back import verilog
-from pysim import rest, run
+from pysim import rest, simulation
 
 from celosia.hw.arch.registers import (
     COUNTERS,
@@ -70,104 +70,92 @@ class Host:
                 self.strobes.append(tuple(strobes))
 
 
-def simulate(host, bench):
-    run(host.dut, bench, background=(host.watch,), cycles_limit=100_000)
+def simulated(host):
+    return simulation(host.dut, background=(host.watch,), cycles_limit=100_000)
 
 
 @pytest.mark.parametrize("stall", [0.0, 0.5])
-def test_registers_against_model(rng, stall):
+async def test_registers_against_model(rng, stall):
     host = Host(RegisterFile(), rng, stall)
     dut = host.dut
     state = {register.offset: register.init for register in REGISTERS}
     access = {register.offset: register.access for register in REGISTERS}
     names = {register.offset: register.name for register in REGISTERS}
     strobes = []
-
-    async def bench(ctx):
-        for offset, kind in access.items():
-            if kind != "rw" and names[offset] not in ("magic", "version"):
-                state[offset] = int(rng.integers(0, 1 << 32))
-                ctx.set(getattr(dut, names[offset]), state[offset])
-        for _ in range(300):
-            address = int(rng.choice([*access, 0x38, 0x3FC, COUNTERS, 0x67C, 0x680, 0xFFC]))
-            counter = COUNTERS <= address < COUNTERS + 4 * COUNTER_COUNT
-            kind = access.get(address)
-            if rng.random() < 0.5:
-                data, response = await host.read(ctx, address)
-                if kind is None and not counter:
-                    assert response == DECERR
-                else:
-                    wanted = 1000 + 3 * ((address - COUNTERS) // 4) if counter else state[address]
-                    assert (data, response) == (wanted, OKAY)
-                continue
-            value, lanes = int(rng.integers(0, 1 << 32)), int(rng.integers(0, 16))
-            mask = sum(0xFF << 8 * lane for lane in range(4) if lanes >> lane & 1)
-            response = await host.write(ctx, address, value, lanes)
-            if kind is None:
-                assert response == (SLVERR if counter else DECERR)
-            elif kind == "r":
-                assert response == SLVERR
+    ctx = await simulated(host)
+    for offset, kind in access.items():
+        if kind != "rw" and names[offset] not in ("magic", "version"):
+            state[offset] = int(rng.integers(0, 1 << 32))
+            ctx.set(getattr(dut, names[offset]), state[offset])
+    for _ in range(300):
+        address = int(rng.choice([*access, 0x38, 0x3FC, COUNTERS, 0x67C, 0x680, 0xFFC]))
+        counter = COUNTERS <= address < COUNTERS + 4 * COUNTER_COUNT
+        kind = access.get(address)
+        if rng.random() < 0.5:
+            data, response = await host.read(ctx, address)
+            if kind is None and not counter:
+                assert response == DECERR
             else:
-                assert response == OKAY
-                if kind == "rw":
-                    state[address] = (value & mask) | (state[address] & ~mask)
-                elif value & mask:
-                    is_control = address == OFFSETS["control"]
-                    strobes.append((value & mask, 0) if is_control else (0, value & mask))
-        for offset, kind in access.items():
+                wanted = 1000 + 3 * ((address - COUNTERS) // 4) if counter else state[address]
+                assert (data, response) == (wanted, OKAY)
+            continue
+        value, lanes = int(rng.integers(0, 1 << 32)), int(rng.integers(0, 16))
+        mask = sum(0xFF << 8 * lane for lane in range(4) if lanes >> lane & 1)
+        response = await host.write(ctx, address, value, lanes)
+        if kind is None:
+            assert response == (SLVERR if counter else DECERR)
+        elif kind == "r":
+            assert response == SLVERR
+        else:
+            assert response == OKAY
             if kind == "rw":
-                assert ctx.get(getattr(dut, names[offset])) == state[offset]
-
-    simulate(host, bench)
+                state[address] = (value & mask) | (state[address] & ~mask)
+            elif value & mask:
+                is_control = address == OFFSETS["control"]
+                strobes.append((value & mask, 0) if is_control else (0, value & mask))
+    for offset, kind in access.items():
+        if kind == "rw":
+            assert ctx.get(getattr(dut, names[offset])) == state[offset]
     assert host.strobes == strobes
 
 
-def test_constants_and_strobes():
+async def test_constants_and_strobes():
     host = Host(RegisterFile())
-
-    async def bench(ctx):
-        assert await host.read(ctx, OFFSETS["magic"]) == (MAGIC, OKAY)
-        assert await host.read(ctx, OFFSETS["version"]) == (VERSION, OKAY)
-        assert await host.read(ctx, OFFSETS["watchdog"]) == (1 << 20, OKAY)
-        assert await host.write(ctx, OFFSETS["control"], Control.START.value) == OKAY
-        assert await host.write(ctx, OFFSETS["interrupt"], Interrupt.ERROR.value) == OKAY
-
-    simulate(host, bench)
+    ctx = await simulated(host)
+    assert await host.read(ctx, OFFSETS["magic"]) == (MAGIC, OKAY)
+    assert await host.read(ctx, OFFSETS["version"]) == (VERSION, OKAY)
+    assert await host.read(ctx, OFFSETS["watchdog"]) == (1 << 20, OKAY)
+    assert await host.write(ctx, OFFSETS["control"], Control.START.value) == OKAY
+    assert await host.write(ctx, OFFSETS["interrupt"], Interrupt.ERROR.value) == OKAY
     assert host.strobes == [(1, 0), (0, 2)]
 
 
-def test_second_write_waits_for_the_first_answer():
+async def test_second_write_waits_for_the_first_answer():
     host = Host(RegisterFile())
     bus = host.bus
     answers = []
-
-    async def bench(ctx):
-        for address in (0x38, OFFSETS["watchdog"]):
-            await host.transfer(ctx, bus.awvalid, bus.awready, awaddr=address)
-            await host.transfer(ctx, bus.wvalid, bus.wready, wdata=5, wstrb=15)
-        await ctx.tick().repeat(5)
-        ctx.set(bus.bready, 1)
-        for _ in range(2):
-            answers.extend(await ctx.tick().sample(bus.bresp).until(bus.bvalid))
-        await ctx.tick()
-        assert not ctx.get(bus.bvalid)
-
-    simulate(host, bench)
+    ctx = await simulated(host)
+    for address in (0x38, OFFSETS["watchdog"]):
+        await host.transfer(ctx, bus.awvalid, bus.awready, awaddr=address)
+        await host.transfer(ctx, bus.wvalid, bus.wready, wdata=5, wstrb=15)
+    await ctx.tick().repeat(5)
+    ctx.set(bus.bready, 1)
+    for _ in range(2):
+        answers.extend(await ctx.tick().sample(bus.bresp).until(bus.bvalid))
+    await ctx.tick()
+    assert not ctx.get(bus.bvalid)
     assert answers == [DECERR, OKAY]
 
 
-def test_every_counter():
+async def test_every_counter():
     host = Host(RegisterFile())
-
-    async def bench(ctx):
-        for n in range(COUNTER_COUNT):
-            assert await host.read(ctx, COUNTERS + 4 * n) == (1000 + 3 * n, OKAY)
-        assert (await host.read(ctx, COUNTERS + 4 * COUNTER_COUNT))[1] == DECERR
-
-    simulate(host, bench)
+    ctx = await simulated(host)
+    for n in range(COUNTER_COUNT):
+        assert await host.read(ctx, COUNTERS + 4 * n) == (1000 + 3 * n, OKAY)
+    assert (await host.read(ctx, COUNTERS + 4 * COUNTER_COUNT))[1] == DECERR
 
 
-def test_read_and_write_side_by_side():
+async def test_read_and_write_side_by_side():
     host = Host(RegisterFile())
     values = []
 
@@ -175,11 +163,9 @@ def test_read_and_write_side_by_side():
         for value in range(1, 9):
             assert await host.write(ctx, OFFSETS["program_address"], value << 6) == OKAY
 
-    async def read(ctx):
-        for _ in range(12):
-            values.append(await host.read(ctx, OFFSETS["program_address"]))
-
-    run(host.dut, write, read, background=(host.watch,))
+    ctx = await simulation(host.dut, write, background=(host.watch,))
+    for _ in range(12):
+        values.append(await host.read(ctx, OFFSETS["program_address"]))
     assert values == sorted(values)
     assert values[-1] == (8 << 6, OKAY)
 

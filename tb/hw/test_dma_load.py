@@ -1,54 +1,32 @@
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
-from devices.axi import AxiMemory
-from issued import issued_bits
-from pysim import put, rest, run
+from move_bench import BLOCKS, MEMORY, WIDE, MoveBench, block, moves, random_move
 
-from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import Activity
 from celosia.hw.axi.reader import ReadMaster
 from celosia.hw.dma.load import LoadUnit
 
-MEMORY = 1 << 14
 VISIBLE = 3
 
 
 @dataclass
-class Bench:
+class Bench(MoveBench):
     """A load unit with its reader, and models of the four memories around it."""
 
-    rows: int = 4
     columns: int = 8
-    unified_bytes: int = 512
     weight_tiles: int = 5
     parameter_channels: int = 8
     tables: int = 2
-    bus_bytes: int = 4
-    burst_beats: int = 4
-    outstanding: int = 4
-    latency: int = 5
-    rng: Any = None
-    stall: float = 0.0
-    refuses: Callable[[int], bool] = lambda address: False
 
-    cycle: int = 0
-    taken: list = field(default_factory=list)
-    done: list = field(default_factory=list)
-    faults: list = field(default_factory=list)
     last_write: int = 0
-    activity: list = field(default_factory=list)
-    asked: list = field(default_factory=list)
-    abort_at: int = 0
     writes_from: int = 0
-    asked_before: int = 0
 
     def __post_init__(self):
         sizes = (
@@ -66,30 +44,11 @@ class Bench:
         self.dut.submodules.reader = self.reader
         wiring.connect(self.dut, self.unit.request, self.reader.request_1)
         wiring.connect(self.dut, self.reader.beats_1, self.unit.beats)
-        self.memory = AxiMemory(
-            bytearray((7 * i + (i >> 8)) % 251 for i in range(MEMORY)),
-            data_bytes=self.bus_bytes,
-            burst_beats=self.burst_beats,
-            latency=self.latency,
-            rng=self.rng,
-            stall=self.stall,
-            refuses=self.refuses,
-        )
+        content = bytearray((7 * i + (i >> 8)) % 251 for i in range(MEMORY))
+        self.memory = self.memory_with(content)
         self.unified: dict[int, int] = {}
         self.weights: dict[tuple[int, int, int], int] = {}
         self.parameters: dict[tuple[int, int], int] = {}
-
-    def rests(self):
-        return self.rng is not None and self.rng.random() < self.stall
-
-    async def issue(self, ctx, instructions):
-        unit = self.unit
-        for index, instruction in enumerate(instructions):
-            await rest(ctx, self.rng, self.stall)
-            shape = unit.instruction.payload.shape()
-            bits = index | issued_bits(instruction) << streams.INDEX_BITS
-            await put(ctx, unit.instruction, shape.from_bits(bits))
-            self.taken.append(self.cycle)
 
     async def watch(self, ctx):
         """Take writes, keep time, assert that nothing happens where nothing may."""
@@ -124,11 +83,7 @@ class Bench:
             if (write[0] and write[1]) or weights[0] or parameters[0]:
                 assert not stopped, "a write after an abort or a fault"
                 self.last_write = self.cycle
-            if done:
-                self.done.append(self.cycle)
-            if fault_valid:
-                self.faults.append((fault.code, fault.index))
-            self.activity.append(Activity(activity))
+            self.note(done, fault_valid, fault, activity)
             if all(bus[:2]):
                 self.asked.append(self.cycle)
             assert (activity == Activity.IDLE) == bool(idle)
@@ -147,29 +102,15 @@ class Bench:
                 assert address < self.unified_bytes
                 self.unified[address] = payload.data[lane]
 
-    def run(self, instructions, *, ends=None, cycles_limit=20_000):
-        """Run until ``ends()``, by default until all are done, and then until the unit is idle."""
-        ends = ends or (lambda: len(self.done) == len(instructions) or self.faults)
+    def run(self, instructions, *, ends=None):
+        """Run until ``ends()``, by default until all are done, and then until all is idle."""
 
-        async def until_idle(ctx):
-            while not ends():
-                await ctx.tick()
-            while not (ctx.get(self.unit.idle) and ctx.get(self.reader.idle)):
-                await ctx.tick()
-            await ctx.tick().repeat(3)
-            assert ctx.get(self.unit.idle)
-            assert sum(self.memory.under_way.values()) == 0
+        def idle(ctx):
+            return ctx.get(self.unit.idle) and ctx.get(self.reader.idle)
 
-        run(
-            self.dut,
-            until_idle,
-            background=(
-                partial(self.issue, instructions=instructions),
-                partial(self.memory.serve_reads, bus=self.reader.bus),
-                self.watch,
-            ),
-            cycles_limit=cycles_limit,
-        )
+        reads = partial(self.memory.serve_reads, bus=self.reader.bus)
+        self.simulate(self.dut, self.unit, instructions, reads, self.watch, idle=idle, ends=ends)
+        assert sum(self.memory.under_way.values()) == 0
 
 
 def expected(bench, instructions):
@@ -178,10 +119,7 @@ def expected(bench, instructions):
     content = bench.memory.content
     for one in instructions:
         if one.opcode is Opcode.LOAD:
-            for row in range(one.rows):
-                for i in range(one.length):
-                    source = one.external + row * one.external_pitch + i
-                    unified[one.unified + row * one.unified_pitch + i] = content[source % MEMORY]
+            unified |= {inside: content[outside] for outside, inside in moves([one])}
         elif one.opcode is Opcode.LOAD_WEIGHTS:
             width = -(-bench.columns // bench.bus_bytes) * bench.bus_bytes
             for i in range(one.tiles * bench.rows * width):
@@ -194,27 +132,10 @@ def expected(bench, instructions):
     return unified, weights, parameters
 
 
-def random_load(bench, rng):
-    length = int(rng.integers(1, 40 if rng.random() < 0.7 else 120))
-    rows = int(rng.integers(1, 6))
-    slack = bench.unified_bytes - length
-    pitch = int(rng.integers(0, slack // max(rows - 1, 1) + 1))
-    unified = int(rng.integers(0, slack - pitch * (rows - 1) + 1))
-    return Instruction(
-        Opcode.LOAD,
-        external=int(rng.integers(0, MEMORY)),
-        external_pitch=int(rng.integers(0, 300)),
-        unified=unified,
-        unified_pitch=pitch,
-        rows=rows,
-        length=length,
-    )
-
-
 def random_instruction(bench, rng):
     draw = rng.random()
     if draw < 0.6:
-        return random_load(bench, rng)
+        return random_move(Opcode.LOAD, bench, rng)
     if draw < 0.8:
         tile = int(rng.integers(0, bench.weight_tiles))
         return Instruction(
@@ -329,21 +250,10 @@ def test_abort(rng, turn):
         assert got <= all_of_it.keys()
 
 
-@pytest.mark.parametrize(
-    ("length", "pitch", "external"), [(112, 112, 0), (112, 200, 5), (16, 16, 0), (3, 32, 1)]
-)
+@pytest.mark.parametrize(("length", "pitch", "external"), BLOCKS)
 def test_throughput(length, pitch, external):
-    bench = Bench(
-        rows=16, bus_bytes=16, unified_bytes=8192, burst_beats=16, outstanding=32, latency=32
-    )
-    instruction = Instruction(
-        Opcode.LOAD,
-        external=external,
-        external_pitch=pitch,
-        unified_pitch=length,
-        rows=64,
-        length=length,
-    )
+    bench = Bench(**WIDE, burst_beats=16, outstanding=32)
+    instruction = block(Opcode.LOAD, length, pitch, external)
     bench.run([instruction])
     assert bench.unified == expected(bench, [instruction])[0]
     beats = sum(beats for *_, beats in bench.memory.reads)
@@ -351,7 +261,7 @@ def test_throughput(length, pitch, external):
 
 
 def test_instructions_overlap():
-    bench = Bench(rows=16, bus_bytes=16, unified_bytes=8192, outstanding=32, latency=32)
+    bench = Bench(**WIDE, outstanding=32)
     instructions = [
         Instruction(Opcode.LOAD, external=512 * n, length=64, unified=64 * n) for n in range(40)
     ]

@@ -1,5 +1,5 @@
 import pytest
-from pysim import get, put, put_all, rest, run
+from pysim import get, put, put_all, rest, simulation
 
 from celosia.hw.dma.splitter import BurstSplitter
 
@@ -60,7 +60,7 @@ def bytes_of(segment):
 
 
 @pytest.mark.parametrize("stall", [0.0, 0.5])
-def test_bursts_cover_blocks(rng, stall):
+async def test_bursts_cover_blocks(rng, stall):
     dut = make()
     blocks = [random_block(rng, tag) for tag in range(40)]
     # The longest row there is, from the end of a frame: it enters 32 more.
@@ -69,27 +69,25 @@ def test_bursts_cover_blocks(rng, stall):
     async def give(ctx):
         await put_all(ctx, dut.i, blocks, rng=rng, stall=stall)
 
-    async def take(ctx):
-        for tag, one in enumerate(blocks):
-            seen = []
-            while True:
-                await rest(ctx, rng, stall)
-                segment = await get(ctx, dut.o)
-                assert (segment.tag, segment.bad) == (tag, 0)
-                assert segment.address % BEAT == 0
-                frame = BEAT * BURST
-                end = segment.address + (segment.beats + 1) * BEAT - 1
-                assert segment.address // frame == end // frame
-                row = wanted(one)[len(seen)]
-                assert segment.start == (row[2] == 0)
-                inside = row[1] - (row[0] - row[2]) % BEAT
-                assert segment.place == inside % (1 << PLACE_BITS)
-                seen += bytes_of(segment)
-                if segment.final:
-                    break
-            assert seen == [address for address, *_ in wanted(one)]
-
-    run(dut, give, take, cycles_limit=50_000)
+    ctx = await simulation(dut, give, cycles_limit=50000)
+    for tag, one in enumerate(blocks):
+        seen = []
+        while True:
+            await rest(ctx, rng, stall)
+            segment = await get(ctx, dut.o)
+            assert (segment.tag, segment.bad) == (tag, 0)
+            assert segment.address % BEAT == 0
+            frame = BEAT * BURST
+            end = segment.address + (segment.beats + 1) * BEAT - 1
+            assert segment.address // frame == end // frame
+            row = wanted(one)[len(seen)]
+            assert segment.start == (row[2] == 0)
+            inside = row[1] - (row[0] - row[2]) % BEAT
+            assert segment.place == inside % (1 << PLACE_BITS)
+            seen += bytes_of(segment)
+            if segment.final:
+                break
+        assert seen == [address for address, *_ in wanted(one)]
 
 
 @pytest.mark.parametrize(
@@ -100,85 +98,72 @@ def test_bursts_cover_blocks(rng, stall):
         block(external=0, place=0, extent=0, bad=1, target=1),
     ],
 )
-def test_bad_block_is_the_last(one):
+async def test_bad_block_is_the_last(one):
     dut = make()
 
     async def give(ctx):
         await put_all(ctx, dut.i, [one, block(external=0, place=0, extent=0)])
 
-    async def take(ctx):
-        assert (await get(ctx, dut.o)).bad
-        ctx.set(dut.o.ready, 1)
-        for _ in range(20):
-            assert not ctx.get(dut.o.valid)
-            await ctx.tick()
-        ctx.set(dut.abort, 1)
-        await ctx.tick().repeat(2)
-        assert ctx.get(dut.idle)
-
-    run(dut, take, background=(give,))
+    ctx = await simulation(dut, background=(give,))
+    assert (await get(ctx, dut.o)).bad
+    ctx.set(dut.o.ready, 1)
+    for _ in range(20):
+        assert not ctx.get(dut.o.valid)
+        await ctx.tick()
+    ctx.set(dut.abort, 1)
+    await ctx.tick().repeat(2)
+    assert ctx.get(dut.idle)
 
 
-def test_bad_row_follows_good_rows():
+async def test_bad_row_follows_good_rows():
     dut = make()
 
     async def give(ctx):
         await put(ctx, dut.i, block(external=0, place=0, extent=7, rows=10, place_pitch=331))
 
-    async def take(ctx):
-        bad = [(await get(ctx, dut.o)).bad for _ in range(4)]
-        assert bad == [0, 0, 0, 1]
-
-    run(dut, give, take)
+    ctx = await simulation(dut, give)
+    bad = [(await get(ctx, dut.o)).bad for _ in range(4)]
+    assert bad == [0, 0, 0, 1]
 
 
-def test_each_target_has_its_limit():
+async def test_each_target_has_its_limit():
     dut = make()
-
-    async def bench(ctx):
-        await put(ctx, dut.i, block(external=0, place=1990, extent=9, target=1))
-        segment = await get(ctx, dut.o)
-        assert (segment.bad, segment.place, segment.target) == (0, 1990, 1)
-        await put(ctx, dut.i, block(external=0, place=1991, extent=9, target=1))
-        assert (await get(ctx, dut.o)).bad
-
-    run(dut, bench)
+    ctx = await simulation(dut)
+    await put(ctx, dut.i, block(external=0, place=1990, extent=9, target=1))
+    segment = await get(ctx, dut.o)
+    assert (segment.bad, segment.place, segment.target) == (0, 1990, 1)
+    await put(ctx, dut.i, block(external=0, place=1991, extent=9, target=1))
+    assert (await get(ctx, dut.o)).bad
 
 
-def test_latency_and_one_burst_each_cycle():
+async def test_latency_and_one_burst_each_cycle():
     dut = make()
     rows = 20
-
-    async def bench(ctx):
-        ctx.set(dut.o.ready, 1)
-        payload = block(external=0, external_pitch=64, place=0, place_pitch=8, extent=7)
-        ctx.set(dut.i.payload, {**payload, "rows": rows})
-        ctx.set(dut.i.valid, 1)
-        valid = []
-        for _ in range(dut.LATENCY + 2 * rows + 1):
-            valid.append(ctx.get(dut.o.valid))
-            await ctx.tick()
-        assert valid == [0] * dut.LATENCY + [1] * (2 * rows + 1)
-
-    run(dut, bench)
+    ctx = await simulation(dut)
+    ctx.set(dut.o.ready, 1)
+    payload = block(external=0, external_pitch=64, place=0, place_pitch=8, extent=7)
+    ctx.set(dut.i.payload, {**payload, "rows": rows})
+    ctx.set(dut.i.valid, 1)
+    valid = []
+    for _ in range(dut.LATENCY + 2 * rows + 1):
+        valid.append(ctx.get(dut.o.valid))
+        await ctx.tick()
+    assert valid == [0] * dut.LATENCY + [1] * (2 * rows + 1)
 
 
 @pytest.mark.parametrize("cycles", range(1, 12))
-def test_abort_drops_everything(cycles):
+async def test_abort_drops_everything(cycles):
     dut = make()
-
-    async def bench(ctx):
-        ctx.set(dut.i.payload, block(external=0, external_pitch=64, place=0, extent=40, rows=6))
-        ctx.set(dut.i.valid, 1)
-        await ctx.tick().repeat(cycles)
-        ctx.set(dut.abort, 1)
-        assert not ctx.get(dut.i.ready)
-        for _ in range(6):
-            await ctx.tick()
-            assert not ctx.get(dut.o.valid)
-            assert ctx.get(dut.idle)
-
-    run(dut, bench)
+    ctx = await simulation(dut)
+    ctx.set(dut.i.payload, block(external=0, external_pitch=64, place=0, extent=40, rows=6))
+    ctx.set(dut.i.valid, 1)
+    await ctx.tick().repeat(cycles)
+    ctx.set(dut.abort, 1)
+    assert not ctx.get(dut.i.ready)
+    for _ in range(6):
+        await ctx.tick()
+        assert not ctx.get(dut.o.valid)
+        assert ctx.get(dut.idle)
 
 
 def test_refuses_bursts_over_a_page():

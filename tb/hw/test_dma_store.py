@@ -1,48 +1,24 @@
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import pytest
-from devices.axi import AxiMemory
-from issued import issued_bits
-from pysim import put, rest, run
+from move_bench import BLOCKS, MEMORY, WIDE, MoveBench, block, moves, random_move
 
-from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import Activity
 from celosia.hw.dma.gather import Gatherer
 from celosia.hw.dma.store import StoreUnit
 
-MEMORY = 1 << 14
 READ_LATENCY = 6
 
 
 @dataclass
-class Bench:
+class Bench(MoveBench):
     """A store unit between models of the unified buffer and of external memory."""
 
-    rows: int = 4
-    unified_bytes: int = 512
-    bus_bytes: int = 4
-    burst_beats: int = 4
-    outstanding: int = 4
-    latency: int = 5
     read_latency: int = READ_LATENCY
-    rng: Any = None
-    stall: float = 0.0
-    refuses: Callable[[int], bool] = lambda address: False
-
-    cycle: int = 0
-    taken: list = field(default_factory=list)
-    done: list = field(default_factory=list)
-    faults: list = field(default_factory=list)
-    activity: list = field(default_factory=list)
-    abort_at: int = 0
-    asked_before: int = 0
-    asked: list = field(default_factory=list)
     wrong_read_at: int | None = None
     #: The answer whose bytes have wrong parity.
     parity: bool = False
@@ -52,24 +28,7 @@ class Bench:
         sizes = "rows unified_bytes bus_bytes burst_beats outstanding parity"
         self.dut = StoreUnit(**{name: getattr(self, name) for name in sizes.split()})
         self.unified = bytes((11 * i + (i >> 8)) % 253 for i in range(self.unified_bytes))
-        self.memory = AxiMemory(
-            bytearray(MEMORY),
-            data_bytes=self.bus_bytes,
-            burst_beats=self.burst_beats,
-            latency=self.latency,
-            rng=self.rng,
-            stall=self.stall,
-            refuses=self.refuses,
-        )
-
-    async def issue(self, ctx, instructions):
-        port = self.dut.instruction
-        shape = port.payload.shape()
-        for index, instruction in enumerate(instructions):
-            await rest(ctx, self.rng, self.stall)
-            bits = index | issued_bits(instruction) << streams.INDEX_BITS
-            await put(ctx, port, shape.from_bits(bits))
-            self.taken.append(self.cycle)
+        self.memory = self.memory_with(bytearray(MEMORY))
 
     def read(self, request):
         lanes = []
@@ -107,52 +66,30 @@ class Bench:
             ctx.set(dut.read_valid, answer is not None)
             ctx.set(dut.read_fault, answer is not None and reads == self.wrong_read_at)
             ctx.set(dut.read_data, answer or [0xEE] * self.rows)
-            if done:
-                self.done.append(self.cycle)
-            if fault_valid:
-                self.faults.append((fault.code, fault.index))
-            self.activity.append(Activity(activity))
+            self.note(done, fault_valid, fault, activity)
             assert (activity == Activity.IDLE) == bool(idle)
             assert (activity == Activity.BUSY) == ((valid and ready) or all(sent))
             if idle:
                 assert not any(answers)
-            ctx.set(dut.request.ready, self.rng is None or self.rng.random() >= self.stall)
+            ctx.set(dut.request.ready, not self.rests())
             if self.cycle == self.abort_at:
                 ctx.set(dut.abort, 1)
                 self.asked_before = len(self.memory.writes)
 
+    def idle(self, ctx):
+        return ctx.get(self.dut.idle)
+
     def run(self, instructions, *, ends=None):
         """Run until ``ends()``, by default until all are done, and then until the unit is idle."""
-        ends = ends or (lambda: len(self.done) == len(instructions))
-
-        async def until_idle(ctx):
-            while not ends():
-                await ctx.tick()
-            while not ctx.get(self.dut.idle):
-                await ctx.tick()
-            await ctx.tick().repeat(3)
-            assert ctx.get(self.dut.idle)
-
-        run(
-            self.dut,
-            until_idle,
-            background=(
-                partial(self.issue, instructions=instructions),
-                partial(self.memory.serve_writes, bus=self.dut.bus),
-                self.watch,
-            ),
-            cycles_limit=20_000,
+        writes = partial(self.memory.serve_writes, bus=self.dut.bus)
+        self.simulate(
+            self.dut, self.dut, instructions, writes, self.watch, idle=self.idle, ends=ends
         )
 
 
 def writes(bench, instructions):
-    """Yield place and value of each byte of external memory that ``instructions`` write, in order."""
-    for one in instructions:
-        for row in range(one.rows):
-            for i in range(one.length):
-                source = one.unified + row * one.unified_pitch + i
-                place = (one.external + row * one.external_pitch + i) % MEMORY
-                yield place, bench.unified[source]
+    """Yield place and value of each byte of external memory that is written, in order."""
+    return ((outside, bench.unified[inside]) for outside, inside in moves(instructions))
 
 
 def expected(bench, instructions):
@@ -165,27 +102,11 @@ def check_content(bench, instructions):
     assert bench.memory.content == bytes(written.get(i, 0) for i in range(MEMORY))
 
 
-def random_store(bench, rng):
-    length = int(rng.integers(1, 40 if rng.random() < 0.7 else 120))
-    rows = int(rng.integers(1, 6))
-    slack = bench.unified_bytes - length
-    pitch = int(rng.integers(0, slack // max(rows - 1, 1) + 1))
-    return Instruction(
-        Opcode.STORE,
-        external=int(rng.integers(0, MEMORY)),
-        external_pitch=int(rng.integers(0, 300)),
-        unified=int(rng.integers(0, slack - pitch * (rows - 1) + 1)),
-        unified_pitch=pitch,
-        rows=rows,
-        length=length,
-    )
-
-
 @pytest.mark.parametrize("stall", [0.0, 0.3, 0.7])
 @pytest.mark.parametrize(("rows", "bus_bytes"), [(4, 4), (16, 8)])
 def test_random_instructions(rng, stall, rows, bus_bytes):
     bench = Bench(rows=rows, bus_bytes=bus_bytes, rng=rng, stall=stall)
-    instructions = [random_store(bench, rng) for _ in range(12)]
+    instructions = [random_move(Opcode.STORE, bench, rng) for _ in range(12)]
     bench.run(instructions)
     assert not bench.faults
     check_content(bench, instructions)
@@ -275,7 +196,7 @@ def test_bytes_of_right_parity_are_stored():
 def test_abort(rng, turn):
     bench = Bench(rng=rng, stall=0.4 if turn % 2 else 0.0, latency=1 if turn % 4 < 2 else 9)
     bench.abort_at = int(rng.integers(1, 150))
-    instructions = [random_store(bench, rng) for _ in range(8)]
+    instructions = [random_move(Opcode.STORE, bench, rng) for _ in range(8)]
     bench.run(instructions, ends=lambda: bench.cycle > bench.abort_at + 3)
     assert not bench.faults
     # The address channel holds two; what it was given gets all its beats, or idle never comes.
@@ -298,21 +219,10 @@ def test_outstanding_is_reached():
     assert bench.memory.most_unanswered == 6
 
 
-@pytest.mark.parametrize(
-    ("length", "pitch", "external"), [(112, 112, 0), (112, 200, 5), (16, 16, 0), (3, 32, 1)]
-)
+@pytest.mark.parametrize(("length", "pitch", "external"), BLOCKS)
 def test_throughput(length, pitch, external):
-    bench = Bench(
-        rows=16, bus_bytes=16, unified_bytes=8192, burst_beats=16, outstanding=64, latency=32
-    )
-    instruction = Instruction(
-        Opcode.STORE,
-        external=external,
-        external_pitch=pitch,
-        unified_pitch=length,
-        rows=64,
-        length=length,
-    )
+    bench = Bench(**WIDE, burst_beats=16, outstanding=64)
+    instruction = block(Opcode.STORE, length, pitch, external)
     bench.run([instruction])
     check_content(bench, [instruction])
     beats = sum(beats for *_, beats in bench.memory.writes)
@@ -331,7 +241,7 @@ def test_a_beat_each_cycle_behind_a_slow_buffer(latency):
 
 
 def test_instructions_overlap():
-    bench = Bench(rows=16, bus_bytes=16, unified_bytes=8192, outstanding=64, latency=32)
+    bench = Bench(**WIDE, outstanding=64)
     instructions = [
         Instruction(Opcode.STORE, external=512 * n, length=64, unified=64 * n) for n in range(30)
     ]

@@ -41,18 +41,15 @@ def test_shape_name_and_initial_value_stay():
     assert dut.signature.is_compliant(dut)
 
 
-def test_a_reset_leaves_them_alone():
+async def test_a_reset_leaves_them_alone():
     dut = Register()
     reset = Signal()
-
-    async def bench(ctx):
-        ctx.set(dut.i.payload, {"low": 3, "high": -2})
-        ctx.set(dut.i.valid, 1)
-        await ctx.tick()
-        assert ctx.get(dut.count) == 6 and ctx.get(dut.o.valid)
-        ctx.set(reset, 1)
-        await ctx.tick()
-        assert not ctx.get(dut.o.valid)
-        assert ctx.get(dut.o.payload.high) == -2 and ctx.get(dut.count) == 7
-
-    pysim.run(ResetInserter(reset)(dut), bench)
+    ctx = await pysim.simulation(ResetInserter(reset)(dut))
+    ctx.set(dut.i.payload, {"low": 3, "high": -2})
+    ctx.set(dut.i.valid, 1)
+    await ctx.tick()
+    assert ctx.get(dut.count) == 6 and ctx.get(dut.o.valid)
+    ctx.set(reset, 1)
+    await ctx.tick()
+    assert not ctx.get(dut.o.valid)
+    assert ctx.get(dut.o.payload.high) == -2 and ctx.get(dut.count) == 7

@@ -7,36 +7,33 @@ from celosia.hw.lib.nest import Nest
 
 
 @pytest.mark.parametrize("levels", [1, 2, 4, 6])
-def test_rounds_in_order(rng, levels):
+async def test_rounds_in_order(rng, levels):
     dut = Nest(bits=14, count_bits=tuple(range(3, 3 + levels)))
-
-    async def bench(ctx):
-        for _ in range(12):
-            rounds = rng.integers(1, 5, levels).tolist()
-            strides = rng.integers(0, 1 << 13, levels).tolist()
-            base = int(rng.integers(0, 1 << 13))
-            ctx.set(dut.counts, {str(n): rounds[n] - 1 for n in range(levels)})
-            ctx.set(dut.strides, strides)
-            ctx.set(dut.base, base)
-            ctx.set(dut.start, 1)
-            ctx.set(dut.step, int(rng.integers(2)))
-            await ctx.tick()
-            ctx.set(dut.start, 0)
-            ctx.set(dut.base, 0)
-            ctx.set(dut.step, 0)
-            for outer_first in itertools.product(*map(range, reversed(rounds))):
-                at = outer_first[::-1]
-                for _ in range(rng.integers(0, 2)):
-                    await ctx.tick()
-                address = base + sum(n * stride for n, stride in zip(at, strides, strict=True))
-                assert ctx.get(dut.address) == address % (1 << 14)
-                last = sum(
-                    (n == all_ - 1) << level
-                    for level, (n, all_) in enumerate(zip(at, rounds, strict=True))
-                )
-                assert ctx.get(dut.last) == last
-                ctx.set(dut.step, 1)
+    ctx = await pysim.simulation(dut, cycles_limit=200000)
+    for _ in range(12):
+        rounds = rng.integers(1, 5, levels).tolist()
+        strides = rng.integers(0, 1 << 13, levels).tolist()
+        base = int(rng.integers(0, 1 << 13))
+        ctx.set(dut.counts, {str(n): rounds[n] - 1 for n in range(levels)})
+        ctx.set(dut.strides, strides)
+        ctx.set(dut.base, base)
+        ctx.set(dut.start, 1)
+        ctx.set(dut.step, int(rng.integers(2)))
+        await ctx.tick()
+        ctx.set(dut.start, 0)
+        ctx.set(dut.base, 0)
+        ctx.set(dut.step, 0)
+        for outer_first in itertools.product(*map(range, reversed(rounds))):
+            at = outer_first[::-1]
+            for _ in range(rng.integers(0, 2)):
                 await ctx.tick()
-                ctx.set(dut.step, 0)
-
-    pysim.run(dut, bench, cycles_limit=200_000)
+            address = base + sum(n * stride for n, stride in zip(at, strides, strict=True))
+            assert ctx.get(dut.address) == address % (1 << 14)
+            last = sum(
+                (n == all_ - 1) << level
+                for level, (n, all_) in enumerate(zip(at, rounds, strict=True))
+            )
+            assert ctx.get(dut.last) == last
+            ctx.set(dut.step, 1)
+            await ctx.tick()
+            ctx.set(dut.step, 0)

@@ -3,56 +3,50 @@
 import pytest
 from amaranth.hdl import Module
 from amaranth.lib.fifo import SyncFIFOBuffered
-from pysim import run
+from pysim import simulation
 
 from celosia.hw.lib.queue import EagerFIFO
 
 
 @pytest.mark.parametrize("depth", [2, 3, 4, 9])
 @pytest.mark.parametrize("busy", [(0.5, 0.5), (0.9, 0.3), (0.3, 0.9), (1.0, 1.0)])
-def test_equals_amaranths(depth, busy, rng):
+async def test_equals_amaranths(depth, busy, rng):
     m = Module()
     m.submodules.dut = dut = EagerFIFO(width=8, depth=depth)
     m.submodules.reference = reference = SyncFIFOBuffered(width=8, depth=depth)
     levels = set()
-
-    async def bench(ctx):
-        for _ in range(400):
-            pushes, pops = rng.random(2) < busy
-            data = int(rng.integers(256))
-            for fifo in (dut, reference):
-                ctx.set(fifo.w_en, int(pushes))
-                ctx.set(fifo.w_data, data)
-                ctx.set(fifo.r_en, int(pops))
-            names = ("w_rdy", "r_rdy", "level", "w_level", "r_level")
-            assert [ctx.get(getattr(dut, n)) for n in names] == [
-                ctx.get(getattr(reference, n)) for n in names
-            ]
-            if ctx.get(dut.r_rdy):
-                assert ctx.get(dut.r_data) == ctx.get(reference.r_data)
-            levels.add(ctx.get(dut.level))
-            await ctx.tick()
-
-    run(m, bench)
+    ctx = await simulation(m)
+    for _ in range(400):
+        pushes, pops = rng.random(2) < busy
+        data = int(rng.integers(256))
+        for fifo in (dut, reference):
+            ctx.set(fifo.w_en, int(pushes))
+            ctx.set(fifo.w_data, data)
+            ctx.set(fifo.r_en, int(pops))
+        names = ("w_rdy", "r_rdy", "level", "w_level", "r_level")
+        assert [ctx.get(getattr(dut, n)) for n in names] == [
+            ctx.get(getattr(reference, n)) for n in names
+        ]
+        if ctx.get(dut.r_rdy):
+            assert ctx.get(dut.r_data) == ctx.get(reference.r_data)
+        levels.add(ctx.get(dut.level))
+        await ctx.tick()
     assert busy != (0.9, 0.3) or {1, depth} <= levels
 
 
-def test_the_memory_takes_what_is_shown_while_there_is_room():
+async def test_the_memory_takes_what_is_shown_while_there_is_room():
     dut = EagerFIFO(width=8, depth=4)
-
-    async def bench(ctx):
-        ctx.set(dut.w_data, 7)
-        await ctx.tick()
-        # Never pushed, so never there.
-        ctx.set(dut.w_data, 8)
-        ctx.set(dut.w_en, 1)
-        await ctx.tick()
-        ctx.set(dut.w_en, 0)
-        ctx.set(dut.w_data, 9)
-        await ctx.tick().repeat(2)
-        assert (ctx.get(dut.r_rdy), ctx.get(dut.r_data), ctx.get(dut.level)) == (1, 8, 1)
-
-    run(dut, bench)
+    ctx = await simulation(dut)
+    ctx.set(dut.w_data, 7)
+    await ctx.tick()
+    # Never pushed, so never there.
+    ctx.set(dut.w_data, 8)
+    ctx.set(dut.w_en, 1)
+    await ctx.tick()
+    ctx.set(dut.w_en, 0)
+    ctx.set(dut.w_data, 9)
+    await ctx.tick().repeat(2)
+    assert (ctx.get(dut.r_rdy), ctx.get(dut.r_data), ctx.get(dut.level)) == (1, 8, 1)
 
 
 def test_one_entry_is_too_few():

@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from pysim import get_all, put_all, run
+from pysim import get_all, put_all, simulation
 
 from celosia.hw.lib.slice import Slice, Stage
 
@@ -13,7 +13,7 @@ KINDS = (Slice, BLOCKS, Stage)
 
 @pytest.mark.parametrize("stalls", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.5, 0.5)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_everything_comes_out_in_order(kind, stalls, rng):
+async def test_everything_comes_out_in_order(kind, stalls, rng):
     dut = kind(8)
     payloads = rng.integers(0, 256, 200).tolist()
     got = []
@@ -21,65 +21,54 @@ def test_everything_comes_out_in_order(kind, stalls, rng):
     async def give(ctx):
         await put_all(ctx, dut.i, payloads, rng=rng, stall=stalls[0])
 
-    async def take(ctx):
-        got.extend(await get_all(ctx, dut.o, len(payloads), rng=rng, stall=stalls[1]))
-        assert not ctx.get(dut.o.valid)
-
-    run(dut, give, take, cycles_limit=2_000)
+    ctx = await simulation(dut, give, cycles_limit=2000)
+    got.extend(await get_all(ctx, dut.o, len(payloads), rng=rng, stall=stalls[1]))
+    assert not ctx.get(dut.o.valid)
     assert got == payloads
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_each_cycle(kind):
+async def test_one_each_cycle(kind):
     dut = kind(8)
-
-    async def bench(ctx):
-        ctx.set(dut.o.ready, 1)
-        ctx.set(dut.i.valid, 1)
-        assert dut.LATENCY == 1 and not ctx.get(dut.o.valid)
-        for n in range(10):
-            ctx.set(dut.i.payload, n)
-            assert ctx.get(dut.i.ready)
-            await ctx.tick()
-            assert (ctx.get(dut.o.valid), ctx.get(dut.o.payload)) == (1, n)
-        ctx.set(dut.i.valid, 0)
+    ctx = await simulation(dut)
+    ctx.set(dut.o.ready, 1)
+    ctx.set(dut.i.valid, 1)
+    assert dut.LATENCY == 1 and not ctx.get(dut.o.valid)
+    for n in range(10):
+        ctx.set(dut.i.payload, n)
+        assert ctx.get(dut.i.ready)
         await ctx.tick()
-        assert not ctx.get(dut.o.valid)
-
-    run(dut, bench)
+        assert (ctx.get(dut.o.valid), ctx.get(dut.o.payload)) == (1, n)
+    ctx.set(dut.i.valid, 0)
+    await ctx.tick()
+    assert not ctx.get(dut.o.valid)
 
 
 @pytest.mark.parametrize(("kind", "room"), [(Slice, 2), (BLOCKS, 2), (Stage, 1)])
-def test_room_and_what_is_offered(kind, room):
+async def test_room_and_what_is_offered(kind, room):
     dut = kind(8)
-
-    async def bench(ctx):
-        ctx.set(dut.i.valid, 1)
-        for n in range(4):
-            ctx.set(dut.i.payload, n)
-            assert ctx.get(dut.i.ready) == (n < room)
-            assert ctx.get(dut.o.valid) == (n > 0)
-            await ctx.tick()
-            assert ctx.get(dut.o.payload) == 0
-        # Only what has one entry is ready as soon as the other side is.
-        ctx.set(dut.o.ready, 1)
-        assert ctx.get(dut.i.ready) == (kind is Stage)
-
-    run(dut, bench)
+    ctx = await simulation(dut)
+    ctx.set(dut.i.valid, 1)
+    for n in range(4):
+        ctx.set(dut.i.payload, n)
+        assert ctx.get(dut.i.ready) == (n < room)
+        assert ctx.get(dut.o.valid) == (n > 0)
+        await ctx.tick()
+        assert ctx.get(dut.o.payload) == 0
+    # Only what has one entry is ready as soon as the other side is.
+    ctx.set(dut.o.ready, 1)
+    assert ctx.get(dut.i.ready) == (kind is Stage)
 
 
-def test_idle_says_that_nothing_is_inside():
+async def test_idle_says_that_nothing_is_inside():
     dut = Slice(8)
-
-    async def bench(ctx):
-        assert ctx.get(dut.idle)
-        ctx.set(dut.i.valid, 1)
-        await ctx.tick().repeat(2)
-        ctx.set(dut.i.valid, 0)
-        ctx.set(dut.o.ready, 1)
-        for _ in range(2):
-            assert not ctx.get(dut.idle)
-            await ctx.tick()
-        assert ctx.get(dut.idle)
-
-    run(dut, bench)
+    ctx = await simulation(dut)
+    assert ctx.get(dut.idle)
+    ctx.set(dut.i.valid, 1)
+    await ctx.tick().repeat(2)
+    ctx.set(dut.i.valid, 0)
+    ctx.set(dut.o.ready, 1)
+    for _ in range(2):
+        assert not ctx.get(dut.idle)
+        await ctx.tick()
+    assert ctx.get(dut.idle)

@@ -1,5 +1,5 @@
 import pytest
-from pysim import put_all, run
+from pysim import put_all, run, simulation
 
 from celosia.hw.link.uart import UartReceiver, UartTransmitter, divisor_of
 
@@ -61,71 +61,65 @@ def test_receiver_follows_a_line_that_runs_fast_or_slow(rng, divisor, drift):
 
 
 @pytest.mark.parametrize("divisor", [4, 20])
-def test_receiver_drops_a_character_without_stop_bit_and_a_break(divisor):
+async def test_receiver_drops_a_character_without_stop_bit_and_a_break(divisor):
     dut = UartReceiver(divisor=divisor)
     got = []
 
-    async def line(ctx):
-        ctx.set(dut.rx, 1)
-        await ctx.tick().repeat(3)
-        await send(ctx, dut.rx, 0x12, divisor)
-        await send(ctx, dut.rx, 0x34, divisor, stop=0)
-        await ctx.tick().repeat(2 * divisor)
-        ctx.set(dut.rx, 0)
-        await ctx.tick().repeat(35 * divisor)
-        ctx.set(dut.rx, 1)
-        await ctx.tick().repeat(2 * divisor)
-        await send(ctx, dut.rx, 0x56, divisor)
-        await ctx.tick().repeat(divisor)
-
     async def watch(ctx):
         async for _, _, valid, byte in ctx.tick().sample(dut.valid, dut.byte):
             if valid:
                 got.append(byte)
 
-    run(dut, line, background=(watch,))
+    ctx = await simulation(dut, background=(watch,))
+    ctx.set(dut.rx, 1)
+    await ctx.tick().repeat(3)
+    await send(ctx, dut.rx, 0x12, divisor)
+    await send(ctx, dut.rx, 0x34, divisor, stop=0)
+    await ctx.tick().repeat(2 * divisor)
+    ctx.set(dut.rx, 0)
+    await ctx.tick().repeat(35 * divisor)
+    ctx.set(dut.rx, 1)
+    await ctx.tick().repeat(2 * divisor)
+    await send(ctx, dut.rx, 0x56, divisor)
+    await ctx.tick().repeat(divisor)
     assert got == [0x12, 0x56]
 
 
-def test_receiver_takes_no_glitch_for_a_start():
+async def test_receiver_takes_no_glitch_for_a_start():
     dut = UartReceiver(divisor=20)
     got = []
-
-    async def line(ctx):
-        ctx.set(dut.rx, 1)
-        await ctx.tick().repeat(3)
-        ctx.set(dut.rx, 0)
-        await ctx.tick().repeat(4)
-        ctx.set(dut.rx, 1)
-        await ctx.tick().repeat(20)
-        await send(ctx, dut.rx, 0x9A, 20)
-        await ctx.tick().repeat(20)
 
     async def watch(ctx):
         async for _, _, valid, byte in ctx.tick().sample(dut.valid, dut.byte):
             if valid:
                 got.append(byte)
 
-    run(dut, line, background=(watch,))
+    ctx = await simulation(dut, background=(watch,))
+    ctx.set(dut.rx, 1)
+    await ctx.tick().repeat(3)
+    ctx.set(dut.rx, 0)
+    await ctx.tick().repeat(4)
+    ctx.set(dut.rx, 1)
+    await ctx.tick().repeat(20)
+    await send(ctx, dut.rx, 0x9A, 20)
+    await ctx.tick().repeat(20)
     assert got == [0x9A]
 
 
 @pytest.mark.parametrize("divisor", [4, 5, 20])
 @pytest.mark.parametrize("stall", [0.0, 0.5])
-def test_transmitter(rng, divisor, stall):
+async def test_transmitter(rng, divisor, stall):
     dut = UartTransmitter(divisor=divisor)
     content = CONTENT + rng.integers(0, 256, 8).tolist()
     levels = []
-
-    async def feed(ctx):
-        await put_all(ctx, dut.i, content, rng=rng if stall else None, stall=stall)
-        await ctx.tick().repeat(12 * divisor)
 
     async def watch(ctx):
         async for _, _, level in ctx.tick().sample(dut.tx):
             levels.append(level)
 
-    run(dut, feed, background=(watch,))
+    ctx = await simulation(dut, background=(watch,))
+    await put_all(ctx, dut.i, content, rng=rng if stall else None, stall=stall)
+    await ctx.tick().repeat(12 * divisor)
     got, place = [], 0
     while 0 in levels[place:]:
         start = levels.index(0, place)

@@ -250,22 +250,19 @@ def test_right_parity_disturbs_nothing():
     bench.run()
 
 
-def test_abort_stops_requests_and_drains():
+async def test_abort_stops_requests_and_drains():
     bench = Control([{"x_count": 8, "y_count": 8, "accumulator": 0}] * 2)
-
-    async def main(ctx):
-        while len(bench.fired) < 3:
-            await ctx.tick()
-        ctx.set(bench.dut.abort, 1)
-        asked = len(bench.fired)
+    ctx = await pysim.simulation(bench.dut, background=[bench.feed, bench.watch])
+    while len(bench.fired) < 3:
         await ctx.tick()
-        assert not ctx.get(bench.dut.request.valid) and not ctx.get(bench.dut.idle)
-        assert not ctx.get(bench.dut.instruction.ready)
-        await ctx.tick().repeat(bench.RESULTS_LATENCY)
-        assert ctx.get(bench.dut.idle)
-        assert len(bench.fired) <= asked + 1 and not bench.faults
-
-    pysim.run(bench.dut, main, background=[bench.feed, bench.watch])
+    ctx.set(bench.dut.abort, 1)
+    asked = len(bench.fired)
+    await ctx.tick()
+    assert not ctx.get(bench.dut.request.valid) and not ctx.get(bench.dut.idle)
+    assert not ctx.get(bench.dut.instruction.ready)
+    await ctx.tick().repeat(bench.RESULTS_LATENCY)
+    assert ctx.get(bench.dut.idle)
+    assert len(bench.fired) <= asked + 1 and not bench.faults
 
 
 def test_construction():

@@ -108,59 +108,53 @@ def test_the_next_tile_starts_in_the_cycle_of_the_switch(weight_rows):
         assert started[1:].tolist() == bench.switches[:-1]
 
 
-def test_enable_holds_instructions_and_tiles():
+async def test_enable_holds_instructions_and_tiles():
     dut = TileFeeder(rows=4, weight_tiles=4, weight_rows=1, accumulator_depth=4)
-
-    async def bench(ctx):
-        ctx.set(dut.instruction.payload, matmul(5, {"taps": 8}))
-        ctx.set(dut.instruction.valid, 1)
-        await ctx.tick().repeat(3)
-        assert not ctx.get(dut.instruction.ready) and not ctx.get(dut.waiting)
-        ctx.set(dut.enable, 1)
-        assert ctx.get(dut.instruction.ready) and ctx.get(dut.taken)
-        await ctx.tick()
-        assert ctx.get(dut.waiting) and ctx.get(dut.start)
-        # Not before its passes began and both tiles are sent.
-        assert not ctx.get(dut.instruction.ready)
-        ctx.set(dut.enable, 0)
-        assert not ctx.get(dut.start)
-        await ctx.tick().repeat(6)
-        ctx.set(dut.enable, 1)
-        assert ctx.get(dut.start) and ctx.get(dut.tile) == 0
-        ctx.set(dut.begin, 1)
-        await ctx.tick()
-        ctx.set(dut.begin, 0)
-        assert not ctx.get(dut.instruction.ready) and not ctx.get(dut.waiting)
-        ctx.set(dut.switched, 1)
-        assert not ctx.get(dut.start)
-        await ctx.tick()
-        ctx.set(dut.switched, 0)
-        await ctx.tick().repeat(2)
-        assert ctx.get(dut.start) and ctx.get(dut.tile) == 1
-        await ctx.tick()
-        assert ctx.get(dut.instruction.ready)
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.instruction.payload, matmul(5, {"taps": 8}))
+    ctx.set(dut.instruction.valid, 1)
+    await ctx.tick().repeat(3)
+    assert not ctx.get(dut.instruction.ready) and not ctx.get(dut.waiting)
+    ctx.set(dut.enable, 1)
+    assert ctx.get(dut.instruction.ready) and ctx.get(dut.taken)
+    await ctx.tick()
+    assert ctx.get(dut.waiting) and ctx.get(dut.start)
+    # Not before its passes began and both tiles are sent.
+    assert not ctx.get(dut.instruction.ready)
+    ctx.set(dut.enable, 0)
+    assert not ctx.get(dut.start)
+    await ctx.tick().repeat(6)
+    ctx.set(dut.enable, 1)
+    assert ctx.get(dut.start) and ctx.get(dut.tile) == 0
+    ctx.set(dut.begin, 1)
+    await ctx.tick()
+    ctx.set(dut.begin, 0)
+    assert not ctx.get(dut.instruction.ready) and not ctx.get(dut.waiting)
+    ctx.set(dut.switched, 1)
+    assert not ctx.get(dut.start)
+    await ctx.tick()
+    ctx.set(dut.switched, 0)
+    await ctx.tick().repeat(2)
+    assert ctx.get(dut.start) and ctx.get(dut.tile) == 1
+    await ctx.tick()
+    assert ctx.get(dut.instruction.ready)
 
 
 @pytest.mark.parametrize("weight_tiles", [4, 5, 7])
 @pytest.mark.parametrize("before", [0, 1, 2])
-def test_a_tile_outside_is_said_and_not_sent(weight_tiles, before):
+async def test_a_tile_outside_is_said_and_not_sent(weight_tiles, before):
     dut = TileFeeder(rows=4, weight_tiles=weight_tiles, weight_rows=4, accumulator_depth=4)
     starts = []
-
-    async def bench(ctx):
-        ctx.set(dut.enable, 1)
-        fields = {"tile": weight_tiles - before, "taps": 4 * before + 4}
-        await pysim.put(ctx, dut.instruction, matmul(0, fields))
-        ctx.set(dut.switched, 1)
-        for _ in range(before + 4):
-            starts.append(ctx.get(dut.start))
-            assert ctx.get(dut.outside) == (sum(starts) == before and not starts[-1])
-            await ctx.tick()
-        assert sum(starts) == before
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.enable, 1)
+    fields = {"tile": weight_tiles - before, "taps": 4 * before + 4}
+    await pysim.put(ctx, dut.instruction, matmul(0, fields))
+    ctx.set(dut.switched, 1)
+    for _ in range(before + 4):
+        starts.append(ctx.get(dut.start))
+        assert ctx.get(dut.outside) == (sum(starts) == before and not starts[-1])
+        await ctx.tick()
+    assert sum(starts) == before
 
 
 @pytest.mark.parametrize(
@@ -171,12 +165,9 @@ def test_a_tile_outside_is_said_and_not_sent(weight_tiles, before):
         *({f"{axis}_count": count} for axis in "xyz" for count in (8, 1 << 15)),
     ],
 )
-def test_counts_that_fit_no_core_are_refused_before_the_first_tile(fields):
+async def test_counts_that_fit_no_core_are_refused_before_the_first_tile(fields):
     dut = TileFeeder(rows=4, weight_tiles=5, weight_rows=4, accumulator_depth=4)
-
-    async def bench(ctx):
-        ctx.set(dut.enable, 1)
-        await pysim.put(ctx, dut.instruction, matmul(0, fields))
-        assert ctx.get(dut.outside) and not ctx.get(dut.start)
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.enable, 1)
+    await pysim.put(ctx, dut.instruction, matmul(0, fields))
+    assert ctx.get(dut.outside) and not ctx.get(dut.start)

@@ -80,101 +80,87 @@ def test_constructor_passes_refusals_on():
         MatrixUnit(rows=4, columns=4, weight_rows=1, **sizes, **more)
 
 
-def test_done_before_a_fault_means_that_the_sums_are_there():
+async def test_done_before_a_fault_means_that_the_sums_are_there():
     bench = Bench(rows=4, columns=4, weight_rows=4, tiles=8)
     dut = bench.dut
     good = bench.matmul(taps=4)
     outside = isa.Instruction(isa.Opcode.MATMUL, taps=12, tile=7)
     done = []
-
-    async def main(ctx):
-        await bench.write_tiles(ctx)
-        for index, instruction in enumerate((good, outside)):
-            await pysim.put(ctx, dut.instruction, issued(index, instruction))
-        for _ in range(60):
-            *_, finished = await ctx.tick().sample(dut.done)
-            done.append(finished)
-        got = await bench.read_row(ctx, 0)
-        assert sum(done) == 0 or np.array_equal(got, bench.sums[0])
-
-    pysim.run(dut, main, background=[bench.memory])
+    ctx = await pysim.simulation(dut, background=[bench.memory])
+    await bench.write_tiles(ctx)
+    for index, instruction in enumerate((good, outside)):
+        await pysim.put(ctx, dut.instruction, issued(index, instruction))
+    for _ in range(60):
+        *_, finished = await ctx.tick().sample(dut.done)
+        done.append(finished)
+    got = await bench.read_row(ctx, 0)
+    assert sum(done) == 0 or np.array_equal(got, bench.sums[0])
 
 
-def test_passes_add_to_what_the_vector_unit_wrote():
+async def test_passes_add_to_what_the_vector_unit_wrote():
     bench = Bench(rows=4, columns=4, weight_rows=4)
     dut = bench.dut
-
-    async def main(ctx):
-        await bench.write_tiles(ctx)
-        for row, mask in ((2, 0b1111), (2, 0b0101), (18, 0b1000)):
-            sums = [int(v) for v in bench.rng.integers(-(1 << 31), 1 << 31, 4)]
-            write = {"enable": 1, "row": row, "mask": mask, "sums": sums}
-            ctx.set(dut.accumulator_write, write)
-            await ctx.tick()
-            # The sums come two cycles behind the rest.
-            ctx.set(dut.accumulator_write.enable, 0)
-            await ctx.tick().repeat(2)
-            for column in range(4):
-                if mask >> column & 1:
-                    bench.sums[row, column] = sums[column]
-            assert np.array_equal(await bench.read_row(ctx, row), bench.sums[row])
-        instruction = bench.matmul(taps=7, accumulator=2, accumulate=1)
-        await pysim.put(ctx, dut.instruction, issued(0, instruction))
-        await ctx.tick().until(dut.done)
-        for row in (2, 18):
-            assert np.array_equal(await bench.read_row(ctx, row), bench.sums[row])
-
-    pysim.run(dut, main, background=[bench.memory])
+    ctx = await pysim.simulation(dut, background=[bench.memory])
+    await bench.write_tiles(ctx)
+    for row, mask in ((2, 0b1111), (2, 0b0101), (18, 0b1000)):
+        sums = [int(v) for v in bench.rng.integers(-(1 << 31), 1 << 31, 4)]
+        write = {"enable": 1, "row": row, "mask": mask, "sums": sums}
+        ctx.set(dut.accumulator_write, write)
+        await ctx.tick()
+        # The sums come two cycles behind the rest.
+        ctx.set(dut.accumulator_write.enable, 0)
+        await ctx.tick().repeat(2)
+        for column in range(4):
+            if mask >> column & 1:
+                bench.sums[row, column] = sums[column]
+        assert np.array_equal(await bench.read_row(ctx, row), bench.sums[row])
+    instruction = bench.matmul(taps=7, accumulator=2, accumulate=1)
+    await pysim.put(ctx, dut.instruction, issued(0, instruction))
+    await ctx.tick().until(dut.done)
+    for row in (2, 18):
+        assert np.array_equal(await bench.read_row(ctx, row), bench.sums[row])
 
 
-def test_abort_ends_a_long_instruction():
+async def test_abort_ends_a_long_instruction():
     bench = Bench(rows=4, columns=4)
     dut = bench.dut
     long = isa.Instruction(isa.Opcode.MATMUL, x_count=1, y_count=16, taps=32)
-
-    async def main(ctx):
-        await bench.write_tiles(ctx)
-        await pysim.put(ctx, dut.instruction, issued(0, long))
-        while len(bench.fired) < 5:
-            await ctx.tick()
-        ctx.set(dut.abort, 1)
+    ctx = await pysim.simulation(dut, background=[bench.memory])
+    await bench.write_tiles(ctx)
+    await pysim.put(ctx, dut.instruction, issued(0, long))
+    while len(bench.fired) < 5:
         await ctx.tick()
-        assert not ctx.get(dut.request.valid)
-        assert not ctx.get(dut.idle)
-        await ctx.tick().repeat(dut.results_latency)
-        assert ctx.get(dut.idle) and len(bench.fired) <= 6
-
-    pysim.run(dut, main, background=[bench.memory])
+    ctx.set(dut.abort, 1)
+    await ctx.tick()
+    assert not ctx.get(dut.request.valid)
+    assert not ctx.get(dut.idle)
+    await ctx.tick().repeat(dut.results_latency)
+    assert ctx.get(dut.idle) and len(bench.fired) <= 6
 
 
 @pytest.mark.parametrize("refused", [0, 1, 4, 7])
-def test_what_was_read_outside_is_stored_nowhere(refused):
+async def test_what_was_read_outside_is_stored_nowhere(refused):
     """Nor what was asked for after it; no row is touched that no instruction names."""
     bench = Bench(rows=4, columns=4, weight_rows=4)
     bench.refused = refused
     dut, depth = bench.dut, bench.depth
     before = bench.rng.integers(-(1 << 31), 1 << 31, (2 * depth, 4))
     faults = []
-
-    async def main(ctx):
-        await bench.write_tiles(ctx)
-        for row, sums in enumerate(before.tolist()):
-            write = {"enable": 1, "row": row, "mask": 0b1111, "sums": sums}
-            ctx.set(dut.accumulator_write, write)
-            await ctx.tick()
-            ctx.set(dut.accumulator_write.enable, 0)
-            await ctx.tick().repeat(2)
-        instruction = isa.Instruction(isa.Opcode.MATMUL, taps=4, x_count=9, x_stride=1)
-        await pysim.put(ctx, dut.instruction, issued(3, instruction))
-        async for _, _, valid, fault, idle in ctx.tick().sample(
-            dut.fault_valid, dut.fault, dut.idle
-        ):
-            if valid:
-                faults.append((fault.code, fault.index))
-            if idle and faults:
-                break
-        assert faults == [(isa.Error.RANGE, 3)]
-        for row in (*range(refused, depth), depth, 2 * depth - 1):
-            assert np.array_equal(await bench.read_row(ctx, row), before[row]), row
-
-    pysim.run(dut, main, background=[bench.memory])
+    ctx = await pysim.simulation(dut, background=[bench.memory])
+    await bench.write_tiles(ctx)
+    for row, sums in enumerate(before.tolist()):
+        write = {"enable": 1, "row": row, "mask": 0b1111, "sums": sums}
+        ctx.set(dut.accumulator_write, write)
+        await ctx.tick()
+        ctx.set(dut.accumulator_write.enable, 0)
+        await ctx.tick().repeat(2)
+    instruction = isa.Instruction(isa.Opcode.MATMUL, taps=4, x_count=9, x_stride=1)
+    await pysim.put(ctx, dut.instruction, issued(3, instruction))
+    async for _, _, valid, fault, idle in ctx.tick().sample(dut.fault_valid, dut.fault, dut.idle):
+        if valid:
+            faults.append((fault.code, fault.index))
+        if idle and faults:
+            break
+    assert faults == [(isa.Error.RANGE, 3)]
+    for row in (*range(refused, depth), depth, 2 * depth - 1):
+        assert np.array_equal(await bench.read_row(ctx, row), before[row]), row

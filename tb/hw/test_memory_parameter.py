@@ -52,7 +52,7 @@ async def read_groups(ctx, dut, groups):
     [(1, 4, 5), (1, 16, 6), (2, 8, 12), (4, 16, 16), (4, 32, 24), (8, 128, 32), (4, 4, 4)],
 )
 @pytest.mark.parametrize("parity", [False, True])
-def test_channels(rng, lanes, bus_bytes, count, parity):
+async def test_channels(rng, lanes, bus_bytes, count, parity):
     sizes = {"parameter_channels": count, "tables": 1, "bus_bytes": bus_bytes}
     dut = ParameterStore(lanes=lanes, **sizes, parity=parity)
     wanted, raw = channels(rng, count)
@@ -62,147 +62,126 @@ def test_channels(rng, lanes, bus_bytes, count, parity):
     other, other_raw = channels(rng, max(part, per_beat))
     first = 1 if len(other) < count else 0
     order = rng.integers(0, count // lanes, 30)
+    ctx = await pysim.simulation(dut)
+    await pysim.put_all(ctx, dut.parameters, beats(Kind.CHANNELS, 0, raw, bus_bytes))
+    await ctx.tick()
+    got = await read_groups(ctx, dut, order)
+    assert (got == wanted.reshape(-1, lanes, 4)[order].reshape(-1, 4)).all()
 
-    async def bench(ctx):
-        await pysim.put_all(ctx, dut.parameters, beats(Kind.CHANNELS, 0, raw, bus_bytes))
-        await ctx.tick()
-        got = await read_groups(ctx, dut, order)
-        assert (got == wanted.reshape(-1, lanes, 4)[order].reshape(-1, 4)).all()
-
-        again = beats(Kind.CHANNELS, 16 * first, other_raw, bus_bytes)
-        await pysim.put_all(ctx, dut.parameters, again, rng=rng, stall=0.4)
-        await ctx.tick()
-        wanted[first : first + len(other)] = other
-        assert (await read_groups(ctx, dut, range(count // lanes)) == wanted).all()
-
-    pysim.run(dut, bench)
+    again = beats(Kind.CHANNELS, 16 * first, other_raw, bus_bytes)
+    await pysim.put_all(ctx, dut.parameters, again, rng=rng, stall=0.4)
+    await ctx.tick()
+    wanted[first : first + len(other)] = other
+    assert (await read_groups(ctx, dut, range(count // lanes)) == wanted).all()
 
 
-def test_channels_past_the_end_are_not_written(rng):
+async def test_channels_past_the_end_are_not_written(rng):
     dut = ParameterStore(lanes=2, parameter_channels=6, tables=1, bus_bytes=32)
     wanted, raw = channels(rng, 6)
     other, other_raw = channels(rng, 4)
-
-    async def bench(ctx):
-        await pysim.put_all(ctx, dut.parameters, beats(Kind.CHANNELS, 0, raw, 32))
-        await pysim.put_all(ctx, dut.parameters, beats(Kind.CHANNELS, 16 * 5, other_raw, 32))
-        await ctx.tick()
-        wanted[5] = other[0]
-        assert (await read_groups(ctx, dut, range(3)) == wanted).all()
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    await pysim.put_all(ctx, dut.parameters, beats(Kind.CHANNELS, 0, raw, 32))
+    await pysim.put_all(ctx, dut.parameters, beats(Kind.CHANNELS, 16 * 5, other_raw, 32))
+    await ctx.tick()
+    wanted[5] = other[0]
+    assert (await read_groups(ctx, dut, range(3)) == wanted).all()
 
 
 @pytest.mark.parametrize("bus_bytes", [4, 8])
-def test_a_channel_changes_with_its_last_beat(rng, bus_bytes):
+async def test_a_channel_changes_with_its_last_beat(rng, bus_bytes):
     dut = ParameterStore(lanes=1, parameter_channels=2, tables=1, bus_bytes=bus_bytes)
     wanted, raw = channels(rng, 2)
     other, other_raw = channels(rng, 1)
-
-    async def bench(ctx):
-        await pysim.put_all(ctx, dut.parameters, beats(Kind.CHANNELS, 0, raw, bus_bytes))
-        for beat in beats(Kind.CHANNELS, 0, other_raw, bus_bytes):
-            assert (await read_groups(ctx, dut, range(2)) == wanted).all()
-            await pysim.put(ctx, dut.parameters, beat)
-            await ctx.tick()
-        wanted[0] = other[0]
+    ctx = await pysim.simulation(dut)
+    await pysim.put_all(ctx, dut.parameters, beats(Kind.CHANNELS, 0, raw, bus_bytes))
+    for beat in beats(Kind.CHANNELS, 0, other_raw, bus_bytes):
         assert (await read_groups(ctx, dut, range(2)) == wanted).all()
+        await pysim.put(ctx, dut.parameters, beat)
+        await ctx.tick()
+    wanted[0] = other[0]
+    assert (await read_groups(ctx, dut, range(2)) == wanted).all()
 
-    pysim.run(dut, bench)
 
-
-def test_a_reset_writes_nothing(rng):
+async def test_a_reset_writes_nothing(rng):
     dut = ParameterStore(lanes=2, parameter_channels=2, tables=1, bus_bytes=16)
     wanted, raw = channels(rng, 2)
     table = rng.integers(-128, 128, 16, np.int8)
     clear = Signal()
-
-    async def bench(ctx):
-        await pysim.put_all(ctx, dut.parameters, beats(Kind.CHANNELS, 0, raw, 16))
-        await pysim.put_all(ctx, dut.parameters, beats(Kind.TABLES, 0, table.view(np.uint8), 16))
+    ctx = await pysim.simulation(ResetInserter(clear)(dut))
+    await pysim.put_all(ctx, dut.parameters, beats(Kind.CHANNELS, 0, raw, 16))
+    await pysim.put_all(ctx, dut.parameters, beats(Kind.TABLES, 0, table.view(np.uint8), 16))
+    await ctx.tick()
+    for kind, held in ((Kind.CHANNELS, raw), (Kind.TABLES, table.view(np.uint8))):
+        # Stands there and is not valid.
+        (beat,) = beats(kind, 0, ~held[:16], 16)
+        ctx.set(dut.parameters.payload, beat)
+        ctx.set(clear, 1)
         await ctx.tick()
-        for kind, held in ((Kind.CHANNELS, raw), (Kind.TABLES, table.view(np.uint8))):
-            # Stands there and is not valid.
-            (beat,) = beats(kind, 0, ~held[:16], 16)
-            ctx.set(dut.parameters.payload, beat)
-            ctx.set(clear, 1)
-            await ctx.tick()
-            ctx.set(clear, 0)
-            await ctx.tick()
-        assert (await read_groups(ctx, dut, [0]) == wanted).all()
-        for i in range(2):
-            ctx.set(dut.entries[i], 0)
-        await ctx.tick().repeat(dut.tables.LATENCY)
-        assert [ctx.get(dut.values[i]) for i in range(2)] == [table[0]] * 2
-
-    pysim.run(ResetInserter(clear)(dut), bench)
+        ctx.set(clear, 0)
+        await ctx.tick()
+    assert (await read_groups(ctx, dut, [0]) == wanted).all()
+    for i in range(2):
+        ctx.set(dut.entries[i], 0)
+    await ctx.tick().repeat(dut.tables.LATENCY)
+    assert [ctx.get(dut.values[i]) for i in range(2)] == [table[0]] * 2
 
 
 @pytest.mark.parametrize("lanes, tables, bus_bytes", [(1, 1, 4), (3, 2, 16), (2, 3, 32)])
-def test_tables(rng, lanes, tables, bus_bytes):
+async def test_tables(rng, lanes, tables, bus_bytes):
     store = {"lanes": 2 if lanes == 3 else lanes, "parameter_channels": 8}
     dut = ParameterStore(**store, tables=tables, bus_bytes=bus_bytes)
     lanes = store["lanes"]
     content = rng.integers(-128, 128, (tables, 256), np.int8)
     raw = content.reshape(-1).view(np.uint8)
     picked, rows = rng.integers(0, 256, (300, lanes)), rng.integers(0, tables, 300)
-
-    async def bench(ctx):
-        for beat in beats(Kind.TABLES, 0, raw, bus_bytes):
-            await pysim.rest(ctx, rng, 0.1)
-            ctx.set(dut.parameters.payload, beat)
-            ctx.set(dut.parameters.valid, 1)
-            cycles = 1
-            while not ctx.get(dut.parameters.ready):
-                await ctx.tick()
-                cycles += 1
-            assert cycles == bus_bytes
+    ctx = await pysim.simulation(dut)
+    for beat in beats(Kind.TABLES, 0, raw, bus_bytes):
+        await pysim.rest(ctx, rng, 0.1)
+        ctx.set(dut.parameters.payload, beat)
+        ctx.set(dut.parameters.valid, 1)
+        cycles = 1
+        while not ctx.get(dut.parameters.ready):
             await ctx.tick()
-            ctx.set(dut.parameters.valid, 0)
+            cycles += 1
+        assert cycles == bus_bytes
         await ctx.tick()
-        latency = dut.tables.LATENCY
-        for cycle in range(300 + latency):
-            if cycle >= latency:
-                got = [ctx.get(dut.values[i]) for i in range(lanes)]
-                assert got == content[rows[cycle - latency]][picked[cycle - latency]].tolist()
-            if cycle < 300:
-                ctx.set(dut.table, int(rows[cycle]))
-                for i in range(lanes):
-                    ctx.set(dut.entries[i], int(picked[cycle, i]))
-            await ctx.tick()
+        ctx.set(dut.parameters.valid, 0)
+    await ctx.tick()
+    latency = dut.tables.LATENCY
+    for cycle in range(300 + latency):
+        if cycle >= latency:
+            got = [ctx.get(dut.values[i]) for i in range(lanes)]
+            assert got == content[rows[cycle - latency]][picked[cycle - latency]].tolist()
+        if cycle < 300:
+            ctx.set(dut.table, int(rows[cycle]))
+            for i in range(lanes):
+                ctx.set(dut.entries[i], int(picked[cycle, i]))
+        await ctx.tick()
 
-    pysim.run(dut, bench)
 
-
-def test_bytes_past_the_last_table_are_not_written():
+async def test_bytes_past_the_last_table_are_not_written():
     dut = TableMemory(lanes=1, tables=1, bus_bytes=4, offset_bits=9)
-
-    async def bench(ctx):
-        for offset, values in ((0, [1, 2, 3, 4]), (256, [5, 6, 7, 8])):
-            ctx.set(dut.offset, offset)
-            ctx.set(dut.data, values)
-            ctx.set(dut.enable, 1)
-            await ctx.tick().repeat(4)
-        ctx.set(dut.enable, 0)
-        for entry in range(4):
-            ctx.set(dut.entries[0], entry)
-            await ctx.tick().repeat(dut.LATENCY)
-            assert ctx.get(dut.values[0]) == 1 + entry
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    for offset, values in ((0, [1, 2, 3, 4]), (256, [5, 6, 7, 8])):
+        ctx.set(dut.offset, offset)
+        ctx.set(dut.data, values)
+        ctx.set(dut.enable, 1)
+        await ctx.tick().repeat(4)
+    ctx.set(dut.enable, 0)
+    for entry in range(4):
+        ctx.set(dut.entries[0], entry)
+        await ctx.tick().repeat(dut.LATENCY)
+        assert ctx.get(dut.values[0]) == 1 + entry
 
 
-def test_a_beat_of_a_table_is_taken_with_its_last_byte_and_not_without():
+async def test_a_beat_of_a_table_is_taken_with_its_last_byte_and_not_without():
     dut = TableMemory(lanes=1, tables=1, bus_bytes=4, offset_bits=9)
-
-    async def bench(ctx):
-        for enabled in (1, 1, 1, 0, 0, 1, 1):
-            ctx.set(dut.enable, enabled)
-            taken.append(ctx.get(dut.taken))
-            await ctx.tick()
-
     taken = []
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    for enabled in (1, 1, 1, 0, 0, 1, 1):
+        ctx.set(dut.enable, enabled)
+        taken.append(ctx.get(dut.taken))
+        await ctx.tick()
     assert taken == [0, 0, 0, 0, 0, 1, 0]
 
 

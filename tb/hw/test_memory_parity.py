@@ -33,7 +33,7 @@ def memories(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.parametrize("width", [1, 8, 32, 33, 73])
-def test_every_flip_of_one_bit_is_seen(width: int, rng: np.random.Generator) -> None:
+async def test_every_flip_of_one_bit_is_seen(width: int, rng: np.random.Generator) -> None:
     word = Signal(width)
     total = parity.stored_shape(width, True)
     changed, made, wrong = Signal(total), Signal(total), Signal()
@@ -44,82 +44,76 @@ def test_every_flip_of_one_bit_is_seen(width: int, rng: np.random.Generator) -> 
     ]
     assert len(made) == width + -(-width // parity.SPAN)
     assert parity.stored(word, False) is word and parity.stored_shape(8, False) == 8
-
-    async def bench(ctx: Any) -> None:
-        ctx.set(changed, 0)
-        assert not ctx.get(wrong)
-        for _ in range(20):
-            ctx.set(word, int.from_bytes(rng.bytes(10), "little") % (1 << width))
-            good = ctx.get(made)
-            ctx.set(changed, good)
-            assert not ctx.get(wrong)
-            for bit in range(len(made)):
-                ctx.set(changed, good ^ 1 << bit)
-                assert ctx.get(wrong), bit
-
     dut.d.sync += Signal().eq(0)
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    ctx.set(changed, 0)
+    assert not ctx.get(wrong)
+    for _ in range(20):
+        ctx.set(word, int.from_bytes(rng.bytes(10), "little") % (1 << width))
+        good = ctx.get(made)
+        ctx.set(changed, good)
+        assert not ctx.get(wrong)
+        for bit in range(len(made)):
+            ctx.set(changed, good ^ 1 << bit)
+            assert ctx.get(wrong), bit
 
 
 @pytest.mark.parametrize(("rows", "size"), [(4, 64), (8, 256)])
-def test_unified_buffer(
+async def test_unified_buffer(
     rows: int, size: int, memories: list[Any], rng: np.random.Generator
 ) -> None:
     """Reads and writes at random, masked, two readers; words flipped while they go on."""
     dut: Any = UnifiedBuffer(rows=rows, unified_bytes=size, readers=2, writers=1, parity=True)
     latency = dut.READ_LATENCY + 1
     seen = {False: 0, True: 0}
-
-    async def bench(ctx: Any) -> None:
-        flipped: set[int] = set()
-        expected: list[int] = []
-        for cycle in range(1500):
-            if cycle % 16 == 0:
-                # Nothing is under way.
-                ctx.set(dut.read_0.valid, 0)
-                ctx.set(dut.read_1.valid, 0)
-                ctx.set(dut.write_0.valid, 0)
-                for _ in range(latency):
-                    await ctx.tick()
-                    if expected:
-                        assert ctx.get(dut.read_wrong) == expected.pop(0)
-                    else:
-                        assert not ctx.get(dut.read_wrong)
-                place = int(rng.integers(size))
-                flip(ctx, memories[place % rows], place // rows, int(rng.integers(9)))
-                flipped ^= {place}
-            address, mask = int(rng.integers(size - rows)), int(rng.integers(1 << rows))
-            reader = int(rng.integers(2))
-            access = {"address": address, "skip": [0] * rows, "mask": mask}
-            for n in range(2):
-                ctx.set(getattr(dut, f"read_{n}").valid, n == reader)
-                ctx.set(getattr(dut, f"read_{n}").payload, access)
-            used = {address + lane for lane in range(rows) if mask >> lane & 1}
-            wrong = bool(used & flipped)
-            seen[wrong] += 1
-            expected.append(wrong << reader)
-            # A write elsewhere; what it covers is right again.
-            place = (address + int(rng.integers(rows, size - rows))) % size
-            lanes = int(rng.integers(1 << rows)) if cycle % 3 == 0 else 0
-            if place <= size - rows and not used & set(range(place, place + rows)):
-                ctx.set(dut.write_0.valid, 1)
-                ctx.set(
-                    dut.write_0.payload,
-                    {
-                        "address": place,
-                        "skip": [0] * rows,
-                        "mask": lanes,
-                        "data": [int(v) for v in rng.integers(0, 256, rows)],
-                    },
-                )
-                flipped -= {place + lane for lane in range(rows) if lanes >> lane & 1}
-            else:
-                ctx.set(dut.write_0.valid, 0)
-            await ctx.tick()
-            if len(expected) >= latency:
-                assert ctx.get(dut.read_wrong) == expected.pop(0), cycle
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    flipped: set[int] = set()
+    expected: list[int] = []
+    for cycle in range(1500):
+        if cycle % 16 == 0:
+            # Nothing is under way.
+            ctx.set(dut.read_0.valid, 0)
+            ctx.set(dut.read_1.valid, 0)
+            ctx.set(dut.write_0.valid, 0)
+            for _ in range(latency):
+                await ctx.tick()
+                if expected:
+                    assert ctx.get(dut.read_wrong) == expected.pop(0)
+                else:
+                    assert not ctx.get(dut.read_wrong)
+            place = int(rng.integers(size))
+            flip(ctx, memories[place % rows], place // rows, int(rng.integers(9)))
+            flipped ^= {place}
+        address, mask = int(rng.integers(size - rows)), int(rng.integers(1 << rows))
+        reader = int(rng.integers(2))
+        access = {"address": address, "skip": [0] * rows, "mask": mask}
+        for n in range(2):
+            ctx.set(getattr(dut, f"read_{n}").valid, n == reader)
+            ctx.set(getattr(dut, f"read_{n}").payload, access)
+        used = {address + lane for lane in range(rows) if mask >> lane & 1}
+        wrong = bool(used & flipped)
+        seen[wrong] += 1
+        expected.append(wrong << reader)
+        # A write elsewhere; what it covers is right again.
+        place = (address + int(rng.integers(rows, size - rows))) % size
+        lanes = int(rng.integers(1 << rows)) if cycle % 3 == 0 else 0
+        if place <= size - rows and not used & set(range(place, place + rows)):
+            ctx.set(dut.write_0.valid, 1)
+            ctx.set(
+                dut.write_0.payload,
+                {
+                    "address": place,
+                    "skip": [0] * rows,
+                    "mask": lanes,
+                    "data": [int(v) for v in rng.integers(0, 256, rows)],
+                },
+            )
+            flipped -= {place + lane for lane in range(rows) if lanes >> lane & 1}
+        else:
+            ctx.set(dut.write_0.valid, 0)
+        await ctx.tick()
+        if len(expected) >= latency:
+            assert ctx.get(dut.read_wrong) == expected.pop(0), cycle
     assert min(seen.values()) > 100
 
 
@@ -175,7 +169,9 @@ def test_weight_buffer(
 
 
 @pytest.mark.parametrize("sizes", [(4, 4, 3, 1, 4), (8, 3, 3, 2, 8)])
-def test_weight_buffer_forgets_at_a_reset(sizes: tuple[int, ...], memories: list[Any]) -> None:
+async def test_weight_buffer_forgets_at_a_reset(
+    sizes: tuple[int, ...], memories: list[Any]
+) -> None:
     """Words read before do not change the check of a tile started right after."""
     names = ("rows", "columns", "weight_tiles", "weight_rows", "bus_bytes")
     dut: Any = WeightBuffer(**dict(zip(names, sizes, strict=True)), parity=True)
@@ -195,19 +191,17 @@ def test_weight_buffer_forgets_at_a_reset(sizes: tuple[int, ...], memories: list
             ctx.set(dut.start, 0)
         return found
 
-    async def bench(ctx: Any) -> None:
-        # The last row of tile 1, at which the address stays, then the first of tile 2.
-        flip(ctx, memories[0], 2 * dut.segment_rows - 1, 3)
-        assert await verdicts(ctx, 1) == [dut.verdict_latency]
-        assert await verdicts(ctx, 2) == []
-        flip(ctx, memories[0], 2 * dut.segment_rows, 3)
-        assert await verdicts(ctx, 2) == [dut.verdict_latency]
-
-    pysim.run(ResetInserter(clear)(dut), bench)
+    ctx = await pysim.simulation(ResetInserter(clear)(dut))
+    # The last row of tile 1, at which the address stays, then the first of tile 2.
+    flip(ctx, memories[0], 2 * dut.segment_rows - 1, 3)
+    assert await verdicts(ctx, 1) == [dut.verdict_latency]
+    assert await verdicts(ctx, 2) == []
+    flip(ctx, memories[0], 2 * dut.segment_rows, 3)
+    assert await verdicts(ctx, 2) == [dut.verdict_latency]
 
 
 @pytest.mark.parametrize("columns", [1, 3])
-def test_accumulators(columns: int, memories: list[Any], rng: np.random.Generator) -> None:
+async def test_accumulators(columns: int, memories: list[Any], rng: np.random.Generator) -> None:
     """Sums that are added to, forwarded, overwritten, read and written by the vector unit."""
     dut: Any = Accumulators(columns=columns, depth=4, sum_bits=18, parity=True)
     rows = 8
@@ -219,55 +213,53 @@ def test_accumulators(columns: int, memories: list[Any], rng: np.random.Generato
         for _ in range(cycles):
             await ctx.tick()
 
-    async def bench(ctx: Any) -> None:
-        flipped: set[tuple[int, int]] = set()
-        for round_ in range(150):
-            row, column = int(rng.integers(rows)), int(rng.integers(columns))
-            flip(ctx, memories[2 * column + row // 4], row % 4, int(rng.integers(33)))
-            flipped ^= {(row, column)}
-            # The matrix unit: a run of operations on one row, the first of them adding or not.
-            row = int(rng.integers(rows)) if round_ % 2 else row
-            first, count = int(rng.integers(2)), int(rng.integers(1, 4))
-            verdicts = []
-            for n in range(count):
-                ctx.set(dut.enable, 1)
-                ctx.set(dut.row, row)
-                ctx.set(dut.accumulate, first if n == 0 else 1)
-                for j in range(columns):
-                    ctx.set(dut.sums[j], int(rng.integers(-1000, 1000)))
-                bad = n == 0 and first and any((row, j) in flipped for j in range(columns))
-                seen["forwarded"] += n > 0 and any((row, j) in flipped for j in range(columns))
-                seen["wrong" if bad else "right"] += 1
-                verdicts.append(bool(bad))
-                assert not ctx.get(dut.wrong)
-                await ctx.tick()
-            ctx.set(dut.enable, 0)
-            for cycle in range(count, count + dut.latency):
-                place = cycle - dut.latency
-                wanted = verdicts[place] if 0 <= place < count else False
-                assert ctx.get(dut.wrong) == wanted, (round_, cycle)
-                await ctx.tick()
-            flipped = {place for place in flipped if place[0] != row}
-            await quiet(ctx, columns + 4)
-            # The vector unit reads a row, and writes some columns of another.
-            row = int(rng.integers(rows))
-            ctx.set(dut.read.row, row)
-            for _ in range(ACCUMULATOR_LATENCY + 1):
-                await ctx.tick()
-            wanted = sum(1 << j for r, j in flipped if r == row)
-            assert ctx.get(dut.read_wrong) == wanted
-            row, mask = int(rng.integers(rows)), int(rng.integers(1 << columns))
-            sums = [int(v) for v in rng.integers(-(1 << 31), 1 << 31, columns)]
-            ctx.set(dut.write, {"enable": 1, "row": row, "mask": mask, "sums": sums})
+    ctx = await pysim.simulation(dut, cycles_limit=20000)
+    flipped: set[tuple[int, int]] = set()
+    for round_ in range(150):
+        row, column = int(rng.integers(rows)), int(rng.integers(columns))
+        flip(ctx, memories[2 * column + row // 4], row % 4, int(rng.integers(33)))
+        flipped ^= {(row, column)}
+        # The matrix unit: a run of operations on one row, the first of them adding or not.
+        row = int(rng.integers(rows)) if round_ % 2 else row
+        first, count = int(rng.integers(2)), int(rng.integers(1, 4))
+        verdicts = []
+        for n in range(count):
+            ctx.set(dut.enable, 1)
+            ctx.set(dut.row, row)
+            ctx.set(dut.accumulate, first if n == 0 else 1)
+            for j in range(columns):
+                ctx.set(dut.sums[j], int(rng.integers(-1000, 1000)))
+            bad = n == 0 and first and any((row, j) in flipped for j in range(columns))
+            seen["forwarded"] += n > 0 and any((row, j) in flipped for j in range(columns))
+            seen["wrong" if bad else "right"] += 1
+            verdicts.append(bool(bad))
+            assert not ctx.get(dut.wrong)
             await ctx.tick()
-            flipped = {(r, j) for r, j in flipped if r != row or not mask >> j & 1}
-            await quiet(ctx, 2)
-
-    pysim.run(dut, bench, cycles_limit=20_000)
+        ctx.set(dut.enable, 0)
+        for cycle in range(count, count + dut.latency):
+            place = cycle - dut.latency
+            wanted = verdicts[place] if 0 <= place < count else False
+            assert ctx.get(dut.wrong) == wanted, (round_, cycle)
+            await ctx.tick()
+        flipped = {place for place in flipped if place[0] != row}
+        await quiet(ctx, columns + 4)
+        # The vector unit reads a row, and writes some columns of another.
+        row = int(rng.integers(rows))
+        ctx.set(dut.read.row, row)
+        for _ in range(ACCUMULATOR_LATENCY + 1):
+            await ctx.tick()
+        wanted = sum(1 << j for r, j in flipped if r == row)
+        assert ctx.get(dut.read_wrong) == wanted
+        row, mask = int(rng.integers(rows)), int(rng.integers(1 << columns))
+        sums = [int(v) for v in rng.integers(-(1 << 31), 1 << 31, columns)]
+        ctx.set(dut.write, {"enable": 1, "row": row, "mask": mask, "sums": sums})
+        await ctx.tick()
+        flipped = {(r, j) for r, j in flipped if r != row or not mask >> j & 1}
+        await quiet(ctx, 2)
     assert min(seen.values()) > 5
 
 
-def test_parameters_and_tables(memories: list[Any], rng: np.random.Generator) -> None:
+async def test_parameters_and_tables(memories: list[Any], rng: np.random.Generator) -> None:
     lanes, channels, bus_bytes = 2, 8, 8
     dut: Any = ParameterStore(
         lanes=lanes, parameter_channels=channels, tables=2, bus_bytes=bus_bytes, parity=True
@@ -296,29 +288,27 @@ def test_parameters_and_tables(memories: list[Any], rng: np.random.Generator) ->
             await ctx.tick().repeat(TableMemory.LATENCY + 1)
             assert ctx.get(dut.values_wrong) == but.get(("entry", entry), 0), entry
 
-    async def bench(ctx: Any) -> None:
-        await all_right(ctx, {})
-        await write(ctx, 0, 16 * (channels - 2))
-        await write(ctx, 1, 512)
-        await all_right(ctx, {})
-        for bit in [*range(0, total, 7), total - 1]:
-            group, lane = int(rng.integers(channels // lanes)), int(rng.integers(lanes))
-            flip(ctx, memories[lane], group, bit)
-            entry, other = int(rng.integers(512)), int(rng.integers(lanes))
-            flip(ctx, memories[lanes + other], entry, bit % 9)
-            ctx.set(dut.group, group)
-            ctx.set(dut.table, entry >> 8)
-            ctx.set(dut.entries, [entry & 255] * lanes)
-            await ctx.tick().repeat(4)
-            assert ctx.get(dut.channels_wrong) == 1 << lane, bit
-            assert ctx.get(dut.values_wrong) == 1 << other, bit
-            flip(ctx, memories[lane], group, bit)
-            flip(ctx, memories[lanes + other], entry, bit % 9)
-        flip(ctx, memories[1], 1, 3)
-        flip(ctx, memories[lanes], 300, 8)
-        await all_right(ctx, {("channel", 1): 2, ("entry", 300): 1})
-        await write(ctx, 0, 16 * channels)
-        await write(ctx, 1, 512)
-        await all_right(ctx, {})
-
-    pysim.run(dut, bench, cycles_limit=20_000)
+    ctx = await pysim.simulation(dut, cycles_limit=20000)
+    await all_right(ctx, {})
+    await write(ctx, 0, 16 * (channels - 2))
+    await write(ctx, 1, 512)
+    await all_right(ctx, {})
+    for bit in [*range(0, total, 7), total - 1]:
+        group, lane = int(rng.integers(channels // lanes)), int(rng.integers(lanes))
+        flip(ctx, memories[lane], group, bit)
+        entry, other = int(rng.integers(512)), int(rng.integers(lanes))
+        flip(ctx, memories[lanes + other], entry, bit % 9)
+        ctx.set(dut.group, group)
+        ctx.set(dut.table, entry >> 8)
+        ctx.set(dut.entries, [entry & 255] * lanes)
+        await ctx.tick().repeat(4)
+        assert ctx.get(dut.channels_wrong) == 1 << lane, bit
+        assert ctx.get(dut.values_wrong) == 1 << other, bit
+        flip(ctx, memories[lane], group, bit)
+        flip(ctx, memories[lanes + other], entry, bit % 9)
+    flip(ctx, memories[1], 1, 3)
+    flip(ctx, memories[lanes], 300, 8)
+    await all_right(ctx, {("channel", 1): 2, ("entry", 300): 1})
+    await write(ctx, 0, 16 * channels)
+    await write(ctx, 1, 512)
+    await all_right(ctx, {})

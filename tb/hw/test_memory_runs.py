@@ -1,6 +1,6 @@
 import numpy as np
+import pysim
 import pytest
-from amaranth.sim import Simulator
 
 from celosia.hw.memory.runs import Runs
 
@@ -43,96 +43,77 @@ async def pulse(ctx, port):
     ctx.set(port, 0)
 
 
-def simulate(dut, bench):
-    simulator = Simulator(dut)
-    simulator.add_clock(1e-6)
-    simulator.add_testbench(bench)
-    simulator.run()
-
-
 @pytest.mark.parametrize("lanes", [1, 2, 4, 16, 256])
-def test_steps(lanes):
+async def test_steps(lanes):
     dut = Runs(lanes=lanes, row_bits=8, count_bits=20)
     random = np.random.default_rng(lanes)
     short = range(1, 2 * lanes + 3) if lanes <= 16 else random.integers(1, lanes, 6)
     runs = [*short, lanes, lanes + 1, 3 * lanes - 1, (1 << 20) - 1]
     runs += random.integers(1, 20 * lanes, 2).tolist()
-
-    async def bench(ctx):
-        for run in map(int, runs):
-            skip = int(random.integers(0, 5))
-            await start(ctx, dut, run, skip)
-            for _ in range(2):
-                await pulse(ctx, dut.restart)
-                ctx.set(dut.advance, 1)
-                for step in range(12 if lanes <= 16 else 5):
-                    check(ctx, dut, step, run, skip)
-                    await ctx.tick()
-                ctx.set(dut.advance, 0)
-
-    simulate(dut, bench)
+    ctx = await pysim.simulation(dut)
+    for run in map(int, runs):
+        skip = int(random.integers(0, 5))
+        await start(ctx, dut, run, skip)
+        for _ in range(2):
+            await pulse(ctx, dut.restart)
+            ctx.set(dut.advance, 1)
+            for step in range(12 if lanes <= 16 else 5):
+                check(ctx, dut, step, run, skip)
+                await ctx.tick()
+            ctx.set(dut.advance, 0)
 
 
-def test_prepares_beside_the_run_before():
+async def test_prepares_beside_the_run_before():
     dut = Runs(lanes=8, row_bits=10, count_bits=16)
     random = np.random.default_rng(1)
-
-    async def bench(ctx):
-        before = (3, 1)
-        await start(ctx, dut, *before)
-        await pulse(ctx, dut.restart)
-        for run in [9, 2, 30, 8, 1, 100, 7, 17] * 3:
-            skip = int(random.integers(0, 60))
-            ctx.set(dut.run, run)
-            ctx.set(dut.skip_rows, skip)
-            step = 0
-            for cycle in range(10):
-                ctx.set(dut.start, cycle == 0)
-                moves = int(random.integers(2))
-                ctx.set(dut.advance, moves)
-                check(ctx, dut, step, *before)
-                await ctx.tick()
-                step += moves
-            before = (run, skip)
-            ctx.set(dut.advance, 1)
-            await pulse(ctx, dut.restart)
-            ctx.set(dut.advance, 0)
-
-    simulate(dut, bench)
-
-
-def test_restart_and_start_together_take_what_was_prepared():
-    dut = Runs(lanes=4, row_bits=6, count_bits=16)
-
-    async def bench(ctx):
-        await start(ctx, dut, 6, 2)
-        ctx.set(dut.run, 1)
-        ctx.set(dut.skip_rows, 7)
-        ctx.set(dut.start, 1)
-        await pulse(ctx, dut.restart)
-        ctx.set(dut.start, 0)
-        ctx.set(dut.advance, 1)
-        for step in range(8):
-            check(ctx, dut, step, 6, 2)
+    ctx = await pysim.simulation(dut)
+    before = (3, 1)
+    await start(ctx, dut, *before)
+    await pulse(ctx, dut.restart)
+    for run in [9, 2, 30, 8, 1, 100, 7, 17] * 3:
+        skip = int(random.integers(0, 60))
+        ctx.set(dut.run, run)
+        ctx.set(dut.skip_rows, skip)
+        step = 0
+        for cycle in range(10):
+            ctx.set(dut.start, cycle == 0)
+            moves = int(random.integers(2))
+            ctx.set(dut.advance, moves)
+            check(ctx, dut, step, *before)
             await ctx.tick()
+            step += moves
+        before = (run, skip)
+        ctx.set(dut.advance, 1)
+        await pulse(ctx, dut.restart)
+        ctx.set(dut.advance, 0)
 
-    simulate(dut, bench)
+
+async def test_restart_and_start_together_take_what_was_prepared():
+    dut = Runs(lanes=4, row_bits=6, count_bits=16)
+    ctx = await pysim.simulation(dut)
+    await start(ctx, dut, 6, 2)
+    ctx.set(dut.run, 1)
+    ctx.set(dut.skip_rows, 7)
+    ctx.set(dut.start, 1)
+    await pulse(ctx, dut.restart)
+    ctx.set(dut.start, 0)
+    ctx.set(dut.advance, 1)
+    for step in range(8):
+        check(ctx, dut, step, 6, 2)
+        await ctx.tick()
 
 
-def test_outside_stays_outside():
+async def test_outside_stays_outside():
     dut = Runs(lanes=2, row_bits=4, count_bits=8)
-
-    async def bench(ctx):
-        for run in (1, 2, 5):
-            await start(ctx, dut, run, 7)
-            await pulse(ctx, dut.restart)
-            ctx.set(dut.advance, 1)
-            for step in range(60):
-                check(ctx, dut, step, run, 7)
-                await ctx.tick()
-            ctx.set(dut.advance, 0)
-
-    simulate(dut, bench)
+    ctx = await pysim.simulation(dut)
+    for run in (1, 2, 5):
+        await start(ctx, dut, run, 7)
+        await pulse(ctx, dut.restart)
+        ctx.set(dut.advance, 1)
+        for step in range(60):
+            check(ctx, dut, step, run, 7)
+            await ctx.tick()
+        ctx.set(dut.advance, 0)
 
 
 @pytest.mark.parametrize(

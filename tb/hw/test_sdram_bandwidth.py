@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from pysim import run
+from pysim import simulation
 from sdram_bench import Burst, build, simulate
 
 from celosia.hw.arch.config import PRESETS
@@ -110,30 +110,27 @@ def test_reads_and_writes(figure):
 
 
 @pytest.mark.parametrize("latency, cycles", [(2, 24), (3, 25)])
-def test_latency(latency, cycles):
+async def test_latency(latency, cycles):
     """From the address to the first beat: of a closed row, of the open one, of another one."""
     dut, chip = build(clock_hz=100_000_000, cas_latency=latency)
     chip.content[:32] = bytes(range(32))
     times = []
-
-    async def ask(ctx):
-        await ctx.tick().until(dut.started)
-        for address in (0, 0, ROW):
-            ctx.set(dut.bus.araddr, address)
-            ctx.set(dut.bus.arvalid, 1)
-            ctx.set(dut.bus.arburst, 1)
-            ctx.set(dut.bus.arsize, 4)
-            ctx.set(dut.bus.rready, 1)
+    ctx = await simulation(dut, background=[partial(chip.serve, pins=dut.pins)])
+    await ctx.tick().until(dut.started)
+    for address in (0, 0, ROW):
+        ctx.set(dut.bus.araddr, address)
+        ctx.set(dut.bus.arvalid, 1)
+        ctx.set(dut.bus.arburst, 1)
+        ctx.set(dut.bus.arsize, 4)
+        ctx.set(dut.bus.rready, 1)
+        await ctx.tick()
+        ctx.set(dut.bus.arvalid, 0)
+        waited = 0
+        while not ctx.get(dut.bus.rvalid):
             await ctx.tick()
-            ctx.set(dut.bus.arvalid, 0)
-            waited = 0
-            while not ctx.get(dut.bus.rvalid):
-                await ctx.tick()
-                waited += 1
-            times.append(waited)
-            await ctx.tick()
-
-    run(dut, ask, background=[partial(chip.serve, pins=dut.pins)])
+            waited += 1
+        times.append(waited)
+        await ctx.tick()
     assert times == [cycles + 1, cycles, cycles + 3]
     board = replace(
         BOARDS["ulx3s-85f"],

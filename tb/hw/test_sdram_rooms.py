@@ -5,7 +5,7 @@ from functools import partial
 from itertools import pairwise
 
 import pytest
-from pysim import get, get_all, put, put_all, run
+from pysim import get, get_all, put, put_all, run, simulation
 
 from celosia.hw.axi.signature import DECERR, INCR, OKAY, SLVERR
 from celosia.hw.sdram.buffer import Buffer
@@ -20,22 +20,19 @@ PART = PARTS["IS42S16160G-7"]
 TIMING = Timing.derive(PART, clock_hz=120_000_000, cas_latency=3)
 
 
-def test_startup():
+async def test_startup():
     dut = Startup(timing=TIMING, row_bits=13, words=8)
     assert dut.mode == 0x33
     seen = []
-
-    async def watch(ctx):
-        cycle = 0
-        while not ctx.get(dut.done):
-            command = ctx.get(dut.command.command)
-            if command != Command.DESELECT:
-                seen.append((cycle, command, ctx.get(dut.command.address)))
-            await ctx.tick()
-            cycle += 1
-        seen.append((cycle, None, 0))
-
-    run(dut, watch, cycles_limit=30_000)
+    ctx = await simulation(dut, cycles_limit=30000)
+    cycle = 0
+    while not ctx.get(dut.done):
+        command = ctx.get(dut.command.command)
+        if command != Command.DESELECT:
+            seen.append((cycle, command, ctx.get(dut.command.address)))
+        await ctx.tick()
+        cycle += 1
+    seen.append((cycle, None, 0))
     cycles, commands, addresses = zip(*seen, strict=True)
     assert commands == (Command.PRECHARGE, *[Command.REFRESH] * FIRST_REFRESHES, Command.MODE, None)
     assert addresses[0] == 1 << 10 and addresses[-2] == dut.mode
@@ -44,91 +41,76 @@ def test_startup():
     assert gaps == [TIMING.rp, *[TIMING.rfc] * FIRST_REFRESHES, TIMING.mrd + 1]
 
 
-def test_refresh_timer():
+async def test_refresh_timer():
     dut = RefreshTimer(interval=10)
     owed = []
-
-    async def watch(ctx):
-        await ctx.tick().repeat(25)
-        assert not ctx.get(dut.owed)
-        ctx.set(dut.run, 1)
-        # Three fall due and are given together; one falls due in a cycle that gives one.
-        for cycle in range(60):
-            ctx.set(dut.refreshed, cycle in (32, 33, 34, 49))
-            owed.append(ctx.get(dut.owed))
-            await ctx.tick()
-
-    run(dut, watch)
+    ctx = await simulation(dut)
+    await ctx.tick().repeat(25)
+    assert not ctx.get(dut.owed)
+    ctx.set(dut.run, 1)
+    # Three fall due and are given together; one falls due in a cycle that gives one.
+    for cycle in range(60):
+        ctx.set(dut.refreshed, cycle in (32, 33, 34, 49))
+        owed.append(ctx.get(dut.owed))
+        await ctx.tick()
     want = [10 <= cycle <= 34 or cycle >= 40 for cycle in range(60)]
     assert [bool(bit) for bit in owed] == want
 
 
-def test_refresh_timer_remembers_fifteen():
+async def test_refresh_timer_remembers_fifteen():
     dut = RefreshTimer(interval=4)
-
-    async def watch(ctx):
-        ctx.set(dut.run, 1)
-        await ctx.tick().repeat(100)
-        ctx.set(dut.refreshed, 1)
-        given = 0
-        while ctx.get(dut.owed):
-            await ctx.tick()
-            given += 1
-        # While fifteen were given, every fourth cycle but the last brought another.
-        assert given == 15 + 4
-
-    run(dut, watch)
+    ctx = await simulation(dut)
+    ctx.set(dut.run, 1)
+    await ctx.tick().repeat(100)
+    ctx.set(dut.refreshed, 1)
+    given = 0
+    while ctx.get(dut.owed):
+        await ctx.tick()
+        given += 1
+    # While fifteen were given, every fourth cycle but the last brought another.
+    assert given == 15 + 4
 
 
 @pytest.mark.parametrize("cycles", [(1,), (2,), (7,), (3, 9), (1, 4)])
-def test_countdown(cycles):
+async def test_countdown(cycles):
     dut = Countdown(cycles)
-
-    async def watch(ctx):
-        for number, want in enumerate(cycles):
-            assert ctx.get(dut.over)
-            ctx.set(dut.start, 1 << number)
-            await ctx.tick()
-            ctx.set(dut.start, 0)
-            for passed in range(1, 12):
-                assert ctx.get(dut.over) == (passed >= want), (number, passed)
-                await ctx.tick()
-
-    run(dut, watch)
-
-
-def test_a_new_event_replaces_the_one_before():
-    dut = Countdown([5])
-
-    async def watch(ctx):
-        ctx.set(dut.start, 1)
-        await ctx.tick().repeat(3)
+    ctx = await simulation(dut)
+    for number, want in enumerate(cycles):
+        assert ctx.get(dut.over)
+        ctx.set(dut.start, 1 << number)
+        await ctx.tick()
         ctx.set(dut.start, 0)
-        for passed in range(1, 8):
-            assert ctx.get(dut.over) == (passed >= 5)
+        for passed in range(1, 12):
+            assert ctx.get(dut.over) == (passed >= want), (number, passed)
             await ctx.tick()
 
-    run(dut, watch)
+
+async def test_a_new_event_replaces_the_one_before():
+    dut = Countdown([5])
+    ctx = await simulation(dut)
+    ctx.set(dut.start, 1)
+    await ctx.tick().repeat(3)
+    ctx.set(dut.start, 0)
+    for passed in range(1, 8):
+        assert ctx.get(dut.over) == (passed >= 5)
+        await ctx.tick()
 
 
 @pytest.mark.parametrize("rcd", [1, 2, 3, 6])
-def test_opener_keeps_the_time_from_row_to_column_and_so_from_row_to_row(rcd):
+async def test_opener_keeps_the_time_from_row_to_column_and_so_from_row_to_row(rcd):
     """Every chunk goes to another bank, and none of them is open."""
     dut = Opener(part=PART, timing=replace(TIMING, rcd=rcd), data_bytes=16)
     opened, handed = [], []
-
-    async def watch(ctx):
-        for port in (dut.may_activate, dut.may_precharge):
-            ctx.set(port, (1 << BANKS) - 1)
-        for port in (dut.grant, dut.i.valid, dut.o.ready):
-            ctx.set(port, 1)
-        for cycle in range(60):
-            ctx.set(dut.i.payload.place.bank, len(opened) % BANKS)
-            *_, activate, valid = await ctx.tick().sample(dut.activate, dut.o.valid)
-            opened.extend([cycle] * bool(activate))
-            handed.extend([cycle] * valid)
-
-    run(dut, watch)
+    ctx = await simulation(dut)
+    for port in (dut.may_activate, dut.may_precharge):
+        ctx.set(port, (1 << BANKS) - 1)
+    for port in (dut.grant, dut.i.valid, dut.o.ready):
+        ctx.set(port, 1)
+    for cycle in range(60):
+        ctx.set(dut.i.payload.place.bank, len(opened) % BANKS)
+        *_, activate, valid = await ctx.tick().sample(dut.activate, dut.o.valid)
+        opened.extend([cycle] * bool(activate))
+        handed.extend([cycle] * valid)
     # Its first column command follows in the cycle after a chunk was handed over, or later.
     waits = {later - earlier for earlier, later in zip(opened, handed, strict=False)}
     assert waits == {max(rcd - 1, 1)}
@@ -149,29 +131,26 @@ def test_buffer_keeps_order(rng, stalls):
     assert got == sent
 
 
-def test_buffer_room_and_latency():
+async def test_buffer_room_and_latency():
     dut = Buffer(width=8, depth=4)
-
-    async def fill(ctx):
-        await put(ctx, dut.i, 0)
-        await ctx.tick().repeat(dut.LATENCY - 2)
-        assert not ctx.get(dut.o.valid)
+    ctx = await simulation(dut)
+    await put(ctx, dut.i, 0)
+    await ctx.tick().repeat(dut.LATENCY - 2)
+    assert not ctx.get(dut.o.valid)
+    await ctx.tick()
+    assert ctx.get(dut.o.valid)
+    taken = 0
+    ctx.set(dut.i.valid, 1)
+    while ctx.get(dut.i.ready):
         await ctx.tick()
-        assert ctx.get(dut.o.valid)
-        taken = 0
-        ctx.set(dut.i.valid, 1)
-        while ctx.get(dut.i.ready):
-            await ctx.tick()
-            taken += 1
-        assert taken == dut.depth + 1
-        # One entry a cycle, in and out.
-        ctx.set(dut.o.ready, 1)
-        await ctx.tick().repeat(3)
-        for _ in range(20):
-            assert ctx.get(dut.o.valid) and ctx.get(dut.i.ready)
-            await ctx.tick()
-
-    run(dut, fill)
+        taken += 1
+    assert taken == dut.depth + 1
+    # One entry a cycle, in and out.
+    ctx.set(dut.o.ready, 1)
+    await ctx.tick().repeat(3)
+    for _ in range(20):
+        assert ctx.get(dut.o.valid) and ctx.get(dut.i.ready)
+        await ctx.tick()
 
 
 @pytest.mark.parametrize("depth", [0, 1, 6])

@@ -42,7 +42,7 @@ def compare(payload, n, instruction):
 @pytest.mark.parametrize("unit", EXECUTORS, ids=lambda unit: unit.name)
 @pytest.mark.parametrize("name", ["nano", "edge"])
 @pytest.mark.parametrize(("producer", "consumer"), [(0.0, 0.0), (0.6, 0.0), (0.4, 0.4)])
-def test_what_was_encoded_is_offered(unit, name, producer, consumer, rng):
+async def test_what_was_encoded_is_offered(unit, name, producer, consumer, rng):
     config = CONFIGS[name]
     dut = Command(config=config, unit=unit)
     instructions = drawn(rng, config, unit, 25)
@@ -50,47 +50,39 @@ def test_what_was_encoded_is_offered(unit, name, producer, consumer, rng):
     async def send(ctx):
         await pysim.put_all(ctx, dut.i, queued(instructions), rng=rng, stall=producer)
 
-    async def bench(ctx):
-        got = await pysim.get_all(ctx, dut.o, len(instructions), rng=rng, stall=consumer)
-        for n, (payload, instruction) in enumerate(zip(got, instructions, strict=True)):
-            compare(payload, n, instruction)
-
-    pysim.run(dut, bench, background=[send])
+    ctx = await pysim.simulation(dut, background=[send])
+    got = await pysim.get_all(ctx, dut.o, len(instructions), rng=rng, stall=consumer)
+    for n, (payload, instruction) in enumerate(zip(got, instructions, strict=True)):
+        compare(payload, n, instruction)
 
 
-def test_an_instruction_is_offered_after_its_go_and_no_word_taken_meanwhile():
+async def test_an_instruction_is_offered_after_its_go_and_no_word_taken_meanwhile():
     dut = Command(config=CONFIGS["micro"], unit=Unit.MATRIX)
     words = commands.Encoder().words(isa.Instruction(isa.Opcode.MATMUL, x_count=3, taps=5))
-
-    async def bench(ctx):
-        ctx.set(dut.i.valid, 1)
-        for word in words:
-            assert ctx.get(dut.i.ready) and not ctx.get(dut.o.valid)
-            ctx.set(dut.i.payload.bits, word)
-            await ctx.tick()
-        for _ in range(3):
-            assert ctx.get(dut.o.valid) and not ctx.get(dut.i.ready)
-            await ctx.tick()
-        ctx.set(dut.o.ready, 1)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.i.valid, 1)
+    for word in words:
+        assert ctx.get(dut.i.ready) and not ctx.get(dut.o.valid)
+        ctx.set(dut.i.payload.bits, word)
         await ctx.tick()
-        assert not ctx.get(dut.o.valid) and ctx.get(dut.i.ready)
+    for _ in range(3):
+        assert ctx.get(dut.o.valid) and not ctx.get(dut.i.ready)
+        await ctx.tick()
+    ctx.set(dut.o.ready, 1)
+    await ctx.tick()
+    assert not ctx.get(dut.o.valid) and ctx.get(dut.i.ready)
 
-    pysim.run(dut, bench)
 
-
-def test_a_reset_gives_the_defaults(rng):
+async def test_a_reset_gives_the_defaults(rng):
     config, unit, reset = CONFIGS["micro"], Unit.VECTOR, Signal()
     dut = Command(config=config, unit=unit)
     (changed,) = drawn(rng, config, unit, 1)
     plain = isa.Instruction(isa.Opcode.VECTOR)
-
-    async def bench(ctx):
-        for instruction in (changed, plain):
-            for payload in queued([instruction]):
-                await pysim.put(ctx, dut.i, payload)
-            compare(await pysim.get(ctx, dut.o), 0, instruction)
-            ctx.set(reset, 1)
-            await ctx.tick()
-            ctx.set(reset, 0)
-
-    pysim.run(ResetInserter(reset)(dut), bench)
+    ctx = await pysim.simulation(ResetInserter(reset)(dut))
+    for instruction in (changed, plain):
+        for payload in queued([instruction]):
+            await pysim.put(ctx, dut.i, payload)
+        compare(await pysim.get(ctx, dut.o), 0, instruction)
+        ctx.set(reset, 1)
+        await ctx.tick()
+        ctx.set(reset, 0)

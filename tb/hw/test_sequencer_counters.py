@@ -32,127 +32,109 @@ async def clear(ctx, dut):
 
 @pytest.mark.parametrize("variety", [1, 2, 3, COUNTERS_PER_UNIT])
 @pytest.mark.parametrize("rate", [0.4, 1.0])
-def test_unit_counts_every_cycle_once(variety, rate, rng):
+async def test_unit_counts_every_cycle_once(variety, rate, rng):
     dut = UnitCounters()
     places = rng.permutation(COUNTERS_PER_UNIT)[:variety]
     tally = [0] * COUNTERS_PER_UNIT
-
-    async def bench(ctx):
-        for _ in range(500):
-            enable, place = rng.random() < rate, int(rng.choice(places))
-            ctx.set(dut.enable, enable)
-            ctx.set(Value.cast(dut.activity), place)
-            ctx.set(dut.address, int(rng.integers(COUNTERS_PER_UNIT)))
-            tally[place] += bool(enable)
-            await ctx.tick()
-        ctx.set(dut.enable, 0)
-        await ctx.tick().repeat(2)
-        assert await totals(ctx, dut, 0) == tally
-        for place in range(0, COUNTERS_PER_UNIT, 3):
-            ctx.set(dut.address, place)
-            ctx.set(dut.clear, 1)
-            await ctx.tick()
-            tally[place] = 0
-        ctx.set(dut.clear, 0)
-        assert await totals(ctx, dut, 0) == tally
-
-    pysim.run(dut, bench)
-
-
-def test_value_follows_two_cycles_after_the_last_count():
-    dut = UnitCounters()
-
-    async def bench(ctx):
-        ctx.set(dut.enable, 1)
-        ctx.set(dut.activity, Activity.BUSY)
-        await ctx.tick().repeat(7)
-        ctx.set(dut.enable, 0)
-        await ctx.tick().repeat(2)
-        ctx.set(dut.address, Activity.BUSY.value)
+    ctx = await pysim.simulation(dut)
+    for _ in range(500):
+        enable, place = rng.random() < rate, int(rng.choice(places))
+        ctx.set(dut.enable, enable)
+        ctx.set(Value.cast(dut.activity), place)
+        ctx.set(dut.address, int(rng.integers(COUNTERS_PER_UNIT)))
+        tally[place] += bool(enable)
         await ctx.tick()
-        assert ctx.get(dut.value) == 7
+    ctx.set(dut.enable, 0)
+    await ctx.tick().repeat(2)
+    assert await totals(ctx, dut, 0) == tally
+    for place in range(0, COUNTERS_PER_UNIT, 3):
+        ctx.set(dut.address, place)
+        ctx.set(dut.clear, 1)
+        await ctx.tick()
+        tally[place] = 0
+    ctx.set(dut.clear, 0)
+    assert await totals(ctx, dut, 0) == tally
 
-    pysim.run(dut, bench)
+
+async def test_value_follows_two_cycles_after_the_last_count():
+    dut = UnitCounters()
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.enable, 1)
+    ctx.set(dut.activity, Activity.BUSY)
+    await ctx.tick().repeat(7)
+    ctx.set(dut.enable, 0)
+    await ctx.tick().repeat(2)
+    ctx.set(dut.address, Activity.BUSY.value)
+    await ctx.tick()
+    assert ctx.get(dut.value) == 7
 
 
 @pytest.mark.parametrize("units", [1, 2, 5])
-def test_classes_of_each_unit_add_up_to_the_cycles(units, rng):
+async def test_classes_of_each_unit_add_up_to_the_cycles(units, rng):
     dut = Counters(units=units)
     assert dut.units == units
     names = [activity.value for activity in Activity] + [17, COUNTERS_PER_UNIT - 1]
-
-    async def bench(ctx):
-        for _ in range(2):
-            tally = np.zeros((units, COUNTERS_PER_UNIT), int)
-            await clear(ctx, dut)
-            assert ctx.get(dut.cycles) == 0
-            for _ in range(300):
-                enable = rng.random() < 0.8
-                activities = rng.choice(names, units)
-                ctx.set(dut.enable, enable)
-                for unit, activity in enumerate(activities):
-                    ctx.set(dut.activities[unit].as_value(), int(activity))
-                    tally[unit, activity] += bool(enable)
-                await ctx.tick()
-            ctx.set(dut.enable, 0)
-            await ctx.tick().repeat(2)
-            cycles = ctx.get(dut.cycles)
-            assert cycles == tally[0].sum() > 200
-            for unit in range(units):
-                assert await totals(ctx, dut, unit) == tally[unit].tolist()
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    for _ in range(2):
+        tally = np.zeros((units, COUNTERS_PER_UNIT), int)
+        await clear(ctx, dut)
+        assert ctx.get(dut.cycles) == 0
+        for _ in range(300):
+            enable = rng.random() < 0.8
+            activities = rng.choice(names, units)
+            ctx.set(dut.enable, enable)
+            for unit, activity in enumerate(activities):
+                ctx.set(dut.activities[unit].as_value(), int(activity))
+                tally[unit, activity] += bool(enable)
+            await ctx.tick()
+        ctx.set(dut.enable, 0)
+        await ctx.tick().repeat(2)
+        cycles = ctx.get(dut.cycles)
+        assert cycles == tally[0].sum() > 200
+        for unit in range(units):
+            assert await totals(ctx, dut, unit) == tally[unit].tolist()
 
 
 @pytest.mark.parametrize("place", [p.value for p in Activity if p is not Activity.IDLE])
-def test_clear_while_counting_starts_anew(place):
+async def test_clear_while_counting_starts_anew(place):
     dut = Counters(units=2)
-
-    async def bench(ctx):
-        ctx.set(dut.enable, 1)
-        for unit in range(2):
-            ctx.set(dut.activities[unit].as_value(), place)
-        await ctx.tick().repeat(20)
-        await clear(ctx, dut)
-        await ctx.tick().repeat(9)
-        ctx.set(dut.enable, 0)
-        await ctx.tick().repeat(2)
-        assert ctx.get(dut.cycles) == 9
-        for unit in range(2):
-            assert await totals(ctx, dut, unit) == [9 * (p == place) for p in range(32)]
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.enable, 1)
+    for unit in range(2):
+        ctx.set(dut.activities[unit].as_value(), place)
+    await ctx.tick().repeat(20)
+    await clear(ctx, dut)
+    await ctx.tick().repeat(9)
+    ctx.set(dut.enable, 0)
+    await ctx.tick().repeat(2)
+    assert ctx.get(dut.cycles) == 9
+    for unit in range(2):
+        assert await totals(ctx, dut, unit) == [9 * (p == place) for p in range(32)]
 
 
-def test_clear_while_counting_clears_counter_zero():
+async def test_clear_while_counting_clears_counter_zero():
     dut = Counters(units=1)
-
-    async def bench(ctx):
-        ctx.set(dut.enable, 1)
-        ctx.set(dut.activities[0].as_value(), 0)
-        await ctx.tick().repeat(20)
-        await clear(ctx, dut)
-        ctx.set(dut.enable, 0)
-        await ctx.tick().repeat(2)
-        assert (await totals(ctx, dut, 0))[0] == 0
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.enable, 1)
+    ctx.set(dut.activities[0].as_value(), 0)
+    await ctx.tick().repeat(20)
+    await clear(ctx, dut)
+    ctx.set(dut.enable, 0)
+    await ctx.tick().repeat(2)
+    assert (await totals(ctx, dut, 0))[0] == 0
 
 
-def test_classes_add_up_to_the_cycles_after_a_reset():
+async def test_classes_add_up_to_the_cycles_after_a_reset():
     dut = Counters(units=1)
     reset = Signal()
-
-    async def bench(ctx):
-        for _ in range(2):
-            ctx.set(dut.enable, 1)
-            ctx.set(dut.activities[0], Activity.BUSY)
-            await ctx.tick().repeat(10)
-            ctx.set(dut.enable, 0)
-            await ctx.tick().repeat(2)
-            assert sum(await totals(ctx, dut, 0)) == ctx.get(dut.cycles)
-            ctx.set(reset, 1)
-            await ctx.tick()
-            ctx.set(reset, 0)
-
-    pysim.run(ResetInserter(reset)(dut), bench)
+    ctx = await pysim.simulation(ResetInserter(reset)(dut))
+    for _ in range(2):
+        ctx.set(dut.enable, 1)
+        ctx.set(dut.activities[0], Activity.BUSY)
+        await ctx.tick().repeat(10)
+        ctx.set(dut.enable, 0)
+        await ctx.tick().repeat(2)
+        assert sum(await totals(ctx, dut, 0)) == ctx.get(dut.cycles)
+        ctx.set(reset, 1)
+        await ctx.tick()
+        ctx.set(reset, 0)

@@ -140,71 +140,62 @@ def test_random_instructions(producer, full, lack, quiet, rng):
     assert any(a >= Activity.SEMAPHORE.value for a in bench.activities) == (lack > 0)
 
 
-def test_latencies():
+async def test_latencies():
     """A word for a unit is handed on in its first cycle; the sequencer's own posts in its second."""
     dut: Any = Dispatch()
     cycles = []
-
-    async def bench(ctx):
-        ctx.set(dut.push_load.ready, 1)
-        ctx.set(dut.quiet, 1)
-        for opcode in (Opcode.LOAD, Opcode.NOP, Opcode.LOAD, Opcode.HALT):
-            ctx.set(dut.i.payload, checked(0, opcode))
-            ctx.set(dut.i.valid, 1)
-            ready = 0
-            count = 0
-            while not ready:
-                ctx.set(dut.granted, ctx.get(dut.asking))
-                *_, ready = await ctx.tick().sample(dut.i.ready)
-                count += 1
-            cycles.append(count)
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.push_load.ready, 1)
+    ctx.set(dut.quiet, 1)
+    for opcode in (Opcode.LOAD, Opcode.NOP, Opcode.LOAD, Opcode.HALT):
+        ctx.set(dut.i.payload, checked(0, opcode))
+        ctx.set(dut.i.valid, 1)
+        ready = 0
+        count = 0
+        while not ready:
+            ctx.set(dut.granted, ctx.get(dut.asking))
+            *_, ready = await ctx.tick().sample(dut.i.ready)
+            count += 1
+        cycles.append(count)
     assert cycles == [1, 2 + SETTLE, 1, 2 + SETTLE]
 
 
 @pytest.mark.parametrize("opcode", OWN)
-def test_only_a_nop_does_not_wait_until_all_is_quiet(opcode):
+async def test_only_a_nop_does_not_wait_until_all_is_quiet(opcode):
     dut = Dispatch()
-
-    async def bench(ctx):
-        ctx.set(dut.i.payload, checked(4, opcode, post=0b1001))
-        ctx.set(dut.i.valid, 1)
-        ctx.set(dut.granted, 1)
-        await ctx.tick()
-        ctx.set(dut.granted, 0)
-        if opcode is not Opcode.NOP:
-            for _ in range(5):
-                assert not ctx.get(dut.i.ready) and not ctx.get(dut.post)
-                assert ctx.get(dut.activity) == Activity.DRAIN
-                await ctx.tick()
-            ctx.set(dut.quiet, 1)
-        assert ctx.get(dut.post) == 0b1001
-        for _ in range(SETTLE):
-            assert not ctx.get(dut.i.ready) and not ctx.get(dut.halted)
-            await ctx.tick()
-            assert not ctx.get(dut.post)
-        assert ctx.get(dut.i.ready)
-        assert ctx.get(dut.halted) == (opcode is Opcode.HALT)
-        await ctx.tick()
-        ctx.set(dut.i.valid, 0)
-        assert not ctx.get(dut.post) and not ctx.get(dut.halted)
-
-    pysim.run(dut, bench)
-
-
-def test_quiet_before_the_semaphores_is_not_enough():
-    dut = Dispatch()
-
-    async def bench(ctx):
-        ctx.set(dut.i.payload, checked(4, Opcode.HALT, wait=1))
-        ctx.set(dut.i.valid, 1)
-        ctx.set(dut.quiet, 1)
-        ctx.set(dut.lacking, 1)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.i.payload, checked(4, opcode, post=0b1001))
+    ctx.set(dut.i.valid, 1)
+    ctx.set(dut.granted, 1)
+    await ctx.tick()
+    ctx.set(dut.granted, 0)
+    if opcode is not Opcode.NOP:
         for _ in range(5):
-            assert ctx.get(dut.asking) and ctx.get(dut.want) == 1
-            assert not ctx.get(dut.i.ready) and not ctx.get(dut.halted)
-            assert ctx.get(Value.cast(dut.activity)) == Activity.SEMAPHORE.value
+            assert not ctx.get(dut.i.ready) and not ctx.get(dut.post)
+            assert ctx.get(dut.activity) == Activity.DRAIN
             await ctx.tick()
+        ctx.set(dut.quiet, 1)
+    assert ctx.get(dut.post) == 0b1001
+    for _ in range(SETTLE):
+        assert not ctx.get(dut.i.ready) and not ctx.get(dut.halted)
+        await ctx.tick()
+        assert not ctx.get(dut.post)
+    assert ctx.get(dut.i.ready)
+    assert ctx.get(dut.halted) == (opcode is Opcode.HALT)
+    await ctx.tick()
+    ctx.set(dut.i.valid, 0)
+    assert not ctx.get(dut.post) and not ctx.get(dut.halted)
 
-    pysim.run(dut, bench)
+
+async def test_quiet_before_the_semaphores_is_not_enough():
+    dut = Dispatch()
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.i.payload, checked(4, Opcode.HALT, wait=1))
+    ctx.set(dut.i.valid, 1)
+    ctx.set(dut.quiet, 1)
+    ctx.set(dut.lacking, 1)
+    for _ in range(5):
+        assert ctx.get(dut.asking) and ctx.get(dut.want) == 1
+        assert not ctx.get(dut.i.ready) and not ctx.get(dut.halted)
+        assert ctx.get(Value.cast(dut.activity)) == Activity.SEMAPHORE.value
+        await ctx.tick()

@@ -171,97 +171,85 @@ def test_one_word_a_cycle(bus_bytes, rng):
 
 
 @pytest.mark.parametrize("ahead", [2, 3, 4])
-def test_ahead_limits_requested_blocks(ahead, rng):
+async def test_ahead_limits_requested_blocks(ahead, rng):
     dut = Fetch(bus_bytes=8, burst_beats=4, ahead=ahead)
     memory = Memory(dut, program(rng, 128))
-
-    async def main(ctx):
-        await begin(ctx, dut, length=128)
-        await ctx.tick().repeat(200)
-        # Nothing was taken: as much as may be is there, and no more.
-        assert len(memory.requests) == 2 * ahead
-        for _ in range(7):
-            await pysim.get(ctx, dut.words)
-        await ctx.tick().repeat(30)
-        assert len(memory.requests) == 2 * ahead
-        # The last word of four beats.
+    ctx = await pysim.simulation(dut, background=[memory.run])
+    await begin(ctx, dut, length=128)
+    await ctx.tick().repeat(200)
+    # Nothing was taken: as much as may be is there, and no more.
+    assert len(memory.requests) == 2 * ahead
+    for _ in range(7):
         await pysim.get(ctx, dut.words)
-        await ctx.tick().repeat(30)
-        assert len(memory.requests) == 2 * ahead + 1
+    await ctx.tick().repeat(30)
+    assert len(memory.requests) == 2 * ahead
+    # The last word of four beats.
+    await pysim.get(ctx, dut.words)
+    await ctx.tick().repeat(30)
+    assert len(memory.requests) == 2 * ahead + 1
 
-    pysim.run(dut, main, background=[memory.run])
 
-
-def test_stop_requests_nothing_and_drops_what_arrives(rng):
+async def test_stop_requests_nothing_and_drops_what_arrives(rng):
     dut = Fetch(bus_bytes=8, burst_beats=16)
     memory = Memory(dut, program(rng, 128), latency=20)
-
-    async def main(ctx):
-        await begin(ctx, dut, length=128)
-        await ctx.tick().repeat(4)
-        ctx.set(dut.stop, 1)
-        requested = len(memory.requests)
-        assert not ctx.get(dut.request.valid) and not ctx.get(dut.idle)
-        ctx.set(dut.words.ready, 1)
-        for _ in range(100):
-            assert not ctx.get(dut.words.valid) and not ctx.get(dut.request.valid)
-            await ctx.tick()
-        assert ctx.get(dut.idle) and len(memory.requests) == requested > 0
-
-    pysim.run(dut, main, background=[memory.run])
+    ctx = await pysim.simulation(dut, background=[memory.run])
+    await begin(ctx, dut, length=128)
+    await ctx.tick().repeat(4)
+    ctx.set(dut.stop, 1)
+    requested = len(memory.requests)
+    assert not ctx.get(dut.request.valid) and not ctx.get(dut.idle)
+    ctx.set(dut.words.ready, 1)
+    for _ in range(100):
+        assert not ctx.get(dut.words.valid) and not ctx.get(dut.request.valid)
+        await ctx.tick()
+    assert ctx.get(dut.idle) and len(memory.requests) == requested > 0
 
 
-def test_a_reset_after_stop_makes_room_for_another_program(rng):
+async def test_a_reset_after_stop_makes_room_for_another_program(rng):
     dut = Fetch(bus_bytes=8, burst_beats=16)
     text = program(rng, 128)
     memory = Memory(dut, text, latency=10)
     clear = Signal()
     got = []
-
-    async def main(ctx):
-        await begin(ctx, dut, length=128)
-        await ctx.tick().repeat(24)
-        ctx.set(dut.stop, 1)
-        while not ctx.get(dut.idle):
-            await ctx.tick()
-        ctx.set(clear, 1)
+    ctx = await pysim.simulation(
+        ResetInserter(clear)(dut), background=[memory.run], cycles_limit=500
+    )
+    await begin(ctx, dut, length=128)
+    await ctx.tick().repeat(24)
+    ctx.set(dut.stop, 1)
+    while not ctx.get(dut.idle):
         await ctx.tick()
-        ctx.set(clear, 0)
-        ctx.set(dut.stop, 0)
-        await begin(ctx, dut, length=18, address=0x1000 + 6 * PROGRAM_BYTES)
-        got.extend([await pysim.get(ctx, dut.words) for _ in range(18)])
-
-    pysim.run(ResetInserter(clear)(dut), main, background=[memory.run], cycles_limit=500)
+    ctx.set(clear, 1)
+    await ctx.tick()
+    ctx.set(clear, 0)
+    ctx.set(dut.stop, 0)
+    await begin(ctx, dut, length=18, address=0x1000 + 6 * PROGRAM_BYTES)
+    got.extend([await pysim.get(ctx, dut.words) for _ in range(18)])
     assert [payload.bits for payload in got] == list(words(text))[96 : 96 + 18]
 
 
-def test_an_empty_program_is_exhausted_at_once(rng):
+async def test_an_empty_program_is_exhausted_at_once(rng):
     dut = Fetch(bus_bytes=8, burst_beats=16)
-
-    async def main(ctx):
-        # So is none.
-        assert ctx.get(dut.exhausted) and ctx.get(dut.idle)
-        await begin(ctx, dut, length=0)
-        assert ctx.get(dut.exhausted) and ctx.get(dut.idle)
-        assert not ctx.get(dut.request.valid)
-
-    pysim.run(dut, main)
+    ctx = await pysim.simulation(dut)
+    # So is none.
+    assert ctx.get(dut.exhausted) and ctx.get(dut.idle)
+    await begin(ctx, dut, length=0)
+    assert ctx.get(dut.exhausted) and ctx.get(dut.idle)
+    assert not ctx.get(dut.request.valid)
 
 
-def test_addresses_between_blocks_are_rounded_down():
+async def test_addresses_between_blocks_are_rounded_down():
     dut = Fetch(bus_bytes=16, burst_beats=16)
     asked = []
-
-    async def main(ctx):
-        await begin(ctx, dut, length=1, address=0xFFF)
-        ctx.set(dut.request.ready, 1)
-        await ctx.tick().until(dut.request.valid)
-        asked.append(ctx.get(dut.request.payload.address))
 
     async def watch(ctx):
         async for _, _, valid, payload in ctx.tick().sample(dut.request.valid, dut.request.payload):
             if valid:
                 asked.append(payload.address)
 
-    pysim.run(dut, main, background=[watch])
+    ctx = await pysim.simulation(dut, background=[watch])
+    await begin(ctx, dut, length=1, address=0xFFF)
+    ctx.set(dut.request.ready, 1)
+    await ctx.tick().until(dut.request.valid)
+    asked.append(ctx.get(dut.request.payload.address))
     assert asked[0] == 0xFC0

@@ -39,40 +39,33 @@ def test_construction():
 
 @pytest.mark.parametrize("unit", EXECUTORS, ids=lambda unit: unit.name)
 @pytest.mark.parametrize("depth", [3, 4])
-def test_longest_instructions_fit_the_queue(depth, unit):
+async def test_longest_instructions_fit_the_queue(depth, unit):
     """Also the registers of one more; its GO waits."""
     dut = build(depth=depth, unit=unit)
     registers = [register.code for register in commands.REGISTERS[unit]]
     words = [*registers, EXECUTORS[unit][0].value] * (depth + 1)
     taken = []
-
-    async def bench(ctx):
-        ctx.set(dut.push.valid, 1)
-        for _ in range(8 * len(words)):
-            ctx.set(dut.push.payload.bits, words[len(taken)])
-            *_, ready = await ctx.tick().sample(dut.push.ready)
-            if ready:
-                taken.append(1)
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.push.valid, 1)
+    for _ in range(8 * len(words)):
+        ctx.set(dut.push.payload.bits, words[len(taken)])
+        *_, ready = await ctx.tick().sample(dut.push.ready)
+        if ready:
+            taken.append(1)
     assert len(taken) == len(words) - 1
 
 
 @pytest.mark.parametrize("depth", [3, 4])
-def test_queue_depth_instructions_wait(depth):
+async def test_queue_depth_instructions_wait(depth):
     dut = build(depth=depth)
     taken = 0
-
-    async def bench(ctx):
-        nonlocal taken
-        # Nothing is granted, so nothing leaves.
-        ctx.set(dut.push.payload.bits, Opcode.FILL.value)
-        ctx.set(dut.push.valid, 1)
-        for _ in range(8 * depth):
-            *_, ready = await ctx.tick().sample(dut.push.ready)
-            taken += ready
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    # Nothing is granted, so nothing leaves.
+    ctx.set(dut.push.payload.bits, Opcode.FILL.value)
+    ctx.set(dut.push.valid, 1)
+    for _ in range(8 * depth):
+        *_, ready = await ctx.tick().sample(dut.push.ready)
+        taken += ready
     assert taken == depth
 
 
@@ -199,51 +192,42 @@ def test_random_traffic(rest, grant, depth, in_flight, work, rng):
         assert n - unfinished < in_flight + 2
 
 
-def test_an_instruction_passes_in_four_cycles():
+async def test_an_instruction_passes_in_four_cycles():
     dut = build()
-
-    async def bench(ctx):
-        ctx.set(dut.instruction.ready, 1)
-        await push(ctx, dut, 7)
-        cycles = []
-        for cycle in range(1, 8):
-            *_, valid, index = await ctx.tick().sample(
-                dut.instruction.valid, dut.instruction.payload.index
-            )
-            if valid:
-                cycles.append((cycle, index))
-        # GO was pushed in cycle 0.
-        assert cycles == [(4, 7)]
-
-    pysim.run(dut, bench, background=[granting(dut)])
+    ctx = await pysim.simulation(dut, background=[granting(dut)])
+    ctx.set(dut.instruction.ready, 1)
+    await push(ctx, dut, 7)
+    cycles = []
+    for cycle in range(1, 8):
+        *_, valid, index = await ctx.tick().sample(
+            dut.instruction.valid, dut.instruction.payload.index
+        )
+        if valid:
+            cycles.append((cycle, index))
+    # GO was pushed in cycle 0.
+    assert cycles == [(4, 7)]
 
 
 @pytest.mark.parametrize("opcode", EXECUTORS[Unit.VECTOR])
-def test_what_was_pushed_is_offered(opcode):
+async def test_what_was_pushed_is_offered(opcode):
     dut = build()
-
-    async def bench(ctx):
-        await push(ctx, dut, 9, opcode=opcode, post=5)
-        payload = await pysim.get(ctx, dut.instruction)
-        assert payload.index == 9 and payload.fields.fill.value == 9
-        assert payload.fields.fill.opcode == opcode and payload.fields.fill.post == 5
-
-    pysim.run(dut, bench, background=[granting(dut)])
+    ctx = await pysim.simulation(dut, background=[granting(dut)])
+    await push(ctx, dut, 9, opcode=opcode, post=5)
+    payload = await pysim.get(ctx, dut.instruction)
+    assert payload.index == 9 and payload.fields.fill.value == 9
+    assert payload.fields.fill.opcode == opcode and payload.fields.fill.post == 5
 
 
-def test_a_flush_gives_registers_their_defaults():
+async def test_a_flush_gives_registers_their_defaults():
     dut = build()
-
-    async def bench(ctx):
-        await push(ctx, dut, 9)
-        assert (await pysim.get(ctx, dut.instruction)).fields.fill.value == 9
-        ctx.set(dut.flush, 1)
-        await ctx.tick()
-        ctx.set(dut.flush, 0)
-        await pysim.put(ctx, dut.push, {"bits": Opcode.FILL.value})
-        assert (await pysim.get(ctx, dut.instruction)).fields.fill.value == 0
-
-    pysim.run(dut, bench, background=[granting(dut)])
+    ctx = await pysim.simulation(dut, background=[granting(dut)])
+    await push(ctx, dut, 9)
+    assert (await pysim.get(ctx, dut.instruction)).fields.fill.value == 9
+    ctx.set(dut.flush, 1)
+    await ctx.tick()
+    ctx.set(dut.flush, 0)
+    await pysim.put(ctx, dut.push, {"bits": Opcode.FILL.value})
+    assert (await pysim.get(ctx, dut.instruction)).fields.fill.value == 0
 
 
 async def settle(ctx, dut, *, unit=Activity.IDLE, lacking=0):
@@ -253,98 +237,83 @@ async def settle(ctx, dut, *, unit=Activity.IDLE, lacking=0):
     return ctx.get(dut.activity.as_value())
 
 
-def test_activity_tells_idle_cycles_apart():
+async def test_activity_tells_idle_cycles_apart():
     dut = build()
-
-    async def bench(ctx):
-        assert await settle(ctx, dut) == Activity.EMPTY.value
-        for unit in (Activity.BUSY, Activity.MEMORY, Activity.WEIGHTS, Activity.DRAIN):
-            assert await settle(ctx, dut, unit=unit) == unit.value
-        await push(ctx, dut, 0, wait=0b1010_0000)
-        await ctx.tick().repeat(3)
-        assert ctx.get(dut.asking) and ctx.get(dut.want) == 0b1010_0000
-        # The lowest one that it wants and that is not there.
-        assert await settle(ctx, dut, lacking=0xFFF) == Activity.SEMAPHORE.value + 5
-        assert await settle(ctx, dut, lacking=0xF80) == Activity.SEMAPHORE.value + 7
-        # The unit goes on with what it has; only a drain is overruled.
-        for unit in (Activity.BUSY, Activity.MEMORY, Activity.WEIGHTS):
-            assert await settle(ctx, dut, unit=unit, lacking=0xFFF) == unit.value
-        drain = await settle(ctx, dut, unit=Activity.DRAIN, lacking=0xFFF)
-        assert drain == Activity.SEMAPHORE.value + 5
-        ctx.set(dut.granted, 1)
-        await ctx.tick()
-        ctx.set(dut.granted, 0)
-        assert not ctx.get(dut.asking)
-        # There is an instruction, and it waits for no semaphore.
-        assert await settle(ctx, dut, lacking=0xFFF) == Activity.DRAIN.value
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    assert await settle(ctx, dut) == Activity.EMPTY.value
+    for unit in (Activity.BUSY, Activity.MEMORY, Activity.WEIGHTS, Activity.DRAIN):
+        assert await settle(ctx, dut, unit=unit) == unit.value
+    await push(ctx, dut, 0, wait=0b1010_0000)
+    await ctx.tick().repeat(3)
+    assert ctx.get(dut.asking) and ctx.get(dut.want) == 0b1010_0000
+    # The lowest one that it wants and that is not there.
+    assert await settle(ctx, dut, lacking=0xFFF) == Activity.SEMAPHORE.value + 5
+    assert await settle(ctx, dut, lacking=0xF80) == Activity.SEMAPHORE.value + 7
+    # The unit goes on with what it has; only a drain is overruled.
+    for unit in (Activity.BUSY, Activity.MEMORY, Activity.WEIGHTS):
+        assert await settle(ctx, dut, unit=unit, lacking=0xFFF) == unit.value
+    drain = await settle(ctx, dut, unit=Activity.DRAIN, lacking=0xFFF)
+    assert drain == Activity.SEMAPHORE.value + 5
+    ctx.set(dut.granted, 1)
+    await ctx.tick()
+    ctx.set(dut.granted, 0)
+    assert not ctx.get(dut.asking)
+    # There is an instruction, and it waits for no semaphore.
+    assert await settle(ctx, dut, lacking=0xFFF) == Activity.DRAIN.value
 
 
-def test_activity_names_each_semaphore():
+async def test_activity_names_each_semaphore():
     dut = build()
-
-    async def bench(ctx):
-        await push(ctx, dut, 0, wait=(1 << SEMAPHORES) - 1)
-        await ctx.tick().repeat(3)
-        for semaphore in range(SEMAPHORES):
-            got = await settle(ctx, dut, lacking=1 << semaphore)
-            assert got == Activity.SEMAPHORE.value + semaphore
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    await push(ctx, dut, 0, wait=(1 << SEMAPHORES) - 1)
+    await ctx.tick().repeat(3)
+    for semaphore in range(SEMAPHORES):
+        got = await settle(ctx, dut, lacking=1 << semaphore)
+        assert got == Activity.SEMAPHORE.value + semaphore
 
 
-def test_waiting_and_index_of_the_oldest():
+async def test_waiting_and_index_of_the_oldest():
     dut = build()
-
-    async def bench(ctx):
-        for index in (11, 12, 13):
-            await push(ctx, dut, index, post=1 << index - 9)
-        assert ctx.get(dut.waiting)
-        await pysim.get(ctx, dut.instruction)
-        await pysim.get(ctx, dut.instruction)
-        for index in (11, 12):
-            await ctx.tick().repeat(4)
-            assert ctx.get(dut.waiting) and ctx.get(dut.index) == index
-            ctx.set(dut.done, 1)
-            await ctx.tick()
-            ctx.set(dut.done, 0)
+    ctx = await pysim.simulation(dut, background=[granting(dut)])
+    for index in (11, 12, 13):
+        await push(ctx, dut, index, post=1 << index - 9)
+    assert ctx.get(dut.waiting)
+    await pysim.get(ctx, dut.instruction)
+    await pysim.get(ctx, dut.instruction)
+    for index in (11, 12):
         await ctx.tick().repeat(4)
-        assert ctx.get(dut.waiting) and ctx.get(dut.index) == 13
-
-    pysim.run(dut, bench, background=[granting(dut)])
-
-
-def test_index_is_the_oldest_in_every_cycle():
-    dut = build()
-
-    async def bench(ctx):
-        await push(ctx, dut, 11)
-        await push(ctx, dut, 12)
-        await pysim.get(ctx, dut.instruction)
-        for _ in range(4):
-            assert ctx.get(dut.waiting) and ctx.get(dut.index) == 11
-            await ctx.tick()
-
-    pysim.run(dut, bench, background=[granting(dut)])
-
-
-def test_a_unit_that_is_done_at_once_gets_its_post():
-    dut = build()
-
-    async def bench(ctx):
-        posts = []
-        await push(ctx, dut, 3, post=0b101)
-        await pysim.get(ctx, dut.instruction)
+        assert ctx.get(dut.waiting) and ctx.get(dut.index) == index
         ctx.set(dut.done, 1)
-        for cycle in range(8):
-            *_, post, waiting = await ctx.tick().sample(dut.post, dut.waiting)
-            ctx.set(dut.done, 0)
-            if posts and len(posts[-1]) == 1:
-                posts[-1] += (ctx.get(dut.post_index),)
-            if post:
-                posts.append((post,))
-                assert waiting and cycle <= 4
-        assert posts == [(0b101, 3)] and not ctx.get(dut.waiting)
+        await ctx.tick()
+        ctx.set(dut.done, 0)
+    await ctx.tick().repeat(4)
+    assert ctx.get(dut.waiting) and ctx.get(dut.index) == 13
 
-    pysim.run(dut, bench, background=[granting(dut)])
+
+async def test_index_is_the_oldest_in_every_cycle():
+    dut = build()
+    ctx = await pysim.simulation(dut, background=[granting(dut)])
+    await push(ctx, dut, 11)
+    await push(ctx, dut, 12)
+    await pysim.get(ctx, dut.instruction)
+    for _ in range(4):
+        assert ctx.get(dut.waiting) and ctx.get(dut.index) == 11
+        await ctx.tick()
+
+
+async def test_a_unit_that_is_done_at_once_gets_its_post():
+    dut = build()
+    ctx = await pysim.simulation(dut, background=[granting(dut)])
+    posts = []
+    await push(ctx, dut, 3, post=0b101)
+    await pysim.get(ctx, dut.instruction)
+    ctx.set(dut.done, 1)
+    for cycle in range(8):
+        *_, post, waiting = await ctx.tick().sample(dut.post, dut.waiting)
+        ctx.set(dut.done, 0)
+        if posts and len(posts[-1]) == 1:
+            posts[-1] += (ctx.get(dut.post_index),)
+        if post:
+            posts.append((post,))
+            assert waiting and cycle <= 4
+    assert posts == [(0b101, 3)] and not ctx.get(dut.waiting)

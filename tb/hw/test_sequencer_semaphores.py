@@ -27,58 +27,48 @@ async def cycle(ctx, dut, asking, want, post):
 
 
 @pytest.mark.parametrize(("count", "units"), [(1, 1), (3, 2), (16, 5)])
-def test_random_takers_and_posters(count, units, rng):
+async def test_random_takers_and_posters(count, units, rng):
     dut = Semaphores(count=count, units=units)
     counts = np.zeros(count, int)
     grants = 0
-
-    async def bench(ctx):
-        nonlocal counts, grants
-        for _ in range(600):
-            few = rng.integers(0, 1 << count, units) & rng.integers(0, 1 << count, units)
-            want = {u: int(few[u] & rng.integers(0, 1 << count)) for u in range(units)}
-            asking = {u for u in range(units) if rng.random() < 0.5}
-            post = {u: int(few[-1 - u]) for u in range(units) if rng.random() < 0.3}
-            granted, lacking, overflow = await cycle(ctx, dut, asking, want, post)
-            assert lacking == sum(1 << s for s in range(count) if not counts[s])
-            # The lowest asking unit whose semaphores are all there, and nobody else.
-            can = [u for u in sorted(asking) if not want[u] & lacking]
-            assert granted == (1 << can[0] if can else 0)
-            assert not overflow
-            for s in range(count):
-                counts[s] += sum(mask >> s & 1 for mask in post.values())
-                counts[s] -= bool(can) and want[can[0]] >> s & 1
-            grants += bool(can)
-        assert grants > 100 or units == 1
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    for _ in range(600):
+        few = rng.integers(0, 1 << count, units) & rng.integers(0, 1 << count, units)
+        want = {u: int(few[u] & rng.integers(0, 1 << count)) for u in range(units)}
+        asking = {u for u in range(units) if rng.random() < 0.5}
+        post = {u: int(few[-1 - u]) for u in range(units) if rng.random() < 0.3}
+        granted, lacking, overflow = await cycle(ctx, dut, asking, want, post)
+        assert lacking == sum(1 << s for s in range(count) if not counts[s])
+        # The lowest asking unit whose semaphores are all there, and nobody else.
+        can = [u for u in sorted(asking) if not want[u] & lacking]
+        assert granted == (1 << can[0] if can else 0)
+        assert not overflow
+        for s in range(count):
+            counts[s] += sum(mask >> s & 1 for mask in post.values())
+            counts[s] -= bool(can) and want[can[0]] >> s & 1
+        grants += bool(can)
+    assert grants > 100 or units == 1
 
 
-def test_a_post_is_taken_in_the_next_cycle_and_not_before():
+async def test_a_post_is_taken_in_the_next_cycle_and_not_before():
     dut = Semaphores(count=4, units=2)
-
-    async def bench(ctx):
-        assert (await cycle(ctx, dut, {0}, {0: 0b100}, {1: 0b100}))[0] == 0
-        assert (await cycle(ctx, dut, {0}, {0: 0b100}, {}))[0] == 0b01
-        assert (await cycle(ctx, dut, {0}, {0: 0b100}, {}))[0] == 0
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    assert (await cycle(ctx, dut, {0}, {0: 0b100}, {1: 0b100}))[0] == 0
+    assert (await cycle(ctx, dut, {0}, {0: 0b100}, {}))[0] == 0b01
+    assert (await cycle(ctx, dut, {0}, {0: 0b100}, {}))[0] == 0
 
 
-def test_a_mask_is_taken_at_once_or_not_at_all():
+async def test_a_mask_is_taken_at_once_or_not_at_all():
     dut = Semaphores(count=2, units=2)
-
-    async def bench(ctx):
-        await cycle(ctx, dut, {}, {}, {0: 0b01})
-        # Unit 0 wants both and takes nothing; unit 1 takes the one that is there.
-        assert (await cycle(ctx, dut, {0, 1}, {0: 0b11, 1: 0b01}, {}))[0] == 0b10
-        assert ctx.get(dut.lacking) == 0b11
-        await cycle(ctx, dut, {}, {}, {0: 0b11, 1: 0b11})
-        assert (await cycle(ctx, dut, {0, 1}, {0: 0b11, 1: 0b11}, {}))[0] == 0b01
-        assert (await cycle(ctx, dut, {0, 1}, {0: 0, 1: 0b11}, {}))[0] == 0b01
-        assert (await cycle(ctx, dut, {1}, {1: 0b11}, {}))[0] == 0b10
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    await cycle(ctx, dut, {}, {}, {0: 0b01})
+    # Unit 0 wants both and takes nothing; unit 1 takes the one that is there.
+    assert (await cycle(ctx, dut, {0, 1}, {0: 0b11, 1: 0b01}, {}))[0] == 0b10
+    assert ctx.get(dut.lacking) == 0b11
+    await cycle(ctx, dut, {}, {}, {0: 0b11, 1: 0b11})
+    assert (await cycle(ctx, dut, {0, 1}, {0: 0b11, 1: 0b11}, {}))[0] == 0b01
+    assert (await cycle(ctx, dut, {0, 1}, {0: 0, 1: 0b11}, {}))[0] == 0b01
+    assert (await cycle(ctx, dut, {1}, {1: 0b11}, {}))[0] == 0b10
 
 
 @pytest.mark.parametrize(
@@ -94,18 +84,15 @@ def test_a_mask_is_taken_at_once_or_not_at_all():
         (0, {1: 2}, False, 0),
     ],
 )
-def test_overflow_names_who_posted(below, posts, takes, overflows):
+async def test_overflow_names_who_posted(below, posts, takes, overflows):
     dut = Semaphores(count=2, units=3)
-
-    async def bench(ctx):
-        ctx.set(dut.post[0], 1)
-        await ctx.tick().repeat(GREATEST - below)
-        ctx.set(dut.post[0], 0)
-        await ctx.tick()
-        assert not ctx.get(dut.overflow)
-        asking, want = ({0}, {0: 1}) if takes else (set(), {})
-        assert (await cycle(ctx, dut, asking, want, posts))[2] == 0
-        assert (await cycle(ctx, dut, set(), {}, {}))[2] == overflows
-        assert (await cycle(ctx, dut, set(), {}, {}))[2] == 0
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.post[0], 1)
+    await ctx.tick().repeat(GREATEST - below)
+    ctx.set(dut.post[0], 0)
+    await ctx.tick()
+    assert not ctx.get(dut.overflow)
+    asking, want = ({0}, {0: 1}) if takes else (set(), {})
+    assert (await cycle(ctx, dut, asking, want, posts))[2] == 0
+    assert (await cycle(ctx, dut, set(), {}, {}))[2] == overflows
+    assert (await cycle(ctx, dut, set(), {}, {}))[2] == 0

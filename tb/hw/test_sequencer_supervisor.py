@@ -11,16 +11,13 @@ from celosia.hw.sequencer.supervisor import UNITS, Supervisor
 STATE = ("running", "done", "error", "draining", "abort")
 
 
-def simulate(bench):
-    """Run ``bench(ctx, dut)``; ``clear`` resets the supervisor too, as in the core."""
+async def supervisor():
+    """Start a simulation, in which ``clear`` resets the supervisor too, as in the core."""
     dut = Supervisor()
-
-    async def main(ctx):
-        ctx.set(dut.fetch_idle, 1)
-        ctx.set(dut.units_idle, 1)
-        await bench(ctx, dut)
-
-    pysim.run(ResetInserter(dut.clear)(dut), main)
+    ctx = await pysim.simulation(ResetInserter(dut.clear)(dut))
+    ctx.set(dut.fetch_idle, 1)
+    ctx.set(dut.units_idle, 1)
+    return ctx, dut
 
 
 def state(ctx, dut):
@@ -68,249 +65,220 @@ def test_construction():
     assert Supervisor().faults[0].shape() == streams.FAULT
 
 
-def test_a_program_starts_and_ends():
-    async def bench(ctx, dut):
-        assert state(ctx, dut) == set()
-        await start(ctx, dut)
-        await ctx.tick().repeat(5)
-        assert state(ctx, dut) == {"running"}
-        ctx.set(dut.fetch_idle, 0)
-        await strobe(ctx, dut, halted=1)
-        # Not done before what was fetched behind HALT is gone.
-        for _ in range(4):
-            assert state(ctx, dut) == set() and not ctx.get(dut.flush)
-            await ctx.tick()
-        ctx.set(dut.fetch_idle, 1)
-        assert ctx.get(dut.flush)
+async def test_a_program_starts_and_ends():
+    ctx, dut = await supervisor()
+    assert state(ctx, dut) == set()
+    await start(ctx, dut)
+    await ctx.tick().repeat(5)
+    assert state(ctx, dut) == {"running"}
+    ctx.set(dut.fetch_idle, 0)
+    await strobe(ctx, dut, halted=1)
+    # Not done before what was fetched behind HALT is gone.
+    for _ in range(4):
+        assert state(ctx, dut) == set() and not ctx.get(dut.flush)
         await ctx.tick()
-        assert not ctx.get(dut.flush) and state(ctx, dut) == {"done"}
-        await ctx.tick().repeat(3)
-        # `done` stands until the next start.
-        assert state(ctx, dut) == {"done"}
-        await start(ctx, dut)
-        assert state(ctx, dut) == {"running"}
+    ctx.set(dut.fetch_idle, 1)
+    assert ctx.get(dut.flush)
+    await ctx.tick()
+    assert not ctx.get(dut.flush) and state(ctx, dut) == {"done"}
+    await ctx.tick().repeat(3)
+    # `done` stands until the next start.
+    assert state(ctx, dut) == {"done"}
+    await start(ctx, dut)
+    assert state(ctx, dut) == {"running"}
 
-    simulate(bench)
 
-
-def test_start_while_a_program_ends_starts_it_once_more():
-    async def bench(ctx, dut):
-        await start(ctx, dut)
-        ctx.set(dut.fetch_idle, 0)
-        await strobe(ctx, dut, halted=1)
-        await strobe(ctx, dut, start=1)
-        for _ in range(3):
-            assert not ctx.get(dut.begin) and state(ctx, dut) == set()
-            await ctx.tick()
-        ctx.set(dut.fetch_idle, 1)
+async def test_start_while_a_program_ends_starts_it_once_more():
+    ctx, dut = await supervisor()
+    await start(ctx, dut)
+    ctx.set(dut.fetch_idle, 0)
+    await strobe(ctx, dut, halted=1)
+    await strobe(ctx, dut, start=1)
+    for _ in range(3):
+        assert not ctx.get(dut.begin) and state(ctx, dut) == set()
         await ctx.tick()
-        assert ctx.get(dut.begin) and state(ctx, dut) == {"done"}
+    ctx.set(dut.fetch_idle, 1)
+    await ctx.tick()
+    assert ctx.get(dut.begin) and state(ctx, dut) == {"done"}
+    await ctx.tick()
+    assert state(ctx, dut) == {"running"}
+    await strobe(ctx, dut, halted=1)
+    await ctx.tick()
+    for _ in range(4):
+        assert not ctx.get(dut.begin) and state(ctx, dut) == {"done"}
         await ctx.tick()
-        assert state(ctx, dut) == {"running"}
-        await strobe(ctx, dut, halted=1)
-        await ctx.tick()
-        for _ in range(4):
-            assert not ctx.get(dut.begin) and state(ctx, dut) == {"done"}
-            await ctx.tick()
-
-    simulate(bench)
 
 
-def test_start_has_no_effect_while_a_program_runs_or_an_error_stands():
-    async def bench(ctx, dut):
-        await start(ctx, dut)
-        ctx.set(dut.start, 1)
-        assert not ctx.get(dut.begin)
-        await strobe(ctx, dut, start=1)
-        assert state(ctx, dut) == {"running"}
-        await fail(ctx, dut, Unit.STORE)
-        ctx.set(dut.start, 1)
-        assert not ctx.get(dut.begin)
-        await ctx.tick().repeat(3)
-        assert state(ctx, dut) == {"error", "abort"}
-        ctx.set(dut.start, 0)
-        await soft_reset(ctx, dut)
-        await start(ctx, dut)
-
-    simulate(bench)
+async def test_start_has_no_effect_while_a_program_runs_or_an_error_stands():
+    ctx, dut = await supervisor()
+    await start(ctx, dut)
+    ctx.set(dut.start, 1)
+    assert not ctx.get(dut.begin)
+    await strobe(ctx, dut, start=1)
+    assert state(ctx, dut) == {"running"}
+    await fail(ctx, dut, Unit.STORE)
+    ctx.set(dut.start, 1)
+    assert not ctx.get(dut.begin)
+    await ctx.tick().repeat(3)
+    assert state(ctx, dut) == {"error", "abort"}
+    ctx.set(dut.start, 0)
+    await soft_reset(ctx, dut)
+    await start(ctx, dut)
 
 
 @pytest.mark.parametrize("unit", Unit)
 @pytest.mark.parametrize("code", [Error.RANGE, Error.BUS, Error.SEMAPHORE])
-def test_the_first_error_is_kept(unit, code):
-    async def bench(ctx, dut):
-        await start(ctx, dut)
-        ctx.set(dut.units_idle, 0)
-        await fail(ctx, dut, unit, code=code)
-        assert state(ctx, dut) == {"error", "abort", "draining"}
-        assert recorded(ctx, dut) == (code, unit, 9 + unit.value)
-        for other in Unit:
-            await fail(ctx, dut, other, code=Error.FIELD, index=100)
-        assert recorded(ctx, dut) == (code, unit, 9 + unit.value)
-        ctx.set(dut.units_idle, 1)
-        assert state(ctx, dut) == {"error", "abort"}
-        ctx.set(dut.fetch_idle, 0)
-        assert state(ctx, dut) == {"error", "abort", "draining"}
-
-    simulate(bench)
+async def test_the_first_error_is_kept(unit, code):
+    ctx, dut = await supervisor()
+    await start(ctx, dut)
+    ctx.set(dut.units_idle, 0)
+    await fail(ctx, dut, unit, code=code)
+    assert state(ctx, dut) == {"error", "abort", "draining"}
+    assert recorded(ctx, dut) == (code, unit, 9 + unit.value)
+    for other in Unit:
+        await fail(ctx, dut, other, code=Error.FIELD, index=100)
+    assert recorded(ctx, dut) == (code, unit, 9 + unit.value)
+    ctx.set(dut.units_idle, 1)
+    assert state(ctx, dut) == {"error", "abort"}
+    ctx.set(dut.fetch_idle, 0)
+    assert state(ctx, dut) == {"error", "abort", "draining"}
 
 
 @pytest.mark.parametrize(
     "units", [(Unit.MATRIX, Unit.LOAD), (Unit.VECTOR, Unit.STORE), tuple(Unit)]
 )
-def test_of_faults_in_one_cycle_one_is_recorded_whole(units):
-    async def bench(ctx, dut):
-        await start(ctx, dut)
-        await fail(ctx, dut, *units)
-        code, unit, index = recorded(ctx, dut)
-        assert unit in units and code == Error.RANGE
-        assert index == 9 + unit.value
-
-    simulate(bench)
+async def test_of_faults_in_one_cycle_one_is_recorded_whole(units):
+    ctx, dut = await supervisor()
+    await start(ctx, dut)
+    await fail(ctx, dut, *units)
+    code, unit, index = recorded(ctx, dut)
+    assert unit in units and code == Error.RANGE
+    assert index == 9 + unit.value
 
 
-def test_a_fault_while_nothing_runs_is_no_error():
-    async def bench(ctx, dut):
-        await fail(ctx, dut, Unit.LOAD)
-        assert state(ctx, dut) == set()
-        await start(ctx, dut)
-        await strobe(ctx, dut, halted=1)
-        await ctx.tick()
-        await fail(ctx, dut, Unit.LOAD)
-        assert state(ctx, dut) == {"done"}
-
-    simulate(bench)
+async def test_a_fault_while_nothing_runs_is_no_error():
+    ctx, dut = await supervisor()
+    await fail(ctx, dut, Unit.LOAD)
+    assert state(ctx, dut) == set()
+    await start(ctx, dut)
+    await strobe(ctx, dut, halted=1)
+    await ctx.tick()
+    await fail(ctx, dut, Unit.LOAD)
+    assert state(ctx, dut) == {"done"}
 
 
 @pytest.mark.parametrize("watchdog", [1, 2, 17])
-def test_watchdog_fires_after_exactly_as_many_quiet_cycles(watchdog):
-    async def bench(ctx, dut):
-        ctx.set(dut.watchdog, watchdog)
-        ctx.set(dut.stuck_unit, Unit.MATRIX)
-        ctx.set(dut.stuck_index, 321)
-        await ctx.tick().repeat(2 * watchdog)
-        await start(ctx, dut)
-        # One quiet cycle less than it takes, again and again.
-        for _ in range(5):
-            for _ in range(watchdog - 1):
-                await ctx.tick()
-            await strobe(ctx, dut, moved=1)
-        for _ in range(watchdog + 1):
-            assert state(ctx, dut) == {"running"}
+async def test_watchdog_fires_after_exactly_as_many_quiet_cycles(watchdog):
+    ctx, dut = await supervisor()
+    ctx.set(dut.watchdog, watchdog)
+    ctx.set(dut.stuck_unit, Unit.MATRIX)
+    ctx.set(dut.stuck_index, 321)
+    await ctx.tick().repeat(2 * watchdog)
+    await start(ctx, dut)
+    # One quiet cycle less than it takes, again and again.
+    for _ in range(5):
+        for _ in range(watchdog - 1):
             await ctx.tick()
-        assert state(ctx, dut) == {"error", "abort"}
-        assert recorded(ctx, dut) == (Error.WATCHDOG, Unit.MATRIX, 321)
-
-    simulate(bench)
-
-
-def test_watchdog_lowered_below_the_cycles_gone_by():
-    async def bench(ctx, dut):
-        ctx.set(dut.watchdog, 100)
-        await start(ctx, dut)
-        await ctx.tick().repeat(50)
+        await strobe(ctx, dut, moved=1)
+    for _ in range(watchdog + 1):
         assert state(ctx, dut) == {"running"}
-        ctx.set(dut.watchdog, 10)
-        await ctx.tick().repeat(2)
-        assert state(ctx, dut) == {"error", "abort"}
-
-    simulate(bench)
+        await ctx.tick()
+    assert state(ctx, dut) == {"error", "abort"}
+    assert recorded(ctx, dut) == (Error.WATCHDOG, Unit.MATRIX, 321)
 
 
-def test_no_watchdog():
-    async def bench(ctx, dut):
-        await start(ctx, dut)
-        await ctx.tick().repeat(400)
-        assert state(ctx, dut) == {"running"}
-        await strobe(ctx, dut, halted=1)
-        await ctx.tick().repeat(3)
-        ctx.set(dut.watchdog, 3)
-        await ctx.tick().repeat(20)
-        assert state(ctx, dut) == {"done"}
-
-    simulate(bench)
+async def test_watchdog_lowered_below_the_cycles_gone_by():
+    ctx, dut = await supervisor()
+    ctx.set(dut.watchdog, 100)
+    await start(ctx, dut)
+    await ctx.tick().repeat(50)
+    assert state(ctx, dut) == {"running"}
+    ctx.set(dut.watchdog, 10)
+    await ctx.tick().repeat(2)
+    assert state(ctx, dut) == {"error", "abort"}
 
 
-def test_a_fault_goes_before_the_watchdog():
-    async def bench(ctx, dut):
-        ctx.set(dut.watchdog, 3)
-        await start(ctx, dut)
-        await ctx.tick().repeat(3)
-        await fail(ctx, dut, Unit.STORE)
-        assert recorded(ctx, dut) == (Error.RANGE, Unit.STORE, 11)
+async def test_no_watchdog():
+    ctx, dut = await supervisor()
+    await start(ctx, dut)
+    await ctx.tick().repeat(400)
+    assert state(ctx, dut) == {"running"}
+    await strobe(ctx, dut, halted=1)
+    await ctx.tick().repeat(3)
+    ctx.set(dut.watchdog, 3)
+    await ctx.tick().repeat(20)
+    assert state(ctx, dut) == {"done"}
 
-    simulate(bench)
+
+async def test_a_fault_goes_before_the_watchdog():
+    ctx, dut = await supervisor()
+    ctx.set(dut.watchdog, 3)
+    await start(ctx, dut)
+    await ctx.tick().repeat(3)
+    await fail(ctx, dut, Unit.STORE)
+    assert recorded(ctx, dut) == (Error.RANGE, Unit.STORE, 11)
 
 
 @pytest.mark.parametrize("busy", ["fetch_idle", "units_idle"])
 @pytest.mark.parametrize("before", ["nothing", "running", "error", "done"])
-def test_soft_reset_waits_until_all_is_idle(before, busy):
-    async def bench(ctx, dut):
-        if before != "nothing":
-            await start(ctx, dut)
-        if before == "error":
-            await fail(ctx, dut, Unit.MATRIX)
-        if before == "done":
-            await strobe(ctx, dut, halted=1)
-            await ctx.tick()
-        ctx.set(getattr(dut, busy), 0)
-        await strobe(ctx, dut, reset=1)
-        for _ in range(5):
-            assert {"abort", "draining"} <= state(ctx, dut)
-            assert not ctx.get(dut.running) and not ctx.get(dut.clear)
-            await ctx.tick()
-        ctx.set(getattr(dut, busy), 1)
-        assert ctx.get(dut.clear)
-        await ctx.tick()
-        assert not ctx.get(dut.clear) and state(ctx, dut) == set()
-        assert recorded(ctx, dut) == (Error.NONE, Unit.SEQUENCER, 0)
+async def test_soft_reset_waits_until_all_is_idle(before, busy):
+    ctx, dut = await supervisor()
+    if before != "nothing":
         await start(ctx, dut)
+    if before == "error":
+        await fail(ctx, dut, Unit.MATRIX)
+    if before == "done":
+        await strobe(ctx, dut, halted=1)
+        await ctx.tick()
+    ctx.set(getattr(dut, busy), 0)
+    await strobe(ctx, dut, reset=1)
+    for _ in range(5):
+        assert {"abort", "draining"} <= state(ctx, dut)
+        assert not ctx.get(dut.running) and not ctx.get(dut.clear)
+        await ctx.tick()
+    ctx.set(getattr(dut, busy), 1)
+    assert ctx.get(dut.clear)
+    await ctx.tick()
+    assert not ctx.get(dut.clear) and state(ctx, dut) == set()
+    assert recorded(ctx, dut) == (Error.NONE, Unit.SEQUENCER, 0)
+    await start(ctx, dut)
 
-    simulate(bench)
 
-
-def test_nothing_starts_between_clear_and_the_reset_itself():
+async def test_nothing_starts_between_clear_and_the_reset_itself():
     dut = Supervisor()
     late = Signal()
     m = Module()
     m.submodules.dut = ResetInserter(late)(dut)
     m.d.sync += late.eq(dut.clear)
-
-    async def bench(ctx):
-        ctx.set(dut.fetch_idle, 1)
-        ctx.set(dut.units_idle, 1)
-        await start(ctx, dut)
-        await fail(ctx, dut, Unit.LOAD)
-        await soft_reset(ctx, dut)
-        ctx.set(dut.start, 1)
-        assert ctx.get(late) and not ctx.get(dut.begin) and "abort" in state(ctx, dut)
-        await ctx.tick()
-        assert not ctx.get(late) and ctx.get(dut.begin) and state(ctx, dut) == set()
-
-    pysim.run(m, bench)
+    ctx = await pysim.simulation(m)
+    ctx.set(dut.fetch_idle, 1)
+    ctx.set(dut.units_idle, 1)
+    await start(ctx, dut)
+    await fail(ctx, dut, Unit.LOAD)
+    await soft_reset(ctx, dut)
+    ctx.set(dut.start, 1)
+    assert ctx.get(late) and not ctx.get(dut.begin) and "abort" in state(ctx, dut)
+    await ctx.tick()
+    assert not ctx.get(late) and ctx.get(dut.begin) and state(ctx, dut) == set()
 
 
-def test_start_in_the_middle_of_a_reset_has_no_effect():
-    async def bench(ctx, dut):
-        await start(ctx, dut)
-        ctx.set(dut.units_idle, 0)
-        await strobe(ctx, dut, reset=1)
-        ctx.set(dut.start, 1)
-        assert not ctx.get(dut.begin)
-        await strobe(ctx, dut, start=1)
-        assert not ctx.get(dut.running)
-        await strobe(ctx, dut, halted=1, fault_valid=31)
-        assert state(ctx, dut) == {"abort", "draining"}
-
-    simulate(bench)
+async def test_start_in_the_middle_of_a_reset_has_no_effect():
+    ctx, dut = await supervisor()
+    await start(ctx, dut)
+    ctx.set(dut.units_idle, 0)
+    await strobe(ctx, dut, reset=1)
+    ctx.set(dut.start, 1)
+    assert not ctx.get(dut.begin)
+    await strobe(ctx, dut, start=1)
+    assert not ctx.get(dut.running)
+    await strobe(ctx, dut, halted=1, fault_valid=31)
+    assert state(ctx, dut) == {"abort", "draining"}
 
 
-def test_a_program_ends_in_one_way_only():
-    async def bench(ctx, dut):
-        await start(ctx, dut)
-        ctx.set(dut.faults[0].code, Error.SEMAPHORE)
-        await strobe(ctx, dut, halted=1, fault_valid=1)
-        await ctx.tick().repeat(3)
-        assert len(state(ctx, dut) & {"done", "error"}) == 1
-
-    simulate(bench)
+async def test_a_program_ends_in_one_way_only():
+    ctx, dut = await supervisor()
+    await start(ctx, dut)
+    ctx.set(dut.faults[0].code, Error.SEMAPHORE)
+    await strobe(ctx, dut, halted=1, fault_valid=1)
+    await ctx.tick().repeat(3)
+    assert len(state(ctx, dut) & {"done", "error"}) == 1

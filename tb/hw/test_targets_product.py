@@ -102,19 +102,16 @@ def registered(rows):
 @pytest.mark.parametrize(
     "shapes", [(signed(8), signed(18)), (unsigned(5), signed(6)), (signed(4),) * 2]
 )
-def test_registers(primitive, shapes, rng):
+async def test_registers(primitive, shapes, rng):
     product = Product(*shapes, primitive=primitive)
     rows = factors(shapes, rng)
     seen = []
-
-    async def bench(ctx):
-        for row in rows:
-            for port, value in zip(("a", "b", "a_enable", "b_enable"), row, strict=True):
-                ctx.set(getattr(product, port), value)
-            seen.append(ctx.get(product.p))
-            await ctx.tick()
-
-    pysim.run(product, bench)
+    ctx = await pysim.simulation(product)
+    for row in rows:
+        for port, value in zip(("a", "b", "a_enable", "b_enable"), row, strict=True):
+            ctx.set(getattr(product, port), value)
+        seen.append(ctx.get(product.p))
+        await ctx.tick()
     assert seen == registered(rows)
     assert Product.LATENCY == 2
 

@@ -28,79 +28,73 @@ def access(dut, rng, *, outside=False):
 
 
 @pytest.mark.parametrize(("rows", "size"), [(4, 64), (8, 256), (16, 1024), (4, 48)])
-def test_random_accesses(rows, size):
+async def test_random_accesses(rows, size):
     dut: Any = UnifiedBuffer(rows=rows, unified_bytes=size, readers=1, writers=1)
     rng = np.random.default_rng(rows)
     memory = np.zeros(size, np.uint8)
-
-    async def bench(ctx):
-        ctx.set(dut.read_0.valid, 0)
-        expected = []
-        faults = []
-        for cycle in range(400):
-            # A read in the cycle after a write sees it.
-            write, lanes = access(dut, rng, outside=rng.random() < 0.1)
-            values = rng.integers(0, 256, rows)
-            ctx.set(dut.write_0.valid, cycle % 2)
-            ctx.set(dut.write_0.payload, write | {"data": [int(v) for v in values]})
-            read, places = access(dut, rng, outside=rng.random() < 0.1)
-            ctx.set(dut.read_0.valid, 1)
-            ctx.set(dut.read_0.payload, read)
-            assert ctx.get(dut.read_0.ready) and ctx.get(dut.write_0.ready)
-            on = [bool(read["mask"] >> lane & 1) for lane in range(rows)]
-            inside = (places >= 0) & (places < size)
-            expected.append(
-                (
-                    [
-                        int(memory[a]) if o and i else 0
-                        for a, o, i in zip(places, on, inside, strict=True)
-                    ],
-                    any(o and not i for o, i in zip(on, inside, strict=True)),
-                )
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.read_0.valid, 0)
+    expected = []
+    faults = []
+    for cycle in range(400):
+        # A read in the cycle after a write sees it.
+        write, lanes = access(dut, rng, outside=rng.random() < 0.1)
+        values = rng.integers(0, 256, rows)
+        ctx.set(dut.write_0.valid, cycle % 2)
+        ctx.set(dut.write_0.payload, write | {"data": [int(v) for v in values]})
+        read, places = access(dut, rng, outside=rng.random() < 0.1)
+        ctx.set(dut.read_0.valid, 1)
+        ctx.set(dut.read_0.payload, read)
+        assert ctx.get(dut.read_0.ready) and ctx.get(dut.write_0.ready)
+        on = [bool(read["mask"] >> lane & 1) for lane in range(rows)]
+        inside = (places >= 0) & (places < size)
+        expected.append(
+            (
+                [
+                    int(memory[a]) if o and i else 0
+                    for a, o, i in zip(places, on, inside, strict=True)
+                ],
+                any(o and not i for o, i in zip(on, inside, strict=True)),
             )
-            written = (lanes >= 0) & (lanes < size)
-            written_on = np.array([bool(write["mask"] >> lane & 1) for lane in range(rows)])
-            if cycle % 2:
-                memory[lanes[written & written_on]] = values[written & written_on]
-            faults.append(bool(cycle % 2 and (written_on & ~written).any()))
-            await ctx.tick()
-            if cycle + 1 >= dut.READ_LATENCY:
-                wanted, fault = expected[cycle + 1 - dut.READ_LATENCY]
-                assert ctx.get(dut.read_valid) == 1
-                assert [ctx.get(dut.read_data[i]) for i in range(rows)] == wanted
-                assert ctx.get(dut.read_fault) == fault
-            if cycle + 1 >= dut.WRITE_LATENCY:
-                assert ctx.get(dut.write_fault) == faults[cycle + 1 - dut.WRITE_LATENCY]
-        assert any(fault for _, fault in expected) and any(faults)
+        )
+        written = (lanes >= 0) & (lanes < size)
+        written_on = np.array([bool(write["mask"] >> lane & 1) for lane in range(rows)])
+        if cycle % 2:
+            memory[lanes[written & written_on]] = values[written & written_on]
+        faults.append(bool(cycle % 2 and (written_on & ~written).any()))
+        await ctx.tick()
+        if cycle + 1 >= dut.READ_LATENCY:
+            wanted, fault = expected[cycle + 1 - dut.READ_LATENCY]
+            assert ctx.get(dut.read_valid) == 1
+            assert [ctx.get(dut.read_data[i]) for i in range(rows)] == wanted
+            assert ctx.get(dut.read_fault) == fault
+        if cycle + 1 >= dut.WRITE_LATENCY:
+            assert ctx.get(dut.write_fault) == faults[cycle + 1 - dut.WRITE_LATENCY]
+    assert any(fault for _, fault in expected) and any(faults)
 
-    pysim.run(dut, bench)
 
-
-def test_priority_and_whose_answer():
+async def test_priority_and_whose_answer():
     dut: Any = UnifiedBuffer(rows=4, unified_bytes=64, readers=3, writers=2)
-
-    async def bench(ctx):
-        for n in range(3):
-            ctx.set(getattr(dut, f"read_{n}").valid, 1)
-        for n in range(2):
-            ctx.set(getattr(dut, f"write_{n}").valid, 1)
-        order = []
-        for n in range(3):
-            ready = [ctx.get(getattr(dut, f"read_{k}").ready) for k in range(3)]
-            assert ready == [k <= n for k in range(3)]
-            assert [ctx.get(getattr(dut, f"write_{k}").ready) for k in range(2)] == [1, int(n > 0)]
-            await ctx.tick()
-            ctx.set(getattr(dut, f"read_{n}").valid, 0)
-            ctx.set(dut.write_0.valid, 0)
-        for _ in range(dut.READ_LATENCY - 2):
-            order.append(ctx.get(dut.read_valid))
-            await ctx.tick()
-        for _ in range(3):
-            order.append(ctx.get(dut.read_valid))
-            await ctx.tick()
-        assert [o for o in order if o] == [1, 2, 4]
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    for n in range(3):
+        ctx.set(getattr(dut, f"read_{n}").valid, 1)
+    for n in range(2):
+        ctx.set(getattr(dut, f"write_{n}").valid, 1)
+    order = []
+    for n in range(3):
+        ready = [ctx.get(getattr(dut, f"read_{k}").ready) for k in range(3)]
+        assert ready == [k <= n for k in range(3)]
+        assert [ctx.get(getattr(dut, f"write_{k}").ready) for k in range(2)] == [1, int(n > 0)]
+        await ctx.tick()
+        ctx.set(getattr(dut, f"read_{n}").valid, 0)
+        ctx.set(dut.write_0.valid, 0)
+    for _ in range(dut.READ_LATENCY - 2):
+        order.append(ctx.get(dut.read_valid))
+        await ctx.tick()
+    for _ in range(3):
+        order.append(ctx.get(dut.read_valid))
+        await ctx.tick()
+    assert [o for o in order if o] == [1, 2, 4]
 
 
 def test_construction():
@@ -159,7 +153,7 @@ def test_every_address_with_every_skip(size):
 
 
 @pytest.mark.parametrize("load", [0.3, 0.8])
-def test_contention_of_all_ports(load):
+async def test_contention_of_all_ports(load):
     """Answers and faults find who asked; priority decides; nothing is lost or done twice."""
     rows, size = 4, 64
     dut: Any = UnifiedBuffer(rows=rows, unified_bytes=size, readers=3, writers=2)
@@ -167,43 +161,40 @@ def test_contention_of_all_ports(load):
     memory = np.zeros(size, np.int64)
     answers, faults = {}, {}
     seen = [0] * 5
-
-    async def bench(ctx):
-        waiting = {}
-        for cycle in range(500):
-            for port in [f"read_{n}" for n in range(3)] + [f"write_{n}" for n in range(2)]:
-                if port not in waiting and rng.random() < load:
-                    request, lanes = access(dut, rng, outside=rng.random() < 0.2)
-                    if port.startswith("write"):
-                        request["data"] = [int(v) for v in rng.integers(0, 256, rows)]
-                    waiting[port] = request, lanes
-                    ctx.set(getattr(dut, port).payload, request)
-                ctx.set(getattr(dut, port).valid, port in waiting)
-            for kind, count in (("read", 3), ("write", 2)):
-                asking = [n for n in range(count) if f"{kind}_{n}" in waiting]
-                for n in asking:
-                    assert ctx.get(getattr(dut, f"{kind}_{n}").ready) == (n == asking[0])
-                if not asking:
-                    continue
-                request, lanes = waiting.pop(f"{kind}_{asking[0]}")
-                on = np.array([bool(request["mask"] >> lane & 1) for lane in range(rows)])
-                inside = (lanes >= 0) & (lanes < size)
-                outside = bool((on & ~inside).any())
-                seen[asking[0] + 3 * (kind == "write")] += 1
-                if kind == "read":
-                    due = cycle + dut.READ_LATENCY
-                    got = np.where(on & inside, memory[np.clip(lanes, 0, size - 1)], 0)
-                    answers[due] = 1 << asking[0], got.tolist(), outside
-                else:
-                    faults[cycle + dut.WRITE_LATENCY] = outside << asking[0]
-                    memory[lanes[on & inside]] = np.array(request["data"])[on & inside]
-            whose, bytes_read, fault = answers.get(cycle, (0, None, False))
-            assert ctx.get(dut.read_valid) == whose
-            if whose:
-                assert [ctx.get(dut.read_data[i]) for i in range(rows)] == bytes_read
-                assert ctx.get(dut.read_fault) == fault
-            assert ctx.get(dut.write_fault) == faults.get(cycle, 0)
-            await ctx.tick()
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    waiting = {}
+    for cycle in range(500):
+        for port in [f"read_{n}" for n in range(3)] + [f"write_{n}" for n in range(2)]:
+            if port not in waiting and rng.random() < load:
+                request, lanes = access(dut, rng, outside=rng.random() < 0.2)
+                if port.startswith("write"):
+                    request["data"] = [int(v) for v in rng.integers(0, 256, rows)]
+                waiting[port] = request, lanes
+                ctx.set(getattr(dut, port).payload, request)
+            ctx.set(getattr(dut, port).valid, port in waiting)
+        for kind, count in (("read", 3), ("write", 2)):
+            asking = [n for n in range(count) if f"{kind}_{n}" in waiting]
+            for n in asking:
+                assert ctx.get(getattr(dut, f"{kind}_{n}").ready) == (n == asking[0])
+            if not asking:
+                continue
+            request, lanes = waiting.pop(f"{kind}_{asking[0]}")
+            on = np.array([bool(request["mask"] >> lane & 1) for lane in range(rows)])
+            inside = (lanes >= 0) & (lanes < size)
+            outside = bool((on & ~inside).any())
+            seen[asking[0] + 3 * (kind == "write")] += 1
+            if kind == "read":
+                due = cycle + dut.READ_LATENCY
+                got = np.where(on & inside, memory[np.clip(lanes, 0, size - 1)], 0)
+                answers[due] = 1 << asking[0], got.tolist(), outside
+            else:
+                faults[cycle + dut.WRITE_LATENCY] = outside << asking[0]
+                memory[lanes[on & inside]] = np.array(request["data"])[on & inside]
+        whose, bytes_read, fault = answers.get(cycle, (0, None, False))
+        assert ctx.get(dut.read_valid) == whose
+        if whose:
+            assert [ctx.get(dut.read_data[i]) for i in range(rows)] == bytes_read
+            assert ctx.get(dut.read_fault) == fault
+        assert ctx.get(dut.write_fault) == faults.get(cycle, 0)
+        await ctx.tick()
     assert min(seen) > 2 and any(faults.values()) and any(f for _, _, f in answers.values())

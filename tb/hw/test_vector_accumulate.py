@@ -84,7 +84,7 @@ class Rows:
 
 
 @pytest.mark.parametrize("name", ["nano", "twelve"])
-def test_groups_of_two_tasks(name: str, rng: np.random.Generator) -> None:
+async def test_groups_of_two_tasks(name: str, rng: np.random.Generator) -> None:
     """Groups of few rows in any order; the last one of an episode cannot be written."""
     given = sizes(name)
     del given["bus_bytes"]
@@ -156,8 +156,6 @@ def test_groups_of_two_tasks(name: str, rng: np.random.Generator) -> None:
         await ctx.tick()
         ctx.set(reset, 0)
 
-    async def bench(ctx: Any) -> None:
-        for length in (1, 4, 5, 40, 80, 120, 120, 120):
-            await episode(ctx, length)
-
-    pysim.run(ResetInserter(reset)(dut), bench)
+    ctx = await pysim.simulation(ResetInserter(reset)(dut))
+    for length in (1, 4, 5, 40, 80, 120, 120, 120):
+        await episode(ctx, length)

@@ -17,7 +17,7 @@ FIELDS = ("first", "last", "groups_last")
 
 
 @pytest.mark.parametrize("name", ["nano", "wide", "tall"])
-def test_answers(name: str, rng: np.random.Generator) -> None:
+async def test_answers(name: str, rng: np.random.Generator) -> None:
     """One kind of read after the other; the unified buffer is slow enough that there is no room, too."""
     given = sizes(name)
     del given["bus_bytes"]
@@ -79,11 +79,9 @@ def test_answers(name: str, rng: np.random.Generator) -> None:
                 assert ctx.get(dut.quiet) and not ctx.get(dut.element.valid)
                 await ctx.tick()
 
-    async def bench(ctx: Any) -> None:
-        await after_a_reset(ctx)
-        for latency, share in ((2, 1.0), (5, 0.5), (6, 1.0), (22, 1.0)):
-            await episode(ctx, "unified", latency, share)
-            await episode(ctx, "accumulators", ACCUMULATOR_LATENCY, share)
-            await episode(ctx, "nothing", 1, share)
-
-    pysim.run(ResetInserter(reset)(dut), bench)
+    ctx = await pysim.simulation(ResetInserter(reset)(dut))
+    await after_a_reset(ctx)
+    for latency, share in ((2, 1.0), (5, 0.5), (6, 1.0), (22, 1.0)):
+        await episode(ctx, "unified", latency, share)
+        await episode(ctx, "accumulators", ACCUMULATOR_LATENCY, share)
+        await episode(ctx, "nothing", 1, share)

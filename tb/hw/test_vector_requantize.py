@@ -15,24 +15,21 @@ FACTORS = [0, 1, 2**30 - 1, 2**30, 2**31 - 2, 2**31 - 1]
 
 
 @pytest.mark.parametrize("primitive", ["portable", "logic"])
-def test_multiplier_corners_and_random(rng, primitive):
+async def test_multiplier_corners_and_random(rng, primitive):
     dut = multiplier_of(primitive)
     factors = [*FACTORS, 0xFFFF, 0x10000, 0x7FFF0000]
     cases = [(a, b) for a in [*INTS, 0xFFFF, -0x10000] for b in factors]
     a, b = rng.integers(-(2**31), 2**31, 1500), rng.integers(0, 2**31, 1500)
     cases += zip(a.tolist(), b.tolist(), strict=True)
-
-    async def bench(ctx):
-        for cycle in range(len(cases) + dut.LATENCY):
-            if cycle >= dut.LATENCY:
-                x, y = cases[cycle - dut.LATENCY]
-                assert ctx.get(dut.halves) == (x * y) >> 30, (x, y)
-            if cycle < len(cases):
-                ctx.set(dut.a, cases[cycle][0])
-                ctx.set(dut.b, cases[cycle][1])
-            await ctx.tick()
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    for cycle in range(len(cases) + dut.LATENCY):
+        if cycle >= dut.LATENCY:
+            x, y = cases[cycle - dut.LATENCY]
+            assert ctx.get(dut.halves) == (x * y) >> 30, (x, y)
+        if cycle < len(cases):
+            ctx.set(dut.a, cases[cycle][0])
+            ctx.set(dut.b, cases[cycle][1])
+        await ctx.tick()
 
 
 def stimuli(rng, count):
@@ -62,7 +59,7 @@ def stimuli(rng, count):
 
 
 @pytest.mark.parametrize("lanes", [1, 3])
-def test_requantizer(rng, lanes):
+async def test_requantizer(rng, lanes):
     dut = Requantizer(lanes=lanes)
     groups = stimuli(rng, 900 * lanes).reshape(900, lanes, 6)
     groups[..., 5] = groups[:, :1, 5]
@@ -75,18 +72,15 @@ def test_requantizer(rng, lanes):
         )
         for group in groups
     ]
-
-    async def bench(ctx):
-        for cycle in range(len(groups) + dut.LATENCY):
-            done = cycle - dut.LATENCY
-            if done >= 0:
-                got = [ctx.get(dut.scaled[i]) for i in range(lanes)]
-                assert got == wanted[done].tolist(), groups[done]
-            if cycle < len(groups):
-                put_group(ctx, dut, groups[cycle].tolist())
-            await ctx.tick()
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    for cycle in range(len(groups) + dut.LATENCY):
+        done = cycle - dut.LATENCY
+        if done >= 0:
+            got = [ctx.get(dut.scaled[i]) for i in range(lanes)]
+            assert got == wanted[done].tolist(), groups[done]
+        if cycle < len(groups):
+            put_group(ctx, dut, groups[cycle].tolist())
+        await ctx.tick()
 
 
 def put_group(ctx, dut, group):
@@ -99,7 +93,7 @@ def put_group(ctx, dut, group):
 
 
 @pytest.mark.parametrize("lanes", [1, 2])
-def test_sequential_requantizer(rng, lanes):
+async def test_sequential_requantizer(rng, lanes):
     """Groups as close as they may be, and apart; rubbish as soon as a group need not be held."""
     dut = SequentialRequantizer(lanes=lanes)
     count = 700
@@ -118,28 +112,25 @@ def test_sequential_requantizer(rng, lanes):
     starts = (np.cumsum(spaces) - spaces[0]).tolist()
     first = dict(zip(starts, range(count), strict=True))
     ends = {start + dut.LATENCY: n for n, start in enumerate(starts)}
-
-    async def bench(ctx):
-        for cycle in range(max(ends) + 1):
-            if cycle in first:
-                n = first[cycle]
-                put_group(ctx, dut, groups[n].tolist())
-                ctx.set(dut.mark.tag.as_value(), tags[n])
-            elif cycle - dut.HOLD in first:
-                put_group(ctx, dut, rubbish[cycle % len(rubbish)])
-                ctx.set(dut.mark.tag.as_value(), cycle % 8)
-            ctx.set(dut.mark.valid, cycle in first)
-            assert ctx.get(dut.used) == (cycle - dut.HOLD + 1 in first)
-            soon = ends.get(cycle + dut.SOON)
-            assert ctx.get(dut.soon.valid) == (soon is not None)
-            if soon is not None:
-                assert ctx.get(dut.soon.tag.as_value()) == tags[soon]
-            if cycle in ends:
-                n = ends[cycle]
-                assert [ctx.get(dut.scaled[i]) for i in range(lanes)] == wanted[n], groups[n]
-            await ctx.tick()
-
-    pysim.run(dut, bench, cycles_limit=100_000)
+    ctx = await pysim.simulation(dut, cycles_limit=100000)
+    for cycle in range(max(ends) + 1):
+        if cycle in first:
+            n = first[cycle]
+            put_group(ctx, dut, groups[n].tolist())
+            ctx.set(dut.mark.tag.as_value(), tags[n])
+        elif cycle - dut.HOLD in first:
+            put_group(ctx, dut, rubbish[cycle % len(rubbish)])
+            ctx.set(dut.mark.tag.as_value(), cycle % 8)
+        ctx.set(dut.mark.valid, cycle in first)
+        assert ctx.get(dut.used) == (cycle - dut.HOLD + 1 in first)
+        soon = ends.get(cycle + dut.SOON)
+        assert ctx.get(dut.soon.valid) == (soon is not None)
+        if soon is not None:
+            assert ctx.get(dut.soon.tag.as_value()) == tags[soon]
+        if cycle in ends:
+            n = ends[cycle]
+            assert [ctx.get(dut.scaled[i]) for i in range(lanes)] == wanted[n], groups[n]
+        await ctx.tick()
 
 
 def test_interval_of_the_sequential_requantizer():
@@ -173,16 +164,13 @@ def test_clamp(rng):
 
 
 @pytest.mark.parametrize("cycles", [1, 4])
-def test_delay(cycles):
+async def test_delay(cycles):
     dut = Delay(8, cycles=cycles)
-
-    async def bench(ctx):
-        for cycle in range(12):
-            ctx.set(dut.i, cycle + 1)
-            assert ctx.get(dut.o) == max(0, cycle + 1 - cycles)
-            await ctx.tick()
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    for cycle in range(12):
+        ctx.set(dut.i, cycle + 1)
+        assert ctx.get(dut.o) == max(0, cycle + 1 - cycles)
+        await ctx.tick()
 
 
 def test_refuses():

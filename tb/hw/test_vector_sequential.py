@@ -18,28 +18,25 @@ EACH = SequentialRequantizer.INTERVAL
 SEQUENTIAL: dict[str, Any] = {"requantizer": "sequential"}
 
 
-def test_pace(rng: np.random.Generator) -> None:
+async def test_pace(rng: np.random.Generator) -> None:
     """Windows as soon as they may begin, and later; cycles that do not count."""
     dut = Pace(groups=4, group_cycles=3)
-
-    async def bench(ctx: Any) -> None:
-        # Cycles to come of the window, this one left out.
-        left = 0
-        for _ in range(400):
-            hold, groups = int(rng.random() < 0.3), int(rng.integers(4))
-            start = not left and rng.random() < 0.5
-            ctx.set(dut.hold, hold)
-            ctx.set(dut.start, start)
-            ctx.set(dut.groups_last, groups)
-            assert ctx.get(dut.in_use) == (left > 0)
-            assert ctx.get(dut.moves) == (left > 0 and left % 3 == 0 and not hold)
-            await ctx.tick()
-            if start:
-                left = 3 * (groups + 1) - 1
-            elif not hold:
-                left = max(0, left - 1)
-
-    pysim.run(dut, bench)
+    ctx = await pysim.simulation(dut)
+    # Cycles to come of the window, this one left out.
+    left = 0
+    for _ in range(400):
+        hold, groups = int(rng.random() < 0.3), int(rng.integers(4))
+        start = not left and rng.random() < 0.5
+        ctx.set(dut.hold, hold)
+        ctx.set(dut.start, start)
+        ctx.set(dut.groups_last, groups)
+        assert ctx.get(dut.in_use) == (left > 0)
+        assert ctx.get(dut.moves) == (left > 0 and left % 3 == 0 and not hold)
+        await ctx.tick()
+        if start:
+            left = 3 * (groups + 1) - 1
+        elif not hold:
+            left = max(0, left - 1)
 
 
 def test_refuses() -> None:
@@ -50,24 +47,21 @@ def test_refuses() -> None:
 
 
 @pytest.mark.parametrize("name", ["nano", "micro", "full"])
-def test_random_programs(rng: np.random.Generator, name: str) -> None:
+async def test_random_programs(rng: np.random.Generator, name: str) -> None:
     bench = Bench(rng, **sizes(name, tables=1, **SEQUENTIAL))
     programs = Programs(rng, bench.sizes)
     count = 8
-
-    async def program(ctx: Any) -> None:
-        await bench.load_parameters(ctx, pysim.put)
-        for index in range(count):
-            bench.stall = 0.0 if index < count // 2 else 0.6
-            instruction = programs.any()
-            bench.state.execute(instruction)
-            await bench.issue(ctx, instruction, index)
-        await bench.settle(ctx)
-        bench.compare()
-        assert len(bench.done) == count
-        assert not bench.faults
-
-    pysim.run(bench.dut, program, background=[bench.memories], cycles_limit=60_000)
+    ctx = await pysim.simulation(bench.dut, background=[bench.memories], cycles_limit=60000)
+    await bench.load_parameters(ctx, pysim.put)
+    for index in range(count):
+        bench.stall = 0.0 if index < count // 2 else 0.6
+        instruction = programs.any()
+        bench.state.execute(instruction)
+        await bench.issue(ctx, instruction, index)
+    await bench.settle(ctx)
+    bench.compare()
+    assert len(bench.done) == count
+    assert not bench.faults
 
 
 @pytest.mark.parametrize(
@@ -145,33 +139,30 @@ def test_instructions_follow_one_another(rng: np.random.Generator, stall: float)
         assert span(bench.writes) <= (5 * 4 * 3 + 6) * EACH + 3 * 20
 
 
-def test_abort(rng: np.random.Generator) -> None:
+async def test_abort(rng: np.random.Generator) -> None:
     """Elements under way run out unseen, and the unit works again after a reset."""
     bench = Bench(rng, **sizes("nano", tables=1, **SEQUENTIAL))
     dut, reset = bench.dut, Signal()
     fields: dict[str, Any] = {"source": Space.ACCUMULATORS, "channels": 4, "x_count": 3}
     to = {"destination_base": 64, "destination_x_stride": 4}
     vector = Instruction(Opcode.VECTOR, **fields, **to, source_x_stride=1)
-
-    async def program(ctx: Any) -> None:
-        await bench.load_parameters(ctx, pysim.put, tables=False)
-        for wait in (12, 40, 75):
-            await bench.issue(ctx, vector, 0)
-            await ctx.tick().repeat(wait)
-            ctx.set(dut.abort, 1)
+    ctx = await pysim.simulation(ResetInserter(reset)(dut), background=[bench.memories])
+    await bench.load_parameters(ctx, pysim.put, tables=False)
+    for wait in (12, 40, 75):
+        await bench.issue(ctx, vector, 0)
+        await ctx.tick().repeat(wait)
+        ctx.set(dut.abort, 1)
+        await ctx.tick()
+        writes = len(bench.writes)
+        while not ctx.get(dut.idle):
             await ctx.tick()
-            writes = len(bench.writes)
-            while not ctx.get(dut.idle):
-                await ctx.tick()
-            assert len(bench.writes) == writes
-            ctx.set(dut.abort, 0)
-            ctx.set(reset, 1)
-            await ctx.tick()
-            ctx.set(reset, 0)
-        bench.state.unified[:] = bench.unified_seen
-        bench.state.execute(vector)
-        await bench.issue(ctx, vector, 1)
-        await bench.settle(ctx)
-        bench.compare()
-
-    pysim.run(ResetInserter(reset)(dut), program, background=[bench.memories])
+        assert len(bench.writes) == writes
+        ctx.set(dut.abort, 0)
+        ctx.set(reset, 1)
+        await ctx.tick()
+        ctx.set(reset, 0)
+    bench.state.unified[:] = bench.unified_seen
+    bench.state.execute(vector)
+    await bench.issue(ctx, vector, 1)
+    await bench.settle(ctx)
+    bench.compare()

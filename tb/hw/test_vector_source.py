@@ -92,7 +92,7 @@ def test_wide_reads_wait_for_the_port_and_for_room(rng, name, space, stall):
 
 @pytest.mark.parametrize("name", ["micro", "edge", "wide"])
 @pytest.mark.parametrize("skip", [0, 1])
-def test_reads_nothing_but_channels(rng, name, skip):
+async def test_reads_nothing_but_channels(rng, name, skip):
     """The last bytes of the buffer, and one too many."""
     lanes = SHAPES[name][2]
     bench = Bench(rng, **sizes(name, tables=1, unified_bytes=1024))
@@ -118,9 +118,7 @@ def test_reads_nothing_but_channels(rng, name, skip):
         ctx.set(reset, 0)
         bench.state.unified[:] = bench.unified_seen
 
-    async def program(ctx):
-        await bench.load_parameters(ctx, pysim.put, tables=False)
-        for channels in (1, lanes + 1, 2 * lanes, 3 * lanes - 1, 5 * lanes + 1):
-            await attempt(ctx, channels)
-
-    pysim.run(ResetInserter(reset)(bench.dut), program, background=[bench.memories])
+    ctx = await pysim.simulation(ResetInserter(reset)(bench.dut), background=[bench.memories])
+    await bench.load_parameters(ctx, pysim.put, tables=False)
+    for channels in (1, lanes + 1, 2 * lanes, 3 * lanes - 1, 5 * lanes + 1):
+        await attempt(ctx, channels)

@@ -10,28 +10,25 @@ from celosia.hw.vector.unit import VectorUnit
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_random_programs(rng, name):
+async def test_random_programs(rng, name):
     bench = Bench(rng, **sizes(name, tables=2 if name == "micro" else 1))
     programs = Programs(rng, bench.sizes)
     count = 16
-
-    async def program(ctx):
-        await bench.load_parameters(ctx, pysim.put)
-        for index in range(count):
-            bench.stall = 0.0 if index < count // 2 else 0.6
-            instruction = programs.any()
-            bench.state.execute(instruction)
-            await pysim.rest(ctx, rng, bench.stall)
-            await bench.issue(ctx, instruction, index)
-            if rng.random() < 0.2:
-                await bench.settle(ctx)
-                bench.compare()
-        await bench.settle(ctx)
-        bench.compare()
-        assert len(bench.done) == count
-        assert not bench.faults
-
-    pysim.run(bench.dut, program, background=[bench.memories], cycles_limit=60_000)
+    ctx = await pysim.simulation(bench.dut, background=[bench.memories], cycles_limit=60000)
+    await bench.load_parameters(ctx, pysim.put)
+    for index in range(count):
+        bench.stall = 0.0 if index < count // 2 else 0.6
+        instruction = programs.any()
+        bench.state.execute(instruction)
+        await pysim.rest(ctx, rng, bench.stall)
+        await bench.issue(ctx, instruction, index)
+        if rng.random() < 0.2:
+            await bench.settle(ctx)
+            bench.compare()
+    await bench.settle(ctx)
+    bench.compare()
+    assert len(bench.done) == count
+    assert not bench.faults
 
 
 @pytest.mark.parametrize("name, window, cycles", [("edge", (1, 1), 2), ("edge", (2, 2), 4)])
@@ -136,7 +133,7 @@ OUTSIDE = [
 ]
 
 
-def test_range_and_reset(rng):
+async def test_range_and_reset(rng):
     bench = Bench(rng, **sizes("nano", tables=1))
     reset = Signal()
     before = Instruction(Opcode.FILL, channels=3, destination_base=9, value=1)
@@ -157,57 +154,52 @@ def test_range_and_reset(rng):
         assert ctx.get(bench.dut.idle)
         await pulse(ctx, reset)
 
-    async def program(ctx):
-        await bench.load_parameters(ctx, pysim.put, tables=False)
-        for fields in OUTSIDE:
-            bench.done.clear()
-            bench.faults.clear()
-            await attempt(ctx, fields)
-            assert [fault[:2] for fault in bench.faults] == [(Error.RANGE, 41)]
-            assert len(bench.done) == 1
-            assert max(bench.writes) <= bench.faults[0][2] + 1
-            # Nothing but what the instruction names may have changed.
-            changed = np.flatnonzero(bench.unified_seen != bench.state.unified)
-            named = {100, 101, 102} if "destination_base" not in fields else set(range(256))
-            assert set(changed.tolist()) <= named
-            assert (bench.unified_seen == 7).sum() < 50
-            assert (bench.sums_seen == bench.state.sums).all()
-            bench.state.unified[:] = bench.unified_seen
-        # And it runs again.
-        good = Instruction(
-            Opcode.VECTOR,
-            channels=9,
-            x_count=3,
-            source_x_stride=9,
-            destination_base=128,
-            destination_x_stride=9,
-        )
-        bench.state.execute(good)
-        await bench.issue(ctx, good, 43)
-        await bench.settle(ctx)
-        bench.compare()
-
     design = ResetInserter(reset)(bench.dut)
-    pysim.run(design, program, background=[bench.memories])
+    ctx = await pysim.simulation(design, background=[bench.memories])
+    await bench.load_parameters(ctx, pysim.put, tables=False)
+    for fields in OUTSIDE:
+        bench.done.clear()
+        bench.faults.clear()
+        await attempt(ctx, fields)
+        assert [fault[:2] for fault in bench.faults] == [(Error.RANGE, 41)]
+        assert len(bench.done) == 1
+        assert max(bench.writes) <= bench.faults[0][2] + 1
+        # Nothing but what the instruction names may have changed.
+        changed = np.flatnonzero(bench.unified_seen != bench.state.unified)
+        named = {100, 101, 102} if "destination_base" not in fields else set(range(256))
+        assert set(changed.tolist()) <= named
+        assert (bench.unified_seen == 7).sum() < 50
+        assert (bench.sums_seen == bench.state.sums).all()
+        bench.state.unified[:] = bench.unified_seen
+    # And it runs again.
+    good = Instruction(
+        Opcode.VECTOR,
+        channels=9,
+        x_count=3,
+        source_x_stride=9,
+        destination_base=128,
+        destination_x_stride=9,
+    )
+    bench.state.execute(good)
+    await bench.issue(ctx, good, 43)
+    await bench.settle(ctx)
+    bench.compare()
 
 
-def test_late_fault_holds_back_the_next_instruction(rng):
+async def test_late_fault_holds_back_the_next_instruction(rng):
     bench = Bench(rng, **sizes("micro", tables=1))
     last = bench.sizes["unified_bytes"] - 1
-
-    async def program(ctx):
-        # Lane 1 lies outside, which only the buffer notices.
-        bad = Instruction(Opcode.FILL, channels=2, destination_base=last)
-        bench.stall = 1.0
-        await ctx.tick().repeat(2)
-        await bench.issue(ctx, bad, 5)
-        await bench.issue(ctx, Instruction(Opcode.FILL, channels=60, value=1), 6)
-        await ctx.tick().repeat(60)
-        bench.stall = 0.0
-        await ctx.tick().repeat(60)
-        assert ctx.get(bench.dut.idle)
-
-    pysim.run(bench.dut, program, background=[bench.memories])
+    ctx = await pysim.simulation(bench.dut, background=[bench.memories])
+    # Lane 1 lies outside, which only the buffer notices.
+    bad = Instruction(Opcode.FILL, channels=2, destination_base=last)
+    bench.stall = 1.0
+    await ctx.tick().repeat(2)
+    await bench.issue(ctx, bad, 5)
+    await bench.issue(ctx, Instruction(Opcode.FILL, channels=60, value=1), 6)
+    await ctx.tick().repeat(60)
+    bench.stall = 0.0
+    await ctx.tick().repeat(60)
+    assert ctx.get(bench.dut.idle)
     assert [fault[:2] for fault in bench.faults] == [(Error.RANGE, 5)]
     assert len(bench.writes) == 1
     assert not bench.done
@@ -219,7 +211,7 @@ async def pulse(ctx, signal):
     ctx.set(signal, 0)
 
 
-def test_abort_and_reset(rng):
+async def test_abort_and_reset(rng):
     bench = Bench(rng, stall=0.3, **sizes("micro", tables=1))
     programs = Programs(rng, bench.sizes)
     dut = bench.dut
@@ -252,20 +244,18 @@ def test_abort_and_reset(rng):
         ctx.set(dut.abort, 0)
         await pulse(ctx, reset)
 
-    async def program(ctx):
-        await bench.load_parameters(ctx, pysim.put, tables=False)
-        for wait in (1, 3, 9, 14, 20, 25, 33, 60):
-            await attempt(ctx, wait)
-        bench.state.unified[:] = bench.unified_seen
-        bench.state.sums[:] = bench.sums_seen
-        for index in range(3):
-            good = programs.vector(use_table=0)
-            bench.state.execute(good)
-            await bench.issue(ctx, good, index)
-        await bench.settle(ctx)
-        bench.compare()
-
-    pysim.run(ResetInserter(reset)(dut), program, background=[bench.memories])
+    ctx = await pysim.simulation(ResetInserter(reset)(dut), background=[bench.memories])
+    await bench.load_parameters(ctx, pysim.put, tables=False)
+    for wait in (1, 3, 9, 14, 20, 25, 33, 60):
+        await attempt(ctx, wait)
+    bench.state.unified[:] = bench.unified_seen
+    bench.state.sums[:] = bench.sums_seen
+    for index in range(3):
+        good = programs.vector(use_table=0)
+        bench.state.execute(good)
+        await bench.issue(ctx, good, index)
+    await bench.settle(ctx)
+    bench.compare()
 
 
 def test_activity(rng):

@@ -130,25 +130,22 @@ class Account:
 
 
 @pytest.mark.parametrize("name", ["nano", "twelve", "full"])
-def test_blames_the_task_that_used_the_word(name: str, rng: np.random.Generator) -> None:
+async def test_blames_the_task_that_used_the_word(name: str, rng: np.random.Generator) -> None:
     """Any events at once, resets between them; words that are no channels are wrong all the time."""
     account = Account(rng, vector_sizes(name))
     dut = Watch(sizes=account.sizes)
     reset = Signal()
     seen = {False: 0, True: 0}
-
-    async def bench(ctx: Any) -> None:
-        for cycle in range(1000):
-            wrong, slot = account.step(ctx, dut)
-            resets = cycle % 100 == 99
-            ctx.set(reset, resets)
-            await ctx.tick()
-            if resets:
-                account.forget()
-                wrong = False
-            assert ctx.get(dut.wrong) == wrong, cycle
-            assert not wrong or ctx.get(dut.wrong_slot) == slot, cycle
-            seen[wrong] += 1
-
-    pysim.run(ResetInserter(reset)(dut), bench)
+    ctx = await pysim.simulation(ResetInserter(reset)(dut))
+    for cycle in range(1000):
+        wrong, slot = account.step(ctx, dut)
+        resets = cycle % 100 == 99
+        ctx.set(reset, resets)
+        await ctx.tick()
+        if resets:
+            account.forget()
+            wrong = False
+        assert ctx.get(dut.wrong) == wrong, cycle
+        assert not wrong or ctx.get(dut.wrong_slot) == slot, cycle
+        seen[wrong] += 1
     assert min(seen.values()) > 150

@@ -11,8 +11,6 @@ from pathlib import Path
 from shutil import which
 from typing import Any, Self
 
-__all__ = ["Browser", "BrowserNotFound"]
-
 _FLAGS = (
     "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --remote-debugging-pipe"

@@ -25,8 +25,6 @@ from typing import Any
 from celosia.hw.arch import isa
 from celosia.sw.cli import main
 
-__all__ = ["LANGUAGES", "REASONS", "Block", "blocks", "run_blocks", "shell_commands"]
-
 #: Languages of blocks; ``text`` is a diagram or the output of a program.
 LANGUAGES = ("asm", "c", "console", "python", "text", "toml")
 

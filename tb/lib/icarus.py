@@ -7,8 +7,6 @@ from pathlib import Path
 from celosia.sim import parts
 from celosia.sim.simulators import find_icarus
 
-__all__ = ["Player"]
-
 _BENCH = """\
 module bench;
   reg clk = 0;

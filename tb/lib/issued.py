@@ -4,8 +4,6 @@ from typing import Any
 
 from celosia.hw.arch.isa import LAYOUTS, Instruction
 
-__all__ = ["issued_bits"]
-
 
 def issued_bits(instruction: Instruction) -> int:
     """Return the bits of ``fields`` in the ``instruction`` stream of a unit."""

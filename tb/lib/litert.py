@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["interpreter", "invoked", "resolver"]
-
 #: Operators that LiteRT has no reference kernel of.
 _BUILT_IN = {"CEIL", "ELU", "ROUND"}
 

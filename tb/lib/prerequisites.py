@@ -16,9 +16,6 @@ from browser import Browser, BrowserNotFound
 
 from celosia.sim.simulators import SimulatorNotFound, find_icarus, find_verilator
 
-__all__ = ["browser", "fst2vcd", "icarus", "litert", "litert_outputs", "litert_runs", "missing"]
-__all__ += ["needed", "package", "verilator"]
-
 
 def missing(reason: object) -> NoReturn:
     """Skip the test, or fail it if the environment variable ``CI`` is ``true``."""

@@ -1,13 +1,15 @@
 """Helpers for Amaranth simulations: put and get on streams, and run benches with a time limit.
 
-A bench is ``async def bench(ctx)``. A stall is the probability that a side of a stream pauses for a
-cycle before its next transfer; draws come from the generator that the bench passes, so that a
-simulation can be repeated.
+A bench is ``async def bench(ctx)``. A test that is one bench is a coroutine itself, and starts its
+simulation with ``ctx = await simulation(dut)``. A stall is the probability that a side of a stream
+pauses for a cycle before its next transfer; draws come from the generator that the bench passes, so
+that a simulation can be repeated.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import suppress
 from pathlib import Path
+from types import coroutine
 from typing import Any, Protocol
 
 from amaranth.sim import Simulator
@@ -69,10 +71,10 @@ async def get_all(
 
 def _close(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Drop benches that still wait when the simulation ends."""
-    for coroutine in coroutines:
+    for each in coroutines:
         # Amaranth's until() and repeat() raise when they are closed while they wait.
         with suppress(RuntimeError):
-            coroutine.close()
+            each.close()
 
 
 def run(
@@ -118,3 +120,31 @@ def run(
                 simulator.run()
     finally:
         _close(started)
+
+
+@coroutine
+def simulation(dut: Any, *benches: Bench, **options: Any) -> Generator[Any, Any, Any]:
+    """Start the simulation of a test, which ends with it; arguments as of ``run``.
+
+    Returns the context of the test's own bench.
+    """
+    return (yield dut, benches, options)
+
+
+def play(test: Coroutine[Any, Any, None]) -> None:
+    """Run a test that calls ``simulation`` first of all that waits."""
+    dut, benches, options = test.send(None)
+
+    @coroutine
+    def resumed(value: Any) -> Generator[Any, Any, None]:
+        with suppress(StopIteration):
+            while True:
+                value = yield test.send(value)
+
+    async def bench(ctx: Any) -> None:
+        await resumed(ctx)
+
+    try:
+        run(dut, bench, *benches, **options)
+    finally:
+        _close([test])

@@ -1,5 +1,5 @@
 import doctest
-import math
+from fractions import Fraction
 
 import litert_arithmetic
 import numpy as np
@@ -113,20 +113,26 @@ def test_factors_that_no_sum_brings_to_a_half(real: float):
     np.testing.assert_array_equal(litert_arithmetic.litert_fully_connected(ends, real, 7), [7, 7])
 
 
-@pytest.mark.parametrize("real", [1e-3, 0.3, 0.5, 0.9999999999, 1.0, 1.5, 7.0, 1000.3, 2.0**-31])
-def test_quantize_multiplier_is_close(real: float):
-    multiplier, shift = quantize_multiplier(real)
-    assert 1 << 30 <= multiplier < 1 << 31
-    assert math.isclose(multiplier * 2.0 ** (shift - 31), real, rel_tol=2**-31)
+def test_quantize_multiplier_is_within_half_a_unit(rng: np.random.Generator):
+    drawn = np.exp2(rng.uniform(-31.9, 29.9, 500)).tolist()
+    for real in (*drawn, 1e-3, 0.3, 0.5, 0.9999999999, 1.0, 1.5, 7.0, 1000.3, 2.0**-31):
+        multiplier, shift = quantize_multiplier(real)
+        assert 1 << 30 <= multiplier < 1 << 31 and -31 <= shift <= 30
+        off = abs(Fraction(real) - Fraction(multiplier, 1 << 31) * Fraction(2) ** shift)
+        assert off <= Fraction(1, 1 << 32) * Fraction(2) ** shift
 
 
 @pytest.mark.parametrize(
     ("real", "want"),
     [
         (0.0, (0, 0)),
+        (1.0, (1 << 30, 1)),
+        (0.5, (1 << 30, 0)),
+        (0.75, (3 << 29, 0)),
         (2.0**-32, (1 << 30, -31)),
         (2.0**-33, (0, 0)),
         (1.0 - 2.0**-40, (1 << 30, 1)),
+        (2.0**29, (1 << 30, 30)),
         (2.0**30 - 1, ((1 << 31) - 2, 30)),
         (2.0**30, ((1 << 31) - 1, 30)),
         (2.0**40, ((1 << 31) - 1, 30)),

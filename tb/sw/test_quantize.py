@@ -1,5 +1,3 @@
-from fractions import Fraction
-
 import numpy as np
 import pytest
 from networks import FullyConnected, write_fully_connected
@@ -8,37 +6,11 @@ from celosia.hw.arch.isa import Rounding
 from celosia.sim.quantize import requantize
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lower import lower
-from celosia.sw.compiler.multiplier import quantize_multiplier, single_multiplier
+from celosia.sw.compiler.multiplier import single_multiplier
 from celosia.sw.compiler.quantize import activation_range, sum_ranges
 from celosia.sw.compiler.spec import Product
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Quantization
-
-
-@pytest.mark.parametrize(
-    ("real", "wanted"),
-    [
-        (0.0, (0, 0)),
-        (1.0, (1 << 30, 1)),
-        (0.5, (1 << 30, 0)),
-        (0.75, (3 << 29, 0)),
-        (2.0**-32, (1 << 30, -31)),
-        (2.0**-33, (0, 0)),
-        (1 - 2.0**-40, (1 << 30, 1)),
-        (2.0**29, (1 << 30, 30)),
-        (2.0**40, ((1 << 31) - 1, 30)),
-    ],
-)
-def test_multiplier_corners(real: float, wanted: tuple[int, int]) -> None:
-    assert quantize_multiplier(real) == wanted
-
-
-def test_multiplier_is_within_half_a_unit(rng: np.random.Generator) -> None:
-    for real in np.exp2(rng.uniform(-31.9, 29.9, 500)):
-        multiplier, shift = quantize_multiplier(float(real))
-        assert 1 << 30 <= multiplier < 1 << 31 and -31 <= shift <= 30
-        off = abs(Fraction(float(real)) - Fraction(multiplier, 1 << 31) * Fraction(2) ** shift)
-        assert off <= Fraction(1, 1 << 32) * Fraction(2) ** shift
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import Port
 from celosia.sw.ir.program import Program, ProgramError
-from celosia.sw.runtime.arrays import OWN_RANGE, clipped
+from celosia.sw.runtime.arrays import OWN_RANGE, clipped, quantized
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter
-from celosia.sw.runtime.session import InputError, Session, quantized
+from celosia.sw.runtime.session import InputError, Session
 
 PORT = Port(name="x", shape=(2, 3), items=1, scale=0.5, zero_point=-3, address=0)
 

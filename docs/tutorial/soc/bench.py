@@ -24,7 +24,9 @@ class Host:
     """A processor on the bus of the registers, and the memory that it shares with the core."""
 
     def __init__(self, dut: Any, memory_bytes: int) -> None:
-        logging.getLogger(f"cocotb.{dut._name}").setLevel(logging.WARNING)  # not a line for each burst
+        logging.getLogger(f"cocotb.{dut._name}").setLevel(
+            logging.WARNING
+        )  # not a line for each burst
         self.dut = dut
         edge, reset = dut.clk, dut.reset_n
         bus = AxiLiteBus.from_prefix(dut, "host")

@@ -5,8 +5,6 @@ import random
 from celosia.hw.arch.config import Config
 from celosia.sim.fuzz.programs import stage
 
-__all__ = ["CONFIGURATIONS", "configurations", "draw"]
-
 _FIELDS = (
     "rows",
     "columns",
@@ -76,19 +74,9 @@ def draw(rng: random.Random) -> Config:
 def configurations(names: str | None, drawn: int, seed: int) -> list[Config]:
     """Return the cores of a campaign.
 
-    Parameters
-    ----------
-    names : str or None
-        Names of ``CONFIGURATIONS``, separated by commas; all of them unless given.
-    drawn : int
-        Number of random cores instead, 0 for none.
-    seed : int
-        Seed of the random cores.
-
-    Raises
-    ------
-    ValueError
-        If a name is unknown.
+    ``names``: names of ``CONFIGURATIONS``, separated by commas; all of them unless given;
+    ``drawn``: number of random cores instead, 0 for none; ``seed``: seed of the random cores.
+    Raises ``ValueError`` if a name is unknown.
     """
     if drawn:
         rng = random.Random(f"configurations {seed}")

@@ -22,8 +22,6 @@ from celosia.sim.fuzz.programs.generator import Generator
 from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.schedule import COUNT_LIMIT
 
-__all__ = ["KINDS", "faulty"]
-
 _SLVERR_DECERR = (2, 3)
 _CODES = (1 << CODE_BITS) - 1
 _MOST_VALUE = (1 << VALUE_BITS) - 1

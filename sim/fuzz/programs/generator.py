@@ -13,16 +13,9 @@ from celosia.sim.vector import feeds_itself
 class Generator:
     """Generator of instructions that a core can run.
 
-    Parameters
-    ----------
-    config : Config
-        The core.
-    rng : random.Random
-        Source of randomness.
-    source, target : tuple of int
-        First byte and size of the regions of external memory for loads and for stores.
-    parameters : tuple of int, optional
-        The same for LOAD_PARAMS; unless given, ``source``.
+    ``config``: the core; ``rng``: source of randomness; ``source``, ``target``: first byte and size
+    of the regions of external memory for loads and for stores; ``parameters``: the same for
+    LOAD_PARAMS; unless given, ``source``.
     """
 
     def __init__(

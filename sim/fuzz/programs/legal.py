@@ -11,8 +11,6 @@ from celosia.sim.fuzz.programs import stage
 from celosia.sim.fuzz.programs.generator import Generator
 from celosia.sim.fuzz.programs.ordering import linked, ordered
 
-__all__ = ["bus", "legal", "middle", "program"]
-
 _LONGEST = 30
 
 

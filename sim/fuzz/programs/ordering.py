@@ -51,14 +51,8 @@ def ordered(
     of the other unit, unless its unit waited for a later one before. A FENCE orders everything.
     Semaphores that the instructions already have remain.
 
-    Parameters
-    ----------
-    instructions : sequence of Instruction
-        Without HALT.
-    config : Config
-        The core.
-    numbers : sequence of int
-        The semaphores of the pairs, twelve of them.
+    ``instructions``: without HALT; ``config``: the core; ``numbers``: the semaphores of the pairs,
+    twelve of them.
     """
     touches = [footprint.touches(i, config) for i in instructions]
     wait = [i.wait for i in instructions]

@@ -5,8 +5,6 @@ from typing import NamedTuple
 from celosia.hw.arch.isa import Instruction
 from celosia.sw.compiler.schedule.actions import Stripe
 
-__all__ = ["Access", "Owner", "Step", "span"]
-
 
 class Access(NamedTuple):
     """Region of one of the core's memories that an instruction reads or writes.

@@ -8,8 +8,6 @@ from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.compiler.schedule.actions import Region
 from celosia.sw.compiler.spec import Network, Pooling, Product
 
-__all__ = ["Addressing", "loops"]
-
 
 def loops(
     counts: tuple[int, int, int], strides: tuple[int, int, int], prefix: str = ""
@@ -25,10 +23,7 @@ def loops(
 class Addressing:
     """Results of the passes before, and the addresses computed from them.
 
-    Parameters
-    ----------
-    network, tiling, placement, config
-        Results of the passes before, and the core.
+    ``network``, ``tiling``, ``placement``, ``config``: results of the passes before, and the core.
     """
 
     def __init__(

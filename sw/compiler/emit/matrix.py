@@ -9,8 +9,6 @@ from celosia.sw.compiler.schedule.actions import Multiply, Region
 from celosia.sw.compiler.schedule.blocks import sums
 from celosia.sw.compiler.spec import Product
 
-__all__ = ["multiply"]
-
 
 def multiply(about: Addressing, action: Multiply, slot: int) -> Step:
     """Return the step of a matrix action; one unit at a time owns a half of the accumulators."""

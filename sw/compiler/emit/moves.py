@@ -8,8 +8,6 @@ from celosia.sw.compiler.emit.access import Access, Step, span
 from celosia.sw.compiler.emit.addressing import Addressing
 from celosia.sw.compiler.schedule.actions import Region
 
-__all__ = ["fill", "move", "parameters", "store_channels", "tables", "weights"]
-
 #: Bytes that one pixel of FILL may have.
 _MOST_CHANNELS = (1 << 16) - 1
 

@@ -24,8 +24,6 @@ from celosia.sw.compiler.schedule.actions import (
 from celosia.sw.compiler.schedule.stream import FetchParameters, FetchTables, FetchWeights, Work
 from celosia.sw.compiler.spec import Network
 
-__all__ = ["emit_main", "emit_setup"]
-
 
 def _owners(network: Network, work: Work) -> tuple[Owner | None, Owner | None]:
     """Return the owners of the bytes of the unified buffer that an action reads and writes."""

@@ -16,8 +16,6 @@ from celosia.hw.arch.isa import Instruction, Unit
 from celosia.sw.compiler.emit.access import Access, Step
 from celosia.sw.compiler.errors import CompileError
 
-__all__ = ["MOST_COUNT", "SEMAPHORE", "synchronise"]
-
 _UNITS = (Unit.LOAD, Unit.STORE, Unit.MATRIX, Unit.VECTOR)
 
 #: Semaphore of each pair of units (post, wait).
@@ -59,10 +57,7 @@ class _History:
 def synchronise(steps: Sequence[Step], config: Config) -> list[Instruction]:
     """Return the instructions with their semaphores.
 
-    Raises
-    ------
-    CompileError
-        If a count could exceed a semaphore.
+    Raises ``CompileError`` if a count could exceed a semaphore.
     """
     waits, posts = [0] * len(steps), [0] * len(steps)
     # By unit number: the latest step of every other unit that is known to be complete.

@@ -9,8 +9,6 @@ from celosia.sw.compiler.schedule.blocks import sums
 from celosia.sw.compiler.spec import Pooling, Product, Sum
 from celosia.sw.compiler.values import Scaling
 
-__all__ = ["add", "drain", "pool"]
-
 
 def drain(about: Addressing, action: Drain, slot: int, table: int | None) -> Step:
     """Return the pooling and requantisation of a tile."""

@@ -25,8 +25,6 @@ from celosia.sw.compiler.spec import Layer, Network, Product
 #: Row stripes, at least, of a value that passes from one layer to the next.
 _PIPELINED = 8
 
-__all__ = ["ALIGNMENT", "Placement", "ValueAddresses", "allocate", "per_image_layers"]
-
 #: External addresses of tables start at multiples of this: no burst crosses a 4 KiB page early.
 ALIGNMENT = 4096
 

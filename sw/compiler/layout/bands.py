@@ -14,16 +14,6 @@ import numpy as np
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.spec import Product
 
-__all__ = [
-    "Band",
-    "band_matrix",
-    "overrun",
-    "parameters_of_tile",
-    "pixel_pitch",
-    "spans",
-    "vectors",
-]
-
 
 @dataclass(frozen=True)
 class Band:

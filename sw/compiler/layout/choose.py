@@ -31,8 +31,6 @@ from celosia.sw.compiler.layout.pitches import (
 from celosia.sw.compiler.schedule.blocks import attached
 from celosia.sw.compiler.spec import Network, Pool, Product
 
-__all__ = ["choose"]
-
 #: Fraction of the weight buffer that one instruction may stream; see ``tile``.
 _FRACTION = 16
 #: Cycles from the last sum of a drain to the first of the next one.

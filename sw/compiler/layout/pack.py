@@ -10,8 +10,6 @@ from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.tile import TiledLayer, Tiling, parameters_of
 from celosia.sw.compiler.spec import Layer, Network, Product
 
-__all__ = ["pack_parameters", "pack_weights", "packed", "packed_bytes"]
-
 _CHANNEL = np.dtype(
     {
         "names": ["bias", "multiplier", "left", "right"],

@@ -17,20 +17,6 @@ from celosia.sw.compiler.layout.bands import Band, overrun, pixel_pitch, spans
 from celosia.sw.compiler.spec import Network, Pooling, Product, Windows
 from celosia.sw.compiler.values import Value
 
-__all__ = [
-    "Layout",
-    "Margins",
-    "Segment",
-    "band_segments",
-    "cycles",
-    "lay_out",
-    "layout_of",
-    "least_steps",
-    "margins_of",
-    "pixel_bytes",
-    "segments",
-]
-
 #: Rows and pixels before and after a value.
 Margins = tuple[int, int, int, int]
 

@@ -7,8 +7,6 @@ from celosia.hw.arch.config import ADDRESS_BITS
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import Layout
 
-__all__ = ["Placement", "ValueAddresses"]
-
 
 @dataclass(frozen=True)
 class ValueAddresses:

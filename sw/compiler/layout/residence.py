@@ -8,8 +8,6 @@ from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.sw.compiler.layout.pitches import Segment
 from celosia.sw.compiler.spec import Product
 
-__all__ = ["TileSegments", "demand_of", "reside", "steps_of"]
-
 #: Steps of the search for the resident tiles.
 _HALVINGS = 30
 

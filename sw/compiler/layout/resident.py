@@ -6,8 +6,6 @@ from dataclasses import replace
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.tile import Tiling
 
-__all__ = ["all_resident"]
-
 
 def all_resident(tilings: Sequence[Tiling], config: Config) -> list[Tiling] | None:
     """Return the tilings of all parts with separate slots for each constant.

@@ -6,8 +6,6 @@ from itertools import accumulate
 
 from celosia.hw.arch.config import Config
 
-__all__ = ["Span", "bytes_needed", "first_fit"]
-
 
 @dataclass(frozen=True)
 class Span:

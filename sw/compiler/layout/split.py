@@ -12,8 +12,6 @@ import numpy as np
 from celosia.sw.compiler.layout.pitches import Segment
 from celosia.sw.compiler.spec import Product
 
-__all__ = ["further_parts"]
-
 
 def further_parts(
     layer: Product, channels: tuple[int, int], segments: tuple[Segment, ...], rows: int

@@ -12,8 +12,6 @@ from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.schedule.actions import Range
 from celosia.sw.compiler.spec import Layer, Network, Pooling, Product, Sum
 
-__all__ = ["product_rows", "result_rows", "source_rows", "stripe_bytes", "widest"]
-
 
 def result_rows(network: Network, layer: Layer) -> int:
     """Return the rows of each sample that a layer makes."""

@@ -15,15 +15,6 @@ from celosia.sw.compiler.layout.residence import TileSegments, demand_of, reside
 from celosia.sw.compiler.layout.split import further_parts
 from celosia.sw.compiler.spec import Layer, Network, Product
 
-__all__ = [
-    "Ring",
-    "Tables",
-    "TiledLayer",
-    "Tiling",
-    "parameters_of",
-    "tile",
-]
-
 #: Fraction of the weight buffer for streaming, if not all tiles fit.
 _STREAMING = 4
 #: Fetches of parameters that fit the ring if some stream.

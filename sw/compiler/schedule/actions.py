@@ -2,20 +2,6 @@
 
 from typing import NamedTuple
 
-__all__ = [
-    "Action",
-    "AddRegion",
-    "Block",
-    "Drain",
-    "FillMargins",
-    "LoadRegion",
-    "Multiply",
-    "PoolRegion",
-    "Region",
-    "StoreRegion",
-    "Stripe",
-]
-
 #: From the first to after the last.
 Range = tuple[int, int]
 

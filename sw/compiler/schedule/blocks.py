@@ -8,8 +8,6 @@ from celosia.sw.compiler.layout.bands import Band, vectors
 from celosia.sw.compiler.schedule.actions import Block, Range
 from celosia.sw.compiler.spec import Network, Pool, Product, Sum
 
-__all__ = ["attached", "band_blocks", "blocks", "drains_slowly", "rows_of", "sums", "wanted_sums"]
-
 #: Pixels of a block without pooling, in rows of a tile. Small blocks let the next layer start
 #: early, and leave little to drain at the end. Pooling drains fast enough with large ones.
 _TILES = 4

@@ -9,8 +9,6 @@ from celosia.sw.compiler.layout.tile import Tiling, parameters_of
 from celosia.sw.compiler.schedule.actions import Action, AddRegion, Drain, Multiply, PoolRegion
 from celosia.sw.compiler.spec import Network, Pooling
 
-__all__ = ["READERS", "Constants", "Reader"]
-
 #: Fetches that the ring of tiles holds.
 _FETCHES = 8
 #: Actions that read constants.

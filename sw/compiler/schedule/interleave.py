@@ -31,8 +31,6 @@ from celosia.sw.compiler.schedule.actions import (
 from celosia.sw.compiler.schedule.pace import Pace, drain_latency, sum_latency
 from celosia.sw.compiler.spec import Network, Pooling, Product, Sum
 
-__all__ = ["Interleaver", "Job"]
-
 _EVERYTHING = (-(1 << 62), 1 << 62)
 
 

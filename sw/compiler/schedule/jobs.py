@@ -19,8 +19,6 @@ from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.tiling import GROUP, WHOLE, BlockTiling, Stages, StepRange
 from celosia.sw.compiler.spec import Pooling, Product, Sum
 
-__all__ = ["Jobs"]
-
 #: Longest reduction that the field ``taps`` can hold.
 _MOST_TAPS = (1 << 20) - 1
 #: Output tiles that start on the channels of a band whose last drains are not over.

@@ -20,8 +20,6 @@ from celosia.sw.compiler.schedule.actions import (
 )
 from celosia.sw.compiler.spec import Network
 
-__all__ = ["Movement"]
-
 #: Bytes of an image in one load.
 _LOAD_BYTES = 1024
 #: Bytes of an image in the first load: few, so that the array starts soon.

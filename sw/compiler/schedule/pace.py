@@ -16,8 +16,6 @@ from celosia.sw.compiler.schedule.actions import AddRegion, Drain, LoadRegion, M
 from celosia.sw.compiler.schedule.blocks import rows_of
 from celosia.sw.compiler.spec import Layer, Network, Pooling, Product, Sum
 
-__all__ = ["Pace", "Work", "drain_latency", "layer_cycles", "overlap_gains", "sum_latency"]
-
 #: Mean words of an instruction; each takes a cycle.
 _WORDS = 5
 

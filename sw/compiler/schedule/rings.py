@@ -6,8 +6,6 @@ from typing import Any
 
 from celosia.sw.compiler.layout.tile import Ring
 
-__all__ = ["Queue", "Use"]
-
 #: Position of the action that reads constants, their key, and their number of slots.
 Use = tuple[int, Hashable, int]
 

@@ -19,9 +19,6 @@ from celosia.sw.compiler.schedule.stripes import Stripes
 from celosia.sw.compiler.schedule.tiling import BlockTiling
 from celosia.sw.compiler.spec import Network, Product
 
-__all__ = ["schedule"]
-
-
 #: Segments of the margins of a value that are written while inputs arrive.
 _MARGINS = 6
 

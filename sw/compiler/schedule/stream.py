@@ -30,8 +30,6 @@ from celosia.sw.compiler.schedule.pace import Pace
 from celosia.sw.compiler.schedule.rings import Queue, Use
 from celosia.sw.compiler.spec import Network, Pooling, Product
 
-__all__ = ["Bound", "FetchParameters", "FetchTables", "FetchWeights", "Work", "stream"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Fetch:

@@ -19,8 +19,6 @@ from celosia.sw.compiler.schedule.interleave import Job
 from celosia.sw.compiler.schedule.jobs import Jobs
 from celosia.sw.compiler.schedule.movement import Movement
 
-__all__ = ["Stripes"]
-
 
 class Stripes:
     """Jobs of layers whose values pass through buffers, some rows at a time.

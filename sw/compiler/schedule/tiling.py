@@ -17,8 +17,6 @@ from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
 from celosia.sw.compiler.spec import Product
 
-__all__ = ["GROUP", "WHOLE", "BlockTiling", "Stages", "StepRange"]
-
 #: Output tiles that share one pass over an input that is still being loaded.
 GROUP = 4
 #: Cycles from a request to external memory to the first response, for the split of loads.

@@ -16,8 +16,6 @@ from coverage.page import page, table
 from coverage.runs import Plan, Result, jobs, run_all
 from coverage.summary import Summary, summary
 
-__all__ = ["LINES", "TOGGLES", "add_arguments", "run", "shortfall"]
-
 #: Wanted shares in percent of lines in branches, and of bits that changed both ways.
 LINES = 98.0
 TOGGLES = 90.0

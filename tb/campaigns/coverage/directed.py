@@ -27,8 +27,6 @@ from celosia.sim.rtl import RtlDevice, RtlError
 from celosia.sim.schedule import COUNT_LIMIT
 from celosia.sim.vector import feeds_itself
 
-__all__ = ["RUNS", "VAST", "CheckedDevice", "Wrong"]
-
 #: A core with more memory than those of the fuzzer. Amaranth writes a line for each word of one.
 VAST = replace(
     preset(

@@ -7,8 +7,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["TABLE", "Key", "TableError", "explanations"]
-
 #: The table of this tree.
 TABLE = Path(__file__).with_name("explained.toml")
 

@@ -7,8 +7,6 @@ from command_line import aligned
 
 from coverage.summary import Counts, File, Met, Signal, Summary
 
-__all__ = ["page", "ranges", "table"]
-
 _STYLE = """
 body { font: 15px/1.4 sans-serif; margin: 2em; color: #222; }
 pre { margin: 0; font: 13px/1.35 monospace; }

@@ -12,8 +12,6 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 
-__all__ = ["Job", "Plan", "Result", "jobs", "run_all"]
-
 #: Models that run through the runtime, on the greatest core.
 NETWORKS = ("mnist_mlp", "fashion_b")
 #: Cores whose bits are also counted; few, so that a run takes minutes: greatest memories, sizes that

@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 from coverage.explained import Key
 
-__all__ = ["Counts", "File", "Line", "Met", "Signal", "Summary", "summary"]
-
 #: Lines by ``file:number`` and signals by ``file:number`` and name: live, toggled, constant bits.
 Lines = Mapping[str, bool]
 Signals = Mapping[tuple[str, str], tuple[int, int, int]]

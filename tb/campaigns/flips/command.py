@@ -26,8 +26,6 @@ from celosia.sw.ir.program import Program
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.session import Session
 
-__all__ = ["Outcome", "Plan", "add_arguments", "cycles_of", "run", "run_batch", "table"]
-
 _MODEL = "mnist_a.tflite"
 _DATASET = "mnist"
 

@@ -14,8 +14,6 @@ from celosia.hw.arch.isa import Error, Unit
 from celosia.sim.footprint import Memory
 from celosia.sim.rtl import RtlDevice
 
-__all__ = ["Array", "Flip", "FlipDevice", "drawn"]
-
 #: Paths of the memories in the core's Verilog.
 _PATHS = {
     r"unified_buffer\.bank_": Memory.UNIFIED,

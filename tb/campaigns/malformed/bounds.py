@@ -7,8 +7,6 @@ import numpy as np
 from celosia.hw.arch.isa import Opcode
 from celosia.sw.ir.program import Program
 
-__all__ = ["Damage", "check_bounds"]
-
 #: Bytes of external memory up to which it is looked through.
 _MOST = 1 << 26
 

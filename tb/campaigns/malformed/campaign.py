@@ -10,8 +10,6 @@ from malformed.programs import summed
 from malformed.trial import is_program
 from malformed.verdict import Problem, verdict
 
-__all__ = ["KINDS", "Batch", "Found", "Plan", "case_of", "run_batch", "shrunk"]
-
 #: Kinds of files: the function that draws one, and the ending of its name.
 KINDS: dict[str, tuple[Callable[[random.Random], bytes], str]] = {
     "models": (models.changed, "tflite"),

@@ -17,8 +17,6 @@ from celosia.sw.runtime.session import InputError
 from malformed.campaign import KINDS, Batch, Found, Plan, run_batch, shrunk
 from malformed.verdict import verdict
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the campaign."""

@@ -16,8 +16,6 @@ from celosia.sw.frontend.tflite import load
 from malformed.seeds import graphs, models
 from malformed.values import anywhere, integer, real, real_bytes
 
-__all__ = ["Slot", "changed", "slots"]
-
 
 class Slot(NamedTuple):
     """Number in a file: its offset, its bytes, and True for floating point."""

@@ -15,8 +15,6 @@ from celosia.sw.ir.program import MAGIC, VERSION
 from malformed.seeds import programs
 from malformed.values import anywhere, integer, real
 
-__all__ = ["changed", "summed"]
-
 _START = len(MAGIC) + 8
 
 

@@ -7,8 +7,6 @@ import numpy as np
 
 from celosia.sw.frontend.tflite import load
 
-__all__ = ["differs", "outputs"]
-
 
 def outputs(request: tuple[bytes, Sequence[np.ndarray]]) -> list[np.ndarray] | str:
     """Return the outputs of a model for inputs, or why LiteRT refuses it.

@@ -12,9 +12,6 @@ import time
 from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
-__all__ = ["Result", "Sandbox"]
-
-
 #: Seconds for a process to be gone that has closed its end.
 _PATIENCE = 5
 

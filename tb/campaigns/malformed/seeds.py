@@ -10,8 +10,6 @@ from celosia.hw.arch.config import Config, preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 
-__all__ = ["CORES", "core_of", "graphs", "models", "programs"]
-
 #: Cores that models are compiled for, and the batch of programs for them.
 CORES = ("nano", "micro", "edge,unified_bytes=4096,weight_tiles=64", "micro,unified_bytes=1024")
 _BATCH = (1, 3, 2, 1)

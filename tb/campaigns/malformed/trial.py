@@ -21,8 +21,6 @@ from celosia.sw.runtime.session import InputError, Session
 from malformed.bounds import Damage, check_bounds
 from malformed.seeds import core_of
 
-__all__ = ["CLEAR", "Outcome", "attempt", "is_program"]
-
 #: Errors that the command line reports in one line.
 CLEAR = (ModelError, CompileError, ProgramError, InputError, DeviceError)
 

@@ -5,8 +5,6 @@ import random
 import struct
 from collections.abc import Callable, Sequence
 
-__all__ = ["anywhere", "integer", "real", "real_bytes"]
-
 _REALS = (0.0, -0.0, math.inf, -math.inf, math.nan, 5e-324, 1e-45, 1e-38, 3.4e38, 1e308, -1.0, 1.0)
 
 

@@ -9,8 +9,6 @@ from malformed.reference import differs
 from malformed.sandbox import Sandbox
 from malformed.trial import Outcome, is_program
 
-__all__ = ["MEMORY_BYTES", "SECONDS", "Problem", "Verdict", "verdict"]
-
 #: Limits of a file.
 SECONDS = 60.0
 MEMORY_BYTES = 2 << 30

@@ -18,8 +18,6 @@ from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sim.verilate import WAIVERS, RtlError, cache_directory, once
 from devices.sdram_sheet import SHEETS
 
-__all__ = ["DIVISOR", "SimulatedBoard", "SimulatedSdramBoard"]
-
 #: Cycles of a bit: as few as there may be, for a fast simulation.
 DIVISOR = 4
 

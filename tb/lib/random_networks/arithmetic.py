@@ -10,8 +10,6 @@ from networks import Chain, Constant
 from random_networks.core_layers import ACTIVATIONS
 from random_networks.draw import Draw
 
-__all__ = ["KINDS", "arithmetic", "operator"]
-
 _Maker = Callable[[Draw, str], None]
 
 _REAL = ("float32",)

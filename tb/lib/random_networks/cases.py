@@ -29,8 +29,6 @@ from random_networks.draw import Draw
 from random_networks.graphs import FAMILIES
 from random_networks.joined import joined
 
-__all__ = ["FAMILY", "Case", "case"]
-
 #: Seeds of one family of graphs.
 FAMILY = 10_000
 

@@ -7,8 +7,6 @@ import numpy as np
 from networks import Chain, Constant, serialize
 from networks.graph import Graph
 
-__all__ = ["Model", "branching", "looping"]
-
 #: All states have one meaning, that of results of TANH.
 _SCALE = 1 / 128
 

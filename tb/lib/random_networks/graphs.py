@@ -26,8 +26,6 @@ from random_networks.core_layers import (
 from random_networks.draw import Draw
 from random_networks.host_layers import ANYWHERE, ELEMENTS, IMAGES, any_mean, arg_max, dequantize
 
-__all__ = ["FAMILIES"]
-
 _Graph = Callable[[Draw], None]
 
 

@@ -8,8 +8,6 @@ from networks import Concatenate, Pool
 from random_networks.core_layers import convolution, depthwise, pointwise
 from random_networks.draw import Draw
 
-__all__ = ["joined"]
-
 #: Most channels of a result.
 _CHANNELS = 72
 

@@ -10,8 +10,6 @@ from networks import Chain
 from random_networks.cases import Case
 from random_networks.draw import Draw
 
-__all__ = ["KINDS", "moving"]
-
 _TYPES = ("int8", "int8", "uint8", "int16", "int32", "int64", "float32")
 
 

@@ -11,8 +11,6 @@ from networks import Graph, Operation, Quantization, Tensor
 
 from random_networks.cases import FAMILY, Case, case
 
-__all__ = ["BASES", "TYPES", "converted", "of_type"]
-
 #: First seeds of the int8 families from which cases of another type are made.
 BASES = (0, FAMILY, 2 * FAMILY, 3 * FAMILY, 4 * FAMILY)
 

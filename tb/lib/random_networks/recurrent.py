@@ -7,8 +7,6 @@ from networks import Chain, serialize
 from networks.chain import quantized
 from networks.graph import Graph
 
-__all__ = ["RNN", "lstm", "rnn", "shift_register", "svdf"]
-
 RNN = ("RNN", "UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_RNN")
 
 
