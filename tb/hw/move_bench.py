@@ -1,4 +1,4 @@
-"""What benches of the load unit and of the store unit have in common."""
+"""Common parts of the benches of load unit and store unit."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
