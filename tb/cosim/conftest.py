@@ -21,11 +21,11 @@ def simulator(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def cosim(request, simulator, seed, waves) -> Callable[..., None]:
-    """Run a bench: ``cosim(dut, config, **options)``, see ``runner.run``."""
+    """Run the bench: ``cosim(config, **options)``, see ``runner.run``."""
 
-    def run(dut: str, config: object, **options: object) -> None:
+    def run(config: object, **options: object) -> None:
         name = re.sub(r"[^\w.-]+", "_", request.node.name)
         folder = runner.BUILD / "runs" / name
-        runner.run(dut, config, sim=simulator, seed=seed, folder=folder, waves=waves, **options)
+        runner.run(config, sim=simulator, seed=seed, folder=folder, waves=waves, **options)
 
     return run

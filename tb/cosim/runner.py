@@ -1,4 +1,4 @@
-"""Builds the Verilog of a component for a simulator, once, and runs a bench on it."""
+"""Builds the Verilog of a core for a simulator, once, and runs the bench on it."""
 
 import hashlib
 import json
@@ -86,7 +86,7 @@ def _surroundings(sim: str) -> Iterator[None]:
 
 def _digest(sim: str) -> str:
     """Return what a model depends on besides its name and sizes."""
-    names = (HERE / "duts.py", HERE / "runner.py", *parts.models("*"))
+    names = (HERE / "runner.py", *parts.models("*"))
     files = b"".join(path.read_bytes() for path in names)
     return hashlib.sha256(
         build.sources_digest().encode() + files + _tools(sim).encode()
@@ -98,31 +98,17 @@ def _tools(sim: str) -> str:
     return f"{program} {program.stat().st_mtime} cocotb {version('cocotb')}"
 
 
-def _top(dut: str) -> str:
-    """Return the name of the top module."""
-    return build.TOP if dut == "core" else dut
-
-
-def _verilog(dut: str, config: Config) -> str:
-    """Return the Verilog of a component; that of the core is what ``celosia verilog`` writes."""
-    if dut == "core":
-        return build.verilog(config)
-    from duts import make
-
-    return build.convert(make(dut, config), name=dut)
-
-
 def _parts(config: Config) -> list[Path]:
     """Return the models of a part's own multipliers that the cells of a configuration use."""
     return parts.models(config.cells.partition("_")[0])
 
 
 def _compile(
-    runner: Runner, sim: str, dut: str, text: str, models: list[Path], folder: Path, waves: bool
+    runner: Runner, sim: str, text: str, models: list[Path], folder: Path, waves: bool
 ) -> None:
-    """Build the model of a component from its Verilog, in a new folder."""
+    """Build the model of a core from its Verilog, in a new folder."""
     folder.mkdir(parents=True)
-    top = folder / f"{dut}.v"
+    top = folder / "core.v"
     top.write_text(text)
     sources = [*models, top]
     arguments = ICARUS_ARGUMENTS
@@ -135,7 +121,7 @@ def _compile(
         recorder = folder / "recorder.v"
         recorder.write_text(
             "module recorder;\n"
-            f'initial begin $dumpfile("{dut}.fst"); $dumpvars(0, {_top(dut)}); end\n'
+            f'initial begin $dumpfile("core.fst"); $dumpvars(0, {build.TOP}); end\n'
             "endmodule\n"
         )
         sources.append(recorder)
@@ -144,7 +130,7 @@ def _compile(
     try:
         runner.build(
             sources=sources,
-            hdl_toplevel=_top(dut),
+            hdl_toplevel=build.TOP,
             build_dir=folder,
             build_args=arguments,
             timescale=TIMESCALE,
@@ -153,38 +139,37 @@ def _compile(
         )
     except (RuntimeError, SystemExit) as error:
         words = log.read_text()[-3000:] if log.exists() else ""
-        pytest.fail(f"{sim} could not build {dut}: {error}\n{words}", pytrace=False)
+        pytest.fail(f"{sim} could not build the core: {error}\n{words}", pytrace=False)
 
 
-def model(runner: Runner, sim: str, dut: str, config: Config, waves: bool = False) -> Path:
+def model(runner: Runner, sim: str, config: Config, waves: bool = False) -> Path:
     """Return the folder of the built model, building it unless that was done before.
 
     Sources are looked at first; where they have changed, their Verilog decides.
     """
     name = hashlib.sha256(repr(sorted(asdict(config).items())).encode()).hexdigest()[:8]
-    folder = BUILD / f"{sim}-{dut}-{name}{'-waves' if waves else ''}"
+    folder = BUILD / f"{sim}-core-{name}{'-waves' if waves else ''}"
     with locked(folder):
-        _refresh(runner, sim, dut, config, folder, waves)
+        _refresh(runner, sim, config, folder, waves)
     return folder
 
 
-def _refresh(runner: Runner, sim: str, dut: str, config: Config, folder: Path, waves: bool) -> None:
+def _refresh(runner: Runner, sim: str, config: Config, folder: Path, waves: bool) -> None:
     stamp = folder / "stamp"
     of_sources, _, of_verilog = (stamp.read_text() if stamp.exists() else "").partition("\n")
     if of_sources == _digest(sim):
         return
-    text = _verilog(dut, config)
+    text = build.verilog(config)
     settings = f"{_tools(sim)}{ICARUS_ARGUMENTS}{VERILATOR_ARGUMENTS}{WAIVERS}"
     settings += "".join(path.read_text() for path in _parts(config))
     digest = hashlib.sha256((text + settings).encode()).hexdigest()
     if of_verilog != digest:
         shutil.rmtree(folder, ignore_errors=True)
-        _compile(runner, sim, dut, text, _parts(config), folder, waves)
+        _compile(runner, sim, text, _parts(config), folder, waves)
     stamp.write_text(f"{_digest(sim)}\n{digest}")
 
 
 def run(
-    dut: str,
     config: Config,
     *,
     sim: str,
@@ -194,10 +179,9 @@ def run(
     only: str | None = None,
     **options: object,
 ) -> None:
-    """Run ``bench_<dut>`` on a simulator; fail if one of its tests does.
+    """Run ``bench_core`` on a simulator; fail if one of its tests does.
 
-    ``dut``: name of the component in ``duts.py`` and of the bench; ``config``: its sizes; ``sim``:
-    one of ``SIMULATORS``; ``seed``: seed of all that is random in the bench; ``folder``: where the
+    ``config``: sizes of the core; ``sim``: one of ``SIMULATORS``; ``seed``: seed of all that is random in the bench; ``folder``: where the
     bench runs and leaves its log and results; ``waves``: file for a waveform, without its ending;
     ``only``: the one of its tests to run;
     ``**options``: what else the bench wants to know; anything that JSON can say.
@@ -205,15 +189,15 @@ def run(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     results, log = folder / "results.xml", folder / "simulation.log"
-    settings = {"dut": dut, "sizes": asdict(config), "seed": seed, "options": options}
+    settings = {"sizes": asdict(config), "seed": seed, "options": options}
     try:
         with _surroundings(sim):
             runner = get_runner(sim)
-            built = model(runner, sim, dut, config, waves is not None)
+            built = model(runner, sim, config, waves is not None)
             runner.build_dir = built
             runner.test(
-                test_module=f"bench_{dut}",
-                hdl_toplevel=_top(dut),
+                test_module="bench_core",
+                hdl_toplevel=build.TOP,
                 hdl_toplevel_lang="verilog",
                 testcase=only,
                 build_dir=built,
@@ -231,7 +215,7 @@ def run(
     tests, failures = get_results(results) if results.exists() else (0, 1)
     if not tests or failures:
         pytest.fail(
-            f"bench_{dut} on {sim}: {failures} of {tests} failed\n{_end(log)}", pytrace=False
+            f"bench_core on {sim}: {failures} of {tests} failed\n{_end(log)}", pytrace=False
         )
     if waves is not None:
         for made in (*folder.glob("*.fst"), *folder.glob("*.vcd")):

@@ -19,7 +19,7 @@ def test_programs(cosim, simulator, sizes, stall):
     options = {"programs": 1, "longest": 11, "wrong": 2, "resets": 1}
     if simulator == "verilator":
         options = {"programs": 4, "longest": 30, "wrong": 12, "resets": 5}
-    cosim("core", preset(sizes), stall=stall, widths=[20, 14, 5], batch=3, **options)
+    cosim(preset(sizes), stall=stall, widths=[20, 14, 5], batch=3, **options)
 
 
 @pytest.mark.parametrize("simulator", ["verilator"], indirect=True)
@@ -30,4 +30,4 @@ def test_cells(cosim, verilator, cells, columns):
     """Columns after the fourth have cells in logic."""
     sizes = f"{SQUARE},columns={columns},cells={cells},dsp_columns=4"
     options = {"programs": 4, "longest": 20, "only": "random_programs"}
-    cosim("core", preset(sizes), stall=0.2, **options)
+    cosim(preset(sizes), stall=0.2, **options)
