@@ -118,7 +118,7 @@ ICE40 = Family(
 
 GOWIN = Family(
     name="Gowin",
-    synthesis="synth_gowin -family gw2a -top {top} -run begin:check",
+    synthesis="synth_gowin -family gw2a -nowidelut -top {top} -run begin:check",
     finish="blackbox =A:whitebox",
     router="nextpnr-himbaechel-gowin",
     constraints=("--vopt", "cst={file}"),

@@ -28,8 +28,8 @@ def busy(unit: Unit, own: Sequence[Instruction], config: Config) -> tuple[int, i
         case _:
             # Requests may take cycles besides the beats: of bursts for a load, of the bytes of each
             # beat for a store.
-            least = sum(work(i, config) for i in own)
-            requests = sum(len(row) for i in own for row in bursts(i, config))
+            rows = [row for i in own for row in bursts(i, config)]
+            least, requests = sum(map(sum, rows)), sum(map(len, rows))
             most = least + requests + (least if unit is Unit.STORE else 0)
     return least, most
 

@@ -199,7 +199,7 @@ def test_a_cluster_says_the_same(tmp_path: Path, alone: str, scheduler: str) -> 
         ("--configurations huge", "configurations: wanted some of least, "),
         ("--draw 2 --configurations odd", "wanted --draw or --configurations, got both"),
         ("--replay none.s", "none.s: "),
-        ("--replay bad.s", "bad.s: line 1: opcode: wanted one of"),
+        ("--replay bad.s", "bad.s: line 1: opcode: wanted HALT, got"),
         ("--coverage no/c.json", "no/c.json: no such directory as no"),
         ("--directory bad.s", "bad.s: wanted a directory, got a file"),
         ("--scheduler nowhere", "scheduler: wanted tcp://HOST:PORT, got 'nowhere'"),

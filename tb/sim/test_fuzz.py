@@ -84,7 +84,7 @@ def test_text_is_assembly() -> None:
         ("#! {}\nHALT\n", "line '#!': 'bus'"),
         ("#! {\nHALT\n", "line 1: "),
         ("#! {}\n#word 00\n", "wanted words of 4 bytes"),
-        ("#! {}\n\nHOLT\n", "line 3: opcode: wanted one of"),
+        ("#! {}\n\nHOLT\n", "line 3: opcode: wanted HALT, got 'HOLT'"),
     ],
 )
 def test_other_texts_are_refused(text: str, message: str) -> None:

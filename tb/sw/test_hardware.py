@@ -99,7 +99,7 @@ def test_synth(capsys, monkeypatch):
     ]
     assert "Fmax 98.0 / 100.0 / 104.5 MHz (minimum / median / maximum of 5 seeds)".split() in lines
     assert ["matrix", "1,200", "7", "16", "0"] in lines
-    text = "too late for the clock asked for: 2 of 9 inputs of registers"
+    text = "too late for the requested clock: 2 of 9 inputs of registers"
     assert text in said.out and "12.50 ns 2 core.a (a.py:1)".split() in lines
     assert lines[-1] == "209.0 MHz 2 1".split()
     command = "synth --preset nano --seeds 2 --directory d --part iCE40UP5K"
