@@ -27,6 +27,8 @@ class Bench(MoveBench):
 
     last_write: int = 0
     writes_from: int = 0
+    #: The parameter memory takes what it is offered.
+    takes: bool = True
 
     def __post_init__(self):
         sizes = (
@@ -61,7 +63,7 @@ class Bench(MoveBench):
             *(unit.request.valid, unit.request.ready, unit.beats.valid, unit.beats.ready),
         ]
         ctx.set(unit.weights.ready, 1)
-        ctx.set(unit.parameters.ready, 1)
+        ctx.set(unit.parameters.ready, self.takes)
         async for _, _, *seen in ctx.tick().sample(*samples):
             self.cycle += 1
             write, weights, parameters, rest = seen[:3], seen[3:6], seen[6:9], seen[9:]
@@ -248,6 +250,13 @@ def test_abort(rng, turn):
         strict=True,
     ):
         assert got <= all_of_it.keys()
+
+
+def test_abort_while_a_write_waits():
+    """A table takes a beat byte by byte, and only what is offered to the end."""
+    bench = Bench(takes=False, abort_at=60)
+    bench.run([Instruction(Opcode.LOAD_PARAMS, kind=1)], ends=lambda: bench.cycle > 63)
+    assert bench.parameters and len(bench.memory.reads) > 1
 
 
 @pytest.mark.parametrize(("length", "pitch", "external"), BLOCKS)

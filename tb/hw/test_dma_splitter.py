@@ -126,6 +126,17 @@ async def test_bad_row_follows_good_rows():
     assert bad == [0, 0, 0, 1]
 
 
+async def test_a_row_past_the_last_may_lie_outside():
+    dut = make()
+    one = block(external=1 << 31, external_pitch=1 << 31, place=0, extent=7)
+
+    async def give(ctx):
+        await put_all(ctx, dut.i, [one] * 3)
+
+    ctx = await simulation(dut, give)
+    assert not any([(await get(ctx, dut.o)).bad for _ in range(3)])
+
+
 async def test_each_target_has_its_limit():
     dut = make()
     ctx = await simulation(dut)

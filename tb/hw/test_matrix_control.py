@@ -18,8 +18,11 @@ class Control:
 
     def __init__(self, programs, *, rows=4, weight_rows=1, stall=0.0, rng=None, **disturbed):
         self.rows, self.unified_bytes, self.depth = rows, 64 * rows, 16
-        # Numbers of requests: one whose answer is refused, one for which something is wrong.
-        self.refused, self.wrong = (disturbed.get(name) for name in ("refused", "wrong"))
+        # Numbers of requests: one whose answer is refused, one for which something is wrong, one
+        # that the port does not take for some time.
+        self.refused, self.wrong, self.held = (
+            disturbed.get(name) for name in ("refused", "wrong", "held")
+        )
         self.dut = MatrixControl(
             rows=rows,
             unified_bytes=self.unified_bytes,
@@ -43,7 +46,9 @@ class Control:
         outputs = [getattr(dut, name) for name in names + asked]
         refused, wrong = [], []
         while True:
-            ctx.set(dut.request.ready, self.rng is None or self.rng.random() >= self.stall)
+            holds = len(self.fired) == self.held and self.cycle < self.fired[-1][0] + 20
+            rests = self.rng is not None and self.rng.random() < self.stall
+            ctx.set(dut.request.ready, not (holds or rests))
             ctx.set(dut.read_fault, self.cycle - self.READ_LATENCY in refused)
             if self.wrong is not None:
                 ctx.set(dut.wrong, self.cycle - self.RESULTS_LATENCY in wrong)
@@ -188,6 +193,12 @@ def test_an_instruction_that_adds_to_rows_just_written_waits_for_them(behind, pi
     assert cycles[pixels] - cycles[pixels - 1] == 1
 
 
+def test_rows_wait_for_a_last_pixel_that_was_held_up():
+    programs = [{}, {"accumulator": 3}, {"accumulator": 2, "accumulate": 1, "x_count": 2}]
+    bench = Control(programs, weight_rows=4, held=1)
+    spacing(bench, bench.run())
+
+
 @pytest.mark.parametrize(("pixels", "each"), [(1, 1), (2, 4), (3, 4), (4, 4), (7, 7)])
 def test_cycles_of_a_pass(pixels, each):
     bench = Control([{"taps": 32, "x_count": pixels, "x_stride": 1}], weight_rows=4)
@@ -226,11 +237,12 @@ def test_what_lies_outside_faults_once_with_its_index(fields, fired, before):
     assert bench.idle[-1]
 
 
-@pytest.mark.parametrize("refused", [0, 2, 5])
+@pytest.mark.parametrize("refused", [0, 8, 9, 17, 18])
 def test_refused_reads_name_their_instruction(refused):
-    programs = [{"x_count": 2}, {"x_count": 2, "accumulator": 16}, {"x_count": 2}]
+    """The last pixel of an instruction, too, which the first of the next one follows at once."""
+    programs = [{"x_count": 9}, {"x_count": 9, "accumulator": 16}, {"x_count": 9}]
     bench = Control(programs, weight_rows=4, refused=refused)
-    assert bench.until_fault() == [(isa.Error.RANGE, refused // 2)]
+    assert bench.until_fault() == [(isa.Error.RANGE, refused // 9)]
     assert bench.idle[-1]
 
 

@@ -10,7 +10,7 @@ from celosia.hw.arch import commands, isa
 from celosia.hw.arch.commands import CODE_BITS, WORD_BYTES
 from celosia.hw.arch.config import PROGRAM_BYTES
 from celosia.hw.arch.isa import Opcode
-from celosia.hw.arch.registers import Activity
+from celosia.hw.arch.registers import LENGTH_BITS, Activity
 from celosia.hw.sequencer.semaphores import GREATEST, Semaphores
 
 
@@ -176,6 +176,20 @@ def test_a_fault_and_a_wait_for_ever_name_unit_and_instruction(place):
     assert bench.run() == (isa.Error.RANGE, unit, place)
     program[place] = legal(ONE_EACH[place], wait=1 << 11)
     assert Bench(program, watchdog=100).run() == (isa.Error.WATCHDOG, unit, place)
+
+
+@pytest.mark.parametrize("waiting", [(0, 1, 2, 3), (1, 3), (2, 3)])
+def test_of_several_units_that_wait_for_ever_the_first_is_named(waiting):
+    program = [legal(ONE_EACH[place], wait=1 << 11) for place in reversed(waiting)]
+    ends = Bench([*program, legal(Opcode.HALT)], watchdog=100).run()
+    assert ends == (isa.Error.WATCHDOG, isa.UNITS[ONE_EACH[waiting[0]]], len(waiting) - 1)
+
+
+def test_a_length_of_too_many_bits_is_no_program():
+    bench = Bench([legal(Opcode.HALT)])
+    bench.count += 1 << LENGTH_BITS
+    assert bench.run() == (isa.Error.PROGRAM, isa.Unit.SEQUENCER, 0)
+    assert not bench.fetched
 
 
 @pytest.mark.parametrize(

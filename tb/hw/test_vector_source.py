@@ -90,6 +90,13 @@ def test_wide_reads_wait_for_the_port_and_for_room(rng, name, space, stall):
     assert not bench.faults
 
 
+@pytest.mark.parametrize("name", ["tall", "full"])
+def test_windows_of_one_group_wait_for_room(rng, name):
+    """One may end in each cycle, and writes are slower than that."""
+    fill = Instruction(Opcode.FILL, x_count=60, channels=4, destination_x_stride=4, value=7)
+    run(rng, name, [fill], stall=0.9, tables=1)
+
+
 @pytest.mark.parametrize("name", ["micro", "edge", "wide"])
 @pytest.mark.parametrize("skip", [0, 1])
 async def test_reads_nothing_but_channels(rng, name, skip):
