@@ -71,6 +71,17 @@ async def test_a_mask_is_taken_at_once_or_not_at_all():
     assert (await cycle(ctx, dut, {1}, {1: 0b11}, {}))[0] == 0b10
 
 
+@pytest.mark.parametrize("posts", [1, 2, 3, 4])
+async def test_counts_are_taken_one_a_cycle_until_none_is_left(posts):
+    dut = Semaphores(count=1, units=4)
+    ctx = await pysim.simulation(dut)
+    await cycle(ctx, dut, {}, {}, dict.fromkeys(range(posts), 1))
+    for _ in range(posts):
+        assert (await cycle(ctx, dut, {0}, {0: 1}, {}))[:2] == (1, 0)
+    for _ in range(2):
+        assert (await cycle(ctx, dut, {0}, {0: 1}, {}))[:2] == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("below", "posts", "takes", "overflows"),
     [
