@@ -174,13 +174,8 @@ class Core(Component):
     @staticmethod
     def _connect_unit(m: Module, name: str, port: Any, unit: Any, runs: Value) -> None:
         wiring.connect(m, port.instruction, unit.instruction)
-        m.d.comb += [
-            port.done.eq(unit.done),
-            port.fault_valid.eq(unit.fault_valid),
-            port.fault.eq(unit.fault),
-            port.idle.eq(unit.idle),
-            port.activity.eq(unit.activity),
-        ]
+        for member in ("done", "fault_valid", "fault", "idle", "activity"):
+            m.d.comb += getattr(port, member).eq(getattr(unit, member))
         # A copy of `abort` for each unit. It is cleared in the cycle in which the units are reset.
         abort = Signal(name=f"abort_{name}", attrs=COPY)
         m.d.sync += abort.eq(port.abort & runs)

@@ -1,10 +1,12 @@
 """Payloads of the streams between the blocks of the core."""
 
 from amaranth.hdl import ShapeLike, signed, unsigned
-from amaranth.lib import data
+from amaranth.lib import data, stream
+from amaranth.lib.wiring import In, Member, Out
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import ADDRESS_BITS
+from celosia.hw.arch.registers import Activity
 
 #: Bits that number the instructions of a program.
 INDEX_BITS = 16
@@ -33,6 +35,22 @@ def issued(*opcodes: isa.Opcode) -> data.StructLayout:
 
 #: Fault of a unit: its code, and the index of the instruction.
 FAULT = data.StructLayout({"code": isa.Error, "index": unsigned(INDEX_BITS)})
+
+
+def unit_ports(instruction: ShapeLike) -> dict[str, Member]:
+    """Return the ports of a unit that executes instructions of this payload.
+
+    Their contract is in ``docs/design/architecture.md``.
+    """
+    return {
+        "instruction": In(stream.Signature(instruction)),
+        "done": Out(1),
+        "fault_valid": Out(1),
+        "fault": Out(FAULT),
+        "abort": In(1),
+        "idle": Out(1),
+        "activity": Out(Activity),
+    }
 
 
 def _unified(*, rows: int, unified_bytes: int) -> dict[str, ShapeLike]:

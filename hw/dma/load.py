@@ -108,13 +108,7 @@ class LoadUnit(Component):
         receiver = self._receiver
         super().__init__(
             {
-                "instruction": In(stream.Signature(self._decoder.i.payload.shape())),
-                "done": Out(1),
-                "fault_valid": Out(1),
-                "fault": Out(streams.FAULT),
-                "abort": In(1),
-                "idle": Out(1),
-                "activity": Out(Activity),
+                **streams.unit_ports(self._decoder.i.payload.shape()),
                 "request": Out(stream.Signature(streams.burst(length_bits=length_bits))),
                 "beats": In(stream.Signature(receiver.beats.payload.shape())),
                 "write": Out(stream.Signature(write)),

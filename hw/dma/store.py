@@ -95,13 +95,7 @@ class StoreUnit(Component):
         )
         super().__init__(
             {
-                "instruction": In(stream.Signature(self._decoder.i.payload.shape())),
-                "done": Out(1),
-                "fault_valid": Out(1),
-                "fault": Out(streams.FAULT),
-                "abort": In(1),
-                "idle": Out(1),
-                "activity": Out(Activity),
+                **streams.unit_ports(self._decoder.i.payload.shape()),
                 "request": Out(stream.Signature(request)),
                 "read_valid": In(1),
                 "read_data": In(data.ArrayLayout(unsigned(8), rows)),

@@ -96,13 +96,7 @@ class MatrixControl(Component):
         self._vector = data.StructLayout({"request": read, "index": streams.INDEX_BITS, **flags})
         super().__init__(
             {
-                "instruction": In(stream.Signature(INSTRUCTION)),
-                "done": Out(1),
-                "fault_valid": Out(1),
-                "fault": Out(streams.FAULT),
-                "abort": In(1),
-                "idle": Out(1),
-                "activity": Out(Activity),
+                **streams.unit_ports(INSTRUCTION),
                 "request": Out(stream.Signature(read)),
                 "read_fault": In(1),
                 "start": Out(1),

@@ -5,7 +5,6 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
-from celosia.hw.arch.registers import Activity
 from celosia.hw.lib.component import Component
 from celosia.hw.matrix.array import SystolicArray
 from celosia.hw.matrix.control import MatrixControl
@@ -112,13 +111,7 @@ class MatrixUnit(Component):
         read = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
         super().__init__(
             {
-                "instruction": In(stream.Signature(INSTRUCTION)),
-                "done": Out(1),
-                "fault_valid": Out(1),
-                "fault": Out(streams.FAULT),
-                "abort": In(1),
-                "idle": Out(1),
-                "activity": Out(Activity),
+                **streams.unit_ports(INSTRUCTION),
                 "request": Out(stream.Signature(read)),
                 "read_valid": In(1),
                 "read_data": In(data.ArrayLayout(8, rows)),

@@ -19,24 +19,6 @@ from celosia.hw.sequencer.semaphores import Semaphores
 from celosia.hw.sequencer.supervisor import UNITS, Supervisor
 
 
-def executor_signature(opcodes: tuple[isa.Opcode, ...]) -> wiring.Signature:
-    """Return the ports between the sequencer and a unit, as the sequencer sees them.
-
-    Their meaning is in "Contract of a unit" of ``docs/design/architecture.md``.
-    """
-    return wiring.Signature(
-        {
-            "instruction": Out(stream.Signature(streams.issued(*opcodes))),
-            "done": In(1),
-            "fault_valid": In(1),
-            "fault": In(streams.FAULT),
-            "abort": Out(1),
-            "idle": In(1),
-            "activity": In(Activity),
-        }
-    )
-
-
 class Sequencer(Component):
     """Runs programs: fetches and checks words, issues instructions to the units, counts cycles.
 
@@ -49,7 +31,7 @@ class Sequencer(Component):
 
     Members
     -------
-    load, store, matrix, vector : Out(``executor_signature``)
+    load, store, matrix, vector : In(Signature of ``streams.unit_ports``)
         The units.
     request, beats : Out(stream of ``streams.burst``), In(stream of ``read_beat``)
         Client of ``ReadMaster`` for the program.
@@ -74,7 +56,9 @@ class Sequencer(Component):
         super().__init__(
             {
                 **{
-                    unit.name.lower(): Out(executor_signature(opcodes))
+                    unit.name.lower(): In(
+                        wiring.Signature(streams.unit_ports(streams.issued(*opcodes)))
+                    )
                     for unit, opcodes in EXECUTORS.items()
                 },
                 "request": Out(stream.Signature(burst)),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from amaranth.hdl import Array, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, stream
+from amaranth.lib import data, enum
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
@@ -82,9 +82,8 @@ class VectorControl(Component):
     def __init__(self, *, sizes: VectorSizes, settle_cycles: int) -> None:
         self.settle_cycles = settle_cycles
         self.parity = sizes.parity
-        outputs = ("done", "fault_valid", "idle", "launch", "slot", "oldest", "stop")
+        outputs = ("launch", "slot", "oldest", "stop")
         inputs = (
-            "abort",
             "prepared",
             "running",
             "issues",
@@ -102,9 +101,7 @@ class VectorControl(Component):
         )
         super().__init__(
             {
-                "instruction": In(stream.Signature(sizes.decoded)),
-                "fault": Out(streams.FAULT),
-                "activity": Out(Activity),
+                **streams.unit_ports(sizes.decoded),
                 "task": Out(sizes.task),
                 "prepare": Out(2),
                 "endings": Out(data.ArrayLayout(sizes.ending, 2)),

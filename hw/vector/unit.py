@@ -12,7 +12,6 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.arch.registers import Activity
 from celosia.hw.lib.component import Component
 from celosia.hw.memory.accumulators import read_layout, write_layout
 from celosia.hw.memory.parameter_memory import parameters_payload
@@ -116,13 +115,7 @@ class VectorUnit(Component):
         )
         super().__init__(
             {
-                "instruction": In(stream.Signature(INSTRUCTION)),
-                "done": Out(1),
-                "fault_valid": Out(1),
-                "fault": Out(streams.FAULT),
-                "abort": In(1),
-                "idle": Out(1),
-                "activity": Out(Activity),
+                **streams.unit_ports(INSTRUCTION),
                 "unified_read": Out(stream.Signature(streams.unified_read(**unified))),
                 "read_valid": In(1),
                 "read_data": In(data.ArrayLayout(unsigned(8), rows)),

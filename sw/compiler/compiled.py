@@ -60,7 +60,7 @@ def bounds(compiled: Compiled) -> list[int]:
     config, batch = program.config, program.batch
     load = config.rows // config.weight_rows
     cycles = []
-    for part, items in zip(compiled.parts, (p.items for p in program.parts), strict=True):
+    for part, made in zip(compiled.parts, program.parts, strict=True):
         by_layer: dict[int, list[Step]] = defaultdict(list)
         for step in part.steps:
             if step.instruction.unit is Unit.MATRIX:
@@ -71,14 +71,14 @@ def bounds(compiled: Compiled) -> list[int]:
                 continue
             if number in part.bands:
                 passes = sum(_passes(s.instruction, config) for s in by_layer[number])
-                cycles.append(items * passes)
+                cycles.append(made.items * passes)
                 continue
             # Pixels of the model: some that no window reads are not computed.
             pixels = layer.macs // layer.weights.size
             passes = least_steps(layer, config) * -(-layer.channels // config.columns)
             alone = number < part.per_image
             each = batch * max(pixels, load) if alone else max(batch * pixels, load)
-            cycles.append(items * passes * each)
+            cycles.append(made.items * passes * each)
     return cycles
 
 

@@ -10,7 +10,7 @@ from issued import issued_bits
 from pysim import put, rest, run
 
 from celosia.hw import streams
-from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.hw.arch.isa import Error, Instruction, Opcode
 from celosia.hw.arch.registers import Activity
 
 MEMORY = 1 << 14
@@ -114,3 +114,10 @@ def moves(instructions: Sequence[Instruction]):
             for i in range(one.length):
                 outside = (one.external + row * one.external_pitch + i) % MEMORY
                 yield outside, one.unified + row * one.unified_pitch + i
+
+
+def check_refused(bench: Any, instructions: Sequence[Instruction], error: Error) -> None:
+    """Check that the first instruction is done, and that the second one ends in ``error``."""
+    bench.run(instructions, ends=lambda: bench.faults)
+    assert bench.faults == [(error, 1)]
+    assert len(bench.done) == 1

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
-from move_bench import BLOCKS, MEMORY, WIDE, MoveBench, block, moves, random_move
+from move_bench import BLOCKS, MEMORY, WIDE, MoveBench, block, check_refused, moves, random_move
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Opcode
@@ -207,9 +207,7 @@ def test_corners(fields):
 def test_range(opcode, fields, bursts):
     bench = Bench()
     good = Instruction(Opcode.LOAD, external=16, length=4)
-    bench.run([good, Instruction(opcode, **fields), good], ends=lambda: bench.faults)
-    assert bench.faults == [(isa.Error.RANGE, 1)]
-    assert len(bench.done) == 1
+    check_refused(bench, [good, Instruction(opcode, **fields), good], isa.Error.RANGE)
     assert len(bench.memory.reads) == 1 + bursts
 
 
@@ -227,9 +225,7 @@ def test_refused_beat(rng, stall, bad):
     bench = Bench(rng=rng, stall=stall, refuses=lambda address: address // 4 == 100 + bad)
     before = Instruction(Opcode.LOAD, external=0, length=64)
     wrong = Instruction(Opcode.LOAD, external=400, length=160, unified=64)
-    bench.run([before, wrong, before, before], ends=lambda: bench.faults)
-    assert bench.faults == [(isa.Error.BUS, 1)]
-    assert len(bench.done) == 1
+    check_refused(bench, [before, wrong, before, before], isa.Error.BUS)
     whole = expected(bench, [before, wrong])[0]
     assert bench.unified == {a: v for a, v in whole.items() if a < 64 + 4 * bad}
 

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import pytest
-from move_bench import BLOCKS, MEMORY, WIDE, MoveBench, block, moves, random_move
+from move_bench import BLOCKS, MEMORY, WIDE, MoveBench, block, check_refused, moves, random_move
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Opcode
@@ -144,9 +144,7 @@ def test_corners(fields):
 def test_range(fields, bursts):
     bench = Bench()
     good = Instruction(Opcode.STORE, external=16, length=4)
-    bench.run([good, Instruction(Opcode.STORE, **fields), good], ends=lambda: bench.faults)
-    assert bench.faults == [(isa.Error.RANGE, 1)]
-    assert len(bench.done) == 1
+    check_refused(bench, [good, Instruction(Opcode.STORE, **fields), good], isa.Error.RANGE)
     assert len(bench.memory.writes) == 1 + bursts
 
 
@@ -156,9 +154,7 @@ def test_refused_burst(rng, stall, bad):
     bench = Bench(rng=rng, stall=stall, refuses=lambda address: address // 4 == 100 + bad)
     before = Instruction(Opcode.STORE, external=0, length=64)
     wrong = Instruction(Opcode.STORE, external=400, length=160, unified=64)
-    bench.run([before, wrong, before, before], ends=lambda: bench.faults)
-    assert bench.faults == [(isa.Error.BUS, 1)]
-    assert len(bench.done) == 1
+    check_refused(bench, [before, wrong, before, before], isa.Error.BUS)
     whole = expected(bench, [before, wrong])
     content = bench.memory.content
     assert all(content[i] in (0, whole.get(i, 0)) for i in range(MEMORY))
