@@ -11,8 +11,13 @@ from celosia.hw.arch.registers import Activity
 #: Bits that number the instructions of a program.
 INDEX_BITS = 16
 
-#: Instructions that a unit may have taken and not finished.
-IN_FLIGHT = 16
+#: Bits of a tag: the number of an instruction among those of its unit since the last reset, modulo
+#: 2**TAG_BITS.
+TAG_BITS = 5
+
+#: Instructions that a unit may have taken and not finished. With those in its queue they have
+#: different tags.
+IN_FLIGHT = 15
 
 
 def issued(*opcodes: isa.Opcode) -> data.StructLayout:
@@ -20,21 +25,21 @@ def issued(*opcodes: isa.Opcode) -> data.StructLayout:
 
     Members
     -------
-    index : unsigned(INDEX_BITS)
-        Number of the instruction in the program, for error reports.
+    tag : unsigned(TAG_BITS)
+        Tag of the instruction, for error reports.
     fields : union of the opcodes' layouts, by lower-case name
         Fields of the instruction; ``opcode`` lies at the same bits in all layouts.
     """
     return data.StructLayout(
         {
-            "index": unsigned(INDEX_BITS),
+            "tag": unsigned(TAG_BITS),
             "fields": data.UnionLayout({op.name.lower(): isa.LAYOUTS[op] for op in opcodes}),
         }
     )
 
 
-#: Fault of a unit: its code, and the index of the instruction.
-FAULT = data.StructLayout({"code": isa.Error, "index": unsigned(INDEX_BITS)})
+#: Fault of a unit: its code, and the tag of the instruction.
+FAULT = data.StructLayout({"code": isa.Error, "tag": unsigned(TAG_BITS)})
 
 
 def unit_ports(instruction: ShapeLike) -> dict[str, Member]:

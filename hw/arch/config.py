@@ -62,7 +62,7 @@ class Config:
     tables : int
         Tables of 256 entries, at least 1.
     queue_depth : int
-        Instructions that wait in the queue of one unit, at least 3.
+        Instructions that wait in the queue of one unit, 3 to 15.
     burst_beats : int
         Longest burst in beats, a power of two up to 256, and of at most 4096 bytes.
     outstanding : int
@@ -160,7 +160,7 @@ class Config:
             want(
                 getattr(self, field) <= most, field, f"at most {most}, which instructions can name"
             )
-        want(self.queue_depth >= 3, "queue_depth", "at least 3")
+        want(3 <= self.queue_depth <= 15, "queue_depth", "3 to 15")
         want(
             _is_power_of_two(self.burst_beats)
             and self.burst_beats <= 256

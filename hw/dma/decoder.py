@@ -129,7 +129,7 @@ class StoreDecoder(Component):
     i : In(stream of ``streams.issued(STORE)``)
         Instructions.
     o : Out(stream of ``block``)
-        Their blocks. The tag, if it has bits, is the index of the instruction.
+        Their blocks. The tag, if it has bits, is that of the instruction.
 
     Timing
     ------
@@ -147,7 +147,7 @@ class StoreDecoder(Component):
         m.d.comb += [
             self.o.valid.eq(self.i.valid),
             self.i.ready.eq(self.o.ready),
-            Value.cast(self.o.payload.tag).eq(self.i.payload.index),
+            Value.cast(self.o.payload.tag).eq(self.i.payload.tag),
             *copied(self.o.payload, self.i.payload.fields.store),
         ]
         return m

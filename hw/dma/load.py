@@ -125,9 +125,8 @@ class LoadUnit(Component):
         # More than ``outstanding``: beats of some bursts have arrived and wait to be written.
         expected = EagerFIFO(width=receiver.expected.size, depth=self.outstanding + 8)
         m.submodules.expected = expected
-        # The entry at the output is the oldest instruction that is not done.
-        indices = EagerFIFO(width=streams.INDEX_BITS, depth=streams.IN_FLIGHT)
-        m.submodules.indices = indices
+        # Tag of the oldest instruction that is not done.
+        oldest = Signal(streams.TAG_BITS)
         wiring.connect(m, wiring.flipped(self.instruction), decoder.i)
         wiring.connect(m, decoder.o, splitter.i)
         wiring.connect(m, wiring.flipped(self.beats), receiver.beats)
@@ -135,16 +134,16 @@ class LoadUnit(Component):
             wiring.connect(m, getattr(receiver, name), wiring.flipped(getattr(self, name)))
 
         stop = Signal()
-        m.d.sync += stop.eq(stop | self.abort | receiver.fault_valid)
+        m.d.sync += [
+            stop.eq(stop | self.abort | receiver.fault_valid),
+            oldest.eq(oldest + receiver.finished),
+        ]
         m.d.comb += [
             splitter.abort.eq(stop),
             receiver.drop.eq(stop),
             self.fault_valid.eq(receiver.fault_valid),
             self.fault.code.eq(receiver.code),
-            self.fault.index.eq(indices.r_data),
-            indices.w_en.eq(self.instruction.valid & self.instruction.ready),
-            indices.w_data.eq(self.instruction.payload.index),
-            indices.r_en.eq(receiver.finished),
+            self.fault.tag.eq(oldest),
         ]
 
         # The bus and the queue take a burst in the same cycle.

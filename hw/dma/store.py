@@ -72,7 +72,7 @@ class StoreUnit(Component):
         request = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
         place_bits = request["address"].width
         # A wrong byte may belong to an instruction that is not the oldest.
-        tag = unsigned(streams.INDEX_BITS if parity else 0)
+        tag = unsigned(streams.TAG_BITS if parity else 0)
         self._splitter = BurstSplitter(
             data_bytes=bus_bytes,
             burst_beats=burst_beats,
@@ -113,9 +113,9 @@ class StoreUnit(Component):
         m.submodules.gatherer = gatherer = self._gatherer
         m.submodules.writer = writer = self._writer
         m.submodules.pending = pending = EagerFIFO(width=_PENDING.size, depth=self.outstanding + 2)
-        # The entry at the output is the oldest instruction that is not done.
-        indices = EagerFIFO(width=streams.INDEX_BITS, depth=streams.IN_FLIGHT)
-        m.submodules.indices = indices
+        # Tag of the oldest instruction that is not done.
+        tag = Signal(streams.TAG_BITS)
+        m.d.sync += tag.eq(tag + (writer.answered & pending.r_data[0]))
         wiring.connect(m, wiring.flipped(self.instruction), decoder.i)
         wiring.connect(m, decoder.o, splitter.i)
         wiring.connect(m, gatherer.beats, writer.beats)
@@ -144,11 +144,8 @@ class StoreUnit(Component):
             *(remembered[name].eq(burst[name]) for name, _ in _PENDING),
             pending.w_data.eq(remembered),
             pending.w_en.eq(splitter.o.valid & splitter.o.ready & ~stop),
-            indices.w_en.eq(self.instruction.valid & self.instruction.ready),
-            indices.w_data.eq(self.instruction.payload.index),
-            indices.r_en.eq(writer.answered & pending.r_data[0]),
         ]
-        self._answer(m, pending, indices.r_data, stop)
+        self._answer(m, pending, tag, stop)
 
         requesting = ~splitter.idle | ~gatherer.idle
         m.d.comb += self.idle.eq(~requesting & writer.idle & (pending.r_level == 0) & ~self.done)
@@ -164,7 +161,7 @@ class StoreUnit(Component):
             m.d.comb += self.activity.eq(Activity.DRAIN)
         return m
 
-    def _answer(self, m: Module, pending: EagerFIFO, index: Signal, stop: Signal) -> None:
+    def _answer(self, m: Module, pending: EagerFIFO, tag: Signal, stop: Signal) -> None:
         """Take bursts from ``pending`` with their responses, and report."""
         writer = self._writer
         oldest = Signal(_PENDING)
@@ -183,12 +180,12 @@ class StoreUnit(Component):
             self.done.eq(writer.answered & oldest.final & ~fails & ~stop),
             self.fault_valid.eq(fails),
             self.fault.code.eq(Mux(writer.refused, isa.Error.BUS.value, isa.Error.RANGE.value)),
-            self.fault.index.eq(index),
+            self.fault.tag.eq(tag),
             stop.eq(stop | self.abort | fails),
         ]
         if self.parity:
             with m.If(self.read_wrong):
                 m.d.sync += [
                     self.fault.code.eq(isa.Error.MEMORY),
-                    self.fault.index.eq(self._gatherer.tag),
+                    self.fault.tag.eq(self._gatherer.tag),
                 ]

@@ -1,6 +1,6 @@
 """Control of the matrix unit: starts weight tiles, then requests the vectors of their passes."""
 
-from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -93,7 +93,7 @@ class MatrixControl(Component):
         )
         read = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
         flags = dict.fromkeys(_WALKED, 1) | {"row": accumulator_depth.bit_length()}
-        self._vector = data.StructLayout({"request": read, "index": streams.INDEX_BITS, **flags})
+        self._vector = data.StructLayout({"request": read, "tag": streams.TAG_BITS, **flags})
         super().__init__(
             {
                 **streams.unit_ports(INSTRUCTION),
@@ -146,9 +146,9 @@ class MatrixControl(Component):
             self.start.eq(feeder.start),
             self.tile.eq(feeder.tile),
         ]
-        index = Signal(streams.INDEX_BITS, reset_less=True)
+        tag = Signal(streams.TAG_BITS, reset_less=True)
         with m.If(may_begin):
-            m.d.sync += [running.eq(1), index.eq(feeder.current.index)]
+            m.d.sync += [running.eq(1), tag.eq(feeder.current.tag)]
         with m.Elif(taken & walker.final):
             m.d.sync += running.eq(0)
 
@@ -161,7 +161,7 @@ class MatrixControl(Component):
             walked.request.address.eq(walker.address),
             walked.request.mask.eq(walker.mask),
             walked.request.skip.eq(runs.skip),
-            walked.index.eq(index),
+            walked.tag.eq(tag),
             *(walked[name].eq(getattr(walker, name)) for name in _WALKED),
             walker.advance.eq(taken & ~walker.final),
             runs.advance.eq(taken & walker.last),
@@ -223,33 +223,33 @@ class MatrixControl(Component):
         # One cycle late, but before `done`.
         refused = Signal()
         m.d.sync += refused.eq(self.read_fault)
-        fired_index: list[Value] = [now.index]
+        fired_tag: list[Value] = [now.tag]
         for cycle in range(self.read_latency + 1):
-            late = Signal(unsigned(streams.INDEX_BITS), name=f"index_{cycle + 1}", reset_less=True)
-            m.d.sync += late.eq(fired_index[-1])
-            fired_index.append(late)
+            late = Signal(streams.TAG_BITS, name=f"tag_{cycle + 1}", reset_less=True)
+            m.d.sync += late.eq(fired_tag[-1])
+            fired_tag.append(late)
         m.d.comb += self.fault.code.eq(isa.Error.RANGE)
         with m.If(refused):
-            m.d.comb += self.fault.index.eq(fired_index[-1])
+            m.d.comb += self.fault.tag.eq(fired_tag[-1])
         with m.Elif(outside):
-            m.d.comb += self.fault.index.eq(now.index)
+            m.d.comb += self.fault.tag.eq(now.tag)
         with m.Else():
-            m.d.comb += self.fault.index.eq(feeder.current.index)
+            m.d.comb += self.fault.tag.eq(feeder.current.tag)
         faults: Value = refused | outside | feeder.outside
         if self.parity:
             # A wrong word belongs to the oldest instruction that is not done.
             m.submodules.begun = begun = SyncFIFOBuffered(
-                width=streams.INDEX_BITS, depth=streams.IN_FLIGHT
+                width=streams.TAG_BITS, depth=streams.IN_FLIGHT
             )
             m.d.comb += [
-                begun.w_data.eq(feeder.current.index),
+                begun.w_data.eq(feeder.current.tag),
                 begun.w_en.eq(feeder.begin),
                 begun.r_en.eq(finals[-1]),
             ]
             with m.If(self.wrong):
                 m.d.comb += [
                     self.fault.code.eq(isa.Error.MEMORY),
-                    self.fault.index.eq(begun.r_data),
+                    self.fault.tag.eq(begun.r_data),
                 ]
             faults |= self.wrong
         m.d.comb += self.fault_valid.eq(~stopped & faults)

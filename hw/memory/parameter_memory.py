@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -41,14 +41,8 @@ def parameters_payload(
     )
 
 
-def channel_fields(word: Value) -> dict[str, Value]:
-    """Return the fields of ``streams.CHANNEL`` of the 16 bytes of a channel."""
-    return {
-        "bias": word[:32].as_signed(),
-        "multiplier": word[32:63],
-        "left": word[64:69],
-        "right": word[72:77],
-    }
+#: First byte of each field of ``streams.CHANNEL`` among the bytes of a channel.
+_FIRST_BYTES = {"bias": 0, "multiplier": 4, "left": 8, "right": 9}
 
 
 class ParameterMemory(Component):
@@ -120,31 +114,34 @@ class ParameterMemory(Component):
         )
         reset_less(self, "parameters")
 
-    def _gather(self, m: Module) -> tuple[Value, Value, list[Value]]:
-        """Return the valid bit of complete channels, the number of the first, and their bytes."""
-        channel = self.offset[4:]
-        if self.bus_bytes >= PARAMETER_BYTES:
-            words = [self.data.as_value().word_select(j, 128) for j in range(self.bus_bytes // 16)]
-            return self.enable, channel, words
-        beat = 8 * self.bus_bytes
-        earlier = Signal(128 - beat, reset_less=True)
-        part = self.offset[(self.bus_bytes - 1).bit_length() : 4]
-        word = Cat(earlier, self.data.as_value())
-        with m.If(self.enable):
-            m.d.sync += earlier.eq(word[beat:])
-        return self.enable & part.all(), channel, [word]
+    @property
+    def _part(self) -> Value:
+        """Number of the beat in its channel; no bits if a beat has a whole channel or more."""
+        return self.offset[min(4, (self.bus_bytes - 1).bit_length()) : 4]
+
+    def _collect(self, m: Module) -> list[data.View]:
+        """Return the channels that the beats so far have filled, a register for each in a beat."""
+        channels = [
+            Signal(streams.CHANNEL, name=f"channel_{j}", reset_less=True, attrs=COPY)
+            for j in range(max(1, self.bus_bytes // PARAMETER_BYTES))
+        ]
+        part = self._part
+        for j, channel in enumerate(channels):
+            for name, first in _FIRST_BYTES.items():
+                beat, byte = divmod(PARAMETER_BYTES * j + first, self.bus_bytes)
+                value = Cat(self.data[byte:])[: len(Value.cast(channel[name]))]
+                with m.If(self.enable & (part == beat) if len(part) else Const(1)):
+                    m.d.sync += channel[name].eq(value)
+        return channels
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        enable, first, words = self._gather(m)
+        channels = self._collect(m)
+        first = self.offset[4:]
         lane_bits = (self.lanes - 1).bit_length()
-        # A copy of the beat for this memory.
-        held_words = [
-            Signal(128, name=f"word_{j}", reset_less=True, attrs=COPY) for j in range(len(words))
-        ]
+        # The last beat of a channel completes it.
         held = Signal()
-        m.d.sync += held.eq(enable)
-        m.d.sync += [word.eq(now) for word, now in zip(held_words, words, strict=True)]
+        m.d.sync += held.eq(self.enable & self._part.all())
         for lane in range(self.lanes):
             # A copy for each lane.
             held_first = Signal(len(first), name=f"first_{lane}", reset_less=True, attrs=COPY)
@@ -160,7 +157,7 @@ class ParameterMemory(Component):
             read = memory.read_port()
             channel: Any = write.data
             if self.parity:
-                channel = Signal(streams.CHANNEL, name=f"channel_{lane}")
+                channel = Signal(streams.CHANNEL, name=f"written_{lane}")
                 m.d.comb += write.data.eq(guard.stored(channel, True))
             # The beat's channel that belongs to this lane, and its row.
             turn = Signal(max(1, lane_bits), name=f"turn_{lane}")
@@ -169,14 +166,13 @@ class ParameterMemory(Component):
                 turn.eq(lane - held_first[:lane_bits] if lane_bits else 0),
                 place.eq(row + (lane < held_first[:lane_bits])),
                 write.addr.eq(place),
-                write.en.eq(held & (turn < len(words)) & (place < self.channels // self.lanes)),
+                write.en.eq(held & (turn < len(channels)) & (place < self.channels // self.lanes)),
                 read.addr.eq(self.group),
             ]
             with m.Switch(turn):
-                for j, word in enumerate(held_words):
+                for j, complete in enumerate(channels):
                     with m.Case(j):
-                        fields = channel_fields(word)
-                        m.d.comb += [channel[name].eq(fields[name]) for name in fields]
+                        m.d.comb += channel.eq(complete)
             if not self.parity:
                 m.d.sync += self.parameters[lane].eq(read.data)
                 continue

@@ -10,10 +10,15 @@ from celosia.hw.arch.commands import CODE_BITS, REGISTERS, WORD_BYTES, register_
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.lib.component import Component
 
-#: Entry of the queue of a unit: a word, and the index of its instruction.
+#: A word for the queue of a unit, and the index of its instruction.
 QUEUED = data.StructLayout(
     {"bits": unsigned(8 * WORD_BYTES), "index": unsigned(streams.INDEX_BITS)}
 )
+
+
+def is_go(unit: isa.Unit, code: Value) -> Value:
+    """Return True for the code of an opcode: registers of a unit have greater ones."""
+    return code < REGISTERS[unit][0].code
 
 
 class Command(Component):
@@ -28,10 +33,11 @@ class Command(Component):
 
     Members
     -------
-    i : In(stream of QUEUED)
+    i : In(stream of unsigned(32))
         Words of this unit, in order. Taken while no instruction is offered.
     o : Out(stream of ``streams.issued``)
-        Instruction. Bits of a field that no legal value uses have no register and are zero.
+        Instruction, without its tag and ``post``. Bits of a field that no legal value uses have no
+        register and are zero.
 
     Timing
     ------
@@ -45,25 +51,22 @@ class Command(Component):
         opcodes = [opcode for opcode, owner in isa.UNITS.items() if owner is unit]
         super().__init__(
             {
-                "i": In(stream.Signature(QUEUED)),
+                "i": In(stream.Signature(unsigned(8 * WORD_BYTES))),
                 "o": Out(stream.Signature(streams.issued(*opcodes))),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        bits = self.i.payload.bits
+        bits = self.i.payload
         code, value = bits[:CODE_BITS], bits[CODE_BITS:]
         fields = isa.UNIT_LAYOUTS[self.unit](self.o.payload.fields.as_value())
-        index = Signal(streams.INDEX_BITS, reset_less=True)
         opcode = Signal(isa.Opcode.as_shape().width, reset_less=True)
-        wait, post = (Signal(SEMAPHORES, name=n, reset_less=True) for n in ("wait", "post"))
+        wait = Signal(SEMAPHORES, reset_less=True)
         m.d.comb += [
             self.i.ready.eq(~self.o.valid),
-            self.o.payload.index.eq(index),
             fields.opcode.eq(opcode),
             fields.wait.eq(wait),
-            fields.post.eq(post),
         ]
         taken = self.i.valid & self.i.ready
         parts: dict[str, list[Value]] = {}
@@ -82,16 +85,10 @@ class Command(Component):
             m.d.comb += Value.cast(fields[name]).eq(Cat(values))
         with m.If(self.o.valid):
             m.d.sync += self.o.valid.eq(~self.o.ready)
-        with m.Elif(self.i.valid & self._starts(code)):
+        with m.Elif(self.i.valid & is_go(self.unit, code)):
             m.d.sync += [
                 self.o.valid.eq(1),
-                index.eq(self.i.payload.index),
                 opcode.eq(code),
                 wait.eq(value),
-                post.eq(value[SEMAPHORES:]),
             ]
         return m
-
-    def _starts(self, code: Value) -> Value:
-        """Return True for the code of an opcode: registers have greater ones."""
-        return code < REGISTERS[self.unit][0].code

@@ -1,8 +1,8 @@
 """Issue of instructions to a unit: queue, registers, semaphores before and after."""
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value, unsigned
-from amaranth.lib import data, stream
-from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.hdl import Module, Mux, ResetInserter, Signal, Value
+from amaranth.lib import stream
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
@@ -11,13 +11,16 @@ from celosia.hw.arch.commands import CODE_BITS, REGISTERS
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.registers import Activity
 from celosia.hw.lib.component import Component
-from celosia.hw.lib.fanout import reset_less
 from celosia.hw.lib.queue import EagerFIFO
-from celosia.hw.sequencer.command import QUEUED, Command
+from celosia.hw.memory import race
+from celosia.hw.sequencer.command import QUEUED, Command, is_go
 
 
 class Issue(Component):
     """Queue of a unit: offers each instruction once it has its semaphores, and posts after it.
+
+    Two memories hold the post mask and the index of each instruction under its tag, from its push
+    until its post.
 
     Parameters
     ----------
@@ -35,7 +38,7 @@ class Issue(Component):
     flush : In(1)
         Gives the registers of the instructions their defaults.
     instruction : Out(stream of ``streams.issued(*opcodes)``)
-        To the unit. ``valid`` is low in the cycle after one was taken.
+        To the unit, without ``post``. ``valid`` is low in the cycle after one was taken.
     done : In(1)
         From the unit: its oldest instruction is done.
     unit_activity : In(Activity)
@@ -48,11 +51,14 @@ class Issue(Component):
         See ``Semaphores``; ``asking`` and ``granted`` are the bits of this unit.
     post : Out(SEMAPHORES)
         Semaphores that get a count in this cycle.
-    post_index : Out(INDEX_BITS)
-        Index of the instruction of the post two cycles before, in step with
-        ``Semaphores.overflow``.
+    overflow : In(1)
+        As of ``Semaphores``, two cycles after a post of this unit.
+    fault_valid, fault : In(1), In(FAULT)
+        From the unit.
     waiting, index : Out(1), Out(INDEX_BITS)
-        There is an instruction that is not done; index of the oldest.
+        There is an instruction that is not done. Index of an instruction, chosen one cycle before:
+        that of the post two cycles before ``overflow``, else that of the fault, else the oldest
+        that is not done.
 
     Timing
     ------
@@ -60,7 +66,9 @@ class Issue(Component):
     semaphores have counts. A post follows ``done`` by two cycles.
     """
 
-    def __init__(self, *, config: Config, unit: isa.Unit, in_flight: int = 16) -> None:
+    def __init__(
+        self, *, config: Config, unit: isa.Unit, in_flight: int = streams.IN_FLIGHT
+    ) -> None:
         self.config = config
         self.unit = unit
         self.in_flight = in_flight
@@ -79,83 +87,101 @@ class Issue(Component):
                 "granted": In(1),
                 "lacking": In(SEMAPHORES),
                 "post": Out(SEMAPHORES),
-                "post_index": Out(streams.INDEX_BITS),
+                "overflow": In(1),
+                "fault_valid": In(1),
+                "fault": In(streams.FAULT),
                 "waiting": Out(1),
                 "index": Out(streams.INDEX_BITS),
             }
         )
-        reset_less(self, "post_index")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        record = data.StructLayout({"post": SEMAPHORES, "index": unsigned(streams.INDEX_BITS)})
-        # Never full: an instruction has one SET for each register and GO, and the last may lack GO.
         depth = self.config.queue_depth
+        # Never full: an instruction has one SET for each register and GO, and the last may lack GO.
         most = (depth + 1) * (len(REGISTERS[self.unit]) + 1)
-        m.submodules.queue = queue = EagerFIFO(width=QUEUED.size, depth=most)
+        word = self.push.payload.bits
+        m.submodules.queue = queue = EagerFIFO(width=len(word), depth=most)
         command = Command(config=self.config, unit=self.unit)
         m.submodules.command = ResetInserter(self.flush)(command)
-        m.submodules.taken = taken = SyncFIFOBuffered(width=record.size, depth=self.in_flight)
-        head = self.instruction.payload
-        header = head.fields[self.header]
-        oldest = record(taken.r_data)
         acquired = Signal()
-        # The instruction leaves one cycle after it was taken: `ready` comes late in a cycle.
+        # The instruction leaves one cycle after it was taken, and waits until one cycle after its
+        # grant: `ready` and `granted` come late in a cycle.
         leaving = Signal()
-        m.d.sync += leaving.eq(self.instruction.valid & self.instruction.ready)
-        starts = self.push.payload.bits[:CODE_BITS] < REGISTERS[self.unit][0].code
-        pushed = self.push.valid & self.push.ready & starts
+        admitted = Signal()
         count = Signal(range(depth + 1))
         full = Signal()
-        m.d.comb += full.eq(count == depth)
-        m.d.sync += count.eq(count + pushed - leaving)
+        goes = is_go(self.unit, word[:CODE_BITS])
+        pushed = self.push.valid & self.push.ready & goes
+        # Tags of the next instruction to be pushed, of the one on offer, of the oldest not done.
+        next_tag, offered, oldest = (
+            Signal(streams.TAG_BITS, name=name) for name in ("next_tag", "offered", "oldest")
+        )
+        under_way = Signal(streams.TAG_BITS)
+        # One cycle after `done`, so that the post mask of the oldest instruction is there.
+        ended = Signal()
+        m.d.sync += [
+            leaving.eq(self.instruction.valid & self.instruction.ready),
+            admitted.eq(self.granted),
+            count.eq(count + pushed - admitted),
+            next_tag.eq(next_tag + pushed),
+            offered.eq(offered + leaving),
+            oldest.eq(oldest + ended),
+            ended.eq(self.done),
+            acquired.eq((acquired | self.granted) & ~leaving),
+        ]
         m.d.comb += [
+            full.eq(count == depth),
             queue.w_en.eq(self.push.valid & self.push.ready),
-            queue.w_data.eq(self.push.payload),
-            self.push.ready.eq(queue.w_rdy & ~(starts & full)),
+            queue.w_data.eq(word),
+            self.push.ready.eq(queue.w_rdy & ~(goes & full)),
             command.i.valid.eq(queue.r_rdy),
             command.i.payload.eq(queue.r_data),
             queue.r_en.eq(command.i.ready),
-            head.eq(command.o.payload),
-            self.want.eq(header.wait),
+            self.instruction.payload.eq(command.o.payload),
+            self.instruction.payload.tag.eq(offered),
+            self.want.eq(command.o.payload.fields[self.header].wait),
             self.asking.eq(command.o.valid & ~acquired),
+            under_way.eq(offered - oldest),
             # `acquired` implies that `command.o` is valid.
-            self.instruction.valid.eq(acquired & taken.w_rdy & ~leaving),
+            self.instruction.valid.eq(acquired & (under_way != self.in_flight) & ~leaving),
             command.o.ready.eq(leaving),
-            taken.w_en.eq(leaving),
-            taken.w_data.eq(Cat(header.post, head.index)),
+            self.waiting.eq((count != 0) | acquired | (under_way != 0) | self.post.any()),
         ]
-        with m.If(leaving):
-            m.d.sync += acquired.eq(0)
-        with m.Elif(self.granted):
-            m.d.sync += acquired.eq(1)
-
-        # `done` may come before the record has left its queue: count the posts that are due.
-        owed = Signal(range(self.in_flight + 1))
-        m.d.comb += taken.r_en.eq(owed != 0)
-        posted = taken.r_en & taken.r_rdy
-        m.d.sync += [
-            owed.eq(owed + self.done - posted),
-            self.post.eq(Mux(posted, oldest.post, 0)),
-        ]
-        # As late as ``Semaphores.overflow``.
-        latest = Signal.like(self.post_index, reset_less=True)
-        before = Signal.like(self.post_index, reset_less=True)
-        m.d.sync += [before.eq(latest), self.post_index.eq(before)]
-        with m.If(posted):
-            m.d.sync += latest.eq(oldest.index)
-        # The record of the instruction taken last is not yet at the output of its queue.
-        handed = Signal.like(self.index, reset_less=True)
-        with m.If(leaving):
-            m.d.sync += handed.eq(head.index)
-        in_flight = Signal(range(self.in_flight + 1))
-        m.d.sync += in_flight.eq(in_flight + leaving - posted)
-        m.d.comb += [
-            self.waiting.eq((count != 0) | (in_flight != 0) | self.post.any()),
-            self.index.eq(Mux(taken.r_rdy, oldest.index, Mux(in_flight != 0, handed, head.index))),
-        ]
+        self._slots(m, pushed, next_tag, oldest, ended)
         self._classify(m, self.asking)
         return m
+
+    def _slots(
+        self, m: Module, pushed: Value, next_tag: Value, oldest: Value, ended: Value
+    ) -> None:
+        """Drive ``post`` and ``index`` from the memories of the instructions that are not done."""
+        masks, indices = (
+            Memory(shape=bits, depth=1 << streams.TAG_BITS, init=[], attrs=race.UNDEFINED)
+            for bits in (SEMAPHORES, streams.INDEX_BITS)
+        )
+        m.submodules.masks = masks
+        m.submodules.indices = indices
+        mask, named = masks.read_port(), indices.read_port()
+        mask_data = Signal(SEMAPHORES)
+        bits = self.push.payload.bits
+        # As late as `overflow`.
+        tags = [Signal(streams.TAG_BITS, name=f"posted_{age}", reset_less=True) for age in range(3)]
+        m.d.sync += [
+            self.post.eq(Mux(ended, mask_data, 0)),
+            *(late.eq(early) for early, late in zip([oldest, *tags], tags, strict=False)),
+        ]
+        values = bits[CODE_BITS + SEMAPHORES :][:SEMAPHORES], self.push.payload.index
+        for memory, value in zip((masks, indices), values, strict=True):
+            write = memory.write_port()
+            m.d.comb += [write.en.eq(pushed), write.addr.eq(next_tag), write.data.eq(value)]
+        at_fault = Mux(self.fault_valid, self.fault.tag, oldest)
+        m.d.comb += [
+            mask_data.eq(mask.data),
+            mask.addr.eq(oldest + ended),
+            named.addr.eq(Mux(self.overflow, tags[-1], at_fault)),
+            self.index.eq(named.data),
+        ]
 
     def _classify(self, m: Module, held: Value) -> None:
         # All inputs pass a register; the class is one cycle late.

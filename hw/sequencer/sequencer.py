@@ -178,48 +178,46 @@ class Sequencer(Component):
         semaphores: Semaphores,
         issues: dict[isa.Unit, Issue],
     ) -> None:
-        """Connect the faults of all units, and the instruction that a watchdog error names."""
+        """Connect the faults of all units, and the indices of their instructions."""
         checked = check.o
-        own = Signal(streams.FAULT)
+        own = isa.Unit.SEQUENCER.value
         bad = Signal()
         ran_out = Signal()
+        # Index of the sequencer's own instruction, and units whose post was one too many.
+        index = Signal(streams.INDEX_BITS, reset_less=True)
+        overflow = Signal.like(semaphores.overflow)
         m.d.comb += [
             bad.eq(checked.valid & (checked.payload.error != isa.Error.NONE)),
             ran_out.eq(fetch.exhausted & check.empty),
-            own.code.eq(Mux(bad, checked.payload.error, isa.Error.PROGRAM)),
-            own.index.eq(Mux(bad, checked.payload.index, check.index)),
+            supervisor.indices[own].eq(index),
         ]
-        with m.If(semaphores.overflow[isa.Unit.SEQUENCER.value]):
-            m.d.comb += [
-                own.code.eq(isa.Error.SEMAPHORE),
-                own.index.eq(checked.payload.index),
-            ]
-        for unit, issue in issues.items():
-            with m.If(semaphores.overflow[unit.value]):
-                m.d.comb += [own.code.eq(isa.Error.SEMAPHORE), own.index.eq(issue.post_index)]
-        # One cycle late, as the faults of the units. HALT settles until its own post has arrived.
+        # All one cycle late. HALT settles for longer than that, and a stuck unit for many cycles.
+        code = Mux(bad, checked.payload.error, isa.Error.PROGRAM)
         wrong = (bad | ran_out | semaphores.overflow.any()) & supervisor.running
         m.d.sync += [
-            supervisor.fault_valid[isa.Unit.SEQUENCER.value].eq(wrong),
-            supervisor.faults[isa.Unit.SEQUENCER.value].eq(own),
-        ]
-        # Registered: when the watchdog reads these, they have been constant for many cycles.
-        m.d.sync += [
-            supervisor.stuck_unit.eq(isa.Unit.SEQUENCER),
-            supervisor.stuck_index.eq(checked.payload.index),
+            index.eq(Mux(ran_out, check.index, checked.payload.index)),
+            overflow.eq(semaphores.overflow),
+            supervisor.fault_valid[own].eq(wrong),
+            supervisor.codes[own].eq(Mux(semaphores.overflow.any(), isa.Error.SEMAPHORE, code)),
+            supervisor.stuck_unit.eq(own),
         ]
         for unit, issue in reversed(issues.items()):
             port = getattr(self, unit.name.lower())
-            # One cycle late; HALT settles for longer than that.
+            m.d.comb += [
+                issue.overflow.eq(semaphores.overflow[unit.value]),
+                issue.fault_valid.eq(port.fault_valid),
+                issue.fault.eq(port.fault),
+                supervisor.indices[unit.value].eq(issue.index),
+            ]
             m.d.sync += [
                 supervisor.fault_valid[unit.value].eq(port.fault_valid),
-                supervisor.faults[unit.value].eq(port.fault),
+                supervisor.codes[unit.value].eq(port.fault.code),
             ]
             with m.If(issue.waiting):
-                m.d.sync += [
-                    supervisor.stuck_unit.eq(unit),
-                    supervisor.stuck_index.eq(issue.index),
-                ]
+                m.d.sync += supervisor.stuck_unit.eq(unit)
+        for unit, issue in issues.items():
+            with m.If(overflow[unit.value]):
+                m.d.comb += supervisor.indices[own].eq(issue.index)
         m.d.comb += [
             supervisor.start.eq(self.start),
             supervisor.reset.eq(self.reset),

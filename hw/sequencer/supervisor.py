@@ -1,6 +1,6 @@
 """State of the core: start, end, first error, watchdog and soft reset."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
@@ -26,12 +26,14 @@ class Supervisor(Component):
         ``clear``.
     watchdog : In(32)
         Cycles without progress that are an error; 0 for no limit.
-    faults, fault_valid : In(ArrayLayout(FAULT, UNITS)), In(UNITS)
+    codes, fault_valid : In(ArrayLayout(isa.Error, UNITS)), In(UNITS)
         Errors, by unit number. Of several in one cycle the lowest unit counts.
+    indices : In(ArrayLayout(INDEX_BITS, UNITS))
+        Indices of the instructions of these errors, or of the oldest instruction of each unit.
     moved : In(1)
         A unit is busy or has finished an instruction.
-    stuck_unit, stuck_index : In(isa.Unit), In(INDEX_BITS)
-        Unit and index that a WATCHDOG error records.
+    stuck_unit : In(isa.Unit)
+        Unit that a WATCHDOG error records.
     halted : In(1)
         HALT has ended; one cycle.
     fetch_idle, units_idle : In(1)
@@ -64,11 +66,11 @@ class Supervisor(Component):
                 "start": In(1),
                 "reset": In(1),
                 "watchdog": In(32),
-                "faults": In(data.ArrayLayout(streams.FAULT, UNITS)),
+                "codes": In(data.ArrayLayout(isa.Error, UNITS)),
                 "fault_valid": In(UNITS),
+                "indices": In(data.ArrayLayout(streams.INDEX_BITS, UNITS)),
                 "moved": In(1),
                 "stuck_unit": In(isa.Unit),
-                "stuck_index": In(streams.INDEX_BITS),
                 "halted": In(1),
                 "fetch_idle": In(1),
                 "units_idle": In(1),
@@ -128,23 +130,20 @@ class Supervisor(Component):
             m.d.sync += [resetting.eq(1), self.abort.eq(1), running.eq(0)]
         with m.Elif(cleared):
             m.d.sync += [resetting.eq(0), self.abort.eq(self.error)]
-        with m.If(self.running & ~self.error & ~resetting):
-            with m.If(self.fault_valid.any()):
-                m.d.sync += [self.error.eq(1), self.abort.eq(1), running.eq(0)]
-                for n in reversed(range(UNITS)):
-                    with m.If(self.fault_valid[n]):
-                        m.d.sync += [
-                            self.code.eq(self.faults[n].code),
-                            self.unit.eq(n),
-                            self.index.eq(self.faults[n].index),
-                        ]
-            with m.Elif(hung):
-                m.d.sync += [
-                    self.error.eq(1),
-                    self.abort.eq(1),
-                    running.eq(0),
-                    self.code.eq(isa.Error.WATCHDOG),
-                    self.unit.eq(self.stuck_unit),
-                    self.index.eq(self.stuck_index),
-                ]
+        unit = Signal(isa.Unit)
+        code = Signal(isa.Error)
+        m.d.comb += [unit.eq(self.stuck_unit), code.eq(isa.Error.WATCHDOG)]
+        for n in reversed(range(UNITS)):
+            with m.If(self.fault_valid[n]):
+                m.d.comb += [unit.eq(n), code.eq(self.codes[n])]
+        failed = self.fault_valid.any() | hung
+        with m.If(self.running & ~self.error & ~resetting & failed):
+            m.d.sync += [
+                self.error.eq(1),
+                self.abort.eq(1),
+                running.eq(0),
+                self.code.eq(code),
+                self.unit.eq(unit),
+                self.index.eq(self.indices[Value.cast(unit)]),
+            ]
         return m

@@ -151,7 +151,7 @@ class VectorControl(Component):
         with m.Elif(ends):
             m.d.sync += [state.eq(State.FREE), self.slot.eq(~self.slot)]
 
-    def _finish(self, m: Module, used: Signal, to_sums: Signal, indices: list[Signal]) -> None:
+    def _finish(self, m: Module, used: Signal, to_sums: Signal, tags: list[Signal]) -> None:
         """Report the end of tasks in order, and faults."""
         sums_finished = Signal()
         of_sums = Mux(self.oldest, to_sums[1], to_sums[0])
@@ -162,15 +162,13 @@ class VectorControl(Component):
             self.done.eq(~self.stop & Mux(of_sums, sums_finished, self.bytes_finished)),
             self.fault_valid.eq(~self.stop & faults),
             self.fault.code.eq(isa.Error.RANGE),
-            self.fault.index.eq(
-                Array(indices)[Mux(self.sums_fault, self.sums_fault_slot, self.oldest)]
-            ),
+            self.fault.tag.eq(Array(tags)[Mux(self.sums_fault, self.sums_fault_slot, self.oldest)]),
         ]
         if self.parity:
             with m.If(self.wrong):
                 m.d.comb += [
                     self.fault.code.eq(isa.Error.MEMORY),
-                    self.fault.index.eq(Array(indices)[self.wrong_slot]),
+                    self.fault.tag.eq(Array(tags)[self.wrong_slot]),
                 ]
         m.d.sync += sums_finished.eq(self.sums_finished)
         with m.If(self.fault_valid | self.abort):
@@ -182,7 +180,7 @@ class VectorControl(Component):
                 m.d.sync += [
                     used[slot].eq(1),
                     to_sums[slot].eq(self.task.destination == isa.Space.ACCUMULATORS),
-                    indices[slot].eq(self.task.index),
+                    tags[slot].eq(self.task.tag),
                     self.endings[slot].eq(self.task.ending),
                 ]
             with m.Elif(self.done & (self.oldest == slot)):
@@ -208,11 +206,9 @@ class VectorControl(Component):
         state = Signal(State)
         used = Signal(2)
         to_sums = Signal(2)
-        indices = [
-            Signal(streams.INDEX_BITS, name=f"index_{slot}", reset_less=True) for slot in range(2)
-        ]
+        tags = [Signal(streams.TAG_BITS, name=f"tag_{slot}", reset_less=True) for slot in range(2)]
         self._launch(m, state, used, to_sums)
-        self._finish(m, used, to_sums, indices)
+        self._finish(m, used, to_sums, tags)
 
         # After a stop the pipe empties; nothing of it is written.
         settles = Signal(range(self.settle_cycles + 1), init=self.settle_cycles)

@@ -11,14 +11,13 @@
 from dataclasses import dataclass
 
 from amaranth.hdl import Cat, Module, Value, signed, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import REQUANTIZERS
 from celosia.hw.lib.component import Component
-from celosia.hw.lib.slice import Stage
 
 #: Instructions of the vector unit.
 INSTRUCTION = streams.issued(isa.Opcode.VECTOR, isa.Opcode.FILL)
@@ -132,7 +131,7 @@ class VectorSizes:
     def task(self) -> data.StructLayout:
         """Layout of a task.
 
-        ``index`` is the index of the instruction. ``constant`` is 1 for FILL. ``_last`` is a count
+        ``tag`` is the tag of the instruction. ``constant`` is 1 for FILL. ``_last`` is a count
         less one: of pixels in x, y, z, of groups, of channels in the last group (``lane_last``), of
         window elements in x, y. ``wide``: a read of the unified buffer takes ``read_groups``
         groups, because the channels of a pixel are neighbours; else it takes one.
@@ -141,7 +140,7 @@ class VectorSizes:
         strides = data.ArrayLayout(address, 3)
         return data.StructLayout(
             {
-                "index": streams.INDEX_BITS,
+                "tag": streams.TAG_BITS,
                 "constant": 1,
                 "source": isa.Space,
                 "destination": isa.Space,
@@ -228,7 +227,7 @@ class Decoder(Component):
 
     Timing
     ------
-    ``o`` follows ``i`` by one cycle.
+    Combinational.
     """
 
     def __init__(self, *, sizes: VectorSizes) -> None:
@@ -260,16 +259,14 @@ class Decoder(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.stage = stage = Stage(self.sizes.decoded)
-        decoded = stage.i.payload
+        decoded = self.o.payload
         task = decoded.task
         instruction = self.i.payload
         vector, fill = instruction.fields.vector, instruction.fields.fill
-        wiring.connect(m, stage.o, wiring.flipped(self.o))
         m.d.comb += [
-            stage.i.valid.eq(self.i.valid),
-            self.i.ready.eq(stage.i.ready),
-            task.index.eq(instruction.index),
+            self.o.valid.eq(self.i.valid),
+            self.i.ready.eq(self.o.ready),
+            task.tag.eq(instruction.tag),
             task.constant.eq(vector.opcode == isa.Opcode.FILL),
             task.source_base.eq(vector.source_base),
             *(task.source_strides[n].eq(vector[f"source_{a}_stride"]) for n, a in enumerate("xyz")),

@@ -62,7 +62,7 @@ class VectorUnit(Component):
 
     Timing
     ------
-    The first read of the unified buffer comes ``PREPARE`` = log2(lanes) + 7 cycles after the
+    The first read of the unified buffer comes ``PREPARE`` = log2(lanes) + 6 cycles after the
     instruction was taken, of the accumulators one cycle earlier, if the task before permits.
 
     A read takes a row of the accumulators; in the unified buffer ``VectorSizes.read_groups``
@@ -107,7 +107,7 @@ class VectorUnit(Component):
             requantizer=requantizer,
         )
         self.bus_bytes = bus_bytes
-        self.PREPARE = self.sizes.lane_bits + 7
+        self.PREPARE = self.sizes.lane_bits + 6
         self.writer = UnifiedWriter(sizes=self.sizes, visible_cycles=visible_cycles)
         unified = {"rows": rows, "unified_bytes": unified_bytes}
         payload = parameters_payload(
@@ -136,12 +136,10 @@ class VectorUnit(Component):
         m.submodules.decoder = decoder = Decoder(sizes=sizes)
         m.submodules.source = source = Source(sizes=sizes)
         m.submodules.destination = destination = Destination(sizes=sizes)
+        wiring.connect(m, wiring.flipped(self.instruction), decoder.i)
         wiring.connect(m, decoder.o, control.instruction)
         decoded = decoder.o.payload
         m.d.comb += [
-            decoder.i.payload.eq(self.instruction.payload),
-            decoder.i.valid.eq(self.instruction.valid & ~control.stop),
-            self.instruction.ready.eq(decoder.i.ready & ~control.stop),
             control.prepared.eq(source.prepared & destination.prepared),
             control.running.eq(source.running | destination.running),
             control.issues.eq(source.issues),

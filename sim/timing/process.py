@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 Event = Literal[
     "queued",
     "passed",
+    "granted",
     "taken",
     "finished",
     "posted",

@@ -131,7 +131,7 @@ class Timeline:
         before = self.pushed[unit] - self.config.queue_depth
         if before >= 0:
             while len(left) <= before:
-                yield "taken"
+                yield "granted"
             yield left[before] + 1
         queue.append((index, self.now))
         self.pushed[unit] += 1
@@ -183,16 +183,16 @@ class Timeline:
             yield max(free + self.words[index] + 1, queued + self.costs.queue)
             while (granted := self._grant(self.code[index])) is None:
                 yield "posted"
+            left.append(granted)
+            self._announce("granted")
             yield granted + 1
             while not self._ready(unit):
                 yield "ready"
-            if unit is Unit.MATRIX:
-                yield self.free[unit]
             if unit in self.tasks:
+                yield self.free[unit]
                 self.tasks[unit].append((index, self.now))
             else:
                 self.blocks[unit].take(index, self.now, bursts(self.code[index], self.config))
-            left.append(self.now)
             self._announce("taken")
             yield self.now + 1
 
@@ -348,10 +348,9 @@ class Timeline:
         while True:
             while not tasks:
                 yield "taken"
-            yield self.free[Unit.VECTOR]
-            index, taken = tasks.popleft()
+            yield from self._elements(*tasks[0])
+            tasks.popleft()
             self._announce("ready")
-            yield from self._elements(index, taken)
 
     def _elements(self, index: int, taken: int) -> Process:
         """Run one VECTOR or FILL until its last request of an element."""
@@ -360,7 +359,7 @@ class Timeline:
         fill = i.opcode is Opcode.FILL
         from_sums = not fill and i.source == Space.ACCUMULATORS.value
         to_sums = not fill and i.destination == Space.ACCUMULATORS.value
-        prepare = (config.lanes - 1).bit_length() + costs.prepare
+        prepare = (config.lanes - 1).bit_length() + costs.prepare - 1
         before, latest, wrote_sums = self.written
         launch = max(self.now + prepare, self.emptied, before + 1)
         if (not fill and from_sums == wrote_sums) or (to_sums and not wrote_sums):
@@ -386,7 +385,7 @@ class Timeline:
                 yield last
                 last = math.ceil(self.store_reads.end(launch + 1, count)) - 1
         self.emptied = last + response + 2 + later_groups + max(0, each - 2)
-        self.free[Unit.VECTOR] = max(last, launch + results) + 1
+        self.free[Unit.VECTOR] = max(last, launch + results) + 2
         finish = max(last + latency + later_groups, latest)
         self.written = latest, finish, to_sums
         self._finish(index, taken, finish)

@@ -1,6 +1,7 @@
 """Parts that count on their queues: the reading side of a store, and the queue before a unit."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -150,17 +151,17 @@ def command_spec(module=command):
     unit = isa.Unit.LOAD
     config = preset("nano")
     dut = spec.open("dut", module.Command(config=config, unit=unit))
-    bits = dut.i.payload.bits
+    bits = dut.i.payload
     came = dut.i.valid & dut.i.ready
     go = bits[_CODES] < REGISTERS[unit][0].code
     chosen = spec.free("chosen", CODE_BITS, fixed=True)
     held, was = Signal(VALUE_BITS), Signal()
     whole = Signal()
-    index, started = Signal.like(dut.i.payload.index), Signal.like(bits)
+    started = Signal.like(bits)
     with spec.m.If(came & (bits[_CODES] == chosen)):
         spec.m.d.sync += [held.eq(bits[_VALUES]), was.eq(1)]
     with spec.m.If(came & go):
-        spec.m.d.sync += [whole.eq(1), index.eq(dut.i.payload.index), started.eq(bits)]
+        spec.m.d.sync += [whole.eq(1), started.eq(bits)]
     with spec.m.Elif(dut.o.ready):
         spec.m.d.sync += whole.eq(0)
     fields = isa.UNIT_LAYOUTS[unit](dut.o.payload.fields.as_value())
@@ -179,11 +180,9 @@ def command_spec(module=command):
         spec.claim(register.name, (chosen != register.code) | (shown == wanted))
     spec.claim("offered when whole", dut.o.valid == whole)
     spec.claim("taken until whole", dut.i.ready == ~whole)
-    spec.claim("index", ~whole | (dut.o.payload.index == index))
     opcode = Value.cast(fields.opcode)
     spec.claim("opcode", ~whole | (opcode == started[_CODES]))
-    masks = Cat(fields.wait, fields.post)
-    spec.claim("masks", ~whole | (masks == started[_VALUES][: len(masks)]))
+    spec.claim("wait", ~whole | (fields.wait == started[_VALUES][:SEMAPHORES]))
     spec.claim("instruction waits", spec.waits(dut.o.valid, dut.o.ready, dut.o.payload))
     spec.cover("one after the other", whole & spec.past(dut.o.valid & dut.o.ready, 3))
     return spec
@@ -192,20 +191,19 @@ def command_spec(module=command):
 def issue_spec(module=None):
     """The queue before a unit. Here instructions set one register at most, so the queue is short."""
     spec = Spec()
-    config, unit, in_flight = preset("nano,queue_depth=3"), isa.Unit.STORE, 4
+    config, unit, in_flight = preset("nano,queue_depth=3"), isa.Unit.STORE, 3
     small: Any = module or broken_module(issue)
     small.REGISTERS = {unit: REGISTERS[unit][:1]}
+    small.streams = SimpleNamespace(**{**vars(streams), "TAG_BITS": 3})
     dut = spec.open("dut", small.Issue(config=config, unit=unit, in_flight=in_flight))
     depth = config.queue_depth
-    width = dut.push.payload.shape().size
-    record_bits = SEMAPHORES + streams.INDEX_BITS
-    queue = Fifo(spec, "dut.queue", width=width, depth=2 * (depth + 1), eager=True)
-    taken = Fifo(spec, "dut.taken", width=record_bits, depth=in_flight)
+    bits = dut.push.payload.bits
+    queue = Fifo(spec, "dut.queue", width=len(bits), depth=2 * (depth + 1), eager=True)
     # What becomes of words after the queue is claimed by ``command_spec``.
     whole = spec.see("dut.command.o__valid", 1)
-    word = spec.see("dut.queue.r_data", width)
+    word = spec.see("dut.queue.r_data", len(bits))
     first = REGISTERS[unit][0].code
-    go, went = dut.push.payload.bits[_CODES] < first, word[_CODES] < first
+    go, went = bits[_CODES] < first, word[_CODES] < first
     pushed = dut.push.valid & dut.push.ready
     set_before = Signal()
     with spec.m.If(pushed):
@@ -216,23 +214,29 @@ def issue_spec(module=None):
         spec,
         name="words ",
         push=pushed,
-        value=Value.cast(dut.push.payload),
+        value=bits,
         pop=queue.ready & ~whole,
         front=word,
         entries=queue.entries(word),
         level=queue.level,
     )
     handed = dut.instruction.valid & dut.instruction.ready
-    leaving = spec.past(handed)
+    leaving, granted = spec.past(handed), spec.past(dut.granted)
     spec.claim("leaves in the next cycle", spec.see("dut.leaving", 1) == leaving)
-    inside = Signal(range(depth + 2))
-    spec.m.d.sync += inside.eq(inside + (pushed & go) - leaving)
+    spec.claim("granted late", spec.see("dut.admitted", 1) == granted)
+    inside, waits = (Signal(range(depth + 2), name=name) for name in ("inside", "waits"))
+    spec.m.d.sync += [
+        inside.eq(inside + (pushed & go) - leaving),
+        waits.eq(waits + (pushed & go) - granted),
+    ]
     waiting = sum(
         (queue.level > n) & (entry[_CODES] < first) for n, entry in enumerate(queue.entries(word))
     )
+    acquired = spec.see("dut.acquired", 1)
     spec.claim("inside", inside == waiting + whole)
-    spec.claim("counted in", spec.see("dut.count", range(depth + 1)) == inside)
-    spec.claim("no more than its depth", inside <= depth)
+    spec.claim("without semaphores", waits == waiting + (whole & (~acquired | granted)))
+    spec.claim("counted in", spec.see("dut.count", range(depth + 1)) == waits)
+    spec.claim("no more than its depth", waits <= depth)
     pairs = [
         (queue.level > n + 1) & (one[_CODES] >= first) & (other[_CODES] >= first)
         for n, (one, other) in enumerate(pairwise(queue.entries(word)))
@@ -240,10 +244,9 @@ def issue_spec(module=None):
     newest = Array(queue.entries(word))[queue.level - 1]
     spec.claim("no two registers in a row", ~Cat(pairs).any())
     spec.claim("newest", (queue.level == 0) | ((newest[_CODES] >= first) == set_before))
-    spec.claim("never full", dut.push.ready == ~(go & (inside == depth)))
+    spec.claim("never full", dut.push.ready == ~(go & (waits == depth)))
 
     spec.given("granted to who asks", ~dut.granted | dut.asking)
-    acquired = spec.see("dut.acquired", 1)
     held = Signal()
     spec.m.d.sync += held.eq(held + dut.granted - leaving)
     spec.claim("one grant each", acquired == held)
@@ -251,37 +254,58 @@ def issue_spec(module=None):
     spec.claim("granted before handed on", ~handed | held)
     spec.claim("handed on once", ~(handed & leaving))
     spec.claim("still there while it leaves", ~leaving | held)
+    spec.claim("granted once", ~granted | (held & ~leaving))
     spec.claim("asks once", ~dut.asking | ~held)
     header = dut.instruction.payload.fields.store
     spec.claim("wants what it waits for", ~dut.asking | (dut.want == header.wait))
 
-    at_unit = Signal(range(in_flight + 1))
-    spec.m.d.sync += at_unit.eq(at_unit + handed - dut.done)
-    spec.given("finishes what it took", ~dut.done | (at_unit != 0))
-    owed = spec.see("dut.owed", range(in_flight + 1))
-    front = spec.see("dut.taken.r_data", record_bits)
-    posted = (owed != 0) & taken.ready
-    record = Cat(header.post, dut.instruction.payload.index)
-    in_order(
-        spec,
-        name="posts ",
-        push=leaving,
-        value=record,
-        pop=posted,
-        front=front,
-        entries=taken.entries(front),
-        level=taken.level,
+    # Tags, which the proof makes shorter: from a push until the post each has one of its own.
+    tag_bits = small.streams.TAG_BITS
+    under_way, late = Signal(range(in_flight + 1)), Signal()
+    spec.m.d.sync += [under_way.eq(under_way + leaving - late), late.eq(dut.done)]
+    spec.claim("one cycle late", spec.see("dut.ended", 1) == late)
+    spec.given("finishes what it took", ~dut.done | (under_way != late))
+    next_tag, offered, oldest = (
+        spec.see(f"dut.{name}", tag_bits) for name in ("next_tag", "offered", "oldest")
     )
-    spec.claim("room for its post", ~leaving | (taken.stored < in_flight - 1))
-    spec.claim("posts of what was handed on", ~leaving | (record == spec.past(record)))
-    spec.claim("a post for each finished", taken.level + leaving == at_unit + owed)
-    spec.claim("post", dut.post == spec.past(Mux(posted, front[:SEMAPHORES], 0)))
-    spec.claim("counted", spec.see("dut.in_flight", range(in_flight + 1)) == taken.level)
-    left = (inside != 0) | (taken.level != 0) | dut.post.any()
+    spec.claim("tags not done", (offered - oldest)[:tag_bits] == under_way)
+    spec.claim("tags not offered", (next_tag - offered)[:tag_bits] == inside)
+    spec.claim("no more under way", under_way + leaving <= in_flight)
+    spec.claim("finishes what there is", ~late | (under_way != 0))
+    spec.claim("tag", dut.instruction.payload.tag == offered)
+    # One of the instructions, followed by its tag.
+    chosen = spec.free("chosen", 1)
+    seen, mine = Signal(), Signal(tag_bits)
+    mask, index = Signal(SEMAPHORES), Signal.like(dut.push.payload.index)
+    mask_data = spec.see("dut.mask_data", SEMAPHORES)
+    taken = pushed & go & chosen & ~seen
+    done = late & (oldest == mine)
+    with spec.m.If(taken):
+        spec.m.d.sync += [
+            seen.eq(1),
+            mine.eq(next_tag),
+            mask.eq(bits[CODE_BITS + SEMAPHORES :]),
+            index.eq(dut.push.payload.index),
+        ]
+    with spec.m.Elif(done):
+        spec.m.d.sync += seen.eq(0)
+    kept = (mine - oldest)[:tag_bits] < (next_tag - oldest)[:tag_bits]
+    spec.claim("not posted yet", ~seen | kept)
+    for name, value in (("masks", mask), ("indices", index)):
+        stored = [spec.see(f"dut.{name}[{tag}]", len(value)) for tag in range(1 << tag_bits)]
+        spec.claim(f"its word is kept in {name}", ~seen | (Array(stored)[mine] == value))
+    oldest_is_mine = seen & (oldest == mine) & (under_way != 0)
+    spec.claim("its mask is read", ~oldest_is_mine | (mask_data == mask))
+    named = spec.past(seen & (oldest == mine) & ~dut.overflow & ~dut.fault_valid)
+    spec.claim("index of the oldest", ~named | (dut.index == spec.past(index)))
+    faulty = spec.past(seen & (dut.fault.tag == mine) & ~dut.overflow & dut.fault_valid)
+    spec.claim("index of a fault", ~faulty | (dut.index == spec.past(index)))
+    spec.claim("post", dut.post == spec.past(Mux(late, mask_data, 0)))
+    left = (waits != 0) | acquired | (under_way != 0) | dut.post.any()
     spec.claim("waiting", dut.waiting == left)
     spec.cover("finished while the next is there", dut.done & leaving & dut.post.any())
-    spec.cover("unit is full", taken.level == in_flight)
-    spec.cover("full", (inside == depth) & went)
+    spec.cover("unit is full", under_way == in_flight)
+    spec.cover("full", (waits == depth) & went)
     return spec
 
 
@@ -334,7 +358,7 @@ def test_command():
         ("code == register.code", "code == register.code + 1", "external"),
         ("init=init", "init=0", "rows"),
         ("padded[at : at + size]", "padded[:size]", "first"),
-        ("wait.eq(value)", "wait.eq(value[1:])", "masks"),
+        ("wait.eq(value)", "wait.eq(value[1:])", "wait"),
         ("self.o.valid.eq(~self.o.ready)", "self.o.valid.eq(0)", "offered when whole"),
     ],
 )
@@ -350,21 +374,20 @@ def test_issue():
     ("right", "wrong", "claim"),
     [
         (
-            "self.instruction.valid.eq(acquired & taken.w_rdy",
-            "self.instruction.valid.eq(command.o.valid & taken.w_rdy",
+            "valid.eq(acquired & (under",
+            "valid.eq(command.o.valid & (under",
             "granted before handed on",
         ),
-        ("& taken.w_rdy & ~leaving)", "& ~leaving)", "room for its post"),
-        ("taken.w_rdy & ~leaving)", "taken.w_rdy)", "handed on once"),
-        ("m.d.sync += acquired.eq(0)", "m.d.sync += acquired.eq(1)", "one grant each"),
-        ("owed + self.done - posted", "owed + (self.done & ~posted)", "a post for each finished"),
-        (
-            "taken.w_data.eq(Cat(header.post, head.index))",
-            "taken.w_data.eq(Cat(header.wait, head.index))",
-            "posts in order",
-        ),
-        ("| (in_flight != 0) | self.post.any()", "| (in_flight != 0)", "waiting"),
-        ("~(starts & full)", "~(starts & (count + 1 == depth))", "never full"),
+        ("& (under_way != self.in_flight) & ~leaving)", "& ~leaving)", "no more under way"),
+        ("self.in_flight) & ~leaving)", "self.in_flight))", "handed on once"),
+        ("self.granted) & ~leaving)", "self.granted) | leaving)", "one grant each"),
+        ("oldest.eq(oldest + ended)", "oldest.eq(oldest + self.done)", "tags not done"),
+        ("bits[CODE_BITS + SEMAPHORES :]", "bits[CODE_BITS:]", "its word is kept in masks"),
+        ("named.addr.eq(Mux(self.overflow", "named.addr.eq(Mux(~self.overflow", "index of a fault"),
+        ("mask.addr.eq(oldest + ended)", "mask.addr.eq(oldest)", "its mask is read"),
+        ("| (under_way != 0) | self.post.any()", "| (under_way != 0)", "waiting"),
+        ("count + pushed - admitted", "count + pushed - (admitted & ~pushed)", "counted in"),
+        ("~(goes & full)", "~(goes & (count + 1 == depth))", "never full"),
     ],
 )
 def test_issue_broken(right, wrong, claim):

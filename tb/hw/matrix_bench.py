@@ -18,7 +18,7 @@ MATMUL = isa.Instruction(isa.Opcode.MATMUL).fields
 def issued(index, instruction):
     """Return the payload of an instruction stream."""
     layout = isa.LAYOUTS[isa.Opcode.MATMUL]
-    return {"index": index, "fields": {"matmul": layout.from_bits(issued_bits(instruction))}}
+    return {"tag": index % 32, "fields": {"matmul": layout.from_bits(issued_bits(instruction))}}
 
 
 def matmul(index, fields):

@@ -57,7 +57,7 @@ class MoveBench:
         shape = unit.instruction.payload.shape()
         for index, instruction in enumerate(instructions):
             await rest(ctx, self.rng, self.stall)
-            bits = index | issued_bits(instruction) << streams.INDEX_BITS
+            bits = index % 32 | issued_bits(instruction) << streams.TAG_BITS
             await put(ctx, unit.instruction, shape.from_bits(bits))
             self.taken.append(self.cycle)
 
@@ -65,7 +65,7 @@ class MoveBench:
         if done:
             self.done.append(self.cycle)
         if fault_valid:
-            self.faults.append((fault.code, fault.index))
+            self.faults.append((fault.code, fault.tag))
         self.activity.append(Activity(activity))
 
     def simulate(self, dut, unit, instructions, *background, idle, ends=None, cycles_limit=20_000):

@@ -5,6 +5,7 @@ import random
 import pysim
 from amaranth.hdl import ResetInserter
 
+from celosia.hw import streams
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.commands import WORD_BYTES, padded
 from celosia.hw.arch.config import preset
@@ -13,6 +14,16 @@ from celosia.hw.sequencer.sequencer import Sequencer
 
 CONFIG = preset("micro,queue_depth=3")
 UNITS = ("load", "store", "matrix", "vector")
+
+
+def indices(code):
+    """Return the indices of the instructions of each unit in a program of words."""
+    found = {name: [] for name in UNITS}
+    units = {opcode.value: isa.UNITS[opcode].name.lower() for opcode in isa.Opcode}
+    codes = [word % (1 << commands.CODE_BITS) for word in commands.words(code)]
+    for index, code in enumerate(code for code in codes if code in units):
+        found.get(units[code], []).append(index)
+    return found
 
 
 class Bench:
@@ -27,12 +38,16 @@ class Bench:
         self.stall = stall
         self.faults = dict(faults)
         self.log = []
+        # Instructions of each unit, in this program and since the last reset.
+        self.taken = dict.fromkeys(UNITS, 0)
+        self.tags = dict.fromkeys(UNITS, 0)
         self.cycle = self.cycles = 0
         self.counts, self.fetched = [], []
 
     def load(self, program):
         """Put a program, instructions or words, into the memory."""
         code = program if isinstance(program, bytes) else commands.encode(program)
+        self.indices = indices(code)
         self.count = len(code) // WORD_BYTES
         self.words = code.ljust(padded(self.count), b"\0")
 
@@ -81,19 +96,23 @@ class Bench:
                 await ctx.tick()
                 if not taken:
                     continue
+                index = self.indices[name][self.taken[name]]
+                self.taken[name] += 1
+                assert payload.tag == self.tags[name] % (1 << streams.TAG_BITS)
+                self.tags[name] += 1
                 ctx.set(port.instruction.ready, 0)
                 ctx.set(port.idle, 0)
                 begin = self.cycle
                 ctx.set(port.activity, Activity.BUSY)
                 for _ in range(self.rng.randrange(1, 30)):
                     await ctx.tick()
-                if self.faults.get(name) == payload.index:
-                    ctx.set(port.fault, {"code": isa.Error.RANGE, "index": payload.index})
+                if self.faults.get(name) == index:
+                    ctx.set(port.fault, {"code": isa.Error.RANGE, "tag": payload.tag})
                     ctx.set(port.fault_valid, 1)
                     await ctx.tick()
                     ctx.set(port.fault_valid, 0)
                 else:
-                    self.log.append((payload.index, begin, self.cycle))
+                    self.log.append((index, begin, self.cycle))
                     ctx.set(port.done, 1)
                     ctx.set(port.activity, Activity.DRAIN)
                     await ctx.tick()
@@ -105,6 +124,7 @@ class Bench:
     async def go(self, ctx, *, limit=6000):
         """Ring the doorbell, wait for the end, and return the result."""
         dut = self.dut
+        self.taken = dict.fromkeys(UNITS, 0)
         ctx.set(dut.program_address, 0x1000)
         ctx.set(dut.program_length, self.count)
         ctx.set(dut.watchdog, self.watchdog)
@@ -150,6 +170,7 @@ class Bench:
                 if then is not None:
                     self.load(then)
                     self.faults = {}
+                    self.tags = dict.fromkeys(UNITS, 0)
                 ctx.set(self.dut.reset, 1)
                 await ctx.tick()
                 ctx.set(self.dut.reset, 0)

@@ -38,7 +38,7 @@ REFUSED = [
     ({"parameter_channels": 0}, "parameter_channels: wanted"),
     ({"tables": 0}, "tables: wanted 1 to 256, got 0"),
     ({"tables": 257}, "tables: wanted 1 to 256, got 257"),
-    ({"queue_depth": 2}, "queue_depth: wanted at least 3, got 2"),
+    ({"queue_depth": 2}, "queue_depth: wanted 3 to 15, got 2"),
     ({"burst_beats": 12}, "burst_beats: wanted a power of two up to 256"),
     ({"burst_beats": 512}, "burst_beats: wanted"),
     ({"outstanding": 1}, "outstanding: wanted at least 2, got 1"),

@@ -72,7 +72,7 @@ class Control:
             if now["done"]:
                 self.done.append(self.cycle)
             if now["fault_valid"]:
-                self.faults.append((now["fault"].code, now["fault"].index))
+                self.faults.append((now["fault"].code, now["fault"].tag))
             self.activities.append(Activity(now["activity"]))
             self.idle.append(now["idle"])
             self.cycle += 1

@@ -37,7 +37,7 @@ class Feeder:
             while not ctx.get(dut.waiting):
                 await ctx.tick()
             await pysim.rest(ctx, self.rng, self.stall)
-            assert ctx.get(dut.current.index) == index
+            assert ctx.get(dut.current.tag) == index
             ctx.set(dut.begin, 1)
             await ctx.tick()
             ctx.set(dut.begin, 0)

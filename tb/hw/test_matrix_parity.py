@@ -28,7 +28,7 @@ class ParityBench(Bench):
         ):
             self.done += done
             if valid:
-                self.faults.append((fault.code, fault.index))
+                self.faults.append((fault.code, fault.tag))
 
     async def attempt(self, ctx, programs):
         """Return the faults, and the number of instructions done before."""

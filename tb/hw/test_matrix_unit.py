@@ -158,7 +158,7 @@ async def test_what_was_read_outside_is_stored_nowhere(refused):
     await pysim.put(ctx, dut.instruction, issued(3, instruction))
     async for _, _, valid, fault, idle in ctx.tick().sample(dut.fault_valid, dut.fault, dut.idle):
         if valid:
-            faults.append((fault.code, fault.index))
+            faults.append((fault.code, fault.tag))
         if idle and faults:
             break
     assert faults == [(isa.Error.RANGE, 3)]

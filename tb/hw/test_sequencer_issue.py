@@ -34,7 +34,7 @@ def build(*, depth=4, unit=Unit.VECTOR, **parameters):
 def test_construction():
     dut = build(depth=3, in_flight=5)
     assert (dut.config.queue_depth, dut.unit, dut.in_flight) == (3, Unit.VECTOR, 5)
-    assert build().in_flight == 16
+    assert build().in_flight == 15
 
 
 @pytest.mark.parametrize("unit", EXECUTORS, ids=lambda unit: unit.name)
@@ -83,9 +83,9 @@ def granting(dut):
 class Bench:
     """Random pushes, grants and a unit that finishes after random times; everything by cycle."""
 
-    NAMES = ("asking", "want", "granted", "post", "post_index", "waiting", "index", "done")
+    NAMES = ("asking", "want", "granted", "post", "waiting", "index", "done")
 
-    def __init__(self, rng, *, count=60, depth=4, in_flight=16, rest=0.3, grant=0.5, work=6):
+    def __init__(self, rng, *, count=60, depth=4, in_flight=15, rest=0.3, grant=0.5, work=6):
         self.dut = build(depth=depth, in_flight=in_flight)
         self.rng, self.rest, self.grant, self.work = rng, rest, grant, work
         masks = rng.integers(0, 1 << SEMAPHORES, (count, 2))
@@ -128,20 +128,21 @@ class Bench:
         dut = self.dut
         ports = [getattr(dut, name) for name in self.NAMES]
         streams = [dut.push.valid, dut.push.ready, dut.instruction.valid, dut.instruction.ready]
-        # Which instruction a post belongs to is said two cycles later.
+        # The index of a post is there one cycle after ``overflow``, two cycles after the post.
         due = {}
         while True:
-            values = await ctx.tick().sample(*ports, *streams, dut.instruction.payload.index)
+            ctx.set(dut.overflow, self.cycle - 2 in due)
+            values = await ctx.tick().sample(*ports, *streams, dut.instruction.payload.tag)
             now = dict(zip(self.NAMES, values[2:], strict=False))
-            flags, index = values[-5:-1], values[-1]
+            flags, tag = values[-5:-1], values[-1]
             if now["post"]:
-                due[self.cycle + 2] = self.cycle, now["post"]
-            if self.cycle in due:
-                self.posts.append((*due.pop(self.cycle), now["post_index"]))
-            self.account(now, flags, index)
+                due[self.cycle] = now["post"]
+            if self.cycle - 3 in due:
+                self.posts.append((self.cycle - 3, due.pop(self.cycle - 3), now["index"]))
+            self.account(now, flags, tag)
             self.cycle += 1
 
-    def account(self, now, flags, index):
+    def account(self, now, flags, tag):
         number = len(self.grants)
         if now["asking"]:
             assert now["want"] == self.masks[number][0]
@@ -155,7 +156,8 @@ class Bench:
             if self.words % WORDS == 0:
                 self.pushes.append(self.cycle)
         if flags[2] and flags[3]:
-            assert index == len(self.taken) < len(self.grants) + (now["granted"] == 0)
+            assert len(self.taken) < len(self.grants) + (now["granted"] == 0)
+            assert tag == len(self.taken) % 32
             self.taken.append(self.cycle)
         if now["done"]:
             self.done.append(self.cycle)
@@ -173,7 +175,7 @@ class Bench:
 
 
 @pytest.mark.parametrize(("rest", "grant"), [(0.0, 1.0), (0.5, 1.0), (0.0, 0.3), (0.6, 0.4)])
-@pytest.mark.parametrize(("depth", "in_flight", "work"), [(3, 16, 6), (4, 2, 30), (4, 16, 1)])
+@pytest.mark.parametrize(("depth", "in_flight", "work"), [(3, 15, 6), (4, 2, 30), (4, 15, 1)])
 def test_random_traffic(rest, grant, depth, in_flight, work, rng):
     bench = Bench(rng, rest=rest, grant=grant, depth=depth, in_flight=in_flight, work=work)
     bench.run()
@@ -186,7 +188,7 @@ def test_random_traffic(rest, grant, depth, in_flight, work, rng):
     for n, done in enumerate(bench.done):
         assert bench.pushes[n] < bench.grants[n] < bench.taken[n] < done
         # No more in the queue, or in the unit, than there may be.
-        ahead = sum(cycle < bench.pushes[n] for cycle in bench.taken)
+        ahead = sum(cycle < bench.pushes[n] for cycle in bench.grants)
         assert n - ahead <= depth
         unfinished = sum(cycle < bench.taken[n] for cycle in bench.done)
         assert n - unfinished < in_flight + 2
@@ -199,11 +201,11 @@ async def test_an_instruction_passes_in_four_cycles():
     await push(ctx, dut, 7)
     cycles = []
     for cycle in range(1, 8):
-        *_, valid, index = await ctx.tick().sample(
-            dut.instruction.valid, dut.instruction.payload.index
+        *_, valid, value = await ctx.tick().sample(
+            dut.instruction.valid, dut.instruction.payload.fields.fill.value
         )
         if valid:
-            cycles.append((cycle, index))
+            cycles.append((cycle, value))
     # GO was pushed in cycle 0.
     assert cycles == [(4, 7)]
 
@@ -212,10 +214,10 @@ async def test_an_instruction_passes_in_four_cycles():
 async def test_what_was_pushed_is_offered(opcode):
     dut = build()
     ctx = await pysim.simulation(dut, background=[granting(dut)])
-    await push(ctx, dut, 9, opcode=opcode, post=5)
+    await push(ctx, dut, 9, opcode=opcode, wait=5, post=6)
     payload = await pysim.get(ctx, dut.instruction)
-    assert payload.index == 9 and payload.fields.fill.value == 9
-    assert payload.fields.fill.opcode == opcode and payload.fields.fill.post == 5
+    assert payload.tag == 0 and payload.fields.fill.value == 9
+    assert payload.fields.fill.opcode == opcode and payload.fields.fill.wait == 5
 
 
 async def test_a_flush_gives_registers_their_defaults():
@@ -299,6 +301,14 @@ async def test_index_is_the_oldest_in_every_cycle():
     for _ in range(4):
         assert ctx.get(dut.waiting) and ctx.get(dut.index) == 11
         await ctx.tick()
+    # A fault names its instruction, one cycle later.
+    ctx.set(dut.fault.tag, 1)
+    ctx.set(dut.fault_valid, 1)
+    await ctx.tick()
+    assert ctx.get(dut.index) == 12
+    ctx.set(dut.fault_valid, 0)
+    await ctx.tick()
+    assert ctx.get(dut.index) == 11
 
 
 async def test_a_unit_that_is_done_at_once_gets_its_post():
@@ -311,9 +321,7 @@ async def test_a_unit_that_is_done_at_once_gets_its_post():
     for cycle in range(8):
         *_, post, waiting = await ctx.tick().sample(dut.post, dut.waiting)
         ctx.set(dut.done, 0)
-        if posts and len(posts[-1]) == 1:
-            posts[-1] += (ctx.get(dut.post_index),)
         if post:
-            posts.append((post,))
+            posts.append(post)
             assert waiting and cycle <= 4
-    assert posts == [(0b101, 3)] and not ctx.get(dut.waiting)
+    assert posts == [0b101] and not ctx.get(dut.waiting)

@@ -4,7 +4,6 @@ import pysim
 import pytest
 from amaranth.hdl import Module, ResetInserter, Signal
 
-from celosia.hw import streams
 from celosia.hw.arch.isa import Error, Unit
 from celosia.hw.sequencer.supervisor import UNITS, Supervisor
 
@@ -43,8 +42,8 @@ async def start(ctx, dut):
 async def fail(ctx, dut, *units, code=Error.RANGE, index=9):
     """Let units fault in one cycle, unit ``n`` with ``index + n``."""
     for unit in units:
-        ctx.set(dut.faults[unit.value].code, code)
-        ctx.set(dut.faults[unit.value].index, index + unit.value)
+        ctx.set(dut.codes[unit.value], code)
+        ctx.set(dut.indices[unit.value], index + unit.value)
     await strobe(ctx, dut, fault_valid=sum(1 << unit.value for unit in units))
 
 
@@ -62,7 +61,6 @@ async def soft_reset(ctx, dut):
 def test_construction():
     assert UNITS == len(Unit) == 5
     assert len(Supervisor().fault_valid) == UNITS
-    assert Supervisor().faults[0].shape() == streams.FAULT
 
 
 async def test_a_program_starts_and_ends():
@@ -172,7 +170,7 @@ async def test_watchdog_fires_after_exactly_as_many_quiet_cycles(watchdog):
     ctx, dut = await supervisor()
     ctx.set(dut.watchdog, watchdog)
     ctx.set(dut.stuck_unit, Unit.MATRIX)
-    ctx.set(dut.stuck_index, 321)
+    ctx.set(dut.indices[Unit.MATRIX.value], 321)
     await ctx.tick().repeat(2 * watchdog)
     await start(ctx, dut)
     # One quiet cycle less than it takes, again and again.
@@ -278,7 +276,7 @@ async def test_start_in_the_middle_of_a_reset_has_no_effect():
 async def test_a_program_ends_in_one_way_only():
     ctx, dut = await supervisor()
     await start(ctx, dut)
-    ctx.set(dut.faults[0].code, Error.SEMAPHORE)
+    ctx.set(dut.codes[0], Error.SEMAPHORE)
     await strobe(ctx, dut, halted=1, fault_valid=1)
     await ctx.tick().repeat(3)
     assert len(state(ctx, dut) & {"done", "error"}) == 1

@@ -193,7 +193,7 @@ class Bench:
             if done:
                 self.done.append(self.cycle)
             if bad:
-                self.faults.append((fault.code, fault.index, self.cycle))
+                self.faults.append((fault.code, fault.tag, self.cycle))
             # What this cycle asked for comes READ_LATENCY cycles after it.
             answer = None
             if asks and read_ready:
@@ -249,7 +249,7 @@ class Bench:
     async def issue(self, ctx, instruction, index):
         """Offer one instruction, and return the cycle in which it was taken."""
         port = self.dut.instruction
-        ctx.set(port.payload.index, index)
+        ctx.set(port.payload.tag, index)
         ctx.set(port.payload.fields.as_value(), issued_bits(instruction))
         ctx.set(port.valid, 1)
         while not ctx.get(port.ready):
