@@ -16,15 +16,19 @@ UNITS = ("load", "store", "matrix", "vector")
 
 
 class Bench:
-    """A sequencer; each unit takes a random time for an instruction and logs when it ran it."""
+    """A sequencer; each unit takes a random time for an instruction and logs when it ran it.
 
-    def __init__(self, program, *, seed=0, watchdog=2000, latency=9, stall=0.0, faults=()):
+    ``drain``: cycles after ``done`` until a unit is idle.
+    """
+
+    def __init__(self, program, *, seed=0, watchdog=2000, latency=9, stall=0.0, faults=(), drain=1):
         self.load(program)
         self.rng = random.Random(seed)
         self.dut = Sequencer(config=CONFIG)
         self.watchdog = watchdog
         self.latency = latency
         self.stall = stall
+        self.drain = drain
         self.faults = dict(faults)
         self.log = []
         self.cycle = self.cycles = 0
@@ -98,6 +102,8 @@ class Bench:
                     ctx.set(port.activity, Activity.DRAIN)
                     await ctx.tick()
                     ctx.set(port.done, 0)
+                    for _ in range(self.drain - 1):
+                        await ctx.tick()
                 ctx.set(port.idle, 1)
 
         return bench
