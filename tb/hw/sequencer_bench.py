@@ -118,6 +118,7 @@ class Bench:
         await ctx.tick()
         ctx.set(dut.clear_counters, 0)
         await ctx.tick().repeat(COUNTERS_PER_UNIT + 2)
+        assert not ctx.get(dut.cycles)
         ctx.set(dut.start, 1)
         await ctx.tick()
         ctx.set(dut.start, 0)

@@ -82,3 +82,9 @@ async def test_activity():
     await ctx.tick()
     assert activity() is Activity.DRAIN
     assert activity("writes_wait") is Activity.MEMORY
+    ctx.set(dut.abort, 1)
+    await ctx.tick()
+    for _ in range(SETTLE):
+        assert activity("writes_wait") is Activity.DRAIN
+        await ctx.tick()
+    assert activity() is Activity.IDLE
