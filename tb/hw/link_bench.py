@@ -4,6 +4,7 @@ from collections import Counter, deque
 from contextlib import suppress
 from functools import partial
 
+from amaranth.hdl import Cat
 from amaranth.sim import Simulator
 from devices.axi import AxiMemory
 
@@ -106,6 +107,7 @@ class Line:
             partial(registers.serve_writes, bus=dut.m_axil),
             self._feed,
             self._take,
+            self._responses,
         )
         self.started = []
         for bench in benches:
@@ -121,6 +123,15 @@ class Line:
             # Amaranth's until() and repeat() cannot be closed while they wait, and say so.
             with suppress(RuntimeError):
                 coroutine.close()
+
+    async def _responses(self, ctx):
+        """Check that each response is taken in the cycle in which it comes."""
+        channels = [(bus, name) for bus in (self.dut.m_axi, self.dut.m_axil) for name in "br"]
+        valid, ready = (
+            Cat(getattr(bus, name + end) for bus, name in channels) for end in ("valid", "ready")
+        )
+        async for _, _, late in ctx.tick().sample(valid & ~ready):
+            assert not late
 
     async def _feed(self, ctx):
         while True:

@@ -27,15 +27,19 @@ def indices(code):
 
 
 class Bench:
-    """A sequencer; each unit takes a random time for an instruction and logs when it ran it."""
+    """A sequencer; each unit takes a random time for an instruction and logs when it ran it.
 
-    def __init__(self, program, *, seed=0, watchdog=2000, latency=9, stall=0.0, faults=()):
+    ``drain``: cycles after ``done`` until a unit is idle.
+    """
+
+    def __init__(self, program, *, seed=0, watchdog=2000, latency=9, stall=0.0, faults=(), drain=1):
         self.load(program)
         self.rng = random.Random(seed)
         self.dut = Sequencer(config=CONFIG)
         self.watchdog = watchdog
         self.latency = latency
         self.stall = stall
+        self.drain = drain
         self.faults = dict(faults)
         self.log = []
         # Instructions of each unit, in this program and since the last reset.
@@ -117,6 +121,8 @@ class Bench:
                     ctx.set(port.activity, Activity.DRAIN)
                     await ctx.tick()
                     ctx.set(port.done, 0)
+                    for _ in range(self.drain - 1):
+                        await ctx.tick()
                 ctx.set(port.idle, 1)
 
         return bench
@@ -132,6 +138,7 @@ class Bench:
         await ctx.tick()
         ctx.set(dut.clear_counters, 0)
         await ctx.tick().repeat(COUNTERS_PER_UNIT + 2)
+        assert not ctx.get(dut.cycles)
         ctx.set(dut.start, 1)
         await ctx.tick()
         ctx.set(dut.start, 0)

@@ -46,6 +46,14 @@ def simulate(bursts, rng, stall, *, abort_at=None, refuses=lambda address: False
             if answered:
                 answers.append(refused)
 
+    async def strobes(ctx):
+        """After an abort, strobes are 0 from the next beat on."""
+        bus, over = dut.bus, False
+        levels = dut.abort, bus.wvalid, bus.wready, bus.wstrb
+        async for _, _, abort, valid, ready, strobe in ctx.tick().sample(*levels):
+            assert not (over and valid and strobe)
+            over = over or bool(abort and (ready or not valid))
+
     async def finish(ctx):
         if abort_at is None:
             while len(answers) < len(bursts):
@@ -60,7 +68,7 @@ def simulate(bursts, rng, stall, *, abort_at=None, refuses=lambda address: False
             await ctx.tick().repeat(5)
             assert len(answers) == len(memory.writes)
 
-    background = (request, give, watch, partial(memory.serve_writes, bus=dut.bus))
+    background = (request, give, watch, strobes, partial(memory.serve_writes, bus=dut.bus))
     run(dut, finish, background=background, cycles_limit=20_000)
     return memory, answers
 

@@ -27,6 +27,8 @@ class Bench(MoveBench):
 
     last_write: int = 0
     writes_from: int = 0
+    #: Bursts that the reader takes beyond ``outstanding``.
+    ahead: int = 0
     #: The parameter memory takes what it is offered.
     takes: bool = True
 
@@ -39,7 +41,9 @@ class Bench(MoveBench):
             **{name: getattr(self, name) for name in sizes.split()}, visible_cycles=VISIBLE
         )
         self.reader: Any = ReadMaster(
-            data_bytes=self.bus_bytes, burst_beats=self.burst_beats, outstanding=self.outstanding
+            data_bytes=self.bus_bytes,
+            burst_beats=self.burst_beats,
+            outstanding=self.outstanding + self.ahead,
         )
         self.dut = Module()
         self.dut.submodules.unit = self.unit
@@ -263,6 +267,17 @@ def test_throughput(length, pitch, external):
     assert bench.unified == expected(bench, [instruction])[0]
     beats = sum(beats for *_, beats in bench.memory.reads)
     assert bench.done[0] - bench.taken[0] <= 1.1 * (beats + 32) + LoadUnit.LATENCY
+
+
+def test_a_burst_out_of_range_waits_for_room():
+    """The reader takes as many bursts as the unit can expect; then the next one is wrong."""
+    bench = Bench(burst_beats=1, latency=60, ahead=40)
+    pitches = {"external_pitch": 8, "unified_pitch": 1}
+    rows = bench.outstanding + 8
+    good = Instruction(Opcode.LOAD, length=1, rows=rows, **pitches)
+    wrong = Instruction(Opcode.LOAD, length=2, unified=bench.unified_bytes - 1)
+    check_refused(bench, [good, wrong], isa.Error.RANGE)
+    assert sum(bench.memory.most_under_way.values()) == rows
 
 
 def test_instructions_overlap():

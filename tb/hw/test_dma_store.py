@@ -253,22 +253,25 @@ def test_idle_waits_for_reads(cycle):
     bench.run([Instruction(Opcode.STORE, length=4)], ends=lambda: bench.cycle > cycle + 1)
 
 
-class RestsUntil:
-    """Draws that make a side rest for the first ``draws`` times that it asks."""
+class BeatsRest:
+    """Draws that make the memory take no beat in the first ``cycles``, but every address."""
 
-    def __init__(self, draws):
-        self.draws = draws
+    def __init__(self, cycles):
+        self.draws = 2 * cycles
 
     def random(self):
+        # The memory draws for the address first.
         self.draws -= 1
-        return float(self.draws < 0)
+        return float(self.draws < 0 or self.draws % 2)
 
 
 def test_reads_wait_for_a_bus_that_waits():
     bench = Bench(outstanding=16, burst_beats=16)
-    bench.memory.rng, bench.memory.stall = RestsUntil(600), 0.5
+    bench.memory.rng, bench.memory.stall = BeatsRest(300), 0.5
     instruction = Instruction(Opcode.STORE, length=300, unified=5)
     bench.run([instruction])
+    # The oldest beat is in the register of the bus.
+    assert sum(cycle < 300 for cycle in bench.asked) == Gatherer.SPACE + 1
     check_content(bench, [instruction])
 
 

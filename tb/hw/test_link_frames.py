@@ -100,6 +100,15 @@ def test_receiver_good_frames_of_all_lengths(rng):
     assert receive(line) == contents
 
 
+def test_receiver_inverts_one_bit_of_whatever_was_escaped():
+    content = bytes(byte for byte in range(0x28, 0x60) if byte not in (0x5D, 0x5E))
+    (raw,) = link.frame(content).split(bytes((link.FLAG,)))[1:-1]
+    line = bytes((link.FLAG,))
+    line += b"".join(bytes((link.ESCAPE, byte ^ link.ESCAPED)) for byte in raw)
+    line += bytes((link.FLAG,))
+    assert receive(line) == reference(line) == [content]
+
+
 def test_receiver_refuses_short_and_long_ones(rng):
     lengths = (0, 1, 4, 7, 61, 62, 70, 300, 8)
     contents = [rng.bytes(n) for n in lengths]

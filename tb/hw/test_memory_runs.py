@@ -103,6 +103,19 @@ async def test_restart_and_start_together_take_what_was_prepared():
         await ctx.tick()
 
 
+async def test_ends_of_long_runs():
+    dut = Runs(lanes=4, row_bits=8, count_bits=7)
+    ctx = await pysim.simulation(dut)
+    for run in (63, 64, 65, 100, 127):
+        await start(ctx, dut, run, 3)
+        await pulse(ctx, dut.restart)
+        ctx.set(dut.advance, 1)
+        for step in range(80):
+            check(ctx, dut, step, run, 3)
+            await ctx.tick()
+        ctx.set(dut.advance, 0)
+
+
 async def test_outside_stays_outside():
     dut = Runs(lanes=2, row_bits=4, count_bits=8)
     ctx = await pysim.simulation(dut)

@@ -65,6 +65,7 @@ def test_reads_pass_a_write_without_data(rng):
     master.give = give_late
     simulate(dut, chip, reads, [write], master=master)
     assert write.answer == 0
+    assert chip.content == master.reference
 
 
 def test_nothing_moves_while_r_and_b_are_blocked(rng):

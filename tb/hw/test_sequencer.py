@@ -84,6 +84,16 @@ def test_fence_waits_for_all_and_nop_posts():
     assert max(ran[0][1], ran[1][1]) < ran[4][0]
 
 
+def test_fence_and_halt_wait_until_units_are_idle():
+    bench = Bench([legal(Opcode.LOAD), legal(Opcode.HALT)], drain=90)
+    assert bench.run() is None and bench.cycles > 90
+    program = [legal(Opcode.LOAD), legal(Opcode.FENCE), legal(Opcode.STORE), legal(Opcode.HALT)]
+    bench = Bench(program, drain=90)
+    assert bench.run() is None
+    (_, _, end), (_, begin, _) = bench.log
+    assert begin > end + 90
+
+
 def test_runs_again_and_starts_with_empty_semaphores():
     program = [legal(Opcode.LOAD, post=1), legal(Opcode.HALT), legal(Opcode.STORE)]
     bench = Bench(program)

@@ -106,6 +106,8 @@ def judge(config, words, rng=None, producer=0.0, consumer=0.0, errors=()):
 def judge_each(config, programs):
     """Return the payloads that come out for each program, with a reset before it."""
     dut, reset, results = Check(config=config), Signal(), []
+    # On offer without being valid: an address that LOAD_WEIGHTS must not have.
+    (rubbish, _) = commands.Encoder().words(isa.Instruction(Opcode.LOAD, external=1))
 
     async def bench(ctx):
         ctx.set(dut.o.ready, 1)
@@ -116,7 +118,7 @@ def judge_each(config, programs):
             found = []
             for word in [*words, None, None]:
                 ctx.set(dut.i.valid, word is not None)
-                ctx.set(dut.i.payload, {"bits": word or 0})
+                ctx.set(dut.i.payload, {"bits": rubbish if word is None else word})
                 _, _, valid, o = await ctx.tick().sample(dut.o.valid, dut.o.payload)
                 if valid:
                     found.append((o.index, o.error, o.unit, o.bits, o.go))

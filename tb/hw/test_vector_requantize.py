@@ -5,6 +5,8 @@ import pytest
 from celosia.hw.arch.config import REQUANTIZERS
 from celosia.hw.arch.isa import Rounding
 from celosia.hw.lib.delay import Delay
+from celosia.hw.targets.product import GatedSum
+from celosia.hw.vector import sequential
 from celosia.hw.vector.multiplier import multiplier_of
 from celosia.hw.vector.requantize import Clamp, Requantizer
 from celosia.hw.vector.sequential import SequentialRequantizer
@@ -92,10 +94,12 @@ def put_group(ctx, dut, group):
         ctx.set(dut.parameters[i], values)
 
 
-@pytest.mark.parametrize("lanes", [1, 2])
-async def test_sequential_requantizer(rng, lanes):
+@pytest.mark.parametrize(("lanes", "primitive"), [(1, "portable"), (2, "portable"), (1, "ecp5")])
+async def test_sequential_requantizer(rng, lanes, primitive, monkeypatch):
     """Groups as close as they may be, and apart; rubbish as soon as a group need not be held."""
-    dut = SequentialRequantizer(lanes=lanes)
+    # Carry chains of the part: their function, which tb/formal/test_cells.py proves.
+    monkeypatch.setattr(sequential, "GatedSum", lambda width, *, primitive: GatedSum(width))
+    dut = SequentialRequantizer(lanes=lanes, primitive=primitive)
     count = 700
     groups = stimuli(rng, count * lanes).reshape(count, lanes, 6)
     groups[..., 5] = groups[:, :1, 5]

@@ -81,6 +81,7 @@ class CheckedDevice(RtlDevice):
             ctypes.c_int,
         ]
         library.celosia_repeat(self._device)
+        self.memory_bytes = 1 << 32
         chances = [0 if calm else rng.choice((0, 0, 1 << 13, 1 << 15)) for _ in range(5)]
         self._library.celosia_pause(
             self._device, rng.getrandbits(32), (ctypes.c_uint32 * 5)(*chances)
