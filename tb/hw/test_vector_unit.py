@@ -142,12 +142,12 @@ async def test_range_and_reset(rng):
     async def attempt(ctx, fields):
         bad = Instruction(Opcode.VECTOR, **{"destination_base": 100, "x_count": 2} | fields)
         bench.state.execute(before)
-        await bench.issue(ctx, before, 40)
-        await bench.issue(ctx, bad, 41)
+        await bench.issue(ctx, before, 20)
+        await bench.issue(ctx, bad, 21)
         # What comes behind must not be seen, whether it is taken or not.
         port = bench.dut.instruction
         ctx.set(port.valid, 1)
-        ctx.set(port.payload.tag, 42 % 32)
+        ctx.set(port.payload.tag, 22)
         ctx.set(port.payload.fields.fill, {"opcode": behind.opcode, **behind.fields})
         await ctx.tick().repeat(120)
         ctx.set(port.valid, 0)
@@ -161,7 +161,7 @@ async def test_range_and_reset(rng):
         bench.done.clear()
         bench.faults.clear()
         await attempt(ctx, fields)
-        assert [fault[:2] for fault in bench.faults] == [(Error.RANGE, 41)]
+        assert [fault[:2] for fault in bench.faults] == [(Error.RANGE, 21)]
         assert len(bench.done) == 1
         assert max(bench.writes) <= bench.faults[0][2] + 1
         # Nothing but what the instruction names may have changed.
@@ -181,7 +181,7 @@ async def test_range_and_reset(rng):
         destination_x_stride=9,
     )
     bench.state.execute(good)
-    await bench.issue(ctx, good, 43)
+    await bench.issue(ctx, good, 23)
     await bench.settle(ctx)
     bench.compare()
 
@@ -226,7 +226,7 @@ async def test_abort_and_reset(rng):
         reads, writes, done = len(bench.reads), len(bench.writes), len(bench.done)
         # The bench sees the sums of a write two cycles after its row.
         await ctx.tick().repeat(2)
-        assert len(bench.writes) <= writes + 1
+        assert len(bench.writes) <= writes + 2
         writes = len(bench.writes)
         cycles = 0
         while not ctx.get(dut.idle):
