@@ -378,5 +378,5 @@ def test_refusal_of_a_clock() -> None:
 
 def test_repr_is_short() -> None:
     assert (
-        repr(profile("mnist_mlp")) == "<Profile 'mnist_mlp.tflite' on edge, batch 1: 6,614 cycles>"
+        repr(profile("mnist_mlp")) == "<Profile 'mnist_mlp.tflite' on edge, batch 1: 6,613 cycles>"
     )
