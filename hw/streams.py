@@ -5,7 +5,7 @@ from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Member, Out
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import ADDRESS_BITS
+from celosia.hw.arch.config import ADDRESS_BITS, MOST_QUEUED
 from celosia.hw.arch.registers import Activity
 
 #: Bits that number the instructions of a program.
@@ -15,9 +15,9 @@ INDEX_BITS = 16
 #: 2**TAG_BITS.
 TAG_BITS = 5
 
-#: Instructions that a unit may have taken and not finished. With those in its queue they have
-#: different tags.
-IN_FLIGHT = 15
+#: Instructions that a unit may have taken and not finished. They, those in its queue, the one on
+#: offer and the next one have different tags.
+IN_FLIGHT = (1 << TAG_BITS) - MOST_QUEUED - 2
 
 
 def issued(*opcodes: isa.Opcode) -> data.StructLayout:

@@ -14,6 +14,9 @@ TABLE_BYTES = 256
 #: One for each ordered pair of the units that have a queue.
 SEMAPHORES = 12
 
+#: Most instructions that may wait in the queue of one unit.
+MOST_QUEUED = 15
+
 #: Cells of the array. ``portable`` leaves the choice of multiplier to synthesis; ``ecp5`` is one
 #: MULT18X18D. The pairs share one multiplier between two columns: a portable one, a MULT18X18D,
 #: or an SB_MAC16 of an iCE40.
@@ -160,7 +163,7 @@ class Config:
             want(
                 getattr(self, field) <= most, field, f"at most {most}, which instructions can name"
             )
-        want(3 <= self.queue_depth <= 15, "queue_depth", "3 to 15")
+        want(3 <= self.queue_depth <= MOST_QUEUED, "queue_depth", f"3 to {MOST_QUEUED}")
         want(
             _is_power_of_two(self.burst_beats)
             and self.burst_beats <= 256

@@ -2,13 +2,13 @@
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
 from celosia.hw.lib.component import Component
+from celosia.hw.lib.delay import Delay
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.lib.slice import FAR, Slice
 from celosia.hw.matrix.feeder import INSTRUCTION, TileFeeder
@@ -223,14 +223,12 @@ class MatrixControl(Component):
         # One cycle late, but before `done`.
         refused = Signal()
         m.d.sync += refused.eq(self.read_fault)
-        fired_tag: list[Value] = [now.tag]
-        for cycle in range(self.read_latency + 1):
-            late = Signal(streams.TAG_BITS, name=f"tag_{cycle + 1}", reset_less=True)
-            m.d.sync += late.eq(fired_tag[-1])
-            fired_tag.append(late)
-        m.d.comb += self.fault.code.eq(isa.Error.RANGE)
+        m.submodules.fired_tag = fired_tag = Delay(
+            streams.TAG_BITS, cycles=self.read_latency + 1, reset_less=True
+        )
+        m.d.comb += [fired_tag.i.eq(now.tag), self.fault.code.eq(isa.Error.RANGE)]
         with m.If(refused):
-            m.d.comb += self.fault.tag.eq(fired_tag[-1])
+            m.d.comb += self.fault.tag.eq(fired_tag.o)
         with m.Elif(outside):
             m.d.comb += self.fault.tag.eq(now.tag)
         with m.Else():
@@ -238,18 +236,12 @@ class MatrixControl(Component):
         faults: Value = refused | outside | feeder.outside
         if self.parity:
             # A wrong word belongs to the oldest instruction that is not done.
-            m.submodules.begun = begun = SyncFIFOBuffered(
-                width=streams.TAG_BITS, depth=streams.IN_FLIGHT
-            )
-            m.d.comb += [
-                begun.w_data.eq(feeder.current.tag),
-                begun.w_en.eq(feeder.begin),
-                begun.r_en.eq(finals[-1]),
-            ]
+            oldest = Signal(streams.TAG_BITS)
+            m.d.sync += oldest.eq(oldest + finals[-1])
             with m.If(self.wrong):
                 m.d.comb += [
                     self.fault.code.eq(isa.Error.MEMORY),
-                    self.fault.tag.eq(begun.r_data),
+                    self.fault.tag.eq(oldest),
                 ]
             faults |= self.wrong
         m.d.comb += self.fault_valid.eq(~stopped & faults)

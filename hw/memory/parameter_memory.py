@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Module, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -125,12 +125,11 @@ class ParameterMemory(Component):
             Signal(streams.CHANNEL, name=f"channel_{j}", reset_less=True, attrs=COPY)
             for j in range(max(1, self.bus_bytes // PARAMETER_BYTES))
         ]
-        part = self._part
         for j, channel in enumerate(channels):
             for name, first in _FIRST_BYTES.items():
                 beat, byte = divmod(PARAMETER_BYTES * j + first, self.bus_bytes)
                 value = Cat(self.data[byte:])[: len(Value.cast(channel[name]))]
-                with m.If(self.enable & (part == beat) if len(part) else Const(1)):
+                with m.If(self.enable & (self._part == beat)):
                     m.d.sync += channel[name].eq(value)
         return channels
 

@@ -11,6 +11,7 @@ from celosia.hw.arch.commands import CODE_BITS, REGISTERS
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.registers import Activity
 from celosia.hw.lib.component import Component
+from celosia.hw.lib.delay import Delay
 from celosia.hw.lib.queue import EagerFIFO
 from celosia.hw.memory import race
 from celosia.hw.sequencer.command import QUEUED, Command, is_go
@@ -166,20 +167,18 @@ class Issue(Component):
         mask_data = Signal(SEMAPHORES)
         bits = self.push.payload.bits
         # As late as `overflow`.
-        tags = [Signal(streams.TAG_BITS, name=f"posted_{age}", reset_less=True) for age in range(3)]
-        m.d.sync += [
-            self.post.eq(Mux(ended, mask_data, 0)),
-            *(late.eq(early) for early, late in zip([oldest, *tags], tags, strict=False)),
-        ]
+        m.submodules.posted = posted = Delay(streams.TAG_BITS, cycles=3, reset_less=True)
+        m.d.sync += self.post.eq(Mux(ended, mask_data, 0))
         values = bits[CODE_BITS + SEMAPHORES :][:SEMAPHORES], self.push.payload.index
         for memory, value in zip((masks, indices), values, strict=True):
             write = memory.write_port()
             m.d.comb += [write.en.eq(pushed), write.addr.eq(next_tag), write.data.eq(value)]
         at_fault = Mux(self.fault_valid, self.fault.tag, oldest)
         m.d.comb += [
+            posted.i.eq(oldest),
             mask_data.eq(mask.data),
             mask.addr.eq(oldest + ended),
-            named.addr.eq(Mux(self.overflow, tags[-1], at_fault)),
+            named.addr.eq(Mux(self.overflow, posted.o, at_fault)),
             self.index.eq(named.data),
         ]
 

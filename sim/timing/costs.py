@@ -43,9 +43,10 @@ class Costs(NamedTuple):
     responses: int = 64
     #: From the response to the last burst of a store to its end.
     written: int = 2
-    #: From an instruction that the matrix or vector unit takes to its start, besides log2 of rows
-    #: or lanes.
+    #: From a MATMUL that its unit takes to its start, besides log2 of rows.
     prepare: int = 3
+    #: From a VECTOR or FILL that its unit takes to its start, besides log2 of lanes.
+    prepare_vector: int = 2
     #: From the last vector that enters the array to the last sum, besides rows and columns.
     matrix: int = 8
     #: From the vectors of one pass to those that add to the same sums, if there are several.

@@ -359,7 +359,7 @@ class Timeline:
         fill = i.opcode is Opcode.FILL
         from_sums = not fill and i.source == Space.ACCUMULATORS.value
         to_sums = not fill and i.destination == Space.ACCUMULATORS.value
-        prepare = (config.lanes - 1).bit_length() + costs.prepare - 1
+        prepare = (config.lanes - 1).bit_length() + costs.prepare_vector
         before, latest, wrote_sums = self.written
         launch = max(self.now + prepare, self.emptied, before + 1)
         if (not fill and from_sums == wrote_sums) or (to_sums and not wrote_sums):

@@ -6,6 +6,7 @@ import numpy as np
 import pysim
 from issued import issued_bits
 
+from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.matrix.unit import MatrixUnit
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
@@ -18,7 +19,10 @@ MATMUL = isa.Instruction(isa.Opcode.MATMUL).fields
 def issued(index, instruction):
     """Return the payload of an instruction stream."""
     layout = isa.LAYOUTS[isa.Opcode.MATMUL]
-    return {"tag": index % 32, "fields": {"matmul": layout.from_bits(issued_bits(instruction))}}
+    return {
+        "tag": index % (1 << streams.TAG_BITS),
+        "fields": {"matmul": layout.from_bits(issued_bits(instruction))},
+    }
 
 
 def matmul(index, fields):

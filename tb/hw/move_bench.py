@@ -57,7 +57,8 @@ class MoveBench:
         shape = unit.instruction.payload.shape()
         for index, instruction in enumerate(instructions):
             await rest(ctx, self.rng, self.stall)
-            bits = index % 32 | issued_bits(instruction) << streams.TAG_BITS
+            tag = index % (1 << streams.TAG_BITS)
+            bits = tag | issued_bits(instruction) << streams.TAG_BITS
             await put(ctx, unit.instruction, shape.from_bits(bits))
             self.taken.append(self.cycle)
 

@@ -103,28 +103,23 @@ async def test_restart_and_start_together_take_what_was_prepared():
         await ctx.tick()
 
 
-async def test_ends_of_long_runs():
-    dut = Runs(lanes=4, row_bits=8, count_bits=7)
+@pytest.mark.parametrize(
+    ("sizes", "runs", "skip", "steps"),
+    [
+        ({"lanes": 4, "row_bits": 8, "count_bits": 7}, (63, 64, 65, 100, 127), 3, 80),
+        # Rows outside stay outside.
+        ({"lanes": 2, "row_bits": 4, "count_bits": 8}, (1, 2, 5), 7, 60),
+    ],
+)
+async def test_long_after_the_start(sizes, runs, skip, steps):
+    dut = Runs(**sizes)
     ctx = await pysim.simulation(dut)
-    for run in (63, 64, 65, 100, 127):
-        await start(ctx, dut, run, 3)
+    for run in runs:
+        await start(ctx, dut, run, skip)
         await pulse(ctx, dut.restart)
         ctx.set(dut.advance, 1)
-        for step in range(80):
-            check(ctx, dut, step, run, 3)
-            await ctx.tick()
-        ctx.set(dut.advance, 0)
-
-
-async def test_outside_stays_outside():
-    dut = Runs(lanes=2, row_bits=4, count_bits=8)
-    ctx = await pysim.simulation(dut)
-    for run in (1, 2, 5):
-        await start(ctx, dut, run, 7)
-        await pulse(ctx, dut.restart)
-        ctx.set(dut.advance, 1)
-        for step in range(60):
-            check(ctx, dut, step, run, 7)
+        for step in range(steps):
+            check(ctx, dut, step, run, skip)
             await ctx.tick()
         ctx.set(dut.advance, 0)
 

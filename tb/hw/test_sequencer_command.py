@@ -37,7 +37,7 @@ def compare(payload, instruction):
 
 @pytest.mark.parametrize("unit", EXECUTORS, ids=lambda unit: unit.name)
 @pytest.mark.parametrize("name", ["nano", "edge"])
-@pytest.mark.parametrize(("producer", "consumer"), [(0.0, 0.0), (0.6, 0.0), (0.0, 0.9)])
+@pytest.mark.parametrize(("producer", "consumer"), [(0.0, 0.0), (0.6, 0.0), (0.4, 0.4), (0.0, 0.9)])
 async def test_what_was_encoded_is_offered(unit, name, producer, consumer, rng):
     config = CONFIGS[name]
     dut = Command(config=config, unit=unit)

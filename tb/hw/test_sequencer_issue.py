@@ -3,6 +3,7 @@
 import pysim
 import pytest
 
+from celosia.hw import streams
 from celosia.hw.arch import commands
 from celosia.hw.arch.config import SEMAPHORES, preset
 from celosia.hw.arch.isa import Opcode, Unit
@@ -34,7 +35,7 @@ def build(*, depth=4, unit=Unit.VECTOR, **parameters):
 def test_construction():
     dut = build(depth=3, in_flight=5)
     assert (dut.config.queue_depth, dut.unit, dut.in_flight) == (3, Unit.VECTOR, 5)
-    assert build().in_flight == 15
+    assert build().in_flight == streams.IN_FLIGHT == 15
 
 
 @pytest.mark.parametrize("unit", EXECUTORS, ids=lambda unit: unit.name)
@@ -157,7 +158,7 @@ class Bench:
                 self.pushes.append(self.cycle)
         if flags[2] and flags[3]:
             assert len(self.taken) < len(self.grants) + (now["granted"] == 0)
-            assert tag == len(self.taken) % 32
+            assert tag == len(self.taken) % (1 << streams.TAG_BITS)
             self.taken.append(self.cycle)
         if now["done"]:
             self.done.append(self.cycle)
@@ -324,4 +325,10 @@ async def test_a_unit_that_is_done_at_once_gets_its_post():
         if post:
             posts.append(post)
             assert waiting and cycle <= 4
-    assert posts == [0b101] and not ctx.get(dut.waiting)
+            # ``overflow`` comes two cycles after the post, the index one cycle later.
+            await ctx.tick()
+            ctx.set(dut.overflow, 1)
+            await ctx.tick()
+            ctx.set(dut.overflow, 0)
+            posts.append(ctx.get(dut.index))
+    assert posts == [0b101, 3] and not ctx.get(dut.waiting)

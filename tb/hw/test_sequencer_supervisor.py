@@ -3,7 +3,9 @@
 import pysim
 import pytest
 from amaranth.hdl import Module, ResetInserter, Signal
+from amaranth.lib import data
 
+from celosia.hw import streams
 from celosia.hw.arch.isa import Error, Unit
 from celosia.hw.sequencer.supervisor import UNITS, Supervisor
 
@@ -61,6 +63,8 @@ async def soft_reset(ctx, dut):
 def test_construction():
     assert UNITS == len(Unit) == 5
     assert len(Supervisor().fault_valid) == UNITS
+    assert Supervisor().codes.shape() == data.ArrayLayout(Error, UNITS)
+    assert Supervisor().indices.shape() == data.ArrayLayout(streams.INDEX_BITS, UNITS)
 
 
 async def test_a_program_starts_and_ends():
