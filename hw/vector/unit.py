@@ -269,10 +269,14 @@ class VectorUnit(Component):
         # descriptor that may enter in the same cycle.
         roomy = Signal(init=1)
         m.d.sync += roomy.eq(places.w_level < sizes.depth - 1)
-        # Selects the reader of the accumulators; constant during a task.
-        of_source = Signal(reset_less=True)
-        with m.If(control.launch):
-            m.d.sync += of_source.eq(control.task.source == isa.Space.ACCUMULATORS)
+        # Selects the reader of the accumulators; constant while a task reads them. Before the first
+        # descriptor the row of ``adder`` is unknown in simulation, and so the sums would be, which
+        # are the elements of FILL.
+        of_adder = Signal(reset_less=True)
+        from_rows = control.task.source == isa.Space.ACCUMULATORS
+        to_rows = control.task.destination == isa.Space.ACCUMULATORS
+        with m.If(control.launch & (from_rows | to_rows)):
+            m.d.sync += of_adder.eq(~from_rows)
         m.d.comb += [
             places.w_data.eq(destination.descriptors.payload),
             places.w_en.eq(destination.descriptors.valid & roomy),
@@ -281,6 +285,6 @@ class VectorUnit(Component):
             places.r_en.eq(used),
             # Never both: a task that reads sums waits for the end of one that adds to them.
             read.enable.eq(source.accumulator_read.enable | adder_read.enable),
-            read.row.eq(Mux(of_source, source.accumulator_read.row, adder_read.row)),
+            read.row.eq(Mux(of_adder, adder_read.row, source.accumulator_read.row)),
         ]
         return m

@@ -47,6 +47,26 @@ async def run_good(host: Host, count: int, *, whole: bool = True) -> None:
 
 
 @cocotb.test()
+async def fill_first(dut: Any) -> None:
+    """FILL gives its constant, known in every bit, before anything was read."""
+    host = await started(dut)
+    channels = host.config.columns
+    program = [
+        Instruction(
+            Opcode.FILL, x_count=3, destination_x_stride=channels, channels=channels, value=-77
+        ),
+        Instruction(Opcode.FENCE),
+        Instruction(Opcode.STORE, external=TARGET[0], length=3 * channels),
+        HALT,
+    ]
+    words = commands.encode(program)
+    host.write_memory(CODE, words)
+    host.machine.run(words)
+    assert await host.run_words(words) is None
+    host.compare("the constant")
+
+
+@cocotb.test()
 async def random_programs(dut: Any) -> None:
     host = await started(dut)
     for _ in range(host.ports.options["programs"]):
