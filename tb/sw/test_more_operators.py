@@ -173,18 +173,3 @@ def test_both_ways_to_align_are_refused() -> None:
     )
     with pytest.raises(ModelError, match="align_corners or half_pixel_centers, got both"):
         load(w.serialize(graph(layer)))
-
-
-@pytest.mark.parametrize(
-    ("layer", "message"),
-    [
-        (w.DepthToSpace(block=3), "wanted whole blocks, got shape .2, 4, 6, 8."),
-        (w.SpaceToDepth(block=3), "wanted whole blocks, got shape .2, 4, 6, 8."),
-        (w.Split(axis=1, parts=3), "wanted 4 rows in equal parts, got 3 parts"),
-        (w.Pack(others=["input"], axis=5), "wanted an axis from -5 to 4, got 5"),
-        (binary("ADD", np.zeros(3, np.int8)), "shape mismatch"),
-    ],
-)
-def test_what_the_writer_refuses(layer: w.Layer, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        graph(layer)

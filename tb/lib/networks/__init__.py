@@ -31,16 +31,10 @@ def sequential(
 
     The graph's outputs are the results that no operator reads. Names of tensors are those of
     ``Chain``.
-    Raises ``ValueError`` if there is no layer, or one that cannot take the result before it.
     """
-    if not layers:
-        raise ValueError("layers: wanted at least one, got none")
     chain = Chain(input_shape, input_scale, input_zero_point, input_type)
-    for number, layer in enumerate(layers):
-        try:
-            layer.add(chain)
-        except ValueError as error:
-            raise ValueError(f"layer {number}: {error}") from None
+    for layer in layers:
+        layer.add(chain)
     return chain.graph()
 
 
@@ -57,6 +51,6 @@ def write_fully_connected(
     batch: int = 1,
 ) -> bytes:
     """Return the ``.tflite`` file of consecutive FULLY_CONNECTED operators."""
-    shape = (batch, layers[0].weights.shape[1] if layers else 0)
+    shape = (batch, layers[0].weights.shape[1])
     given = {"input_scale": input_scale, "input_zero_point": input_zero_point}
     return write_sequential(layers, input_shape=shape, **given)

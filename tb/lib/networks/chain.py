@@ -118,12 +118,8 @@ class Chain:
 
     def find(self, name: str) -> int:
         """Return the number of a result, or of an input, by its name."""
-        results = [*self._inputs, *(n for one in self._operations for n in one.outputs)]
-        for number in results:
-            if self._tensors[number].name == name:
-                return number
-        last = self._tensors[results[-1]].name
-        raise ValueError(f"wanted an earlier result, input to {last}, got {name!r}")
+        results = (*self._inputs, *(n for one in self._operations for n in one.outputs))
+        return next(number for number in results if self._tensors[number].name == name)
 
     def tensor(self, number: int) -> Tensor:
         """Return a tensor by its number."""
@@ -137,8 +133,6 @@ class Chain:
 
     def image(self) -> tuple[int, int, int, int]:
         """Return batch, height, width and channels of the last result, which must have these."""
-        if len(self.last.shape) != 4:
-            raise ValueError(f"wanted an input of 4 dimensions, got shape {self.last.shape}")
         batch, height, width, channels = self.last.shape
         return batch, height, width, channels
 
@@ -148,10 +142,7 @@ class Chain:
         """Return the number of positions of a window along y and x of the last result."""
         extents = self.image()[1:3]
         steps = zip(extents, window, stride, dilation, strict=True)
-        counts = [window_count(*numbers, padding) for numbers in steps]
-        if min(counts) < 1:
-            raise ValueError(f"wanted a window inside {extents} pixels, got {tuple(window)}")
-        return counts
+        return [window_count(*numbers, padding) for numbers in steps]
 
     def constant(
         self,
@@ -237,13 +228,13 @@ class Chain:
             return self.constant(f"operand{index}", *operand)
         return operand
 
-    def graph(self, *outputs: int, name: str = "model", signature: str = "") -> Graph:
+    def graph(self, *outputs: int, name: str = "model") -> Graph:
         """Return the graph; its outputs are those given, else the results that no operator reads."""
         read = {number for operation in self._operations for number in operation.inputs}
         results = (number for operation in self._operations for number in operation.outputs)
         ends = outputs or tuple(number for number in results if number not in read)
         tensors, operations = tuple(self._tensors), tuple(self._operations)
-        return Graph(tensors, operations, tuple(self._inputs), ends, name, signature)
+        return Graph(tensors, operations, tuple(self._inputs), ends, name)
 
 
 def quantized(

@@ -55,14 +55,13 @@ class Operation:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A subgraph; with ``signature``, the file has a signature of that name for it."""
+    """A subgraph."""
 
     tensors: tuple[Tensor, ...]
     operations: tuple[Operation, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     name: str = "model"
-    signature: str = ""
 
     def label(self, operation: Operation) -> str:
         """Return the name of an operation in messages: number, kind and name of its result."""

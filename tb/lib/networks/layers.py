@@ -16,7 +16,7 @@ class Layer(Protocol):
     """One operator, or a step to another branch."""
 
     def add(self, chain: Chain) -> None:
-        """Take the step in a graph; ValueError if it cannot take the last result there."""
+        """Take the step in a graph."""
         ...
 
 
@@ -192,8 +192,6 @@ class Mean(_Quantized):
 
     def add(self, chain: Chain) -> None:
         rank = len(chain.last.shape)
-        if not self.axes or not all(-rank <= axis < rank for axis in self.axes):
-            raise ValueError(f"wanted axes from {-rank} to {rank - 1}, got {self.axes}")
         reduced = {axis % rank for axis in self.axes}
         shape = [1 if n in reduced else extent for n, extent in enumerate(chain.last.shape)]
         if not self.keep_dims:
@@ -251,8 +249,6 @@ class Pad:
 
     def add(self, chain: Chain) -> None:
         shape = chain.last.shape
-        if not len(self.before) == len(self.after) == len(shape):
-            raise ValueError(f"wanted {len(shape)} dimensions, got {self.before} and {self.after}")
         margins = np.array([self.before, self.after], np.int64 if self.wide else np.int32)
         constants = [chain.constant("paddings", np.ascontiguousarray(margins.T))]
         if self.value is not None:

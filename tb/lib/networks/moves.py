@@ -23,8 +23,6 @@ class Reshape:
     def add(self, chain: Chain) -> None:
         known = math.prod(extent for extent in self.shape if extent != -1)
         shape = [chain.last.elements // known if e == -1 else e for e in self.shape]
-        if math.prod(shape) != chain.last.elements:
-            raise ValueError(f"wanted {chain.last.elements} elements, got shape {self.shape}")
         chain.operator("RESHAPE", shape, [chain.constant("shape", self.shape)])
 
 
@@ -33,10 +31,9 @@ class Squeeze:
     """A SQUEEZE of all dimensions of 1 but the first."""
 
     def add(self, chain: Chain) -> None:
-        first, *rest = chain.last.shape
         # Without options, the kernel would also take the first one.
-        if first == 1:
-            raise ValueError("wanted a batch of more than 1, got 1")
+        first, *rest = chain.last.shape
+        assert first > 1
         chain.operator("SQUEEZE", [first, *(extent for extent in rest if extent != 1)])
 
 
@@ -48,7 +45,7 @@ class ExpandDims:
 
     def add(self, chain: Chain) -> None:
         shape = list(chain.last.shape)
-        shape.insert(_axis(self.axis, len(shape) + 1), 1)
+        shape.insert(self.axis % (len(shape) + 1), 1)
         chain.operator("EXPAND_DIMS", shape, [chain.constant("axis", self.axis)])
 
 
@@ -72,7 +69,7 @@ class Concatenate:
 
     def add(self, chain: Chain) -> None:
         shape = list(chain.last.shape)
-        axis = _axis(self.axis, len(shape))
+        axis = self.axis % len(shape)
         shape[axis] += sum(chain.tensor(chain.find(name)).shape[axis] for name in self.others)
         chain.operator("CONCATENATION", shape, self.others, axis=axis)
 
@@ -86,7 +83,7 @@ class Pack:
 
     def add(self, chain: Chain) -> None:
         shape, count = list(chain.last.shape), len(self.others) + 1
-        axis = _axis(self.axis, len(shape) + 1)
+        axis = self.axis % (len(shape) + 1)
         shape.insert(axis, count)
         chain.operator("PACK", shape, self.others, axis=axis, valuesCount=count)
 
@@ -99,7 +96,7 @@ class Unpack:
 
     def add(self, chain: Chain) -> None:
         shape = list(chain.last.shape)
-        axis = _axis(self.axis, len(shape))
+        axis = self.axis % len(shape)
         count = shape.pop(axis)
         chain.operator("UNPACK", shapes=[shape] * count, axis=axis, num=count)
 
@@ -113,8 +110,6 @@ class Split:
 
     def add(self, chain: Chain) -> None:
         shape, parts = list(chain.last.shape), self.parts
-        if shape[self.axis] % parts:
-            raise ValueError(f"wanted {shape[self.axis]} rows in equal parts, got {parts} parts")
         shape[self.axis] //= parts
         inputs = (chain.constant("axis", self.axis), chain.number)
         chain.operator("SPLIT", inputs=inputs, shapes=[shape] * parts, numSplits=parts)
@@ -155,8 +150,6 @@ class StridedSlice:
             first = range(chain.last.shape[axis])[self.begin[axis]]
             taken[axis] = range(first, first + 1)
         begin, count = [way.start for way in taken], [len(way) for way in taken]
-        if 0 in count:
-            raise ValueError(f"wanted at least one element, got a slice of {count}")
         kept = [n for axis, n in enumerate(count) if axis not in self.dropped]
         if self.plain:
             constants = [chain.constant("begin", begin), chain.constant("size", count)]
@@ -183,7 +176,6 @@ class DepthToSpace:
     def add(self, chain: Chain) -> None:
         batch, high, wide, channels = chain.image()
         shape = batch, high * self.block, wide * self.block, channels // self.block**2
-        _require_whole(chain, shape)
         chain.operator("DEPTH_TO_SPACE", shape, blockSize=self.block)
 
 
@@ -196,7 +188,6 @@ class SpaceToDepth:
     def add(self, chain: Chain) -> None:
         batch, high, wide, channels = chain.image()
         shape = batch, high // self.block, wide // self.block, channels * self.block**2
-        _require_whole(chain, shape)
         chain.operator("SPACE_TO_DEPTH", shape, blockSize=self.block)
 
 
@@ -212,7 +203,6 @@ class SpaceToBatch:
         wide = [n + sum(margin) for n, margin in zip(extents, self.margins, strict=True)]
         extents = [n // block for n, block in zip(wide, self.blocks, strict=True)]
         shape = batch * math.prod(self.blocks), *extents, channels
-        _require_whole(chain, shape, batch * math.prod(wide) * channels)
         margins = [chain.constant("blocks", self.blocks), chain.constant("margins", self.margins)]
         chain.operator("SPACE_TO_BATCH_ND", shape, margins)
 
@@ -228,7 +218,6 @@ class BatchToSpace:
         batch, *extents, channels = chain.image()
         wide = [n * block for n, block in zip(extents, self.blocks, strict=True)]
         samples = batch // math.prod(self.blocks)
-        _require_whole(chain, (samples, *wide, channels))
         extents = [n - sum(margin) for n, margin in zip(wide, self.margins, strict=True)]
         margins = [chain.constant("blocks", self.blocks), chain.constant("margins", self.margins)]
         chain.operator("BATCH_TO_SPACE_ND", (samples, *extents, channels), margins)
@@ -254,15 +243,3 @@ class Resize:
             alignCorners=self.align_corners,
             halfPixelCenters=self.half_pixel_centers,
         )
-
-
-def _axis(axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        raise ValueError(f"wanted an axis from {-rank} to {rank - 1}, got {axis}")
-    return axis % rank
-
-
-def _require_whole(chain: Chain, shape: Sequence[int], elements: int = 0) -> None:
-    wanted = elements or chain.last.elements
-    if math.prod(shape) != wanted:
-        raise ValueError(f"wanted whole blocks, got shape {chain.last.shape}")

@@ -51,8 +51,6 @@ class FullyConnected(_Weighted):
 
     def add(self, chain: Chain) -> None:
         outputs, inputs = self.weights.shape
-        if chain.last.elements % inputs:
-            raise ValueError(f"wanted {inputs} inputs, got shape {chain.last.shape}")
         shape = (chain.last.elements // inputs, outputs)
         chain.operator("FULLY_CONNECTED", shape, self.constants(chain), **self.result)
 
@@ -95,10 +93,7 @@ class Convolution(_Dilated):
     """
 
     def add(self, chain: Chain) -> None:
-        outputs, _, _, inputs = self.weights.shape
-        if chain.image()[3] % inputs:
-            raise ValueError(f"wanted {inputs} channels, got {chain.last.shape[3]}")
-        shape = self.shape(chain, outputs)
+        shape = self.shape(chain, self.weights.shape[0])
         chain.operator("CONV_2D", shape, self.constants(chain), **self.windows)
 
 
@@ -110,8 +105,6 @@ class Depthwise(_Dilated):
 
     def add(self, chain: Chain) -> None:
         inputs, outputs = chain.image()[3], self.weights.shape[3]
-        if outputs % inputs:
-            raise ValueError(f"wanted weights of whole multiples of {inputs}, got {outputs}")
         shape, numbers = self.shape(chain, outputs), self.constants(chain, axis=3)
         more = {"depthMultiplier": outputs // inputs}
         chain.operator("DEPTHWISE_CONV_2D", shape, numbers, **self.windows, **more)
@@ -121,10 +114,8 @@ class TransposedConvolution(_Windowed):
     """A TRANSPOSE_CONV; weights of shape (outputs, height, width, inputs)."""
 
     def add(self, chain: Chain) -> None:
-        outputs, *window, inputs = self.weights.shape
-        batch, *extents, depth = chain.image()
-        if inputs != depth:
-            raise ValueError(f"wanted {inputs} channels, got {depth}")
+        outputs, *window, _ = self.weights.shape
+        batch, *extents, _ = chain.image()
         result = [
             n * step if self.padding == "SAME" else (n - 1) * step + taps
             for n, taps, step in zip(extents, window, self.stride, strict=True)
