@@ -1,4 +1,4 @@
-"""Arithmetic of TensorFlow Lite and gemmlowp, over NumPy arrays: the reference of tests.
+"""Arithmetic of LiteRT, over NumPy arrays: the reference of tests.
 
 Everything is computed in int64 or float64.
 """
@@ -18,56 +18,6 @@ def channel_parameters(reals: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.nda
     pairs = np.array([quantize_multiplier(float(real)) for real in np.ravel(reals)], np.int32)
     multiplier, shift = pairs.T.reshape(2, *np.shape(reals))
     return multiplier, np.maximum(shift, 0), np.maximum(-shift, 0)
-
-
-def saturating_rounding_doubling_high_mul(a: ArrayLike, b: ArrayLike) -> np.ndarray:
-    """Return the high half of 2·a·b, rounded to nearest with ties away from zero, as int32.
-
-    gemmlowp's ``SaturatingRoundingDoublingHighMul``: only -2³¹ · -2³¹ saturates.
-    """
-    a, b = np.asarray(a, np.int64), np.asarray(b, np.int64)
-    product = a * b
-    nudged = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
-    # C's division truncates towards zero; a shift would go down.
-    quotient = np.where(nudged >= 0, nudged >> 31, -((-nudged) >> 31))
-    return np.where((a == b) & (a == _LEAST), _MOST, quotient).astype(np.int32)
-
-
-def rounding_divide_by_pot(x: ArrayLike, exponent: ArrayLike) -> np.ndarray:
-    """Return ``x / 2^exponent`` rounded to nearest, ties away from zero, as int32.
-
-    gemmlowp's ``RoundingDivideByPOT``; ``exponent`` is 0 to 31.
-    """
-    x, exponent = np.asarray(x, np.int64), np.asarray(exponent, np.int64)
-    mask = (np.int64(1) << exponent) - 1
-    threshold = (mask >> 1) + (x < 0)
-    return ((x >> exponent) + ((x & mask) > threshold)).astype(np.int32)
-
-
-def multiply_by_quantized_multiplier_double(
-    x: ArrayLike, multiplier: ArrayLike, shift: ArrayLike
-) -> np.ndarray:
-    """Return ``x`` · multiplier · 2^(shift − 31), rounded twice, as int32.
-
-    TensorFlow Lite's ``MultiplyByQuantizedMultiplier`` in its default form.
-    """
-    shift = np.asarray(shift, np.int64)
-    shifted = wrap32(np.asarray(x, np.int64) << np.maximum(shift, 0))
-    high = saturating_rounding_doubling_high_mul(shifted, multiplier)
-    return rounding_divide_by_pot(high, np.maximum(-shift, 0))
-
-
-def multiply_by_quantized_multiplier_single(
-    x: ArrayLike, multiplier: ArrayLike, shift: ArrayLike
-) -> np.ndarray:
-    """Return ``x`` · multiplier · 2^(shift − 31), rounded once, as int32 modulo 2³².
-
-    TensorFlow Lite's ``MultiplyByQuantizedMultiplier`` when built for single rounding. Results
-    that leave 32 bits wrap here and saturate in ``celosia.sim.quantize.requantize``.
-    """
-    total = 31 - np.asarray(shift, np.int64)
-    product = np.asarray(x, np.int64) * np.asarray(multiplier, np.int64)
-    return wrap32((product + (np.int64(1) << (total - 1))) >> total)
 
 
 def effective_scale(input_scale: float, weight_scale: ArrayLike, output_scale: float) -> np.ndarray:

@@ -55,30 +55,6 @@ def test_requantize_is_the_contract(rounding: Rounding, rng: np.random.Generator
     np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("bias", [0, 12345])
-def test_double_is_tflite_double(bias: int, rng: np.random.Generator):
-    x = rng.integers(*INT32, 5000, endpoint=True)
-    multiplier = rng.integers(1 << 30, 1 << 31, 5000)
-    shift = rng.integers(-31, 31, 5000)
-    want = litert_arithmetic.multiply_by_quantized_multiplier_double(
-        quantize.wrap32(x + bias), multiplier, shift
-    )
-    left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
-    got = quantize.requantize(x, bias, multiplier, left, right, Rounding.DOUBLE)
-    np.testing.assert_array_equal(got, want)
-
-
-def test_single_is_tflite_single_where_32_bits_hold_it(rng: np.random.Generator):
-    multiplier = rng.integers(1 << 30, 1 << 31, 5000)
-    shift = rng.integers(-31, 31, 5000)
-    room = np.maximum(31 - np.maximum(shift, 0), 1)
-    x = rng.integers(-(1 << room), 1 << room)
-    want = litert_arithmetic.multiply_by_quantized_multiplier_single(x, multiplier, shift)
-    left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
-    got = quantize.requantize(x, 0, multiplier, left, right, Rounding.SINGLE)
-    np.testing.assert_array_equal(got, want)
-
-
 def test_the_roundings_differ_where_the_first_rounding_makes_a_half():
     # A little less than a half: the first of two rounds to 1, whose half is rounded up again.
     multiplier, right = (1 << 31) - 1, 1
@@ -93,29 +69,6 @@ def test_finish_keeps_the_sum_exact():
         quantize.finish(h, 127, -128, 127), np.array([-128, 126, 127, 127, 127], np.int8)
     )
     np.testing.assert_array_equal(quantize.finish(h, -3, -2, 5), np.array([-2, -2, -2, -2, 5]))
-
-
-def test_rounding_divide_by_pot_is_half_away_from_zero():
-    x = np.arange(-40, 41)
-    for exponent in range(6):
-        exact = x / 2**exponent
-        want = np.sign(exact) * np.floor(np.abs(exact) + 0.5)
-        np.testing.assert_array_equal(litert_arithmetic.rounding_divide_by_pot(x, exponent), want)
-
-
-def test_high_mul_saturates_only_at_the_corner():
-    least, most = INT32
-    got = litert_arithmetic.saturating_rounding_doubling_high_mul(
-        [least, least, most], [least, most, most]
-    )
-    np.testing.assert_array_equal(got, [most, -most, most - 1])
-
-
-def test_channel_parameters_keep_the_shape():
-    multiplier, left, right = litert_arithmetic.channel_parameters([[0.25, 3.0], [0.0, 1.0]])
-    np.testing.assert_array_equal(multiplier, [[1 << 30, 3 << 29], [0, 1 << 30]])
-    np.testing.assert_array_equal(left, [[0, 2], [0, 1]])
-    np.testing.assert_array_equal(right, [[1, 0], [0, 0]])
 
 
 def litert(layers: list[FullyConnected], x: np.ndarray, scale: float, zero_point: int):
