@@ -9,62 +9,11 @@ from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.runtime.interpreter import open_session
 
-ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")
-
-
-def few_bits(rng: np.random.Generator, count: int | None = None):
-    """Scales of few bits, whose products put many sums on exact halves."""
-    return rng.integers(1, 16, count) * 2.0 ** -rng.integers(5, 9, count)
-
-
-def any_bits(rng: np.random.Generator, count: int | None = None):
-    return rng.uniform(0.003, 0.3, count)
-
-
-def random_layer(rng: np.random.Generator, scale, inputs: int, outputs: int, source_scale: float):
-    """A layer whose results spread over all of int8, and some beyond."""
-    weight_scale = scale(rng, outputs if rng.random() < 0.5 else None)
-    spread = source_scale * float(np.mean(weight_scale)) * 50 * 70 * np.sqrt(inputs)
-    output_scale = spread / 60
-    if scale is few_bits:
-        output_scale = 2.0 ** np.round(np.log2(output_scale))
-    reach = int(30 * output_scale / source_scale / float(np.mean(weight_scale))) + 1
-    return FullyConnected(
-        weights=rng.integers(-127, 128, (outputs, inputs)).astype(np.int8),
-        weight_scale=weight_scale,
-        bias=rng.integers(-reach, reach, outputs).astype(np.int32) if rng.random() < 0.7 else None,
-        output_scale=output_scale,
-        output_zero_point=int(rng.integers(-128, 128)),
-        activation=str(rng.choice(ACTIVATIONS)),
-    )
-
-
-def random_network(rng: np.random.Generator, scale) -> tuple[bytes, int]:
-    widths = rng.integers(1, 40, int(rng.integers(2, 5))).tolist()
-    input_scale = source_scale = float(scale(rng))
-    layers = []
-    for inputs, outputs in zip(widths, widths[1:], strict=False):
-        layers.append(random_layer(rng, scale, inputs, outputs, source_scale))
-        source_scale = float(np.float32(layers[-1].output_scale))
-    zero_point = int(rng.integers(-128, 128))
-    content = write_fully_connected(layers, input_scale=input_scale, input_zero_point=zero_point)
-    return content, widths[0]
-
 
 def on_machine(content: bytes, x: np.ndarray, sizes: str, batch: int) -> np.ndarray:
     program = compile_graph(load(content), preset(sizes), batch)
     with open_session(program) as session:
         return session.run([x])[0]
-
-
-@pytest.mark.parametrize("scale", [few_bits, any_bits])
-@pytest.mark.parametrize("sizes", ["nano", "micro", "edge"])
-def test_random_networks(sizes: str, scale, litert, rng: np.random.Generator) -> None:
-    for _ in range(12):
-        content, inputs = random_network(rng, scale)
-        x = rng.integers(-128, 128, (64, inputs)).astype(np.int8)
-        got = on_machine(content, x, sizes, int(rng.integers(1, 65)))
-        np.testing.assert_array_equal(got, litert(content, x))
 
 
 @pytest.mark.parametrize("real", [0.5, 0.25, 0.375, 1.5, 2.0**-5, 1.0, 7 / 64])

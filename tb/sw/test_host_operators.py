@@ -55,39 +55,3 @@ def test_of_equal_numbers_the_first_is_the_greatest(axis, values, output_type, r
     (y,) = outputs(content, x, "micro", ["ARG_MAX"])
     np.testing.assert_array_equal(y, greatest.argmax(axis=axis))
     np.testing.assert_array_equal(y, prerequisites.litert_outputs(content, x)[0])
-
-
-def _sliced(begin: tuple[int, ...], end: tuple[int, ...], stride: tuple[int, ...]) -> w.Layer:
-    return w.StridedSlice(begin=begin, end=end, stride=stride)
-
-
-@pytest.mark.parametrize(
-    ("kind", "layer"),
-    [
-        ("STRIDED_SLICE", _sliced((0, 5, 7, 0), (1, -7, -9, 3), (1, -1, -2, 1))),
-        ("STRIDED_SLICE", _sliced((0, 5, 0, 2), (1, 0, 8, -4), (1, -2, 3, -1))),
-        ("SPACE_TO_BATCH_ND", w.SpaceToBatch(blocks=(2, 3), margins=((1, 1), (0, 1)))),
-        *(
-            (
-                "RESIZE_BILINEAR",
-                w.Resize(
-                    kind="RESIZE_BILINEAR", size=size, align_corners=align, half_pixel_centers=half
-                ),
-            )
-            for size in ((13, 5), (4, 17))
-            for align, half in ((False, False), (True, False), (False, True))
-        ),
-        (
-            "PRELU",
-            w.Prelu(alpha=np.array([-127, 3, 90], np.int8), alpha_scale=0.013, output_scale=0.09),
-        ),
-    ],
-)
-def test_one_operator(kind: str, layer: w.Layer, rng: np.random.Generator) -> None:
-    shape = 1, 6, 8, 3
-    content = w.write_sequential([layer], input_shape=shape, input_scale=0.1, input_zero_point=-30)
-    for _ in range(5):
-        x = rng.integers(-128, 128, shape).astype(np.int8)
-        (y,) = outputs(content, x, "micro", [kind])
-        known = prerequisites.litert_outputs(content, x)[0]
-        np.testing.assert_array_equal(y.reshape(known.shape), known)
