@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from devices.board import SimulatedSdramBoard
+from devices.board import SimulatedBoard
 
 from celosia.hw.boards.table import BOARDS
 from celosia.sw.runtime.backends import open_device
@@ -23,7 +23,7 @@ DIGITS = 16
 def test_digits_through_line_sdram_and_core(run_digits, figure, name, noise):
     sizes = BOARDS[name].config.name
     wanted = run_digits(DIGITS, sizes, "machine")
-    with SimulatedSdramBoard(BOARDS[name], noise=noise) as board:
+    with SimulatedBoard(BOARDS[name], noise=noise) as board:
         start = time.monotonic()
         got = run_digits(DIGITS, sizes, f"serial:{board.path}")
         figure(f"{name}, {noise:.0%} of bytes damaged: {time.monotonic() - start:.0f} s")
@@ -39,7 +39,7 @@ def test_unplugged_in_the_middle_of_a_run(run_digits, mnist_model, tmp_path, fig
     np.save(tmp_path / "x.npy", np.zeros((200, 784), np.int8))  # For a minute.
     words = ["run", mnist_model, "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npy"]
     words += ["--preset", BOARD.config.name]
-    with SimulatedSdramBoard(BOARD) as board:
+    with SimulatedBoard(BOARD) as board:
         words = [sys.executable, "-m", "celosia.sw", *words, "--device", f"serial:{board.path}"]
         pipe = subprocess.PIPE
         run = subprocess.Popen(list(map(str, words)), stdout=pipe, stderr=pipe, text=True)
@@ -52,13 +52,13 @@ def test_unplugged_in_the_middle_of_a_run(run_digits, mnist_model, tmp_path, fig
     assert run.returncode == 1 and seconds < 2
     assert "serial" in complaint[-1]
     assert not (tmp_path / "y.npy").exists()
-    with SimulatedSdramBoard(BOARD) as board:
+    with SimulatedBoard(BOARD) as board:
         again = run_digits(1, BOARD.config.name, f"serial:{board.path}")
     assert np.array_equal(again, run_digits(1, BOARD.config.name, "machine"))
 
 
 def test_all_of_the_memory(rng):
-    with SimulatedSdramBoard(BOARD) as board:
+    with SimulatedBoard(BOARD) as board:
         device = open_device(f"serial:{board.path}", BOARD.config, BOARD.memory_bytes)
         places = [0, 1 << 20, (1 << 24) + 3, BOARD.memory_bytes - 700]
         written = [rng.integers(0, 256, 700, np.uint8).tobytes() for _ in places]
@@ -79,7 +79,7 @@ def test_the_chip_ends_a_simulation_in_which_a_rule_is_broken(monkeypatch, capfd
         return (rows, columns, rcd + 8, *rest)
 
     monkeypatch.setattr(boards, "_chip_arguments", slower)
-    with SimulatedSdramBoard(BOARD) as board:
+    with SimulatedBoard(BOARD) as board:
         with pytest.raises(Exception, match="serial"):
             device = open_device(f"serial:{board.path}", BOARD.config, 1 << 20)
             device.write(0, bytes(64))

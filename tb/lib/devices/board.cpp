@@ -10,7 +10,7 @@
 
 #include "Vcelosia.h"
 #include "line.h"
-#include "memory.h"
+#include "sdram_chip.h"
 #include "verilated.h"
 
 namespace {

@@ -5,14 +5,12 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from celosia.hw.arch.config import Config
 from celosia.hw.boards.board import Board
-from celosia.sim import simulators
 from celosia.sim.rtl import fast
 from celosia.sim.simulators import SimulatorNotFound, find_verilator
 from celosia.sim.verilate import WAIVERS, RtlError, cache_directory, once
@@ -21,20 +19,15 @@ from devices.sdram_sheet import SHEETS
 #: Cycles of a bit: as few as there may be, for a fast simulation.
 DIVISOR = 4
 
-#: Sources of the board itself, and the header that it shares with the harness of the core.
-_SOURCES = [Path(__file__).with_name(name) for name in ("board.cpp", "line.h")]
-_SOURCES.append(Path(simulators.__file__).with_name("bursts.h"))
+#: Sources of the board itself.
+_SOURCES = [Path(__file__).with_name(name) for name in ("board.cpp", "line.h", "sdram_chip.h")]
 #: Verilator keeps set-up code apart: it runs once.
 _LEVELS = "OPT_FAST=-O2 OPT_GLOBAL=-O2 OPT_SLOW=-O0"
 _FLAGS = ("--cc", "--exe", "--build", "-j", "2", "--top-module", "celosia", "-O3", "--noassert")
 
 
-def _model(config: Config, memory: str, key: object, component: Callable[[], Any]) -> Path:
-    """Return the compiled board, built if it does not exist.
-
-    ``config``: sizes of its core; ``memory``: header in this folder with the memory; ``key``: other
-    parameters of its Verilog, compared by their representation; ``component``: makes the gateware.
-    """
+def _model(board: Board, config: Config) -> Path:
+    """Return the compiled board with a core of these sizes, built if it does not exist."""
     from celosia.hw.build import sources_digest
 
     verilator = find_verilator()
@@ -44,31 +37,28 @@ def _model(config: Config, memory: str, key: object, component: Callable[[], Any
                 f"{tool}: wanted it on PATH, found none (apt-get install {tool})"
             )
     texts = {source.name: source.read_bytes() for source in _SOURCES}
-    texts["memory.h"] = Path(__file__).with_name(memory).read_bytes()
     sizes = {name: value for name, value in asdict(config).items() if name != "name"}
+    named = {"name": "", "title": "", "platform": "", "loader": "", "oscillator": ""}
+    key = replace(board, **named, config=config)
     sources = (sources_digest(whole=True), sizes, key, str(verilator), _FLAGS, _LEVELS, texts)
     target = cache_directory() / "boards" / hashlib.sha256(repr(sources).encode()).hexdigest()[:32]
-    once(target, lambda: _build(config, str(verilator), texts, component, target))
+    once(target, lambda: _build(board, config, str(verilator), texts, target))
     return target
 
 
 def _build(
-    config: Config,
-    verilator: str,
-    texts: dict[str, bytes],
-    component: Callable[[], Any],
-    target: Path,
+    board: Board, config: Config, verilator: str, texts: dict[str, bytes], target: Path
 ) -> None:
+    from celosia.hw.boards.machine import Bench
     from celosia.hw.build import convert
 
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         directory = Path(folder)
-        (directory / "celosia.v").write_text(convert(component()))
+        (directory / "celosia.v").write_text(convert(Bench(board, config)))
         for name, text in texts.items():
             (directory / name).write_bytes(text)
         (directory / "waivers.vlt").write_text(WAIVERS)
-        defines = f"-std=gnu++17 -w -I.. -DCELOSIA_BUS_BYTES={config.bus_bytes}"
-        command = [verilator, *_FLAGS, "-CFLAGS", defines, "-MAKEFLAGS", _LEVELS]
+        command = [verilator, *_FLAGS, "-CFLAGS", "-std=gnu++17 -w -I..", "-MAKEFLAGS", _LEVELS]
         command += ["-o", "board", "waivers.vlt", "celosia.v", "board.cpp"]
         result = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
         if result.returncode:
@@ -78,18 +68,26 @@ def _build(
         os.replace(directory / "obj_dir" / "board", target)
 
 
-class _Running:
-    """A board that runs until it is closed.
+class SimulatedBoard:
+    """Board between its clock and its pads, with a model of the SDRAM chip that checks it.
 
+    It runs until it is closed. The chip ends the simulation when a rule of its data sheet is
+    broken, and names the rule on standard error.
+    ``board``: which one. Its serial line is as fast as its clock allows; ``noise``: share of bytes
+    on the line that are dropped, doubled or flipped, 0 to 1; ``seed``: of the noise.
     ``path``: pseudo-terminal of the link.
+    Raises ``SimulatorNotFound`` if there is no Verilator or no C++ compiler.
+    Raises ``RtlError`` if the build fails, or the board does not start.
     """
 
-    def __init__(
-        self, program: Path, memory: Sequence[int], *, divisor: int, noise: float, seed: int
-    ) -> None:
-        numbers = (divisor, round(noise * 1e6), seed, *memory)
+    def __init__(self, board: Board, *, noise: float = 0.0, seed: int = 1) -> None:
+        board = replace(board, baud=board.clock_hz // DIVISOR)
+        numbers = (DIVISOR, round(noise * 1e6), seed, *_chip_arguments(board))
         self._process = subprocess.Popen(
-            [program, *map(str, numbers)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [_model(board, fast(board.config)), *map(str, numbers)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self._process.stdout is not None
         self.path = self._process.stdout.readline().strip()
@@ -113,63 +111,6 @@ class _Running:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-class SimulatedBoard(_Running):
-    """Link and core with a memory of fixed latency.
-
-    ``config``: sizes of its core; ``memory_bytes``: external memory; ``latency``: cycles of the
-    external memory from a request to its response; ``noise``: share of bytes on the line that are
-    dropped, doubled or flipped, 0 to 1; ``seed``: of the noise.
-    ``path``: pseudo-terminal of the link.
-    Raises ``SimulatorNotFound`` if there is no Verilator or no C++ compiler.
-    Raises ``RtlError`` if the build fails, or the board does not start.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        *,
-        memory_bytes: int,
-        latency: int = 32,
-        noise: float = 0.0,
-        seed: int = 1,
-    ) -> None:
-        from celosia.hw.link.system import System
-
-        config = fast(config)
-        program = _model(
-            config,
-            "axi_memory.h",
-            memory_bytes,
-            lambda: System(config=config, divisor=DIVISOR, memory_bytes=memory_bytes),
-        )
-        memory = (memory_bytes, latency)
-        super().__init__(program, memory, divisor=DIVISOR, noise=noise, seed=seed)
-
-
-class SimulatedSdramBoard(_Running):
-    """Board between its clock and its pads, with a model of the SDRAM chip that checks it.
-
-    The chip ends the simulation when a rule of its data sheet is broken, and names the rule on
-    standard error.
-    ``board``: which one. Its serial line is as fast as its clock allows; ``noise``, ``seed``: see
-    ``SimulatedBoard``.
-    ``path``: pseudo-terminal of the link.
-    Raises ``SimulatorNotFound``, ``RtlError`` see ``SimulatedBoard``.
-    """
-
-    def __init__(self, board: Board, *, noise: float = 0.0, seed: int = 1) -> None:
-        from celosia.hw.boards.machine import Bench
-
-        board = replace(board, baud=board.clock_hz // DIVISOR)
-        config = fast(board.config)
-        key = replace(
-            board, name="", title="", platform="", loader="", oscillator="", config=config
-        )
-        program = _model(config, "sdram_chip.h", key, lambda: Bench(board, config))
-        memory = _chip_arguments(board)
-        super().__init__(program, memory, divisor=DIVISOR, noise=noise, seed=seed)
 
 
 def _chip_arguments(board: Board) -> tuple[int, ...]:
