@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import prerequisites
 import pytest
+from agreement import compare
 from networks import Chain, serialize
 from random_networks.recurrent import RNN, lstm, rnn, shift_register, svdf
 
@@ -15,9 +16,8 @@ from celosia.hw.arch.config import preset
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import ModelError, load
-from celosia.sw.ir.program import Program
 from celosia.sw.operators.vectors import ACTIVATIONS
-from celosia.sw.runtime.interpreter import InferenceSession, Interpreter, open_session
+from celosia.sw.runtime.interpreter import InferenceSession, Interpreter
 
 MAKERS = {
     "lstm": lstm,
@@ -40,21 +40,10 @@ def stimuli(content: bytes, rng: np.random.Generator) -> np.ndarray:
     return rng.integers(-128, 128, (INVOCATIONS, *port.shape)).astype(np.int8)
 
 
-def expected(content: bytes, inputs: np.ndarray) -> np.ndarray:
-    """Return the outputs of as many invocations by LiteRT's reference kernels."""
-    found = prerequisites.litert_runs(content, inputs)
-    return np.concatenate([result.reshape(len(inputs), -1) for result in found], axis=1)
-
-
 def check(maker: Callable[[np.random.Generator], bytes], seed: int) -> None:
     rng = np.random.default_rng(seed)
     content = maker(rng)
-    inputs = stimuli(content, rng)
-    program = Program.from_bytes(compile_graph(load(content), preset("edge"), 8).to_bytes())
-    with open_session(program) as session:
-        got = [output.reshape(INVOCATIONS, -1) for output in session.run([inputs])]
-    wanted = expected(content, inputs)
-    np.testing.assert_array_equal(np.concatenate(got, axis=1), wanted, f"seed {seed}")
+    compare(content, stimuli(content, rng), sizes="edge", batch=8)
 
 
 @pytest.mark.parametrize("maker", MAKERS)
@@ -121,9 +110,8 @@ def test_samples_on_the_command_line_are_invocations_in_order(tmp_path: Path) ->
     model.write_bytes(content)
     np.save(given, inputs)
     main(["run", str(model), "--input", str(given), "--output", str(made)])
-    got = np.load(made)
-    wanted = expected(content, inputs)
-    np.testing.assert_array_equal(got.reshape(wanted.shape), wanted)
+    (wanted,) = prerequisites.litert_runs(content, inputs)
+    np.testing.assert_array_equal(np.load(made).reshape(wanted.shape), wanted)
 
 
 def test_variables_without_contents_are_refused() -> None:

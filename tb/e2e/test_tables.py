@@ -5,16 +5,13 @@ from typing import Any
 
 import networks as w
 import numpy as np
-import prerequisites
 import pytest
+from agreement import compare
 
-from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Kind, Opcode
-from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.lower import lower
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.interpreter import open_session
 
 
 def chain(*layers: w.Layer, shape: tuple[int, ...] = (1, 5, 7, 3)) -> w.Graph:
@@ -79,17 +76,11 @@ def check(
     graph: w.Graph, rng: np.random.Generator, sizes: str, batch: int = 1, device: str = "machine"
 ) -> Program:
     """Compare a program on a device with LiteRT, byte by byte."""
-    program = compile_graph(load(w.serialize(graph)), preset(sizes), batch)
     shape = graph.tensors[graph.inputs[0]].shape
     # LiteRT takes no roots of what is below zero.
     least = -9 if graph.operations[0].kind in ("RSQRT", "SQRT") else -128
     inputs = rng.integers(least, 128, (2 * batch + 1, *shape)).astype(np.int8)
-    wanted = prerequisites.litert_runs(w.serialize(graph), inputs)
-    with open_session(program, device=device) as session:
-        got = session.run([inputs.reshape(-1, *program.inputs[0].shape)])
-    for values, expected in zip(got, wanted, strict=True):
-        np.testing.assert_array_equal(values.reshape(expected.shape), expected)
-    return program
+    return compare(w.serialize(graph), inputs, sizes=sizes, batch=batch, device=device)
 
 
 @pytest.mark.parametrize("sizes", ["nano", "micro", "edge"])

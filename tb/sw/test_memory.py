@@ -4,25 +4,15 @@ from typing import Any
 
 import networks as w
 import numpy as np
-import prerequisites
 import pytest
-
-from celosia.hw.arch.config import preset
-from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.frontend.tflite import load
-from celosia.sw.runtime.interpreter import open_session
+from agreement import compare
 
 
 def assert_exact(content: bytes, x: np.ndarray, sizes: str, note: str = "") -> None:
     """Compare machine model and LiteRT; some layer's note must have this text."""
-    program = compile_graph(load(content), preset(sizes))
+    program = compare(content, x[None], sizes=sizes)
     assert not program.host
     assert any(note in layer.note for layer in program.layers)
-    with open_session(program) as session:
-        results = session.run([x])
-    known = prerequisites.litert_outputs(content, x)
-    for result, wanted in zip(results, known, strict=True):
-        np.testing.assert_array_equal(result, wanted)
 
 
 def kernel(rng: np.random.Generator, *shape: int, scale: float = 0.004) -> dict[str, Any]:
@@ -92,13 +82,8 @@ def test_results_kept_for_later_layers_outlast_the_next_samples(batch, rng) -> N
     ]
     shape = 13, 13, 4
     content = w.write_sequential(layers, input_shape=(1, *shape), input_scale=0.1)
-    program = compile_graph(load(content), preset("micro"), batch)
-    x = rng.integers(-128, 128, (batch, *shape)).astype(np.int8)
-    with open_session(program) as session:
-        (y,) = session.run([x])
-    for sample, result in zip(x, y, strict=True):
-        known = prerequisites.litert_outputs(content, sample[None])
-        np.testing.assert_array_equal(result, known[0][0])
+    x = rng.integers(-128, 128, (batch, 1, *shape)).astype(np.int8)
+    compare(content, x, sizes="micro", batch=batch)
 
 
 @pytest.mark.parametrize("ratio", [2.0**20, 2.0**26, 2.0**28, 2.0**30])

@@ -1,0 +1,28 @@
+"""Every byte of a program's outputs against LiteRT's reference kernels."""
+
+import numpy as np
+import prerequisites
+
+from celosia.hw.arch.config import preset
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import load
+from celosia.sw.ir.program import Program
+from celosia.sw.runtime.interpreter import open_session
+
+
+def compare(
+    content: bytes, *inputs: np.ndarray, sizes: str, batch: int = 1, device: str = "machine"
+) -> Program:
+    """Compile a model, run its file on a device, and fail if a byte differs from LiteRT's.
+
+    ``inputs`` are of shape (invocations, ...). Returns the program.
+    """
+    compiled = compile_graph(load(content), preset(sizes), batch).to_bytes()
+    program = Program.from_bytes(compiled)
+    given = [x.reshape(-1, *p.shape) for x, p in zip(inputs, program.inputs, strict=True)]
+    with open_session(program, device=device) as session:
+        results = session.run(given)
+    for got, wanted in zip(results, prerequisites.litert_runs(content, *inputs), strict=True):
+        np.testing.assert_array_equal(got.reshape(wanted.shape), wanted)
+        assert got.tobytes() == wanted.tobytes()
+    return program
