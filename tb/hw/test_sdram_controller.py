@@ -15,14 +15,32 @@ def test_traffic(rng, data_bytes, stall):
 
 
 @pytest.mark.parametrize(
-    ("part", "clock_hz", "cas_latency"),
-    [("IS42S16160G-7", 50_000_000, 2), ("GW2AR-18", 54_000_000, 3)],
+    ("part", "clock_hz", "cas_latency", "delay"),
+    [
+        ("IS42S16160G-7", 50_000_000, 2, 0),
+        ("GW2AR-18", 54_000_000, 3, 0),
+        ("IS42S16160G-7", 100_000_000, 2, 0),
+        ("IS42S16160G-7", 133_000_000, 3, 1),
+        ("AS4C32M16SB-7", 100_000_000, 2, 2),
+        ("AS4C32M16SB-7", 133_000_000, 3, 3),
+        ("AS4C32M16SB-6", 166_000_000, 3, 4),
+        ("AS4C32M16SB-6", 70_000_000, 3, 1),
+    ],
 )
-def test_slow_clocks_and_small_chips(rng, part, clock_hz, cas_latency):
-    dut, chip = build(part, clock_hz=clock_hz, cas_latency=cas_latency, data_bytes=4)
-    reads, writes, _ = traffic(rng, dut, chip, 40)
+def test_parts_clocks_and_delays(rng, part, clock_hz, cas_latency, delay):
+    dut, chip = build(
+        part, clock_hz=clock_hz, cas_latency=cas_latency, read_delay=delay, data_bytes=4
+    )
+    reads, writes, _ = traffic(rng, dut, chip, 40, stall=0.2, delay=delay)
     assert len(reads) + len(writes) == 80
     assert chip.longest_refresh_gap < 2 * chip.refresh_cycles
+    assert chip.cas_latency == cas_latency
+
+
+def test_wrong_delay_is_seen(rng):
+    dut, chip = build(read_delay=0, data_bytes=4)
+    with pytest.raises(AssertionError, match="read of"):
+        traffic(rng, dut, chip, 10, delay=1)
 
 
 def test_refreshes_catch_up_at_the_slowest_clock(rng):

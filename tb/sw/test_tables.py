@@ -1,7 +1,6 @@
 """Operators that a table does: their tables, and what the front end says about them."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -140,41 +139,6 @@ def test_tables_are_those_of_litert(kind: str, rng: np.random.Generator) -> None
         np.testing.assert_array_equal(found, row[0, 0])
         compared += 1
     assert compared > 150
-
-
-REAL: dict[str, Callable[[float], float]] = {
-    "ABS": abs,
-    "ELU": lambda x: x if x > 0 else math.expm1(x),
-    "EXP": math.exp,
-    "GELU": lambda x: x / 2 * (1 + math.erf(x / math.sqrt(2))),
-    "HARD_SWISH": lambda x: x * min(max(x + 3, 0), 6) / 6,
-    "LEAKY_RELU": lambda x: x if x > 0 else x / 4,
-    "LOG": lambda x: math.log(x) if x > 0 else -math.inf,
-    "LOGISTIC": lambda x: 1 / (1 + math.exp(-x)),
-    "PRELU": lambda x: x if x > 0 else -0.875 * x,
-    "RSQRT": lambda x: 1 / math.sqrt(x) if x > 0 else math.inf,
-    "SQRT": lambda x: math.sqrt(max(x, 0)),
-    "TANH": math.tanh,
-}
-
-
-@pytest.mark.parametrize("kind", REAL)
-def test_tables_are_within_a_step_of_the_function(kind: str) -> None:
-    step, center = (1 / 256, -128) if kind == "LOGISTIC" else (0.02, -11)
-    entries = made(kind, 0.04, -9, step, center)
-    for x, y in zip(BYTES.tolist(), entries.tolist(), strict=True):
-        exact = REAL[kind](0.04 * (x + 9)) / step + center
-        assert abs(y - min(max(exact, -128), 127)) <= 1
-
-
-def test_negation_keeps_the_least_integer() -> None:
-    entries = made("NEG", 0.1, 5, 0.1, 5)
-    assert entries[[0, 1, 127, 128, 129]].tolist() == [0, -1, -127, -128, 127]
-
-
-def test_gelu_has_two_forms() -> None:
-    exact, near = (made("GELU", 0.03, 0, 0.002, -20, approximate=a) for a in (False, True))
-    assert np.abs(exact.astype(int) - near).max() == 1
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ sequential requantiser | vector/sequential vector/pace | vector_requantize vecto
     sequential | | alone
 SDRAM controller | sdram/bank sdram/buffer sdram/chunks sdram/columns sdram/controller
     sdram/countdown sdram/data_path sdram/opener sdram/reads sdram/scheduler sdram/startup
-    sdram/writes | sdram_rooms sdram_controller sdram_rules sdram_parts | sdram_bandwidth | | |
+    sdram/writes | sdram_rooms sdram_controller sdram_rules | sdram_bandwidth | | |
     alone
 host link | link/bridge link/frames link/link link/slots link/uart | link_frames link_uart
     link_endpoint | | | | alone

@@ -141,7 +141,7 @@ class _Writer:
         fields = {name[:1].upper() + name[1:]: value for name, value in options.items()}
         for name, value in fields.items():
             if name in _ENUMERATIONS and isinstance(value, str):
-                fields[name] = getattr(_ENUMERATIONS[name], value.upper())
+                fields[name] = vars(_ENUMERATIONS[name])[value.upper()]
         return self.table(
             "Operator",
             OpcodeIndex=self.kinds.index(kind),
