@@ -112,9 +112,7 @@ class Bench:
                     await ctx.tick()
                 if self.faults.get(name) == index:
                     ctx.set(port.fault, {"code": isa.Error.RANGE, "tag": payload.tag})
-                    ctx.set(port.fault_valid, 1)
-                    await ctx.tick()
-                    ctx.set(port.fault_valid, 0)
+                    await pysim.pulse(ctx, port.fault_valid)
                 else:
                     self.log.append((index, begin, self.cycle))
                     ctx.set(port.done, 1)
@@ -134,14 +132,10 @@ class Bench:
         ctx.set(dut.program_address, 0x1000)
         ctx.set(dut.program_length, self.count)
         ctx.set(dut.watchdog, self.watchdog)
-        ctx.set(dut.clear_counters, 1)
-        await ctx.tick()
-        ctx.set(dut.clear_counters, 0)
+        await pysim.pulse(ctx, dut.clear_counters)
         await ctx.tick().repeat(COUNTERS_PER_UNIT + 2)
         assert not ctx.get(dut.cycles)
-        ctx.set(dut.start, 1)
-        await ctx.tick()
-        ctx.set(dut.start, 0)
+        await pysim.pulse(ctx, dut.start)
         for _ in range(limit):
             if ctx.get(dut.done) or ctx.get(dut.error):
                 break
@@ -178,9 +172,7 @@ class Bench:
                     self.load(then)
                     self.faults = {}
                     self.tags = dict.fromkeys(UNITS, 0)
-                ctx.set(self.dut.reset, 1)
-                await ctx.tick()
-                ctx.set(self.dut.reset, 0)
+                await pysim.pulse(ctx, self.dut.reset)
                 for _ in range(100):
                     if ctx.get(self.dut.clear):
                         break

@@ -34,6 +34,4 @@ async def test_rounds_in_order(rng, levels):
                 for level, (n, all_) in enumerate(zip(at, rounds, strict=True))
             )
             assert ctx.get(dut.last) == last
-            ctx.set(dut.step, 1)
-            await ctx.tick()
-            ctx.set(dut.step, 0)
+            await pysim.pulse(ctx, dut.step)

@@ -3,7 +3,7 @@
 import pytest
 from amaranth.hdl import Module
 from amaranth.lib.fifo import SyncFIFOBuffered
-from pysim import simulation
+from pysim import pulse, simulation
 
 from celosia.hw.lib.queue import EagerFIFO
 
@@ -41,9 +41,7 @@ async def test_the_memory_takes_what_is_shown_while_there_is_room():
     await ctx.tick()
     # Never pushed, so never there.
     ctx.set(dut.w_data, 8)
-    ctx.set(dut.w_en, 1)
-    await ctx.tick()
-    ctx.set(dut.w_en, 0)
+    await pulse(ctx, dut.w_en)
     ctx.set(dut.w_data, 9)
     await ctx.tick().repeat(2)
     assert (ctx.get(dut.r_rdy), ctx.get(dut.r_data), ctx.get(dut.level)) == (1, 8, 1)

@@ -2,7 +2,7 @@ import zlib
 
 import pytest
 from devices.link import Noise
-from pysim import get, put_all, run
+from pysim import get, pulse, put_all, run
 
 from celosia.hw.arch import link
 from celosia.hw.link.frames import FrameReceiver, FrameTransmitter
@@ -61,9 +61,7 @@ def receive(line, *, full=(), gap=FrameReceiver.GAP):
         for n, byte in enumerate(line):
             ctx.set(dut.full, n in full)
             ctx.set(dut.byte, byte)
-            ctx.set(dut.valid, 1)
-            await ctx.tick()
-            ctx.set(dut.valid, 0)
+            await pulse(ctx, dut.valid)
             await ctx.tick().repeat(gap - 1)
         await ctx.tick().repeat(4)
 

@@ -115,9 +115,7 @@ async def test_a_reset_writes_nothing(rng):
         # Stands there and is not valid.
         (beat,) = beats(kind, 0, ~held[:16], 16)
         ctx.set(dut.parameters.payload, beat)
-        ctx.set(clear, 1)
-        await ctx.tick()
-        ctx.set(clear, 0)
+        await pysim.pulse(ctx, clear)
         await ctx.tick()
     assert (await read_groups(ctx, dut, [0]) == wanted).all()
     for i in range(2):

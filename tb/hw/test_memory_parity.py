@@ -179,9 +179,7 @@ async def test_weight_buffer_forgets_at_a_reset(
 
     async def verdicts(ctx: Any, tile: int) -> list[int]:
         """Reset, start a tile at once; return the cycles after it that say wrong."""
-        ctx.set(clear, 1)
-        await ctx.tick()
-        ctx.set(clear, 0)
+        await pysim.pulse(ctx, clear)
         ctx.set(dut.tile, tile)
         ctx.set(dut.start, 1)
         found = []

@@ -38,9 +38,7 @@ async def start(ctx, dut, run, skip):
 
 
 async def pulse(ctx, port):
-    ctx.set(port, 1)
-    await ctx.tick()
-    ctx.set(port, 0)
+    await pysim.pulse(ctx, port)
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4, 16, 256])

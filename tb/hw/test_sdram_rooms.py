@@ -5,7 +5,7 @@ from functools import partial
 from itertools import pairwise
 
 import pytest
-from pysim import get, get_all, put, put_all, run, simulation
+from pysim import get, get_all, pulse, put, put_all, run, simulation
 
 from celosia.hw.axi.signature import DECERR, INCR, OKAY, SLVERR
 from celosia.hw.sdram.buffer import Buffer
@@ -77,9 +77,7 @@ async def test_countdown(cycles):
     ctx = await simulation(dut)
     for number, want in enumerate(cycles):
         assert ctx.get(dut.over)
-        ctx.set(dut.start, 1 << number)
-        await ctx.tick()
-        ctx.set(dut.start, 0)
+        await pulse(ctx, dut.start, 1 << number)
         for passed in range(1, 12):
             assert ctx.get(dut.over) == (passed >= want), (number, passed)
             await ctx.tick()

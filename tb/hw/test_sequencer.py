@@ -270,8 +270,6 @@ async def test_counts_past_the_greatest():
     await ctx.tick().repeat(2)
     assert not ctx.get(dut.overflow)
     assert ctx.get(dut.lacking) == 0b011
-    ctx.set(dut.post[1], 0b101)
-    await ctx.tick()
-    ctx.set(dut.post[1], 0)
+    await pysim.pulse(ctx, dut.post[1], 0b101)
     await ctx.tick()
     assert ctx.get(dut.overflow) == 0b10

@@ -112,9 +112,7 @@ def judge_each(config, programs):
     async def bench(ctx):
         ctx.set(dut.o.ready, 1)
         for words in programs:
-            ctx.set(reset, 1)
-            await ctx.tick()
-            ctx.set(reset, 0)
+            await pysim.pulse(ctx, reset)
             found = []
             for word in [*words, None, None]:
                 ctx.set(dut.i.valid, word is not None)

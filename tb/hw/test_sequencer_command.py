@@ -79,6 +79,4 @@ async def test_a_reset_gives_the_defaults(rng):
         for payload in queued([instruction]):
             await pysim.put(ctx, dut.i, payload)
         compare(await pysim.get(ctx, dut.o), instruction)
-        ctx.set(reset, 1)
-        await ctx.tick()
-        ctx.set(reset, 0)
+        await pysim.pulse(ctx, reset)

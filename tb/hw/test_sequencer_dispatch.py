@@ -166,9 +166,7 @@ async def test_only_a_nop_does_not_wait_until_all_is_quiet(opcode):
     ctx = await pysim.simulation(dut)
     ctx.set(dut.i.payload, checked(4, opcode, post=0b1001))
     ctx.set(dut.i.valid, 1)
-    ctx.set(dut.granted, 1)
-    await ctx.tick()
-    ctx.set(dut.granted, 0)
+    await pysim.pulse(ctx, dut.granted)
     if opcode is not Opcode.NOP:
         for _ in range(5):
             assert not ctx.get(dut.i.ready) and not ctx.get(dut.post)

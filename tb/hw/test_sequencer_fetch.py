@@ -69,9 +69,7 @@ class Memory:
 async def begin(ctx, dut, *, length, address=0x1000):
     ctx.set(dut.address, address)
     ctx.set(dut.length, length)
-    ctx.set(dut.begin, 1)
-    await ctx.tick()
-    ctx.set(dut.begin, 0)
+    await pysim.pulse(ctx, dut.begin)
     # Only in the cycle of `begin` are they looked at.
     ctx.set(dut.address, 0)
     ctx.set(dut.length, 0)
@@ -89,9 +87,7 @@ def fetch_all(dut, memory, length, *, rng=None, stall=0.0, programs=1):
     reset = Signal()
 
     async def restart(ctx):
-        ctx.set(reset, 1)
-        await ctx.tick()
-        ctx.set(reset, 0)
+        await pysim.pulse(ctx, reset)
 
     async def main(ctx):
         for _ in range(programs):
@@ -219,9 +215,7 @@ async def test_a_reset_after_stop_makes_room_for_another_program(rng):
     ctx.set(dut.stop, 1)
     while not ctx.get(dut.idle):
         await ctx.tick()
-    ctx.set(clear, 1)
-    await ctx.tick()
-    ctx.set(clear, 0)
+    await pysim.pulse(ctx, clear)
     ctx.set(dut.stop, 0)
     await begin(ctx, dut, length=18, address=0x1000 + 6 * PROGRAM_BYTES)
     got.extend([await pysim.get(ctx, dut.words) for _ in range(18)])

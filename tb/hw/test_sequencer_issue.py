@@ -226,9 +226,7 @@ async def test_a_flush_gives_registers_their_defaults():
     ctx = await pysim.simulation(dut, background=[granting(dut)])
     await push(ctx, dut, 9)
     assert (await pysim.get(ctx, dut.instruction)).fields.fill.value == 9
-    ctx.set(dut.flush, 1)
-    await ctx.tick()
-    ctx.set(dut.flush, 0)
+    await pysim.pulse(ctx, dut.flush)
     await pysim.put(ctx, dut.push, {"bits": Opcode.FILL.value})
     assert (await pysim.get(ctx, dut.instruction)).fields.fill.value == 0
 
@@ -257,9 +255,7 @@ async def test_activity_tells_idle_cycles_apart():
         assert await settle(ctx, dut, unit=unit, lacking=0xFFF) == unit.value
     drain = await settle(ctx, dut, unit=Activity.DRAIN, lacking=0xFFF)
     assert drain == Activity.SEMAPHORE.value + 5
-    ctx.set(dut.granted, 1)
-    await ctx.tick()
-    ctx.set(dut.granted, 0)
+    await pysim.pulse(ctx, dut.granted)
     assert not ctx.get(dut.asking)
     # There is an instruction, and it waits for no semaphore.
     assert await settle(ctx, dut, lacking=0xFFF) == Activity.DRAIN.value
@@ -286,9 +282,7 @@ async def test_waiting_and_index_of_the_oldest():
     for index in (11, 12):
         await ctx.tick().repeat(4)
         assert ctx.get(dut.waiting) and ctx.get(dut.index) == index
-        ctx.set(dut.done, 1)
-        await ctx.tick()
-        ctx.set(dut.done, 0)
+        await pysim.pulse(ctx, dut.done)
     await ctx.tick().repeat(4)
     assert ctx.get(dut.waiting) and ctx.get(dut.index) == 13
 
@@ -327,8 +321,6 @@ async def test_a_unit_that_is_done_at_once_gets_its_post():
             assert waiting and cycle <= 4
             # ``overflow`` comes two cycles after the post, the index one cycle later.
             await ctx.tick()
-            ctx.set(dut.overflow, 1)
-            await ctx.tick()
-            ctx.set(dut.overflow, 0)
+            await pysim.pulse(ctx, dut.overflow)
             posts.append(ctx.get(dut.index))
     assert posts == [0b101, 3] and not ctx.get(dut.waiting)

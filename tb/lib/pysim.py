@@ -43,6 +43,13 @@ async def get(ctx: Any, stream: Any) -> Any:
     return payload
 
 
+async def pulse(ctx: Any, signal: Any, value: Any = 1) -> None:
+    """Give ``signal`` a value for one cycle, then zero."""
+    ctx.set(signal, value)
+    await ctx.tick()
+    ctx.set(signal, 0)
+
+
 async def rest(ctx: Any, rng: Draws | None, stall: float) -> None:
     """Wait a random number of cycles, each further one with probability ``stall`` (0 to below 1)."""
     while rng is not None and rng.random() < stall:
