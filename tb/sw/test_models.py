@@ -16,10 +16,10 @@ from celosia.hw.arch.config import preset
 from celosia.sw import data
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
-from celosia.sw.models import train_convolutional, train_mnist_mlp, training
+from celosia.sw.models import training
+from celosia.sw.models.train import NETWORKS
 from celosia.sw.runtime.interpreter import open_session
 
-NETWORKS = {"mnist_mlp": train_mnist_mlp.NETWORK, **train_convolutional.NETWORKS}
 GOALS = {"mnist_mlp": 0.975, "mnist_a": 0.99, "fashion_b": 0.88, "mnist_c": 0.988, "mnist_d": 0.99}
 OPERATORS = {
     "mnist_mlp": "FULLY_CONNECTED FULLY_CONNECTED",

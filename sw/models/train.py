@@ -1,6 +1,6 @@
-"""Trains and quantises the shipped convolutional networks on MNIST and Fashion-MNIST.
+"""Trains and quantises the shipped networks on MNIST and Fashion-MNIST.
 
-Needs the extra ``train``; run with ``python -m celosia.sw.models.train_convolutional [NAME ...]``.
+Needs the extra ``train``; run with ``python -m celosia.sw.models.train [NAME ...]``.
 Writes ``NAME.tflite`` and ``NAME.json`` in the folder of this file. Half an hour of one core in all.
 """
 
@@ -53,6 +53,15 @@ def _settings(**given: Any) -> dict[str, Any]:
 
 #: The networks by name, in the order of the time that they take.
 NETWORKS = {
+    "mnist_mlp": Network(
+        text="MLP 784-128-10, ReLU, int8",
+        dataset="mnist",
+        shape=(784,),
+        layers=[_dense(128, "relu"), _dropout(0.1), _dense(10)],
+        settings=_settings(
+            seed=20, epochs=80, learning_rate=2e-3, hidden=128, dropout=0.1, shift_pixels=1
+        ),
+    ),
     "mnist_c": Network(
         text="conv 3x3x32 ReLU, pool, conv 3x3x64 ReLU, pool, 128 ReLU, 10, softmax, int8",
         dataset="mnist",
@@ -118,7 +127,7 @@ NETWORKS = {
 
 def main() -> None:
     """Train, quantise, evaluate and write the networks named, or all."""
-    parser = argparse.ArgumentParser(description="Train and quantise the convolutional networks.")
+    parser = argparse.ArgumentParser(description="Train and quantise the shipped networks.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NETWORKS))
     parser.add_argument("--folder", type=Path, default=Path(__file__).parent)
     arguments = parser.parse_args()
