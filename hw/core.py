@@ -51,7 +51,7 @@ class Core(Component):
     Timing
     ------
     ``reset`` takes effect one cycle later. Every output of the buses comes from a register, or
-    from one through a few gates.
+    from one through a few gates; without ``Config.skid``, ``rready`` comes through more of them.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -91,6 +91,8 @@ class Core(Component):
             cells=config.cells,
             read_latency=buffer.READ_LATENCY,
             parity=config.parity,
+            forwards=config.forwards,
+            skid=config.skid,
         )
         vector = VectorUnit(
             rows=config.rows,
@@ -104,6 +106,7 @@ class Core(Component):
             visible_cycles=buffer.WRITE_LATENCY + Stage.LATENCY,
             primitive=config.primitive,
             requantizer=config.requantizer,
+            skid=config.skid,
             parity=config.parity,
         )
         load = LoadUnit(
@@ -129,6 +132,7 @@ class Core(Component):
             data_bytes=config.bus_bytes,
             burst_beats=config.burst_beats,
             outstanding=config.outstanding,
+            skid=config.skid,
         )
         sequencer = Sequencer(config=config)
         rooms = {

@@ -14,6 +14,9 @@ TABLE_BYTES = 256
 #: One for each ordered pair of the units that have a queue.
 SEMAPHORES = 12
 
+#: Cycles from the read of a sum that a pass adds to until the result can be read.
+ADD_CYCLES = 4
+
 #: Most instructions that may wait in the queue of one unit.
 MOST_QUEUED = 15
 
@@ -28,6 +31,13 @@ PROTECTIONS = ("none", "parity")
 #: Requantisers, with the cycles from one group of channels to the next. The sequential one needs
 #: no multipliers and little area: it works digit by digit.
 REQUANTIZERS = {"pipelined": 1, "sequential": 23}
+
+#: Registers between an address generator and the port it requests from, and before the beats of the
+#: bus: skid buffers, or plain registers of half the area, through which ``ready`` passes.
+LINKS = ("skid", "register")
+
+#: Activity counters: one for each unit and activity, or none besides the counter of cycles.
+COUNTED = ("units", "none")
 
 
 def _is_power_of_two(value: int) -> bool:
@@ -80,6 +90,10 @@ class Config:
         Protection of the words of the memories against bits that flip, one of ``PROTECTIONS``.
     requantizer : str
         Requantiser of the vector unit, one of ``REQUANTIZERS``.
+    links : str
+        Registers between blocks, one of ``LINKS``.
+    counters : str
+        Activity counters, one of ``COUNTED``.
 
     Raises
     ------
@@ -105,6 +119,8 @@ class Config:
     cells: str = "portable"
     protection: str = "none"
     requantizer: str = "pipelined"
+    links: str = "skid"
+    counters: str = "units"
 
     def __post_init__(self) -> None:
         """Refuse sizes that no core can have."""
@@ -176,6 +192,8 @@ class Config:
         want(self.cells in CELLS, "cells", f"one of {', '.join(CELLS)}")
         want(self.protection in PROTECTIONS, "protection", f"one of {', '.join(PROTECTIONS)}")
         want(self.requantizer in REQUANTIZERS, "requantizer", f"one of {', '.join(REQUANTIZERS)}")
+        want(self.links in LINKS, "links", f"one of {', '.join(LINKS)}")
+        want(self.counters in COUNTED, "counters", f"one of {', '.join(COUNTED)}")
 
     def _repr_html_(self) -> str:
         title = f"{self.name}: {self.rows} × {self.columns} multipliers"
@@ -192,9 +210,27 @@ class Config:
         return self.protection == "parity"
 
     @property
+    def skid(self) -> bool:
+        """True if the registers of ``links`` are skid buffers."""
+        return self.links == "skid"
+
+    @property
+    def counts(self) -> bool:
+        """True if the core has activity counters."""
+        return self.counters == "units"
+
+    @property
     def group_cycles(self) -> int:
         """Cycles in which the vector unit finishes one group of ``lanes`` channels."""
         return REQUANTIZERS[self.requantizer]
+
+    @property
+    def forwards(self) -> bool:
+        """True if a pass of one pixel may add to a sum that is not in memory yet.
+
+        A sum needs ``ADD_CYCLES``. Passes whose tiles load for as long gain nothing by it.
+        """
+        return self.rows // self.weight_rows < ADD_CYCLES
 
     @property
     def sum_bits(self) -> int:
@@ -263,11 +299,30 @@ _NOT_IN_PROGRAMS = (
     "cells",
     "protection",
     "requantizer",
+    "links",
+    "counters",
 )
 
 PRESETS = {
     config.name: config
     for config in (
+        Config(
+            name="pico",
+            rows=4,
+            columns=4,
+            unified_bytes=2048,
+            weight_tiles=64,
+            accumulator_depth=64,
+            lanes=1,
+            bus_bytes=4,
+            parameter_channels=64,
+            queue_depth=3,
+            outstanding=2,
+            dsp_columns=4,
+            requantizer="sequential",
+            links="register",
+            counters="none",
+        ),
         Config(
             name="nano",
             rows=4,
@@ -281,6 +336,7 @@ PRESETS = {
             queue_depth=4,
             outstanding=8,
             dsp_columns=4,
+            links="register",
         ),
         Config(
             name="micro",

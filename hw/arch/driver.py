@@ -35,7 +35,7 @@ class RunResult:
         Cycles from start to HALT; None where the device has no clock.
     counters : mapping or None
         For each unit, in lower case, cycles by class; the classes of a unit sum to ``cycles``.
-        Classes without cycles are left out.
+        Classes without cycles are left out. None where the device has no such counters.
     error : tuple or None
         Code of the error, unit that noticed it, and index of the instruction in the program.
     """
@@ -160,10 +160,16 @@ class Driver(ABC):
         code, unit, index = self.read_registers(OFFSETS["error_code"], 3)
         return isa.Error(code), isa.Unit(unit), index
 
-    def counters(self) -> dict[str, dict[str, int]]:
-        """Return cycles by class for each unit; classes without cycles are left out."""
+    def counters(self) -> dict[str, dict[str, int]] | None:
+        """Return cycles by class for each unit; classes without cycles are left out.
+
+        None if the core has no activity counters: after a run, every unit of one that has them has
+        counted each cycle.
+        """
         names = activity_names()
         values = self.read_registers(COUNTERS, COUNTERS_PER_UNIT * len(isa.Unit))
+        if not any(values):
+            return None
         counters: dict[str, dict[str, int]] = {}
         for unit in isa.Unit:
             base = unit.value * COUNTERS_PER_UNIT

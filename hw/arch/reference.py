@@ -308,7 +308,8 @@ def register_reference() -> str:
         f"The units are {units}.",
         "",
         "In every cycle of a running program exactly one counter of each unit counts. The counters",
-        "of one unit add up to `cycles`.",
+        "of one unit add up to `cycles`. In a core with `counters=none` all of them read as 0;",
+        "`cycles` counts in every core.",
         "",
         *_table(("`a`", "name", "the unit in that cycle"), counters),
     ]

@@ -6,6 +6,7 @@ acts, reads give the state).
 
 from typing import NamedTuple
 
+from amaranth.hdl import Shape
 from amaranth.lib import enum
 
 from celosia.hw.arch.config import SEMAPHORES
@@ -95,6 +96,11 @@ FLAGS: dict[str, type[enum.Flag]] = {
     "interrupt_enable": Interrupt,
     "interrupt": Interrupt,
 }
+
+
+def width(register: Register) -> int:
+    """Return the bits of a register that a write can change; the others read as zero."""
+    return Shape.cast(FLAGS[register.name]).width if register.name in FLAGS else 32
 
 
 class Activity(enum.Enum, shape=5):

@@ -8,7 +8,7 @@ from celosia.hw import streams
 from celosia.hw.axi.signature import INCR, axi4_read
 from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
-from celosia.hw.lib.slice import Slice
+from celosia.hw.lib.slice import link
 
 
 def length_bits(burst_beats: int) -> int:
@@ -79,6 +79,9 @@ class ReadMaster(Component):
         Most bursts of one client that are in flight.
     clients : int
         Clients, 1 to 2 with the one-bit id of the core's bus.
+    skid : bool
+        A skid buffer takes the beats; else a pipeline register, through which ``rready`` depends on
+        the clients.
 
     Members
     -------
@@ -103,7 +106,13 @@ class ReadMaster(Component):
     """
 
     def __init__(
-        self, *, data_bytes: int, burst_beats: int, outstanding: int, clients: int = 2
+        self,
+        *,
+        data_bytes: int,
+        burst_beats: int,
+        outstanding: int,
+        clients: int = 2,
+        skid: bool = True,
     ) -> None:
         if not 1 <= clients <= 2:
             raise ValueError(f"clients: wanted 1 or 2, got {clients}")
@@ -113,6 +122,7 @@ class ReadMaster(Component):
         self.burst_beats = burst_beats
         self.outstanding = outstanding
         self.clients = clients
+        self.skid = skid
         burst = streams.burst(length_bits=length_bits(burst_beats))
         beat = stream.Signature(read_beat(data_bytes))
         super().__init__(
@@ -157,8 +167,9 @@ class ReadMaster(Component):
                 ]
 
         # The register holds the id with the beat.
-        m.submodules.beats = answers = Slice(
-            data.StructLayout({"id": len(bus.rid), "beat": read_beat(self.data_bytes)})
+        m.submodules.beats = answers = link(
+            data.StructLayout({"id": len(bus.rid), "beat": read_beat(self.data_bytes)}),
+            skid=self.skid,
         )
         m.d.comb += [
             answers.i.valid.eq(bus.rvalid),
@@ -167,7 +178,7 @@ class ReadMaster(Component):
             answers.i.payload.beat.data.eq(bus.rdata),
             answers.i.payload.beat.error.eq(bus.rresp[1]),
             answers.i.payload.beat.last.eq(bus.rlast),
-            self.idle.eq(~Cat(counts).any() & answers.idle),
+            self.idle.eq(~Cat(counts).any() & ~answers.o.valid),
         ]
         ends = bus.rvalid & bus.rready & bus.rlast
         for n in numbers:

@@ -12,6 +12,7 @@ from celosia.hw.arch.registers import (
     REGISTER_ADDRESS_BITS,
     REGISTERS,
     Register,
+    width,
 )
 from celosia.hw.axi.signature import DECERR, OKAY, SLVERR, axi4_lite
 from celosia.hw.lib.component import Component
@@ -27,7 +28,8 @@ STROBES = {"control": "control_write", "interrupt": "interrupt_clear"}
 def _port(register: Register) -> dict[str, Any]:
     flow = Out if register.access == "rw" else In
     # The stubs do not know init yet.
-    ports = {register.name: flow(32, init=register.init)}  # pyright: ignore[reportCallIssue]
+    bits = width(register) if register.access == "rw" else 32
+    ports = {register.name: flow(bits, init=register.init)}  # pyright: ignore[reportCallIssue]
     if register.access == "w1":
         ports[STROBES[register.name]] = Out(32)
     return ports
@@ -43,7 +45,7 @@ class RegisterFile(Component):
     -------
     bus : In(axi4_lite)
         The host.
-    <name> : Out(32) or In(32)
+    <name> : Out(``registers.width``) or In(32)
         Value of each register: an output if its access is ``rw``, else an input. An input without
         a driver has the ``init`` of the table.
     control_write, interrupt_clear : Out(32)
@@ -108,9 +110,9 @@ class RegisterFile(Component):
                 m.d.sync += bus.bresp.eq(SLVERR if register.access == "r" else OKAY)
                 value = getattr(self, register.name)
                 if register.access == "rw":
-                    for byte, strobe in enumerate(strobes):
+                    for first, strobe in zip(range(0, len(value), 8), strobes, strict=False):
                         with m.If(strobe):
-                            m.d.sync += value.word_select(byte, 8).eq(word.word_select(byte, 8))
+                            m.d.sync += value[first : first + 8].eq(word[first : first + 8])
                 elif register.access == "w1":
                     m.d.sync += getattr(self, STROBES[register.name]).eq(word & mask)
 
@@ -119,8 +121,6 @@ class RegisterFile(Component):
         bus = self.bus
         address = Signal(REGISTER_ADDRESS_BITS - 2)
         counter = Signal(reset_less=True)
-        value = Signal(32)
-        answer = Signal(2, reset_less=True)
         m.d.comb += self.counter_address.eq(address - (COUNTERS >> 2))
         with m.FSM():
             with m.State("ADDRESS"):
@@ -129,18 +129,16 @@ class RegisterFile(Component):
                 with m.If(bus.arvalid):
                     m.next = "LOOK_UP"
             with m.State("LOOK_UP"):
-                m.d.sync += [counter.eq(self._is_counter(address)), value.eq(0)]
-                m.d.sync += answer.eq(Mux(self._is_counter(address), OKAY, DECERR))
+                m.d.sync += [counter.eq(self._is_counter(address)), bus.rdata.eq(0)]
+                m.d.sync += bus.rresp.eq(Mux(self._is_counter(address), OKAY, DECERR))
                 for register in REGISTERS:
                     with m.If(address == register.offset >> 2):
-                        m.d.sync += [value.eq(getattr(self, register.name)), answer.eq(OKAY)]
+                        m.d.sync += [bus.rdata.eq(getattr(self, register.name)), bus.rresp.eq(OKAY)]
                 m.next = "ANSWER"
             with m.State("ANSWER"):
-                m.d.sync += [
-                    bus.rvalid.eq(1),
-                    bus.rdata.eq(Mux(counter, self.counter_value, value)),
-                    bus.rresp.eq(answer),
-                ]
+                m.d.sync += bus.rvalid.eq(1)
+                with m.If(counter):
+                    m.d.sync += bus.rdata.eq(self.counter_value)
                 m.next = "WAIT"
             with m.State("WAIT"):
                 with m.If(bus.rready):

@@ -21,6 +21,8 @@ class Nest(Component):
         Width of an address. Addresses wrap.
     count_bits : tuple of int
         Width of the number of each level's last round, innermost level first.
+    firsts : tuple of int, optional
+        Number of each level's first round, 0 or 1; 0 if left out.
 
     Members
     -------
@@ -31,7 +33,8 @@ class Nest(Component):
     strides : In(ArrayLayout(unsigned(bits), levels))
         Distance of addresses from round to round, for each level. Constant while the loops run.
     counts : In(StructLayout of "0", "1", …)
-        Rounds less one, for each level, the innermost first. Constant while the loops run.
+        Number of the last round of each level, the innermost first: rounds less one where the first
+        round has number 0, else rounds. Constant while the loops run.
     step : In(1)
         Goes to the next round; ignored together with ``start``.
     address : Out(unsigned(bits))
@@ -45,8 +48,11 @@ class Nest(Component):
     cycle.
     """
 
-    def __init__(self, *, bits: int, count_bits: tuple[int, ...]) -> None:
+    def __init__(
+        self, *, bits: int, count_bits: tuple[int, ...], firsts: tuple[int, ...] | None = None
+    ) -> None:
         self.bits = bits
+        self.firsts = firsts or (0,) * len(count_bits)
         self.count_bits = count_bits
         self.levels = len(count_bits)
         counts = {str(level): unsigned(width) for level, width in enumerate(count_bits)}
@@ -84,13 +90,13 @@ class Nest(Component):
             self.address.eq(began[0]),
         ]
         for level, number in enumerate(rounds):
-            count = self.counts[str(level)]
+            count, first = self.counts[str(level)], self.firsts[level]
             following = Signal(len(number), name=f"following_{level}")
             m.d.comb += following.eq(number + 1)
             with m.If(self.start | (self.step & self.last[:level].all())):
                 m.d.sync += began[level].eq(address)
                 with m.If(self.start | self.last[level]):
-                    m.d.sync += [number.eq(0), self.last[level].eq(count == 0)]
+                    m.d.sync += [number.eq(first), self.last[level].eq(count == first)]
                 with m.Else():
                     m.d.sync += [number.eq(following), self.last[level].eq(following == count)]
         return m

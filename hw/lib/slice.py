@@ -1,4 +1,4 @@
-"""Pipeline register and skid buffer of a stream."""
+"""Pipeline register and skid buffer of a stream, and the choice between them."""
 
 from amaranth.hdl import Module, Mux, ShapeLike, Signal, Value
 from amaranth.lib import stream
@@ -109,3 +109,12 @@ class Slice(Component):
                     m.d.sync += slot[bits].eq(given[bits])
             m.d.comb += offered[bits].eq(Mux(turn, slots[1][bits], slots[0][bits]))
         return m
+
+
+def link(shape: ShapeLike, *, skid: bool, block: int | None = None) -> Stage | Slice:
+    """Return a ``Slice`` if ``skid``, else a ``Stage``, which is half as large.
+
+    Both pass one payload a cycle and delay it by one. Through a ``Stage``, ``ready`` is a
+    combinational path.
+    """
+    return Slice(shape, block=block) if skid else Stage(shape)

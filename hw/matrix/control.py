@@ -1,6 +1,6 @@
 """Control of the matrix unit: starts weight tiles, then requests the vectors of their passes."""
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,7 +10,7 @@ from celosia.hw.arch.registers import Activity
 from celosia.hw.lib.component import Component
 from celosia.hw.lib.delay import Delay
 from celosia.hw.lib.fanout import COPY
-from celosia.hw.lib.slice import FAR, Slice
+from celosia.hw.lib.slice import FAR, link
 from celosia.hw.matrix.feeder import INSTRUCTION, TileFeeder
 from celosia.hw.matrix.walker import PassWalker
 from celosia.hw.memory.runs import Runs
@@ -36,6 +36,10 @@ class MatrixControl(Component):
         Cycles from a request taken until its sums can be read in all columns.
     parity : bool
         Memories report words of wrong parity.
+    forwards : bool
+        See ``Accumulators``.
+    skid : bool
+        See ``Config``.
 
     Members
     -------
@@ -59,7 +63,7 @@ class MatrixControl(Component):
     Timing
     ------
     One request each cycle while the port is free. Passes that add to the same rows start at least 4
-    cycles apart, or one cycle if they have a single pixel; see ``Accumulators``.
+    cycles apart, or with ``forwards`` one cycle if they have a single pixel; see ``Accumulators``.
     """
 
     def __init__(
@@ -73,8 +77,12 @@ class MatrixControl(Component):
         read_latency: int,
         results_latency: int,
         parity: bool = False,
+        forwards: bool = True,
+        skid: bool = True,
     ) -> None:
         self.parity = parity
+        self.forwards = forwards
+        self.skid = skid
         self.rows = rows
         self.unified_bytes = unified_bytes
         self.read_latency = read_latency
@@ -152,8 +160,8 @@ class MatrixControl(Component):
         with m.Elif(taken & walker.final):
             m.d.sync += running.eq(0)
 
-        # A skid buffer separates the address generators from the request.
-        m.submodules.vectors = vectors = Slice(self._vector, block=FAR)
+        # Separates the address generators from the request.
+        m.submodules.vectors = vectors = link(self._vector, skid=self.skid, block=FAR)
         walked, now = vectors.i.payload, vectors.o.payload
         m.d.comb += [
             vectors.i.valid.eq(running),
@@ -199,7 +207,7 @@ class MatrixControl(Component):
             m.d.sync += pixels.eq(Mux(now.last, 1, Mux(pixels == 4, 4, pixels + 1)))
             with m.If(now.final):
                 m.d.sync += gap.eq(3)
-            with m.Elif(now.last & (pixels != 1)):
+            with m.Elif(now.last & ((pixels != 1) if self.forwards else Const(1))):
                 m.d.sync += gap.eq(4 - pixels)
 
     def _ends(

@@ -29,6 +29,8 @@ class MatrixUnit(Component):
         Cycles from a request taken by the unified buffer to its response.
     parity : bool
         Words of its memories, and of the unified buffer, have parity bits.
+    forwards, skid : bool
+        See ``Config``.
 
     Members
     -------
@@ -68,6 +70,8 @@ class MatrixUnit(Component):
         cells: str,
         read_latency: int,
         parity: bool = False,
+        forwards: bool = True,
+        skid: bool = True,
     ) -> None:
         self.parity = parity
         self.read_latency = read_latency
@@ -91,6 +95,7 @@ class MatrixUnit(Component):
             depth=accumulator_depth,
             sum_bits=self.array.sum_bits,
             parity=parity,
+            forwards=forwards,
         )
         # From a request taken to `Accumulators.enable`.
         self.enable_latency = read_latency + self.array.latency - Accumulators.SUM_LATENCY
@@ -104,6 +109,8 @@ class MatrixUnit(Component):
             read_latency=read_latency,
             results_latency=self.results_latency,
             parity=parity,
+            forwards=forwards,
+            skid=skid,
         )
         payload = weights_payload(
             rows=rows, columns=columns, weight_tiles=weight_tiles, bus_bytes=bus_bytes

@@ -48,12 +48,16 @@ class AccumulatorColumn(Component):
         Width of ``sum``.
     parity : bool
         Every sum has a parity bit.
+    forwards : bool
+        Has ``forward``.
 
     Members
     -------
-    enable, row, accumulate, forward : In(1), In(row_bits), In(1), In(1)
-        Operation of the matrix unit: stores ``sum`` in ``row``, or adds it there. ``forward``: adds
-        it to the result of the previous operation instead, which is not in memory yet.
+    enable, row, accumulate : In(1), In(row_bits), In(1)
+        Operation of the matrix unit: stores ``sum`` in ``row``, or adds it there.
+    forward : In(1)
+        With ``forwards``: adds it to the result of the previous operation instead, which is not in
+        memory yet.
     write_enable, write_row : In(1), In(row_bits)
         ``enable`` and ``row``, delayed by ``Accumulators.WRITE_LATENCY`` cycles.
     sum : In(signed(sum_bits))
@@ -74,16 +78,19 @@ class AccumulatorColumn(Component):
     ``Accumulators.WRITE_LATENCY`` cycles after ``enable``.
     """
 
-    def __init__(self, *, depth: int, sum_bits: int, parity: bool = False) -> None:
+    def __init__(
+        self, *, depth: int, sum_bits: int, parity: bool = False, forwards: bool = True
+    ) -> None:
         self.depth = depth
         self.parity = parity
+        self.forwards = forwards
         row_bits = depth.bit_length()
         super().__init__(
             {
                 "enable": In(1),
                 "row": In(row_bits),
                 "accumulate": In(1),
-                "forward": In(1),
+                **({"forward": In(1)} if forwards else {}),
                 "write_enable": In(1),
                 "write_row": In(row_bits),
                 "sum": In(signed(sum_bits)),
@@ -122,19 +129,24 @@ class AccumulatorColumn(Component):
 
         matrix_half = Signal(reset_less=True)
         read_half = Signal(reset_less=True)
+        # Sum in memory that is added to, or zero.
         old = Signal(signed(32), reset_less=True)
-        # In step with `sum`, two cycles after `enable`.
-        accumulate = Signal(2, reset_less=True)
-        forward = Signal(2, reset_less=True)
+        accumulate = Signal(reset_less=True)
+        stored = Mux(accumulate, Mux(matrix_half, reads[1], reads[0]), 0)
         m.d.sync += [
             matrix_half.eq(self.row[-1]),
             read_half.eq(self.read_row[-1]),
-            old.eq(Mux(matrix_half, reads[1], reads[0])),
+            old.eq(stored),
             self.read_sum.eq(Mux(read_half, reads[1], reads[0])),
-            accumulate.eq(Cat(self.accumulate, accumulate)),
-            forward.eq(Cat(self.forward, forward)),
+            accumulate.eq(self.accumulate),
         ]
-        before = Mux(forward[1], result, Mux(accumulate[1], old, 0))
+        before: Value = old
+        forwarded: Value = Const(0)
+        if self.forwards:
+            forward = Signal(2, reset_less=True)
+            m.d.sync += forward.eq(Cat(self.forward, forward))
+            forwarded = forward[1]
+            before = Mux(forwarded, result, old)
         valid = Signal(2, reset_less=True)
         m.d.sync += valid.eq(Cat(self.enable, valid))
         with m.If(valid[1]):
@@ -142,10 +154,10 @@ class AccumulatorColumn(Component):
         if self.parity:
             old_bits = Signal(1, reset_less=True)
             read_bits = Signal(1, reset_less=True)
-            uses = valid[1] & accumulate[1] & ~forward[1]
-            m.d.comb += self.wrong.eq(uses & guard.is_wrong(old, old_bits))
+            used = valid[1] & ~forwarded
+            m.d.comb += self.wrong.eq(used & guard.is_wrong(old, old_bits))
             m.d.sync += [
-                old_bits.eq(Mux(matrix_half, reads[1], reads[0])[32:]),
+                old_bits.eq(stored[32:]),
                 read_bits.eq(Mux(read_half, reads[1], reads[0])[32:]),
                 self.read_wrong.eq(guard.is_wrong(self.read_sum, read_bits)),
             ]
@@ -163,13 +175,15 @@ class Accumulators(Component):
         Rows of each half, a power of two.
     parity : bool
         Every sum has a parity bit.
+    forwards : bool
+        A sum is added to one that is not in memory yet, see ``Config.forwards``.
 
     Members
     -------
     enable, row, accumulate : In(1), In(row_bits), In(1)
         Operation of the matrix unit on a row: stores the sums, or adds them. It reaches column
-        ``j`` after ``j`` cycles. Two additions to one row must be at least 4 cycles apart, or have
-        no operation on another row between them.
+        ``j`` after ``j`` cycles. Two additions to one row must be at least 4 cycles apart, or with
+        ``forwards`` have no operation on another row between them.
     sums : In(ArrayLayout(signed(sum_bits), columns))
         Sums of the array: column ``j`` comes ``SUM_LATENCY`` + ``j`` cycles after ``enable``.
     read, read_sums, write : In(read_layout), Out(ArrayLayout(signed(32))), In(write_layout)
@@ -192,13 +206,22 @@ class Accumulators(Component):
     SUM_LATENCY = 2
     WRITE_LATENCY = 3
 
-    def __init__(self, *, columns: int, depth: int, sum_bits: int, parity: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        columns: int,
+        depth: int,
+        sum_bits: int,
+        parity: bool = False,
+        forwards: bool = True,
+    ) -> None:
         if depth < 4 or depth & (depth - 1):
             raise ValueError(f"depth: wanted a power of two, at least 4, got {depth}")
         self.columns = columns
         self.depth = depth
         self.sum_bits = sum_bits
         self.parity = parity
+        self.forwards = forwards
         self.latency = self.WRITE_LATENCY + columns - 1
         super().__init__(
             {
@@ -226,13 +249,17 @@ class Accumulators(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        operation = data.StructLayout({"row": self.row.shape(), "accumulate": 1, "forward": 1})
+        operation = data.StructLayout(
+            {
+                "row": self.row.shape(),
+                "accumulate": 1,
+                **({"forward": 1} if self.forwards else {}),
+            }
+        )
         chain = [Signal(operation, name="operation_0")]
-        m.d.comb += [
-            chain[0].row.eq(self.row),
-            chain[0].accumulate.eq(self.accumulate),
-            chain[0].forward.eq(self._forward(m)),
-        ]
+        m.d.comb += [chain[0].row.eq(self.row), chain[0].accumulate.eq(self.accumulate)]
+        if self.forwards:
+            m.d.comb += chain[0].forward.eq(self._forward(m))
         later = Signal(self.columns + self.WRITE_LATENCY - 1)
         enables = Cat(self.enable, later)
         m.d.sync += later.eq(enables)
@@ -259,14 +286,18 @@ class Accumulators(Component):
                     for name in ("read_row", "write_row")
                 ]
                 m.d.sync += [rows[0].eq(read_row), rows[1].eq(write_row)]
-            column = AccumulatorColumn(depth=self.depth, sum_bits=self.sum_bits, parity=self.parity)
+            column = AccumulatorColumn(
+                depth=self.depth,
+                sum_bits=self.sum_bits,
+                parity=self.parity,
+                forwards=self.forwards,
+            )
             m.submodules[f"column_{j}"] = column
             late = chain[j + self.WRITE_LATENCY]
             m.d.comb += [
                 column.enable.eq(enables[j]),
                 column.row.eq(chain[j].row),
                 column.accumulate.eq(chain[j].accumulate),
-                column.forward.eq(chain[j].forward),
                 column.write_enable.eq(enables[j + self.WRITE_LATENCY]),
                 column.write_row.eq(late.row),
                 column.sum.eq(self.sums[j]),
@@ -276,6 +307,8 @@ class Accumulators(Component):
                 column.vector_row.eq(rows[1]),
                 column.vector_sum.eq(self.write.sums[j]),
             ]
+            if self.forwards:
+                m.d.comb += column.forward.eq(chain[j].forward)
             if self.parity:
                 later = Signal(name=f"wrong_{j}")
                 m.d.sync += later.eq(wrong | column.wrong)

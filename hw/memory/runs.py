@@ -297,9 +297,52 @@ class Runs(Component):
         )
         reset_less(self, "skip")
 
+    def _single(self, m: Module) -> None:
+        """Count the taps of a run, for one lane."""
+        run, given_run = (
+            Signal(self.count_bits, name=n, reset_less=True) for n in ("run", "given_run")
+        )
+        rows, given_rows = (
+            Signal(self.row_bits, name=n, reset_less=True) for n in ("rows", "given_rows")
+        )
+        single, given_single = (Signal(name=n, reset_less=True) for n in ("single", "given_single"))
+        started = Signal()
+        m.d.sync += self.ready.eq(started & ~self.start)
+        with m.If(self.start):
+            m.d.sync += [
+                started.eq(1),
+                given_run.eq(self.run),
+                given_rows.eq(self.skip_rows),
+                given_single.eq(self.run == 1),
+            ]
+        # Number of the tap in its run, from 1 on; the last one of it.
+        tap = Signal(self.count_bits, reset_less=True)
+        ends = Signal(reset_less=True)
+        following = Signal(self.count_bits)
+        m.d.comb += following.eq(tap + 1)
+        with m.If(self.restart):
+            m.d.sync += [
+                run.eq(given_run),
+                rows.eq(given_rows),
+                single.eq(given_single),
+                tap.eq(1),
+                ends.eq(given_single),
+                self.skip[0].eq(0),
+            ]
+        with m.Elif(self.advance):
+            m.d.sync += [
+                tap.eq(Mux(ends, 1, following)),
+                ends.eq(Mux(ends, single, following == run)),
+            ]
+            with m.If(ends):
+                m.d.sync += self.skip[0].eq(add_rows(self.skip[0], rows))
+
     def elaborate(self, platform) -> Module:
         m = Module()
         lanes = self.lanes
+        if lanes == 1:
+            self._single(m)
+            return m
         m.submodules.first = first = RunStart(lanes=lanes, row_bits=self.row_bits)
         m.submodules.long = long = LongRuns(lanes=lanes, count_bits=self.count_bits)
         bits = first.rest_bits

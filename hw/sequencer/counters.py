@@ -82,6 +82,8 @@ class Counters(Component):
     ----------
     units : int
         Units.
+    counts : bool
+        Without it there are no counters besides ``cycles``: ``value`` and ``clearing`` are 0.
 
     Members
     -------
@@ -104,8 +106,9 @@ class Counters(Component):
     ``value`` follows ``address`` by one cycle; clearing takes COUNTERS_PER_UNIT cycles.
     """
 
-    def __init__(self, *, units: int) -> None:
+    def __init__(self, *, units: int, counts: bool = True) -> None:
         self.units = units
+        self.counts = counts
         super().__init__(
             {
                 "enable": In(1),
@@ -129,12 +132,12 @@ class Counters(Component):
         chosen = Signal(range(self.units), reset_less=True)
         m.d.sync += chosen.eq(self.address[bits:])
         with m.If(self.clear):
-            m.d.sync += [clearing.eq(1), sweep.eq(0), cycles.eq(0)]
+            m.d.sync += [clearing.eq(self.counts), sweep.eq(0), cycles.eq(0)]
         with m.Elif(clearing):
             m.d.sync += [sweep.eq(sweep + 1), clearing.eq(sweep != COUNTERS_PER_UNIT - 1)]
         with m.Elif(self.enable):
             m.d.sync += cycles.eq(cycles + 1)
-        for u in range(self.units):
+        for u in range(self.units if self.counts else 0):
             unit = UnitCounters()
             m.submodules[f"unit_{u}"] = unit
             m.d.comb += [

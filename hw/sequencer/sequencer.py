@@ -234,7 +234,7 @@ class Sequencer(Component):
         dispatch: Dispatch,
         issues: dict[isa.Unit, Issue],
     ) -> None:
-        m.submodules.counters = counters = Counters(units=UNITS)
+        m.submodules.counters = counters = Counters(units=UNITS, counts=self.config.counts)
         # All classes are one cycle late, as those of ``Issue``.
         activities = counters.activities
         m.d.sync += activities[isa.Unit.SEQUENCER.value].eq(dispatch.activity)

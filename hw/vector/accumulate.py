@@ -37,11 +37,12 @@ class AccumulatorWriter(Component):
         Ports of the accumulators.
     finished : Out(1)
         The last group of a task is being written.
-    fault, fault_slot : Out(1), Out(1)
-        A group cannot be written, and the slot of its task.
+    fault : Out(1)
+        A group cannot be written. Its task is the oldest that is not done: between the last group
+        of a task and the first of the next there are more cycles than until ``done``.
     sums_wrong, wrong : In(columns), Out(1)
-        With parity, one cycle after ``sums``: wrong sums; and that a group of slot ``fault_slot``
-        is added to or compared with one of them.
+        With parity, one cycle after ``sums``: wrong sums; and that a group of the oldest task is
+        added to or compared with one of them.
 
     Timing
     ------
@@ -54,7 +55,6 @@ class AccumulatorWriter(Component):
         depth, lanes, columns = sizes.accumulator_depth, sizes.lanes, sizes.columns
         self._step = data.StructLayout(
             {
-                "slot": 1,
                 "bad": 1,
                 "last": 1,
                 "mode": isa.Mode,
@@ -76,7 +76,6 @@ class AccumulatorWriter(Component):
                 "accumulator_write": Out(write_layout(depth=depth, columns=columns)),
                 "finished": Out(1),
                 "fault": Out(1),
-                "fault_slot": Out(1),
                 **({"sums_wrong": In(columns), "wrong": Out(1)} if sizes.parity else {}),
             }
         )
@@ -89,7 +88,6 @@ class AccumulatorWriter(Component):
         valid = Cat(self.soon.valid & self.soon.tag.to_accumulators, earlier)
         m.d.sync += earlier.eq(valid)
         m.d.comb += [
-            steps[0].slot.eq(self.soon.tag.slot),
             steps[0].bad.eq(self.soon.tag.fault | place.outside),
             steps[0].last.eq(place.last),
             steps[0].mode.eq(self.endings[self.soon.tag.slot].mode),
@@ -199,7 +197,6 @@ class AccumulatorWriter(Component):
             self.finished.eq(writes & steps[5].last),
         ]
         m.d.comb += [
-            self.fault_slot.eq(steps[5].slot),
             write.enable.eq(ends & ~steps[4].bad),
             write.row.eq(steps[4].row),
             write.mask.eq(

@@ -66,8 +66,8 @@ class VectorControl(Component):
         Slot of the oldest task that is not done.
     bytes_finished, bytes_fault : In(1)
         From ``UnifiedWriter``: the oldest task is done; it has failed.
-    sums_finished, sums_fault, sums_fault_slot : In(1)
-        From ``AccumulatorWriter``: a task is done; one has failed, and its slot.
+    sums_finished, sums_fault : In(1)
+        From ``AccumulatorWriter``: the oldest task is done; it has failed.
     wrong, wrong_slot : In(1)
         With parity: a task has used a word of wrong parity, and its slot.
     stop : Out(1)
@@ -96,7 +96,6 @@ class VectorControl(Component):
             "bytes_fault",
             "sums_finished",
             "sums_fault",
-            "sums_fault_slot",
             *(("wrong", "wrong_slot") if self.parity else ()),
         )
         super().__init__(
@@ -162,7 +161,7 @@ class VectorControl(Component):
             self.done.eq(~self.stop & Mux(of_sums, sums_finished, self.bytes_finished)),
             self.fault_valid.eq(~self.stop & faults),
             self.fault.code.eq(isa.Error.RANGE),
-            self.fault.tag.eq(Array(tags)[Mux(self.sums_fault, self.sums_fault_slot, self.oldest)]),
+            self.fault.tag.eq(Array(tags)[self.oldest]),
         ]
         if self.parity:
             with m.If(self.wrong):

@@ -71,7 +71,9 @@ class Destination(Component):
             lanes=sizes.lanes, row_bits=sizes.row_bits, count_bits=isa.COUNT_BITS
         )
         m.submodules.nest = nest = Nest(
-            bits=sizes.address_bits, count_bits=(sizes.group_bits, *[isa.COUNT_BITS] * 3)
+            bits=sizes.address_bits,
+            count_bits=(sizes.group_bits, *[isa.COUNT_BITS] * 3),
+            firsts=(0, 1, 1, 1),
         )
         taken = self.descriptors.valid & self.descriptors.ready
         group = Signal(sizes.descriptor["group"].width, reset_less=True)
@@ -87,7 +89,7 @@ class Destination(Component):
             nest.strides[0].eq(Mux(to_rows, 0, sizes.lanes)),
             nest.counts["0"].eq(task.group_last),
             *(nest.strides[n + 1].eq(task.destination_strides[n]) for n in range(3)),
-            *(nest.counts[str(n + 1)].eq(task.pixels_last[n]) for n in range(3)),
+            *(nest.counts[str(n + 1)].eq(task.pixels[n]) for n in range(3)),
             nest.step.eq(taken),
             self.descriptors.valid.eq(self.running & ~self.stop),
             self.descriptors.payload.address.eq(nest.address),

@@ -8,7 +8,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component
 from celosia.hw.lib.nest import Nest
-from celosia.hw.lib.slice import FAR, Slice, Stage
+from celosia.hw.lib.slice import FAR, Stage, link
 from celosia.hw.memory.accumulators import read_layout
 from celosia.hw.memory.runs import Runs
 from celosia.hw.vector.answers import Answers, element_layout
@@ -95,7 +95,9 @@ class Source(Component):
         )
         reads_last = task.group_last[(sizes.read_groups - 1).bit_length() :]
         m.submodules.nest = nest = Nest(
-            bits=sizes.address_bits, count_bits=(8, 8, sizes.group_bits, *[isa.COUNT_BITS] * 3)
+            bits=sizes.address_bits,
+            count_bits=(8, 8, sizes.group_bits, *[isa.COUNT_BITS] * 3),
+            firsts=(1, 1, 0, 1, 1, 1),
         )
         by_read = task.source == isa.Space.UNIFIED
         wide = task.wide
@@ -116,10 +118,10 @@ class Source(Component):
         ]
         for n in range(2):
             m.d.comb += nest.strides[n].eq(task.window_strides[n])
-            m.d.comb += nest.counts[str(n)].eq(task.window_last[n])
+            m.d.comb += nest.counts[str(n)].eq(task.window_elements[n])
         for n in range(3):
             m.d.comb += nest.strides[n + 3].eq(task.source_strides[n])
-            m.d.comb += nest.counts[str(n + 3)].eq(task.pixels_last[n])
+            m.d.comb += nest.counts[str(n + 3)].eq(task.pixels[n])
         return nest, runs
 
     def _groups_last(self, m: Module, last_read: Value) -> tuple[Value, Value]:
@@ -188,7 +190,7 @@ class Source(Component):
     def _rounds(self, m: Module) -> tuple[stream.Interface, Signal]:
         """Return the stream of reads of the task, and that the loops have more of them.
 
-        A skid buffer separates the loops from the decision to issue a read.
+        A register separates the loops from the decision to issue a read.
         """
         sizes = self.sizes
         layout = data.StructLayout(
@@ -202,7 +204,7 @@ class Source(Component):
                 "outside": 1,
             }
         )
-        m.submodules.rounds = rounds = Slice(layout, block=FAR)
+        m.submodules.rounds = rounds = link(layout, skid=sizes.skid, block=FAR)
         walks = Signal()
         taken = Signal()
         nest, runs = self._walk(m, taken)

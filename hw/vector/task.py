@@ -35,7 +35,7 @@ class VectorSizes:
         Multipliers of the requantiser, see ``Product``.
     parity : bool
         Words of memories have parity bits.
-    requantizer : str
+    requantizer, skid : str, bool
         See ``Config``.
 
     Raises
@@ -54,6 +54,7 @@ class VectorSizes:
     primitive: str = "portable"
     parity: bool = False
     requantizer: str = "pipelined"
+    skid: bool = True
 
     def __post_init__(self) -> None:
         """Refuse lanes that no vector unit can have."""
@@ -132,8 +133,8 @@ class VectorSizes:
         """Layout of a task.
 
         ``tag`` is the tag of the instruction. ``constant`` is 1 for FILL. ``_last`` is a count
-        less one: of pixels in x, y, z, of groups, of channels in the last group (``lane_last``), of
-        window elements in x, y. ``wide``: a read of the unified buffer takes ``read_groups``
+        less one: of groups, of channels in the last group (``lane_last``). ``pixels`` are counts in
+        x, y, z, ``window_elements`` in x, y. ``wide``: a read of the unified buffer takes ``read_groups``
         groups, because the channels of a pixel are neighbours; else it takes one.
         """
         address = unsigned(self.address_bits)
@@ -144,14 +145,14 @@ class VectorSizes:
                 "constant": 1,
                 "source": isa.Space,
                 "destination": isa.Space,
-                "pixels_last": data.ArrayLayout(isa.COUNT_BITS, 3),
+                "pixels": data.ArrayLayout(isa.COUNT_BITS, 3),
                 "group_last": self.group_bits,
                 "lane_last": max(1, self.lane_bits),
                 "source_base": address,
                 "source_strides": strides,
                 "wide": 1,
                 "window": isa.Window,
-                "window_last": data.ArrayLayout(8, 2),
+                "window_elements": data.ArrayLayout(8, 2),
                 "window_strides": data.ArrayLayout(address, 2),
                 "destination_base": address,
                 "destination_strides": strides,
@@ -245,7 +246,7 @@ class Decoder(Component):
         channels = (fields.channels - 1)[: isa.COUNT_BITS]
         lane_bits = self.sizes.lane_bits
         return [
-            *(task.pixels_last[n].eq(fields[f"{a}_count"] - 1) for n, a in enumerate("xyz")),
+            *(task.pixels[n].eq(fields[f"{a}_count"]) for n, a in enumerate("xyz")),
             task.group_last.eq(channels[lane_bits:]),
             task.lane_last.eq(channels[:lane_bits]),
             task.destination_base.eq(fields.destination_base),
@@ -284,6 +285,7 @@ class Decoder(Component):
             m.d.comb += [
                 task.source.eq(isa.Space.UNIFIED),
                 task.destination.eq(isa.Space.UNIFIED),
+                *(task.window_elements[n].eq(1) for n in range(2)),
                 task.ending.low.eq(fill.value),
                 task.ending.high.eq(fill.value),
             ]
@@ -294,7 +296,7 @@ class Decoder(Component):
                 task.wide.eq(vector.source_skip == 0),
                 task.destination.eq(vector.destination),
                 *(
-                    task.window_last[n].eq(vector[f"window_{a}_count"] - 1)
+                    task.window_elements[n].eq(vector[f"window_{a}_count"])
                     for n, a in enumerate("xy")
                 ),
                 task.per_channel.eq(vector.per_channel),

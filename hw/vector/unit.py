@@ -41,7 +41,7 @@ class VectorUnit(Component):
         Multipliers of the requantiser, see ``Product``.
     parity : bool
         Words of its memories, and of those that it reads, have parity bits.
-    requantizer : str
+    requantizer, skid : str, bool
         See ``Config``.
 
     Members
@@ -91,6 +91,7 @@ class VectorUnit(Component):
         primitive: str = "portable",
         parity: bool = False,
         requantizer: str = "pipelined",
+        skid: bool = True,
     ) -> None:
         if parity and visible_cycles < 2:
             raise ValueError(f"visible_cycles: wanted at least 2 with parity, got {visible_cycles}")
@@ -105,6 +106,7 @@ class VectorUnit(Component):
             primitive=primitive,
             parity=parity,
             requantizer=requantizer,
+            skid=skid,
         )
         self.bus_bytes = bus_bytes
         self.PREPARE = self.sizes.lane_bits + 6
@@ -207,7 +209,6 @@ class VectorUnit(Component):
             self.accumulator_write.eq(adder.accumulator_write),
             control.sums_finished.eq(adder.finished),
             control.sums_fault.eq(adder.fault),
-            control.sums_fault_slot.eq(adder.fault_slot),
             writer.result.eq(pipe.result),
             writer.bytes.eq(pipe.bytes),
             writer.slot.eq(control.oldest),
@@ -237,7 +238,7 @@ class VectorUnit(Component):
                 watch.endings.eq(control.endings),
                 watch.values_wrong.eq(pipe.values_wrong),
                 watch.added_wrong.eq(adder.wrong),
-                watch.added_slot.eq(adder.fault_slot),
+                watch.oldest.eq(control.oldest),
                 control.wrong.eq(watch.wrong),
                 control.wrong_slot.eq(watch.wrong_slot),
             ]

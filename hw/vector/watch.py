@@ -36,8 +36,8 @@ class Watch(Component):
         As of ``Pipe``.
     values_wrong : In(lanes)
         One cycle after ``result``: wrong entries of the tables.
-    added_wrong, added_slot : In(1), In(1)
-        ``AccumulatorWriter`` used a wrong sum, and the slot of its task.
+    added_wrong, oldest : In(1), In(1)
+        ``AccumulatorWriter`` used a wrong sum, and the slot of its task, the oldest.
     wrong, wrong_slot : Out(1), Out(1)
         A word of wrong parity was used, and the slot of its task.
 
@@ -63,7 +63,7 @@ class Watch(Component):
                 "endings": In(data.ArrayLayout(sizes.ending, 2)),
                 "values_wrong": In(sizes.lanes),
                 "added_wrong": In(1),
-                "added_slot": In(1),
+                "oldest": In(1),
                 "wrong": Out(1),
                 "wrong_slot": Out(1),
             }
@@ -125,7 +125,7 @@ class Watch(Component):
             result_slot.eq(tag.slot),
         ]
         causes = [
-            (self.added_wrong, self.added_slot),
+            (self.added_wrong, self.oldest),
             (looks_up & self.values_wrong.any(), result_slot),
             ((used_lanes & self.channels_wrong).any(), slots[group_wait]),
             ((used_columns & self.sums_wrong).any(), slots[rows_wait]),

@@ -48,7 +48,7 @@ class Coverage:
         expected = trial.expected
         told = "memory" if expected.exact else "end" if expected.ends is not None else "nothing"
         self.told[kind, told] += 1
-        for name, counts in outcome.counters.items():
+        for name, counts in (outcome.counters or {}).items():
             self.activities.update((name, activity) for activity in counts)
         if not trial.expected.exact:
             return

@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
     finished: bool
     error: Failure | None
     cycles: int
-    counters: dict[str, dict[str, int]]
+    counters: dict[str, dict[str, int]] | None
     refused: Refused | None
     idle: bool
     quiet: bool

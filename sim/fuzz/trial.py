@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Error, Unit
 from celosia.sim.fuzz.activity import misplaced
 from celosia.sim.fuzz.case import Case
@@ -69,14 +70,16 @@ def _play(device: Device, case: Case, patience: int) -> Trial:
     outcome = device.play(case, patience=PATIENCE if expected.ends is None else patience)
     if outcome.refused:
         expected = Expected(False, _refusals(case, outcome))
-    problems = [*_ending(case, expected, outcome, patience), *_bus(outcome), *_counters(outcome)]
+    problems = [*_ending(case, expected, outcome, patience), *_bus(outcome)]
+    problems += _counters(case.config, outcome)
     if expected.exact and outcome.finished and outcome.error is None:
         machine = Machine(case.config, memory_bytes=image.size)
         machine.memory[:] = image
         machine.run(case.code)
         problems += _same(device.content, machine.memory, "memory")
-        wrong = misplaced(outcome.counters, case.code, case.config)
-        problems += [Problem("classes", text) for text in wrong]
+        if outcome.counters is not None:
+            wrong = misplaced(outcome.counters, case.code, case.config)
+            problems += [Problem("classes", text) for text in wrong]
     elif expected.bounded:
         may = named(case)
         changed = np.where(may[: image.size], image, device.content)
@@ -134,7 +137,10 @@ def _bus(outcome: Outcome) -> list[Problem]:
     return problems
 
 
-def _counters(outcome: Outcome) -> list[Problem]:
+def _counters(config: Config, outcome: Outcome) -> list[Problem]:
+    if outcome.counters is None or not config.counts:
+        lost = (outcome.counters is None) == config.counts and outcome.cycles
+        return [Problem("counters", f"wanted counters={config.counters}")] if lost else []
     sums = {unit: sum(counts.values()) for unit, counts in outcome.counters.items()}
     wrong = {unit: total for unit, total in sums.items() if total != outcome.cycles}
     return [Problem("counters", f"{wrong} of {outcome.cycles} cycles")] if wrong else []

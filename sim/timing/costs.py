@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from celosia.hw.arch.commands import Encoder
-from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.config import ADD_CYCLES, PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space
 from celosia.sim import footprint
 
@@ -49,8 +49,8 @@ class Costs(NamedTuple):
     prepare_vector: int = 2
     #: From the last vector that enters the array to the last sum, besides rows and columns.
     matrix: int = 8
-    #: From the vectors of one pass to those that add to the same sums, if there are several.
-    add: int = 4
+    #: From the vectors of one pass to those that add to the same sums, unless it is forwarded.
+    add: int = ADD_CYCLES
     #: From the start of VECTOR or FILL to its first request, besides one.
     first_request: int = 2
     #: From a request of FILL to its element.
@@ -79,10 +79,10 @@ def words(code: Sequence[Instruction]) -> list[int]:
     return [len(encoder.words(i)) for i in code]
 
 
-def spacing(i: Instruction, costs: Costs = COSTS) -> int:
+def spacing(i: Instruction, config: Config, costs: Costs = COSTS) -> int:
     """Return the cycles between passes of a MATMUL that does not wait for tiles."""
     pixels = footprint.pixels(i)
-    return costs.add if 1 < pixels < costs.add else pixels
+    return 1 if pixels == 1 and config.forwards else max(pixels, costs.add)
 
 
 def window(i: Instruction) -> int:
@@ -143,7 +143,7 @@ def work(i: Instruction, config: Config) -> int:
         case Opcode.LOAD | Opcode.STORE | Opcode.LOAD_WEIGHTS | Opcode.LOAD_PARAMS:
             return sum(map(sum, bursts(i, config))) * pace(i, config)
         case Opcode.MATMUL:
-            each = max(spacing(i), config.rows // config.weight_rows)
+            each = max(spacing(i, config), config.rows // config.weight_rows)
             return footprint.steps(i, config) * each
         case Opcode.VECTOR | Opcode.FILL:
             return elements(i, config)

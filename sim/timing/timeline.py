@@ -327,7 +327,7 @@ class Timeline:
             begin = max(self.now, tile, last + costs.add - 1 if i.accumulate else 0) + 1
             first = begin
             if steps > 1:
-                second, space = max(tile + load, begin), spacing(i, costs)
+                second, space = max(tile + load, begin), spacing(i, config, costs)
                 tile = max(second + (steps - 2) * load, begin + (steps - 2) * space)
                 first = max(begin + (steps - 1) * space, second + (steps - 2) * load + 1)
             self.free[Unit.MATRIX] = max(self.now, tile + 1)

@@ -90,7 +90,8 @@ celosia_result celosia_start(celosia *core, const celosia_section *section);
 celosia_result celosia_poll(celosia *core);
 celosia_result celosia_wait(celosia *core);
 
-/* Cycles of a unit (CELOSIA_UNIT_...) in a class (CELOSIA_CYCLES_...) of the last run. */
+/* Cycles of a unit (CELOSIA_UNIT_...) in a class (CELOSIA_CYCLES_...) of the last run. Always 0 in
+   a core without activity counters. */
 uint32_t celosia_counter(const celosia *core, uint32_t unit, uint32_t cycles_class);
 
 /* Copy to and from memory of the core. */

@@ -24,7 +24,7 @@ from celosia.sw.cli import main
 
 pytestmark = pytest.mark.usefixtures("verilator")
 
-CORES = "least,odd,tall"
+CORES = "least,odd,tall,small"
 
 
 def fuzz(options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -53,7 +53,9 @@ def test_core_and_machine_model_agree(faults, programs, seed, tmp_path, capsys, 
 
 
 def test_a_sequential_requantizer_makes_no_difference(seed, tmp_path, capsys, figure) -> None:
-    options = f"--configurations least --requantizer sequential --workers 1 --directory {tmp_path}"
+    options = (
+        f"--configurations least,small --requantizer sequential --workers 1 --directory {tmp_path}"
+    )
     code, out, err = fuzz(f"--programs 60 --seed {seed} {options}", capsys)
     assert code == 0, err
     figure(f"fuzz, sequential: {out.splitlines()[0]}")
@@ -98,8 +100,9 @@ def broken(kind: str, outcome: Outcome, device: Device) -> Outcome:
         case "damage":
             device.content[5] ^= 1
         case "counters":
+            assert outcome.counters is not None
             outcome.counters["load"]["busy"] = outcome.cycles + 1
-        case "classes" if not outcome.error:
+        case "classes" if not outcome.error and outcome.counters is not None:
             outcome.counters["sequencer"] = {"drain": outcome.cycles}
         case "error" if outcome.error:
             code, unit, index = outcome.error

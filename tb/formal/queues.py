@@ -65,6 +65,14 @@ class Pair:
         spec.claim(f"{path}: two are one and another", ~self.full | valid)
 
 
+class Single:
+    """Content of a ``Stage`` inside a part; members as of ``Pair``."""
+
+    def __init__(self, spec: Spec, path: str, *, width: int, valid: Value) -> None:
+        self.entries = [spec.see(f"{path}.o__payload", width)]
+        self.level = Value.cast(valid)
+
+
 class Fifo:
     """Content of a queue of Amaranth inside a part.
 

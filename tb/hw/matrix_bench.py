@@ -45,6 +45,7 @@ class Bench:
         seed=0,
         read_latency=READ_LATENCY,
         parity=False,
+        **form,
     ):
         self.read_latency, self.parity = read_latency, parity
         # The request whose answer has bytes of wrong parity, the one that is refused.
@@ -67,6 +68,7 @@ class Bench:
             cells="portable",
             read_latency=read_latency,
             parity=parity,
+            **form,
         )
         self.unified = self.rng.integers(-128, 128, self.unified_bytes)
         self.tiles = self.rng.integers(-128, 128, (tiles, rows, columns))

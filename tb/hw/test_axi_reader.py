@@ -82,8 +82,9 @@ def wanted(memory, bursts, refuses=lambda address: False):
 
 @pytest.mark.parametrize("clients", [1, 2])
 @pytest.mark.parametrize("stall", [0.0, 0.4])
-def test_beats_reach_their_client(rng, stall, clients):
-    dut = ReadMaster(data_bytes=8, burst_beats=8, outstanding=3, clients=clients)
+@pytest.mark.parametrize("skid", [False, True])
+def test_beats_reach_their_client(rng, stall, clients, skid):
+    dut = ReadMaster(data_bytes=8, burst_beats=8, outstanding=3, clients=clients, skid=skid)
     bursts = [random_bursts(dut, rng, 40) for _ in range(clients)]
 
     def refuses(address):

@@ -10,6 +10,7 @@ from celosia.hw.arch.registers import (
     VERSION,
     Control,
     Interrupt,
+    width,
 )
 from celosia.hw.axi.registers import COUNTER_COUNT, RegisterFile
 
@@ -81,6 +82,7 @@ async def test_registers_against_model(rng, stall):
     state = {register.offset: register.init for register in REGISTERS}
     access = {register.offset: register.access for register in REGISTERS}
     names = {register.offset: register.name for register in REGISTERS}
+    kept = {register.offset: (1 << width(register)) - 1 for register in REGISTERS}
     strobes = []
     ctx = await simulated(host)
     for offset, kind in access.items():
@@ -109,7 +111,7 @@ async def test_registers_against_model(rng, stall):
         else:
             assert response == OKAY
             if kind == "rw":
-                state[address] = (value & mask) | (state[address] & ~mask)
+                state[address] = (value & mask & kept[address]) | (state[address] & ~mask)
             elif value & mask:
                 is_control = address == OFFSETS["control"]
                 strobes.append((value & mask, 0) if is_control else (0, value & mask))

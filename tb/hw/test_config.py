@@ -47,6 +47,8 @@ REFUSED = [
     ({"cells": "abacus"}, "cells: wanted one of portable, .*, got 'abacus'"),
     ({"protection": "hope"}, "protection: wanted one of none, parity, got 'hope'"),
     ({"requantizer": "hope"}, "requantizer: wanted one of pipelined, sequential, got 'hope'"),
+    ({"links": "hope"}, "links: wanted one of skid, register, got 'hope'"),
+    ({"counters": "hope"}, "counters: wanted one of units, none, got 'hope'"),
 ]
 
 
@@ -72,6 +74,7 @@ def test_the_least_core():
 
 # rows, columns, sum_bits, address_bits, unified_rows, accumulator_rows, groups, tile_bytes
 DERIVED = {
+    "pico": (4, 4, 18, 11, 512, 128, 4, 16),
     "nano": (4, 4, 18, 17, 32768, 512, 4, 16),
     "micro": (8, 8, 19, 15, 4096, 1024, 4, 64),
     "edge": (16, 16, 20, 17, 8192, 1024, 2, 256),
@@ -107,6 +110,7 @@ def test_fingerprint_tells_programs_apart():
     [
         *("weight_rows=4", "queue_depth=8", "burst_beats=8", "outstanding=4", "dsp_columns=1"),
         *("cells=pair", "protection=parity", "requantizer=sequential"),
+        *("links=register", "counters=none"),
     ],
 )
 def test_fingerprint_leaves_out_what_programs_cannot_see(change: str):
@@ -130,8 +134,23 @@ def test_protection_is_off_unless_asked_for():
 
 
 def test_requantizers_are_pipelined_unless_asked_for():
-    assert {config.group_cycles for config in PRESETS.values()} == {1}
+    assert [name for name, c in PRESETS.items() if c.group_cycles > 1] == ["pico"]
     assert preset("nano,requantizer=sequential").group_cycles == 23
+
+
+def test_small_forms():
+    assert [name for name, config in PRESETS.items() if not config.skid] == ["pico", "nano"]
+    assert [name for name, config in PRESETS.items() if not config.counts] == ["pico"]
+    assert not preset("edge,counters=none").counts
+    assert preset("edge,links=register").skid is False
+
+
+@pytest.mark.parametrize(
+    ("text", "forwards"),
+    [("nano", False), ("nano,weight_rows=2", True), ("edge", False), ("edge,weight_rows=8", True)],
+)
+def test_sums_are_forwarded_where_tiles_load_faster_than_a_sum_is_added(text, forwards):
+    assert preset(text).forwards is forwards
 
 
 def test_presets_can_be_changed_by_name():
@@ -147,8 +166,8 @@ def test_presets_can_be_changed_by_name():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("mega", "preset: wanted one of nano, micro, edge, tpu_v1, got 'mega'"),
-        ("", "preset: wanted one of nano"),
+        ("mega", "preset: wanted one of pico, nano, micro, edge, tpu_v1, got 'mega'"),
+        ("", "preset: wanted one of pico, nano"),
         ("edge,colour=3", "preset: wanted one of rows, columns, .*, got 'colour=3'"),
         ("edge,name=3", "preset: wanted one of rows, .*, got 'name=3'"),
         ("edge,columns", "preset: columns: wanted a whole number, got ''"),

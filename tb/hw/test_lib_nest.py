@@ -8,13 +8,14 @@ from celosia.hw.lib.nest import Nest
 
 @pytest.mark.parametrize("levels", [1, 2, 4, 6])
 async def test_rounds_in_order(rng, levels):
-    dut = Nest(bits=14, count_bits=tuple(range(3, 3 + levels)))
+    firsts = tuple(rng.integers(0, 2, levels).tolist())
+    dut = Nest(bits=14, count_bits=tuple(range(3, 3 + levels)), firsts=firsts)
     ctx = await pysim.simulation(dut, cycles_limit=200000)
     for _ in range(12):
         rounds = rng.integers(1, 5, levels).tolist()
         strides = rng.integers(0, 1 << 13, levels).tolist()
         base = int(rng.integers(0, 1 << 13))
-        ctx.set(dut.counts, {str(n): rounds[n] - 1 for n in range(levels)})
+        ctx.set(dut.counts, {str(n): rounds[n] - 1 + firsts[n] for n in range(levels)})
         ctx.set(dut.strides, strides)
         ctx.set(dut.base, base)
         ctx.set(dut.start, 1)

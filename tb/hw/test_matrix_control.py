@@ -16,7 +16,18 @@ class Control:
     READ_LATENCY = 6
     RESULTS_LATENCY = 17
 
-    def __init__(self, programs, *, rows=4, weight_rows=1, stall=0.0, rng=None, **disturbed):
+    def __init__(
+        self,
+        programs,
+        *,
+        rows=4,
+        weight_rows=1,
+        stall=0.0,
+        rng=None,
+        forwards=True,
+        skid=True,
+        **disturbed,
+    ):
         self.rows, self.unified_bytes, self.depth = rows, 64 * rows, 16
         # Numbers of requests: one whose answer is refused, one for which something is wrong, one
         # that the port does not take for some time.
@@ -32,6 +43,8 @@ class Control:
             read_latency=self.READ_LATENCY,
             results_latency=self.RESULTS_LATENCY,
             parity=self.wrong is not None,
+            forwards=forwards,
+            skid=skid,
         )
         self.programs = programs
         self.rng, self.stall = rng, stall
@@ -139,8 +152,11 @@ class Control:
 
 
 @pytest.mark.parametrize("stall", [0.0, 0.5])
-@pytest.mark.parametrize(("rows", "weight_rows"), [(4, 1), (4, 4), (8, 2)])
-def test_random_programs(rows, weight_rows, stall, rng):
+@pytest.mark.parametrize(
+    ("rows", "weight_rows", "small"),
+    [(4, 1, False), (4, 4, False), (8, 2, False), (4, 1, True), (8, 1, True)],
+)
+def test_random_programs(rows, weight_rows, small, stall, rng):
     programs = [
         {
             "unified": int(rng.integers(0, 10)),
@@ -155,7 +171,8 @@ def test_random_programs(rows, weight_rows, stall, rng):
         }
         for _ in range(25)
     ]
-    bench = Control(programs, rows=rows, weight_rows=weight_rows, stall=stall, rng=rng)
+    form = {"forwards": not small, "skid": not small}
+    bench = Control(programs, rows=rows, weight_rows=weight_rows, stall=stall, rng=rng, **form)
     cycles = bench.run()
     spacing(bench, cycles)
     # What a cycle was spent on: exactly the cycles of requests are BUSY.
@@ -170,23 +187,29 @@ def test_random_programs(rows, weight_rows, stall, rng):
 
 
 def spacing(bench, cycles):
-    """Assert what Accumulators ask: additions to a row 4 apart, or nothing else between."""
+    """Assert what Accumulators ask: additions to a row 4 apart, or nothing else between.
+
+    The second only where they forward sums.
+    """
     latest = {}
     for n, (cycle, (_, row, accumulate, _)) in enumerate(bench.fired):
         if accumulate and row in latest:
             before = latest[row]
             others = [r for _, (_, r, _, _) in bench.fired[before + 1 : n] if r != row]
-            assert not others or cycle - cycles[before] >= 4
+            alone = bench.dut.forwards and not others
+            assert alone or cycle - cycles[before] >= 4
         latest[row] = n
 
 
+@pytest.mark.parametrize("forwards", [False, True])
 @pytest.mark.parametrize("behind", range(5))
 @pytest.mark.parametrize("pixels", [6, 9])
-def test_an_instruction_that_adds_to_rows_just_written_waits_for_them(behind, pixels):
+def test_an_instruction_that_adds_to_rows_just_written_waits_for_them(behind, pixels, forwards):
     first = {"x_count": pixels, "x_stride": 1, "taps": 4}
     adds = {"accumulator": pixels - 1 - behind, "accumulate": 1}
     # The first passes of the program wait for its skips, these do not.
-    bench = Control([first, first, adds | {"x_count": 2}, first], weight_rows=4)
+    programs = [first, first, adds | {"x_count": 2}, first]
+    bench = Control(programs, weight_rows=4, forwards=forwards)
     cycles = bench.run()
     spacing(bench, cycles)
     # What overwrites rows need not wait.
@@ -199,14 +222,35 @@ def test_rows_wait_for_a_last_pixel_that_was_held_up():
     spacing(bench, bench.run())
 
 
-@pytest.mark.parametrize(("pixels", "each"), [(1, 1), (2, 4), (3, 4), (4, 4), (7, 7)])
-def test_cycles_of_a_pass(pixels, each):
-    bench = Control([{"taps": 32, "x_count": pixels, "x_stride": 1}], weight_rows=4)
+@pytest.mark.parametrize("skid", [False, True])
+@pytest.mark.parametrize(
+    ("pixels", "forwards", "each"),
+    [
+        (1, True, 1),
+        (1, False, 4),
+        *((n, f, max(n, 4)) for n in (2, 3, 4, 7) for f in (True, False)),
+    ],
+)
+def test_cycles_of_a_pass(pixels, forwards, each, skid):
+    program = {"taps": 32, "x_count": pixels, "x_stride": 1}
+    bench = Control([program], weight_rows=4, forwards=forwards, skid=skid)
     cycles = bench.run()
     firsts = [cycle for cycle, (_, _, _, first) in bench.fired if first]
     assert np.diff(firsts).tolist() == [each] * 7
     # Within a pass one pixel follows the other.
     assert all(b - a == 1 for a, b in zip(cycles, cycles[1:], strict=False) if b not in firsts)
+
+
+@pytest.mark.parametrize("forwards", [False, True])
+def test_single_pixels_on_one_row_wait_for_each_other(forwards):
+    """Passes, and instructions that add to the row of the one before; only without forwarding."""
+    adds = {"taps": 8, "accumulate": 1}
+    bench = Control([{"taps": 8}, adds, adds], weight_rows=4, forwards=forwards)
+    cycles = bench.run()
+    spacing(bench, cycles)
+    # The last pass of an instruction always has its sums stored before the next one adds to them.
+    assert np.diff(cycles).tolist()[:1] == [1 if forwards else 4]
+    assert all(gap >= 4 for gap in np.diff(cycles)[1::2])
 
 
 def test_waiting_for_weights_is_said():

@@ -10,14 +10,21 @@ from matrix_bench import READ_LATENCY, Bench, issued
 from celosia.hw.arch import isa
 from celosia.hw.matrix.unit import MatrixUnit
 
+SMALL = {"forwards": False, "skid": False}
+
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "weight_rows"), [(4, 4, 1), (4, 6, 4), (8, 3, 2), (4, 1, 2)]
+    ("rows", "columns", "weight_rows", "form"),
+    [
+        *((4, 4, 1, form) for form in ({}, SMALL)),
+        *((4, 6, 4, {}), (8, 3, 2, {}), (4, 1, 2, {}), (8, 3, 1, SMALL)),
+    ],
 )
 @pytest.mark.parametrize("stall", [0.0, 0.4])
-def test_random_programs(rows, columns, weight_rows, stall):
+def test_random_programs(rows, columns, weight_rows, form, stall):
     seed = rows * 1000 + columns * 10 + int(stall * 10)
-    bench = Bench(rows=rows, columns=columns, weight_rows=weight_rows, stall=stall, seed=seed)
+    sizes = {"rows": rows, "columns": columns, "weight_rows": weight_rows}
+    bench = Bench(**sizes, stall=stall, seed=seed, **form)
     rng = np.random.default_rng(seed)
     programs = []
     for n in range(14):

@@ -118,7 +118,8 @@ def operations(script, rng, *, half, first, last, rate):
             continue
         row = row if rng.random() < 0.4 else int(rng.choice(rows))
         accumulate = bool(rng.random() < 0.7)
-        apart = cycle - latest.get(row, -9) >= 4 or not between.get(row)
+        alone = dut.forwards and not between.get(row)
+        apart = cycle - latest.get(row, -9) >= 4 or alone
         if accumulate and not apart:
             continue
         sums = rng.choice([-top, top - 1, *rng.integers(-top, top, 6)], dut.columns)
@@ -129,8 +130,9 @@ def operations(script, rng, *, half, first, last, rate):
 
 @pytest.mark.parametrize("rate", [0.3, 0.7, 1.0])
 @pytest.mark.parametrize(("columns", "depth", "sum_bits"), [(1, 4, 16), (3, 4, 18), (5, 8, 24)])
-def test_halves_swap_between_matrix_and_vector(columns, depth, sum_bits, rate, rng):
-    dut = Accumulators(columns=columns, depth=depth, sum_bits=sum_bits)
+@pytest.mark.parametrize("forwards", [False, True])
+def test_halves_swap_between_matrix_and_vector(columns, depth, sum_bits, rate, forwards, rng):
+    dut = Accumulators(columns=columns, depth=depth, sum_bits=sum_bits, forwards=forwards)
     phase = 24 + dut.latency
     script = Script(dut, 14 * phase)
     for n in range(14):
@@ -156,10 +158,13 @@ def test_halves_swap_between_matrix_and_vector(columns, depth, sum_bits, rate, r
     script.run()
 
 
-@pytest.mark.parametrize("gap", [1, 2, 3, 4, 5, 7])
+@pytest.mark.parametrize(
+    ("forwards", "gap"),
+    [*((True, gap) for gap in (1, 2, 3, 4, 5, 7)), *((False, gap) for gap in (4, 5, 7))],
+)
 @pytest.mark.parametrize("first", [False, True])
-def test_additions_to_one_row_at_every_distance(gap, first):
-    dut = Accumulators(columns=2, depth=4, sum_bits=18)
+def test_additions_to_one_row_at_every_distance(forwards, gap, first):
+    dut = Accumulators(columns=2, depth=4, sum_bits=18, forwards=forwards)
     script = Script(dut, 8 * gap + dut.latency + 2)
     script.writes[0] = (6, [1, 1], [1000, -1000])
     for n in range(8):
@@ -169,9 +174,10 @@ def test_additions_to_one_row_at_every_distance(gap, first):
 
 
 @pytest.mark.parametrize("row", [0, 2])
-def test_addition_follows_a_write_of_the_vector_unit_in_the_next_cycle(row):
+@pytest.mark.parametrize("forwards", [False, True])
+def test_addition_follows_a_write_of_the_vector_unit_in_the_next_cycle(row, forwards):
     """Also where it is the first operation of all, on the row that registers begin with."""
-    dut = Accumulators(columns=3, depth=4, sum_bits=18)
+    dut = Accumulators(columns=3, depth=4, sum_bits=18, forwards=forwards)
     script = Script(dut, 2 + dut.latency)
     script.writes[0] = (row, [1, 0, 1], [2**31 - 1, 5, -(2**31)])
     script.operate(1, row, True, [1, 7, -1])

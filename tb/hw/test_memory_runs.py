@@ -61,8 +61,9 @@ async def test_steps(lanes):
             ctx.set(dut.advance, 0)
 
 
-async def test_prepares_beside_the_run_before():
-    dut = Runs(lanes=8, row_bits=10, count_bits=16)
+@pytest.mark.parametrize("lanes", [1, 8])
+async def test_prepares_beside_the_run_before(lanes):
+    dut = Runs(lanes=lanes, row_bits=10, count_bits=16)
     random = np.random.default_rng(1)
     ctx = await pysim.simulation(dut)
     before = (3, 1)
@@ -86,8 +87,9 @@ async def test_prepares_beside_the_run_before():
         ctx.set(dut.advance, 0)
 
 
-async def test_restart_and_start_together_take_what_was_prepared():
-    dut = Runs(lanes=4, row_bits=6, count_bits=16)
+@pytest.mark.parametrize("lanes", [1, 4])
+async def test_restart_and_start_together_take_what_was_prepared(lanes):
+    dut = Runs(lanes=lanes, row_bits=6, count_bits=16)
     ctx = await pysim.simulation(dut)
     await start(ctx, dut, 6, 2)
     ctx.set(dut.run, 1)
@@ -105,6 +107,7 @@ async def test_restart_and_start_together_take_what_was_prepared():
     ("sizes", "runs", "skip", "steps"),
     [
         ({"lanes": 4, "row_bits": 8, "count_bits": 7}, (63, 64, 65, 100, 127), 3, 80),
+        ({"lanes": 1, "row_bits": 4, "count_bits": 5}, (1, 2, 5, 31), 3, 70),
         # Rows outside stay outside.
         ({"lanes": 2, "row_bits": 4, "count_bits": 8}, (1, 2, 5), 7, 60),
     ],

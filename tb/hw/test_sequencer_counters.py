@@ -69,6 +69,22 @@ async def test_value_follows_two_cycles_after_the_last_count():
     assert ctx.get(dut.value) == 7
 
 
+async def test_without_activity_counters_cycles_are_counted_alone():
+    dut = Counters(units=2, counts=False)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.enable, 1)
+    for unit in range(2):
+        ctx.set(dut.activities[unit], Activity.BUSY)
+    await ctx.tick().repeat(9)
+    ctx.set(dut.enable, 0)
+    await ctx.tick().repeat(2)
+    assert ctx.get(dut.cycles) == 9
+    assert await totals(ctx, dut, 0) == await totals(ctx, dut, 1) == [0] * COUNTERS_PER_UNIT
+    ctx.set(dut.clear, 1)
+    await ctx.tick()
+    assert ctx.get(dut.cycles) == 0 and not ctx.get(dut.clearing)
+
+
 @pytest.mark.parametrize("units", [1, 2, 5])
 async def test_classes_of_each_unit_add_up_to_the_cycles(units, rng):
     dut = Counters(units=units)

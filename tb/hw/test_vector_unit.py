@@ -9,9 +9,11 @@ from celosia.hw.arch.registers import Activity
 from celosia.hw.vector.unit import VectorUnit
 
 
-@pytest.mark.parametrize("name", SHAPES)
-async def test_random_programs(rng, name):
-    bench = Bench(rng, **sizes(name, tables=2 if name == "micro" else 1))
+@pytest.mark.parametrize(
+    ("name", "skid"), [*((name, True) for name in SHAPES), ("nano", False), ("edge", False)]
+)
+async def test_random_programs(rng, name, skid):
+    bench = Bench(rng, **sizes(name, tables=2 if name == "micro" else 1, skid=skid))
     programs = Programs(rng, bench.sizes)
     count = 16
     ctx = await pysim.simulation(bench.dut, background=[bench.memories], cycles_limit=60000)

@@ -74,7 +74,7 @@ class Account:
         rows = task.rows and self._happens(0.5)
         group = task.channels > 0 and self._happens(0.6)
         read_wrong = before.channels > 0 and self._happens(0.15)
-        added_wrong, added_slot = self._happens(0.1), int(rng.integers(2))
+        added_wrong, oldest = self._happens(0.1), int(rng.integers(2))
         sums_wrong, channels_wrong = self._mask(columns), self._mask(lanes)
         values_wrong = self._mask(lanes)
         tag = {"slot": int(rng.integers(2)), "to_accumulators": int(rng.integers(2))}
@@ -86,7 +86,7 @@ class Account:
         found = result and not tag["to_accumulators"] and uses[tag["slot"]]
         self.lookups.append((-1 if found else 0, tag["slot"]))
         causes = [
-            (added_wrong, added_slot),
+            (added_wrong, oldest),
             *(
                 (bool(mask & wrong), slot)
                 for (mask, slot), wrong in (
@@ -120,7 +120,7 @@ class Account:
             ("values_wrong", values_wrong),
             ("read_wrong", read_wrong),
             ("added_wrong", added_wrong),
-            ("added_slot", added_slot),
+            ("oldest", oldest),
             ("result", {"valid": result, "tag": tag}),
             ("endings", [{"use_table": use} for use in uses]),
         ):

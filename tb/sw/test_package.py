@@ -57,7 +57,7 @@ def test_compile(mnist_model: Path) -> None:
         (("mnist_z",), "mnist_z: no such file, and no model of the package (fashion_b, mnist_a"),
         (("gone.tflite",), "gone.tflite: no such file"),
         ((b"nonsense",), "not a .tflite file"),
-        (("mnist_mlp", "tiny"), "wanted one of nano, micro, edge, tpu_v1"),
+        (("mnist_mlp", "tiny"), "wanted one of pico, nano, micro, edge, tpu_v1"),
         (("mnist_mlp", "edge", 5000), "wanted 1 to 4096, got 5000"),
     ],
 )

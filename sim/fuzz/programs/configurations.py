@@ -1,8 +1,9 @@
 """Cores of random programs: a fixed table, and random ones."""
 
 import random
+from dataclasses import replace
 
-from celosia.hw.arch.config import Config
+from celosia.hw.arch.config import COUNTED, LINKS, Config
 from celosia.sim.fuzz.programs import stage
 
 _FIELDS = (
@@ -39,6 +40,9 @@ CONFIGURATIONS = {
     name: Config(name=name, **dict(zip(_FIELDS, sizes, strict=True)))
     for name, sizes in _TABLE.items()
 }
+CONFIGURATIONS["small"] = replace(
+    CONFIGURATIONS["least"], name="small", links="register", counters="none"
+)
 
 
 def draw(rng: random.Random) -> Config:
@@ -64,6 +68,8 @@ def draw(rng: random.Random) -> Config:
                 queue_depth=rng.randint(3, 8),
                 burst_beats=rng.choice([1, 2, 8, 16, 64, 256]),
                 outstanding=rng.randint(2, 32),
+                links=rng.choice(LINKS),
+                counters=rng.choice(COUNTED),
             )
         except ValueError:
             continue
