@@ -129,7 +129,7 @@ def refused(tmp_path, monkeypatch, capsys) -> Callable[[str], str]:
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def verilator() -> None:
     """Needs Verilator."""
     import prerequisites
@@ -137,7 +137,7 @@ def verilator() -> None:
     prerequisites.verilator()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def icarus() -> None:
     """Needs Icarus."""
     import prerequisites

@@ -17,6 +17,8 @@ PAGES = (
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "tutorial"),
 )
 RUN = ("", "slow", "file")
+#: Commands and calls that simulate the RTL, which is the device of `celosia run`.
+RTL = re.compile(r'--device rtl|device="rtl"|--measure|celosia run (?!.*--device)')
 
 BLOCKS = {page.relative_to(ROOT).as_posix(): documents.blocks(page.read_text()) for page in PAGES}
 RUNNABLE = {
@@ -31,7 +33,7 @@ SLOW = [name for name, found in RUNNABLE.items() if found and name not in QUICK]
 
 def simulates(found: list[documents.Block]) -> bool:
     """Return True if blocks run the RTL, whose model is built at the first use."""
-    return any(re.search(r'--device rtl|device="rtl"|--measure', block.text) for block in found)
+    return any(RTL.search(block.text.replace("\\\n", " ")) for block in found)
 
 
 @pytest.fixture

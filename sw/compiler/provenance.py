@@ -53,7 +53,9 @@ class _Bytes:
         numbers = [self.stripes[owner.stripe] for owner in owners]
         self.stripe_of = np.array([-1] * _FIRST + numbers, np.int64)
         self.carried = len(self.values)
-        self.bytes = np.full(config.unified_bytes, _NOBODY, np.int32)
+        # Of the narrowest type: a memory has millions of bytes.
+        kind = np.min_scalar_type(2 * self.carried)
+        self.bytes = np.full(config.unified_bytes, _NOBODY, kind)
         self.before = self.bytes.copy()
         self.needed = np.zeros(config.unified_bytes, np.bool_)
         self.tables: dict[Owner, np.ndarray] = {}
@@ -105,11 +107,12 @@ class _Bytes:
 
         Returns true if the bytes that the run needed from before it are unchanged.
         """
-        kept = self.bytes % self.carried
+        numbers = np.arange(self.carried, dtype=np.int32)
         margins = np.concatenate(([False] * _FIRST, self.samples[_FIRST:, 1] == _ALL[1]))
-        left = np.where(margins[kept], kept + self.carried, np.minimum(kept, _EARLIER))
-        same = bool(np.all((self.before == left) | ~self.needed))
-        self.bytes = left.astype(np.int32)
+        left = np.where(margins, numbers + self.carried, np.minimum(numbers, _EARLIER))
+        # By number of an owner, in this run or an earlier one.
+        self.bytes = np.tile(left, 2).astype(self.bytes.dtype)[self.bytes]
+        same = not np.any((self.before != self.bytes) & self.needed)
         self.before = self.bytes.copy()
         return same
 

@@ -161,12 +161,15 @@ class _Case:
         self._wanted: list[list[np.ndarray]] = []
         self._arrays: list[np.ndarray] = []
         self._outcomes: dict[tuple[Any, ...], _Outcome] = {}
+        self._compiled: dict[Config, Compiled] = {}
 
     def result(self, setting: Setting, device: str, bar: Any) -> Result:
         """Return the figures at a setting."""
         from celosia.sw.profile.estimates import estimates
 
-        compiled = compile_steps(load(self._path), setting.config, 1)
+        if setting.config not in self._compiled:
+            self._compiled[setting.config] = compile_steps(load(self._path), setting.config, 1)
+        compiled = self._compiled[setting.config]
         key = _key(setting, device)
         if key not in self._outcomes:
             self._outcomes[key] = self._outcome(compiled, setting, device, bar)

@@ -19,9 +19,8 @@ GROUPS += ["sequencer", "load", "matrix", "vector", "store"]
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded(verilator: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Waves of cycles 10 to 149 of a run that copies 16 bytes."""
-    prerequisites.verilator()
     folder = tmp_path_factory.mktemp("waves")
     (folder / "copy.bin").write_bytes(commands.encode(isa.assemble(COPY)))
     np.save(folder / "x.npy", np.arange(16, dtype=np.int8))

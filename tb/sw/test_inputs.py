@@ -186,7 +186,7 @@ HALT
 """
 
 
-@pytest.mark.parametrize("device", ["machine", "rtl"])
+@pytest.mark.parametrize("device", ["machine", pytest.param("rtl", marks=pytest.mark.thorough)])
 def test_bare_instructions(folder: Path, device: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("four.s").write_text(FOUR)
     celosia("assemble four.s -o four.bin")

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from celosia.sw.cli import main
 from celosia.sw.mlperf import benchmark, page
 from celosia.sw.mlperf.benchmark import Setting
 from celosia.sw.mlperf.published import MODELS, PEERS
+from celosia.sw.profile import estimates
 from celosia.sw.runtime.machine import MachineDevice
 from celosia.sw.runtime.session import Session
 
@@ -49,6 +50,33 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, model in STAND_INS.items():
         shutil.copy(ROOT / "sw" / "models" / f"{model}.tflite", made / name)
     return made
+
+
+def once(function: Callable[..., Any], name: Callable[[Any], Hashable]) -> Callable[..., Any]:
+    """Return the function with a memory; ``name`` gives a key for its first argument."""
+    results: dict[Hashable, Any] = {}
+
+    def call(first: Any, *others: Any, **options: Any) -> Any:
+        key = (name(first), *others, *sorted(options.items()))
+        if key not in results:
+            results[key] = function(first, *others, **options)
+        return results[key]
+
+    return call
+
+
+# What a result is a key for stays in the memory of the function that made it.
+LOAD = once(benchmark.load, Path.read_bytes)
+COMPILE = once(benchmark.compile_steps, id)
+ESTIMATES = once(estimates.estimates, id)
+
+
+@pytest.fixture(autouse=True)
+def compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tests share what the compiler and the estimate give for a file and a core."""
+    monkeypatch.setattr(benchmark, "load", LOAD)
+    monkeypatch.setattr(benchmark, "compile_steps", COMPILE)
+    monkeypatch.setattr(estimates, "estimates", ESTIMATES)
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +19,7 @@ import pytest
 from celosia.hw.arch.config import preset
 from celosia.hw.arch.extras import install_command
 from celosia.sw import data
-from celosia.sw.cli import main
+from celosia.sw.cli import main, quantize
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.quantize import sources, tensorflow
@@ -36,6 +38,13 @@ def plain(root: Path) -> Path:
         if importlib.util.find_spec(name) is None:
             prerequisites.missing(name)
     return root / "tb" / "e2e" / "fixtures" / "functional.plain.tflite"
+
+
+@pytest.fixture(scope="module")
+def opened(plain: Path) -> Iterator[Converter]:
+    """The converter of the float network, open for all tests that only have it refuse."""
+    with Converter(plain) as converter:
+        yield converter
 
 
 @pytest.fixture
@@ -87,7 +96,11 @@ def figures(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
         ("{} --labels many.npy", "wanted 0 to 4, as the network gives 5 scores, got 5 to 5"),
     ],
 )
-def test_refused(command, message, here, plain, refused, monkeypatch) -> None:
+def test_refused(command, message, here, plain, opened, refused, monkeypatch) -> None:
+    def converter(path: Path) -> AbstractContextManager[Converter]:
+        return nullcontext(opened) if path == plain else Converter(path)
+
+    monkeypatch.setattr(quantize, "Converter", converter)
     images = np.zeros((3, 28, 28), np.uint8)
     monkeypatch.setattr(data, "find", lambda *_: data.Found(images, images[:, 0, 0]))
     (here / "bad.tflite").write_bytes(b"nothing of the kind")
