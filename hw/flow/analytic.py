@@ -15,15 +15,18 @@ logic come from halving, those of memories and multipliers from an optimal assig
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
-from scipy.sparse import coo_matrix, diags
-from scipy.sparse.linalg import cg
 
 __all__ = ["Cells", "Sites", "site_places"]
+
+# SciPy has no types: a checker would infer them from its sources, for seconds.
+optimize: Any = import_module("scipy.optimize")
+sparse: Any = import_module("scipy.sparse")
+linalg: Any = import_module("scipy.sparse.linalg")
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -151,11 +154,12 @@ class _Wires:
                 )
             both = free[a] & free[b]
             i, j, values = index[a[both]], index[b[both]], strength[both]
-            between = coo_matrix(
+            between = sparse.coo_matrix(
                 (np.r_[values, values], (np.r_[i, j], np.r_[j, i])), (self.count, self.count)
             )
-            system = (diags(diagonal) - between).tocsr()
-            rest, _ = cg(system, right, x0=was[free], rtol=1e-3, maxiter=100, M=diags(1 / diagonal))
+            system = (sparse.diags(diagonal) - between).tocsr()
+            start = {"x0": was[free], "M": sparse.diags(1 / diagonal)}
+            rest, _ = linalg.cg(system, right, rtol=1e-3, maxiter=100, **start)
             found[free, axis] = np.clip(rest, 0.0, self.size[axis])
         return found
 
@@ -205,7 +209,7 @@ def site_places(
         taken = {}
         for kind, group in groups.items():
             apart = np.abs(places[group][:, None] - sites[kind].places[None]).sum(axis=2)
-            _, taken[kind] = linear_sum_assignment(apart)
+            _, taken[kind] = optimize.linear_sum_assignment(apart)
             rough[group] = sites[kind].places[taken[kind]]
         length = wires.length(rough)
         if length < shortest:
@@ -263,7 +267,7 @@ def _exchanged(
             for net in mine[int(cell)]:
                 others = places[wires.nets[net][wires.nets[net] != cell]]
                 cost += _outside(sites, others.min(axis=0), others.max(axis=0))
-        _, better = linear_sum_assignment(costs)
+        _, better = optimize.linear_sum_assignment(costs)
         moved = places.copy()
         moved[group] = sites[better]
         shorter = wires.length(moved)
