@@ -110,3 +110,8 @@ def test_the_checks_find_mistakes(tmp_path: Path) -> None:
     assert list(missing_targets("`make test`, `make tests`")) == ["tests"]
     said = "`celosia run x --device rtl`, `celosia run --devise rtl`, `celosia ran`"
     assert list(wrong_commands(said, help_texts())) == ["celosia run --devise rtl", "celosia ran"]
+
+
+def test_pictures_are_small() -> None:
+    for path in (ROOT / "docs" / "images").glob("*.png"):
+        assert path.stat().st_size <= 200_000, path

@@ -224,19 +224,6 @@ def test_file_of_a_program_of_several_parts() -> None:
     )
 
 
-def test_parts_do_not_overlap_in_memory() -> None:
-    _, program = program_of(2)
-    spans = [(s.address, len(s.data)) for s in program.segments]
-    for part in program.parts:
-        spans += [(s.address, len(s.code)) for s in (part.setup, part.main)]
-        ports = (*part.inputs, *part.outputs)
-        spans += [(p.address, program.batch * p.bytes_per_item) for p in ports]
-    spans.sort()
-    ends = [start + count for start, count in spans]
-    assert all(end <= start for end, (start, _) in zip(ends, spans[1:], strict=False))
-    assert ends[-1] <= program.memory_bytes
-
-
 def test_many_inputs_go_through_in_pieces(rng, monkeypatch) -> None:
     _, program = program_of(2)
     x = rng.integers(-128, 128, (11, 6, 8, 3)).astype(np.int8)

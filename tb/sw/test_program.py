@@ -39,16 +39,6 @@ def test_what_it_holds(program: Program) -> None:
     assert program.main.address % PROGRAM_BYTES == 0
 
 
-def test_places_do_not_overlap(program: Program) -> None:
-    spans = [(s.address, len(s.data)) for s in program.segments]
-    spans += [(s.address, len(s.code)) for s in (program.setup, program.main)]
-    spans += [(p.address, 5 * p.bytes_per_item) for p in (*program.inputs, *program.outputs)]
-    spans.sort()
-    ends = [start + count for start, count in spans]
-    assert all(end <= start for end, (start, _) in zip(ends, spans[1:], strict=False))
-    assert ends[-1] <= program.memory_bytes
-
-
 def test_every_changed_byte_is_seen(program: Program) -> None:
     content = program.to_bytes()
     for place in range(0, len(content), 7):
