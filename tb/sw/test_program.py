@@ -70,12 +70,6 @@ def test_file_is_named(tmp_path: Path) -> None:
         Program.load(tmp_path / "other")
 
 
-def test_other_configuration_is_refused(program: Program) -> None:
-    program.require(preset("nano,weight_rows=2"))
-    with pytest.raises(ProgramError, match="compiled for nano .* the core is micro"):
-        program.require(preset("micro"))
-
-
 def test_failed_write_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         write_atomically({tmp_path / "first": b"1", tmp_path / "no" / "second": b"2"})
