@@ -33,7 +33,7 @@ def drain_latency(config: Config) -> int:
 
     The end of a drain is its start plus the cycles in the vector unit.
     """
-    own = COSTS.prepare + (config.lanes - 1).bit_length() + COSTS.first_request
+    own = COSTS.prepare_vector + (config.lanes - 1).bit_length() + COSTS.first_request
     after = COSTS.post + 1 + COSTS.prepare + (config.rows - 1).bit_length() + 1
     return own + COSTS.sums + COSTS.to_bytes + after + config.group_cycles - 1
 
