@@ -74,17 +74,17 @@ def _pixels(i: Instruction, side: str) -> list[tuple[int, int]]:
 
 
 def taps(i: Instruction, config: Config) -> Pattern:
-    """Return the bytes of the unified buffer that MATMUL reads, loops (z, y, x)."""
+    """Return the bytes that MATMUL or MOVE_WEIGHTS reads in the unified buffer, loops (z, y, x)."""
     return Pattern(i.unified, _pixels(i, ""), i.taps, i.run, i.skip * config.rows)
 
 
 def steps(i: Instruction, config: Config) -> int:
-    """Return the number of reduction steps, one tile each, of MATMUL."""
+    """Return the number of reads for a pixel of MATMUL, one tile each, or of MOVE_WEIGHTS."""
     return -(-i.taps // config.rows)
 
 
 def pixels(i: Instruction) -> int:
-    """Return the number of pixels of MATMUL, VECTOR or FILL."""
+    """Return the number of pixels of MATMUL, MOVE_WEIGHTS, VECTOR or FILL."""
     f = i.fields
     return f["x_count"] * f["y_count"] * f["z_count"]
 
@@ -181,6 +181,14 @@ def _matmul(i: Instruction, config: Config) -> list[_RelativeTouch]:
     return [*touches, _RelativeTouch(Memory.ACCUMULATORS, True, "accumulator", sums)]
 
 
+def _move_weights(i: Instruction, config: Config) -> list[_RelativeTouch]:
+    tiles = -(-pixels(i) // config.rows)
+    return [
+        _RelativeTouch(Memory.UNIFIED, False, "unified", taps(i, config)),
+        _RelativeTouch(Memory.WEIGHTS, True, "tile", Pattern(0, [], tiles)),
+    ]
+
+
 def _vector(i: Instruction, config: Config) -> list[_RelativeTouch]:
     spaces = (Memory.UNIFIED, Memory.ACCUMULATORS)
     channels = i.channels if i.per_channel else min(i.channels, config.lanes)
@@ -221,6 +229,8 @@ def _relative_touches(i: Instruction, config: Config) -> list[_RelativeTouch]:
             ]
         case Opcode.MATMUL:
             return _matmul(i, config)
+        case Opcode.MOVE_WEIGHTS:
+            return _move_weights(i, config)
         case Opcode.VECTOR:
             return _vector(i, config)
         case Opcode.FILL:
@@ -260,6 +270,8 @@ class Footprints:
         """Return the touches of an instruction, see the function ``touches``."""
         if i.opcode is Opcode.MATMUL:
             _require_half(i, self.config)
+        elif i.opcode is Opcode.MOVE_WEIGHTS:
+            _require_counts(i, self.config)
         fields, made = i.fields, self.made
         return [
             made.get((touch, fields[touch.field])) or self._touch(touch, fields[touch.field])
@@ -325,3 +337,11 @@ def _require_half(i: Instruction, config: Config) -> None:
         low = first // depth * depth
         wanted = f"rows {low} to {low + depth - 1} of one half"
         raise OutOfRange(f"accumulator: wanted {wanted}, got {last}")
+
+
+def _require_counts(i: Instruction, config: Config) -> None:
+    """Refuse a MOVE_WEIGHTS with a count that the counters of the matrix unit cannot hold."""
+    most = config.accumulator_rows - 1
+    for name in ("x_count", "y_count", "z_count"):
+        if i.fields[name] > most:
+            raise OutOfRange(f"{name}: wanted 1 to {most}, got {i.fields[name]}")

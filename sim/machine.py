@@ -154,7 +154,7 @@ class Machine:
 
     def _too_long(self, index: int, i: Instruction) -> Step | None:
         """Return a step that refuses an instruction with too many elements, or None."""
-        if i.opcode in (Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS):
+        if i.opcode in (Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS, Opcode.MOVE_WEIGHTS):
             return None
         work = footprint.work(i, self.config)
         most = max(_LONG, 2 * self.config.unified_bytes, 2 * self._sums.size)
@@ -184,6 +184,8 @@ class Machine:
                 return lambda: self._load_parameters(i)
             case Opcode.MATMUL:
                 return self._matmul(i)
+            case Opcode.MOVE_WEIGHTS:
+                return self._move_weights(i)
             case Opcode.VECTOR if in_order_matters(i, self.config):
                 return lambda: self._vector_in_order(i)
             case Opcode.VECTOR:
@@ -234,6 +236,18 @@ class Machine:
                 self.accumulators[rows] = sums
 
         return matmul
+
+    def _move_weights(self, i: Instruction) -> Step:
+        taps = footprint.taps(i, self.config)
+        first = i.tile * self.config.rows
+        rows = slice(first, first + footprint.pixels(i))
+
+        def move_weights() -> None:
+            target = self.weights.reshape(-1, self.config.columns)[rows]
+            target[:, : i.taps] = taps.gather(self.unified).reshape(-1, i.taps)
+            target[:, i.taps :] = 0
+
+        return move_weights
 
     def _channels(self, i: Instruction) -> Callable[[], _Channels]:
         """Return a function that reads bias, multiplier, left and right of all channels."""

@@ -27,7 +27,7 @@ from celosia.hw.arch.formats import (
     Unit,
     limits,
 )
-from celosia.hw.arch.isa import Illegal, Instruction
+from celosia.hw.arch.isa import Illegal, Instruction, require_option
 
 __all__ = [
     "CODE_BITS",
@@ -236,6 +236,8 @@ class Decoder:
         """
         code, value = word & _CODES, word >> CODE_BITS
         if code in _OPCODES:
+            if self.config is not None:
+                require_option(_OPCODES[code], self.config)
             return self._go(_OPCODES[code], value)
         if code not in _BY_CODE:
             raise Illegal(Error.OPCODE, f"code: wanted an opcode or a register, got {code}")

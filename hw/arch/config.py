@@ -94,6 +94,8 @@ class Config:
         Registers between blocks, one of ``LINKS``.
     counters : str
         Activity counters, one of ``COUNTED``.
+    activation_weights : bool
+        The core runs MOVE_WEIGHTS, which fills weight tiles from the unified buffer.
 
     Raises
     ------
@@ -121,6 +123,7 @@ class Config:
     requantizer: str = "pipelined"
     links: str = "skid"
     counters: str = "units"
+    activation_weights: bool = False
 
     def __post_init__(self) -> None:
         """Refuse sizes that no core can have."""
@@ -194,6 +197,7 @@ class Config:
         want(self.requantizer in REQUANTIZERS, "requantizer", f"one of {', '.join(REQUANTIZERS)}")
         want(self.links in LINKS, "links", f"one of {', '.join(LINKS)}")
         want(self.counters in COUNTED, "counters", f"one of {', '.join(COUNTED)}")
+        want(isinstance(self.activation_weights, bool), "activation_weights", "True or False")
 
     def _repr_html_(self) -> str:
         title = f"{self.name}: {self.rows} × {self.columns} multipliers"
@@ -272,10 +276,14 @@ class Config:
         """Bytes of one tile in external memory."""
         return self.rows * self.tile_row_bytes
 
+    def given(self) -> dict[str, int | str]:
+        """Return the values of all fields but of options that are off."""
+        return {key: value for key, value in asdict(self).items() if value is not False}
+
     @property
     def fingerprint(self) -> int:
         """32-bit number that a core and the programs built for it share."""
-        sizes = {key: value for key, value in asdict(self).items() if key not in _NOT_IN_PROGRAMS}
+        sizes = {key: value for key, value in self.given().items() if key not in _NOT_IN_PROGRAMS}
         return binascii.crc32(repr(sorted(sizes.items())).encode())
 
 
@@ -381,6 +389,17 @@ PRESETS = {
 }
 
 
+def _value(key: str, kind: object, text: str) -> int | str:
+    """Return the value of a field of type ``kind`` that ``text`` gives."""
+    if kind is bool:
+        if text not in ("true", "false"):
+            raise ValueError(f"preset: {key}: wanted true or false, got {text!r}")
+        return text == "true"
+    if kind is int and not text.isdecimal():
+        raise ValueError(f"preset: {key}: wanted a whole number, got {text!r}")
+    return int(text) if kind is int else text
+
+
 def preset(text: str) -> Config:
     """Return the preset named in ``text``, with the changes that follow the name.
 
@@ -410,7 +429,5 @@ def preset(text: str) -> Config:
         key, _, value = change.partition("=")
         if key not in known:
             raise ValueError(f"preset: wanted one of {', '.join(known)}, got {change!r}")
-        if known[key] is int and not value.isdecimal():
-            raise ValueError(f"preset: {key}: wanted a whole number, got {value!r}")
-        values[key] = int(value) if known[key] is int else value
+        values[key] = _value(key, known[key], value)
     return replace(PRESETS[name], name=text, **values)  # pyright: ignore[reportArgumentType]

@@ -29,6 +29,7 @@ class Opcode(enum.Enum, shape=8):
     MATMUL = 8
     VECTOR = 9
     FILL = 10
+    MOVE_WEIGHTS = 11
 
 
 class Unit(enum.Enum, shape=3):
@@ -126,6 +127,7 @@ class Field(NamedTuple):
 #: Widths of fields that several instructions share, in bits.
 UNIFIED_BITS = 25
 COUNT_BITS = 16
+TAPS_BITS = 20
 
 HEADER_FIELDS = (
     Field("opcode", Opcode, 0, "operation"),
@@ -156,6 +158,18 @@ def _strides(side: str, text: str, axes: str = "xyz") -> tuple[Field, ...]:
     )
 
 
+def _vectors(taps: str) -> tuple[Field, ...]:
+    """Return the fields of the vectors that the matrix unit reads, one for each pixel."""
+    return (
+        Field("unified", UNIFIED_BITS, 0, "byte address of tap 0 of the first pixel"),
+        *_PIXELS,
+        *_strides("", "bytes"),
+        Field("taps", TAPS_BITS, 1, taps),
+        Field("run", TAPS_BITS, (1 << TAPS_BITS) - 1, "taps that lie side by side"),
+        Field("skip", COUNT_BITS, 0, "rows of R bytes left out after each run"),
+    )
+
+
 _DESTINATION = (
     Field("destination_base", UNIFIED_BITS, 0, "byte address, or row of the accumulators"),
     *_strides("destination_", "bytes, or rows of the accumulators,"),
@@ -182,12 +196,7 @@ FORMATS: dict[Opcode, tuple[Field, ...]] = {
     ),
     Opcode.STORE: _BLOCK,
     Opcode.MATMUL: (
-        Field("unified", UNIFIED_BITS, 0, "byte address of tap 0 of the first pixel"),
-        *_PIXELS,
-        *_strides("", "bytes"),
-        Field("taps", 20, 1, "length K of the reduction; lanes past it read zero"),
-        Field("run", 20, (1 << 20) - 1, "taps that lie side by side"),
-        Field("skip", COUNT_BITS, 0, "rows of R bytes left out after each run"),
+        *_vectors("length K of the reduction; lanes past it read zero"),
         Field("tile", COUNT_BITS, 0, "tile of the first reduction step; the others follow it"),
         Field("accumulator", COUNT_BITS, 0, "row of the accumulators for the first pixel"),
         Field("accumulate", 1, 0, "1: the first step adds to the accumulators; 0: it overwrites"),
@@ -222,6 +231,10 @@ FORMATS: dict[Opcode, tuple[Field, ...]] = {
         *_DESTINATION,
         Field("value", -8, 0, "the constant"),
     ),
+    Opcode.MOVE_WEIGHTS: (
+        *_vectors("bytes of each row of a tile; columns past them become zero"),
+        Field("tile", COUNT_BITS, 0, "tile of the first R pixels; the others follow it"),
+    ),
 }
 
 #: The unit whose queue takes each instruction.
@@ -236,7 +249,11 @@ UNITS: dict[Opcode, Unit] = {
     Opcode.MATMUL: Unit.MATRIX,
     Opcode.VECTOR: Unit.VECTOR,
     Opcode.FILL: Unit.VECTOR,
+    Opcode.MOVE_WEIGHTS: Unit.MATRIX,
 }
+
+#: Instructions that only cores with an option run: the field of ``Config`` that turns it on.
+OPTIONS: dict[Opcode, str] = {Opcode.MOVE_WEIGHTS: "activation_weights"}
 
 HEADER = data.StructLayout({field.name: field.amaranth_shape for field in HEADER_FIELDS})
 
@@ -264,6 +281,11 @@ UNIT_LAYOUTS = {unit: _unit_layout(unit) for unit in Unit}
 
 #: The same for the fields of one instruction; a field has the same offset in all of a unit.
 LAYOUTS = {opcode: _layout(opcode) for opcode in Opcode}
+
+
+def has(opcode: Opcode, config: Config) -> bool:
+    """Return True if a core of this configuration runs an opcode."""
+    return opcode not in OPTIONS or getattr(config, OPTIONS[opcode])
 
 
 class Limit(NamedTuple):
@@ -311,6 +333,8 @@ def limits(config: Config) -> dict[Opcode, dict[str, Limit]]:
         if field.name.endswith("skip"):
             high = min(high, config.unified_rows - 1)
         high = min(high, narrower.get(field.name, high))
+        if (opcode, field.name) == (Opcode.MOVE_WEIGHTS, "taps"):
+            high = config.columns
         return Limit(low, high, multiples.get((opcode, field.name), 1))
 
     return {

@@ -15,6 +15,7 @@ from celosia.hw.arch.formats import (
     HEADER,
     HEADER_FIELDS,
     LAYOUTS,
+    OPTIONS,
     UNIFIED_BITS,
     UNIT_LAYOUTS,
     UNITS,
@@ -28,6 +29,7 @@ from celosia.hw.arch.formats import (
     Space,
     Unit,
     Window,
+    has,
     limits,
 )
 
@@ -37,6 +39,7 @@ __all__ = [
     "HEADER",
     "HEADER_FIELDS",
     "LAYOUTS",
+    "OPTIONS",
     "UNIFIED_BITS",
     "UNITS",
     "UNIT_LAYOUTS",
@@ -57,7 +60,9 @@ __all__ = [
     "check",
     "cross_check",
     "disassemble",
+    "has",
     "limits",
+    "require_option",
 ]
 
 
@@ -181,15 +186,29 @@ def cross_check(instruction: Instruction, config: Config) -> str | None:
     return None
 
 
+def require_option(opcode: Opcode, config: Config) -> None:
+    """Refuse an opcode of an option that a core of ``config`` lacks.
+
+    Raises
+    ------
+    Illegal
+        With ``Error.OPCODE``, naming the option.
+    """
+    if not has(opcode, config):
+        raise Illegal(Error.OPCODE, f"{opcode.name}: wanted a core with {OPTIONS[opcode]}=true")
+
+
 def check(instruction: Instruction, config: Config) -> None:
     """Refuse an instruction that a core of ``config`` would refuse before running it.
 
     Raises
     ------
     Illegal
-        With ``Error.FIELD``, naming the field, the values wanted and the value got.
+        With ``Error.FIELD``, naming the field, the values wanted and the value got; with
+        ``Error.OPCODE`` if the core lacks the option of the instruction.
     """
     name = instruction.opcode.name
+    require_option(instruction.opcode, config)
     for field, (low, high, multiple) in limits(config)[instruction.opcode].items():
         value = instruction.fields[field]
         if not low <= value <= high or value % multiple:

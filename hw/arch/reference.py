@@ -41,6 +41,10 @@ MEANINGS: dict[Opcode, str] = {
     "unified buffer. See [Arithmetic](../design/architecture.md#arithmetic).",
     Opcode.FILL: "Writes the constant `value` to every destination byte of its loops. Addresses "
     "are formed as in VECTOR.",
+    Opcode.MOVE_WEIGHTS: "Copies rows of weight tiles from the unified buffer: pixel n is row n mod R "
+    "of tile `tile` + ⌊n / R⌋. Bytes are not changed. A pixel is read as in MATMUL: with "
+    "`run=1`, and `skip` R = pitch − 1, its bytes are a column of a matrix. Rows of the last tile "
+    "after the last pixel keep their weights. Only cores with `activation_weights` have it.",
 }
 
 EXAMPLES: dict[Opcode, str] = {
@@ -58,6 +62,7 @@ EXAMPLES: dict[Opcode, str] = {
     "destination_base=1024 destination_x_stride=16 per_channel=1 zero_point=-3 post=5",
     Opcode.FILL: "FILL x_count=32 channels=16 destination_base=4096 destination_x_stride=16 "
     "value=-128",
+    Opcode.MOVE_WEIGHTS: "MOVE_WEIGHTS wait=3 unified=2048 x_count=64 x_stride=16 taps=16 tile=8",
 }
 
 ERRORS: dict[Error, str] = {
@@ -90,6 +95,7 @@ _SIZES: dict[str, Callable[[Config], int]] = {
     "parameter_channels": lambda config: config.parameter_channels,
     "tables": lambda config: config.tables,
     "lanes": lambda config: config.lanes,
+    "columns": lambda config: config.columns,
     "bus_bytes": lambda config: config.bus_bytes,
     "max(16, bus_bytes)": lambda config: max(16, config.bus_bytes),
 }

@@ -9,7 +9,7 @@ from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 
-INSTRUCTION = streams.issued(isa.Opcode.MATMUL)
+INSTRUCTION = streams.issued(isa.Opcode.MATMUL, isa.Opcode.MOVE_WEIGHTS)
 
 
 class TileFeeder(Component):
@@ -22,11 +22,11 @@ class TileFeeder(Component):
 
     Members
     -------
-    instruction : In(stream of ``streams.issued(MATMUL)``)
+    instruction : In(stream of ``streams.issued(MATMUL, MOVE_WEIGHTS)``)
         Taken when the instruction before has begun its passes and started its last tile.
     enable : In(1)
         Instructions may be taken and tiles started.
-    current : Out(``streams.issued(MATMUL)``)
+    current : Out(``streams.issued(MATMUL, MOVE_WEIGHTS)``)
         The instruction whose tiles are being started.
     waiting : Out(1)
         ``current`` has not begun its passes.

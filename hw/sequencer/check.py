@@ -76,7 +76,11 @@ class Codes(Component):
         m = Module()
         limits = register_limits(self.config)
         masks = (1 << 2 * SEMAPHORES) - 1
-        entries = [(o.value, isa.UNITS[o], 1, isa.Limit(0, masks)) for o in isa.Opcode]
+        entries = [
+            (opcode.value, unit, 1, isa.Limit(0, masks))
+            for opcode, unit in isa.UNITS.items()
+            if isa.has(opcode, self.config)
+        ]
         entries += [
             (register.code, unit, 0, limits[register.code])
             for unit, registers in REGISTERS.items()
@@ -151,6 +155,7 @@ class Conflicts(Component):
                         destination.eq(function["destination"]),
                         mode.eq(function["mode"] != isa.Mode.OVERWRITE.value),
                     ]
+        long = self._long(m, code, value)
         with m.Switch(code):
             for opcode, step in steps.items():
                 with m.Case(opcode.value):
@@ -158,7 +163,20 @@ class Conflicts(Component):
             with m.Case(isa.Opcode.VECTOR.value):
                 inside = source | destination
                 m.d.comb += self.wrong.eq((inside & wide) | (source & destination & mode))
+            if isa.has(isa.Opcode.MOVE_WEIGHTS, self.config):
+                with m.Case(isa.Opcode.MOVE_WEIGHTS.value):
+                    m.d.comb += self.wrong.eq(long)
         return m
+
+    def _long(self, m: Module, code: Value, value: Value) -> Signal:
+        """Return True if MATMUL may have the number of taps last set, but MOVE_WEIGHTS may not."""
+        long = Signal()
+        taps = {r.name: r.code for r in REGISTERS[isa.Unit.MATRIX]}["taps"]
+        if isa.has(isa.Opcode.MOVE_WEIGHTS, self.config):
+            most = isa.limits(self.config)[isa.Opcode.MOVE_WEIGHTS]["taps"].high
+            with m.If(self.enable & (code == taps)):
+                m.d.sync += long.eq(value > most)
+        return long
 
 
 class Check(Component):

@@ -51,6 +51,10 @@ class Costs(NamedTuple):
     matrix: int = 8
     #: From the vectors of one pass to those that add to the same sums, unless it is forwarded.
     add: int = ADD_CYCLES
+    #: From the last vector of MOVE_WEIGHTS to a start of a tile, less the vector's row in its tile.
+    landing: int = 7
+    #: From the last column of a tile, counted from its start, back to a vector of MOVE_WEIGHTS.
+    overtaken: int = 6
     #: From the start of VECTOR or FILL to its first request, besides one.
     first_request: int = 2
     #: From a request of FILL to its element.
@@ -145,6 +149,8 @@ def work(i: Instruction, config: Config) -> int:
         case Opcode.MATMUL:
             each = max(spacing(i, config), config.rows // config.weight_rows)
             return footprint.steps(i, config) * each
+        case Opcode.MOVE_WEIGHTS:
+            return footprint.steps(i, config) * footprint.pixels(i)
         case Opcode.VECTOR | Opcode.FILL:
             return elements(i, config)
     return 1

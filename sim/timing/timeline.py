@@ -17,7 +17,8 @@ from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Space, Unit
 from celosia.sim import footprint
 from celosia.sim.schedule import EXECUTING, MachineError, bits, describe
-from celosia.sim.timing.costs import Costs, bursts, elements, pace, reads, spacing, window, words
+from celosia.sim.timing.array import Array
+from celosia.sim.timing.costs import Costs, bursts, elements, pace, reads, window, words
 from celosia.sim.timing.process import Event, Process, Times
 from celosia.sim.timing.traffic import Blocks, Burst, Port
 
@@ -74,7 +75,7 @@ class Timeline:
         programs.
         """
         units = [self._unit(unit) for unit in EXECUTING]
-        inner = [self._load(), self._store(), self._read(), self._array(), self._vector()]
+        inner = [self._load(), self._store(), self._read(), Array(self).run(), self._vector()]
         # The last: it chooses among all requests of a cycle.
         processes = [self._fetch(), self._dispatch(), *units, *inner, self._addresses()]
         self.due = [(0, number, process) for number, process in enumerate(processes)]
@@ -307,40 +308,6 @@ class Timeline:
                 first = first if at >= burst.ready else burst.ready
                 at = max(at, burst.ready) + burst.beats * self.beat
         return max(0.0, at - max(start, first))
-
-    def _array(self) -> Process:
-        """Run the passes of MATMULs; their tiles load one after the other."""
-        config, costs = self.config, self.costs
-        load = config.rows // config.weight_rows
-        prepare = (config.rows - 1).bit_length() + costs.prepare
-        # Cycles of the last pass so far: start of its tile, first and last vector.
-        tile, first, last = -load, 0, 0
-        passes = self.tasks[Unit.MATRIX]
-        while True:
-            while not passes:
-                yield "taken"
-            index, taken = passes[0]
-            i = self.code[index]
-            steps, pixels = footprint.steps(i, config), footprint.pixels(i)
-            yield max(taken + prepare, last)
-            tile = max(taken + 1, first, tile + load)
-            begin = max(self.now, tile, last + costs.add - 1 if i.accumulate else 0) + 1
-            first = begin
-            if steps > 1:
-                second, space = max(tile + load, begin), spacing(i, config, costs)
-                tile = max(second + (steps - 2) * load, begin + (steps - 2) * space)
-                first = max(begin + (steps - 1) * space, second + (steps - 2) * load + 1)
-            self.free[Unit.MATRIX] = max(self.now, tile + 1)
-            passes.popleft()
-            self._announce("ready")
-            last = first + pixels - 1
-            share, delay = pixels * steps / (last + 1 - begin), 0
-            while last + delay > self.now:
-                yield last + delay
-                end = self.buffer_reads.end(begin, last + 1 - begin, share)
-                delay = math.ceil(end - last - 1)
-            first, last = first + delay, last + delay
-            self._finish(index, taken, last + config.rows + config.columns + costs.matrix)
 
     def _vector(self) -> Process:
         """Run VECTORs and FILLs, each until its last request; the next one waits meanwhile."""

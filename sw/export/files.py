@@ -1,6 +1,5 @@
 """Files that ``celosia verilog`` writes besides the Verilog itself."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 from celosia.hw.arch.config import Config
@@ -67,7 +66,7 @@ def verilog_header(config: Config) -> str:
         f"celosia verilog --preset {config.name}",
         f"Fingerprint of its programs: {config.fingerprint:#010x}",
         "",
-        *(f"{name} = {value}" for name, value in asdict(config).items()),
+        *(f"{name} = {value}" for name, value in config.given().items()),
         "",
         "clk: the only clock. rst: synchronous, active high. irq: level, active high.",
         "s_axil: AXI4-Lite slave, 32 bits, 12 address bits: the registers.",

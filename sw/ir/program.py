@@ -178,7 +178,7 @@ class Program:
         blobs += [variable.data for variable in self.variables]
         header = {
             "name": self.name,
-            "config": asdict(self.config),
+            "config": self.config.given(),
             "fingerprint": self.config.fingerprint,
             "batch": self.batch,
             "memory_bytes": self.memory_bytes,

@@ -16,8 +16,6 @@ from celosia.hw.arch.config import SEMAPHORES, preset
 from celosia.hw.dma import gather
 from celosia.hw.sequencer import check, command, issue
 
-OPCODES = [opcode.value for opcode in isa.Opcode]
-
 
 def gather_spec(module=gather, space=None):
     spec = Spec()
@@ -85,10 +83,13 @@ _CODES = slice(0, CODE_BITS)
 _VALUES = slice(CODE_BITS, None)
 
 
-def check_spec(module=check):
+MOVES = preset("nano,activation_weights=true")
+
+
+def check_spec(module=check, config=MOVES):
     """Words pass in order, with the index of their instruction; what passes is within its limits."""
     spec = Spec()
-    config = preset("nano")
+    opcodes = [opcode.value for opcode in isa.Opcode if isa.has(opcode, config)]
     dut = spec.open("dut", module.Check(config=config))
     entry_bits = check.code_entry(config).size
     word = Value.cast(dut.i.payload)
@@ -121,8 +122,8 @@ def check_spec(module=check):
     limits = register_limits(config)
     known = {register.code for registers in REGISTERS.values() for register in registers}
     entry = spec.see("dut.entry", entry_bits)
-    spec.claim("known", ~inside | (entry[0] == Cat(code == c for c in {*known, *OPCODES}).any()))
-    opcode = Cat(code == c for c in OPCODES).any()
+    spec.claim("known", ~inside | (entry[0] == Cat(code == c for c in {*known, *opcodes}).any()))
+    opcode = Cat(code == c for c in opcodes).any()
     spec.claim("opcode", ~inside | (entry[1 + isa.Unit.as_shape().width] == opcode))
     good = ~offered | (shown.error != isa.Error.NONE)
     wrong = [
@@ -131,7 +132,7 @@ def check_spec(module=check):
         for number, limit in limits.items()
     ]
     spec.claim("within limits", good | ~Cat(wrong).any())
-    spec.claim("known words", good | Cat(last[_CODES] == c for c in {*known, *OPCODES}).any())
+    spec.claim("known words", good | Cat(last[_CODES] == c for c in {*known, *opcodes}).any())
     high = Signal(VALUE_BITS)
     for number, limit in limits.items():
         with spec.m.If(code == number):
@@ -141,6 +142,14 @@ def check_spec(module=check):
     spec.claim("limit", ~inside | ~is_set | (entry[at : at + VALUE_BITS] == high))
     positive = Cat((code == n) & bool(limit.low) for n, limit in limits.items()).any()
     spec.claim("least", ~inside | ~is_set | (entry[at - 1] == positive))
+    if isa.has(isa.Opcode.MOVE_WEIGHTS, config):
+        taps = Signal(VALUE_BITS, init=1)
+        codes = {register.name: register.code for register in REGISTERS[isa.Unit.MATRIX]}
+        with spec.m.If(moves & inside & (code == codes["taps"])):
+            spec.m.d.sync += taps.eq(middle[_VALUES])
+        spec.claim("long", spec.see("dut.conflicts.long", 1) == (taps > config.columns))
+        move = last[_CODES] == isa.Opcode.MOVE_WEIGHTS.value
+        spec.claim("taps of a tile's row", good | ~move | (taps <= config.columns))
     spec.cover("one after the other", offered & inside & (shown.error == isa.Error.NONE))
     return spec
 
@@ -327,8 +336,9 @@ def test_gather_broken(right, wrong, claim):
     refuted(gather_spec(broken_module(gather, right, wrong), 4), claim, depth=14)
 
 
-def test_check():
-    proved(check_spec(), depth=1, reach=8)
+@pytest.mark.parametrize("config", [preset("nano"), MOVES], ids=lambda config: config.name)
+def test_check(config):
+    proved(check_spec(config=config), depth=1, reach=8)
 
 
 @pytest.mark.parametrize(
@@ -342,6 +352,8 @@ def test_check():
         ("self.entry.positive.eq(limit.low)", "self.entry.positive.eq(0)", "least"),
         ("limit.high", "limit.high | 1", "limit"),
         ("Mux(entry.known, verdict, isa.Error.OPCODE)", "verdict", "known words"),
+        ("value > most", "value >= most", "long"),
+        ("self.wrong.eq(long)", "self.wrong.eq(~long)", "taps of a tile's row"),
     ],
 )
 def test_check_broken(right, wrong, claim):

@@ -122,6 +122,7 @@ def test_fingerprint_leaves_out_what_programs_cannot_see(change: str):
     [
         *("columns=8", "unified_bytes=65536", "weight_tiles=511", "accumulator_depth=256"),
         *("lanes=4", "bus_bytes=8", "parameter_channels=512", "tables=3"),
+        "activation_weights=true",
     ],
 )
 def test_fingerprint_covers_what_programs_see(change: str):
@@ -153,6 +154,14 @@ def test_sums_are_forwarded_where_tiles_load_faster_than_a_sum_is_added(text, fo
     assert preset(text).forwards is forwards
 
 
+def test_options_that_are_off_leave_no_trace():
+    assert not any(config.activation_weights for config in PRESETS.values())
+    assert preset("edge,activation_weights=false").fingerprint == EDGE.fingerprint
+    off = {key: value for key, value in asdict(EDGE).items() if key != "activation_weights"}
+    assert EDGE.given() == off
+    assert preset("edge,activation_weights=true").given()["activation_weights"] is True
+
+
 def test_presets_can_be_changed_by_name():
     changed = preset("edge,columns=8,weight_rows=4")
     assert asdict(changed) == asdict(EDGE) | {
@@ -173,6 +182,7 @@ def test_presets_can_be_changed_by_name():
         ("edge,columns", "preset: columns: wanted a whole number, got ''"),
         ("edge,columns=x", "preset: columns: wanted a whole number, got 'x'"),
         ("edge,columns=-8", "preset: columns: wanted a whole number, got '-8'"),
+        ("edge,activation_weights=1", "activation_weights: wanted true or false, got '1'"),
         ("edge,rows=3", "rows: wanted a power of two"),
     ],
 )

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,8 @@ from celosia.hw.arch.isa import (
 )
 
 EDGE = PRESETS["edge"]
+#: The presets, with all options.
+WHOLE = [replace(config, activation_weights=True) for config in PRESETS.values()]
 EVERY_FIELD = [(opcode, field) for opcode, fields in FORMATS.items() for field in fields]
 
 
@@ -104,7 +108,7 @@ def test_instructions_are_values():
     assert not hasattr(a, "taps")
 
 
-@pytest.mark.parametrize("config", PRESETS.values(), ids=lambda c: c.name)
+@pytest.mark.parametrize("config", WHOLE, ids=lambda c: c.name)
 @pytest.mark.parametrize(("opcode", "field"), EVERY_FIELD, ids=name)
 def test_limits_are_the_edge_of_what_is_checked(opcode: Opcode, field: Field, config: Config):
     low, high, multiple = limits(config)[opcode][field.name]
@@ -139,6 +143,7 @@ AT_EDGE = {
         "table": (0, 3, 1),
         "low": (-128, 127, 1),
     },
+    Opcode.MOVE_WEIGHTS: {"taps": (1, 16, 1), "x_count": (1, 65535, 1), "tile": (0, 511, 1)},
 }
 
 
@@ -146,6 +151,27 @@ AT_EDGE = {
 def test_limits_at_edge(opcode: Opcode):
     found = limits(EDGE)[opcode]
     assert {key: tuple(found[key]) for key in AT_EDGE[opcode]} == AT_EDGE[opcode]
+
+
+def test_an_option_that_a_core_lacks():
+    move = Instruction(Opcode.MOVE_WEIGHTS, taps=17)
+    with pytest.raises(Illegal, match="wanted a core with activation_weights=true$") as caught:
+        check(move, EDGE)
+    assert caught.value.error is Error.OPCODE
+    code = commands.encode([move, Instruction(Opcode.HALT)])
+    decoder = commands.Decoder(EDGE)
+    with pytest.raises(Illegal, match="MOVE_WEIGHTS: wanted a core with") as caught:
+        for word in commands.words(code):
+            decoder.feed(word)
+    assert caught.value.error is Error.OPCODE
+
+
+def test_vectors_of_both_instructions_of_the_matrix_unit_share_registers():
+    matmul = Instruction(Opcode.MATMUL, unified=3, taps=16, run=1, skip=2, tile=7, x_count=5)
+    common = {field.name: matmul.fields[field.name] for field in FORMATS[Opcode.MOVE_WEIGHTS]}
+    encoder = commands.Encoder()
+    encoder.words(matmul)
+    assert encoder.words(Instruction(Opcode.MOVE_WEIGHTS, **common)) == [11]
 
 
 def test_parameters_lie_at_whole_beats_of_a_wide_bus():

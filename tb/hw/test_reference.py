@@ -16,9 +16,13 @@ from celosia.hw.arch.registers import (
     activity_names,
 )
 
+#: With all options.
 CONFIGS = [
-    *PRESETS.values(),
-    preset("micro,columns=6,unified_bytes=520,accumulator_depth=256,weight_tiles=5"),
+    preset(f"{name},activation_weights=true")
+    for name in (
+        *PRESETS,
+        "micro,columns=6,unified_bytes=520,accumulator_depth=256,weight_tiles=5",
+    )
 ]
 
 
@@ -76,7 +80,7 @@ def test_tables_of_the_pages_are_complete():
 def test_example_is_legal_and_round_trips(opcode):
     instruction = isa.assemble_line(reference.EXAMPLES[opcode])
     assert instruction is not None and instruction.opcode is opcode
-    isa.check(instruction, preset("edge"))
+    isa.check(instruction, preset("edge,activation_weights=true"))
     assert isa.assemble_line(isa.disassemble(instruction)) == instruction
     assert commands.decode(commands.encode([instruction])) == [instruction]
 

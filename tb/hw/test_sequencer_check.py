@@ -18,6 +18,7 @@ CONFIGS = {
         "micro": "micro",
         "edge": "edge",
         "odd": "micro,columns=6,unified_bytes=520,accumulator_depth=256,weight_tiles=5,parameter_channels=34,tables=3",
+        "moves": "micro,columns=5,lanes=1,activation_weights=true",
         "wide": "edge,rows=32,columns=32,bus_bytes=32,tables=256,lanes=32",
     }.items()
 }
@@ -37,7 +38,8 @@ def wanted(words, config):
                 isa.check(instruction, config)
         except isa.Illegal as illegal:
             error = illegal.error
-        found.append((index, error, UNIT_OF.get(word % (1 << CODE_BITS))))
+        unit = UNIT_OF[word % (1 << CODE_BITS)] if error is not Error.OPCODE else None
+        found.append((index, error, unit))
         if error is not Error.NONE:
             break
         index += instruction is not None
@@ -46,7 +48,7 @@ def wanted(words, config):
 
 def legal(rng, config):
     """Return a random legal instruction, its fields often at the ends of their range."""
-    opcode = rng.choice(list(Opcode))
+    opcode = rng.choice([opcode for opcode in Opcode if isa.has(opcode, config)])
     values = {name: int(rng.integers(0, 1 << SEMAPHORES)) for name in ("wait", "post")}
     for field, (low, high, multiple) in isa.limits(config)[opcode].items():
         pick = rng.choice([low, high, rng.integers(low, high + 1)])
@@ -68,7 +70,7 @@ def edges(config):
             values = {low - 1, low, low + 1, low + multiple, high, high + 1, (1 << VALUE_BITS) - 1}
             values = {value for value in values if 0 <= value < 1 << VALUE_BITS}
             found += [register.code | value << CODE_BITS for value in values]
-    for opcode in Opcode:
+    for opcode in filter(lambda opcode: isa.has(opcode, config), Opcode):
         found += [opcode.value | 1 << bit for bit in range(CODE_BITS, 32)]
     return found
 
@@ -171,7 +173,7 @@ def test_changed_programs_get_the_verdict_of_the_definition(name, rng):
         assert errors.count(error) > 5
 
 
-@pytest.mark.parametrize("name", ["nano", "odd"])
+@pytest.mark.parametrize("name", ["nano", "odd", "moves"])
 def test_ends_of_ranges(name):
     config = CONFIGS[name]
     programs = [[word] for word in edges(config)]
@@ -180,8 +182,9 @@ def test_ends_of_ranges(name):
     assert verdicts == {Error.NONE, Error.FIELD}
 
 
-def test_every_code():
-    config = CONFIGS["micro"]
+@pytest.mark.parametrize("name", ["micro", "moves"])
+def test_every_code(name):
+    config = CONFIGS[name]
     programs = [[code | 64 << CODE_BITS] for code in range(1 << CODE_BITS)]
     for result, words in zip(judge_each(config, programs), programs, strict=True):
         compare(result, words, config)
@@ -208,6 +211,23 @@ def test_fields_that_conflict(instruction, error):
     words = commands.Encoder().words(instruction)
     results, _ = judge(config, words)
     assert compare(results, words, config) is error
+
+
+@pytest.mark.parametrize(
+    ("taps", "opcode", "error"),
+    [
+        (5, Opcode.MOVE_WEIGHTS, Error.NONE),
+        (6, Opcode.MOVE_WEIGHTS, Error.FIELD),
+        (1 << 19, Opcode.MOVE_WEIGHTS, Error.FIELD),
+        (6, Opcode.MATMUL, Error.NONE),
+    ],
+)
+def test_rows_of_tiles_have_as_many_taps_as_columns(taps, opcode, error):
+    config = CONFIGS["moves"]
+    words = commands.Encoder().words(isa.Instruction(opcode, taps=taps))
+    # A number of taps that MATMUL left behind counts, too.
+    words += [Opcode.MOVE_WEIGHTS.value] * (opcode is Opcode.MOVE_WEIGHTS)
+    assert compare(judge(config, words)[0], words, config) is error
 
 
 def test_registers_keep_their_value():

@@ -39,6 +39,10 @@ def addresses(i: Instruction) -> set[tuple[Memory, bool, int]]:
             },
         ),
         (
+            Instruction(Opcode.MOVE_WEIGHTS, x_count=9, x_stride=8, taps=5),
+            {"unified": (Memory.UNIFIED, 1), "tile": (Memory.WEIGHTS, 1)},
+        ),
+        (
             Instruction(Opcode.VECTOR, source=1, channels=6, x_count=2, source_x_stride=1),
             {
                 "source_base": (Memory.ACCUMULATORS, MICRO.columns),

@@ -18,7 +18,7 @@ from celosia.sim.schedule import MachineError
 
 SMALL = preset(
     "nano,unified_bytes=1024,weight_tiles=16,accumulator_depth=32,lanes=2,parameter_channels=16,"
-    "tables=2,outstanding=32,dsp_columns=0"
+    "tables=2,outstanding=32,dsp_columns=0,activation_weights=true"
 )
 
 
@@ -42,6 +42,8 @@ PAIRS = {
     "unified read": ("FILL channels=8 {0}", "STORE unified=7 length=1 {1}"),
     "unified matmul": ("LOAD length=8 {0}", "MATMUL taps=4 unified=4 {1}"),
     "weights": ("LOAD_WEIGHTS tile=2 tiles=2 {0}", "MATMUL taps=8 tile=3 {1}"),
+    "moved": ("MOVE_WEIGHTS x_count=5 tile=2 {0}", "LOAD_WEIGHTS tile=3 {1}"),
+    "unified move": ("FILL channels=8 {0}", "MOVE_WEIGHTS unified=4 taps=4 {1}"),
     "parameters": ("LOAD_PARAMS first=4 count=2 {0}", "VECTOR params=4 channels=1 {1}"),
     "tables": ("LOAD_PARAMS kind=TABLES first=1 {0}", "VECTOR use_table=1 table=1 {1}"),
     "accumulators": ("MATMUL accumulator=3 {0}", "VECTOR source=ACCUMULATORS source_base=3 {1}"),
@@ -196,6 +198,8 @@ UNWRITTEN = {
     "FILL\nFENCE\nSTORE unified_pitch=4 rows=2": "unified buffer byte 4",
     "MATMUL taps=4": "unified buffer byte 0",
     "FILL channels=4\nFENCE\nMATMUL taps=4 tile=3": "weight tile 3",
+    "FILL channels=4\nFENCE\nMOVE_WEIGHTS x_count=8 taps=4 tile=1\nMATMUL taps=4 tile=3": "weight tile 3",
+    "FILL channels=4\nFENCE\nMOVE_WEIGHTS x_count=2 x_stride=1 taps=4": "unified buffer byte 4",
     "FILL channels=3\nFENCE\nSTORE length=4": "unified buffer byte 3",
     "VECTOR source=ACCUMULATORS source_base=2": "accumulator row 2 column 0",
     "FILL\nVECTOR params=2": "parameters of channel 2",

@@ -167,6 +167,48 @@ def test_matmul(config: Config, rng: np.random.Generator):
         expect(machine, want)
 
 
+def slow_move_weights(machine: Machine, i: Instruction) -> np.ndarray:
+    """Tiles by the text of docs/design/architecture.md, one byte at a time."""
+    config, weights = machine.config, machine.weights.copy()
+    for n, origin in enumerate(pixels(i, "")):
+        row = weights[i.tile + n // config.rows, n % config.rows]
+        row[:] = 0
+        for k in range(i.taps):
+            row[k] = machine.unified[i.unified + origin + k + k // i.run * i.skip * config.rows]
+    return weights
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
+def test_move_weights(config: Config, rng: np.random.Generator):
+    machine = filled(replace(config, activation_weights=True), rng)
+    for _ in range(15):
+        sizes = draw(rng, x_count=4, y_count=3, z_count=2, taps=config.columns, run=12)
+        strides = {f"{axis}_stride": int(rng.integers(0, 40)) for axis in "xyz"}
+        values = {"unified": 300, "skip": 2, "tile": 3}
+        chosen = {name: int(rng.integers(0, high + 1)) for name, high in values.items()}
+        i = Instruction(Opcode.MOVE_WEIGHTS, **sizes, **strides, **chosen)
+        want = machine.state | {"weights": slow_move_weights(machine, i)}
+        machine.run([i, HALT])
+        expect(machine, want)
+
+
+def test_a_matrix_straight_and_transposed(rng: np.random.Generator):
+    config = preset("edge,activation_weights=true")
+    machine = Machine(config)
+    rows, columns = 40, 33
+    matrix = rng.integers(-128, 128, (rows, columns), np.int8)
+    machine.unified[: matrix.size] = matrix.ravel()
+    straight = Instruction(Opcode.MOVE_WEIGHTS, x_count=rows, x_stride=columns, taps=16, unified=16)
+    # A pitch of 2 R + 1 puts the bytes of a column into R different banks.
+    turned = Instruction(
+        Opcode.MOVE_WEIGHTS, x_count=columns, x_stride=1, run=1, skip=2, taps=16, tile=8
+    )
+    machine.run([straight, turned, HALT])
+    flat = machine.weights.reshape(-1, config.columns)
+    np.testing.assert_array_equal(flat[:rows], matrix[:, 16:32])
+    np.testing.assert_array_equal(flat[8 * 16 :][:columns], matrix[:16].T)
+
+
 def test_matmul_of_the_largest_sums_wraps():
     config = PRESETS["edge"]
     machine = Machine(config)

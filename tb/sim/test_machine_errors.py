@@ -11,7 +11,7 @@ from celosia.sim.schedule import MachineError
 HALT = Instruction(Opcode.HALT)
 SMALL = preset(
     "micro,rows=4,columns=6,unified_bytes=1024,weight_tiles=16,accumulator_depth=32,bus_bytes=4,"
-    "parameter_channels=16,tables=3,queue_depth=3,dsp_columns=0"
+    "parameter_channels=16,tables=3,queue_depth=3,dsp_columns=0,activation_weights=true"
 )
 WAITS = Instruction(Opcode.LOAD, wait=8)
 OUTSIDE = {
@@ -26,6 +26,9 @@ OUTSIDE = {
     "skips": (Unit.MATRIX, Instruction(Opcode.MATMUL, taps=3, run=1, skip=255)),
     "tiles": (Unit.MATRIX, Instruction(Opcode.MATMUL, tile=15, taps=5)),
     "half": (Unit.MATRIX, Instruction(Opcode.MATMUL, accumulator=30, x_count=3)),
+    "bytes moved": (Unit.MATRIX, Instruction(Opcode.MOVE_WEIGHTS, unified=1020, taps=5)),
+    "tiles filled": (Unit.MATRIX, Instruction(Opcode.MOVE_WEIGHTS, tile=15, x_count=5)),
+    "count": (Unit.MATRIX, Instruction(Opcode.MOVE_WEIGHTS, z_count=64)),
     "source": (Unit.VECTOR, Instruction(Opcode.VECTOR, source_base=1020, channels=5)),
     "window": (Unit.VECTOR, Instruction(Opcode.VECTOR, window_x_count=3, window_x_stride=512)),
     "row": (Unit.VECTOR, Instruction(Opcode.VECTOR, source=Space.ACCUMULATORS, source_base=64)),
@@ -56,6 +59,8 @@ def test_the_last_byte_of_everything_is_inside():
         [
             Instruction(Opcode.STORE, external=63, unified=1023),
             Instruction(Opcode.MATMUL, unified=1020, taps=4, tile=15, accumulator=61, x_count=3),
+            Instruction(Opcode.MOVE_WEIGHTS, unified=1018, taps=6, tile=15, x_count=4),
+            Instruction(Opcode.MOVE_WEIGHTS, y_count=63),
             Instruction(
                 Opcode.VECTOR, source=Space.ACCUMULATORS, source_base=63, params=14, channels=2
             ),

@@ -38,7 +38,7 @@ def _inserted(case: Case, rng: random.Random, item: Instruction | bytes) -> Case
 
 
 def _opcode(case: Case, rng: random.Random) -> Case:
-    known = {opcode.value for opcode in Opcode}
+    known = {opcode.value for opcode in Opcode if isa.has(opcode, case.config)}
     known |= {register.code for registers in REGISTERS.values() for register in registers}
     code = rng.choice([value for value in range(_CODES + 1) if value not in known])
     return _inserted(case, rng, _word(code, rng.randint(0, _MOST_VALUE)))

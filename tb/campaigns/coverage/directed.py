@@ -56,7 +56,9 @@ _BESIDE = {
     **{(Opcode.VECTOR, f"{axis}_count"): _APART for axis in "xyz"},
 }
 _EVERY = (1 << SEMAPHORES) - 1
-_MOVING = tuple(opcode for opcode in Opcode if opcode.value >= Opcode.LOAD.value)
+_MOVING = tuple(
+    opcode for opcode in Opcode if opcode.value >= Opcode.LOAD.value and isa.has(opcode, VAST)
+)
 
 
 class Wrong(RuntimeError):
