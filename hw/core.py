@@ -93,6 +93,7 @@ class Core(Component):
             parity=config.parity,
             forwards=config.forwards,
             skid=config.skid,
+            activation_weights=config.activation_weights,
         )
         vector = VectorUnit(
             rows=config.rows,

@@ -12,10 +12,11 @@ from celosia.hw.lib.delay import Delay
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.lib.slice import FAR, link
 from celosia.hw.matrix.feeder import INSTRUCTION, TileFeeder
+from celosia.hw.matrix.moves import MoveOrder
 from celosia.hw.matrix.walker import PassWalker
 from celosia.hw.memory.runs import Runs
 
-#: Outputs of ``PassWalker`` that belong to a vector, besides its request.
+#: Outputs of ``PassWalker`` that belong to a vector of any core, besides its request.
 _WALKED = ("row", "accumulate", "first", "last", "final", "outside")
 
 
@@ -23,8 +24,8 @@ class MatrixControl(Component):
     """Control of the matrix unit: weight tiles, reads of activations, accumulator rows.
 
     ``TileFeeder`` takes a MATMUL and starts its tiles, one pass ahead. ``PassWalker`` and ``Runs``
-    give the address of each vector. While the passes of one MATMUL are requested, the next one is
-    prepared.
+    give the address of each vector. While the passes of one instruction are requested, the next one
+    is prepared. ``MoveOrder`` keeps MOVE_WEIGHTS and the tiles of MATMULs in order.
 
     Parameters
     ----------
@@ -40,6 +41,9 @@ class MatrixControl(Component):
         See ``Accumulators``.
     skid : bool
         See ``Config``.
+    columns, blocks : int
+        Columns of the array, and passes of the longest MOVE_WEIGHTS; ``blocks`` is 0 if there is
+        none.
 
     Members
     -------
@@ -56,7 +60,11 @@ class MatrixControl(Component):
     fired : Out(1)
         A request is taken in this cycle.
     first, row, accumulate : Out(1), Out(row_bits), Out(1)
-        Of that request: first of its pass; accumulator row; its sums are added.
+        Of that request: first of its pass; row, see ``PassWalker``; its sums are added.
+    move, block : Out(1), Out(range(blocks))
+        With ``blocks``, of that request: it belongs to MOVE_WEIGHTS; number of its pass.
+    drop : Out(1)
+        With ``blocks``: the response of this cycle is not written, because of a fault or an abort.
     stopped : Out(1)
         There was a fault.
 
@@ -79,10 +87,13 @@ class MatrixControl(Component):
         parity: bool = False,
         forwards: bool = True,
         skid: bool = True,
+        columns: int = 1,
+        blocks: int = 0,
     ) -> None:
         self.parity = parity
         self.forwards = forwards
         self.skid = skid
+        self.blocks = blocks
         self.rows = rows
         self.unified_bytes = unified_bytes
         self.read_latency = read_latency
@@ -92,15 +103,21 @@ class MatrixControl(Component):
             weight_tiles=weight_tiles,
             weight_rows=weight_rows,
             accumulator_depth=accumulator_depth,
+            moves=blocks > 0,
         )
         self.walker = PassWalker(
             rows=rows,
             unified_bytes=unified_bytes,
             weight_tiles=weight_tiles,
             accumulator_depth=accumulator_depth,
+            blocks=blocks,
         )
+        self.order = None
+        if blocks:
+            self.order = MoveOrder(rows=rows, columns=columns, read_latency=read_latency)
         read = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
-        flags = dict.fromkeys(_WALKED, 1) | {"row": accumulator_depth.bit_length()}
+        flags = {name: getattr(self.walker, name).shape() for name in self._walked}
+        moves = {name: Out(flags[name]) for name in self._walked if name in ("move", "block")}
         self._vector = data.StructLayout({"request": read, "tag": streams.TAG_BITS, **flags})
         super().__init__(
             {
@@ -111,12 +128,18 @@ class MatrixControl(Component):
                 "tile": Out(range(weight_tiles)),
                 "fired": Out(1),
                 "first": Out(1),
-                "row": Out(accumulator_depth.bit_length()),
+                "row": Out(self.walker.row_bits),
                 "accumulate": Out(1),
                 "stopped": Out(1),
                 **({"wrong": In(1)} if parity else {}),
+                **({"drop": Out(1)} | moves if blocks else {}),
             }
         )
+
+    @property
+    def _walked(self) -> tuple[str, ...]:
+        """Outputs of ``PassWalker`` that belong to a vector, besides its request."""
+        return (*_WALKED, "move", "block") if self.blocks else _WALKED
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -163,6 +186,12 @@ class MatrixControl(Component):
         # Separates the address generators from the request.
         m.submodules.vectors = vectors = link(self._vector, skid=self.skid, block=FAR)
         walked, now = vectors.i.payload, vectors.o.payload
+        begins: Value = feeder.loaded & clear
+        multiplies: Value = self.fired
+        if self.order:
+            settled = self._moves(m, self.order, now, may_begin, halted)
+            begins = Mux(now.move, settled, begins)
+            multiplies &= ~now.move
         m.d.comb += [
             vectors.i.valid.eq(running),
             taken.eq(running & vectors.i.ready),
@@ -170,21 +199,19 @@ class MatrixControl(Component):
             walked.request.mask.eq(walker.mask),
             walked.request.skip.eq(runs.skip),
             walked.tag.eq(tag),
-            *(walked[name].eq(getattr(walker, name)) for name in _WALKED),
+            *(walked[name].eq(getattr(walker, name)) for name in self._walked),
             walker.advance.eq(taken & ~walker.final),
             runs.advance.eq(taken & walker.last),
             self.request.payload.eq(now.request),
-            self.request.valid.eq(
-                vectors.o.valid & ~held & ~now.outside & (~now.first | (feeder.loaded & clear))
-            ),
+            self.request.valid.eq(vectors.o.valid & ~held & ~now.outside & (~now.first | begins)),
             self.fired.eq(self.request.valid & self.request.ready),
             vectors.o.ready.eq(self.fired),
             self.first.eq(now.first),
             self.row.eq(now.row),
             self.accumulate.eq(now.accumulate),
-            feeder.switched.eq(self.fired & now.first),
+            feeder.switched.eq(multiplies & now.first),
         ]
-        self._spacing(m, clear, now)
+        self._spacing(m, clear, now, multiplies)
         self._ends(m, stopped, now, vectors.o.valid, running | vectors.o.valid)
         with m.If(self.fired):
             m.d.comb += self.activity.eq(Activity.BUSY)
@@ -196,14 +223,36 @@ class MatrixControl(Component):
             m.d.comb += self.activity.eq(Activity.DRAIN)
         return m
 
-    def _spacing(self, m: Module, clear: Signal, now: data.View) -> None:
+    def _moves(
+        self, m: Module, order: MoveOrder, now: data.View, begin: Value, halted: Value
+    ) -> Value:
+        """Drive the outputs of MOVE_WEIGHTS; return True if its first request may be taken."""
+        feeder = self.feeder
+        m.submodules.order = order
+        # The response of a fault is known in its cycle, the fault two cycles later.
+        refused = Signal()
+        m.d.sync += refused.eq(self.read_fault)
+        m.d.comb += [
+            order.begin.eq(begin & feeder.move),
+            order.fired.eq(self.fired & now.move),
+            order.final.eq(now.final),
+            order.row.eq(now.row),
+            order.start.eq(self.start),
+            feeder.hold.eq(order.hold),
+            self.move.eq(now.move),
+            self.block.eq(now.block),
+            self.drop.eq(self.read_fault | refused | halted),
+        ]
+        return order.settled
+
+    def _spacing(self, m: Module, clear: Signal, now: data.View, multiplies: Value) -> None:
         """Drive ``clear``: a pass may add to the rows of the pass before, see ``Accumulators``."""
         pixels = Signal(range(5), init=1)
         gap = Signal(range(4))
         m.d.comb += clear.eq((gap == 0) | ~now.accumulate)
         with m.If(gap != 0):
             m.d.sync += gap.eq(gap - 1)
-        with m.If(self.fired):
+        with m.If(multiplies):
             m.d.sync += pixels.eq(Mux(now.last, 1, Mux(pixels == 4, 4, pixels + 1)))
             with m.If(now.final):
                 m.d.sync += gap.eq(3)

@@ -1,6 +1,6 @@
 """Prefetcher of weight tiles: starts the tiles of MATMULs, one pass ahead of the activations."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 
@@ -13,12 +13,14 @@ INSTRUCTION = streams.issued(isa.Opcode.MATMUL, isa.Opcode.MOVE_WEIGHTS)
 
 
 class TileFeeder(Component):
-    """Prefetcher of weight tiles: takes MATMULs and starts their tiles, one pass ahead.
+    """Prefetcher of weight tiles: takes instructions, starts the tiles of MATMULs, one pass ahead.
 
     Parameters
     ----------
     rows, weight_tiles, weight_rows, accumulator_depth : int
         See ``Config``.
+    moves : bool
+        There is MOVE_WEIGHTS, which starts no tiles.
 
     Members
     -------
@@ -43,6 +45,8 @@ class TileFeeder(Component):
     outside : Out(1)
         The next tile is outside the weight buffer, or ``current`` has more taps than all tiles,
         or a count of pixels of at least twice the depth of the accumulators.
+    move, hold : Out(1), In(1)
+        With ``moves``: ``current`` is MOVE_WEIGHTS; no tile may start.
 
     Timing
     ------
@@ -51,8 +55,15 @@ class TileFeeder(Component):
     """
 
     def __init__(
-        self, *, rows: int, weight_tiles: int, weight_rows: int, accumulator_depth: int
+        self,
+        *,
+        rows: int,
+        weight_tiles: int,
+        weight_rows: int,
+        accumulator_depth: int,
+        moves: bool = False,
     ) -> None:
+        self.moves = moves
         self.rows = rows
         self.weight_tiles = weight_tiles
         self.accumulator_depth = accumulator_depth
@@ -71,6 +82,7 @@ class TileFeeder(Component):
                 "start": Out(1),
                 "tile": Out(range(weight_tiles)),
                 "outside": Out(1),
+                **({"move": Out(1), "hold": In(1)} if moves else {}),
             }
         )
         reset_less(self, "current")
@@ -83,15 +95,18 @@ class TileFeeder(Component):
         tile = Signal(self.weight_tiles.bit_length(), reset_less=True)
         inside = Signal()
         pause = Signal(range(self.rows // self.weight_rows))
+        may, starts, outside = self.enable, 1, more & ~inside
+        if self.moves:
+            starts = self._moves(m)
+            may &= ~self.hold
+            outside |= self.waiting & self.move & excess
         m.d.comb += [
             self.instruction.ready.eq(self.enable & ~self.waiting & ~more),
             self.taken.eq(self.instruction.ready & self.instruction.valid),
             inside.eq((tile < self.weight_tiles) & ~excess),
-            self.outside.eq(more & ~inside),
+            self.outside.eq(outside),
             self.tile.eq(tile),
-            self.start.eq(
-                self.enable & more & inside & (pause == 0) & (~self.loaded | self.switched)
-            ),
+            self.start.eq(may & more & inside & (pause == 0) & (~self.loaded | self.switched)),
         ]
         with m.If(pause != 0):
             m.d.sync += pause.eq(pause - 1)
@@ -119,8 +134,15 @@ class TileFeeder(Component):
                 ),
                 self.current.eq(self.instruction.payload),
                 self.waiting.eq(1),
-                more.eq(1),
+                more.eq(starts),
                 tile.eq(fields.tile),
                 taps_left.eq(fields.taps),
             ]
         return m
+
+    def _moves(self, m: Module) -> Value:
+        """Drive ``move``; return True if the instruction that arrives has tiles to start."""
+        arriving = self.instruction.payload.fields.matmul.opcode == isa.Opcode.MOVE_WEIGHTS
+        with m.If(self.taken):
+            m.d.sync += self.move.eq(arriving)
+        return ~arriving

@@ -6,16 +6,18 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.lib.component import Component
+from celosia.hw.lib.delay import Delay
 from celosia.hw.matrix.array import SystolicArray
 from celosia.hw.matrix.control import MatrixControl
 from celosia.hw.matrix.feeder import INSTRUCTION
+from celosia.hw.matrix.moves import RowWrites
 from celosia.hw.memory import accumulators
 from celosia.hw.memory.accumulators import Accumulators
 from celosia.hw.memory.weight_buffer import WeightBuffer, weights_payload
 
 
 class MatrixUnit(Component):
-    """Executes MATMUL; holds the weight buffer and the accumulators.
+    """Executes MATMUL and MOVE_WEIGHTS; holds the weight buffer and the accumulators.
 
     Parameters
     ----------
@@ -29,7 +31,7 @@ class MatrixUnit(Component):
         Cycles from a request taken by the unified buffer to its response.
     parity : bool
         Words of its memories, and of the unified buffer, have parity bits.
-    forwards, skid : bool
+    forwards, skid, activation_weights : bool
         See ``Config``.
 
     Members
@@ -44,7 +46,7 @@ class MatrixUnit(Component):
     read_wrong : In(1)
         With ``parity``, one cycle after a response: a lane had wrong parity.
     weights : In(stream of ``weights_payload``)
-        Writes of the weight buffer.
+        Writes of the weight buffer. Always taken but while MOVE_WEIGHTS writes.
     accumulator_read, sums, accumulator_write : In(read_layout), Out, In(write_layout)
         Ports of the vector unit: ``read``, ``read_sums``, ``write`` of ``Accumulators``.
     sums_wrong : Out(columns)
@@ -72,16 +74,22 @@ class MatrixUnit(Component):
         parity: bool = False,
         forwards: bool = True,
         skid: bool = True,
+        activation_weights: bool = False,
     ) -> None:
         self.parity = parity
         self.read_latency = read_latency
+        sizes = {
+            "rows": rows,
+            "columns": columns,
+            "weight_tiles": weight_tiles,
+            "bus_bytes": bus_bytes,
+        }
+        self.row_writes = RowWrites(**sizes) if activation_weights else None
         self.buffer = WeightBuffer(
-            rows=rows,
-            columns=columns,
-            weight_tiles=weight_tiles,
+            **sizes,
             weight_rows=weight_rows,
-            bus_bytes=bus_bytes,
             parity=parity,
+            whole_rows=activation_weights,
         )
         self.array = SystolicArray(
             rows=rows,
@@ -111,10 +119,10 @@ class MatrixUnit(Component):
             parity=parity,
             forwards=forwards,
             skid=skid,
+            columns=columns,
+            blocks=self.row_writes.blocks if self.row_writes else 0,
         )
-        payload = weights_payload(
-            rows=rows, columns=columns, weight_tiles=weight_tiles, bus_bytes=bus_bytes
-        )
+        payload = weights_payload(**sizes)
         read = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
         super().__init__(
             {
@@ -141,7 +149,6 @@ class MatrixUnit(Component):
         m.submodules.accumulators = sums = self.accumulators
         wiring.connect(m, control.instruction, wiring.flipped(self.instruction))
         wiring.connect(m, wiring.flipped(self.request), control.request)
-        wiring.connect(m, buffer.write, wiring.flipped(self.weights))
         for port in ("done", "fault_valid", "fault", "idle", "activity"):
             m.d.comb += getattr(self, port).eq(getattr(control, port))
         m.d.comb += [
@@ -160,42 +167,67 @@ class MatrixUnit(Component):
 
         # Row and `accumulate` of a pixel, delayed from its request to the accumulators.
         beside = data.StructLayout({"row": control.row.shape(), "accumulate": 1})
-        entry = Signal(beside)
-        m.d.comb += [entry.row.eq(control.row), entry.accumulate.eq(control.accumulate)]
+        entries = [Signal(beside, name="entry")]
+        m.d.comb += [entries[0].row.eq(control.row), entries[0].accumulate.eq(control.accumulate)]
+        multiplies: Value = control.fired
+        if self.row_writes:
+            multiplies &= ~control.move
         valid = Signal(self.enable_latency)
         switch = Signal(self.read_latency - 1)
         m.d.sync += [
-            valid.eq(Cat(control.fired, valid)),
-            switch.eq(Cat(control.fired & control.first, switch)),
+            valid.eq(Cat(multiplies, valid)),
+            switch.eq(Cat(multiplies & control.first, switch)),
         ]
         for cycle in range(self.enable_latency):
-            late = Signal(beside, name=f"entry_{cycle + 1}", reset_less=True)
-            m.d.sync += late.eq(entry)
-            entry = late
+            entries.append(Signal(beside, name=f"entry_{cycle + 1}", reset_less=True))
+            m.d.sync += entries[-1].eq(entries[-2])
         m.d.comb += [
             array.switch.eq(switch[-1]),
             sums.enable.eq(valid[-1] & ~control.stopped),
-            sums.row.eq(entry.row),
-            sums.accumulate.eq(entry.accumulate),
+            sums.row.eq(entries[-1].row),
+            sums.accumulate.eq(entries[-1].accumulate),
         ]
+        if self.row_writes:
+            self._connect_moves(m, self.row_writes, entries[self.read_latency].row)
+        else:
+            wiring.connect(m, buffer.write, wiring.flipped(self.weights))
         if self.parity:
             m.d.comb += [
                 self.sums_wrong.eq(sums.read_wrong),
-                control.wrong.eq(self._wrong(m) | sums.wrong),
+                control.wrong.eq(self._wrong(m, multiplies & control.first) | sums.wrong),
             ]
         return m
 
-    def _wrong(self, m: Module) -> Value:
+    def _connect_moves(self, m: Module, writes: RowWrites, row: Value) -> None:
+        """Connect the writes of MOVE_WEIGHTS: responses of the unified buffer, at a ``row``."""
+        control = self.control
+        m.submodules.row_writes = writes
+        m.submodules.block = block = Delay(
+            control.block.shape(), cycles=self.read_latency, reset_less=True
+        )
+        moved = Signal(self.read_latency)
+        m.d.sync += moved.eq(Cat(control.fired & control.move, moved))
+        m.d.comb += [
+            block.i.eq(control.block),
+            writes.enable.eq(moved[-1] & ~control.drop),
+            writes.row.eq(row),
+            writes.block.eq(block.o),
+            writes.data.eq(self.read_data),
+        ]
+        wiring.connect(m, writes.beats, wiring.flipped(self.weights))
+        wiring.connect(m, writes.o, self.buffer.write)
+
+    def _wrong(self, m: Module, begins: Value) -> Value:
         """Return True if the request ``results_latency`` cycles before used wrong bytes or weights.
 
         The first request of a pass is taken at least one cycle after its tile started, and the
-        next tile starts in that cycle at the earliest. So ``verdict_latency`` - 1 cycles after that
+        next tile starts in that cycle at the earliest. ``begins`` is high in that cycle. So ``verdict_latency`` - 1 cycles after that
         request, the parity of its tile has been checked, and that of no later tile.
         """
         buffer = self.buffer
         meets = buffer.verdict_latency - 1
         firsts = Signal(meets)
-        m.d.sync += firsts.eq(Cat(self.control.fired & self.control.first, firsts))
+        m.d.sync += firsts.eq(Cat(begins, firsts))
         judged = Signal()
         m.d.sync += judged.eq(~firsts[-1] & (judged | buffer.wrong))
         joins = (

@@ -1,6 +1,6 @@
-"""Address generator of MATMUL: pixels, pass by pass."""
+"""Address generator of MATMUL and MOVE_WEIGHTS: pixels, pass by pass."""
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
@@ -11,7 +11,7 @@ MATMUL = isa.LAYOUTS[isa.Opcode.MATMUL]
 
 
 class PassWalker(Component):
-    """Address generator of MATMUL: address, row and lane mask of each pixel of each pass.
+    """Address generator of the matrix unit: address, row and lane mask of each pixel of each pass.
 
     Each loop keeps the address at which its current round began. One adder is enough, because only
     the innermost loop that is not in its last round advances. Strides are smaller than the buffer,
@@ -21,20 +21,22 @@ class PassWalker(Component):
     ----------
     rows, unified_bytes, weight_tiles, accumulator_depth : int
         See ``Config``.
+    blocks : int
+        Passes of the longest MOVE_WEIGHTS; 0 if the core has none.
 
     Members
     -------
     begin : In(1)
         Takes ``instruction``; the outputs are those of its first pixel from the next cycle on.
     instruction : In(layout of MATMUL)
-        Fields. ``TileFeeder`` has refused counts of twice ``accumulator_depth`` or more, and taps
+        Fields, at the bits that MOVE_WEIGHTS has, too. ``TileFeeder`` has refused counts of twice ``accumulator_depth`` or more, and taps
         for more tiles than there are.
     advance : In(1)
         Goes to the next pixel. Not after ``final``.
     address : Out(address_bits)
         Address of lane 0 in the unified buffer.
     row : Out(row_bits)
-        Row of the accumulators.
+        Row of the accumulators; for MOVE_WEIGHTS, row of the weight buffer, R of them a tile.
     accumulate : Out(1)
         The pass adds to the row.
     mask : Out(rows)
@@ -44,7 +46,10 @@ class PassWalker(Component):
     final : Out(1)
         Last pixel of the last pass.
     outside : Out(1)
-        The address is outside the buffer, or the row in the other half of the accumulators.
+        The address is outside the buffer, or the row in the other half of the accumulators, or
+        after the last tile.
+    move, block : Out(1), Out(range(blocks))
+        With ``blocks``: the instruction is MOVE_WEIGHTS; number of the pass.
 
     Timing
     ------
@@ -52,29 +57,43 @@ class PassWalker(Component):
     """
 
     def __init__(
-        self, *, rows: int, unified_bytes: int, weight_tiles: int, accumulator_depth: int
+        self,
+        *,
+        rows: int,
+        unified_bytes: int,
+        weight_tiles: int,
+        accumulator_depth: int,
+        blocks: int = 0,
     ) -> None:
         self.rows = rows
+        self.blocks = blocks
+        self.weight_rows = weight_tiles * rows
         self.taps_bits = (weight_tiles * rows).bit_length()
         self.unified_bytes = unified_bytes
         self.accumulator_depth = accumulator_depth
         self.address_bits = (unified_bytes - 1).bit_length() + 1
+        self.row_bits = accumulator_depth.bit_length()
+        if blocks:
+            self.row_bits = max(self.row_bits, (self.weight_rows - 1).bit_length())
         super().__init__(
             {
                 "begin": In(1),
                 "instruction": In(MATMUL),
                 "advance": In(1),
                 "address": Out(self.address_bits),
-                "row": Out(accumulator_depth.bit_length()),
+                "row": Out(self.row_bits),
                 "accumulate": Out(1),
                 "mask": Out(rows),
                 "first": Out(1),
                 "last": Out(1),
                 "final": Out(1),
                 "outside": Out(1),
+                **({"move": Out(1), "block": Out(range(max(2, blocks)))} if blocks else {}),
             }
         )
         reset_less(self, "row", "accumulate", "first", "final")
+        if blocks:
+            reset_less(self, "move", "block")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -112,6 +131,7 @@ class PassWalker(Component):
         given_counts = [given[f"{name}_count"][:count_bits] for name in axes]
         given_taps = given.taps[: self.taps_bits]
         single_round = Cat(count == 1 for count in given_counts).all()
+        row, move = self._given(m)
         with m.If(self.begin):
             for axis, name in enumerate(axes):
                 m.d.sync += [
@@ -126,9 +146,9 @@ class PassWalker(Component):
                 step_start.eq(given.unified),
                 taps_left.eq(given_taps),
                 closing.eq(given_taps <= self.rows),
-                self.row.eq(given.accumulator),
-                base_row.eq(given.accumulator),
-                self.accumulate.eq(given.accumulate),
+                self.row.eq(row),
+                base_row.eq(row),
+                self.accumulate.eq(given.accumulate if move is None else given.accumulate & ~move),
                 self.first.eq(1),
                 overflow.eq(0),
                 pass_ends.eq(single_round),
@@ -152,15 +172,37 @@ class PassWalker(Component):
                 self.final.eq(ending.all() & Mux(pass_ends, closes, closing)),
                 self.first.eq(pass_ends),
                 self.row.eq(self.row + 1),
-                overflow.eq(self.row[:-1].all()),
+                overflow.eq(self._is_last()),
             ]
             with m.If(pass_ends):
                 m.d.sync += [
                     step_start.eq(moved),
                     taps_left.eq(taps_left - self.rows),
                     closing.eq(closes),
-                    self.accumulate.eq(1),
+                    self.accumulate.eq(~self.move if self.blocks else 1),
                     self.row.eq(base_row),
                     overflow.eq(0),
                 ]
+                if self.blocks > 1:
+                    m.d.sync += self.block.eq(self.block + 1)
         return m
+
+    def _is_last(self) -> Value:
+        """Return True if no pixel of an instruction may come after the current row."""
+        last = self.row[: self.accumulator_depth.bit_length() - 1].all()
+        return Mux(self.move, self.row == self.weight_rows - 1, last) if self.blocks else last
+
+    def _given(self, m: Module) -> tuple[Value, Value | None]:
+        """Return the first row of the instruction that begins, and True if it is MOVE_WEIGHTS."""
+        given = self.instruction
+        if not self.blocks:
+            return given.accumulator, None
+        move = Signal(name="given_move")
+        row = Signal(self.row_bits, name="given_row")
+        m.d.comb += [
+            move.eq(given.opcode == isa.Opcode.MOVE_WEIGHTS),
+            row.eq(Mux(move, given.tile * self.rows, given.accumulator)),
+        ]
+        with m.If(self.begin):
+            m.d.sync += [self.move.eq(move), self.block.eq(0)]
+        return row, move

@@ -38,6 +38,33 @@ def weights_payload(
     )
 
 
+def rows_payload(
+    *, rows: int, columns: int, weight_tiles: int, bus_bytes: int
+) -> data.StructLayout:
+    """Return the payload of a write of columns of one row of a tile.
+
+    Members
+    -------
+    tile, row : unsigned
+        Tile, and row of the tile.
+    mask : unsigned
+        Bit ``b``: columns from ``b * bus_bytes`` on, ``bus_bytes`` of them, are written.
+    data : ArrayLayout(unsigned(8), columns)
+        The weights.
+    """
+    beat = weights_payload(
+        rows=rows, columns=columns, weight_tiles=weight_tiles, bus_bytes=bus_bytes
+    )
+    return data.StructLayout(
+        {
+            "tile": beat["tile"].shape,
+            "row": beat["row"].shape,
+            "mask": unsigned(-(-columns // bus_bytes)),
+            "data": data.ArrayLayout(unsigned(8), columns),
+        }
+    )
+
+
 class WeightBuffer(Component):
     """Memory of weight tiles that loads ``weight_rows`` rows into the array per cycle.
 
@@ -52,11 +79,13 @@ class WeightBuffer(Component):
         See ``Config``.
     parity : bool
         Every byte has a parity bit.
+    whole_rows : bool
+        A write has all columns of a row.
 
     Members
     -------
-    write : In(stream of ``weights_payload``)
-        Writes of the load unit, always taken.
+    write : In(stream of ``weights_payload``, with ``whole_rows`` of ``rows_payload``)
+        Writes, always taken.
     start, tile : In(1), In(range(weight_tiles))
         Loads tile ``tile`` into the array. Ignored while ``ready`` is low.
     ready : Out(1)
@@ -71,11 +100,14 @@ class WeightBuffer(Component):
     ------
     Row 0 loads ``LATENCY`` cycles after ``start``: three for the memory, one for a register in the
     array, and one so that the next tile may start in the cycle of the first read of a pass. A tile
-    that starts ``WRITE_LATENCY`` cycles after a write, or later, has it.
+    that starts ``WRITE_LATENCY`` cycles after a write, or later, has it. More exactly, it has a
+    write of row ``r`` if it starts ``ROW_LATENCY`` - r cycles after it, or later; and it does not
+    have one that comes r + columns cycles after its start, or later.
     """
 
     LATENCY = 5
     WRITE_LATENCY = 3
+    ROW_LATENCY = 1
 
     def __init__(
         self,
@@ -86,7 +118,9 @@ class WeightBuffer(Component):
         weight_rows: int,
         bus_bytes: int,
         parity: bool = False,
+        whole_rows: bool = False,
     ) -> None:
+        self.whole_rows = whole_rows
         self.rows = rows
         self.columns = columns
         self.weight_tiles = weight_tiles
@@ -95,7 +129,7 @@ class WeightBuffer(Component):
         self.parity = parity
         self.segment_rows = rows // weight_rows
         self.verdict_latency = rows + columns + self.LATENCY - 1
-        payload = weights_payload(
+        payload = (rows_payload if whole_rows else weights_payload)(
             rows=rows, columns=columns, weight_tiles=weight_tiles, bus_bytes=bus_bytes
         )
         buses = data.ArrayLayout(signed(8), columns)
@@ -174,10 +208,11 @@ class WeightBuffer(Component):
             for j in range(self.columns):
                 value = Signal(8, name=f"value_{segment}_{j}", reset_less=True)
                 writes = Signal(name=f"writes_{segment}_{j}")
-                m.d.sync += [
-                    value.eq(beat.data[j % self.bus_bytes]),
-                    writes.eq(hit & (beat.block == j // self.bus_bytes)),
-                ]
+                block, lane = divmod(j, self.bus_bytes)
+                if self.whole_rows:
+                    m.d.sync += [value.eq(beat.data[j]), writes.eq(hit & beat.mask[block])]
+                else:
+                    m.d.sync += [value.eq(beat.data[lane]), writes.eq(hit & (beat.block == block))]
                 shape = guard.stored_shape(unsigned(8), self.parity)
                 bank = Memory(shape=shape, depth=depth, init=[], attrs=race.UNDEFINED)
                 m.submodules[f"bank_{segment}_{j}"] = bank

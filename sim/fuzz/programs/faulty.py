@@ -62,6 +62,9 @@ def _field(case: Case, rng: random.Random) -> Case:
             items += _crossed(case.config, rng)
         case Unit.LOAD:
             items += _unaligned(case.config, rng)
+        case Unit.MATRIX if isa.has(Opcode.MOVE_WEIGHTS, case.config):
+            taps = rng.choice([case.config.columns + 1, rng.randrange(1 << 16, 1 << 20)])
+            items += [Instruction(Opcode.MOVE_WEIGHTS, taps=taps)] * 2
     return _inserted(case, rng, rng.choice(items))
 
 
@@ -109,6 +112,7 @@ def _range(case: Case, rng: random.Random) -> Case:
         generator.matmul,
         generator.vector,
         generator.fill,
+        *[generator.move_weights] * isa.has(Opcode.MOVE_WEIGHTS, config),
     )
     while True:
         draw = rng.choice(draws)
@@ -122,6 +126,9 @@ def _range(case: Case, rng: random.Random) -> Case:
             most = min(high, low + (1 << rng.randrange(14)))
             value = low + rng.randint(0, (most - low) // multiple) * multiple
             i = Instruction(i.opcode, **(i.fields | {name: value}))
+            # A store must not overwrite the program.
+            if i.opcode is Opcode.STORE and footprint.external_block(i).last >= stage.CODE:
+                continue
             # The instruction must end soon.
             if elements(i) <= WORK // 4 and _out_of_range(i, config):
                 return _inserted(case, rng, i)

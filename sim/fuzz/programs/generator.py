@@ -98,6 +98,24 @@ class Generator:
 
         return self.legal(draw)
 
+    def move_weights(self) -> Instruction:
+        """Return a MOVE_WEIGHTS."""
+        config, rng = self.config, self.rng
+
+        def draw() -> Instruction:
+            taps = rng.choice([config.columns, rng.randint(1, config.columns)])
+            return Instruction(
+                Opcode.MOVE_WEIGHTS,
+                unified=rng.randrange(config.unified_bytes),
+                **self._counts(rng.choice([1, 3]) * config.rows),
+                **self._strides("", 2 * config.rows),
+                taps=taps,
+                **self._segments("", taps),
+                tile=rng.randrange(config.weight_tiles),
+            )
+
+        return self.legal(draw)
+
     def _side(self, side: str, space: Space, channels: int) -> dict[str, int]:
         config = self.config
         if space is Space.ACCUMULATORS:
@@ -221,4 +239,6 @@ class Generator:
         """Return any instruction of an executing unit."""
         draws = (self.matmul, self.vector, self.vector, self.load, self.store)
         rare = (self.fill, self.load_weights, self.load_params)
+        if isa.has(Opcode.MOVE_WEIGHTS, self.config):
+            rare += (self.move_weights, self.move_weights)
         return self.rng.choice((*draws, *draws, *rare))()

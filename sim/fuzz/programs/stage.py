@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from celosia.hw.arch import isa
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Rounding, Space
 from celosia.sim.fuzz.programs.images import bytes_image, channels_image
@@ -69,6 +70,29 @@ def closing(config: Config) -> list[Instruction]:
 
     Sums are stored byte by byte: four different shifts to the left, 24 to the right.
     """
+    return [*_multiplied(config), *_stored(config)]
+
+
+def _multiplied(config: Config) -> list[Instruction]:
+    """Return MATMULs that add products of all tiles that MOVE_WEIGHTS may have filled to sums."""
+    if not isa.has(Opcode.MOVE_WEIGHTS, config):
+        return []
+    each = config.unified_bytes // (2 * config.rows)
+    count = min(config.accumulator_depth, config.unified_bytes // 2)
+    return [
+        Instruction(
+            Opcode.MATMUL,
+            x_count=count,
+            x_stride=1,
+            taps=min(each, config.weight_tiles - tile) * config.rows,
+            tile=tile,
+            accumulate=1,
+        )
+        for tile in range(0, config.weight_tiles, each)
+    ]
+
+
+def _stored(config: Config) -> list[Instruction]:
     count = config.accumulator_rows * config.columns
     program = [
         Instruction(Opcode.STORE, external=DUMP, length=config.unified_bytes),
