@@ -18,10 +18,11 @@ MATMUL = isa.Instruction(isa.Opcode.MATMUL).fields
 
 def issued(index, instruction):
     """Return the payload of an instruction stream."""
-    layout = isa.LAYOUTS[isa.Opcode.MATMUL]
+    opcode = instruction.opcode
+    fields = isa.LAYOUTS[opcode].from_bits(issued_bits(instruction))
     return {
         "tag": index % (1 << streams.TAG_BITS),
-        "fields": {"matmul": layout.from_bits(issued_bits(instruction))},
+        "fields": {opcode.name.lower(): fields},
     }
 
 
@@ -79,7 +80,18 @@ class Bench:
     def matmul(self, **fields):
         """Run the instruction on NumPy and return it."""
         i = isa.Instruction(isa.Opcode.MATMUL, **fields)
-        pixels = [
+        steps = -(-i.taps // self.rows)
+        weights = self.tiles[i.tile : i.tile + steps].reshape(-1, self.columns)[: i.taps]
+        for p, vector in enumerate(self.vectors(i)):
+            result = vector @ weights
+            row = i.accumulator + p
+            old = self.sums[row] if i.accumulate else 0
+            self.sums[row] = (result + old + 2**31) % 2**32 - 2**31
+        return i
+
+    def vectors(self, i):
+        """Return the bytes of each pixel of an instruction."""
+        origins = [
             x * i.x_stride + y * i.y_stride + z * i.z_stride
             for z in range(i.z_count)
             for y in range(i.y_count)
@@ -87,14 +99,21 @@ class Bench:
         ]
         k = np.arange(i.taps)
         taps = i.unified + k + k // i.run * i.skip * self.rows
-        steps = -(-i.taps // self.rows)
-        weights = self.tiles[i.tile : i.tile + steps].reshape(-1, self.columns)[: i.taps]
-        for p, origin in enumerate(pixels):
-            result = self.unified[taps + origin] @ weights
-            row = i.accumulator + p
-            old = self.sums[row] if i.accumulate else 0
-            self.sums[row] = (result + old + 2**31) % 2**32 - 2**31
+        return [self.unified[taps + origin] for origin in origins]
+
+    def move(self, **fields):
+        """Run a MOVE_WEIGHTS on NumPy and return it."""
+        i = isa.Instruction(isa.Opcode.MOVE_WEIGHTS, **fields)
+        rows = self.tiles.reshape(-1, self.columns)
+        for n, vector in enumerate(self.vectors(i)):
+            row = rows[i.tile * self.rows + n]
+            row[:] = 0
+            row[: i.taps] = vector
         return i
+
+    def execute(self, opcode=isa.Opcode.MATMUL, **fields):
+        """Run an instruction on NumPy and return it."""
+        return (self.matmul if opcode is isa.Opcode.MATMUL else self.move)(**fields)
 
     async def memory(self, ctx):
         """Answer requests ``read_latency`` cycles after they were taken; run in the background."""
@@ -125,9 +144,9 @@ class Bench:
             ctx.set(self.dut.read_data, due)
             ctx.set(self.dut.read_fault, number is not None and number == self.refused)
 
-    async def write_tiles(self, ctx):
+    async def write_tiles(self, ctx, tiles=None):
         stream = self.dut.weights
-        for tile, rows in enumerate(self.tiles):
+        for tile, rows in enumerate(self.tiles if tiles is None else tiles):
             for row, weights in enumerate(rows):
                 for block in range(-(-self.columns // self.bus_bytes)):
                     beat = [int(w) & 255 for w in weights[block * 4 : block * 4 + 4]]
@@ -145,11 +164,12 @@ class Bench:
 
     def run(self, programs):
         """Run lists of field sets and compare the accumulators at the end; return the cycles."""
-        instructions = [self.matmul(**fields) for fields in programs]
+        loaded = self.tiles.copy()
+        instructions = [self.execute(**fields) for fields in programs]
         done = []
 
         async def feed(ctx):
-            await self.write_tiles(ctx)
+            await self.write_tiles(ctx, loaded)
             start = self.cycle
             for index, instruction in enumerate(instructions):
                 await pysim.put(ctx, self.dut.instruction, issued(index, instruction))

@@ -170,6 +170,62 @@ def test_a_beat_is_seen_by_tiles_started_two_cycles_later(sizes, rng):
     player.run()
 
 
+@pytest.mark.parametrize(
+    "sizes", [(4, 4, 2, 1, 4), (8, 3, 3, 2, 8), (8, 8, 2, 1, 8), (4, 1, 6, 4, 4)]
+)
+@pytest.mark.parametrize("late", [True, False])
+def test_rows_are_written_while_their_tile_leaves(sizes, late, rng):
+    """As late as a tile still has them, and as early as the tile before is not disturbed."""
+    player = Player(sizes, 60)
+    dut = player.dut
+    before, after = tile_of(rng, dut), tile_of(rng, dut)
+    player.writes = dict(enumerate(beats(dut, 1, before)))
+    start = len(player.writes) + dut.rows + dut.WRITE_LATENCY
+    moved = -dut.ROW_LATENCY if late else dut.columns
+    for row, beat in enumerate(beats(dut, 1, after)):
+        player.writes[start + row + moved] = beat
+    player.starts[start] = 1, after if late else before
+    player.run()
+
+
+@pytest.mark.parametrize("sizes", [(4, 4, 2, 1, 4), (8, 3, 3, 2, 8), (4, 6, 5, 4, 4)])
+async def test_whole_rows_write_the_columns_of_their_mask(sizes, rng):
+    rows, columns, weight_tiles, weight_rows, bus_bytes = sizes
+    dut = WeightBuffer(
+        rows=rows,
+        columns=columns,
+        weight_tiles=weight_tiles,
+        weight_rows=weight_rows,
+        bus_bytes=bus_bytes,
+        whole_rows=True,
+    )
+    blocks = -(-columns // bus_bytes)
+    wanted = np.zeros((rows, columns), np.int64)
+    ctx = await pysim.simulation(dut)
+    for mask in [(1 << blocks) - 1, *rng.integers(0, 1 << blocks, 6)]:
+        for row in range(rows):
+            values = rng.integers(-128, 128, columns)
+            chosen = (int(mask) >> np.arange(columns) // bus_bytes & 1).astype(bool)
+            wanted[row, chosen] = values[chosen]
+            data = [int(v) & 255 for v in values]
+            await pysim.put(
+                ctx, dut.write, {"tile": 1, "row": row, "mask": int(mask), "data": data}
+            )
+    await ctx.tick().repeat(dut.WRITE_LATENCY)
+    ctx.set(dut.tile, 1)
+    ctx.set(dut.start, 1)
+    await ctx.tick()
+    ctx.set(dut.start, 0)
+    seen = np.zeros_like(wanted)
+    for cycle in range(1, dut.LATENCY + rows + columns):
+        for row in range(rows):
+            column = cycle + 1 - dut.LATENCY - row
+            if 0 <= column < columns:
+                seen[row, column] = ctx.get(dut.weights[row // dut.segment_rows][column])
+        await ctx.tick()
+    assert np.array_equal(seen, wanted)
+
+
 @pytest.mark.parametrize("sizes", SIZES)
 def test_a_reset_writes_nothing(sizes, rng):
     player = Player(sizes, 60)
