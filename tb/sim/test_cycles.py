@@ -1,3 +1,5 @@
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,8 @@ def matmul(**values: int) -> Instruction:
         (Instruction(Opcode.STORE, external=15, length=2), 2),
         (Instruction(Opcode.LOAD_WEIGHTS, tiles=3), 48),
         (Instruction(Opcode.LOAD_PARAMS, count=5), 5),
+        (Instruction(Opcode.MOVE_WEIGHTS, x_count=5, y_count=4, taps=3), 20),
+        (Instruction(Opcode.MOVE_WEIGHTS, x_count=5, taps=17), 10),
         (Instruction(Opcode.FILL, x_count=3, channels=9), 6),
         (Instruction(Opcode.VECTOR, x_count=3, channels=9, window_x_count=4), 3 * 4),
         (Instruction(Opcode.VECTOR, x_count=3, channels=9), 1 + 2 * 2),
@@ -143,17 +147,75 @@ COUNTED = {
 }
 
 
-@pytest.mark.parametrize("name", CORES)
-def test_cycles_of_small_programs_are_those_of_the_rtl(name: str, verilator: None):
+#: Cores with MOVE_WEIGHTS, programs and their cycles, likewise.
+MOVING = ("nano,activation_weights=true", "edge,activation_weights=true")
+MOVED = {
+    "MOVE_WEIGHTS x_count=4 x_stride=4 taps=4\n": (77, 103),
+    "MOVE_WEIGHTS x_count=64 x_stride=4 taps=4\n": (137, 163),
+    "MOVE_WEIGHTS x_count=64 x_stride=4 taps=4\nMATMUL taps=16 x_count=4\n": (157, 168),
+    "MOVE_WEIGHTS x_count=61 x_stride=1 taps=4 run=1 skip=2\nMATMUL taps=61 x_count=7\n": (
+        255,
+        218,
+    ),
+    "MOVE_WEIGHTS x_count=64 x_stride=4 taps=4\n"
+    "MATMUL taps=16 x_count=40\n"
+    "MOVE_WEIGHTS x_count=64 x_stride=4 taps=4\n"
+    "MATMUL taps=16 x_count=40\n": (529, 309),
+    "MATMUL taps=4 x_count=4\n"
+    "MOVE_WEIGHTS x_count=4 x_stride=4 taps=4\n"
+    "MATMUL taps=4 x_count=4 accumulate=1\n"
+    "MOVE_WEIGHTS x_count=4 x_stride=4 taps=4\n"
+    "MATMUL taps=4 x_count=4 accumulate=1\n": (103, 134),
+    "MOVE_WEIGHTS x_count=1 taps=4\n"
+    "MOVE_WEIGHTS x_count=3 tile=2 taps=4\n"
+    "MATMUL taps=4\n"
+    "MATMUL taps=4 tile=2 x_count=2 accumulate=1\n"
+    "MOVE_WEIGHTS\n": (99, 138),
+    "MATMUL taps=64 x_count=20\n"
+    "MOVE_WEIGHTS x_count=4 x_stride=4 taps=4\n"
+    "MATMUL taps=64 x_count=20 accumulate=1\n"
+    "MOVE_WEIGHTS x_count=4 x_stride=4 taps=4 post=0\n"
+    "STORE length=40 external=65536 wait=0\n": (784, 323),
+    "MOVE_WEIGHTS x_count=200 x_stride=4 taps=4\n"
+    "MATMUL taps=16 x_count=40\n"
+    "VECTOR x_count=100 channels=8 destination_base=8192\n": (891, 440),
+    "LOAD length=64 post=0\n"
+    "MOVE_WEIGHTS x_count=16 x_stride=4 taps=4 wait=0\n"
+    "MATMUL taps=16 x_count=20 post=1\n"
+    "VECTOR source=ACCUMULATORS x_count=20 channels=4 wait=1 post=2\n"
+    "STORE length=40 external=65536 wait=2\n": (403, 290),
+}
+
+
+def counted_by_rtl(name: str, programs: Iterable[str]) -> dict[str, int]:
+    """Return the cycles of programs on the RTL."""
     device = open_device("rtl", preset(name), 1 << 21, latency=COSTS.memory)
     counted = {}
-    for text in COUNTED:
+    for text in programs:
         program = [*assemble(text), HALT]
         # After all that the programs read and write.
         code = commands.encode(program)
         device.write(1 << 20, code)
         counted[text] = device.run(1 << 20, len(code) // commands.WORD_BYTES).cycles
-    assert counted == {text: cycles[CORES.index(name)] for text, cycles in COUNTED.items()}
+    return counted
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_cycles_of_small_programs_are_those_of_the_rtl(name: str, verilator: None):
+    wanted = {text: cycles[CORES.index(name)] for text, cycles in COUNTED.items()}
+    assert counted_by_rtl(name, COUNTED) == wanted
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_cycles_of_moved_weights_are_those_of_the_rtl(name: str, verilator: None):
+    wanted = {text: cycles[MOVING.index(name)] for text, cycles in MOVED.items()}
+    assert counted_by_rtl(name, MOVED) == wanted
+
+
+@pytest.mark.parametrize("name", MOVING)
+@pytest.mark.parametrize("program", MOVED)
+def test_estimate_of_moved_weights_is_that_of_the_rtl(program: str, name: str):
+    assert total(*assemble(program), config=preset(name)) == MOVED[program][MOVING.index(name)]
 
 
 @pytest.mark.parametrize("name", CORES)
