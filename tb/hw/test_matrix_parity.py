@@ -113,6 +113,31 @@ def test_wrong_parity_stops_the_instruction_that_meets_it(
     bench.run_bench(main)
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(4, 4), (4, 9), (8, 3)])
+def test_a_wrong_byte_stops_the_move_that_reads_it(rows, columns, monkeypatch, rng):
+    """Between passes as close as they may be; the tiles that it fills have right parity."""
+    bench = ParityBench(monkeypatch, rows=rows, columns=columns, activation_weights=True)
+    passes = -(-columns // rows)
+    move = {"opcode": isa.Opcode.MOVE_WEIGHTS, "taps": columns, "x_count": rows, "x_stride": 1}
+    product = {"opcode": isa.Opcode.MATMUL, "taps": rows, "x_count": 3, "x_stride": 1}
+    programs = [move, product, move | {"tile": 1}, move, product | {"taps": 2 * rows}, product]
+    requests = [rows * passes, 3, rows * passes, rows * passes, 6, 3]
+
+    async def main(ctx):
+        await bench.write_tiles(ctx)
+        # Wrong weights that a move replaces are not read.
+        for row in range(rows):
+            bench.flip_weight(ctx, 0, row, int(rng.integers(columns)), 3)
+        for index, last in enumerate(np.cumsum(requests)):
+            assert await bench.attempt(ctx, programs) == ([], len(programs))
+            assert len(bench.fired) == sum(requests)
+            bench.wrong = int(last) - int(rng.integers(1, requests[index] + 1))
+            assert await bench.attempt(ctx, programs) == ([(isa.Error.MEMORY, index)], index)
+            bench.wrong = None
+
+    bench.run_bench(main)
+
+
 @pytest.mark.parametrize("columns", [1, 4])
 def test_sums_of_wrong_parity_are_told_where_they_are_used(columns, monkeypatch, rng):
     """To the vector unit that reads them, and as a fault of the instruction that adds to them."""

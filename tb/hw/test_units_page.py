@@ -185,6 +185,36 @@ def test_matrix():
     check(dut, "matrix.done", setup, probes, before)
 
 
+def test_moved_weights():
+    names = ("rows", "columns", "unified_bytes", "weight_tiles", "weight_rows", "bus_bytes")
+    dut = MatrixUnit(
+        **sizes(CONFIG, *names, "accumulator_depth", "dsp_columns"),
+        cells="portable",
+        read_latency=LATENCY,
+        activation_weights=True,
+    )
+
+    def setup(ctx) -> None:
+        ctx.set(dut.request.ready, 1)
+        move = Instruction(Opcode.MOVE_WEIGHTS, taps=4, x_count=4, x_stride=4)
+        issue(ctx, dut.instruction, move)
+
+    def before(ctx, cycle: int, seen) -> None:
+        if cycle == 5:
+            issue(ctx, dut.instruction, Instruction(Opcode.MATMUL, taps=4, x_count=2, x_stride=4))
+
+    probes = {
+        "matrix.instruction": dut.instruction.valid,
+        "MatrixUnit.request": dut.request.valid,
+        "MoveOrder.hold": dut.control.feeder.hold,
+        "WeightBuffer.write": dut.buffer.write.valid,
+        "WeightBuffer.start": dut.control.start,
+        "SystolicArray.load, row": dut.array.load,
+        "SystolicArray.switch": dut.array.switch,
+    }
+    check(dut, "SystolicArray.switch", setup, probes, before)
+
+
 def test_vector():
     names = ("rows", "columns", "unified_bytes", "accumulator_depth", "parameter_channels")
     dut = VectorUnit(**sizes(CONFIG, *names, "tables", "bus_bytes"), lanes=2, visible_cycles=4)
