@@ -7,13 +7,17 @@ import pytest
 from celosia.hw.arch import isa
 from celosia.hw.matrix.walker import PassWalker
 
+MOVE = isa.Opcode.MOVE_WEIGHTS
 DEFAULTS = isa.Instruction(isa.Opcode.MATMUL).fields
 
 
 def pixels(dut, fields):
     """Yield the outputs of each pixel of each step, as a dict, by the meaning of MATMUL."""
     f = DEFAULTS | fields
-    half = f["accumulator"] // dut.accumulator_depth
+    move = fields.get("opcode") is MOVE
+    base = f["tile"] * dut.rows if move else f["accumulator"]
+    # MATMUL stays in its half of the accumulators, MOVE_WEIGHTS in the weight buffer.
+    room = dut.weight_rows if move else dut.accumulator_depth
     steps = -(-f["taps"] // dut.rows)
     count = f["x_count"] * f["y_count"] * f["z_count"]
     for step in range(steps):
@@ -23,19 +27,19 @@ def pixels(dut, fields):
                 for x in range(f["x_count"]):
                     origin = x * f["x_stride"] + y * f["y_stride"] + z * f["z_stride"]
                     address = f["unified"] + origin + step * dut.rows
-                    row = f["accumulator"] + pixel
+                    row = base + pixel
                     lanes = np.arange(dut.rows) + step * dut.rows < f["taps"]
                     yield {
                         "address": address,
                         "row": row,
-                        "accumulate": int(step > 0 or f["accumulate"]),
+                        "accumulate": int(not move and (step > 0 or f["accumulate"])),
                         "mask": int(lanes @ (1 << np.arange(dut.rows))),
                         "first": int(pixel == 0),
                         "last": int(pixel == count - 1),
                         "final": int(step == steps - 1 and pixel == count - 1),
-                        "outside": int(
-                            address >= dut.unified_bytes or row // dut.accumulator_depth != half
-                        ),
+                        "outside": int(address >= dut.unified_bytes or row // room != base // room),
+                        **({"move": int(move)} if dut.blocks else {}),
+                        **({"block": step} if move else {}),
                     }
                     pixel += 1
 
@@ -51,7 +55,7 @@ def walk(dut, programs, rng=None, stall=0.0):
     async def bench(ctx):
         nonlocal outside
         for fields in programs:
-            ctx.set(dut.instruction, DEFAULTS | fields | {"opcode": isa.Opcode.MATMUL})
+            ctx.set(dut.instruction, DEFAULTS | {"opcode": isa.Opcode.MATMUL} | fields)
             ctx.set(dut.begin, 1)
             await ctx.tick()
             ctx.set(dut.begin, 0)
@@ -100,6 +104,45 @@ def test_random_loops(rows, unified_bytes, depth, stall, rng):
         )
     outside = walk(dut, programs, rng, stall)
     assert 0 < outside < len(programs)
+
+
+@pytest.mark.parametrize(
+    ("rows", "tiles", "depth", "blocks"),
+    [(4, 8, 4, 1), (4, 3, 16, 2), (8, 5, 4, 3), (16, 2, 64, 1)],
+)
+@pytest.mark.parametrize("stall", [0.0, 0.5])
+def test_rows_of_tiles_between_matmuls(rows, tiles, depth, blocks, stall, rng):
+    dut = PassWalker(
+        rows=rows, unified_bytes=256, weight_tiles=tiles, accumulator_depth=depth, blocks=blocks
+    )
+    programs = []
+    for _ in range(80):
+        move = rng.random() < 0.6
+        most = min(2 * depth - 1, 3 * rows if move else 3)
+        fields = {
+            "unified": int(rng.integers(0, 100)),
+            **{f"{axis}_count": int(rng.integers(1, 4)) for axis in "yz"},
+            "x_count": int(rng.integers(1, most + 1)),
+            **{f"{axis}_stride": int(rng.integers(0, 6)) for axis in "xyz"},
+            "taps": int(rng.integers(1, blocks * rows + 1)),
+            "tile": int(rng.integers(0, tiles)),
+            # What a MATMUL set before must not matter.
+            "accumulator": int(rng.integers(0, 2 * depth)),
+            "accumulate": int(rng.integers(0, 2)),
+        }
+        programs.append(fields | {"opcode": MOVE if move else isa.Opcode.MATMUL})
+    outside = walk(dut, programs, rng, stall)
+    assert 0 < outside < len(programs)
+
+
+def test_the_last_row_of_the_weight_buffer_is_inside_and_the_next_is_not():
+    for tiles in (3, 4):
+        dut = PassWalker(
+            rows=4, unified_bytes=64, weight_tiles=tiles, accumulator_depth=16, blocks=1
+        )
+        whole = {"opcode": MOVE, "x_count": 4, "y_count": tiles}
+        assert walk(dut, [whole]) == 0
+        assert walk(dut, [whole | {"tile": 1}, whole | {"z_count": 2}]) == 2
 
 
 def test_construction():

@@ -31,7 +31,7 @@ from celosia.sim.vector import feeds_itself
 VAST = replace(
     preset(
         "tpu_v1,rows=4,columns=4,unified_bytes=131072,weight_tiles=2048,lanes=1,bus_bytes=4,"
-        "tables=64,burst_beats=256,dsp_columns=0"
+        "tables=64,burst_beats=256,dsp_columns=0,activation_weights=true"
     ),
     name="vast",
 )
@@ -50,15 +50,14 @@ _REST = 1 << 20
 _APART = {"destination_base": 1 << 16}
 _BESIDE = {
     (Opcode.MATMUL, "skip"): {"run": 1, "taps": 4},
+    (Opcode.MOVE_WEIGHTS, "skip"): {"run": 1, "taps": 4},
     (Opcode.VECTOR, "source_skip"): {"source_run": 1, "channels": 4},
     (Opcode.VECTOR, "destination_skip"): {"destination_run": 1, "channels": 4},
     (Opcode.FILL, "destination_skip"): {"destination_run": 1, "channels": 4},
     **{(Opcode.VECTOR, f"{axis}_count"): _APART for axis in "xyz"},
 }
 _EVERY = (1 << SEMAPHORES) - 1
-_MOVING = tuple(
-    opcode for opcode in Opcode if opcode.value >= Opcode.LOAD.value and isa.has(opcode, VAST)
-)
+_MOVING = tuple(opcode for opcode in Opcode if opcode.value >= Opcode.LOAD.value)
 
 
 class Wrong(RuntimeError):
@@ -253,6 +252,8 @@ def _beyond(opcode: Opcode, rng: random.Random) -> Iterator[Instruction]:
         yield from (Instruction(opcode, **{field.name: n}) for n in {least, greatest} - {low, high})
     if opcode is Opcode.MATMUL:
         yield Instruction(opcode, tile=VAST.weight_tiles - 1, taps=VAST.rows + 1)
+    if opcode is Opcode.MOVE_WEIGHTS:
+        yield Instruction(opcode, tile=VAST.weight_tiles - 1, y_count=VAST.rows + 1)
     found = 0
     while limits and found < 40:
         names = rng.sample(list(limits), rng.randint(1, len(limits)))
@@ -274,6 +275,7 @@ def _late(rng: random.Random) -> None:
         Opcode.LOAD: {"unified": VAST.unified_bytes - 1, "length": 2},
         Opcode.STORE: {"unified": VAST.unified_bytes - 1, "length": 2},
         Opcode.MATMUL: {"unified": VAST.unified_bytes - 1, "taps": 2},
+        Opcode.MOVE_WEIGHTS: {"unified": VAST.unified_bytes - 1, "taps": 2},
         Opcode.FILL: {"destination_base": VAST.unified_bytes - 1, "channels": 2},
     }
     with closing(CheckedDevice(rng, calm=True)) as device:
