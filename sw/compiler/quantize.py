@@ -34,6 +34,12 @@ def single_factor(*scales: np.float32, over: np.float32) -> float:
         return float(math.prod(scales[1:], start=scales[0]) / over)
 
 
+def matrix_factor(first: np.float32, second: np.float32, *, over: np.float32) -> float:
+    """Return the product of scales in single precision, divided in double: for a BATCH_MATMUL."""
+    with np.errstate(over="ignore"):
+        return float(first * second) / float(over)
+
+
 def activation_range(activation: str, output: Quantization, dtype: str = "int8") -> tuple[int, int]:
     """Return the clamp of a fused activation.
 
@@ -140,26 +146,25 @@ def exact_scaling(bias: int | np.ndarray, zero_point: int) -> Scaling:
 
 
 def multiplication_scaling(
-    first: Quantization,
-    second: Quantization,
+    factor: float,
+    source: Quantization,
     output: Quantization,
     weights: np.ndarray,
-    activation: str,
+    activation: str = "NONE",
 ) -> Scaling:
     """Return the parameters of a MUL by a constant for each channel, or of a BATCH_MATMUL.
 
-    - ``first``, ``second``, ``output``: quantisation of the input, the constant and the result.
+    - ``factor``: product of the scales of both inputs, over that of the result.
+    - ``source``, ``output``: quantisation of the input and the result.
     - ``weights``: int8 or int16, shape ``(channels, taps)``: the constant less its zero point.
     - ``activation``: fused activation.
 
     Raises CompileError if the factor is past the kernel's range.
     """
-    # The kernel multiplies and divides in single precision.
-    factor = single_factor(first.scales[0], second.scales[0], over=output.scales[0])
     if factor >= 1 << 30:
         raise CompileError(f"wanted a factor below 2^30, got {factor:.9g}")
     multiplier, shift = (np.full(len(weights), n, np.int64) for n in quantize_multiplier(factor))
-    bias = folded(np.zeros(len(weights), np.int64), weights, first.zero_point)
+    bias = folded(np.zeros(len(weights), np.int64), weights, source.zero_point)
     ends = (output.zero_point, *activation_range(activation, output))
     return scaling_of(bias, multiplier, shift, Rounding.DOUBLE, ends)
 

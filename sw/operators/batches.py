@@ -11,7 +11,7 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.products import row_product, without_zero
-from celosia.sw.compiler.quantize import ends_of_two, multiplication_scaling, single_factor
+from celosia.sw.compiler.quantize import ends_of_two, matrix_factor, multiplication_scaling
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, Mismatch, require
@@ -38,7 +38,7 @@ def _read(node: Node) -> dict[str, Any]:
 def _factor(operator: HostOperator) -> tuple[int, int]:
     """Return Q31 multiplier and shift of sums of integers."""
     left, right, output = (single(x) for x in (*operator.sources, operator.results[0]))
-    return quantize_multiplier(single_factor(left, right, over=output))
+    return quantize_multiplier(matrix_factor(left, right, over=output))
 
 
 def _shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
@@ -90,9 +90,13 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
         raise CompileError(f"wanted a batch of {lowering.items}, got shape {first.shape}")
     data = matrix.data.reshape(matrix.shape[-2:])
     turned = data if operation.attributes["adj_y"] else data.T
-    meanings = ends_of_two(lowering.graph, operation)
-    weights = without_zero(turned, meanings[1].zero_point)
-    row_product(lowering, operation, weights, multiplication_scaling(*meanings, weights, "NONE"))
+    source, second, output = ends_of_two(lowering.graph, operation)
+    weights = without_zero(turned, second.zero_point)
+    scales = (source.scales[0], second.scales[0])
+    factor = matrix_factor(*scales, over=output.scales[0])
+    row_product(
+        lowering, operation, weights, multiplication_scaling(factor, source, output, weights)
+    )
 
 
 OPERATORS = (

@@ -304,10 +304,12 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
         raise CompileError("wanted an input that is computed, and a constant")
     number, constant, numbers = found
     view, channels = lowering.views[number], len(numbers)
-    source, factor, output = meanings(lowering.graph, number, constant, operation.outputs[0])
-    weights = without_zero(numbers, factor.zero_point).reshape(-1, 1)
+    source, second, output = meanings(lowering.graph, number, constant, operation.outputs[0])
+    weights = without_zero(numbers, second.zero_point).reshape(-1, 1)
+    # The kernel multiplies and divides in single precision.
+    factor = single_factor(source.scales[0], second.scales[0], over=output.scales[0])
     activation = operation.attributes["activation"]
-    scaling = multiplication_scaling(source, factor, output, weights, activation)
+    scaling = multiplication_scaling(factor, source, output, weights, activation)
     product(
         lowering,
         operation,
