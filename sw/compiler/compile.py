@@ -35,7 +35,7 @@ from celosia.sw.compiler.schedule.actions import FillMargins
 from celosia.sw.compiler.schedule.pace import overlap_gains
 from celosia.sw.compiler.schedule.scheduler import schedule
 from celosia.sw.compiler.schedule.stream import stream
-from celosia.sw.compiler.spec import Network, Product
+from celosia.sw.compiler.spec import DynamicProduct, Network, Product
 from celosia.sw.compiler.verify import verify
 from celosia.sw.ir.graph import Graph, Tensor
 from celosia.sw.ir.parts import (
@@ -352,6 +352,10 @@ def _layers(
             pixels = max(layer.pixels, config.rows // config.weight_rows)
             more = (tiled.steps - least) * tiled.tiles * pixels
             notes.append(f"{tiled.steps} reduction steps instead of {least}, {more:,} cycles more")
+        if isinstance(layer, DynamicProduct):
+            notes.append("weights from activations")
+            if layer.passes > 1:
+                notes.append(f"{layer.passes} passes of each tile, for zero points")
         if number in placement.stripe_rows:
             rows = placement.stripe_rows[number]
             unit = "row" if rows == 1 else "rows"

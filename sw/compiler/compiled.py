@@ -13,7 +13,7 @@ from celosia.sw.compiler.emit.synchronise import synchronise
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import least_steps
 from celosia.sw.compiler.layout.tile import Tiling
-from celosia.sw.compiler.spec import Network, Product
+from celosia.sw.compiler.spec import DynamicProduct, Network, Product
 from celosia.sw.ir.parts import Section
 from celosia.sw.ir.program import Program
 
@@ -66,6 +66,11 @@ def bounds(compiled: Compiled) -> list[int]:
             if step.instruction.unit is Unit.MATRIX:
                 by_layer[step.layer].append(step)
         for number, layer in enumerate(part.network.layers):
+            if isinstance(layer, DynamicProduct):
+                passes = -(-layer.taps // config.rows) * -(-layer.channels // config.columns)
+                each = layer.heads * max(layer.rows, load)
+                cycles.append(made.items * batch * passes * each)
+                continue
             if not isinstance(layer, Product):
                 cycles.append(0)
                 continue

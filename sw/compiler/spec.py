@@ -1,6 +1,7 @@
 """Layers and networks, the data of the compiler's passes, checked when they are made."""
 
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 
 import numpy as np
@@ -215,7 +216,97 @@ class Sum(_Layer):
         super().__post_init__()
 
 
-Layer = Product | Pooling | Sum
+class Term(Enum):
+    """Term of a product of two computed matrices."""
+
+    PRODUCT = "product"
+    COLUMNS = "columns"  #: The first zero point times the sums of the second matrix's columns.
+    LINES = "lines"  #: The second zero point times the sums of the first matrix's rows.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correction:
+    """Term of a zero point: equal bytes in a value, multiplied ``times`` times."""
+
+    value: int
+    times: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DynamicProduct(_Layer):
+    """Products of two computed matrices for each head; tiles are made of the second one.
+
+    A head is a row of a value, or the values are flat: one row, head after head.
+    """
+
+    second: int  #: Value of the matrices that become tiles.
+    heads: int
+    #: Extents of the first matrix, and columns of the second one.
+    rows: int
+    taps: int
+    channels: int
+    transposed: bool  #: True if the second matrix has ``channels`` rows of ``taps``.
+    output: tuple[int, int]  #: Rows and columns of the result's value.
+    scaling: Scaling  #: For one channel, the same for all.
+    #: Term of the first zero point, times the sums of the second matrix's columns: ``taps`` bytes.
+    columns: Correction | None = None
+    #: Term of the second zero point, times the sums of the first matrix's rows: ``channels`` bytes.
+    lines: Correction | None = None
+
+    pool = Pool(window=(1, 1), stride=(1, 1))
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of the model, for each sample."""
+        return self.heads * self.rows * self.taps * self.channels
+
+    @property
+    def scalings(self) -> tuple[Scaling]:
+        """Scalings for one channel each."""
+        return (self.scaling,)
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """Values read."""
+        terms = (self.columns, self.lines)
+        return (self.source, self.second, *(term.value for term in terms if term))
+
+    @property
+    def passes(self) -> int:
+        """Passes over each tile, with those of the zero points."""
+        return 1 + sum(term.times for term in (self.columns, self.lines) if term)
+
+    @property
+    def first_matrix(self) -> tuple[int, int]:
+        """Rows and columns of the first matrix."""
+        return self.rows, self.taps
+
+    @property
+    def second_matrix(self) -> tuple[int, int]:
+        """Rows and columns of the second matrix as it lies in its value."""
+        return (self.channels, self.taps) if self.transposed else (self.taps, self.channels)
+
+    def pixels_of(self, term: Term) -> int:
+        """Return the value whose bytes the array multiplies for a term."""
+        if term is not Term.COLUMNS:
+            return self.source
+        assert self.columns
+        return self.columns.value
+
+    def tiles_of(self, term: Term) -> int:
+        """Return the value of which the tiles for a term are made."""
+        if term is not Term.LINES:
+            return self.second
+        assert self.lines
+        return self.lines.value
+
+    def __post_init__(self) -> None:
+        """Refuse fields that no instruction can express."""
+        self.scaling.check(self.name, 1)
+        super().__post_init__()
+
+
+Layer = Product | Pooling | Sum | DynamicProduct
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -237,7 +328,7 @@ class Network:
             there = known.issuperset(layer.sources)
             require(there, layer.name, "sources computed before", layer.sources)
             source, result = self.values[layer.source], self.values[layer.result]
-            if isinstance(layer, Product):
+            if isinstance(layer, Product | DynamicProduct):
                 wanted, first = (*layer.output, layer.channels), layer.first
             elif isinstance(layer, Sum):
                 wanted, first = layer.extents, 0

@@ -18,6 +18,8 @@ class Value:
     width: int
     channels: int
     fill: int = 0  #: int8 of the bytes around the pixels, for consumers that read past the edge.
+    #: True if pixels lie 1 byte modulo R apart, so that R pixels have one byte each in R banks.
+    spread: bool = False
     #: True if the host writes it, reads it.
     is_input: bool = False
     is_output: bool = False

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tflite
 
+from celosia.sw.compiler.dynamic import dynamic_product
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.multiplier import quantize_multiplier
@@ -80,10 +81,18 @@ def _run_real(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.n
 
 
 def _lower(lowering: Lowering, operation: Operation) -> None:
-    """Lower a product with one constant matrix: of each row, as FULLY_CONNECTED."""
+    """Lower a product with one constant matrix: of each row, as FULLY_CONNECTED.
+
+    Matrices that are computed become tiles while the core runs.
+    """
     first, matrix = (lowering.graph.tensors[number] for number in operation.inputs[:2])
-    if matrix.data is None or first.data is not None:
-        raise CompileError("wanted a second input that is constant, and a first one that is not")
+    if first.data is not None:
+        raise CompileError("wanted a first input that is not constant")
+    if matrix.data is None:
+        if operation.attributes["adj_x"]:
+            raise CompileError("wanted a first input that is not transposed")
+        dynamic_product(lowering, operation, transposed=operation.attributes["adj_y"])
+        return
     if operation.attributes["adj_x"] or matrix.elements != math.prod(matrix.shape[-2:]):
         raise CompileError(f"wanted rows times one matrix, got {first.shape} and {matrix.shape}")
     if len(first.shape) == 4 and first.shape[0] != lowering.items:
@@ -109,7 +118,8 @@ OPERATORS = (
         kernel=by_type(int8=_run_integers, int16=_run_integers, plain=_run_real),
         lower=_lower,
         factors=products,
-        core="int8: rows times one constant matrix",
+        core="int8: rows times one constant matrix; with `activation_weights` two computed inputs "
+        "of the same batches, the first one not transposed",
         host="int8, int16, float32: two inputs that are computed, or a constant one; batches broadcast",
     ),
 )

@@ -1,6 +1,7 @@
 """Random operators and graphs of them: LiteRT's reference kernels, machine model and RTL agree."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +49,7 @@ FAMILIES = {
     "inputs": Family(some=56, many=1400, rtl=100),
     "arithmetic": Family(some=140, many=4200, rtl=300),
     "concatenations": Family(some=28, many=700, rtl=100),
+    "matrices": Family(some=56, many=2100, rtl=200),
 }
 
 
@@ -55,6 +57,13 @@ def seeds(family: str) -> range:
     """Return all seeds of a family."""
     first = list(FAMILIES).index(family) * FAMILY
     return range(first, first + FAMILY)
+
+
+def configs(family: str, of: Sequence[Config] = CONFIGS) -> Sequence[Config]:
+    """Return the configurations of the cases of a family: those given, or the same with options."""
+    if family != "matrices":
+        return of
+    return [replace(config, activation_weights=True) for config in of]
 
 
 def assert_good(verdict: Verdict) -> None:
@@ -65,7 +74,7 @@ def assert_good(verdict: Verdict) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_some_cases(family: str) -> None:
     """Each case on one of the configurations, turn by turn."""
-    assert_good(judge(seeds(family)[: FAMILIES[family].some], CONFIGS))
+    assert_good(judge(seeds(family)[: FAMILIES[family].some], configs(family)))
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=SIZES)
@@ -86,7 +95,7 @@ def test_a_seed_is_always_the_same_case() -> None:
     [
         *(("first", 13), ("depthwise and add", 15), ("branches", 14)),
         *(("host", 42), ("segments", 44), ("between", 12), ("inputs", 37)),
-        *(("arithmetic", 54), ("concatenations", 4)),
+        *(("arithmetic", 54), ("concatenations", 4), ("matrices", 4)),
     ],
 )
 def test_cases_are_diverse(family: str, operators: int) -> None:
@@ -144,7 +153,8 @@ def test_a_wrong_byte_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("number", range(len(SIZES)), ids=SIZES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_many_cases_on_the_machine_model(family, number, figure) -> None:
-    verdict = judge(seeds(family)[number : FAMILIES[family].many : len(SIZES)], CONFIGS)
+    some = seeds(family)[number : FAMILIES[family].many : len(SIZES)]
+    verdict = judge(some, configs(family))
     figure(f"conformance, {family}: machine, {SIZES[number]}: {verdict}")
     assert_good(verdict)
 
@@ -152,6 +162,7 @@ def test_many_cases_on_the_machine_model(family, number, figure) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_many_cases_on_the_rtl(family: str, verilator: None, figure: Callable[[str], None]) -> None:
-    verdict = judge(seeds(family)[: FAMILIES[family].rtl], [preset("edge")], "rtl")
+    some = seeds(family)[: FAMILIES[family].rtl]
+    verdict = judge(some, configs(family, [preset("edge")]), "rtl")
     figure(f"conformance, {family}: rtl, edge: {verdict}")
     assert_good(verdict)

@@ -7,6 +7,8 @@ from networks import Chain, Constant
 from random_networks.cases import Case
 
 from celosia.hw.arch.config import preset
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import load
 
 pytestmark = pytest.mark.usefixtures("litert")
 
@@ -25,3 +27,54 @@ def test_scales_are_divided_in_double_precision(constant: bool) -> None:
     said = {"scale": np.float32(1.0283482), "zero_point": -128, "adjX": False, "adjY": False}
     chain.operator("BATCH_MATMUL", (1, 1, 1), **read, **said)
     assert differences(Case(0, "", chain.graph(), inputs, 1), preset("micro"), "machine") == ""
+
+
+def product(
+    shapes: tuple[tuple[int, ...], tuple[int, ...]], zeros: tuple[int, int], turned: bool
+) -> Chain:
+    """Return the graph of a product of two inputs."""
+    first, second = shapes
+    depth, columns = first[-1], second[-2] if turned else second[-1]
+    chain = Chain(first, 0.05, zeros[0])
+    other = chain.input("second", second, 0.03, zeros[1])
+    # Half of the results leave int8 if both zero points are at an end.
+    said = {"scale": 0.05 * 0.03 * 150 * np.sqrt(depth), "zero_point": -7, "adjX": False}
+    chain.operator("BATCH_MATMUL", (*first[:-1], columns), inputs=[0, other], adjY=turned, **said)
+    return chain
+
+
+def check(chain: Chain, sizes: str, device: str, rng: np.random.Generator) -> None:
+    """Compare three invocations with LiteRT; the core runs all of it."""
+    graph, config = chain.graph(), preset(f"{sizes},activation_weights=true")
+    shapes = [graph.tensors[number].shape for number in graph.inputs]
+    inputs = tuple(rng.integers(-128, 128, (3, *shape)).astype(np.int8) for shape in shapes)
+    for values in inputs:
+        # An invocation of the largest sums.
+        values[2] = rng.choice(np.array([-128, 127], np.int8), (1, *[1] * (values.ndim - 2)))
+    case = Case(0, "", graph, inputs, 2)
+    program = compile_graph(load(case.content), config, 2)
+    assert {layer.runs_on for layer in program.layers} == {"core"} and len(program.parts) == 1
+    assert differences(case, config, device) == ""
+
+
+ZEROS = [(0, 0), (-128, 0), (0, -128), (-128, -128), (127, -128), (127, 127), (-1, 1)]
+#: Heads as rows of an image, samples of matrices, and one row of several matrices.
+SHAPES = [
+    (1, 3, 9, 21, 19),
+    (2, 2, 7, 8, 5),
+    (2, 13, 17, 30),
+    (1, 1, 40, 16, 16),
+    (1, 2, 2, 3, 4, 5),
+]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("zeros", ZEROS)
+@pytest.mark.parametrize("sizes", ["nano", "micro", "edge", "edge,columns=8,weight_tiles=12"])
+def test_products_of_two_inputs(
+    sizes: str, zeros: tuple[int, int], turned: bool, rng: np.random.Generator
+) -> None:
+    for *batch, rows, depth, columns in SHAPES:
+        second = (columns, depth) if turned else (depth, columns)
+        shapes = (*batch, rows, depth), (*batch, *second)
+        check(product(shapes, zeros, turned), sizes, "machine", rng)

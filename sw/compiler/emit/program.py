@@ -6,6 +6,7 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Opcode
 from celosia.sw.compiler.emit.access import Owner, Step
 from celosia.sw.compiler.emit.addressing import Addressing
+from celosia.sw.compiler.emit.dynamic import move_weights, multiply_moved
 from celosia.sw.compiler.emit.matrix import multiply
 from celosia.sw.compiler.emit.moves import fill, move, parameters, store_channels, tables, weights
 from celosia.sw.compiler.emit.vector import add, drain, pool
@@ -16,13 +17,15 @@ from celosia.sw.compiler.schedule.actions import (
     Drain,
     FillMargins,
     LoadRegion,
+    MoveWeights,
     Multiply,
+    MultiplyMoved,
     PoolRegion,
     Region,
     StoreRegion,
 )
 from celosia.sw.compiler.schedule.stream import FetchParameters, FetchTables, FetchWeights, Work
-from celosia.sw.compiler.spec import Network
+from celosia.sw.compiler.spec import DynamicProduct, Network
 
 
 def _owners(network: Network, work: Work) -> tuple[Owner | None, Owner | None]:
@@ -36,6 +39,11 @@ def _owners(network: Network, work: Work) -> tuple[Owner | None, Owner | None]:
             return None, Owner(region.value, region.samples, margins=True, stripe=region.stripe)
         case FetchWeights() | FetchParameters() | FetchTables():
             return None, None
+        case MoveWeights() | MultiplyMoved():
+            layer = network.layers[work.layer]
+            assert isinstance(layer, DynamicProduct)
+            read = layer.tiles_of if isinstance(work, MoveWeights) else layer.pixels_of
+            return Owner(read(work.term), work.block.samples), None
     action, layer = work.action, network.layers[work.action.layer]
     samples = action.samples if isinstance(action, PoolRegion) else action.block.samples
     match action:
@@ -69,6 +77,10 @@ def _steps(about: Addressing, work: Work) -> Iterator[Step]:
             yield move(about, Opcode.STORE, work.region, work.layer)
         case FillMargins():
             yield from fill(about, work.region, work.layer)
+        case MoveWeights():
+            yield move_weights(about, work)
+        case MultiplyMoved():
+            yield multiply_moved(about, work)
         case _:
             match work.action:
                 case Multiply():

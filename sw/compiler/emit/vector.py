@@ -6,14 +6,14 @@ from celosia.sw.compiler.emit.addressing import Addressing, loops
 from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.schedule.actions import AddRegion, Block, Drain, PoolRegion, Region, Stripe
 from celosia.sw.compiler.schedule.blocks import sums
-from celosia.sw.compiler.spec import Pooling, Product, Sum
+from celosia.sw.compiler.spec import DynamicProduct, Pooling, Product, Sum
 from celosia.sw.compiler.values import Scaling
 
 
 def drain(about: Addressing, action: Drain, slot: int, table: int | None) -> Step:
     """Return the pooling and requantisation of a tile."""
     block, layer = action.block, about.network.layers[action.layer]
-    assert isinstance(layer, Product)
+    assert isinstance(layer, Product | DynamicProduct)
     if about.tiling.layers[action.layer].band:
         return _drain_band(about, action, slot, table)
     first, last = about.channels(action.layer, action.tile)
@@ -21,6 +21,8 @@ def drain(about: Addressing, action: Drain, slot: int, table: int | None) -> Ste
     region = _writes(about, layer.result, block, action.sub_batch, written, action.result)
     _, high, wide = sums(layer.pool, block)
     (window_y, window_x), (down, right) = layer.pool.window, layer.pool.stride
+    each = isinstance(layer, Product)
+    parameters = last - first if each else about.config.lanes
     instruction = Instruction(
         Opcode.VECTOR,
         source=Space.ACCUMULATORS,
@@ -34,13 +36,13 @@ def drain(about: Addressing, action: Drain, slot: int, table: int | None) -> Ste
         window_y_stride=wide if window_y > 1 else 0,
         **_destination(about, region, block.extents),
         params=slot,
-        per_channel=1,
+        per_channel=int(each),
         **_requantised(layer.scaling),
         **_looked_up(table),
     )
     accesses = (
         about.access(region, writes=True),
-        span("parameters", False, slot, last - first),
+        span("parameters", False, slot, parameters),
         span("accumulators", False, action.half, 1),
         *_reads_table(table),
     )

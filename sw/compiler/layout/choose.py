@@ -137,6 +137,8 @@ class _Choice:
     def agrees(self, value: int, run: int) -> bool:
         """Return whether a value may have the pixel pitch for a run, given the bands so far."""
         about = self.network.values[value]
+        if about.spread:
+            return False
         if about.is_input or about.is_output:
             return pixel_pitch(about.channels, run, self.config) == about.channels
         for number, band in self.bands.items():

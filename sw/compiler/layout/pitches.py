@@ -14,7 +14,7 @@ import numpy as np
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.bands import Band, overrun, pixel_pitch, spans
-from celosia.sw.compiler.spec import Network, Pooling, Product, Windows
+from celosia.sw.compiler.spec import DynamicProduct, Layer, Network, Pooling, Product, Windows
 from celosia.sw.compiler.values import Value
 
 #: Rows and pixels before and after a value.
@@ -186,7 +186,8 @@ def layout_of(
     readers = [network.layers[n] for n in network.readers[number]]
     # Bands take the same time at any pitch.
     products = [x for x in readers if isinstance(x, Product) and x.kernel[0] > 1]
-    least = (left + value.width + right) * value.channels
+    pixel = pixel_pitch(value.channels, 1, config) if value.spread else value.channels
+    least = (left + value.width + right) * pixel
     rows = top + value.height + bottom
     pitch = least
     if rows > 1 and products:
@@ -194,7 +195,7 @@ def layout_of(
             range(least, least + config.rows), key=lambda p: (_cost(products, value, p, config), p)
         )
     _check_pitch(value, pitch, config)
-    return Layout(top, left, bottom, right, pitch, rows * pitch, value.channels)
+    return Layout(top, left, bottom, right, pitch, rows * pitch, pixel)
 
 
 def _check_pitch(value: Value, pitch: int, config: Config) -> None:
@@ -222,8 +223,7 @@ def margins_of(network: Network, number: int) -> Margins:
     right = max([0, *(reach[3] - value.width for reach in reaches)])
     if left or right:
         for layer in readers:
-            cut = isinstance(layer, Product) and _cuts(layer, value)
-            if cut or (isinstance(layer, Pooling) and layer.seen):
+            if _sees_rows(layer, number, value):
                 raise CompileError("wanted an input that nobody else pads", layer=layer.name)
     return top, left, bottom, right
 
@@ -272,8 +272,18 @@ def _banded(
     return Layout(top, left, bottom, right, pitch, sample_pitch, pixel, row, after)
 
 
+def _sees_rows(layer: Layer, number: int, value: Value) -> bool:
+    """Return whether a layer reads a vector as several rows, or as an image."""
+    if isinstance(layer, DynamicProduct):
+        ends = ((layer.source, layer.first_matrix), (layer.second, layer.second_matrix))
+        return any(number == end and value.channels != depth for end, (_, depth) in ends)
+    if isinstance(layer, Product):
+        return _cuts(layer, value)
+    return isinstance(layer, Pooling) and layer.seen is not None
+
+
 def _cuts(layer: Product, value: Value) -> bool:
-    """Return whether a layer reads a vector as several rows."""
+    """Return whether a matrix layer reads a vector as several rows."""
     return not layer.each and layer.weights.shape[3] != value.channels
 
 

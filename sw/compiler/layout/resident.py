@@ -22,7 +22,7 @@ def all_resident(tilings: Sequence[Tiling], config: Config) -> list[Tiling] | No
         channels += -(-tiling.parameters.first // config.columns) * config.columns
         tables += tiling.tables.ring.first
     fits = (
-        tiles <= config.weight_tiles
+        tiles <= min(tiling.scratch.first for tiling in tilings)
         and channels <= config.parameter_channels
         and tables <= config.tables
     )

@@ -10,7 +10,7 @@ from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.bands import Band
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.schedule.actions import Range
-from celosia.sw.compiler.spec import Layer, Network, Pooling, Product, Sum
+from celosia.sw.compiler.spec import DynamicProduct, Layer, Network, Pooling, Product, Sum
 
 
 def result_rows(network: Network, layer: Layer) -> int:
@@ -30,7 +30,7 @@ def source_rows(layer: Layer, rows: Range) -> Range:
         reach = (layer.kernel[0] - 1) * layer.dilation[0] + 1
         start = layer.origin[0]
         return start + sums[0] * stride, start + (sums[1] - 1) * stride + reach
-    if isinstance(layer, Sum):
+    if isinstance(layer, Sum | DynamicProduct):
         return rows
     starts, ends = [], []
     for windows in layer.windows:
@@ -88,7 +88,7 @@ def widest(
     There are two buffers if one row fits twice, else one; zero rows if one row does not fit.
     """
     layer = network.layers[number]
-    if isinstance(layer, Pooling) and layer.seen:
+    if isinstance(layer, DynamicProduct) or (isinstance(layer, Pooling) and layer.seen):
         return 0, 1
 
     def fits(rows: int, turns: int) -> bool:

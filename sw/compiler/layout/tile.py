@@ -12,8 +12,9 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.bands import Band, parameters_of_tile
 from celosia.sw.compiler.layout.pitches import Layout, Segment, band_segments, pixel_bytes, segments
 from celosia.sw.compiler.layout.residence import TileSegments, demand_of, reside, steps_of
+from celosia.sw.compiler.layout.scratch import Scratch, scratch_of, tile_columns
 from celosia.sw.compiler.layout.split import further_parts
-from celosia.sw.compiler.spec import Layer, Network, Product
+from celosia.sw.compiler.spec import DynamicProduct, Layer, Network, Product
 
 #: Fraction of the weight buffer for streaming, if not all tiles fit.
 _STREAMING = 4
@@ -107,6 +108,7 @@ class Tiling:
     weights: Ring
     parameters: Ring
     tables: Tables
+    scratch: Scratch  #: Region for tiles made of activations.
 
 
 def tile(
@@ -126,9 +128,10 @@ def tile(
         )
     cut = [_segments(network, n, layouts, bands, config, None) for n in range(len(network.layers))]
     sizes = [steps_of(segments, config) * len(segments) for segments in cut]
-    keep = 0
-    if sum(sizes) > config.weight_tiles:
-        keep = max(config.weight_tiles // _STREAMING, min(config.weight_tiles, 2))
+    scratch = scratch_of(network, config)
+    keep, tiles = 0, scratch.first
+    if sum(sizes) > tiles:
+        keep = max(tiles // _STREAMING, min(tiles, 2))
     if keep:
         # The ring holds several fetches.
         most = max(1, keep // 4)
@@ -146,7 +149,7 @@ def tile(
         else None
         for layer, segments in zip(network.layers, cut, strict=True)
     ]
-    slots, used = reside(demands, config.weight_tiles - keep)
+    slots, used = reside(demands, tiles - keep)
     layers = [
         TiledLayer(
             segments=segments,
@@ -163,17 +166,19 @@ def tile(
         )
         for number, (layer, segments) in enumerate(zip(network.layers, cut, strict=True))
     ]
-    weights = Ring(used, config.weight_tiles - used)
+    weights = Ring(used, tiles - used)
     sizes = [parameters_of(*pair) for pair in zip(network.layers, layers, strict=True)]
     channels, parameters = _stay(sizes, config.parameter_channels, columns)
     layers = [
         replace(tiled, first_channel=first) for tiled, first in zip(layers, channels, strict=True)
     ]
-    return Tiling(tuple(layers), weights, parameters, _tables(network, config))
+    return Tiling(tuple(layers), weights, parameters, _tables(network, config), scratch)
 
 
 def _channels(layer: Layer, band: Band | None, config: Config) -> int:
     """Return the output channels of a tile."""
+    if isinstance(layer, DynamicProduct):
+        return tile_columns(config)
     if band is None or not isinstance(layer, Product):
         return config.columns
     return band.channels * layer.each

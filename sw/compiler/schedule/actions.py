@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from celosia.sw.compiler.spec import Term
+
 #: From the first to after the last.
 Range = tuple[int, int]
 
@@ -80,6 +82,43 @@ class Multiply(NamedTuple):
     source: Stripe | None = None
 
 
+class MoveWeights(NamedTuple):
+    """Fill tiles of the weight buffer: reduction steps of an output tile of a head.
+
+    ``block`` is of the results that they are for. For the term ``LINES``, one tile of a constant.
+    """
+
+    block: Block
+    sub_batch: int
+    layer: int
+    head: int
+    tile: int
+    first_step: int
+    last_step: int
+    term: Term
+    slot: int
+
+
+class MultiplyMoved(NamedTuple):
+    """Reduction steps of some rows of the first matrix and tiles made of the second.
+
+    ``block`` is of the results, ``rows`` are those of the head's matrix.
+    """
+
+    block: Block
+    sub_batch: int
+    layer: int
+    head: int
+    rows: Range
+    first_step: int
+    last_step: int
+    half: int
+    accumulator: int
+    accumulate: bool
+    term: Term
+    slot: int
+
+
 class Drain(NamedTuple):
     """Pool and requantise one output tile of a block from the accumulators."""
 
@@ -122,4 +161,6 @@ class AddRegion(NamedTuple):
     result: Stripe | None = None
 
 
-Action = LoadRegion | StoreRegion | FillMargins | Multiply | Drain | PoolRegion | AddRegion
+#: Actions of the matrix unit.
+Matrix = Multiply | MoveWeights | MultiplyMoved
+Action = LoadRegion | StoreRegion | FillMargins | Matrix | Drain | PoolRegion | AddRegion

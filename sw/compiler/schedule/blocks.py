@@ -10,7 +10,7 @@ from celosia.sw.compiler.spec import Network, Pool, Product, Sum
 
 #: Pixels of a block without pooling, in rows of a tile. Small blocks let the next layer start
 #: early, and leave little to drain at the end. Pooling drains fast enough with large ones.
-_TILES = 4
+TILES = 4
 
 #: Cycles of the array in which the sums of a small block drain, additions included.
 _CYCLES = 450
@@ -36,7 +36,7 @@ def rows_of(layer: Product, band: Band | None, row: int, block: Block) -> int:
     return samples * rows * columns
 
 
-def _even(first: int, last: int, most: int) -> list[Range]:
+def even(first: int, last: int, most: int) -> list[Range]:
     """Return ranges of nearly equal length, at most ``most``."""
     count = -(-(last - first) // most)
     ends = [first + (last - first) * n // count for n in range(count + 1)]
@@ -67,7 +67,7 @@ def wanted_sums(
     blocks are large. If a sum takes many steps, small blocks at the end drain in time, too, and
     the next layer can start, unless the layer's weights stream in for each block anew.
     """
-    usual = _TILES * config.rows
+    usual = TILES * config.rows
     if drains_slowly(layer, steps, config):
         large = config.accumulator_depth // (1 + (steps == _groups(layer, config)))
         return max(usual, large), max(usual, large)
@@ -121,7 +121,7 @@ def blocks(
     if count > 1 and 2 * pixels <= depth:
         return [
             Block(samples=sub_batch, rows=stripe, columns=(0, columns))
-            for sub_batch in _even(*samples, depth // pixels)
+            for sub_batch in even(*samples, depth // pixels)
         ]
     most_columns = columns
     if high * across > depth:
@@ -133,16 +133,16 @@ def blocks(
     across = _grid(most_columns, wide, right)
     most_rows = min(rows, _most(depth // across, high, down))
     pooled = layer.pool.window != (1, 1)
-    usual, end = wanted or (_TILES * config.rows,) * 2
+    usual, end = wanted or (TILES * config.rows,) * 2
     if pixels >= usual and not large:
         usual = pixels // 2 if pooled else usual
         most_rows = min(most_rows, max(1, -(-usual // (across * down))))
-    rows_of_blocks = _even(*stripe, most_rows)
+    rows_of_blocks = even(*stripe, most_rows)
     if not pooled and not large:
-        if usual > _TILES * config.rows and len(rows_of_blocks) > 1:
+        if usual > TILES * config.rows and len(rows_of_blocks) > 1:
             # Drains limit the speed: the first one starts as early as possible.
             first = stripe[0] + (rows - 1) % most_rows + 1
-            rows_of_blocks = [(stripe[0], first), *_even(first, stripe[1], most_rows)]
+            rows_of_blocks = [(stripe[0], first), *even(first, stripe[1], most_rows)]
         least = -(-end // across)
         rows_of_blocks = _taper(rows_of_blocks, least)
         if len(rows_of_blocks) == 2:
@@ -154,7 +154,7 @@ def blocks(
         Block(samples=(sample, sample + 1), rows=sub_batch, columns=piece)
         for sample in range(*samples)
         for sub_batch in rows_of_blocks
-        for piece in _even(0, columns, most_columns)
+        for piece in even(0, columns, most_columns)
     ]
 
 
@@ -177,7 +177,7 @@ def band_blocks(
     return [
         Block(samples=(sample, sample + 1), rows=sub_batch, columns=(0, width))
         for sample in range(*samples)
-        for sub_batch in _even(0, rows, most)
+        for sub_batch in even(0, rows, most)
     ]
 
 

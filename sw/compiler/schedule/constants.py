@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.tile import Tiling, parameters_of
 from celosia.sw.compiler.schedule.actions import Action, AddRegion, Drain, Multiply, PoolRegion
-from celosia.sw.compiler.spec import Network, Pooling
+from celosia.sw.compiler.spec import DynamicProduct, Network, Pooling
 
 #: Fetches that the ring of tiles holds.
 _FETCHES = 8
@@ -57,6 +57,8 @@ class Constants:
         if isinstance(action, AddRegion):
             return action.step * self.config.columns
         if isinstance(action, Drain):
+            if isinstance(self.network.layers[action.layer], DynamicProduct):
+                return 0
             return action.tile * self.tiling.layers[action.layer].parameters
         layer = self.network.layers[action.layer]
         assert isinstance(layer, Pooling)

@@ -23,13 +23,15 @@ from celosia.sw.compiler.schedule.actions import (
     Drain,
     FillMargins,
     LoadRegion,
-    Multiply,
+    Matrix,
+    MoveWeights,
+    MultiplyMoved,
     PoolRegion,
     Range,
     StoreRegion,
 )
 from celosia.sw.compiler.schedule.pace import Pace, drain_latency, sum_latency
-from celosia.sw.compiler.spec import Network, Pooling, Product, Sum
+from celosia.sw.compiler.spec import DynamicProduct, Network, Pooling, Product, Sum
 
 _EVERYTHING = (-(1 << 62), 1 << 62)
 
@@ -39,7 +41,7 @@ class Job:
     """Actions on one half of the accumulators, or of the vector unit alone."""
 
     before: list[Action] = field(default_factory=list)  #: Loads and margins that come first.
-    tiles: list[list[Multiply]] = field(default_factory=list)  #: Matrix actions, by output tile.
+    tiles: list[list[Matrix]] = field(default_factory=list)  #: Matrix actions, by output tile.
     #: Drains of the half and stores of complete results, by output tile.
     drains: list[list[Action]] = field(default_factory=list)
     #: True if drains come between the tiles of the next job, so that they do not fill the queue of
@@ -182,7 +184,8 @@ class Interleaver:
             for action in tile:
                 while self.late and not self._independent([action]):
                     yield from self._drain()
-                action = action._replace(half=self.half)
+                if not isinstance(action, MoveWeights):
+                    action = action._replace(half=self.half)
                 self._clock(action)
                 yield action
             if self.late:
@@ -210,7 +213,7 @@ class Interleaver:
 
     def _clock(self, action: Action) -> None:
         """Advance the clocks by an action."""
-        if not isinstance(action, (Multiply, Drain, PoolRegion, AddRegion)):
+        if isinstance(action, (LoadRegion, StoreRegion, FillMargins)):
             self.pace.dispatch("vector")
             return
         self.pace.work(action, self._ready(self._reads(action), self.pace.start(action)))
@@ -241,9 +244,11 @@ class Interleaver:
         if isinstance(action, LoadRegion) and action.region.stripe:
             region = action.region
             return [_Area(region.value, region.samples, region.rows, _EVERYTHING)]
-        if not isinstance(action, (Multiply, PoolRegion, AddRegion)):
+        if isinstance(action, (LoadRegion, StoreRegion, FillMargins, Drain)):
             return []
         layer = self.network.layers[action.layer]
+        if isinstance(action, (MoveWeights, MultiplyMoved)):
+            return [self._matrix(action)]
         if isinstance(action, PoolRegion):
             assert isinstance(layer, Pooling)
             rows = _EVERYTHING if layer.seen else source_rows(layer, action.rows)
@@ -273,6 +278,16 @@ class Interleaver:
         elif layer.kernel == (1, 1) and value.height > 1:
             channels = first, last
         return [_Area(layer.source, samples, some, channels)]
+
+    def _matrix(self, action: MoveWeights | MultiplyMoved) -> _Area:
+        """Return the area that an action of a product of two computed matrices reads."""
+        layer = self.network.layers[action.layer]
+        assert isinstance(layer, DynamicProduct)
+        read = layer.tiles_of if isinstance(action, MoveWeights) else layer.pixels_of
+        value = read(action.term)
+        head = action.head, action.head + 1
+        rows = head if self.network.values[value].height > 1 else _EVERYTHING
+        return _Area(value, action.block.samples, rows, _EVERYTHING)
 
 
 def _last_writers(writers: dict[_Area, int], reads: list[_Area]) -> dict[_Area, int]:

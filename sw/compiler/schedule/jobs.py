@@ -8,6 +8,7 @@ from celosia.sw.compiler.schedule.actions import (
     Block,
     Drain,
     LoadRegion,
+    Matrix,
     Multiply,
     PoolRegion,
     Range,
@@ -57,7 +58,7 @@ class Jobs:
     ) -> Iterator[Job]:
         """Yield the jobs of some rows of the result of a layer without weights."""
         layer = self.network.layers[number]
-        assert not isinstance(layer, Product)
+        assert isinstance(layer, Pooling | Sum)
         if isinstance(layer, Sum):
             for block in blocks(layer, samples, self.config, rows):
                 for tile in range(-(-layer.channels // self.config.columns)):
@@ -169,7 +170,7 @@ class Jobs:
             for offset, tile in enumerate(tiles):
                 arrivals = self.block_tiling.arrivals(number, block, self.arriving)
                 self.arriving = 0
-                work: list[Multiply] = []
+                work: list[Matrix] = []
                 for some, row in arrivals:
                     for steps in [stage] if stage else self.block_tiling.all_steps(number, tile):
                         work += self.multiply(
@@ -216,7 +217,7 @@ class Jobs:
     def stores(self, number: int, sub_batch: int, block: Block, tile: int) -> Iterator[Action]:
         """Yield stores of the results that one more tile of a block completes."""
         layer = self.network.layers[number]
-        assert not isinstance(layer, Pooling)
+        assert isinstance(layer, Product | Sum)
         value = self.network.values[layer.result]
         if not self.completes(number):
             return

@@ -12,15 +12,24 @@ from celosia.sim.timing.costs import COSTS
 from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.tile import TiledLayer, Tiling
-from celosia.sw.compiler.schedule.actions import AddRegion, Drain, LoadRegion, Multiply, PoolRegion
+from celosia.sw.compiler.schedule.actions import (
+    AddRegion,
+    Drain,
+    LoadRegion,
+    Matrix,
+    MoveWeights,
+    Multiply,
+    MultiplyMoved,
+    PoolRegion,
+)
 from celosia.sw.compiler.schedule.blocks import rows_of
-from celosia.sw.compiler.spec import Layer, Network, Pooling, Product, Sum
+from celosia.sw.compiler.spec import DynamicProduct, Layer, Network, Pooling, Product, Sum
 
 #: Mean words of an instruction; each takes a cycle.
 _WORDS = 5
 
 #: Actions of the array or the vector unit.
-Work = Multiply | Drain | PoolRegion | AddRegion
+Work = Matrix | Drain | PoolRegion | AddRegion
 
 
 def sum_latency(config: Config) -> int:
@@ -67,8 +76,13 @@ class Pace:
     def cycles(self, action: Work) -> int:
         """Return the cycles of an action in its unit."""
         config, layer = self.config, self.network.layers[action.layer]
-        if isinstance(action, Multiply):
-            each = max(self.pixels(action), config.rows // config.weight_rows)
+        if isinstance(action, MoveWeights):
+            # A row of a tile each cycle.
+            return (action.last_step - action.first_step) * config.rows
+        if isinstance(action, Multiply | MultiplyMoved):
+            moved = isinstance(action, MultiplyMoved)
+            pixels = action.rows[1] - action.rows[0] if moved else self.pixels(action)
+            each = max(pixels, config.rows // config.weight_rows)
             return each * (action.last_step - action.first_step)
         if isinstance(action, PoolRegion):
             assert isinstance(layer, Pooling)
@@ -88,23 +102,28 @@ class Pace:
             assert isinstance(layer, Product)
             groups = -(-band.count * band.channels * layer.each // config.lanes)
             return self.pixels(action) * groups * config.group_cycles
-        assert isinstance(layer, Product)
+        assert isinstance(layer, Product | DynamicProduct)
         return math.prod(action.block.extents) * max(groups, math.prod(layer.pool.window))
 
     def start(self, action: Work) -> int:
         """Return the cycle at which the unit of an action can begin it, by its sums."""
-        if isinstance(action, Multiply):
+        if isinstance(action, MoveWeights):
+            return self.matrix
+        if isinstance(action, Multiply | MultiplyMoved):
             return max(self.matrix, self.drained[action.half])
         return max(self.vector, self.sums[action.half] if isinstance(action, Drain) else 0)
 
     def work(self, action: Work, ready: int = 0) -> int:
         """Advance the clocks by an action, whose data are complete at ``ready``; return its end."""
         cycles = self.cycles(action)
-        unit = "matrix" if isinstance(action, Multiply) else "vector"
+        unit = "matrix" if isinstance(action, Matrix) else "vector"
         self.dispatch(unit)
         start = max(self.start(action), self.dispatched, ready)
         self.queues[unit].append(start)
-        if isinstance(action, Multiply):
+        if isinstance(action, MoveWeights):
+            self.matrix = start + cycles
+            return self.matrix
+        if isinstance(action, Multiply | MultiplyMoved):
             self.matrix = start + cycles
             self.sums[action.half] = self.matrix + sum_latency(self.config)
             return self.matrix
@@ -158,6 +177,10 @@ def layer_cycles(
     groups = -(-made // config.lanes) * config.group_cycles
     if isinstance(layer, Sum):
         return 0, 3 * tiles * math.prod(layer.output) * groups
+    if isinstance(layer, DynamicProduct):
+        steps, pixels = -(-layer.taps // config.rows), layer.heads * layer.rows
+        passes = layer.passes * max(pixels, layer.heads * load) + layer.heads * config.rows
+        return tiles * steps * passes, tiles * pixels * groups
     if tiled.band:
         pixels = math.prod(vectors(tiled.band, *layer.output, source.row))
         groups = -(-tiled.band.count * tiled.channels // config.lanes) * config.group_cycles

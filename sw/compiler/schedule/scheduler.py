@@ -12,12 +12,13 @@ from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.compiler.schedule.actions import Action, FillMargins, LoadRegion, Range
+from celosia.sw.compiler.schedule.dynamic import DynamicJobs
 from celosia.sw.compiler.schedule.interleave import Interleaver, Job
 from celosia.sw.compiler.schedule.jobs import Jobs
 from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.stripes import Stripes
 from celosia.sw.compiler.schedule.tiling import BlockTiling
-from celosia.sw.compiler.spec import Network, Product
+from celosia.sw.compiler.spec import DynamicProduct, Network, Product
 
 #: Segments of the margins of a value that are written while inputs arrive.
 _MARGINS = 6
@@ -106,15 +107,7 @@ class _Scheduler:
                 if isinstance(layer, Product):
                     self.jobs.arriving = self.moves.first_rows(value)
         before += self.moves.prefetch(number, sub_batch, samples)
-        if isinstance(layer, Product):
-            jobs = list(self.jobs.product(number, sub_batch, samples, staged))
-        else:
-            height = self.network.values[layer.result].height
-            jobs = list(self.jobs.vector_jobs(number, sub_batch, samples, (0, height)))
-            if number == self.network.makers[layer.result][-1]:
-                jobs[-1].drains[-1] += self.moves.store(
-                    number, self.moves.everything(layer.result, sub_batch, samples)
-                )
+        jobs = self.jobs_of(number, sub_batch, samples, staged)
         jobs[0].before[:0] = before
         if not any(isinstance(action, LoadRegion) for action in before):
             # The vector unit is idle while the first sums are made.
@@ -124,6 +117,21 @@ class _Scheduler:
         fills = list(chain(*(self.split_margins(a) for a in margins)))
         for index, fill in enumerate(fills):
             jobs[min(2 + index, len(jobs) - 1)].drains[0].insert(0, fill)
+        return jobs
+
+    def jobs_of(self, number: int, sub_batch: int, samples: Range, staged: bool) -> list[Job]:
+        """Return the jobs of one layer; ``staged`` if those of a matrix layer load its source."""
+        layer = self.network.layers[number]
+        if isinstance(layer, Product):
+            return list(self.jobs.product(number, sub_batch, samples, staged))
+        if isinstance(layer, DynamicProduct):
+            return list(DynamicJobs(self.moves, number, sub_batch).jobs(samples))
+        height = self.network.values[layer.result].height
+        jobs = list(self.jobs.vector_jobs(number, sub_batch, samples, (0, height)))
+        if number == self.network.makers[layer.result][-1]:
+            jobs[-1].drains[-1] += self.moves.store(
+                number, self.moves.everything(layer.result, sub_batch, samples)
+            )
         return jobs
 
     def split_margins(self, action: Action) -> Iterator[FillMargins]:

@@ -20,7 +20,9 @@ from celosia.sw.compiler.schedule.actions import (
     Drain,
     FillMargins,
     LoadRegion,
+    MoveWeights,
     Multiply,
+    MultiplyMoved,
     PoolRegion,
     Region,
     StoreRegion,
@@ -60,7 +62,7 @@ class Bound(NamedTuple):
 
 
 Fetch = FetchWeights | FetchParameters | FetchTables
-Work = LoadRegion | StoreRegion | FillMargins | Fetch | Bound
+Work = LoadRegion | StoreRegion | FillMargins | Fetch | Bound | MoveWeights | MultiplyMoved
 
 
 def stream(
@@ -151,7 +153,11 @@ class _Streamer:
                 self.pace.dispatch("vector")
                 continue
             self._need(number)
-            self._append(number, action)
+            if isinstance(action, (MoveWeights, MultiplyMoved)):
+                self.pace.work(action, self.arrived.pop(number, 0))
+                self.work.append(action)
+            else:
+                self._append(number, action)
             while not self.pace.load_waits() and self._ahead():
                 pass
         return self.work
@@ -227,7 +233,7 @@ class _Streamer:
 
     def _reads(self, action: Action, region: Region) -> bool:
         """Return whether an action may read bytes of a region."""
-        if not isinstance(action, (Multiply, PoolRegion, AddRegion)):
+        if isinstance(action, (LoadRegion, StoreRegion, FillMargins, Drain)):
             return False
         layer = self.network.layers[action.layer]
         if region.value not in layer.sources or action.sub_batch != region.sub_batch:
@@ -240,6 +246,8 @@ class _Streamer:
             return True
         if self.network.values[region.value].height == 1:
             return not isinstance(action, Multiply) or self._taps(action, region)
+        if isinstance(action, (MoveWeights, MultiplyMoved)):
+            return region.rows[0] <= action.head < region.rows[1]
         stripes = action.sources if isinstance(action, AddRegion) else (action.source,)
         if region.stripe and region.stripe not in stripes:
             return False

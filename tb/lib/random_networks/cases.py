@@ -14,6 +14,7 @@ its operators are drawn from the seed. Each ten thousand seeds are a family:
 | 60,000 | rests of earlier models, with some inner tensors as inputs |
 | 70,000 | single operators of the host of every type |
 | 80,000 | nested concatenations |
+| 90,000 | products of computed matrices |
 
 A change here changes the cases of the same seeds, also of those that reproduce past bugs.
 """
@@ -28,6 +29,7 @@ from random_networks.arithmetic import arithmetic
 from random_networks.draw import Draw
 from random_networks.graphs import FAMILIES
 from random_networks.joined import joined
+from random_networks.matrices import matrices
 
 #: Seeds of one family of graphs.
 FAMILY = 10_000
@@ -37,7 +39,7 @@ _CUT = (1, 2, 4, 5)
 _INPUTS = 6
 
 #: Makers of the graphs of other families, by the number of the family.
-_OTHERS: dict[int, Callable[[Draw], None]] = {7: arithmetic, 8: joined}
+_OTHERS: dict[int, Callable[[Draw], None]] = {7: arithmetic, 8: joined, 9: matrices}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,7 @@ class Case:
 
 
 def case(seed: int) -> Case:
-    """Return the case of a seed: 0 to 89,999."""
+    """Return the case of a seed: 0 to 99,999."""
     if seed // FAMILY == _INPUTS:
         return _with_inputs(seed)
     if seed // FAMILY in _OTHERS:

@@ -1,0 +1,179 @@
+"""Lowering of products of two computed matrices.
+
+With zero points a of the first matrix and b of the second, and K taps, a result is the sum of
+x·y − a·y − b·x + K·a·b over the taps. The last term is a constant. The array adds the others: rows
+of the constant −a times the tiles, and the rows times a tile of the constant −b.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from celosia.hw.arch.isa import Rounding, Window
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.lowering import Lowering, View
+from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.compiler.quantize import ends_of_two, identity_scaling, matrix_factor
+from celosia.sw.compiler.spec import Correction, DynamicProduct, Pooling, Windows
+from celosia.sw.compiler.values import Scaling, Value, uniform_scaling
+from celosia.sw.ir.graph import Graph, Operation
+
+#: Heads, and rows and columns of each matrix.
+_Extents = tuple[int, int, int]
+
+#: Greatest sum of 255 × 255 for each tap that int32 holds.
+_MOST_TAPS = ((1 << 31) - 1) // 255**2
+
+
+def dynamic_product(lowering: Lowering, operation: Operation, *, transposed: bool) -> None:
+    """Add the product of two computed tensors, with the operators after it that can be fused.
+
+    ``transposed``: true if the second matrices are. Raises CompileError if it is not a product of
+    as many matrices on both sides, or if the core does not compute both.
+    """
+    heads, rows, taps, channels = _extents(lowering, operation, transposed)
+    ends = ends_of_two(lowering.graph, operation)
+    matrix = (channels, taps) if transposed else (taps, channels)
+    first = _operand(lowering, operation, 0, (heads, rows, taps))
+    second = _operand(lowering, operation, 1, (heads, *matrix), spread=transposed)
+    factors = -ends[0].zero_point, -ends[1].zero_point
+    columns = _correction(lowering, operation, first, factors[0], taps)
+    lines = _correction(lowering, operation, first, factors[1], channels)
+    number = operation.outputs[0]
+    name = lowering.graph.tensors[number].name or f"{operation.kind.lower()}_{operation.place}"
+    shape = lowering.shapes[number]
+    tail = lowering.tail(number, _scaling(lowering.graph, operation, taps))
+    lowering.layers.append(
+        DynamicProduct(
+            name=name,
+            kind="+".join([operation.kind, *tail.kinds]),
+            place=operation.place,
+            source=first,
+            second=second,
+            result=lowering.add(tail.last, shape),
+            heads=heads,
+            rows=rows,
+            taps=taps,
+            channels=channels,
+            transposed=transposed,
+            output=shape[:2],
+            scaling=tail.scaling,
+            columns=columns,
+            lines=lines,
+            table=tail.table,
+        )
+    )
+
+
+def _extents(
+    lowering: Lowering, operation: Operation, transposed: bool
+) -> tuple[int, int, int, int]:
+    """Return heads of a sample, rows, taps and channels.
+
+    Raises CompileError if samples share matrices, batches differ, or sums could exceed int32.
+    """
+    first, second = (lowering.graph.tensors[n].shape for n in operation.inputs[:2])
+    got = f"{first} and {second}"
+    if first[:-2] != second[:-2]:
+        raise CompileError(f"wanted batches of one shape, got {got}")
+    batch = int(np.prod(first[:-2], dtype=np.int64))
+    if batch % lowering.items:
+        raise CompileError(f"wanted matrices of {lowering.items} samples, got {got}")
+    rows, taps = first[-2:]
+    if taps > _MOST_TAPS:
+        raise CompileError(f"wanted at most {_MOST_TAPS} columns of the first input, got {got}")
+    channels = second[-2] if transposed else second[-1]
+    return batch // lowering.items, rows, taps, channels
+
+
+def _operand(
+    lowering: Lowering, operation: Operation, side: int, extents: _Extents, *, spread: bool = False
+) -> int:
+    """Return the value of an input: matrices of ``extents``, copied unless they lie so already.
+
+    ``spread``: true if columns of the matrices are read. Raises CompileError if the core does not
+    compute it, or its view has other extents.
+    """
+    number = operation.inputs[side]
+    if number not in lowering.views:
+        raise CompileError("wanted two inputs that the core computes, or a constant second one")
+    view = lowering.views[number]
+    value = lowering.values[view.value]
+    shape, whole = (value.height, value.width, value.channels), lowering.covers(view)
+    flat = whole and value.height == 1
+    if not spread and (flat or (whole and shape == extents)):
+        return view.value
+    if spread and whole and shape == extents and _alone(lowering, operation, view.value):
+        lowering.values[view.value] = replace(value, spread=True)
+        return view.value
+    if not flat and (view.height, view.width, value.channels) != extents:
+        got = f"{view.height} x {view.width} x {value.channels}"
+        raise CompileError(f"wanted an input of {' x '.join(map(str, extents))}, got {got}")
+    kept = lowering.views.copy()
+    seen = extents if flat else None
+    view = View(view.value, 0, 0, *extents[:2]) if flat else view
+    copied = lowering.vector(operation, view, number=number, kind="COPY", seen=seen)
+    lowering.views = kept
+    lowering.values[copied] = replace(lowering.values[copied], spread=spread)
+    return copied
+
+
+def _alone(lowering: Lowering, operation: Operation, value: int) -> bool:
+    """Return whether an operator is the only one that reads a value, which a layer makes."""
+    if lowering.values[value].is_input:
+        return False
+    names = {number for number, view in lowering.views.items() if view.value == value}
+    readers = [reader for number in names for reader in lowering.readers.get(number, [])]
+    if names & set(lowering.graph.outputs):
+        return False
+    return all(r.place == operation.place or r.outputs[0] in names for r in readers)
+
+
+def _correction(
+    lowering: Lowering, operation: Operation, source: int, factor: int, count: int
+) -> Correction | None:
+    """Return the term of a zero point: a value of ``count`` bytes at least; None without one.
+
+    The bytes are a pixel of ``source``, clamped to one number. 128, which is no int8, is twice 64.
+    """
+    if not factor:
+        return None
+    times = 2 if factor == 128 else 1
+    byte, about = factor // times, lowering.values[source]
+    # Of a flat value, some bytes are enough.
+    channels = min(count, about.channels) if about.height == 1 else about.channels
+    wide = -(-count // channels)
+    name = f"{lowering.graph.tensors[operation.outputs[0]].name} zero point"
+    lowering.values.append(Value(name=name, height=1, width=wide, channels=channels))
+    value = len(lowering.values) - 1
+    pixel = Windows(result=(0, 0), count=(1, wide), source=(0, 0), size=(1, 1))
+    lowering.layers.append(
+        Pooling(
+            name=name,
+            kind="FILL",
+            place=operation.place,
+            source=source,
+            result=value,
+            combine=Window.MAX,
+            # All windows are the first pixel.
+            stride=(0, 0),
+            windows=(pixel,),
+            scalings=(identity_scaling(byte, byte),),
+            seen=(1, 1, channels) if channels < about.channels else None,
+        )
+    )
+    return Correction(value=value, times=times)
+
+
+def _scaling(graph: Graph, operation: Operation, taps: int) -> Scaling:
+    """Return the parameters of all results.
+
+    Raises CompileError if the factor is past the kernel's range.
+    """
+    first, second, output = ends_of_two(graph, operation)
+    factor = matrix_factor(first.scales[0], second.scales[0], over=output.scales[0])
+    if factor >= 1 << 30:
+        raise CompileError(f"wanted a factor below 2^30, got {factor:.9g}")
+    bias = taps * first.zero_point * second.zero_point
+    ends = output.zero_point, -128, 127
+    return uniform_scaling(bias, quantize_multiplier(factor), Rounding.DOUBLE, ends)

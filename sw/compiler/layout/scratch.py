@@ -1,0 +1,63 @@
+"""Tiles of the weight buffer that are made of activations."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from celosia.hw.arch.config import Config
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.spec import DynamicProduct, Network
+
+#: Fraction of the weight buffer for tiles made of activations, at most.
+_FRACTION = 4
+#: Regions for steps of a reduction: one is filled after the other.
+_TURNS = 2
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Last slots of the weight buffer, for tiles made of activations."""
+
+    first: int  #: First slot; all slots are below it if there are no such tiles.
+    #: Steps of a reduction in the tiles at once, and regions for so many.
+    steps: int
+    turns: int
+    #: By layer, the slot of its tile of equal weights.
+    constants: Mapping[int, int]
+
+    def slot(self, turn: int) -> int:
+        """Return the first slot of a region of steps."""
+        return self.first + len(self.constants) + turn % self.turns * self.steps
+
+
+def tile_columns(config: Config) -> int:
+    """Return the columns of a tile made of activations: as many bytes as one read has."""
+    return min(config.rows, config.columns)
+
+
+def scratch_of(network: Network, config: Config) -> Scratch:
+    """Return the slots for tiles made of activations.
+
+    Raises CompileError if the core cannot make them, or has too few slots.
+    """
+    layers = {n: x for n, x in enumerate(network.layers) if isinstance(x, DynamicProduct)}
+    if not layers:
+        return Scratch(config.weight_tiles, 0, 1, {})
+    first, *_ = layers.values()
+    if not config.activation_weights:
+        raise CompileError("wanted activation_weights, got a core without", layer=first.name)
+    constants = [number for number, layer in layers.items() if layer.lines]
+    space, least = config.weight_tiles // _FRACTION - len(constants), 1 + len(constants)
+    if space < 1:
+        wanted = f"at least {_FRACTION * least} weight tiles"
+        raise CompileError(f"wanted {wanted}, got {config.weight_tiles}", layer=first.name)
+    # One instruction counts fewer rows of tiles than the accumulators have.
+    most = (config.accumulator_rows - 1) // config.rows
+    if not most:
+        wanted = f"more than {config.rows} rows of accumulators"
+        raise CompileError(f"wanted {wanted}, got {config.accumulator_rows}", layer=first.name)
+    longest = max(-(-layer.taps // config.rows) for layer in layers.values())
+    turns = _TURNS if space >= _TURNS else 1
+    steps = min(longest, space // turns, most)
+    start = config.weight_tiles - len(constants) - turns * steps
+    slots = {number: start + index for index, number in enumerate(constants)}
+    return Scratch(start, steps, turns, slots)

@@ -1,0 +1,85 @@
+"""Random products of computed matrices: of inputs, and of the results of other layers."""
+
+import math
+
+import networks as w
+
+from random_networks.core_layers import kernel
+from random_networks.draw import Draw
+
+
+def _product(draw: Draw, first: int, second: int, *, turned: bool) -> None:
+    """Add a BATCH_MATMUL of two results; ``turned`` if the second one is transposed."""
+    chain = draw.chain
+    (*batch, rows, depth), shape = chain.tensor(first).shape, chain.tensor(second).shape
+    columns = shape[-2] if turned else shape[-1]
+    (mean, spread), (other, wide) = draw.moments[first], draw.moments[second]
+    size = math.sqrt(depth) * math.hypot(mean, spread) * math.hypot(other, wide)
+    size += depth * abs(mean * other)
+    unit = chain.quantization(first).scale * chain.quantization(second).scale
+    scale = draw.about(unit * size / float(draw.rng.uniform(20, 60)))
+    zero_point = draw.zero_point() if draw.chance(0.2) else draw.integer(-60, 60)
+    chain.operator(
+        "BATCH_MATMUL",
+        (*batch, rows, columns),
+        inputs=[first, second],
+        scale=scale,
+        zero_point=zero_point,
+        adjX=False,
+        adjY=turned,
+    )
+    for number in chain.results:
+        draw.moments[number] = (draw.mean, draw.spread) = 0.0, 40.0
+
+
+def _inputs(draw: Draw) -> None:
+    """Make a graph of two inputs and their product."""
+    rows, depth, columns = (draw.few(40) for _ in range(3))
+    rank, heads = draw.integer(3, 4), draw.few(6)
+    batch = (draw.integer(1, 3), heads)[: rank - 2]
+    turned = draw.chance(0.5)
+    draw.begin((*batch, rows, depth))
+    shape = (*batch, columns, depth) if turned else (*batch, depth, columns)
+    first, scale, zero_point = draw.chain.number, draw.scale(), draw.zero_point()
+    second = draw.chain.input("second", shape, scale, zero_point)
+    values = draw.int8((len(draw.inputs), *shape))
+    draw.more.append(values)
+    draw.moments[second] = float(values.mean()) - zero_point, float(values.std()) + 1
+    _product(draw, first, second, turned=turned)
+
+
+def _projected(draw: Draw, source: int, channels: int) -> int:
+    """Add a convolution of the image ``source`` to some channels; return its number."""
+    draw.back_to(source)
+    side = 3 if draw.chance(0.15) else 1
+    weights = draw.int8((channels, side, side, draw.chain.last.shape[3]))
+    draw.add(w.Convolution(**kernel(draw, weights), padding="SAME"))
+    return draw.chain.number
+
+
+def _attention(draw: Draw) -> None:
+    """Make a graph of an image whose rows are heads, and one or two products of projections."""
+    heads, rows, depth = draw.few(5), draw.few(40), draw.few(24)
+    draw.begin((draw.integer(2, 3) if draw.chance(0.3) else 1, heads, rows, draw.few(24)))
+    source = draw.chain.number
+    first = _projected(draw, source, depth)
+    # A matrix times its own transpose now and then.
+    second = first if draw.chance(0.1) else _projected(draw, source, depth)
+    _product(draw, first, second, turned=True)
+    if draw.chance(0.5):
+        scores = draw.chain.number
+        if draw.chance(0.5):
+            draw.chain.operator("LOGISTIC", scale=1 / 256, zero_point=-128)
+            scores = draw.chain.number
+            draw.moments[scores] = 128.0, 70.0
+        _product(draw, scores, _projected(draw, source, draw.few(24)), turned=False)
+    if draw.chance(0.3):
+        draw.add(w.Pool(window=(1, 1), stride=(1, 1), padding="VALID"))
+    if draw.chance(0.4):
+        channels = draw.chain.last.shape[3]
+        draw.add(w.Convolution(**kernel(draw, draw.int8((draw.few(20), 1, 1, channels)))))
+
+
+def matrices(draw: Draw) -> None:
+    """Make a graph with products of computed matrices."""
+    (_inputs if draw.chance(0.4) else _attention)(draw)

@@ -1,0 +1,267 @@
+"""Products of two computed matrices: terms of zero points, copies, tiles, and instructions."""
+
+from typing import Any
+
+import networks as w
+import numpy as np
+import pytest
+from networks import Chain, Graph, serialize
+
+from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.sw.compiler.compile import compile_steps
+from celosia.sw.compiler.compiled import bounds
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.layout.pitches import lay_out
+from celosia.sw.compiler.layout.scratch import scratch_of
+from celosia.sw.compiler.lower import lower
+from celosia.sw.compiler.spec import Correction, DynamicProduct, Network, Pooling
+from celosia.sw.frontend.tflite import load
+from celosia.sw.ir.parts import HostOperator
+
+OPTION = ",activation_weights=true"
+EDGE = preset(f"edge{OPTION}")
+
+
+def product(chain: Chain, first: int, second: int, *, turned: bool = False, **said: Any) -> None:
+    """Add a BATCH_MATMUL."""
+    (*batch, rows, _), shape = chain.tensor(first).shape, chain.tensor(second).shape
+    said = {"scale": 0.5, "zero_point": 0, "adjX": False, **said}
+    columns = shape[-2] if turned else shape[-1]
+    chain.operator(
+        "BATCH_MATMUL", (*batch, rows, columns), inputs=[first, second], adjY=turned, **said
+    )
+
+
+def of_inputs(
+    first: tuple[int, ...], second: tuple[int, ...], zeros: tuple[int, int] = (0, 0), **said: Any
+) -> Graph:
+    """Return the graph of a product of two inputs."""
+    chain = Chain(first, 0.05, zeros[0])
+    other = chain.input("second", second, 0.03, zeros[1])
+    product(chain, 0, other, **said)
+    return chain.graph()
+
+
+def projected(chain: Chain, channels: int) -> int:
+    """Add a convolution of the input to some channels."""
+    chain.back_to(0)
+    weights = np.ones((channels, 1, 1, chain.last.shape[3]), np.int8)
+    about = {"weight_scale": 0.01, "bias": np.zeros(channels, np.int32), "output_scale": 0.5}
+    w.Convolution(weights=weights, **about).add(chain)
+    return chain.number
+
+
+def attention(heads: int = 2, rows: int = 5, depth: int = 7) -> Graph:
+    """Return the graph of a product of two projections of an image."""
+    chain = Chain((1, heads, rows, 3), 0.05, 0)
+    product(chain, projected(chain, depth), projected(chain, depth), turned=True)
+    return chain.graph()
+
+
+def lowered(graph: Graph) -> Network:
+    return lower(load(serialize(graph)))
+
+
+def dynamic(network: Network) -> DynamicProduct:
+    (layer,) = [layer for layer in network.layers if isinstance(layer, DynamicProduct)]
+    return layer
+
+
+def code(graph: Graph, config: Config, opcode: Opcode) -> list[Instruction]:
+    """Return the instructions of one kind of a compiled graph."""
+    (part,) = compile_steps(load(serialize(graph)), config).program.parts
+    return [i for i in part.main.instructions if i.opcode is opcode]
+
+
+@pytest.mark.parametrize(
+    ("zeros", "times", "bytes_of"),
+    [
+        ((0, 0), (0, 0), []),
+        ((3, 0), (1, 0), [-3]),
+        ((0, -127), (0, 1), [127]),
+        # 128 is no int8.
+        ((-128, -128), (2, 2), [64, 64]),
+        ((127, 5), (1, 1), [-127, -5]),
+    ],
+)
+def test_a_zero_point_is_a_term_of_its_own(zeros, times, bytes_of) -> None:
+    network = lowered(of_inputs((1, 2, 5, 7), (1, 2, 7, 6), zeros))
+    layer = dynamic(network)
+    terms = (layer.columns, layer.lines)
+    assert tuple(term.times if term else 0 for term in terms) == times
+    fills = [fill for fill in network.layers if isinstance(fill, Pooling)]
+    assert {fill.kind for fill in fills} <= {"FILL"}
+    assert [(f.scalings[0].low, f.scalings[0].high) for f in fills] == [(b, b) for b in bytes_of]
+    assert layer.passes == 1 + sum(times)
+    assert layer.scaling.bias.tolist() == [7 * zeros[0] * zeros[1]]
+    for term, count in zip(terms, (7, 6), strict=True):
+        assert term is None or network.values[term.value].bytes_per_item >= count
+
+
+def test_vectors_are_read_in_place_and_columns_from_a_copy() -> None:
+    network = lowered(of_inputs((3, 5, 7), (3, 7, 6)))
+    assert [layer.kind for layer in network.layers] == ["BATCH_MATMUL"]
+    network = lowered(of_inputs((1, 2, 3, 5, 7), (1, 2, 3, 6, 7), turned=True))
+    copy, layer = network.layers
+    assert copy.kind == "COPY" and isinstance(layer, DynamicProduct)
+    value = network.values[layer.second]
+    assert (value.height, value.width, value.channels, value.spread) == (6, 6, 7, True)
+
+
+def test_columns_of_a_result_that_nothing_else_reads_need_no_copy() -> None:
+    network = lowered(attention())
+    assert [layer.kind for layer in network.layers] == ["CONV_2D", "CONV_2D", "BATCH_MATMUL"]
+    assert network.values[dynamic(network).second].spread
+    chain = Chain((1, 2, 5, 3), 0.05, 0)
+    matrix = projected(chain, 7)
+    product(chain, matrix, matrix, turned=True)
+    # The matrix and its transpose are one value.
+    assert len(lowered(chain.graph()).layers) == 2
+    network = lowered(chain.graph(chain.number, matrix))
+    assert [layer.kind for layer in network.layers] == ["CONV_2D", "COPY", "BATCH_MATMUL"]
+
+
+@pytest.mark.parametrize("sizes", ["nano", "micro", "edge"])
+@pytest.mark.parametrize("depth", [1, 4, 7, 16, 17])
+def test_columns_lie_in_as_many_banks_as_they_have_bytes(sizes: str, depth: int) -> None:
+    config = preset(sizes + OPTION)
+    network = lowered(attention(depth=depth))
+    layer = dynamic(network)
+    first, second = (lay_out(network, {}, config)[v] for v in (layer.source, layer.second))
+    assert second.pixel % config.rows == 1 and depth <= second.pixel < depth + config.rows
+    assert first.pixel == depth
+
+
+def test_an_activation_after_it_is_part_of_it() -> None:
+    chain = Chain((1, 2, 5, 7), 0.05, 0)
+    other = chain.input("second", (1, 2, 7, 6), 0.03, 0)
+    product(chain, 0, other)
+    chain.operator("LOGISTIC", scale=1 / 256, zero_point=-128)
+    layer = dynamic(lowered(chain.graph()))
+    assert layer.kind == "BATCH_MATMUL+LOGISTIC" and layer.table is not None
+
+
+def adjoint() -> Graph:
+    chain = Chain((1, 2, 7, 5), 0.05, 0)
+    said = {"scale": 0.5, "zero_point": 0, "adjX": True, "adjY": False}
+    other = chain.input("second", (1, 2, 7, 6), 0.03, 0)
+    chain.operator("BATCH_MATMUL", (1, 2, 5, 6), inputs=[0, other], **said)
+    return chain.graph()
+
+
+def constant_first() -> Graph:
+    chain = Chain((1, 2, 7, 6), 0.05, 0)
+    matrix = w.Constant(np.ones((1, 2, 5, 7), np.int8), 0.03)
+    said = {"scale": 0.5, "zero_point": 0, "adjX": False, "adjY": False}
+    chain.operator("BATCH_MATMUL", (1, 2, 5, 6), inputs=[matrix, 0], **said)
+    return chain.graph()
+
+
+@pytest.mark.parametrize(
+    ("graph", "reason"),
+    [
+        (adjoint(), "wanted a first input that is not transposed"),
+        (constant_first(), "wanted a first input that is not constant"),
+        (of_inputs((1, 2, 5, 7), (1, 1, 7, 6)), "wanted batches of one shape"),
+        (of_inputs((4, 4), (4, 4)), "wanted matrices of 4 samples"),
+        (of_inputs((1, 1, 1, 40000), (1, 1, 40000, 1)), "wanted at most 33025 columns"),
+        (of_inputs((1, 1, 1), (1, 1, 1), scale=1e-13), "wanted a factor below 2^30"),
+    ],
+)
+def test_refusals(graph: Graph, reason: str) -> None:
+    with pytest.raises(CompileError) as error:
+        lowered(graph)
+    assert error.value.reason.startswith(reason)
+
+
+def test_a_core_without_the_option_leaves_it_to_the_host() -> None:
+    program = compile_steps(load(serialize(attention())), preset("edge")).program
+    notes = [step.note for step in program.steps if isinstance(step, HostOperator)]
+    assert notes == ["wanted activation_weights, got a core without"]
+
+
+def test_too_small_a_weight_buffer_leaves_it_to_the_host() -> None:
+    config = preset(f"edge,weight_tiles=2{OPTION}")
+    graph = of_inputs((1, 2, 5, 7), (1, 2, 7, 6), (1, 1))
+    program = compile_steps(load(serialize(graph)), config).program
+    notes = [step.note for step in program.steps if isinstance(step, HostOperator)]
+    assert notes == ["wanted at least 8 weight tiles, got 2"]
+
+
+def test_one_instruction_moves_fewer_rows_than_the_accumulators_have() -> None:
+    graph = of_inputs((1, 1, 5, 700), (1, 1, 700, 3))
+    config = preset(f"edge,accumulator_depth=64{OPTION}")
+    counts = [i.x_count for i in code(graph, config, Opcode.MOVE_WEIGHTS)]
+    assert counts == [112] * 6 + [28]
+    network = lowered(graph)
+    with pytest.raises(CompileError, match="wanted more than 16 rows of accumulators, got 16"):
+        scratch_of(network, preset(f"edge,accumulator_depth=8{OPTION}"))
+
+
+def test_tiles_are_the_last_of_the_weight_buffer() -> None:
+    network = lowered(of_inputs((1, 2, 5, 70), (1, 2, 70, 6), (1, 1)))
+    scratch = scratch_of(network, EDGE)
+    # Two regions of five steps, and the tile of −1.
+    assert (scratch.first, scratch.steps, scratch.turns) == (EDGE.weight_tiles - 11, 5, 2)
+    assert [scratch.slot(turn) for turn in range(3)] == [502, 507, 502]
+    assert list(scratch.constants.values()) == [501]
+    small = scratch_of(network, preset(f"edge,weight_tiles=16{OPTION}"))
+    assert (small.first, small.steps, small.turns) == (13, 1, 2)
+    assert scratch_of(lowered(attention()), EDGE).constants == {}
+
+
+def test_instructions_of_rows_and_of_columns() -> None:
+    config = preset(f"micro{OPTION}")
+    straight = code(of_inputs((1, 2, 5, 20), (1, 2, 20, 12)), config, Opcode.MOVE_WEIGHTS)
+    # Two output tiles of two heads: a pixel for each tap, of the tile's columns.
+    assert [(i.x_count, i.x_stride, i.taps) for i in straight] == 2 * [(20, 12, 8), (20, 12, 4)]
+    turned = code(
+        of_inputs((1, 1, 5, 20), (1, 1, 12, 20), turned=True), config, Opcode.MOVE_WEIGHTS
+    )
+    # Pixels of 25 bytes: a column is a byte of each.
+    assert [(i.x_count, i.x_stride, i.taps) for i in turned] == [(20, 1, 8), (20, 1, 4)]
+    assert [(i.run, i.skip) for i in turned] == 2 * [(1, 3)]
+    assert turned[1].unified - turned[0].unified == 8 * 25
+
+
+def test_passes_of_a_tile() -> None:
+    """A pass for the tile, two for the first zero point, and one a step for the second."""
+    config = preset(f"micro{OPTION}")
+    graph = of_inputs((1, 1, 5, 20), (1, 1, 20, 3), (-128, 7))
+    passes = code(graph, config, Opcode.MATMUL)
+    assert [i.taps for i in passes] == [20, 20, 20, 8, 8, 4]
+    assert [i.accumulate for i in passes] == [0, 1, 1, 1, 1, 1]
+    assert [i.x_stride for i in passes] == [20, 0, 0, 20, 20, 20]
+    assert len({i.tile for i in passes[3:]}) == 1
+    moves = code(graph, config, Opcode.MOVE_WEIGHTS)
+    assert [(i.x_count, i.x_stride) for i in moves] == [(8, 0), (20, 3)]
+
+
+def test_a_long_reduction_passes_through_few_tiles() -> None:
+    config = preset(f"micro,weight_tiles=16{OPTION}")
+    moves = code(of_inputs((1, 1, 5, 50), (1, 1, 50, 3)), config, Opcode.MOVE_WEIGHTS)
+    assert [i.x_count for i in moves] == [16, 16, 16, 2]
+    assert [i.tile for i in moves] == [12, 14, 12, 14]
+
+
+def test_rows_of_few_heads_share_a_half_of_the_accumulators() -> None:
+    passes = code(of_inputs((1, 6, 20, 16), (1, 6, 16, 16)), EDGE, Opcode.MATMUL)
+    assert [i.accumulator for i in passes] == [0, 20, 40, 512, 532, 552]
+    long = of_inputs((1, 1, 1100, 16), (1, 1, 16, 16))
+    assert [i.x_count for i in code(long, EDGE, Opcode.MATMUL)] == [366, 367, 367]
+
+
+def test_bound_counts_the_passes_of_the_product_alone() -> None:
+    compiled = compile_steps(
+        load(serialize(of_inputs((1, 4, 64, 20), (1, 4, 20, 40), (1, 1)))), EDGE
+    )
+    # Two steps and three output tiles of 64 pixels for each of four heads.
+    assert bounds(compiled)[-1] == 2 * 3 * 4 * 64
+    assert "3 passes of each tile, for zero points" in compiled.program.layers[-1].note
+
+
+def test_corrections_name_bytes_and_times() -> None:
+    layer = dynamic(lowered(of_inputs((1, 2, 5, 7), (1, 2, 7, 6), (-128, 1))))
+    assert layer.columns == Correction(value=layer.sources[2], times=2)
+    assert layer.lines == Correction(value=layer.sources[3], times=1)
