@@ -5,6 +5,7 @@ x·y − a·y − b·x + K·a·b over the taps. The last term is a constant. The
 of the constant −a times the tiles, and the rows times a tile of the constant −b.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -25,17 +26,23 @@ _Extents = tuple[int, int, int]
 _MOST_TAPS = ((1 << 31) - 1) // 255**2
 
 
-def dynamic_product(lowering: Lowering, operation: Operation, *, transposed: bool) -> None:
-    """Add the product of two computed tensors, with the operators after it that can be fused.
+def dynamic_product(lowering: Lowering, operation: Operation) -> None:
+    """Add the BATCH_MATMUL of two computed tensors, with the operators after it that can be fused.
 
-    ``transposed``: true if the second matrices are. Raises CompileError if it is not a product of
-    as many matrices on both sides, or if the core does not compute both.
+    Raises CompileError if samples share matrices, or if the core does not compute both tensors.
     """
-    heads, rows, taps, channels = _extents(lowering, operation, transposed)
+    turned = operation.attributes["adj_x"], operation.attributes["adj_y"]
+    matrices = _matrices(lowering, operation)
+    rows, taps, channels = _extents(lowering, operation)
+    extents = (
+        ((taps, rows) if turned[0] else (rows, taps)),
+        ((channels, taps) if turned[1] else (taps, channels)),
+    )
+    first, second = (
+        _operand(lowering, operation, side, (max(matrices[side]) + 1, *extents[side]))
+        for side in (0, 1)
+    )
     ends = ends_of_two(lowering.graph, operation)
-    matrix = (channels, taps) if transposed else (taps, channels)
-    first = _operand(lowering, operation, 0, (heads, rows, taps))
-    second = _operand(lowering, operation, 1, (heads, *matrix), spread=transposed)
     factors = -ends[0].zero_point, -ends[1].zero_point
     columns = _correction(lowering, operation, first, factors[0], taps)
     lines = _correction(lowering, operation, first, factors[1], channels)
@@ -51,11 +58,11 @@ def dynamic_product(lowering: Lowering, operation: Operation, *, transposed: boo
             source=first,
             second=second,
             result=lowering.add(tail.last, shape),
-            heads=heads,
+            matrices=matrices,
             rows=rows,
             taps=taps,
             channels=channels,
-            transposed=transposed,
+            turned=turned,
             output=shape[:2],
             scaling=tail.scaling,
             columns=columns,
@@ -65,36 +72,46 @@ def dynamic_product(lowering: Lowering, operation: Operation, *, transposed: boo
     )
 
 
-def _extents(
-    lowering: Lowering, operation: Operation, transposed: bool
-) -> tuple[int, int, int, int]:
-    """Return heads of a sample, rows, taps and channels.
+def _extents(lowering: Lowering, operation: Operation) -> tuple[int, int, int]:
+    """Return rows, taps and channels.
 
-    Raises CompileError if samples share matrices, batches differ, or sums could exceed int32.
+    Raises CompileError if sums could exceed int32.
     """
-    first, second = (lowering.graph.tensors[n].shape for n in operation.inputs[:2])
-    got = f"{first} and {second}"
-    if first[:-2] != second[:-2]:
-        raise CompileError(f"wanted batches of one shape, got {got}")
-    batch = int(np.prod(first[:-2], dtype=np.int64))
-    if batch % lowering.items:
-        raise CompileError(f"wanted matrices of {lowering.items} samples, got {got}")
-    rows, taps = first[-2:]
+    first, second = (lowering.graph.tensors[n].shape[-2:] for n in operation.inputs[:2])
+    rows, taps = first[::-1] if operation.attributes["adj_x"] else first
     if taps > _MOST_TAPS:
-        raise CompileError(f"wanted at most {_MOST_TAPS} columns of the first input, got {got}")
-    channels = second[-2] if transposed else second[-1]
-    return batch // lowering.items, rows, taps, channels
+        raise CompileError(f"wanted sums of at most {_MOST_TAPS} products, got {taps}")
+    return rows, taps, second[0] if operation.attributes["adj_y"] else second[1]
 
 
-def _operand(
-    lowering: Lowering, operation: Operation, side: int, extents: _Extents, *, spread: bool = False
-) -> int:
+def _matrices(lowering: Lowering, operation: Operation) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the matrix of each input for each head of a sample.
+
+    Raises CompileError if samples share matrices.
+    """
+    first, second = (lowering.graph.tensors[n].shape[:-2] for n in operation.inputs[:2])
+    items, whole = lowering.items, np.broadcast_shapes(first, second)
+    shared = any(
+        len(batch) != len(whole) or not batch or batch[0] % items for batch in (first, second)
+    )
+    if items > 1 and shared:
+        raise CompileError(f"wanted matrices of {items} samples, got {first} and {second}")
+    if items > 1:
+        # Heads of a sample: the first dimension counts them for each sample.
+        first, second = ((batch[0] // items, *batch[1:]) for batch in (first, second))
+        whole = np.broadcast_shapes(first, second)
+    numbers = (np.arange(math.prod(batch)).reshape(batch) for batch in (first, second))
+    one, other = (np.broadcast_to(each, whole).reshape(-1).tolist() for each in numbers)
+    return tuple(one), tuple(other)
+
+
+def _operand(lowering: Lowering, operation: Operation, side: int, extents: _Extents) -> int:
     """Return the value of an input: matrices of ``extents``, copied unless they lie so already.
 
-    ``spread``: true if columns of the matrices are read. Raises CompileError if the core does not
-    compute it, or its view has other extents.
+    Those whose columns are read lie spread. Raises CompileError if the core does not compute the
+    input, or its view has other extents.
     """
-    number = operation.inputs[side]
+    number, spread = operation.inputs[side], operation.attributes[("adj_x", "adj_y")[side]]
     if number not in lowering.views:
         raise CompileError("wanted two inputs that the core computes, or a constant second one")
     view = lowering.views[number]

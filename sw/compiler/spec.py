@@ -240,12 +240,14 @@ class DynamicProduct(_Layer):
     """
 
     second: int  #: Value of the matrices that become tiles.
-    heads: int
-    #: Extents of the first matrix, and columns of the second one.
+    #: Matrix of each value for each head: several heads may share one.
+    matrices: tuple[tuple[int, ...], tuple[int, ...]]
+    #: Rows and columns of the first matrix, and columns of the second one.
     rows: int
     taps: int
     channels: int
-    transposed: bool  #: True if the second matrix has ``channels`` rows of ``taps``.
+    #: True if the columns of the first, or second, matrix are rows in its value.
+    turned: tuple[bool, bool]
     output: tuple[int, int]  #: Rows and columns of the result's value.
     scaling: Scaling  #: For one channel, the same for all.
     #: Term of the first zero point, times the sums of the second matrix's columns: ``taps`` bytes.
@@ -254,6 +256,11 @@ class DynamicProduct(_Layer):
     lines: Correction | None = None
 
     pool = Pool(window=(1, 1), stride=(1, 1))
+
+    @property
+    def heads(self) -> int:
+        """Results of each sample."""
+        return len(self.matrices[0])
 
     @property
     def macs(self) -> int:
@@ -277,14 +284,10 @@ class DynamicProduct(_Layer):
         return 1 + sum(term.times for term in (self.columns, self.lines) if term)
 
     @property
-    def first_matrix(self) -> tuple[int, int]:
-        """Rows and columns of the first matrix."""
-        return self.rows, self.taps
-
-    @property
-    def second_matrix(self) -> tuple[int, int]:
-        """Rows and columns of the second matrix as it lies in its value."""
-        return (self.channels, self.taps) if self.transposed else (self.taps, self.channels)
+    def extents(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Rows and columns of the first and second matrices as they lie in their values."""
+        first, second = (self.rows, self.taps), (self.taps, self.channels)
+        return first[::-1] if self.turned[0] else first, second[::-1] if self.turned[1] else second
 
     def pixels_of(self, term: Term) -> int:
         """Return the value whose bytes the array multiplies for a term."""

@@ -89,9 +89,7 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
     if first.data is not None:
         raise CompileError("wanted a first input that is not constant")
     if matrix.data is None:
-        if operation.attributes["adj_x"]:
-            raise CompileError("wanted a first input that is not transposed")
-        dynamic_product(lowering, operation, transposed=operation.attributes["adj_y"])
+        dynamic_product(lowering, operation)
         return
     if operation.attributes["adj_x"] or matrix.elements != math.prod(matrix.shape[-2:]):
         raise CompileError(f"wanted rows times one matrix, got {first.shape} and {matrix.shape}")
@@ -118,8 +116,7 @@ OPERATORS = (
         kernel=by_type(int8=_run_integers, int16=_run_integers, plain=_run_real),
         lower=_lower,
         factors=products,
-        core="int8: rows times one constant matrix; with `activation_weights` two computed inputs "
-        "of the same batches, the first one not transposed",
+        core="int8: rows times one constant matrix; with `activation_weights` two computed inputs",
         host="int8, int16, float32: two inputs that are computed, or a constant one; batches broadcast",
     ),
 )

@@ -142,14 +142,6 @@ def test_an_activation_after_it_is_part_of_it() -> None:
     assert layer.kind == "BATCH_MATMUL+LOGISTIC" and layer.table is not None
 
 
-def adjoint() -> Graph:
-    chain = Chain((1, 2, 7, 5), 0.05, 0)
-    said = {"scale": 0.5, "zero_point": 0, "adjX": True, "adjY": False}
-    other = chain.input("second", (1, 2, 7, 6), 0.03, 0)
-    chain.operator("BATCH_MATMUL", (1, 2, 5, 6), inputs=[0, other], **said)
-    return chain.graph()
-
-
 def constant_first() -> Graph:
     chain = Chain((1, 2, 7, 6), 0.05, 0)
     matrix = w.Constant(np.ones((1, 2, 5, 7), np.int8), 0.03)
@@ -161,11 +153,9 @@ def constant_first() -> Graph:
 @pytest.mark.parametrize(
     ("graph", "reason"),
     [
-        (adjoint(), "wanted a first input that is not transposed"),
         (constant_first(), "wanted a first input that is not constant"),
-        (of_inputs((1, 2, 5, 7), (1, 1, 7, 6)), "wanted batches of one shape"),
         (of_inputs((4, 4), (4, 4)), "wanted matrices of 4 samples"),
-        (of_inputs((1, 1, 1, 40000), (1, 1, 40000, 1)), "wanted at most 33025 columns"),
+        (of_inputs((1, 1, 1, 40000), (1, 1, 40000, 1)), "wanted sums of at most 33025 products"),
         (of_inputs((1, 1, 1), (1, 1, 1), scale=1e-13), "wanted a factor below 2^30"),
     ],
 )

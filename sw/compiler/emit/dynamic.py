@@ -6,29 +6,23 @@ from celosia.sw.compiler.emit.addressing import Addressing, loops
 from celosia.sw.compiler.schedule.actions import MoveWeights, MultiplyMoved, Range, Region
 from celosia.sw.compiler.spec import DynamicProduct, Term
 
+_Fields = dict[str, int]
+
 
 def move_weights(about: Addressing, action: MoveWeights) -> Step:
-    """Return the move of tiles from the unified buffer."""
+    """Return the move of tiles from the unified buffer: a pixel for each tap."""
     layer = about.network.layers[action.layer]
     assert isinstance(layer, DynamicProduct)
-    first, last = about.channels(action.layer, action.tile)
-    taps = _taps(about, layer, action)
+    channels, taps = about.channels(action.layer, action.tile), _taps(about, layer, action)
     if action.term is Term.LINES:
-        region, stride, counts = _constant(about, layer, action, last - first), 0, about.config.rows
-    elif layer.transposed:
-        region, pitch = _rows(about, layer.second, layer.second_matrix, action, (first, last), taps)
-        stride, counts = 1, taps[1] - taps[0]
+        region = _constant(about, layer, action, channels[1] - channels[0])
+        fields = loops((1, 1, about.config.rows), (0, 0, 0))
     else:
-        region, pitch = _rows(about, layer.second, layer.second_matrix, action, taps, (first, last))
-        stride, counts = pitch, taps[1] - taps[0]
-    fields = loops((1, 1, counts), (0, 0, stride))
-    if layer.transposed and action.term is Term.PRODUCT:
-        pitch = about.placement.layouts[layer.second].pixel
-        fields |= {"run": 1, "skip": (pitch - 1) // about.config.rows}
+        region, fields = _vectors(about, layer, action, 1, taps, channels)
     instruction = Instruction(
         Opcode.MOVE_WEIGHTS,
         unified=about.address(region),
-        taps=last - first,
+        taps=channels[1] - channels[0],
         tile=action.slot,
         **fields,
     )
@@ -40,15 +34,15 @@ def move_weights(about: Addressing, action: MoveWeights) -> Step:
 
 
 def multiply_moved(about: Addressing, action: MultiplyMoved) -> Step:
-    """Return a pass over tiles made of activations."""
+    """Return a pass over tiles made of activations: a pixel for each row."""
     layer = about.network.layers[action.layer]
     assert isinstance(layer, DynamicProduct)
     taps = _taps(about, layer, action)
-    count = action.rows[1] - action.rows[0]
     if action.term is Term.COLUMNS:
-        region, stride = _constant(about, layer, action, taps[1] - taps[0]), 0
+        region = _constant(about, layer, action, taps[1] - taps[0])
+        fields = loops((1, 1, action.rows[1] - action.rows[0]), (0, 0, 0))
     else:
-        region, stride = _rows(about, layer.source, layer.first_matrix, action, action.rows, taps)
+        region, fields = _vectors(about, layer, action, 0, action.rows, taps)
     instruction = Instruction(
         Opcode.MATMUL,
         unified=about.address(region),
@@ -56,7 +50,7 @@ def multiply_moved(about: Addressing, action: MultiplyMoved) -> Step:
         tile=action.slot,
         accumulator=action.half * about.config.accumulator_depth + action.accumulator,
         accumulate=int(action.accumulate),
-        **loops((1, 1, count), (0, 0, stride)),
+        **fields,
     )
     accesses = (
         about.access(region, writes=False),
@@ -72,38 +66,48 @@ def _taps(about: Addressing, layer: DynamicProduct, action: MoveWeights | Multip
     return action.first_step * rows, min(action.last_step * rows, layer.taps)
 
 
-def _rows(
+def _vectors(
     about: Addressing,
-    value: int,
-    matrix: tuple[int, int],
+    layer: DynamicProduct,
     action: MoveWeights | MultiplyMoved,
-    rows: Range,
-    columns: Range,
-) -> tuple[Region, int]:
-    """Return a region of a head's matrix of some extents, and the bytes from row to row."""
+    side: int,
+    pixels: Range,
+    lanes: Range,
+) -> tuple[Region, _Fields]:
+    """Return a region of a head's first or second matrix, and the fields of its pixels.
+
+    ``pixels`` are rows of the matrix, ``lanes`` columns; if it lies turned in its value, the
+    bytes of a pixel are in several rows of that, one in each.
+    """
+    value, turned = (layer.source, layer.second)[side], layer.turned[side]
+    height, width = layer.extents[side]
     found, layout = about.network.values[value], about.placement.layouts[value]
-    pixel = layout.pixel if found.channels == matrix[1] else matrix[1]
-    # In a flat value, a head's rows follow those of the head before.
-    row, before = (action.head, 0) if found.height > 1 else (0, action.head * matrix[0])
+    pitch = layout.pixel if found.channels == width else width
+    matrix = layer.matrices[side][action.head]
+    # In a flat value, a matrix follows the one before.
+    row, before = (matrix, 0) if found.height > 1 else (0, matrix * height)
+    rows, columns = (lanes, pixels) if turned else (pixels, lanes)
     region = Region(
         value=value,
         sub_batch=action.sub_batch,
         samples=action.block.samples,
         rows=(row, row + 1),
         columns=(
-            (before + rows[0]) * pixel + columns[0],
-            (before + rows[1] - 1) * pixel + columns[1],
+            (before + rows[0]) * pitch + columns[0],
+            (before + rows[1] - 1) * pitch + columns[1],
         ),
     )
-    return region, pixel
+    fields = loops((1, 1, pixels[1] - pixels[0]), (0, 0, 1 if turned else pitch))
+    if turned:
+        fields |= {"run": 1, "skip": (pitch - 1) // about.config.rows}
+    return region, fields
 
 
 def _constant(
     about: Addressing, layer: DynamicProduct, action: MoveWeights | MultiplyMoved, count: int
 ) -> Region:
     """Return the region of some bytes of the constant of a term."""
-    terms = {Term.COLUMNS: layer.columns, Term.LINES: layer.lines}
-    term = terms[action.term]
+    term = {Term.COLUMNS: layer.columns, Term.LINES: layer.lines}[action.term]
     assert term
     return Region(
         value=term.value,

@@ -275,7 +275,7 @@ def _banded(
 def _sees_rows(layer: Layer, number: int, value: Value) -> bool:
     """Return whether a layer reads a vector as several rows, or as an image."""
     if isinstance(layer, DynamicProduct):
-        ends = ((layer.source, layer.first_matrix), (layer.second, layer.second_matrix))
+        ends = zip((layer.source, layer.second), layer.extents, strict=True)
         return any(number == end and value.channels != depth for end, (_, depth) in ends)
     if isinstance(layer, Product):
         return _cuts(layer, value)

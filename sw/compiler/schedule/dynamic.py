@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 from celosia.sw.compiler.layout.scratch import Scratch
 from celosia.sw.compiler.schedule.actions import (
@@ -85,7 +86,12 @@ class DynamicJobs:
         """Yield the moves of tiles and the passes over them, as many steps as there are slots."""
         layer, times = self.layer, self.layer.columns.times if self.layer.columns else 0
         steps, most = -(-layer.taps // self.config.rows), self.scratch.steps
-        about = {"block": block, "sub_batch": self.sub_batch, "layer": self.number, "head": head}
+        about: dict[str, Any] = {
+            "block": block,
+            "sub_batch": self.sub_batch,
+            "layer": self.number,
+            "head": head,
+        }
         sums = {"rows": rows, "half": 0, "accumulator": row}
         for first in range(0, steps, most):
             slot = self.scratch.slot(next(self.turns))

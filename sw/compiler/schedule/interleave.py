@@ -285,7 +285,8 @@ class Interleaver:
         assert isinstance(layer, DynamicProduct)
         read = layer.tiles_of if isinstance(action, MoveWeights) else layer.pixels_of
         value = read(action.term)
-        head = action.head, action.head + 1
+        matrix = layer.matrices[isinstance(action, MoveWeights)][action.head]
+        head = matrix, matrix + 1
         rows = head if self.network.values[value].height > 1 else _EVERYTHING
         return _Area(value, action.block.samples, rows, _EVERYTHING)
 

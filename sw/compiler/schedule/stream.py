@@ -30,7 +30,7 @@ from celosia.sw.compiler.schedule.actions import (
 from celosia.sw.compiler.schedule.constants import READERS, Constants
 from celosia.sw.compiler.schedule.pace import Pace
 from celosia.sw.compiler.schedule.rings import Queue, Use
-from celosia.sw.compiler.spec import Network, Pooling, Product
+from celosia.sw.compiler.spec import DynamicProduct, Network, Pooling, Product
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +247,9 @@ class _Streamer:
         if self.network.values[region.value].height == 1:
             return not isinstance(action, Multiply) or self._taps(action, region)
         if isinstance(action, (MoveWeights, MultiplyMoved)):
-            return region.rows[0] <= action.head < region.rows[1]
+            assert isinstance(layer, DynamicProduct)
+            matrix = layer.matrices[isinstance(action, MoveWeights)][action.head]
+            return region.rows[0] <= matrix < region.rows[1]
         stripes = action.sources if isinstance(action, AddRegion) else (action.source,)
         if region.stripe and region.stripe not in stripes:
             return False

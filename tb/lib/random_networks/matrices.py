@@ -3,16 +3,19 @@
 import math
 
 import networks as w
+import numpy as np
 
 from random_networks.core_layers import kernel
 from random_networks.draw import Draw
 
 
-def _product(draw: Draw, first: int, second: int, *, turned: bool) -> None:
-    """Add a BATCH_MATMUL of two results; ``turned`` if the second one is transposed."""
+def _product(draw: Draw, first: int, second: int, *, turned: tuple[bool, bool]) -> None:
+    """Add a BATCH_MATMUL of two results; ``turned`` are those that are transposed."""
     chain = draw.chain
-    (*batch, rows, depth), shape = chain.tensor(first).shape, chain.tensor(second).shape
-    columns = shape[-2] if turned else shape[-1]
+    shapes = chain.tensor(first).shape, chain.tensor(second).shape
+    rows, depth = shapes[0][-2:][::-1] if turned[0] else shapes[0][-2:]
+    columns = shapes[1][-2] if turned[1] else shapes[1][-1]
+    batch = np.broadcast_shapes(shapes[0][:-2], shapes[1][:-2])
     (mean, spread), (other, wide) = draw.moments[first], draw.moments[second]
     size = math.sqrt(depth) * math.hypot(mean, spread) * math.hypot(other, wide)
     size += depth * abs(mean * other)
@@ -25,21 +28,25 @@ def _product(draw: Draw, first: int, second: int, *, turned: bool) -> None:
         inputs=[first, second],
         scale=scale,
         zero_point=zero_point,
-        adjX=False,
-        adjY=turned,
+        adjX=turned[0],
+        adjY=turned[1],
     )
     for number in chain.results:
         draw.moments[number] = (draw.mean, draw.spread) = 0.0, 40.0
 
 
 def _inputs(draw: Draw) -> None:
-    """Make a graph of two inputs and their product."""
+    """Make a graph of two inputs and their product; some share matrices between heads."""
     rows, depth, columns = (draw.few(40) for _ in range(3))
-    rank, heads = draw.integer(3, 4), draw.few(6)
-    batch = (draw.integer(1, 3), heads)[: rank - 2]
-    turned = draw.chance(0.5)
-    draw.begin((*batch, rows, depth))
-    shape = (*batch, columns, depth) if turned else (*batch, depth, columns)
+    rank, heads = draw.integer(3, 5), draw.few(6)
+    batch = (draw.integer(1, 3), heads, draw.integer(1, 2))[: rank - 2]
+    ways = [batch, batch]
+    if draw.chance(0.3):
+        shared = batch[0], *(1 if draw.chance(0.7) else extent for extent in batch[1:])
+        ways[draw.integer(0, 1)] = shared
+    turned = draw.chance(0.4), draw.chance(0.5)
+    draw.begin((*ways[0], *((depth, rows) if turned[0] else (rows, depth))))
+    shape = (*ways[1], *((columns, depth) if turned[1] else (depth, columns)))
     first, scale, zero_point = draw.chain.number, draw.scale(), draw.zero_point()
     second = draw.chain.input("second", shape, scale, zero_point)
     values = draw.int8((len(draw.inputs), *shape))
@@ -65,14 +72,14 @@ def _attention(draw: Draw) -> None:
     first = _projected(draw, source, depth)
     # A matrix times its own transpose now and then.
     second = first if draw.chance(0.1) else _projected(draw, source, depth)
-    _product(draw, first, second, turned=True)
+    _product(draw, first, second, turned=(False, True))
     if draw.chance(0.5):
         scores = draw.chain.number
         if draw.chance(0.5):
             draw.chain.operator("LOGISTIC", scale=1 / 256, zero_point=-128)
             scores = draw.chain.number
             draw.moments[scores] = 128.0, 70.0
-        _product(draw, scores, _projected(draw, source, draw.few(24)), turned=False)
+        _product(draw, scores, _projected(draw, source, draw.few(24)), turned=(False, False))
     if draw.chance(0.3):
         draw.add(w.Pool(window=(1, 1), stride=(1, 1), padding="VALID"))
     if draw.chance(0.4):
