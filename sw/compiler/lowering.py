@@ -10,7 +10,7 @@ from celosia.hw.arch.isa import Mode, Window
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.quantize import clamped, ends, identity_scaling
 from celosia.sw.compiler.shapes import items_of, shapes_of
-from celosia.sw.compiler.spec import Layer, Network, Pooling, Sum, Windows
+from celosia.sw.compiler.spec import Layer, Network, Pooling, Sum, Transpose, Windows
 from celosia.sw.compiler.tables import table
 from celosia.sw.compiler.values import Scaling, Value
 from celosia.sw.compiler.windows import Axis, padding, rectangles, taken
@@ -227,6 +227,33 @@ class Lowering:
             )
         )
         return self.views[number].value
+
+    def transpose(
+        self,
+        operation: Operation,
+        source: int,
+        seen: tuple[int, int, int],
+        shape: tuple[int, int, int],
+    ) -> None:
+        """Add a copy of a value with rows and columns swapped: the result, of a shape.
+
+        ``seen``: rows, columns and channels of the source, which may be one row.
+        """
+        number, count = operation.outputs[0], shape[:2]
+        self.layers.append(
+            Transpose(
+                name=self.graph.tensors[number].name or f"transpose_{operation.place}",
+                kind=operation.kind,
+                place=operation.place,
+                source=source,
+                result=self.add(number, shape),
+                combine=Window.MAX,
+                stride=(1, 1),
+                windows=(Windows(result=(0, 0), count=count, source=(0, 0), size=(1, 1)),),
+                scalings=(identity_scaling(),),
+                seen=seen,
+            )
+        )
 
     def tail(self, last: int, scaling: Scaling) -> Tail:
         """Fuse activations that follow a tensor, and operators by table after these."""

@@ -158,6 +158,25 @@ def _transposed_rows(state: _Rewriting, last: Operation) -> list[Operation] | No
     ]
 
 
+def _turned_matrices(state: _Rewriting, last: Operation) -> list[Operation] | None:
+    """Rewrite BATCH_MATMUL of a transpose that swaps the last dimensions: it reads them swapped."""
+    for side, flag in enumerate(("adj_x", "adj_y")):
+        transpose = state.maker(last.inputs[side], "TRANSPOSE")
+        order = transpose.attributes["permutation"] if transpose else ()
+        if transpose is None or order[-2] < order[-1]:
+            continue
+        order = (*order[:-2], order[-1], order[-2])
+        shape = state.shape(transpose.inputs[0])
+        result = state.fresh(transpose.outputs[0], [shape[axis] for axis in order])
+        inputs = tuple(result if n == side else x for n, x in enumerate(last.inputs))
+        attributes = last.attributes | {flag: not last.attributes[flag]}
+        return [
+            replace(transpose, outputs=(result,), attributes={"permutation": order}),
+            replace(last, inputs=inputs, attributes=attributes),
+        ]
+    return None
+
+
 def _dilated(state: _Rewriting, last: Operation) -> list[Operation] | None:
     """Rewrite SPACE_TO_BATCH_ND, convolution, BATCH_TO_SPACE_ND: a dilated convolution.
 
@@ -272,6 +291,7 @@ def _nearest(state: _Rewriting, last: Operation) -> list[Operation] | None:
 _RULES: dict[str, tuple[_Rule, ...]] = {
     **dict.fromkeys(RESHAPES, (_nothing, _two_reshapes, _nearest)),
     "TRANSPOSE": (_nothing, _two_transposes, _transpose_of_ones),
+    "BATCH_MATMUL": (_turned_matrices,),
     "FULLY_CONNECTED": (_transposed_rows,),
     "BATCH_TO_SPACE_ND": (_dilated,),
 }

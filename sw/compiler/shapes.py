@@ -11,6 +11,9 @@ DENSE = ("FULLY_CONNECTED", "QLinearMatMul")
 #: Operators that give the same bytes another shape.
 RESHAPES = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
 
+#: Operators that read all bytes in a row, whatever the shape of their input.
+OF_BYTES = frozenset({*DENSE, *RESHAPES})
+
 
 def items_of(graph: Graph, without: Container[int] = ()) -> int:
     """Return the model's own batch: the first extent, if all operators keep samples apart.

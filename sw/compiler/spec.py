@@ -182,6 +182,14 @@ class Pooling(_Layer):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Transpose(Pooling):
+    """A copy of pixels whose rows and columns are swapped; ``seen`` are those of the source.
+
+    The source may be an image of these extents. The result is, or one row of all its rows.
+    """
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Sum(_Layer):
     """Two values of one shape, each rescaled, added or compared, and rescaled again."""
 

@@ -7,6 +7,10 @@ from typing import Any
 import numpy as np
 import tflite
 
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.lowering import Lowering
+from celosia.sw.compiler.shapes import OF_BYTES
+from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
 from celosia.sw.operators.node import ModelError, Node
@@ -32,6 +36,55 @@ def _transpose_shapes(operator: HostOperator, attributes: Attributes) -> list[Sh
 def _run_transpose(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     order = [axis + 1 for axis in operator.attributes["permutation"]]
     return [arrays[0].transpose(0, *order)]
+
+
+def _swapped(shape: Sequence[int], order: Sequence[int]) -> tuple[int, int, int] | None:
+    """Return rows, columns and channels of a transpose that swaps rows and columns; else None.
+
+    Neighbouring dimensions that stay neighbours count as one.
+    """
+    axes = [axis for axis in range(len(shape)) if shape[axis] != 1]
+    moved = [axes.index(axis) for axis in order if shape[axis] != 1]
+    starts = [n for n, axis in enumerate(moved) if not n or axis != moved[n - 1] + 1]
+    ends = [*starts[1:], len(moved)]
+    groups = [moved[a:b] for a, b in zip(starts, ends, strict=True)]
+    if len(groups) != 3 or not groups[1][0] < groups[0][0] < groups[2][0]:
+        return None
+    columns, rows, channels = (math.prod(shape[axes[n]] for n in group) for group in groups)
+    return rows, columns, channels
+
+
+def _lower_transpose(lowering: Lowering, operation: Operation) -> None:
+    """Lower TRANSPOSE: a copy of pixels, if it swaps two neighbours before the last dimension.
+
+    Raises CompileError for other orders, or an input whose pixels do not lie so.
+    """
+    shape, order = (
+        lowering.graph.tensors[operation.inputs[0]].shape,
+        operation.attributes["permutation"],
+    )
+    apart = order[0] == 0 and shape[0] == lowering.items
+    if apart:
+        shape, order = shape[1:], [axis - 1 for axis in order[1:]]
+    seen = _swapped(shape, order) if apart or lowering.items == 1 else None
+    if seen is None:
+        got = operation.attributes["permutation"]
+        raise CompileError(f"wanted an order that swaps rows and columns of pixels, got {got}")
+    view, (rows, columns, channels) = lowering.view(operation), seen
+    value = lowering.values[view.value]
+    extents = value.height, value.width, value.channels
+    if not lowering.covers(view) or (value.height > 1 and extents != seen):
+        got = " x ".join(map(str, extents))
+        raise CompileError(f"wanted an input of {rows} x {columns} x {channels}, got {got}")
+    number = operation.outputs[0]
+    flat = {reader.kind for reader in lowering.readers.get(number, [])} <= OF_BYTES
+    if lowering.shapes[number] == (columns, rows, channels) and not flat:
+        lowering.transpose(operation, view.value, seen, lowering.shapes[number])
+    elif flat or len(lowering.graph.tensors[number].shape) != 4:
+        lowering.transpose(operation, view.value, seen, (1, columns * rows, channels))
+    else:
+        got = lowering.shapes[number]
+        raise CompileError(f"wanted an image of {columns} x {rows} x {channels}, got {got}")
 
 
 def _read_block(table: type):
@@ -133,37 +186,48 @@ def _run_batch_to_space(operator: HostOperator, arrays: Sequence[np.ndarray]) ->
     return [whole[(slice(None), slice(None), *starts)]]
 
 
-OPERATORS = tuple(
-    mover(kind, shapes, kernel, host, read=read, operands=(0,))
-    for kind, read, shapes, kernel, host in (
-        ("TRANSPOSE", _read_transpose, _transpose_shapes, _run_transpose, "any order"),
-        (
-            "DEPTH_TO_SPACE",
-            _read_block(tflite.DepthToSpaceOptions),
-            _depth_to_space_shapes,
-            _run_depth_and_space,
-            "any block",
-        ),
-        (
-            "SPACE_TO_DEPTH",
-            _read_block(tflite.SpaceToDepthOptions),
-            _space_to_depth_shapes,
-            _run_depth_and_space,
-            "any block",
-        ),
-        (
-            "SPACE_TO_BATCH_ND",
-            _read_blocks("paddings"),
-            _space_to_batch_shapes,
-            _run_space_to_batch,
-            "any dimensions after the batch",
-        ),
-        (
-            "BATCH_TO_SPACE_ND",
-            _read_blocks("crops"),
-            _batch_to_space_shapes,
-            _run_batch_to_space,
-            "any dimensions after the batch",
-        ),
-    )
+OPERATORS = (
+    mover(
+        "TRANSPOSE",
+        _transpose_shapes,
+        _run_transpose,
+        "any order",
+        read=_read_transpose,
+        operands=(0,),
+        lower=_lower_transpose,
+        core="int8: rows and columns of pixels swapped, as of heads",
+    ),
+    *(
+        mover(kind, shapes, kernel, host, read=read, operands=(0,))
+        for kind, read, shapes, kernel, host in (
+            (
+                "DEPTH_TO_SPACE",
+                _read_block(tflite.DepthToSpaceOptions),
+                _depth_to_space_shapes,
+                _run_depth_and_space,
+                "any block",
+            ),
+            (
+                "SPACE_TO_DEPTH",
+                _read_block(tflite.SpaceToDepthOptions),
+                _space_to_depth_shapes,
+                _run_depth_and_space,
+                "any block",
+            ),
+            (
+                "SPACE_TO_BATCH_ND",
+                _read_blocks("paddings"),
+                _space_to_batch_shapes,
+                _run_space_to_batch,
+                "any dimensions after the batch",
+            ),
+            (
+                "BATCH_TO_SPACE_ND",
+                _read_blocks("crops"),
+                _batch_to_space_shapes,
+                _run_batch_to_space,
+                "any dimensions after the batch",
+            ),
+        )
+    ),
 )

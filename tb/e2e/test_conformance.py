@@ -95,7 +95,7 @@ def test_a_seed_is_always_the_same_case() -> None:
     [
         *(("first", 13), ("depthwise and add", 15), ("branches", 14)),
         *(("host", 42), ("segments", 44), ("between", 12), ("inputs", 37)),
-        *(("arithmetic", 54), ("concatenations", 4), ("matrices", 4)),
+        *(("arithmetic", 54), ("concatenations", 4), ("matrices", 7)),
     ],
 )
 def test_cases_are_diverse(family: str, operators: int) -> None:

@@ -15,7 +15,7 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import lay_out
 from celosia.sw.compiler.layout.scratch import scratch_of
 from celosia.sw.compiler.lower import lower
-from celosia.sw.compiler.spec import Correction, DynamicProduct, Network, Pooling
+from celosia.sw.compiler.spec import Correction, DynamicProduct, Network, Pooling, Transpose
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import HostOperator
 
@@ -25,9 +25,10 @@ EDGE = preset(f"edge{OPTION}")
 
 def product(chain: Chain, first: int, second: int, *, turned: bool = False, **said: Any) -> None:
     """Add a BATCH_MATMUL."""
-    (*batch, rows, _), shape = chain.tensor(first).shape, chain.tensor(second).shape
+    shapes = chain.tensor(first).shape, chain.tensor(second).shape
+    batch, rows = np.broadcast_shapes(shapes[0][:-2], shapes[1][:-2]), shapes[0][-2]
     said = {"scale": 0.5, "zero_point": 0, "adjX": False, **said}
-    columns = shape[-2] if turned else shape[-1]
+    columns = shapes[1][-2] if turned else shapes[1][-1]
     chain.operator(
         "BATCH_MATMUL", (*batch, rows, columns), inputs=[first, second], adjY=turned, **said
     )
@@ -255,3 +256,73 @@ def test_corrections_name_bytes_and_times() -> None:
     layer = dynamic(lowered(of_inputs((1, 2, 5, 7), (1, 2, 7, 6), (-128, 1))))
     assert layer.columns == Correction(value=layer.sources[2], times=2)
     assert layer.lines == Correction(value=layer.sources[3], times=1)
+
+
+def test_heads_share_a_matrix() -> None:
+    layer = dynamic(lowered(of_inputs((2, 3, 1, 5, 7), (2, 1, 4, 7, 6))))
+    # Two samples: three matrices of the first input and four of the second make twelve.
+    assert layer.matrices == (
+        (0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2),
+        (0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3),
+    )
+    with pytest.raises(CompileError, match="wanted matrices of 2 samples"):
+        lowered(of_inputs((2, 2, 5, 7), (2, 7, 6)))
+
+
+def test_columns_of_the_first_matrix() -> None:
+    chain = Chain((1, 2, 20, 5), 0.05, 0)
+    other = chain.input("second", (1, 2, 20, 6), 0.03, 0)
+    said = {"scale": 0.5, "zero_point": 0, "adjX": True, "adjY": False}
+    chain.operator("BATCH_MATMUL", (1, 2, 5, 6), inputs=[0, other], **said)
+    first, *_ = code(chain.graph(), preset(f"micro{OPTION}"), Opcode.MATMUL)
+    # Pixels of 9 bytes: 20 taps are a byte of each.
+    assert (first.x_count, first.x_stride, first.taps, first.run, first.skip) == (5, 1, 20, 1, 1)
+
+
+def transposed(shape: tuple[int, ...], order: tuple[int, ...], *more: w.Layer) -> Graph:
+    chain = Chain(shape, 0.05, 0)
+    for layer in (w.Transpose(permutation=order), *more):
+        layer.add(chain)
+    return chain.graph()
+
+
+@pytest.mark.parametrize(
+    ("shape", "order", "seen", "result"),
+    [
+        ((1, 5, 2, 7), (0, 2, 1, 3), (5, 2, 7), (1, 10, 7)),
+        ((3, 5, 2, 7), (0, 2, 1, 3), (5, 2, 7), (1, 10, 7)),
+        ((1, 5, 2, 3, 4), (0, 2, 1, 3, 4), (5, 2, 12), (1, 10, 12)),
+        ((1, 5, 2, 1, 3, 4), (0, 3, 2, 4, 1, 5), (5, 6, 4), (1, 30, 4)),
+        ((1, 2, 3, 5, 4), (0, 3, 1, 2, 4), (6, 5, 4), (1, 30, 4)),
+        ((1, 5, 2, 3, 4), (0, 2, 3, 1, 4), (5, 6, 4), (1, 30, 4)),
+    ],
+)
+def test_pixels_are_transposed(shape, order, seen, result) -> None:
+    network = lowered(transposed(shape, order))
+    (layer,) = network.layers
+    assert isinstance(layer, Transpose) and layer.seen == seen
+    value = network.values[layer.result]
+    assert (value.height, value.width, value.channels) == result
+    (copy,) = code(transposed(shape, order), preset("edge"), Opcode.VECTOR)
+    assert (copy.x_count, copy.y_count, copy.channels) == seen
+    strides = (copy.source_y_stride, copy.source_x_stride)
+    assert strides == (seen[2], seen[1] * seen[2])
+
+
+def test_a_transposed_image_stays_one_for_readers_of_images() -> None:
+    network = lowered(transposed((1, 5, 2, 7), (0, 2, 1, 3), w.Pool(window=(1, 2))))
+    value = network.values[network.layers[0].result]
+    assert (value.height, value.width, value.channels) == (2, 5, 7)
+
+
+@pytest.mark.parametrize(
+    ("shape", "order", "reason"),
+    [
+        ((1, 5, 2, 7), (0, 3, 1, 2), "wanted an order that swaps rows and columns of pixels"),
+        ((1, 5, 2, 7), (0, 3, 2, 1), "wanted an order that swaps rows and columns of pixels"),
+    ],
+)
+def test_other_orders_are_refused(shape, order, reason) -> None:
+    with pytest.raises(CompileError) as error:
+        lowered(transposed(shape, order))
+    assert error.value.reason.startswith(reason)

@@ -100,6 +100,20 @@ def chained(*steps: tuple[str, tuple[int, ...]]) -> Graph:
     return chain.graph()
 
 
+def multiplied(first: tuple[int, ...], second: tuple[int, ...], flags=(False, False)) -> Graph:
+    """Return the graph of an image times itself, transposed by these orders of dimensions."""
+    chain, read = image(1, 2, 4, 4), []
+    for order in (first, second):
+        chain.back_to(0)
+        if order:
+            Transpose(permutation=order).add(chain)
+        read.append(chain.number)
+    said = {"scale": 9.0, "zero_point": 0, "adjX": flags[0], "adjY": flags[1]}
+    shape = chain.tensor(read[0]).shape
+    chain.operator("BATCH_MATMUL", (*shape[:2], 4, 4), inputs=read, **said)
+    return chain.graph()
+
+
 TWO = [[2, 3], [2, 3]]
 BACK = [[0, 0], [0, 0]]
 
@@ -143,6 +157,9 @@ GRAPHS: dict[str, tuple[Graph, str]] = {
         chained(("TRANSPOSE", (0, 3, 1, 2)), ("TRANSPOSE", (0, 2, 3, 1))),
         "ADD",
     ),
+    "rows of a matrix": (multiplied((), (0, 1, 3, 2)), "BATCH_MATMUL"),
+    "columns of both": (multiplied((0, 1, 3, 2), (0, 1, 3, 2), (True, False)), "BATCH_MATMUL"),
+    "both transposed before": (multiplied((), (0, 1, 3, 2), (True, True)), "BATCH_MATMUL"),
     "only ones are moved": (chained(("TRANSPOSE", (0, 2, 1, 3))), "RESHAPE ADD"),
 }
 

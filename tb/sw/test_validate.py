@@ -133,12 +133,12 @@ def host(header: dict[str, Any], **values: Any) -> None:
         ),
         ([w.Softmax()], {"attributes": {"beta": 0}}, r"wanted scale . beta of more than 2\^-26"),
         (
-            [w.Transpose(permutation=(0, 2, 1, 3))],
+            [w.Transpose(permutation=(0, 1, 3, 2))],
             {"attributes": {"permutation": [0, 1, 1, 3]}},
             "wanted different dimensions as permutation",
         ),
         (
-            [w.Transpose(permutation=(0, 2, 1, 3))],
+            [w.Transpose(permutation=(0, 1, 3, 2))],
             {"attributes": {"permutation": [0, 3, 1, 2]}},
             r"wanted a result of shape \(1, 2, 4, 4\)",
         ),

@@ -6,7 +6,7 @@ from celosia.sw.compiler.emit.addressing import Addressing, loops
 from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.schedule.actions import AddRegion, Block, Drain, PoolRegion, Region, Stripe
 from celosia.sw.compiler.schedule.blocks import sums
-from celosia.sw.compiler.spec import DynamicProduct, Pooling, Product, Sum
+from celosia.sw.compiler.spec import DynamicProduct, Pooling, Product, Sum, Transpose
 from celosia.sw.compiler.values import Scaling
 
 
@@ -133,6 +133,8 @@ def pool(about: Addressing, action: PoolRegion, slot: int, table: int | None) ->
     """Return one rectangle of windows of a layer without weights."""
     layer = about.network.layers[action.layer]
     assert isinstance(layer, Pooling)
+    if isinstance(layer, Transpose):
+        return _transpose(about, action, layer, slot)
     windows = layer.windows[action.windows]
     value, layout = about.network.values[layer.source], about.placement.layouts[layer.source]
     result = about.placement.layouts[layer.result]
@@ -194,6 +196,38 @@ def pool(about: Addressing, action: PoolRegion, slot: int, table: int | None) ->
     return Step(instruction, accesses, action.layer)
 
 
+def _transpose(about: Addressing, action: PoolRegion, layer: Transpose, slot: int) -> Step:
+    """Return the copy of pixels to a result whose rows are the source's columns."""
+    assert layer.seen
+    rows, columns, depth = layer.seen
+    source, result = (about.placement.layouts[value] for value in (layer.source, layer.result))
+    image = about.network.values[layer.source].height > 1
+    read, written = (_all_of(about, value, action) for value in (layer.source, layer.result))
+    written = written._replace(columns=(0, about.network.values[layer.result].width * result.pixel))
+    along = (source.pitch, source.pixel) if image else (columns * depth, depth)
+    down = rows * result.pixel if about.network.values[layer.result].height == 1 else result.pitch
+    extents = (action.samples[1] - action.samples[0], columns, rows)
+    instruction = Instruction(
+        Opcode.VECTOR,
+        source=Space.UNIFIED,
+        destination=Space.UNIFIED,
+        channels=depth,
+        source_base=about.address(read),
+        **loops(extents, (source.sample_pitch, along[1], along[0]), "source_"),
+        destination_base=about.address(written),
+        **_only(loops(extents, (result.sample_pitch, down, result.pixel), "destination_")),
+        params=slot,
+        per_channel=0,
+        **_requantised(layer.scalings[0]),
+    )
+    accesses = (
+        about.access(read, writes=False),
+        about.access(written, writes=True),
+        span("parameters", False, slot, about.config.lanes),
+    )
+    return Step(instruction, accesses, action.layer)
+
+
 def _strides(block: Block, strides: tuple[int, int, int]) -> dict[str, int]:
     """Return strides by axis; a single turn has none."""
     counts = zip("zyx", block.extents, strides, strict=True)
@@ -228,9 +262,13 @@ def _destination(
     """Return the destination fields of VECTOR, ``apart`` pixels from x to x."""
     layout = about.placement.layouts[region.value]
     strides = (layout.sample_pitch, layout.pitch, apart * layout.pixel)
-    fields = loops(extents, strides, "destination_")
-    strides = {name: value for name, value in fields.items() if name.startswith("destination")}
-    return {"destination_base": about.address(region), **strides}
+    fields = _only(loops(extents, strides, "destination_"))
+    return {"destination_base": about.address(region), **fields}
+
+
+def _only(fields: dict[str, int]) -> dict[str, int]:
+    """Return the fields of loops that are strides of the destination."""
+    return {name: value for name, value in fields.items() if name.startswith("destination")}
 
 
 def _all_of(about: Addressing, number: int, action: PoolRegion) -> Region:

@@ -87,6 +87,44 @@ def _attention(draw: Draw) -> None:
         draw.add(w.Convolution(**kernel(draw, draw.int8((draw.few(20), 1, 1, channels)))))
 
 
+def _turned(draw: Draw, source: int, order: tuple[int, ...]) -> int:
+    """Add a TRANSPOSE; return its number."""
+    moments = draw.moments[source]
+    draw.back_to(source)
+    draw.add(w.Transpose(permutation=order))
+    draw.moments[draw.chain.number] = moments
+    return draw.chain.number
+
+
+def _heads(draw: Draw) -> None:
+    """Make a graph of attention as converters write it: heads next to the last dimension."""
+    rows, heads, depth = draw.integer(2, 30), draw.integer(2, 5), draw.integer(2, 20)
+    # FULLY_CONNECTED makes rows of all samples.
+    dense = draw.chance(0.6)
+    batch = draw.integer(2, 3) if not dense and draw.chance(0.6) else 1
+    draw.begin((batch, rows, heads, draw.few(16)))
+    source = draw.chain.number
+    first = _turned(draw, _projected(draw, source, depth), (0, 2, 1, 3))
+    way = draw.chance(0.5)
+    order = (0, 2, 1, 3) if way else (0, 2, 3, 1)
+    second = _turned(draw, _projected(draw, source, depth), order)
+    _product(draw, first, second, turned=(False, way))
+    draw.chain.operator("LOGISTIC", scale=1 / 256, zero_point=-128)
+    scores = draw.chain.number
+    draw.moments[scores] = 128.0, 70.0
+    values = _turned(draw, _projected(draw, source, depth), (0, 2, 1, 3))
+    _product(draw, scores, values, turned=(False, False))
+    if dense:
+        number = _turned(draw, draw.chain.number, (0, 2, 1, 3))
+        shape = (1, rows, heads * depth)
+        draw.chain.operator("RESHAPE", shape, [np.array(shape, np.int32)])
+        draw.moments[draw.chain.number] = draw.moments[number]
+        channels = draw.few(20)
+        weights = kernel(draw, draw.int8((channels, heads * depth)))
+        draw.add(w.FullyConnected(**weights))
+
+
 def matrices(draw: Draw) -> None:
     """Make a graph with products of computed matrices."""
-    (_inputs if draw.chance(0.4) else _attention)(draw)
+    makers = (_inputs, _attention, _heads)
+    makers[int(draw.rng.choice(len(makers), p=(0.4, 0.3, 0.3)))](draw)
