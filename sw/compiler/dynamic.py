@@ -64,7 +64,7 @@ def dynamic_product(lowering: Lowering, operation: Operation) -> None:
             channels=channels,
             turned=turned,
             output=shape[:2],
-            scaling=tail.scaling,
+            scalings=(tail.scaling, identity_scaling()),
             columns=columns,
             lines=lines,
             table=tail.table,

@@ -257,7 +257,8 @@ class DynamicProduct(_Layer):
     #: True if the columns of the first, or second, matrix are rows in its value.
     turned: tuple[bool, bool]
     output: tuple[int, int]  #: Rows and columns of the result's value.
-    scaling: Scaling  #: For one channel, the same for all.
+    #: For one channel, the same for all: of results, and of sums that are only copied.
+    scalings: tuple[Scaling, Scaling]
     #: Term of the first zero point, times the sums of the second matrix's columns: ``taps`` bytes.
     columns: Correction | None = None
     #: Term of the second zero point, times the sums of the first matrix's rows: ``channels`` bytes.
@@ -276,9 +277,9 @@ class DynamicProduct(_Layer):
         return self.heads * self.rows * self.taps * self.channels
 
     @property
-    def scalings(self) -> tuple[Scaling]:
-        """Scalings for one channel each."""
-        return (self.scaling,)
+    def scaling(self) -> Scaling:
+        """Scaling of results."""
+        return self.scalings[0]
 
     @property
     def sources(self) -> tuple[int, ...]:
@@ -313,7 +314,8 @@ class DynamicProduct(_Layer):
 
     def __post_init__(self) -> None:
         """Refuse fields that no instruction can express."""
-        self.scaling.check(self.name, 1)
+        for scaling in self.scalings:
+            scaling.check(self.name, 1)
         super().__post_init__()
 
 

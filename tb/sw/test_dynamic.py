@@ -8,12 +8,12 @@ import pytest
 from networks import Chain, Graph, serialize
 
 from celosia.hw.arch.config import Config, preset
-from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import bounds
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import lay_out
-from celosia.sw.compiler.layout.scratch import scratch_of
+from celosia.sw.compiler.layout.scratch import scratch_of, spreads
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.spec import Correction, DynamicProduct, Network, Pooling, Transpose
 from celosia.sw.frontend.tflite import load
@@ -193,12 +193,12 @@ def test_one_instruction_moves_fewer_rows_than_the_accumulators_have() -> None:
 def test_tiles_are_the_last_of_the_weight_buffer() -> None:
     network = lowered(of_inputs((1, 2, 5, 70), (1, 2, 70, 6), (1, 1)))
     scratch = scratch_of(network, EDGE)
-    # Two regions of five steps, and the tile of −1.
-    assert (scratch.first, scratch.steps, scratch.turns) == (EDGE.weight_tiles - 11, 5, 2)
-    assert [scratch.slot(turn) for turn in range(3)] == [502, 507, 502]
-    assert list(scratch.constants.values()) == [501]
+    # Four regions of five steps, and the tile of −1.
+    assert (scratch.first, scratch.steps, scratch.turns) == (EDGE.weight_tiles - 21, 5, 4)
+    assert [scratch.slot(turn) for turn in range(5)] == [492, 497, 502, 507, 492]
+    assert list(scratch.constants.values()) == [491]
     small = scratch_of(network, preset(f"edge,weight_tiles=16{OPTION}"))
-    assert (small.first, small.steps, small.turns) == (13, 1, 2)
+    assert (small.first, small.steps, small.turns) == (12, 1, 3)
     assert scratch_of(lowered(attention()), EDGE).constants == {}
 
 
@@ -233,7 +233,7 @@ def test_a_long_reduction_passes_through_few_tiles() -> None:
     config = preset(f"micro,weight_tiles=16{OPTION}")
     moves = code(of_inputs((1, 1, 5, 50), (1, 1, 50, 3)), config, Opcode.MOVE_WEIGHTS)
     assert [i.x_count for i in moves] == [16, 16, 16, 2]
-    assert [i.tile for i in moves] == [12, 14, 12, 14]
+    assert [i.tile for i in moves] == [14, 12, 14, 12]
 
 
 def test_rows_of_few_heads_share_a_half_of_the_accumulators() -> None:
@@ -241,6 +241,58 @@ def test_rows_of_few_heads_share_a_half_of_the_accumulators() -> None:
     assert [i.accumulator for i in passes] == [0, 20, 40, 512, 532, 552]
     long = of_inputs((1, 1, 1100, 16), (1, 1, 16, 16))
     assert [i.x_count for i in code(long, EDGE, Opcode.MATMUL)] == [366, 367, 367]
+
+
+def test_tiles_move_before_the_passes_of_the_one_before() -> None:
+    config = preset(f"micro{OPTION}")
+    (part,) = compile_steps(
+        load(serialize(of_inputs((1, 2, 32, 8), (1, 2, 8, 8)))), config
+    ).program.parts
+    code = [i.opcode for i in part.main.instructions if i.unit is Unit.MATRIX]
+    assert code == [*[Opcode.MOVE_WEIGHTS] * 2, *[Opcode.MATMUL] * 2]
+
+
+def spread(graph: Graph, config: Config) -> bool:
+    network = lowered(graph)
+    return spreads(dynamic(network), scratch_of(network, config), config)
+
+
+def test_sums_of_columns_are_copied_if_the_array_is_busier() -> None:
+    # Four steps of 64 rows; the vector unit takes two cycles a row.
+    wide = (1, 4, 64, 64), (1, 4, 64, 16)
+    assert spread(of_inputs(*wide, (-128, 0)), EDGE)
+    assert spread(of_inputs(*wide, (1, 1)), EDGE)
+    # No zero point; few steps; few rows; more steps than slots; a slow requantiser.
+    assert not spread(of_inputs(*wide, (0, 1)), EDGE)
+    assert not spread(of_inputs((1, 4, 64, 16), (1, 4, 16, 16), (1, 1)), EDGE)
+    assert not spread(of_inputs((1, 4, 8, 64), (1, 4, 64, 16), (1, 1)), EDGE)
+    assert not spread(of_inputs(*wide, (1, 1)), preset(f"edge,weight_tiles=16{OPTION}"))
+    assert not spread(of_inputs(*wide, (1, 1)), preset(f"edge,requantizer=sequential{OPTION}"))
+
+
+def test_sums_of_columns_are_made_for_one_row_and_copied() -> None:
+    (part,) = compile_steps(
+        load(serialize(of_inputs((1, 5, 64, 64), (1, 5, 64, 16), (-128, 0)))), EDGE
+    ).program.parts
+    passes = [i for i in part.main.instructions if i.opcode is Opcode.MATMUL]
+    # Two heads a job, in the halves in turn. The sums of the next job come in the middle of one.
+    counts = [(i.x_count, i.accumulator, i.accumulate) for i in passes]
+    other = [(1, 511, 0), (1, 511, 1), (1, 510, 0), (1, 510, 1)]
+    one = [(x, row + 512, add) for x, row, add in other]
+    assert counts == [
+        *one,
+        *[(64, 512, 1), *other, (64, 576, 1)],
+        *[(64, 0, 1), *one[:2], (64, 64, 1)],
+        (64, 512, 1),
+    ]
+    copies = [
+        i
+        for i in part.main.instructions
+        if i.opcode is Opcode.VECTOR and i.destination == Space.ACCUMULATORS.value
+    ]
+    assert [(i.source_base, i.destination_base, i.x_count) for i in copies] == [
+        *[(1023, 512, 64), (1022, 576, 64), (511, 0, 64), (510, 64, 64), (1023, 512, 64)]
+    ]
 
 
 def test_bound_counts_the_passes_of_the_product_alone() -> None:

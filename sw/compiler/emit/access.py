@@ -11,7 +11,7 @@ class Access(NamedTuple):
 
     Rows of ``pitch`` from ``base``; of rows ``first_row`` to ``last_row`` (exclusive) the columns
     ``first_column`` to ``last_column`` (exclusive), of pixels of ``pixel`` bytes in these columns
-    the ``channels``, if not all. Units are bytes, tiles, channels, or halves.
+    the ``channels``, if not all. Units are bytes, tiles, channels, or rows of sums.
     """
 
     memory: str

@@ -83,6 +83,11 @@ class Addressing:
             return Access("unified", writes, base, layout.pitch, *rows, *columns, pixel, channels)
         return span("unified", writes, base, count * layout.sample_pitch)
 
+    def half(self, half: int, *, writes: bool) -> Access:
+        """Return an access to a half of the accumulators; one unit at a time owns it."""
+        depth = self.config.accumulator_depth
+        return span("accumulators", writes, half * depth, depth)
+
     def channels(self, number: int, tile: int) -> tuple[int, int]:
         """Return the first output channel of a tile of a layer, and the one after its last."""
         layer = self.network.layers[number]

@@ -1,9 +1,15 @@
 """Instructions of products of two computed matrices."""
 
-from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.hw.arch.isa import Instruction, Opcode, Space
 from celosia.sw.compiler.emit.access import Step, span
 from celosia.sw.compiler.emit.addressing import Addressing, loops
-from celosia.sw.compiler.schedule.actions import MoveWeights, MultiplyMoved, Range, Region
+from celosia.sw.compiler.schedule.actions import (
+    MoveWeights,
+    MultiplyMoved,
+    Range,
+    Region,
+    SpreadSums,
+)
 from celosia.sw.compiler.spec import DynamicProduct, Term
 
 _Fields = dict[str, int]
@@ -55,7 +61,33 @@ def multiply_moved(about: Addressing, action: MultiplyMoved) -> Step:
     accesses = (
         about.access(region, writes=False),
         span("weights", False, action.slot, action.last_step - action.first_step),
-        span("accumulators", True, action.half, 1),
+        about.half(action.half, writes=True),
+    )
+    return Step(instruction, accesses, action.layer)
+
+
+def spread_sums(about: Addressing, action: SpreadSums, slot: int) -> Step:
+    """Return the copy of a row of sums to others."""
+    layer = about.network.layers[action.layer]
+    assert isinstance(layer, DynamicProduct)
+    base = action.half * about.config.accumulator_depth
+    instruction = Instruction(
+        Opcode.VECTOR,
+        source=Space.ACCUMULATORS,
+        destination=Space.ACCUMULATORS,
+        # Passes add to all columns.
+        channels=about.config.columns,
+        source_base=base + action.row,
+        **loops((1, 1, action.count), (0, 0, 0), "source_"),
+        destination_base=base + action.accumulator,
+        destination_x_stride=int(action.count > 1),
+        params=slot,
+        per_channel=0,
+        rounding=layer.scalings[1].rounding,
+    )
+    accesses = (
+        about.half(action.half, writes=True),
+        span("parameters", False, slot, about.config.lanes),
     )
     return Step(instruction, accesses, action.layer)
 

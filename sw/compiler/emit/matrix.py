@@ -62,7 +62,7 @@ def multiply(about: Addressing, action: Multiply, slot: int) -> Step:
     accesses = (
         about.access(region, writes=False),
         span("weights", False, slot, steps),
-        span("accumulators", True, action.half, 1),
+        about.half(action.half, writes=True),
     )
     return Step(instruction, accesses, action.layer)
 

@@ -6,7 +6,7 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Opcode
 from celosia.sw.compiler.emit.access import Owner, Step
 from celosia.sw.compiler.emit.addressing import Addressing
-from celosia.sw.compiler.emit.dynamic import move_weights, multiply_moved
+from celosia.sw.compiler.emit.dynamic import move_weights, multiply_moved, spread_sums
 from celosia.sw.compiler.emit.matrix import multiply
 from celosia.sw.compiler.emit.moves import fill, move, parameters, store_channels, tables, weights
 from celosia.sw.compiler.emit.vector import add, drain, pool
@@ -22,9 +22,16 @@ from celosia.sw.compiler.schedule.actions import (
     MultiplyMoved,
     PoolRegion,
     Region,
+    SpreadSums,
     StoreRegion,
 )
-from celosia.sw.compiler.schedule.stream import FetchParameters, FetchTables, FetchWeights, Work
+from celosia.sw.compiler.schedule.stream import (
+    Bound,
+    FetchParameters,
+    FetchTables,
+    FetchWeights,
+    Work,
+)
 from celosia.sw.compiler.spec import DynamicProduct, Network
 
 
@@ -38,6 +45,8 @@ def _owners(network: Network, work: Work) -> tuple[Owner | None, Owner | None]:
         case FillMargins(region=region):
             return None, Owner(region.value, region.samples, margins=True, stripe=region.stripe)
         case FetchWeights() | FetchParameters() | FetchTables():
+            return None, None
+        case Bound(action=SpreadSums()):
             return None, None
         case MoveWeights() | MultiplyMoved():
             layer = network.layers[work.layer]
@@ -85,6 +94,8 @@ def _steps(about: Addressing, work: Work) -> Iterator[Step]:
             match work.action:
                 case Multiply():
                     yield multiply(about, work.action, work.slot)
+                case SpreadSums():
+                    yield spread_sums(about, work.action, work.slot)
                 case Drain():
                     yield drain(about, work.action, work.slot, work.table)
                 case AddRegion():

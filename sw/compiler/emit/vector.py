@@ -43,7 +43,7 @@ def drain(about: Addressing, action: Drain, slot: int, table: int | None) -> Ste
     accesses = (
         about.access(region, writes=True),
         span("parameters", False, slot, parameters),
-        span("accumulators", False, action.half, 1),
+        about.half(action.half, writes=False),
         *_reads_table(table),
     )
     return Step(instruction, accesses, action.layer)
@@ -82,7 +82,7 @@ def _drain_band(about: Addressing, action: Drain, slot: int, table: int | None) 
     accesses = (
         about.access(region, writes=True),
         span("parameters", False, slot, tiled.parameters),
-        span("accumulators", False, action.half, 1),
+        about.half(action.half, writes=False),
         *_reads_table(table),
     )
     return Step(instruction, accesses, action.layer)
@@ -123,7 +123,7 @@ def add(about: Addressing, action: AddRegion, slot: int, table: int | None) -> S
     accesses = (
         about.access(region, writes=action.step == 2),
         span("parameters", False, slot, about.config.lanes),
-        span("accumulators", action.step < 2, action.half, 1),
+        about.half(action.half, writes=action.step < 2),
         *_reads_table(table),
     )
     return Step(instruction, accesses, action.layer)

@@ -17,6 +17,7 @@ from celosia.hw.arch.config import ADDRESS_BITS, Config
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.placement import Placement, ValueAddresses
+from celosia.sw.compiler.layout.scratch import spread_layers
 from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
 from celosia.sw.compiler.layout.stripes import result_rows, source_rows, stripe_bytes, widest
 from celosia.sw.compiler.schedule.blocks import attached
@@ -131,6 +132,7 @@ class _Allocator:
         self.gains = gains
         self.overlap = self.direct = frozenset[int]()
         self.stuck: CompileError | None = None
+        self.alone = spread_layers(network, config)
         self.widest = cache(
             lambda number, values, space: widest(network, layouts, number, values, space, config)
         )
@@ -178,7 +180,10 @@ class _Allocator:
         if alone is None:
             return None
         network = self.network
-        outside = [not spilled.isdisjoint((*x.sources, x.result)) for x in network.layers]
+        outside = [
+            not spilled.isdisjoint((*layer.sources, layer.result)) or n in self.alone
+            for n, layer in enumerate(network.layers)
+        ]
         ends = [
             n
             for n in range(len(network.layers) - 1)

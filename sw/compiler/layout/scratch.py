@@ -10,7 +10,7 @@ from celosia.sw.compiler.spec import DynamicProduct, Network
 #: Fraction of the weight buffer for tiles made of activations, at most.
 _FRACTION = 4
 #: Regions for steps of a reduction: one is filled after the other.
-_TURNS = 2
+_TURNS = 4
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,35 @@ def scratch_of(network: Network, config: Config) -> Scratch:
         wanted = f"more than {config.rows} rows of accumulators"
         raise CompileError(f"wanted {wanted}, got {config.accumulator_rows}", layer=first.name)
     longest = max(-(-layer.taps // config.rows) for layer in layers.values())
-    turns = _TURNS if space >= _TURNS else 1
-    steps = min(longest, space // turns, most)
+    # Two regions at least, so that one fills while the other is multiplied.
+    steps = min(longest, max(1, space // 2), most)
+    turns = min(_TURNS, space // steps)
     start = config.weight_tiles - len(constants) - turns * steps
     slots = {number: start + index for index, number in enumerate(constants)}
     return Scratch(start, steps, turns, slots)
+
+
+def spreads(layer: DynamicProduct, scratch: Scratch, config: Config) -> bool:
+    """Return whether the sums of columns are made once for a tile, and copied to all rows.
+
+    The vector unit copies them, which pays if the array is busier than it.
+    """
+    steps = -(-layer.taps // config.rows)
+    most = config.accumulator_depth - scratch.turns
+    if not layer.columns or steps > scratch.steps or scratch.turns < 2 or most < 1:
+        return False
+    if layer.rows < config.rows:
+        return False
+    groups = -(-min(layer.channels, config.columns) // config.lanes) * config.group_cycles
+    others = layer.passes - layer.columns.times
+    return max(others * steps, 2 * groups) < max(layer.passes * steps, groups)
+
+
+def spread_layers(network: Network, config: Config) -> frozenset[int]:
+    """Return the layers for which ``spreads`` holds: their jobs follow one another."""
+    scratch = scratch_of(network, config)
+    return frozenset(
+        number
+        for number, layer in enumerate(network.layers)
+        if isinstance(layer, DynamicProduct) and spreads(layer, scratch, config)
+    )

@@ -119,6 +119,19 @@ class MultiplyMoved(NamedTuple):
     slot: int
 
 
+class SpreadSums(NamedTuple):
+    """Copy a row of sums of an output tile to ``count`` other rows, the first ``accumulator``."""
+
+    block: Block
+    sub_batch: int
+    layer: int
+    tile: int
+    half: int
+    row: int
+    accumulator: int
+    count: int
+
+
 class Drain(NamedTuple):
     """Pool and requantise one output tile of a block from the accumulators."""
 
@@ -163,4 +176,6 @@ class AddRegion(NamedTuple):
 
 #: Actions of the matrix unit.
 Matrix = Multiply | MoveWeights | MultiplyMoved
-Action = LoadRegion | StoreRegion | FillMargins | Matrix | Drain | PoolRegion | AddRegion
+#: Actions that use a half of the accumulators.
+OnSums = Matrix | SpreadSums
+Action = LoadRegion | StoreRegion | FillMargins | OnSums | Drain | PoolRegion | AddRegion

@@ -6,14 +6,23 @@ from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.tile import Tiling, parameters_of
-from celosia.sw.compiler.schedule.actions import Action, AddRegion, Drain, Multiply, PoolRegion
+from celosia.sw.compiler.schedule.actions import (
+    Action,
+    AddRegion,
+    Drain,
+    Multiply,
+    PoolRegion,
+    SpreadSums,
+)
 from celosia.sw.compiler.spec import DynamicProduct, Network, Pooling
 
 #: Fetches that the ring of tiles holds.
 _FETCHES = 8
 #: Actions that read constants.
-READERS = (Multiply, Drain, PoolRegion, AddRegion)
-Reader = Multiply | Drain | PoolRegion | AddRegion
+READERS = (Multiply, Drain, SpreadSums, PoolRegion, AddRegion)
+#: Actions of the vector unit that read constants.
+VectorReader = Drain | SpreadSums | PoolRegion | AddRegion
+Reader = Multiply | VectorReader
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +61,12 @@ class Constants:
         steps = sum(segment.steps(self.config) for segment in layer.segments[action.tile])
         return start, steps, first - start
 
-    def channel(self, action: Drain | PoolRegion | AddRegion) -> int:
+    def channel(self, action: VectorReader) -> int:
         """Return the first of a layer's channels that a vector action reads."""
         if isinstance(action, AddRegion):
             return action.step * self.config.columns
+        if isinstance(action, SpreadSums):
+            return self.tiling.layers[action.layer].parameters
         if isinstance(action, Drain):
             if isinstance(self.network.layers[action.layer], DynamicProduct):
                 return 0
@@ -64,7 +75,7 @@ class Constants:
         assert isinstance(layer, Pooling)
         return layer.windows[action.windows].parameters * self.config.columns
 
-    def _channel_fetch(self, action: Drain | PoolRegion | AddRegion) -> tuple[int, int, int] | None:
+    def _channel_fetch(self, action: VectorReader) -> tuple[int, int, int] | None:
         """Return the result of ``fetched`` for a vector action."""
         channel, tiled = self.channel(action), self.tiling.layers[action.layer]
         if tiled.first_channel is not None:
@@ -87,7 +98,9 @@ class Constants:
 
     def table(self, action: Reader) -> int | None:
         """Return the number of the table of an action, if it has one."""
-        if isinstance(action, Multiply) or (isinstance(action, AddRegion) and action.step < 2):
+        if isinstance(action, Multiply | SpreadSums):
+            return None
+        if isinstance(action, AddRegion) and action.step < 2:
             return None
         return self.tiling.tables.of.get(action.layer)
 

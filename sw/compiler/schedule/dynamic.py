@@ -1,18 +1,19 @@
 """Jobs of products of two computed matrices: tiles are moved, multiplied, and drained."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
-from celosia.sw.compiler.layout.scratch import Scratch
+from celosia.sw.compiler.layout.scratch import Scratch, spreads
 from celosia.sw.compiler.schedule.actions import (
     Action,
     Block,
     Drain,
-    Matrix,
     MoveWeights,
     MultiplyMoved,
+    OnSums,
     Range,
+    SpreadSums,
 )
 from celosia.sw.compiler.schedule.blocks import TILES, even
 from celosia.sw.compiler.schedule.interleave import Job
@@ -38,26 +39,47 @@ class DynamicJobs:
         self.tiles = -(-layer.channels // moves.tiling.layers[number].channels)
         self.scratch: Scratch = moves.tiling.scratch
         self.turns = count()
+        self.steps = -(-layer.taps // moves.config.rows)
+        self.once = self.steps <= self.scratch.steps
+        self.spreads = spreads(layer, self.scratch, moves.config)
 
     def jobs(self, samples: Range) -> Iterator[Job]:
         """Yield the jobs in order; a head's results are stored when they are complete."""
-        for sample in range(*samples):
-            for some in self.together():
-                job = Job()
-                row = 0
-                for head, tile, rows in some:
-                    block = self.block((sample, sample + 1), head, rows)
-                    job.tiles.append(list(self.multiplied(block, head, tile, rows, row)))
-                    job.drains.append(list(self.drained(block, head, tile, rows, row)))
-                    row += rows[1] - rows[0]
-                if self.layer.lines and sample == samples[0] and some[0][:2] == (0, 0):
-                    if some[0][2][0] == 0:
-                        job.tiles[0].insert(0, self.constant(job.tiles[0][0]))
-                yield job
+        groups = [
+            list(self.placed((sample, sample + 1), some))
+            for sample in range(*samples)
+            for some in self.together()
+        ]
+        for index, works in enumerate(groups):
+            following = groups[index + 1] if index + 1 < len(groups) else []
+            job = Job(drains=[list(self.drained(work)) for work in works])
+            if self.spreads:
+                # Sums of columns for the next job are copied meanwhile, in the other half.
+                passes = [action for work in works for action in self.multiplied(work)]
+                middle = -(-len(passes) // 2)
+                after = list(self.begun(following, 1))
+                job.tiles = [passes[:middle], after, passes[middle:]]
+                if not index:
+                    job.tiles.insert(0, list(self.begun(works, 0)))
+            else:
+                job.tiles = list(self.in_turn(works))
+            if not index and self.layer.lines:
+                job.tiles[0].insert(0, self.constant(works[0]))
+            yield job
+
+    def in_turn(self, works: Sequence["_Work"]) -> Iterator[list[OnSums]]:
+        """Yield the moves of several tiles, then the passes of each; the first tile has landed."""
+        for first in range(0, len(works), self.scratch.turns):
+            some = works[first : first + self.scratch.turns]
+            if self.once:
+                yield [self.moved(work) for work in some]
+            for work in some:
+                yield list(self.multiplied(work))
 
     def together(self) -> Iterator[list[tuple[int, int, Range]]]:
         """Yield heads, output tiles and rows whose sums share a half of the accumulators."""
-        depth = self.config.accumulator_depth
+        turns = self.scratch.turns
+        depth = self.config.accumulator_depth - self.spreads * turns
         cut = even(0, self.layer.rows, depth)
         work = [
             (head, tile, rows)
@@ -65,12 +87,24 @@ class DynamicJobs:
             for tile in range(self.tiles)
             for rows in cut
         ]
+        longest = max(last - first for first, last in cut)
         # Few rows: their drains would take longer to start than the passes take.
-        most = max(1, min(depth, TILES * self.config.rows) // (cut[0][1] - cut[0][0]))
-        if len(cut) > 1:
-            most = 1
+        most = max(turns // 2, TILES * self.config.rows // longest)
+        if self.spreads:
+            # Tiles of this job and of the next one.
+            most = turns // 2
+        most = max(1, min(most, depth // longest))
         for first in range(0, len(work), most):
             yield work[first : first + most]
+
+    def placed(self, samples: Range, some: list[tuple[int, int, Range]]) -> Iterator["_Work"]:
+        """Yield work with its rows of the accumulators, and its tiles."""
+        row = 0
+        for index, (head, tile, rows) in enumerate(some):
+            block = self.block(samples, head, rows)
+            sums = self.config.accumulator_depth - 1 - index
+            yield _Work(block, head, tile, rows, row, sums, next(self.turns))
+            row += rows[1] - rows[0]
 
     def block(self, samples: Range, head: int, rows: Range) -> Block:
         """Return the results of some rows of a head's matrix, as pixels of the value."""
@@ -80,67 +114,94 @@ class DynamicJobs:
         before = head * self.layer.rows
         return Block(samples=samples, rows=(0, 1), columns=(before + first, before + last))
 
-    def multiplied(
-        self, block: Block, head: int, tile: int, rows: Range, row: int
-    ) -> Iterator[Matrix]:
-        """Yield the moves of tiles and the passes over them, as many steps as there are slots."""
-        layer, times = self.layer, self.layer.columns.times if self.layer.columns else 0
-        steps, most = -(-layer.taps // self.config.rows), self.scratch.steps
-        about: dict[str, Any] = {
-            "block": block,
+    def moved(self, work: "_Work") -> MoveWeights:
+        """Return the move of all steps of a tile."""
+        return MoveWeights(**self.about(work, 0, self.steps), tile=work.tile, term=Term.PRODUCT)
+
+    def begun(self, works: Sequence["_Work"], half: int) -> Iterator[OnSums]:
+        """Yield the moves of tiles, and copies of their column sums to all rows of a job."""
+        yield from map(self.moved, works)
+        times = self.layer.columns.times if self.layer.columns else 0
+        for work in works:
+            about = self.about(work, 0, self.steps)
+            about |= {"rows": (0, 1), "half": half, "accumulator": work.sums}
+            for time in range(times):
+                yield MultiplyMoved(**about, accumulate=time > 0, term=Term.COLUMNS)
+        for work in works:
+            yield SpreadSums(
+                block=work.block,
+                sub_batch=self.sub_batch,
+                layer=self.number,
+                tile=work.tile,
+                half=half,
+                row=work.sums,
+                accumulator=work.row,
+                count=work.rows[1] - work.rows[0],
+            )
+
+    def multiplied(self, work: "_Work") -> Iterator[OnSums]:
+        """Yield the passes over a tile, and the moves of its steps unless all are in place."""
+        layer, spread, most = self.layer, self.spreads, self.scratch.steps
+        sums = {"rows": work.rows, "half": 0, "accumulator": work.row}
+        for first in range(0, self.steps, most):
+            about = self.about(work, first, min(first + most, self.steps))
+            if not self.once:
+                about["slot"] = self.scratch.slot(next(self.turns))
+                yield MoveWeights(**about, tile=work.tile, term=Term.PRODUCT)
+            yield MultiplyMoved(**about, **sums, accumulate=spread or first > 0, term=Term.PRODUCT)
+            for _ in range(layer.columns.times if layer.columns and not spread else 0):
+                yield MultiplyMoved(**about, **sums, accumulate=True, term=Term.COLUMNS)
+        if layer.lines:
+            for step in list(range(self.steps)) * layer.lines.times:
+                about = self.about(work, step, step + 1)
+                about["slot"] = self.scratch.constants[self.number]
+                yield MultiplyMoved(**about, **sums, accumulate=True, term=Term.LINES)
+
+    def about(self, work: "_Work", first: int, last: int) -> dict[str, Any]:
+        """Return fields of the actions on some steps of a tile."""
+        return {
+            "block": work.block,
             "sub_batch": self.sub_batch,
             "layer": self.number,
-            "head": head,
+            "head": work.head,
+            "first_step": first,
+            "last_step": last,
+            "slot": self.scratch.slot(work.turn),
         }
-        sums = {"rows": rows, "half": 0, "accumulator": row}
-        for first in range(0, steps, most):
-            slot = self.scratch.slot(next(self.turns))
-            some = about | {
-                "first_step": first,
-                "last_step": min(first + most, steps),
-                "slot": slot,
-            }
-            yield MoveWeights(**some, tile=tile, term=Term.PRODUCT)
-            yield MultiplyMoved(**some, **sums, accumulate=first > 0, term=Term.PRODUCT)
-            for _ in range(times):
-                yield MultiplyMoved(**some, **sums, accumulate=True, term=Term.COLUMNS)
-        if layer.lines:
-            sums |= {"slot": self.scratch.constants[self.number], "accumulate": True}
-            for step in list(range(steps)) * layer.lines.times:
-                some = about | {"first_step": step, "last_step": step + 1}
-                yield MultiplyMoved(**some, **sums, term=Term.LINES)
 
-    def constant(self, before: Matrix) -> MoveWeights:
+    def constant(self, work: "_Work") -> MoveWeights:
         """Return the move of the tile of equal weights, which lasts for all jobs."""
-        return MoveWeights(
-            block=before.block,
-            sub_batch=self.sub_batch,
-            layer=self.number,
-            head=0,
-            tile=0,
-            first_step=0,
-            last_step=1,
-            term=Term.LINES,
-            slot=self.scratch.constants[self.number],
-        )
+        about = self.about(work, 0, 1) | {"slot": self.scratch.constants[self.number]}
+        return MoveWeights(**about, tile=0, term=Term.LINES)
 
-    def drained(
-        self, block: Block, head: int, tile: int, rows: Range, row: int
-    ) -> Iterator[Action]:
+    def drained(self, work: "_Work") -> Iterator[Action]:
         """Yield the drain of an output tile, then stores of complete results."""
-        layer, moves = self.layer, self.moves
+        layer, moves, block = self.layer, self.moves, work.block
         yield Drain(
             block=block,
             sub_batch=self.sub_batch,
             layer=self.number,
-            tile=tile,
+            tile=work.tile,
             half=0,
-            accumulator=row,
+            accumulator=work.row,
         )
-        if tile + 1 < self.tiles or rows[1] < layer.rows:
+        if work.tile + 1 < self.tiles or work.rows[1] < layer.rows:
             return
         region = moves.everything(layer.result, self.sub_batch, block.samples)
         if layer.output[0] > 1:
             yield from moves.store(self.number, region._replace(rows=block.rows))
-        elif head + 1 == layer.heads:
+        elif work.head + 1 == layer.heads:
             yield from moves.store(self.number, region)
+
+
+class _Work(NamedTuple):
+    """Rows of a head's matrix times an output tile."""
+
+    block: Block  #: The results.
+    head: int
+    tile: int
+    rows: Range
+    #: First row of the accumulators, and the one for sums of columns.
+    row: int
+    sums: int
+    turn: int  #: Region of tiles.

@@ -26,8 +26,10 @@ from celosia.sw.compiler.schedule.actions import (
     Matrix,
     MoveWeights,
     MultiplyMoved,
+    OnSums,
     PoolRegion,
     Range,
+    SpreadSums,
     StoreRegion,
 )
 from celosia.sw.compiler.schedule.pace import Pace, drain_latency, sum_latency
@@ -41,7 +43,7 @@ class Job:
     """Actions on one half of the accumulators, or of the vector unit alone."""
 
     before: list[Action] = field(default_factory=list)  #: Loads and margins that come first.
-    tiles: list[list[Matrix]] = field(default_factory=list)  #: Matrix actions, by output tile.
+    tiles: list[list[OnSums]] = field(default_factory=list)  #: Matrix actions, by output tile.
     #: Drains of the half and stores of complete results, by output tile.
     drains: list[list[Action]] = field(default_factory=list)
     #: True if drains come between the tiles of the next job, so that they do not fill the queue of
@@ -137,7 +139,8 @@ class Interleaver:
 
     def _cycles(self, job: Job) -> tuple[int, int]:
         """Return the cycles of a job in the array and in the vector unit."""
-        array = sum(self.pace.cycles(action) for action in chain(*job.tiles))
+        work = chain(*job.tiles)
+        array = sum(self.pace.cycles(action) for action in work if isinstance(action, Matrix))
         drains = (a for a in chain(*job.drains) if isinstance(a, (Drain, PoolRegion, AddRegion)))
         return array, sum(self.pace.cycles(action) for action in drains)
 
@@ -185,7 +188,8 @@ class Interleaver:
                 while self.late and not self._independent([action]):
                     yield from self._drain()
                 if not isinstance(action, MoveWeights):
-                    action = action._replace(half=self.half)
+                    # 1 stands for the half of the next job.
+                    action = action._replace(half=self.half ^ action.half)
                 self._clock(action)
                 yield action
             if self.late:
@@ -244,7 +248,7 @@ class Interleaver:
         if isinstance(action, LoadRegion) and action.region.stripe:
             region = action.region
             return [_Area(region.value, region.samples, region.rows, _EVERYTHING)]
-        if isinstance(action, (LoadRegion, StoreRegion, FillMargins, Drain)):
+        if isinstance(action, (LoadRegion, StoreRegion, FillMargins, SpreadSums, Drain)):
             return []
         layer = self.network.layers[action.layer]
         if isinstance(action, (MoveWeights, MultiplyMoved)):

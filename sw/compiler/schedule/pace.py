@@ -21,6 +21,7 @@ from celosia.sw.compiler.schedule.actions import (
     Multiply,
     MultiplyMoved,
     PoolRegion,
+    SpreadSums,
 )
 from celosia.sw.compiler.schedule.blocks import rows_of
 from celosia.sw.compiler.spec import DynamicProduct, Layer, Network, Pooling, Product, Sum
@@ -29,7 +30,7 @@ from celosia.sw.compiler.spec import DynamicProduct, Layer, Network, Pooling, Pr
 _WORDS = 5
 
 #: Actions of the array or the vector unit.
-Work = Matrix | Drain | PoolRegion | AddRegion
+Work = Matrix | SpreadSums | Drain | PoolRegion | AddRegion
 
 
 def sum_latency(config: Config) -> int:
@@ -95,6 +96,8 @@ class Pace:
             return pixels * max(groups * config.group_cycles, reads * math.prod(windows.size))
         assert not isinstance(layer, Pooling)
         groups = -(-min(layer.channels, config.columns) // config.lanes) * config.group_cycles
+        if isinstance(action, SpreadSums):
+            return action.count * groups
         if isinstance(action, AddRegion):
             return math.prod(action.block.extents) * groups
         band = self.tiling.layers[action.layer].band
@@ -111,7 +114,8 @@ class Pace:
             return self.matrix
         if isinstance(action, Multiply | MultiplyMoved):
             return max(self.matrix, self.drained[action.half])
-        return max(self.vector, self.sums[action.half] if isinstance(action, Drain) else 0)
+        made = isinstance(action, Drain | SpreadSums)
+        return max(self.vector, self.sums[action.half] if made else 0)
 
     def work(self, action: Work, ready: int = 0) -> int:
         """Advance the clocks by an action, whose data are complete at ``ready``; return its end."""

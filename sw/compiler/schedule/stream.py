@@ -25,9 +25,10 @@ from celosia.sw.compiler.schedule.actions import (
     MultiplyMoved,
     PoolRegion,
     Region,
+    SpreadSums,
     StoreRegion,
 )
-from celosia.sw.compiler.schedule.constants import READERS, Constants
+from celosia.sw.compiler.schedule.constants import READERS, Constants, Reader
 from celosia.sw.compiler.schedule.pace import Pace
 from celosia.sw.compiler.schedule.rings import Queue, Use
 from celosia.sw.compiler.spec import DynamicProduct, Network, Pooling, Product
@@ -56,7 +57,7 @@ class FetchTables(_Fetch):
 class Bound(NamedTuple):
     """An action that reads constants, with the slots of its first tile or channel and its table."""
 
-    action: Multiply | Drain | PoolRegion | AddRegion
+    action: Reader
     slot: int
     table: int | None = None
 
@@ -233,7 +234,7 @@ class _Streamer:
 
     def _reads(self, action: Action, region: Region) -> bool:
         """Return whether an action may read bytes of a region."""
-        if isinstance(action, (LoadRegion, StoreRegion, FillMargins, Drain)):
+        if isinstance(action, (LoadRegion, StoreRegion, FillMargins, SpreadSums, Drain)):
             return False
         layer = self.network.layers[action.layer]
         if region.value not in layer.sources or action.sub_batch != region.sub_batch:
