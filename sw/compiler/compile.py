@@ -27,6 +27,7 @@ from celosia.sw.compiler.layout.pack import packed, packed_bytes
 from celosia.sw.compiler.layout.pitches import lay_out, least_steps
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.resident import all_resident
+from celosia.sw.compiler.layout.scratch import spreads
 from celosia.sw.compiler.layout.tile import Tiling, tile
 from celosia.sw.compiler.partition import Plan, partition
 from celosia.sw.compiler.passes import simplified
@@ -353,9 +354,7 @@ def _layers(
             more = (tiled.steps - least) * tiled.tiles * pixels
             notes.append(f"{tiled.steps} reduction steps instead of {least}, {more:,} cycles more")
         if isinstance(layer, DynamicProduct):
-            notes.append("weights from activations")
-            if layer.passes > 1:
-                notes.append(f"{layer.passes} passes of each tile, for zero points")
+            notes += _passes(layer, tiling, config)
         if number in placement.stripe_rows:
             rows = placement.stripe_rows[number]
             unit = "row" if rows == 1 else "rows"
@@ -382,3 +381,14 @@ def _layers(
             )
         )
     return tuple(layers)
+
+
+def _passes(layer: DynamicProduct, tiling: Tiling, config: Config) -> Iterator[str]:
+    """Yield remarks on a product of two computed matrices."""
+    yield "weights from activations"
+    passes = layer.passes
+    if layer.columns and spreads(layer, tiling.scratch, config):
+        yield "sums of columns are copied"
+        passes -= layer.columns.times
+    if passes > 1:
+        yield f"{passes} passes of each tile, for zero points"

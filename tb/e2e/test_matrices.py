@@ -78,3 +78,13 @@ def test_products_of_two_inputs(
         second = (columns, depth) if turned else (depth, columns)
         shapes = (*batch, rows, depth), (*batch, *second)
         check(product(shapes, zeros, turned), sizes, "machine", rng)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_on_the_rtl(turned: bool, rng: np.random.Generator, verilator: None) -> None:
+    for zeros in ZEROS:
+        for *batch, rows, depth, columns in SHAPES:
+            second = (columns, depth) if turned else (depth, columns)
+            shapes = (*batch, rows, depth), (*batch, *second)
+            check(product(shapes, zeros, turned), "micro", "rtl", rng)
