@@ -162,10 +162,12 @@ def _turned_matrices(state: _Rewriting, last: Operation) -> list[Operation] | No
     """Rewrite BATCH_MATMUL of a transpose that swaps the last dimensions: it reads them swapped."""
     for side, flag in enumerate(("adj_x", "adj_y")):
         transpose = state.maker(last.inputs[side], "TRANSPOSE")
-        order = transpose.attributes["permutation"] if transpose else ()
-        if transpose is None or order[-2] < order[-1]:
+        if transpose is None:
             continue
-        order = (*order[:-2], order[-1], order[-2])
+        *others, last_but_one, final = transpose.attributes["permutation"]
+        if last_but_one < final:
+            continue
+        order = (*others, final, last_but_one)
         shape = state.shape(transpose.inputs[0])
         result = state.fresh(transpose.outputs[0], [shape[axis] for axis in order])
         inputs = tuple(result if n == side else x for n, x in enumerate(last.inputs))

@@ -295,8 +295,9 @@ class DynamicProduct(_Layer):
     @property
     def extents(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Rows and columns of the first and second matrices as they lie in their values."""
-        first, second = (self.rows, self.taps), (self.taps, self.channels)
-        return first[::-1] if self.turned[0] else first, second[::-1] if self.turned[1] else second
+        first = (self.taps, self.rows) if self.turned[0] else (self.rows, self.taps)
+        second = (self.channels, self.taps) if self.turned[1] else (self.taps, self.channels)
+        return first, second
 
     def pixels_of(self, term: Term) -> int:
         """Return the value whose bytes the array multiplies for a term."""

@@ -78,9 +78,9 @@ def spread_sums(about: Addressing, action: SpreadSums, slot: int) -> Step:
         # Passes add to all columns.
         channels=about.config.columns,
         source_base=base + action.row,
-        **loops((1, 1, action.count), (0, 0, 0), "source_"),
+        **loops((1, 1, action.rows), (0, 0, 0), "source_"),
         destination_base=base + action.accumulator,
-        destination_x_stride=int(action.count > 1),
+        destination_x_stride=int(action.rows > 1),
         params=slot,
         per_channel=0,
         rounding=layer.scalings[1].rounding,

@@ -26,7 +26,6 @@ from celosia.sw.compiler.schedule.actions import (
     StoreRegion,
 )
 from celosia.sw.compiler.schedule.stream import (
-    Bound,
     FetchParameters,
     FetchTables,
     FetchWeights,
@@ -46,8 +45,6 @@ def _owners(network: Network, work: Work) -> tuple[Owner | None, Owner | None]:
             return None, Owner(region.value, region.samples, margins=True, stripe=region.stripe)
         case FetchWeights() | FetchParameters() | FetchTables():
             return None, None
-        case Bound(action=SpreadSums()):
-            return None, None
         case MoveWeights() | MultiplyMoved():
             layer = network.layers[work.layer]
             assert isinstance(layer, DynamicProduct)
@@ -63,6 +60,8 @@ def _owners(network: Network, work: Work) -> tuple[Owner | None, Owner | None]:
         case PoolRegion(source=source, result=result):
             made = Owner(layer.result, samples, stripe=result)
             return Owner(layer.source, samples, stripe=source), made
+        case SpreadSums():
+            return None, None
         case AddRegion():
             return Owner(
                 layer.sources[action.step], samples, stripe=action.sources[action.step]

@@ -120,7 +120,7 @@ class MultiplyMoved(NamedTuple):
 
 
 class SpreadSums(NamedTuple):
-    """Copy a row of sums of an output tile to ``count`` other rows, the first ``accumulator``."""
+    """Copy a row of sums of an output tile to other rows, ``accumulator`` and those after it."""
 
     block: Block
     sub_batch: int
@@ -129,7 +129,7 @@ class SpreadSums(NamedTuple):
     half: int
     row: int
     accumulator: int
-    count: int
+    rows: int
 
 
 class Drain(NamedTuple):

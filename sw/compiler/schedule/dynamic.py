@@ -136,7 +136,7 @@ class DynamicJobs:
                 half=half,
                 row=work.sums,
                 accumulator=work.row,
-                count=work.rows[1] - work.rows[0],
+                rows=work.rows[1] - work.rows[0],
             )
 
     def multiplied(self, work: "_Work") -> Iterator[OnSums]:
@@ -171,7 +171,8 @@ class DynamicJobs:
 
     def constant(self, work: "_Work") -> MoveWeights:
         """Return the move of the tile of equal weights, which lasts for all jobs."""
-        about = self.about(work, 0, 1) | {"slot": self.scratch.constants[self.number]}
+        about = self.about(work, 0, 1)
+        about["slot"] = self.scratch.constants[self.number]
         return MoveWeights(**about, tile=0, term=Term.LINES)
 
     def drained(self, work: "_Work") -> Iterator[Action]:

@@ -8,8 +8,8 @@ from celosia.sw.compiler.schedule.actions import (
     Block,
     Drain,
     LoadRegion,
-    Matrix,
     Multiply,
+    OnSums,
     PoolRegion,
     Range,
     StoreRegion,
@@ -170,7 +170,7 @@ class Jobs:
             for offset, tile in enumerate(tiles):
                 arrivals = self.block_tiling.arrivals(number, block, self.arriving)
                 self.arriving = 0
-                work: list[Matrix] = []
+                work: list[OnSums] = []
                 for some, row in arrivals:
                     for steps in [stage] if stage else self.block_tiling.all_steps(number, tile):
                         work += self.multiply(

@@ -97,7 +97,7 @@ class Pace:
         assert not isinstance(layer, Pooling)
         groups = -(-min(layer.channels, config.columns) // config.lanes) * config.group_cycles
         if isinstance(action, SpreadSums):
-            return action.count * groups
+            return action.rows * groups
         if isinstance(action, AddRegion):
             return math.prod(action.block.extents) * groups
         band = self.tiling.layers[action.layer].band
