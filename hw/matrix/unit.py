@@ -220,9 +220,10 @@ class MatrixUnit(Component):
     def _wrong(self, m: Module, begins: Value) -> Value:
         """Return True if the request ``results_latency`` cycles before used wrong bytes or weights.
 
-        The first request of a pass is taken at least one cycle after its tile started, and the
-        next tile starts in that cycle at the earliest. ``begins`` is high in that cycle. So ``verdict_latency`` - 1 cycles after that
-        request, the parity of its tile has been checked, and that of no later tile.
+        ``begins`` is high when the first request of a pass is taken. That is at least one cycle
+        after its tile started, and the next tile starts in that cycle at the earliest. So
+        ``verdict_latency`` - 1 cycles after that request, the parity of its tile has been checked,
+        and that of no later tile.
         """
         buffer = self.buffer
         meets = buffer.verdict_latency - 1
