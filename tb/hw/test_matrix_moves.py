@@ -37,7 +37,8 @@ def draw(rng, rows, columns, tiles, depth):
 
 @pytest.mark.parametrize(("rows", "columns", "weight_rows"), SIZES)
 @pytest.mark.parametrize("stall", [0.0, 0.4])
-def test_random_programs(rows, columns, weight_rows, stall, seed):
+@pytest.mark.parametrize("form", [{}, {"skid": False, "forwards": False}])
+def test_random_programs(rows, columns, weight_rows, stall, form, seed):
     depth, tiles = 64, 5
     bench = Bench(
         rows=rows,
@@ -48,6 +49,7 @@ def test_random_programs(rows, columns, weight_rows, stall, seed):
         stall=stall,
         seed=seed,
         activation_weights=True,
+        **form,
     )
     rng = np.random.default_rng(seed)
     clean = [{"x_count": depth, "accumulator": half} for half in (0, depth)]

@@ -94,7 +94,7 @@ COUNTED = {
     + "MATMUL taps=8 x_count=2\n" * 10: (614, 614, 614),
     "STORE length=10 rows=64 external=65536 external_pitch=10 unified_pitch=10\n": (292, 196, 292),
     "MATMUL taps=100 x_count=200\n": (5072, 1498, 5072),
-    "MATMUL taps=1000\n": (1065, 1084, 1065),
+    "MATMUL taps=1000\n": (1068, 1084, 1068),
     "MATMUL taps=4 x_count=30\n" + "MATMUL taps=4 x_count=30 accumulate=1\n" * 2: (168, 194, 168),
     "MATMUL taps=4 x_count=5\n" * 9: (117, 225, 117),
     "VECTOR source=ACCUMULATORS x_count=40 channels=4 window_x_count=2 window_y_count=2\n" * 4: (
