@@ -27,8 +27,9 @@ def parameters(config: Config, shift: int) -> bytes:
 
 def divided(sums: np.ndarray, shift: int) -> np.ndarray:
     """Return what VECTOR makes of sums with ``parameters``."""
-    whole = [np.array(value, np.int64) for value in (0, MULTIPLIER, 0, shift)]
-    h = quantize.requantize(sums.astype(np.int64), *whole, quantize.Rounding.DOUBLE)
+    bias, multiplier, left, right = (np.array(n, np.int64) for n in (0, MULTIPLIER, 0, shift))
+    rounding = quantize.Rounding.DOUBLE
+    h = quantize.requantize(sums.astype(np.int64), bias, multiplier, left, right, rounding)
     return quantize.finish(h, 0, -128, 127)
 
 

@@ -20,25 +20,29 @@ _FIELDS = (
     "queue_depth",
     "burst_beats",
     "outstanding",
-    "activation_weights",
 )
 
 _TABLE: dict[str, tuple[int, ...]] = {
-    "least": (4, 4, 128, 2, 4, 1, 1, 4, 8, 1, 3, 1, 2, False),
-    "square4": (4, 4, 256, 12, 16, 1, 2, 4, 32, 1, 4, 8, 4, True),
-    "odd": (4, 7, 512, 9, 8, 1, 4, 4, 16, 5, 6, 32, 7, True),
-    "broad": (4, 20, 1024, 6, 16, 2, 2, 4, 40, 2, 7, 4, 6, True),
-    "column": (8, 1, 256, 5, 32, 1, 2, 8, 16, 1, 3, 8, 2, False),
-    "tall": (8, 2, 256, 6, 16, 2, 8, 4, 24, 3, 3, 2, 5, True),
-    "square8": (8, 8, 1024, 16, 16, 2, 8, 8, 64, 4, 8, 16, 32, True),
-    "wide": (8, 12, 512, 8, 16, 4, 1, 8, 16, 2, 3, 16, 32, False),
-    "narrow": (16, 4, 512, 8, 8, 4, 16, 16, 32, 3, 5, 4, 3, True),
-    "square16": (16, 16, 1024, 12, 16, 8, 4, 16, 64, 4, 4, 16, 32, True),
+    "least": (4, 4, 128, 2, 4, 1, 1, 4, 8, 1, 3, 1, 2),
+    "square4": (4, 4, 256, 12, 16, 1, 2, 4, 32, 1, 4, 8, 4),
+    "odd": (4, 7, 512, 9, 8, 1, 4, 4, 16, 5, 6, 32, 7),
+    "broad": (4, 20, 1024, 6, 16, 2, 2, 4, 40, 2, 7, 4, 6),
+    "column": (8, 1, 256, 5, 32, 1, 2, 8, 16, 1, 3, 8, 2),
+    "tall": (8, 2, 256, 6, 16, 2, 8, 4, 24, 3, 3, 2, 5),
+    "square8": (8, 8, 1024, 16, 16, 2, 8, 8, 64, 4, 8, 16, 32),
+    "wide": (8, 12, 512, 8, 16, 4, 1, 8, 16, 2, 3, 16, 32),
+    "narrow": (16, 4, 512, 8, 8, 4, 16, 16, 32, 3, 5, 4, 3),
+    "square16": (16, 16, 1024, 12, 16, 8, 4, 16, 64, 4, 4, 16, 32),
 }
+
+#: Cores with MOVE_WEIGHTS.
+_MOVING = {"square4", "odd", "broad", "tall", "square8", "narrow", "square16"}
 
 #: The cores by name.
 CONFIGURATIONS = {
-    name: Config(name=name, **dict(zip(_FIELDS, sizes, strict=True)))
+    name: Config(
+        name=name, activation_weights=name in _MOVING, **dict(zip(_FIELDS, sizes, strict=True))
+    )
     for name, sizes in _TABLE.items()
 }
 CONFIGURATIONS["small"] = replace(
