@@ -7,6 +7,7 @@ of the constant −a times the tiles, and the rows times a tile of the constant 
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +15,13 @@ from celosia.hw.arch.isa import Rounding, Window
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.quantize import ends_of_two, identity_scaling, matrix_factor
-from celosia.sw.compiler.spec import Correction, DynamicProduct, Pooling, Windows
+from celosia.sw.compiler.quantize import (
+    computed_dense_scaling,
+    ends_of_two,
+    identity_scaling,
+    matrix_factor,
+)
+from celosia.sw.compiler.spec import Correction, DynamicProduct, Pooling, Windows, extents_of
 from celosia.sw.compiler.values import Scaling, Value, uniform_scaling
 from celosia.sw.ir.graph import Graph, Operation
 
@@ -24,6 +30,18 @@ _Extents = tuple[int, int, int]
 
 #: Greatest sum of 255 × 255 for each tap that int32 holds.
 _MOST_TAPS = ((1 << 31) - 1) // 255**2
+
+_INPUTS = "wanted two inputs that the core computes, or a constant second one"
+
+
+class _Product(NamedTuple):
+    """Matrices of a product; the fields are those of ``DynamicProduct``."""
+
+    matrices: tuple[tuple[int, ...], tuple[int, ...]]
+    rows: int
+    taps: int
+    channels: int
+    turned: tuple[bool, bool]
 
 
 def dynamic_product(lowering: Lowering, operation: Operation) -> None:
@@ -34,22 +52,46 @@ def dynamic_product(lowering: Lowering, operation: Operation) -> None:
     turned = operation.attributes["adj_x"], operation.attributes["adj_y"]
     matrices = _matrices(lowering, operation)
     rows, taps, channels = _extents(lowering, operation)
-    extents = (
-        ((taps, rows) if turned[0] else (rows, taps)),
-        ((channels, taps) if turned[1] else (taps, channels)),
-    )
+    scaling = _scaling(lowering.graph, operation, taps)
+    _add(lowering, operation, _Product(matrices, rows, taps, channels, turned), scaling)
+
+
+def dynamic_rows(lowering: Lowering, operation: Operation) -> None:
+    """Add the FULLY_CONNECTED of computed weights, as ``dynamic_product`` adds a BATCH_MATMUL.
+
+    The rows of an image are heads that share the weights.
+    """
+    first, second, *_ = operation.inputs
+    channels, taps = lowering.graph.tensors[second].shape
+    _require_taps(taps)
+    scaling = computed_dense_scaling(lowering.graph, operation, taps)
+    height, width, _ = lowering.shapes[operation.outputs[0]]
+    if first not in lowering.views:
+        raise CompileError(_INPUTS)
+    *extents, depth = lowering.extents(first)
+    if height == 1 and depth == taps and math.prod(extents) == width:
+        height, width = extents[0], extents[1]
+    matrices = tuple(range(height)), (0,) * height
+    _add(lowering, operation, _Product(matrices, width, taps, channels, (False, True)), scaling)
+
+
+def _add(lowering: Lowering, operation: Operation, about: _Product, scaling: Scaling) -> None:
+    """Add a product, with the operators after it that can be fused.
+
+    Raises CompileError if the core does not compute both tensors.
+    """
     first, second = (
-        _operand(lowering, operation, side, (max(matrices[side]) + 1, *extents[side]))
-        for side in (0, 1)
+        _operand(lowering, operation, about, side, (max(about.matrices[side]) + 1, *extents))
+        for side, extents in enumerate(extents_of(*about[1:]))
     )
     ends = ends_of_two(lowering.graph, operation)
     factors = -ends[0].zero_point, -ends[1].zero_point
-    columns = _correction(lowering, operation, first, factors[0], taps)
-    lines = _correction(lowering, operation, first, factors[1], channels)
+    columns = _correction(lowering, operation, first, factors[0], about.taps)
+    lines = _correction(lowering, operation, first, factors[1], about.channels)
     number = operation.outputs[0]
     name = lowering.graph.tensors[number].name or f"{operation.kind.lower()}_{operation.place}"
     shape = lowering.shapes[number]
-    tail = lowering.tail(number, _scaling(lowering.graph, operation, taps))
+    tail = lowering.tail(number, scaling)
     lowering.layers.append(
         DynamicProduct(
             name=name,
@@ -58,18 +100,20 @@ def dynamic_product(lowering: Lowering, operation: Operation) -> None:
             source=first,
             second=second,
             result=lowering.add(tail.last, shape),
-            matrices=matrices,
-            rows=rows,
-            taps=taps,
-            channels=channels,
-            turned=turned,
             output=shape[:2],
             scalings=(tail.scaling, identity_scaling()),
             columns=columns,
             lines=lines,
             table=tail.table,
+            **about._asdict(),
         )
     )
+
+
+def _require_taps(taps: int) -> None:
+    """Raise CompileError if sums could exceed int32."""
+    if taps > _MOST_TAPS:
+        raise CompileError(f"wanted sums of at most {_MOST_TAPS} products, got {taps}")
 
 
 def _extents(lowering: Lowering, operation: Operation) -> tuple[int, int, int]:
@@ -79,8 +123,7 @@ def _extents(lowering: Lowering, operation: Operation) -> tuple[int, int, int]:
     """
     first, second = (lowering.graph.tensors[n].shape[-2:] for n in operation.inputs[:2])
     rows, taps = first[::-1] if operation.attributes["adj_x"] else first
-    if taps > _MOST_TAPS:
-        raise CompileError(f"wanted sums of at most {_MOST_TAPS} products, got {taps}")
+    _require_taps(taps)
     return rows, taps, second[0] if operation.attributes["adj_y"] else second[1]
 
 
@@ -105,15 +148,17 @@ def _matrices(lowering: Lowering, operation: Operation) -> tuple[tuple[int, ...]
     return tuple(one), tuple(other)
 
 
-def _operand(lowering: Lowering, operation: Operation, side: int, extents: _Extents) -> int:
+def _operand(
+    lowering: Lowering, operation: Operation, about: _Product, side: int, extents: _Extents
+) -> int:
     """Return the value of an input: matrices of ``extents``, copied unless they lie so already.
 
     Those whose columns are read lie spread. Raises CompileError if the core does not compute the
     input, or its view has other extents.
     """
-    number, spread = operation.inputs[side], operation.attributes[("adj_x", "adj_y")[side]]
+    number, spread = operation.inputs[side], about.turned[side]
     if number not in lowering.views:
-        raise CompileError("wanted two inputs that the core computes, or a constant second one")
+        raise CompileError(_INPUTS)
     view = lowering.views[number]
     value = lowering.values[view.value]
     shape, whole = (value.height, value.width, value.channels), lowering.covers(view)

@@ -144,9 +144,11 @@ def _keeps(graph: Graph, operation: Operation, items: int) -> bool:
     if items == 1:
         return True
     rank, record = len(graph.tensors[operation.outputs[0]].shape), OPERATORS[operation.kind]
-    if record.whole:
+    operands = _operands(operation)
+    others = [graph.tensors[number] for number in operands[1:]]
+    if record.whole or (record.weighted and any(tensor.data is None for tensor in others)):
         return False
-    for number in (*_operands(operation), *operation.outputs):
+    for number in (*operands, *operation.outputs):
         tensor = graph.tensors[number]
         first = tensor.shape[0] if tensor.shape else 1
         short = len(tensor.shape) < rank

@@ -97,20 +97,40 @@ def dense_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Sc
     ``weights``: int8, shape ``(channels, taps)``. Raises CompileError if there is a channel without
     multiplier.
     """
-    tensor, output = ends(graph, operation)
+    tensor, _ = ends(graph, operation)
     bias = bias_of(graph, operation, len(weights))
     ranges = sum_ranges(weights, bias, tensor.zero_point)
+    return _dense(graph, operation, ranges, folded(bias, weights, tensor.zero_point))
+
+
+def computed_dense_scaling(graph: Graph, operation: Operation, taps: int) -> Scaling:
+    """Return the parameters of a FULLY_CONNECTED of computed weights, which have a zero point.
+
+    They are those of each channel, or of one channel if there is no bias. Raises CompileError if
+    there is no multiplier.
+    """
+    first, second, _ = ends_of_two(graph, operation)
+    channels = graph.tensors[operation.inputs[1]].shape[0]
+    bias = bias_of(graph, operation, channels)
+    bias = bias if bias.any() else bias[:1]
+    one, other = ((-128 - each.zero_point, 127 - each.zero_point) for each in (first, second))
+    products = [x * y for x in one for y in other]
+    least, most = taps * min(products), taps * max(products)
+    ranges = [_within(int(each) + least, int(each) + most) for each in bias]
+    constant = _wrapped(bias + taps * first.zero_point * second.zero_point)
+    return _dense(graph, operation, ranges, constant)
+
+
+def _dense(
+    graph: Graph, operation: Operation, ranges: list[tuple[int, int]], bias: np.ndarray
+) -> Scaling:
+    """Return the parameters of a FULLY_CONNECTED whose channels have sums in the given ranges."""
+    _, output = ends(graph, operation)
     low, high = activation_range(operation.attributes["activation"], output)
     zero_point = output.zero_point
-    reals = _factors(graph, operation, output, len(weights))
+    reals = _factors(graph, operation, output, len(ranges))
     multipliers, shifts = _exact(reals, ranges, zero_point=zero_point, low=low, high=high)
-    return scaling_of(
-        folded(bias, weights, tensor.zero_point),
-        multipliers,
-        shifts,
-        Rounding.SINGLE,
-        (zero_point, low, high),
-    )
+    return scaling_of(bias, multipliers, shifts, Rounding.SINGLE, (zero_point, low, high))
 
 
 def convolution_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> Scaling:
@@ -258,8 +278,17 @@ def bias_of(graph: Graph, operation: Operation, channels: int) -> np.ndarray:
 
 def folded(bias: np.ndarray, weights: np.ndarray, zero_point: int) -> np.ndarray:
     """Return the bias with the source's zero point in it, modulo 2³²."""
-    bias = bias - zero_point * weights.sum(axis=1, dtype=np.int64)
-    return bias.astype(np.int32).astype(np.int64)
+    return _wrapped(bias - zero_point * weights.sum(axis=1, dtype=np.int64))
+
+
+def _wrapped(sums: np.ndarray) -> np.ndarray:
+    """Return sums modulo 2³², in the range of int32."""
+    return sums.astype(np.int32).astype(np.int64)
+
+
+def _within(least: int, most: int) -> tuple[int, int]:
+    """Return the range of sums, all of int32 if they can exceed that, because sums wrap."""
+    return (least, most) if _INT32[0] <= least and most <= _INT32[1] else _INT32
 
 
 def sum_ranges(weights: np.ndarray, bias: np.ndarray, zero_point: int) -> list[tuple[int, int]]:
@@ -275,8 +304,7 @@ def sum_ranges(weights: np.ndarray, bias: np.ndarray, zero_point: int) -> list[t
     down = np.minimum(weights, 0).sum(axis=1, dtype=np.int64)
     least = bias + up * (-128 - zero_point) + down * (127 - zero_point)
     most = bias + up * (127 - zero_point) + down * (-128 - zero_point)
-    pairs = zip(least.tolist(), most.tolist(), strict=True)
-    return [(a, b) if _INT32[0] <= a and b <= _INT32[1] else _INT32 for a, b in pairs]
+    return [_within(*pair) for pair in zip(least.tolist(), most.tolist(), strict=True)]
 
 
 def _exact(

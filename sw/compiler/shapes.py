@@ -18,7 +18,7 @@ OF_BYTES = frozenset({*DENSE, *RESHAPES})
 def items_of(graph: Graph, without: Container[int] = ()) -> int:
     """Return the model's own batch: the first extent, if all operators keep samples apart.
 
-    Operators with numbers in ``without`` are assumed to do so.
+    Operators with numbers in ``without`` are assumed to do so. Computed weights belong to no sample.
     """
     ends = [graph.tensors[number] for number in (*graph.inputs, *graph.outputs)]
     first = {tensor.shape[0] if len(tensor.shape) > 1 else 1 for tensor in ends}
@@ -32,7 +32,10 @@ def items_of(graph: Graph, without: Container[int] = ()) -> int:
         tensor = next((tensor for tensor in inputs if tensor.data is None), inputs[0])
         row = 1
         if operation.kind in DENSE:
-            row = graph.tensors[operation.inputs[1]].shape[1]
+            weights = graph.tensors[operation.inputs[1]]
+            if weights.data is None:
+                return 1
+            row = weights.shape[1]
         if tensor.elements % (items * row):
             return 1
     return items

@@ -240,6 +240,15 @@ class Correction:
     times: int
 
 
+def extents_of(
+    rows: int, taps: int, channels: int, turned: tuple[bool, bool]
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return rows and columns of two matrices as they lie in values: see ``DynamicProduct``."""
+    first = (taps, rows) if turned[0] else (rows, taps)
+    second = (channels, taps) if turned[1] else (taps, channels)
+    return first, second
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DynamicProduct(_Layer):
     """Products of two computed matrices for each head; tiles are made of the second one.
@@ -257,7 +266,7 @@ class DynamicProduct(_Layer):
     #: True if the columns of the first, or second, matrix are rows in its value.
     turned: tuple[bool, bool]
     output: tuple[int, int]  #: Rows and columns of the result's value.
-    #: For one channel, the same for all: of results, and of sums that are only copied.
+    #: Of results: for each channel, or for one, the same for all. Of sums that are only copied.
     scalings: tuple[Scaling, Scaling]
     #: Term of the first zero point, times the sums of the second matrix's columns: ``taps`` bytes.
     columns: Correction | None = None
@@ -282,6 +291,11 @@ class DynamicProduct(_Layer):
         return self.scalings[0]
 
     @property
+    def by_channel(self) -> bool:
+        """True if results of each channel have their own parameters."""
+        return self.scaling.bias.size > 1
+
+    @property
     def sources(self) -> tuple[int, ...]:
         """Values read."""
         terms = (self.columns, self.lines)
@@ -295,9 +309,7 @@ class DynamicProduct(_Layer):
     @property
     def extents(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Rows and columns of the first and second matrices as they lie in their values."""
-        first = (self.taps, self.rows) if self.turned[0] else (self.rows, self.taps)
-        second = (self.channels, self.taps) if self.turned[1] else (self.taps, self.channels)
-        return first, second
+        return extents_of(self.rows, self.taps, self.channels, self.turned)
 
     def pixels_of(self, term: Term) -> int:
         """Return the value whose bytes the array multiplies for a term."""
@@ -315,8 +327,8 @@ class DynamicProduct(_Layer):
 
     def __post_init__(self) -> None:
         """Refuse fields that no instruction can express."""
-        for scaling in self.scalings:
-            scaling.check(self.name, 1)
+        self.scaling.check(self.name, self.channels if self.by_channel else 1)
+        self.scalings[1].check(self.name, 1)
         super().__post_init__()
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.compiler.errors import UndefinedError
+from celosia.sw.compiler.dynamic import dynamic_rows
+from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.products import product, row_product
@@ -30,6 +31,7 @@ from celosia.sw.operators.node import (
     Node,
     read_activation,
     require_bias,
+    require_per_tensor,
     require_weights,
 )
 from celosia.sw.operators.record import SAME, Lower, Operator, Shape
@@ -67,13 +69,17 @@ def _read_depthwise(node: Node) -> dict[str, Any]:
 
 def require_constants(operator: HostOperator, channels: int) -> None:
     """Require constant weights and a constant bias of ``channels`` channels."""
-    _, weights, *bias = operator.sources
+    weights = operator.sources[1]
     # Less their zero points, weights may be of nine bits.
     good = weights.data is not None and weights.dtype in ("int8", "int16")
     require(good, "constant int8 weights", weights.dtype)
     require(len(weights.scales) in (0, channels), f"1 or {channels} scales of weights")
+    _require_constant_bias(operator, channels)
+
+
+def _require_constant_bias(operator: HostOperator, channels: int) -> None:
     wide = operator.sources[0].dtype == "int16"
-    for operand in bias:
+    for operand in operator.sources[2:]:
         good = operand.data is not None and operand.dtype in ("int32", "int64")[: 1 + wide]
         require(good and math.prod(operand.shape) == channels, f"a constant bias of {channels}")
 
@@ -162,7 +168,15 @@ def lower_convolution(scale: Scale) -> Lower:
 
 
 def _read_dense(node: Node) -> dict[str, Any]:
-    _read_weights(node)
+    node.require_inputs(2, 3)
+    weights = node.tensor(1)
+    if weights.data is None and weights.dtype == node.tensor(0).dtype == np.int8:
+        if len(weights.shape) != 2:
+            raise ModelError(f"wanted weights of 2 dimensions, got {weights.shape}")
+        require_per_tensor(weights)
+        require_bias(node.optional(2), weights.shape[0], node.tensor(0))
+    else:
+        _read_weights(node)
     options = node.options(tflite.FullyConnectedOptions)
     if options and options.WeightsFormat() != 0:
         raise ModelError("shuffled weights are not supported")
@@ -186,12 +200,29 @@ def _infer_dense(node: Node) -> list[Shape]:
 
 
 def dense_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
-    """Return the shape of a matrix product's result: shape rule."""
+    """Return the shape of a matrix product's result: shape rule for constant weights."""
+    shapes = _row_shapes(operator, attributes)
+    require_constants(operator, operator.sources[1].shape[0])
+    return shapes
+
+
+def _dense_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    """Return the shape of a matrix product's result: shape rule for any weights."""
+    first, weights = operator.sources[:2]
+    if weights.data is not None:
+        return dense_shapes(operator, attributes)
+    shapes = _row_shapes(operator, attributes)
+    require(first.dtype == weights.dtype == "int8", "int8 times computed int8 weights")
+    require(not weights.scales, "1 scale of computed weights")
+    _require_constant_bias(operator, weights.shape[0])
+    return shapes
+
+
+def _row_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     source, shape = (operand.shape for operand in operator.sources[:2])
     require(len(shape) == 2, "weights of 2 dimensions", shape)
     channels, taps = shape
     attributes.name("activation", ACTIVATIONS)
-    require_constants(operator, channels)
     result = operator.results[0].shape
     rows = math.prod(source) // taps
     good = math.prod(source) % taps == 0 and rows * channels == math.prod(result)
@@ -210,11 +241,26 @@ def lower_dense(scale: Scale) -> Lower:
     return lower
 
 
+def _lower_dense(lowering: Lowering, operation: Operation) -> None:
+    """Lower a FULLY_CONNECTED; computed weights become tiles while the core runs."""
+    source, weights = (lowering.graph.tensors[number] for number in operation.inputs[:2])
+    if weights.data is not None:
+        lower_dense(dense_scaling)(lowering, operation)
+    elif source.data is not None:
+        raise CompileError("wanted a first input that is not constant")
+    else:
+        dynamic_rows(lowering, operation)
+
+
 def dense_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Return the sums of a matrix product, int32, int64 of int16, shape ``(samples, rows, channels)``."""
+    source, weights = operator.sources[:2]
     matrix = arrays[1].astype(np.int64)
-    rows = arrays[0].reshape(len(arrays[0]), -1, matrix.shape[1]).astype(np.int64)
-    sums = (rows - operator.sources[0].zero_point) @ matrix.T
+    if weights.data is None:
+        matrix = matrix - weights.zero_point
+    samples = 1 if source.data is not None else len(arrays[0])
+    rows = arrays[0].reshape(samples, -1, matrix.shape[-1]).astype(np.int64)
+    sums = (rows - source.zero_point) @ matrix.swapaxes(-1, -2)
     sums = sums + arrays[2].reshape(-1) if len(arrays) > 2 else sums
     return sums if operator.sources[0].dtype == "int16" else sums.astype(np.int32)
 
@@ -328,14 +374,14 @@ OPERATORS = (
         kind="FULLY_CONNECTED",
         read=_read_dense,
         infer=_infer_dense,
-        shapes=dense_shapes,
-        lower=lower_dense(dense_scaling),
+        shapes=_dense_shapes,
+        lower=_lower_dense,
         kernel=_run_dense,
         types=WEIGHTED,
         weighted=True,
         factors=_dense_factors,
-        core="constant weights, a scale for each channel or one; factors whose rounding 31 bits "
-        "can reproduce",
-        host="any factor, with results within 32 bits before the clamp; int16 by int8",
+        core="constant weights, a scale for each channel or one; with `activation_weights` computed "
+        "ones, a constant bias; factors whose rounding 31 bits can reproduce",
+        host="any factor, with results within 32 bits before the clamp; int16 by constant int8",
     ),
 )

@@ -21,7 +21,7 @@ def drain(about: Addressing, action: Drain, slot: int, table: int | None) -> Ste
     region = _writes(about, layer.result, block, action.sub_batch, written, action.result)
     _, high, wide = sums(layer.pool, block)
     (window_y, window_x), (down, right) = layer.pool.window, layer.pool.stride
-    each = isinstance(layer, Product)
+    each = isinstance(layer, Product) or layer.by_channel
     parameters = last - first if each else about.config.lanes
     instruction = Instruction(
         Opcode.VECTOR,

@@ -7,8 +7,8 @@ import numpy as np
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
 from celosia.sw.compiler.layout.bands import band_matrix, spans
 from celosia.sw.compiler.layout.pitches import Layout
-from celosia.sw.compiler.layout.tile import TiledLayer, Tiling, parameters_of
-from celosia.sw.compiler.spec import Layer, Network, Product
+from celosia.sw.compiler.layout.tile import TiledLayer, Tiling, copied_parameters, parameters_of
+from celosia.sw.compiler.spec import DynamicProduct, Layer, Network, Product
 
 _CHANNEL = np.dtype(
     {
@@ -65,13 +65,19 @@ def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config
 def pack_parameters(layer: Layer, tiled: TiledLayer) -> bytes:
     """Return a layer's channel parameters as external memory holds them, padded to whole tiles.
 
-    Those of a band are repeated for each of its results; those of a layer without weights for
-    each lane, for each of its scalings.
+    Those of a band are repeated for each of its results; those for one channel, as of a layer
+    without weights, for each lane.
     """
     image = np.zeros(parameters_of(layer, tiled), _CHANNEL)
     each = np.arange(tiled.parameters)
     for name in ("bias", "multiplier", "left", "right"):
-        if not isinstance(layer, Product):
+        if isinstance(layer, DynamicProduct) and layer.by_channel:
+            copied = copied_parameters(layer, tiled)
+            image[name][copied:] = getattr(layer.scalings[1], name)[0]
+            channels = np.arange(layer.channels)
+            tile, lane = channels // tiled.channels, channels % tiled.channels
+            image[name][tile * tiled.parameters + lane] = getattr(layer.scaling, name)
+        elif not isinstance(layer, Product):
             values = [getattr(scaling, name)[0] for scaling in layer.scalings]
             image[name] = np.repeat(values, tiled.parameters)
         elif tiled.band:

@@ -245,4 +245,14 @@ def _tables(network: Network, config: Config) -> Tables:
 
 def parameters_of(layer: Layer, tiled: TiledLayer) -> int:
     """Return the channels of parameters of a layer, in whole tiles."""
-    return tiled.parameters * (tiled.tiles if isinstance(layer, Product) else len(layer.scalings))
+    if isinstance(layer, Product):
+        return tiled.parameters * tiled.tiles
+    if isinstance(layer, DynamicProduct):
+        return copied_parameters(layer, tiled) + tiled.parameters
+    return tiled.parameters * len(layer.scalings)
+
+
+def copied_parameters(layer: DynamicProduct, tiled: TiledLayer) -> int:
+    """Return the first channel of the parameters of copied sums: after those of results."""
+    tiles = -(-layer.channels // tiled.channels) if layer.by_channel else 1
+    return tiled.parameters * tiles

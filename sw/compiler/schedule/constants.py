@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.layout.tile import Tiling, parameters_of
+from celosia.sw.compiler.layout.tile import Tiling, copied_parameters, parameters_of
 from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
@@ -65,13 +65,14 @@ class Constants:
         """Return the first of a layer's channels that a vector action reads."""
         if isinstance(action, AddRegion):
             return action.step * self.config.columns
+        layer, tiled = self.network.layers[action.layer], self.tiling.layers[action.layer]
         if isinstance(action, SpreadSums):
-            return self.tiling.layers[action.layer].parameters
+            assert isinstance(layer, DynamicProduct)
+            return copied_parameters(layer, tiled)
         if isinstance(action, Drain):
-            if isinstance(self.network.layers[action.layer], DynamicProduct):
+            if isinstance(layer, DynamicProduct) and not layer.by_channel:
                 return 0
-            return action.tile * self.tiling.layers[action.layer].parameters
-        layer = self.network.layers[action.layer]
+            return action.tile * tiled.parameters
         assert isinstance(layer, Pooling)
         return layer.windows[action.windows].parameters * self.config.columns
 
