@@ -125,6 +125,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="rewrite golden.json")
     parser.add_argument("--rtl", action="store_true", help="count cycles of the RTL, too")
     options = parser.parse_args()
+    differences = 0
     for name in options.names or NETWORKS:
         if name not in NETWORKS:
             sys.exit(f"golden: wanted one of {', '.join(NETWORKS)}, got {name!r}")
@@ -133,10 +134,13 @@ def main() -> None:
         new = figures(name, options.rtl)
         for key in new:
             mark = "" if old.get(key) == new[key] else f"   was {old.get(key)}"
+            differences += bool(mark)
             print(f"{name:24} {key:10} {new[key]}{mark}", flush=True)
         if options.write:
             frozen[name] = {**old, **new}
             FILE.write_text(json.dumps(frozen, indent=1, sort_keys=True) + "\n")
+    if differences and not options.write:
+        sys.exit(f"golden: {differences} figures differ")
 
 
 if __name__ == "__main__":
