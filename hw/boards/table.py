@@ -32,7 +32,7 @@ BOARDS = {
             title="Tang Nano 20K with GW2AR-18",
             platform="celosia.constraints:tang_nano_20k",
             part="GW2AR-18",
-            config=preset("nano,unified_bytes=32768"),
+            config=preset("nano,unified_bytes=32768,requantizer=sequential,counters=none"),
             oscillator="clk27",
             oscillator_hz=27_000_000,
             clock_hz=54_000_000,

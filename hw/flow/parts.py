@@ -131,9 +131,11 @@ GOWIN = Family(
         "ALU": ("LUT", 1),
         "DFF*": ("FF", 1),
         "MULT*": ("DSP", 1),
-        "SDPB": ("block RAM", 1),
+        "SDP*": ("block RAM", 1),
         "DPB": ("block RAM", 1),
+        "DPX9B": ("block RAM", 1),
         "SP": ("block RAM", 1),
+        "SPX9": ("block RAM", 1),
     },
 )
 

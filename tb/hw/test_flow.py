@@ -73,6 +73,8 @@ def test_areas_count_by_column():
         (ICE40, "SB_DFFESR", ("FF", 1)),
         (ICE40, "SB_CARRY", None),
         (GOWIN, "LUT3", ("LUT", 1)),
+        (GOWIN, "SDPX9B", ("block RAM", 1)),
+        (GOWIN, "DPX9B", ("block RAM", 1)),
         (ECP5, "DP16KD", ("block RAM", 1)),
     ],
 )
