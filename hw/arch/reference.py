@@ -80,7 +80,7 @@ ERRORS: dict[Error, str] = {
 ACTIVITIES: dict[Activity, str] = {
     Activity.BUSY: "work was done",
     Activity.MEMORY: "waiting for a buffer port or the bus",
-    Activity.WEIGHTS: "waiting for a weight tile",
+    Activity.WEIGHTS: "waiting for a weight tile, or between passes that add to the same sums",
     Activity.DRAIN: "everything requested, results in flight",
     Activity.EMPTY: "no instruction",
     Activity.SEMAPHORE: "waiting for semaphore s, the lowest without a count",

@@ -212,12 +212,16 @@ class MatrixControl(Component):
             feeder.switched.eq(multiplies & now.first),
         ]
         self._spacing(m, clear, now, multiplies)
+        # The last request ended its instruction, whose sums are awaited then.
+        ended = Signal(reset_less=True)
+        with m.If(self.fired):
+            m.d.sync += ended.eq(now.final)
         self._ends(m, stopped, now, vectors.o.valid, running | vectors.o.valid)
         with m.If(self.fired):
             m.d.comb += self.activity.eq(Activity.BUSY)
         with m.Elif(self.request.valid):
             m.d.comb += self.activity.eq(Activity.MEMORY)
-        with m.Elif(Mux(vectors.o.valid, clear, running) | feeder.waiting):
+        with m.Elif(Mux(vectors.o.valid, clear | ~ended, running) | feeder.waiting):
             m.d.comb += self.activity.eq(Activity.WEIGHTS)
         with m.Elif(~self.idle):
             m.d.comb += self.activity.eq(Activity.DRAIN)

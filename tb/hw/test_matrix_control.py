@@ -251,6 +251,9 @@ def test_single_pixels_on_one_row_wait_for_each_other(forwards):
     # The last pass of an instruction always has its sums stored before the next one adds to them.
     assert np.diff(cycles).tolist()[:1] == [1 if forwards else 4]
     assert all(gap >= 4 for gap in np.diff(cycles)[1::2])
+    # Neither an instruction's end nor a wait for its semaphores.
+    between = bench.activities[cycles[0] + 1 : cycles[1]]
+    assert between == [Activity.WEIGHTS] * (cycles[1] - cycles[0] - 1)
 
 
 def test_waiting_for_weights_is_said():
