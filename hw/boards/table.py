@@ -24,7 +24,7 @@ BOARDS = {
     for board in (
         _ulx3s(85, "edge", 70_000_000),
         _ulx3s(45, "micro", 75_000_000),
-        # 56 block memories: half of the unified buffer. With a pipelined requantiser no way is found.
+        # 56 block memories: half of the unified buffer. A pipelined requantiser wants one more.
         _ulx3s(25, "nano,unified_bytes=65536,requantizer=sequential", 55_000_000),
         _ulx3s(12, "nano,unified_bytes=65536,requantizer=sequential", 55_000_000),
         Board(
