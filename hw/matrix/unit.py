@@ -205,11 +205,11 @@ class MatrixUnit(Component):
         m.submodules.block = block = Delay(
             control.block.shape(), cycles=self.read_latency, reset_less=True
         )
-        moved = Signal(self.read_latency)
-        m.d.sync += moved.eq(Cat(control.fired & control.move, moved))
+        m.submodules.moved = moved = Delay(1, cycles=self.read_latency)
         m.d.comb += [
             block.i.eq(control.block),
-            writes.enable.eq(moved[-1] & ~control.drop),
+            moved.i.eq(control.fired & control.move),
+            writes.enable.eq(moved.o & ~control.drop),
             writes.row.eq(row),
             writes.block.eq(block.o),
             writes.data.eq(self.read_data),
