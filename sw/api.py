@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.frontend.source import load

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from celosia.hw.arch.config import PRESETS
 from celosia.hw.arch.isa import Instruction, Opcode, disassemble
+from celosia.hw.arch.presets import PRESETS
 from celosia.sim import footprint
 from celosia.sim.machine import Machine
 from celosia.sw.compiler.compile import compile_graph

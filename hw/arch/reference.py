@@ -12,8 +12,9 @@ from amaranth.hdl import Shape
 from amaranth.lib import enum
 
 from celosia.hw.arch import commands, isa, registers
-from celosia.hw.arch.config import PRESETS, PROGRAM_BYTES, SEMAPHORES, Config, preset
+from celosia.hw.arch.config import PROGRAM_BYTES, SEMAPHORES, Config
 from celosia.hw.arch.isa import Error, Opcode
+from celosia.hw.arch.presets import PRESETS, preset
 from celosia.hw.arch.registers import Activity
 
 #: Command that writes the pages again.

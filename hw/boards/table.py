@@ -1,6 +1,6 @@
 """All boards: a new one is a row here, and a part of ``hw/flow/parts.py`` if it has a new one."""
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.hw.boards.board import Board, Sdram
 
 

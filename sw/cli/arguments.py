@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-from celosia.hw.arch.config import PRESETS, Config, preset
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.presets import PRESETS, preset
 from celosia.sw.ir.parts import MOST_BATCH
 from celosia.sw.runtime.backends import DEVICES, device_name
 from celosia.sw.runtime.session import InputError

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from celosia.hw.arch import commands, isa
-from celosia.hw.arch.config import ADDRESS_BITS, PRESETS, PROGRAM_BYTES, Config
+from celosia.hw.arch.config import ADDRESS_BITS, PROGRAM_BYTES, Config
+from celosia.hw.arch.presets import PRESETS
 from celosia.sw.cli.arguments import device_options, wave_files
 from celosia.sw.cli.inputs import npy, read_array
 from celosia.sw.files import read_file, writable, write_atomically

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from celosia.hw.arch.config import PRESETS, Config
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.presets import PRESETS
 from celosia.sw.cli import inputs, raw
 from celosia.sw.cli.arguments import (
     Commands,

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.presets import preset
 from celosia.sim.timing.costs import COSTS
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_steps

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.ir.graph import Graph

@@ -1,6 +1,6 @@
 import pytest
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 
 SQUARE = (
     "nano,unified_bytes=256,weight_tiles=12,accumulator_depth=16,weight_rows=2,bus_bytes=4,"

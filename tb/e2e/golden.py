@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 import litert
 from whole_networks.golden import NETWORKS
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load

@@ -11,8 +11,8 @@ import prerequisites
 import pytest
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import PRESETS
 from celosia.hw.arch.driver import Driver, RunResult
+from celosia.hw.arch.presets import PRESETS
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.build import readable_verilog
 from celosia.sim import rtl

@@ -11,7 +11,7 @@ from random_networks.cases import case
 from random_networks.recurrent import RNN, lstm, rnn, svdf
 from test_channel_scales import drawn
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import HostOperator, Operand

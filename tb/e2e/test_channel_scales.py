@@ -10,7 +10,7 @@ from networks import Chain, Constant, serialize
 from networks.graph import Graph
 from random_networks.cases import Case
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.frontend.tflite import ModelError, load
 
 

@@ -9,7 +9,8 @@ import pytest
 from conformance import Verdict, differences, judge, reference
 from random_networks.cases import FAMILY, Case, case
 
-from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.presets import preset
 
 pytestmark = pytest.mark.usefixtures("litert")
 

@@ -9,7 +9,7 @@ from agreement import compare
 from networks import Chain, Constant
 from random_networks.control import Model, branching, looping
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import ModelError, load
 

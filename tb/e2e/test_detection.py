@@ -8,7 +8,7 @@ import pytest
 from flatbuffers import flexbuffers
 from networks import Chain, Constant, serialize
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.ir.program import Program

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from networks import Convolution, FullyConnected, Pool, Reshape, Softmax, write_sequential
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.compiled import Compiled

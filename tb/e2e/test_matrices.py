@@ -6,7 +6,7 @@ from conformance import differences
 from networks import Chain, Constant
 from random_networks.cases import Case
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 

@@ -9,7 +9,7 @@ from networks import Chain, Constant, serialize
 from random_networks.cases import Case
 from random_networks.moving import KINDS, moving
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.runtime.arrays import InputError

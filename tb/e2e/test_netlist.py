@@ -12,7 +12,8 @@ import prerequisites
 import pytest
 from networks import Activation, Convolution, FullyConnected, Pool, Reshape, write_sequential
 
-from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.presets import preset
 from celosia.hw.build import TOP, verilog
 from celosia.hw.flow.flow import Design, synthesised
 from celosia.hw.flow.gates import gates

@@ -11,7 +11,7 @@ import numpy as np
 import prerequisites
 import pytest
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sim.timing.cycles import estimate
 from celosia.sw import data
 from celosia.sw.compiler.compile import compile_graph

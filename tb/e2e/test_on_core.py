@@ -10,7 +10,7 @@ from networks import Chain, Constant, Pool, Resize, TransposedConvolution
 from random_networks.cases import Case
 from random_networks.draw import Draw
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.partition import partition
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import HostOperator

@@ -5,7 +5,7 @@ from conformance import differences
 from networks import Chain, serialize
 from random_networks.cases import Case
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.frontend.tflite import ModelError, load
 
 

@@ -5,7 +5,7 @@ import prerequisites
 import pytest
 from whole_networks.onnx import NETWORKS, inputs, open_reference, quantised
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.ir.program import Program

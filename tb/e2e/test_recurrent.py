@@ -12,7 +12,7 @@ from agreement import compare
 from networks import Chain, serialize
 from random_networks.recurrent import RNN, lstm, rnn, shift_register, svdf
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import ModelError, load

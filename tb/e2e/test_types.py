@@ -13,7 +13,7 @@ from random_networks.cases import Case
 from random_networks.other_types import TYPES, converted, of_type
 from whole_networks.golden import Stack
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import ModelError, load

@@ -12,7 +12,8 @@ from queues import Fifo, in_order
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.commands import CODE_BITS, REGISTERS, VALUE_BITS, register_limits
-from celosia.hw.arch.config import SEMAPHORES, preset
+from celosia.hw.arch.config import SEMAPHORES
+from celosia.hw.arch.presets import preset
 from celosia.hw.dma import gather
 from celosia.hw.sequencer import check, command, issue
 

@@ -8,7 +8,7 @@ from amaranth.hdl import ResetInserter
 from celosia.hw import streams
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.commands import WORD_BYTES, padded
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.sequencer.sequencer import Sequencer
 

@@ -13,7 +13,7 @@ import documents
 import prerequisites
 import pytest
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.hw.boards import platform, table
 from celosia.hw.boards.board import Board, Sdram
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.hw.boards import pll
 from celosia.hw.boards.machine import Bench
 from celosia.hw.boards.platform import BoardError

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.hw.build import convert, sources_digest, verilog
 from celosia.hw.memory.weight_buffer import WeightBuffer
 

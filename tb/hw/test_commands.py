@@ -8,8 +8,8 @@ from test_isa import random_instruction
 
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.commands import CODE_BITS, REGISTERS, VALUE_BITS, Decoder, Encoder
-from celosia.hw.arch.config import PRESETS
 from celosia.hw.arch.isa import Error, Illegal, Instruction, Opcode, Unit
+from celosia.hw.arch.presets import PRESETS
 
 EDGE = PRESETS["edge"]
 

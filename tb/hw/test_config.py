@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from celosia.hw.arch.config import PRESETS, preset
+from celosia.hw.arch.presets import PRESETS, preset
 
 EDGE = PRESETS["edge"]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch import commands, isa
-from celosia.hw.arch.config import preset
 from celosia.hw.arch.driver import Driver, require_place
+from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import COUNTERS, OFFSETS, Control, Interrupt, Status
 from celosia.sim.rtl import RtlDevice
 

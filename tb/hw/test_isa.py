@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch import commands
-from celosia.hw.arch.config import PRESETS, SEMAPHORES, Config, preset
+from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.isa import (
     FORMATS,
     UNITS,
@@ -24,6 +24,7 @@ from celosia.hw.arch.isa import (
     disassemble,
     limits,
 )
+from celosia.hw.arch.presets import PRESETS, preset
 
 EDGE = PRESETS["edge"]
 #: The presets, with all options.

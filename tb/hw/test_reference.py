@@ -4,8 +4,9 @@ import pytest
 from amaranth.hdl import Shape
 
 from celosia.hw.arch import commands, isa, reference
-from celosia.hw.arch.config import PRESETS, SEMAPHORES, preset
+from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.isa import Error, Opcode
+from celosia.hw.arch.presets import PRESETS, preset
 from celosia.hw.arch.registers import (
     COUNTERS,
     COUNTERS_PER_UNIT,

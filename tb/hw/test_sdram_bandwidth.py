@@ -7,7 +7,7 @@ import pytest
 from pysim import simulation
 from sdram_bench import Burst, build, simulate
 
-from celosia.hw.arch.config import PRESETS
+from celosia.hw.arch.presets import PRESETS
 from celosia.hw.boards.board import Sdram
 from celosia.hw.boards.table import BOARDS
 

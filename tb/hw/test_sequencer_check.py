@@ -7,8 +7,9 @@ from amaranth.hdl import ResetInserter, Signal
 
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.commands import CODE_BITS, REGISTERS, VALUE_BITS, register_limits
-from celosia.hw.arch.config import SEMAPHORES, preset
+from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.isa import Error, Opcode, Unit
+from celosia.hw.arch.presets import preset
 from celosia.hw.sequencer.check import Check
 
 CONFIGS = {

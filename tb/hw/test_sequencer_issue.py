@@ -5,8 +5,9 @@ import pytest
 
 from celosia.hw import streams
 from celosia.hw.arch import commands
-from celosia.hw.arch.config import SEMAPHORES, preset
+from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.isa import Opcode, Unit
+from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import Activity
 from celosia.hw.sequencer.dispatch import EXECUTORS
 from celosia.hw.sequencer.issue import Issue

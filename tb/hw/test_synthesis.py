@@ -7,7 +7,7 @@ import pytest
 from flow_bench import TOOLS, make_tools
 
 from celosia.hw import synthesis
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.hw.flow.tools import ToolError
 
 CONFIG = preset("nano,unified_bytes=1024,weight_tiles=4")

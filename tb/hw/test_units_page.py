@@ -10,8 +10,9 @@ from amaranth.sim import Simulator
 from issued import issued_bits
 
 from celosia.hw.arch import commands
-from celosia.hw.arch.config import PRESETS, Config
+from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode, Space
+from celosia.hw.arch.presets import PRESETS
 from celosia.hw.dma.load import LoadUnit
 from celosia.hw.dma.store import StoreUnit
 from celosia.hw.matrix.unit import MatrixUnit

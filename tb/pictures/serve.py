@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.files import write_atomically
 from celosia.sw.serve.app import open_server
 from celosia.sw.serve.classifier import Classifier

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch import commands
-from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, assemble
+from celosia.hw.arch.presets import preset
 from celosia.sim import hazards, quantize
 from celosia.sim.machine import Machine
 from celosia.sw.runtime.backends import open_device

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch import commands
-from celosia.hw.arch.config import PRESETS, preset
 from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit, assemble
+from celosia.hw.arch.presets import PRESETS, preset
 from celosia.sim.schedule import MachineError
 from celosia.sim.timing.costs import bursts
 from celosia.sim.timing.cycles import COSTS, estimate, work

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.hw.arch.presets import preset
 from celosia.sim.footprint import Memory, OutOfRange, touches
 
 MICRO = preset("micro")

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch import commands
-from celosia.hw.arch.config import PRESETS, preset
 from celosia.hw.arch.isa import (
     Error,
     Instruction,
@@ -12,6 +11,7 @@ from celosia.hw.arch.isa import (
     Opcode,
     assemble,
 )
+from celosia.hw.arch.presets import PRESETS, preset
 from celosia.sim.footprint import Memory, reach
 from celosia.sim.hazards import Fault, Hazard, Written, judge
 from celosia.sim.schedule import MachineError

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch import commands
-from celosia.hw.arch.config import PRESETS, Config, preset
+from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Rounding, Space, Window
+from celosia.hw.arch.presets import PRESETS, preset
 from celosia.sim.machine import Machine
 
 HALT = Instruction(Opcode.HALT)

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch import commands
-from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Error, Instruction, Kind, Opcode, Space, Unit
+from celosia.hw.arch.presets import preset
 from celosia.sim.hazards import Hazard
 from celosia.sim.machine import Machine
 from celosia.sim.schedule import MachineError

@@ -9,7 +9,7 @@ import pytest
 from agreement import compare
 from networks import Chain, Constant, serialize
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.operators.node import ModelError

@@ -9,8 +9,9 @@ import pytest
 from networks import Convolution, Depthwise, Layer, Pad, write_sequential
 from whole_networks.small import alone
 
-from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import bounds
 from celosia.sw.compiler.layout.bands import Band, band_matrix, parameters_of_tile, spans, vectors

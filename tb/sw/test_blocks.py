@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from whole_networks.small import alone
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.schedule.blocks import blocks, sums, wanted_sums

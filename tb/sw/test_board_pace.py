@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.hw.boards import table
 from celosia.sw import boards
 from celosia.sw.cli import main

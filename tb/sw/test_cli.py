@@ -8,7 +8,7 @@ from networks import FullyConnected, write_fully_connected
 
 from celosia.hw import build
 from celosia.hw.arch import commands, isa
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw import measure
 from celosia.sw.cli import main
 from celosia.sw.compiler.compiled import Compiled

@@ -6,8 +6,8 @@ import prerequisites
 import pytest
 from networks import Convolution, FullyConnected, write_fully_connected, write_sequential
 
-from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Opcode
+from celosia.hw.arch.presets import preset
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler import compile as passes
 from celosia.sw.compiler.compile import compile_graph

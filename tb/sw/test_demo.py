@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Unit
+from celosia.hw.arch.presets import preset
 from celosia.sw import demo
 from celosia.sw.compiler.emit.synchronise import SEMAPHORE
 from celosia.sw.data import Found

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from networks import Chain, Graph, serialize
 
-from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import bounds
 from celosia.sw.compiler.errors import CompileError

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw import data, evaluate
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph

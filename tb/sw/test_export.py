@@ -10,7 +10,7 @@ import prerequisites
 import pytest
 
 from celosia.hw import build
-from celosia.hw.arch.config import PRESETS, preset
+from celosia.hw.arch.presets import PRESETS, preset
 from celosia.hw.arch.registers import COUNTERS, FLAGS, REGISTERS
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph

@@ -5,7 +5,7 @@ import pytest
 from agreement import compare
 from networks import Chain, Constant, Graph, serialize
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lower import lower

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from celosia.hw import synthesis
-from celosia.hw.arch.config import preset
 from celosia.hw.arch.extras import install_command
+from celosia.hw.arch.presets import preset
 from celosia.hw.boards import build as build_module
 from celosia.hw.boards import table
 from celosia.hw.flow import tools as flow_tools

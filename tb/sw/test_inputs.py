@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load

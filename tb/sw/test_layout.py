@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from whole_networks.small import alone
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.layout.pitches import Segment, lay_out, least_steps, segments
 from celosia.sw.compiler.spec import Network, Product
 from celosia.sw.compiler.values import Value

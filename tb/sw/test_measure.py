@@ -10,8 +10,9 @@ from whole_networks.small import compiled, convolution
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.commands import WORD_BYTES
-from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Unit
+from celosia.hw.arch.presets import preset
 from celosia.sim.timing.cycles import estimate
 from celosia.sw import measure
 from celosia.sw.compiler import report

@@ -17,7 +17,7 @@ import prerequisites
 import pytest
 from random_networks.recurrent import shift_register
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.hw.boards.table import BOARDS
 from celosia.sw.cli import main
 from celosia.sw.mlperf import benchmark, page

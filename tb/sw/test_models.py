@@ -12,7 +12,7 @@ import prerequisites
 import pytest
 import tflite
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw import data
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load

@@ -6,7 +6,7 @@ import numpy as np
 import prerequisites
 import pytest
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.operators.node import ModelError

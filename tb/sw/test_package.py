@@ -14,8 +14,8 @@ import prerequisites
 import pytest
 
 import celosia
-from celosia.hw.arch.config import PRESETS, preset
 from celosia.hw.arch.notebook import html_table
+from celosia.hw.arch.presets import PRESETS, preset
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.quantize.model import QuantizeError
 from celosia.sw.runtime.arrays import InputError

@@ -6,7 +6,7 @@ import networks as w
 import numpy as np
 import pytest
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.compiled import bounds

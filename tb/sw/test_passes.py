@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from networks import Chain, Convolution, Depthwise, FullyConnected, Graph, Transpose, serialize
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler import compile as compiler
 from celosia.sw.compiler.passes import simplified
 from celosia.sw.frontend.tflite import load

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from celosia.hw.arch.config import PROGRAM_BYTES, preset
+from celosia.hw.arch.config import PROGRAM_BYTES
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.files import write_atomically
 from celosia.sw.frontend.tflite import load

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from networks import Depthwise, write_sequential
 
-from celosia.hw.arch.config import PRESETS, preset
 from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.hw.arch.presets import PRESETS, preset
 from celosia.sw.compiler import compile as passes
 from celosia.sw.compiler.emit.access import Owner, Step
 from celosia.sw.compiler.errors import CompileError

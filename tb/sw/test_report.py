@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from whole_networks.small import compiled, convolution, dense
 
-from celosia.hw.arch.config import PROGRAM_BYTES, preset
+from celosia.hw.arch.config import PROGRAM_BYTES
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
+from celosia.hw.arch.presets import preset
 from celosia.sim.hazards import judge
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler import report, report_text

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from networks import Convolution, FullyConnected, Pool, Reshape, Softmax, write_sequential
 
-from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Opcode
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler import compile as passes
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.errors import CompileError

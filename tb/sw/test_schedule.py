@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from networks import Back, Concatenate, Convolution, Depthwise, Pad, write_sequential
 
-from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Opcode
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.emit.access import Access
 from celosia.sw.compiler.layout.residence import Demand, reside

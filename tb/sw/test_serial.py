@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from devices.link import FarEnd, MachineRegisters, Noise
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import OFFSETS, Control, Status
 from celosia.sw.cli import main
 from celosia.sw.runtime.backends import open_device

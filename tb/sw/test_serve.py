@@ -15,8 +15,8 @@ import pytest
 from networks import FullyConnected, write_fully_connected
 from PIL import Image
 
-from celosia.hw.arch.config import preset
 from celosia.hw.arch.extras import install_command
+from celosia.hw.arch.presets import preset
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.cli import main
 from celosia.sw.frontend.tflite import load

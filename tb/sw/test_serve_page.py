@@ -10,7 +10,7 @@ import prerequisites
 import pytest
 from browser import Browser
 
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sw.serve.classifier import Classifier, Result
 
 pytestmark = pytest.mark.thorough

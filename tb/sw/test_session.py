@@ -7,7 +7,8 @@ import pytest
 from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import Port

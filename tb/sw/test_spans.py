@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.layout.spans import Span, first_fit
 
 SMALL = preset("nano,unified_bytes=1024")

@@ -3,8 +3,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from celosia.hw.arch.config import PRESETS
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
+from celosia.hw.arch.presets import PRESETS
 from celosia.sim.hazards import Fault, Hazard, judge
 from celosia.sw.compiler.emit.access import Access, Step
 from celosia.sw.compiler.emit.synchronise import MOST_COUNT, SEMAPHORE, synchronise

@@ -10,8 +10,9 @@ import numpy as np
 
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.commands import CODE_BITS, WORD_BYTES, padded
-from celosia.hw.arch.config import SEMAPHORES, preset
+from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import (
     COUNTERS_PER_UNIT,
     OFFSETS,

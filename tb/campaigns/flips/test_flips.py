@@ -10,7 +10,7 @@ import pytest
 from command_line import main
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import preset
+from celosia.hw.arch.presets import preset
 from celosia.sim.rtl import RtlDevice
 from celosia.sw.cli.messages import Failure
 from celosia.sw.runtime.device import RunResult

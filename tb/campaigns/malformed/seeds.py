@@ -6,7 +6,8 @@ from functools import cache
 import networks as w
 import numpy as np
 
-from celosia.hw.arch.config import Config, preset
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 

@@ -6,8 +6,8 @@ from typing import Any
 import networks as w
 import numpy as np
 
-from celosia.hw.arch.config import preset
 from celosia.hw.arch.isa import Rounding
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.spec import Pool, Product
