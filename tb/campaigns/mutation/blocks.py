@@ -77,7 +77,7 @@ SDRAM controller | sdram/bank sdram/buffer sdram/chunks sdram/columns sdram/cont
     sdram/countdown sdram/data_path sdram/opener sdram/reads sdram/scheduler sdram/startup
     sdram/writes | sdram_rooms sdram_controller sdram_rules | sdram_bandwidth | | |
     alone
-host link | link/bridge link/frames link/link link/slots link/uart | link_frames link_uart
-    link_endpoint | | | | alone
+host link | link/beat link/bridge link/frames link/link link/request link/response link/slots
+    link/transfer link/uart | link_bridge link_frames link_uart link_endpoint | | | | alone
 """
 BLOCKS = tuple(_block(row) for row in re.findall(r"\S.*(?:\n .*)*", _ROWS))
