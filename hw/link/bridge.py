@@ -112,8 +112,6 @@ class Bridge(Component):
         ]
         for block in (transfer, sender):
             m.d.comb += [block.is_last.eq(is_last), block.read_data.eq(self.read_data)]
-        with m.If(transfer.step | sender.step):
-            m.d.sync += [place.eq(place + 1), header.address.eq(header.address + 1)]
         self._execute(m, header, status, place)
         return m
 
@@ -164,6 +162,8 @@ class Bridge(Component):
                     m.d.comb += transfer.start.eq(1)
                     m.next = "TRANSFER"
             with m.State("TRANSFER"):
+                with m.If(transfer.step):
+                    m.d.sync += [place.eq(place + 1), header.address.eq(header.address + 1)]
                 with m.If(transfer.error):
                     m.d.sync += status.eq(Status.BUS_ERROR)
                 with m.If(transfer.done):
@@ -180,5 +180,7 @@ class Bridge(Component):
                 m.next = "RESPOND"
             with m.State("RESPOND"):
                 m.d.comb += sender.send.eq(1)
+                with m.If(sender.step):
+                    m.d.sync += place.eq(place + 1)
                 with m.If(sender.done):
                     m.next = "IDLE"
