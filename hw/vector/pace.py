@@ -1,4 +1,4 @@
-"""Spacing of groups for a requantiser that does not take one each cycle."""
+"""Spacing of the groups of a window."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib.wiring import In, Out
@@ -14,7 +14,7 @@ class Pace(Component):
     groups : int
         Most groups of a window.
     group_cycles : int
-        Cycles from group to group, at least 2.
+        Cycles from group to group, at least 1.
 
     Members
     -------
@@ -36,12 +36,12 @@ class Pace(Component):
     Raises
     ------
     ValueError
-        If ``group_cycles`` is below 2.
+        If ``group_cycles`` is below 1.
     """
 
     def __init__(self, *, groups: int, group_cycles: int) -> None:
-        if group_cycles < 2:
-            raise ValueError(f"group_cycles: wanted at least 2, got {group_cycles}")
+        if group_cycles < 1:
+            raise ValueError(f"group_cycles: wanted at least 1, got {group_cycles}")
         self.groups = groups
         self.group_cycles = group_cycles
         super().__init__(

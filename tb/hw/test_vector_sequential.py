@@ -18,9 +18,10 @@ EACH = SequentialRequantizer.INTERVAL
 SEQUENTIAL: dict[str, Any] = {"requantizer": "sequential"}
 
 
-async def test_pace(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("each", [1, 2, 3])
+async def test_pace(rng: np.random.Generator, each: int) -> None:
     """Windows as soon as they may begin, and later; cycles that do not count."""
-    dut = Pace(groups=4, group_cycles=3)
+    dut = Pace(groups=4, group_cycles=each)
     ctx = await pysim.simulation(dut)
     # Cycles to come of the window, this one left out.
     left = 0
@@ -31,17 +32,17 @@ async def test_pace(rng: np.random.Generator) -> None:
         ctx.set(dut.start, start)
         ctx.set(dut.groups_last, groups)
         assert ctx.get(dut.in_use) == (left > 0)
-        assert ctx.get(dut.moves) == (left > 0 and left % 3 == 0 and not hold)
+        assert ctx.get(dut.moves) == (left > 0 and left % each == 0 and not hold)
         await ctx.tick()
         if start:
-            left = 3 * (groups + 1) - 1
+            left = each * (groups + 1) - 1
         elif not hold:
             left = max(0, left - 1)
 
 
 def test_refuses() -> None:
-    with pytest.raises(ValueError, match="group_cycles: wanted at least 2, got 1"):
-        Pace(groups=2, group_cycles=1)
+    with pytest.raises(ValueError, match="group_cycles: wanted at least 1, got 0"):
+        Pace(groups=2, group_cycles=0)
     with pytest.raises(ValueError, match="requantizer: wanted one of pipelined, .*, got 'slow'"):
         Bench(np.random.default_rng(1), **sizes("nano", requantizer="slow"))
 

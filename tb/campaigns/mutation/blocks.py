@@ -65,8 +65,8 @@ matrix unit | matrix/unit | matrix_unit matrix_parity matrix_moves
 accumulators | memory/accumulators | memory_accumulators memory_parity | matrix_unit
 vector control | vector/control vector/task lib/nest | vector_control lib_nest vector_source
     vector_unit vector_parity
-vector source | vector/source vector/answers vector/window | vector_window vector_answers
-    vector_source vector_unit
+vector source | vector/source vector/reads vector/answers vector/window | vector_reads
+    vector_window vector_answers vector_source vector_unit
 vector pipe | vector/pipe vector/accumulate vector/destination vector/writer vector/unit |
     vector_accumulate vector_unit vector_parity
 requantiser | vector/requantize vector/multiplier lib/delay | vector_requantize | vector_unit |
