@@ -31,6 +31,39 @@ def matmul(index, fields):
     return issued(index, isa.Instruction(isa.Opcode.MATMUL, **fields))
 
 
+def pixels(dut, fields):
+    """Yield the outputs of a ``PassWalker`` for each pixel of each pass, by the meaning of MATMUL."""
+    f = MATMUL | fields
+    move = fields.get("opcode") is isa.Opcode.MOVE_WEIGHTS
+    base = f["tile"] * dut.rows if move else f["accumulator"]
+    # MATMUL stays in its half of the accumulators, MOVE_WEIGHTS in the weight buffer.
+    room = dut.weight_rows if move else dut.accumulator_depth
+    steps = -(-f["taps"] // dut.rows)
+    count = f["x_count"] * f["y_count"] * f["z_count"]
+    for step in range(steps):
+        pixel = 0
+        for z in range(f["z_count"]):
+            for y in range(f["y_count"]):
+                for x in range(f["x_count"]):
+                    origin = x * f["x_stride"] + y * f["y_stride"] + z * f["z_stride"]
+                    address = f["unified"] + origin + step * dut.rows
+                    row = base + pixel
+                    lanes = np.arange(dut.rows) + step * dut.rows < f["taps"]
+                    yield {
+                        "address": address,
+                        "row": row,
+                        "accumulate": int(not move and (step > 0 or f["accumulate"])),
+                        "mask": int(lanes @ (1 << np.arange(dut.rows))),
+                        "first": int(pixel == 0),
+                        "last": int(pixel == count - 1),
+                        "final": int(step == steps - 1 and pixel == count - 1),
+                        "outside": int(address >= dut.unified_bytes or row // room != base // room),
+                        **({"move": int(move)} if dut.blocks else {}),
+                        **({"block": step} if move else {}),
+                    }
+                    pixel += 1
+
+
 class Bench:
     """A matrix unit, and a unified buffer and a vector unit made of Python."""
 

@@ -58,8 +58,9 @@ parity | memory/parity vector/watch | memory_parity vector_watch vector_parity |
     alone
 cell, product | matrix/cell targets/product | matrix_cell targets_product | matrix_array | cells | core | alone
 array | matrix/array | matrix_array | matrix_unit | | core
-matrix control | matrix/control matrix/feeder | matrix_control matrix_feeder matrix_moves | matrix_unit
-matrix walker | matrix/walker | matrix_walker matrix_moves | matrix_unit
+matrix control | matrix/control matrix/completion matrix/feeder matrix/spacing | matrix_control
+    matrix_completion matrix_feeder matrix_spacing matrix_moves | matrix_unit
+matrix walker | matrix/walker matrix/reads | matrix_walker matrix_reads matrix_moves | matrix_unit
 matrix moves | matrix/moves | matrix_moves | matrix_unit | move_order
 matrix unit | matrix/unit | matrix_unit matrix_parity matrix_moves
 accumulators | memory/accumulators | memory_accumulators memory_parity | matrix_unit

@@ -1,0 +1,105 @@
+"""End of the instructions of the matrix unit: done, idle, the first fault."""
+
+from amaranth.hdl import Module, Signal, Value
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.lib.component import Component
+from celosia.hw.lib.delay import Delay
+
+
+class Completion(Component):
+    """Reporter of instructions that are done, and of the first fault.
+
+    Parameters
+    ----------
+    read_latency, results_latency, parity
+        See ``MatrixControl``.
+
+    Members
+    -------
+    fired, final, tag : In(1), In(1), In(TAG_BITS)
+        A request is taken: the last one of its instruction; tag of the request that waits or is
+        taken.
+    outside : In(1)
+        The request that waits is outside a memory.
+    tile_outside, tile_tag : In(1), In(TAG_BITS)
+        The next tile is outside the weight buffer; tag of its instruction.
+    read_fault, wrong : In(1), In(1)
+        As of ``MatrixControl``.
+    pending, abort : In(1), In(1)
+        Requests are left; no more of them will be taken.
+    done, fault_valid, fault, idle : Out
+        As of a unit.
+    stopped : Out(1)
+        There was a fault.
+
+    Timing
+    ------
+    ``done`` comes ``results_latency`` cycles after the last request. A fault of a request or a tile
+    comes at once, a ``read_fault`` one cycle later: always before ``done``.
+    """
+
+    def __init__(self, *, read_latency: int, results_latency: int, parity: bool = False) -> None:
+        self.read_latency = read_latency
+        self.results_latency = results_latency
+        self.parity = parity
+        super().__init__(
+            {
+                "fired": In(1),
+                "final": In(1),
+                "tag": In(streams.TAG_BITS),
+                "outside": In(1),
+                "tile_outside": In(1),
+                "tile_tag": In(streams.TAG_BITS),
+                "read_fault": In(1),
+                "pending": In(1),
+                "abort": In(1),
+                "done": Out(1),
+                "fault_valid": Out(1),
+                "fault": Out(streams.FAULT),
+                "idle": Out(1),
+                "stopped": Out(1),
+                **({"wrong": In(1)} if parity else {}),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        finals = Signal(self.results_latency)
+        draining = Signal(range(self.results_latency + 1))
+        m.d.sync += finals.eq((finals << 1) | (self.fired & self.final))
+        with m.If(self.fired):
+            m.d.sync += draining.eq(self.results_latency)
+        with m.Elif(draining != 0):
+            m.d.sync += draining.eq(draining - 1)
+        done: Value = finals[-1] & ~self.stopped
+        m.d.comb += [
+            self.done.eq(done & ~self.wrong if self.parity else done),
+            self.idle.eq((draining == 0) & (self.abort | self.stopped | ~self.pending)),
+        ]
+        refused = Signal()
+        m.d.sync += refused.eq(self.read_fault)
+        m.submodules.fired_tag = fired_tag = Delay(
+            streams.TAG_BITS, cycles=self.read_latency + 1, reset_less=True
+        )
+        m.d.comb += [fired_tag.i.eq(self.tag), self.fault.code.eq(isa.Error.RANGE)]
+        with m.If(refused):
+            m.d.comb += self.fault.tag.eq(fired_tag.o)
+        with m.Elif(self.outside):
+            m.d.comb += self.fault.tag.eq(self.tag)
+        with m.Else():
+            m.d.comb += self.fault.tag.eq(self.tile_tag)
+        faults: Value = refused | self.outside | self.tile_outside
+        if self.parity:
+            # A wrong word belongs to the oldest instruction that is not done.
+            oldest = Signal(streams.TAG_BITS)
+            m.d.sync += oldest.eq(oldest + finals[-1])
+            with m.If(self.wrong):
+                m.d.comb += [self.fault.code.eq(isa.Error.MEMORY), self.fault.tag.eq(oldest)]
+            faults |= self.wrong
+        m.d.comb += self.fault_valid.eq(~self.stopped & faults)
+        with m.If(self.fault_valid):
+            m.d.sync += self.stopped.eq(1)
+        return m

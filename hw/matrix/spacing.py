@@ -1,0 +1,65 @@
+"""Spacing of passes that add to the same rows of the accumulators."""
+
+from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.arch.config import ADD_CYCLES
+from celosia.hw.lib.component import Component
+
+
+class PassSpacing(Component):
+    """Spacing of passes: a sum can be read ``ADD_CYCLES`` after the read of the sum before.
+
+    A pass of at least ``ADD_CYCLES`` pixels needs no gap after it, because the next pass adds to
+    the same rows in the same order. A gap follows a shorter pass, and the last pass of an
+    instruction: the next instruction may begin with any row.
+
+    Parameters
+    ----------
+    forwards : bool
+        A pass of one pixel needs no gap after it, see ``Accumulators``.
+
+    Members
+    -------
+    fired : In(1)
+        A request of a pass is taken.
+    last, final : In(1)
+        Of that request: last of its pass, of its instruction.
+    accumulate : In(1)
+        The request that waits adds to its row.
+    clear : Out(1)
+        That request may be the first of a pass.
+
+    Timing
+    ------
+    ``clear`` follows ``accumulate`` at once, and ``fired`` one cycle later.
+    """
+
+    def __init__(self, *, forwards: bool) -> None:
+        self.forwards = forwards
+        super().__init__(
+            {
+                "fired": In(1),
+                "last": In(1),
+                "final": In(1),
+                "accumulate": In(1),
+                "clear": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # Pixels of this pass with the one that is taken, up to ADD_CYCLES.
+        pixels = Signal(range(ADD_CYCLES + 1), init=1)
+        gap = Signal(range(ADD_CYCLES))
+        m.d.comb += self.clear.eq((gap == 0) | ~self.accumulate)
+        with m.If(gap != 0):
+            m.d.sync += gap.eq(gap - 1)
+        with m.If(self.fired):
+            more = Mux(pixels == ADD_CYCLES, ADD_CYCLES, pixels + 1)
+            m.d.sync += pixels.eq(Mux(self.last, 1, more))
+            with m.If(self.final):
+                m.d.sync += gap.eq(ADD_CYCLES - 1)
+            with m.Elif(self.last & ((pixels != 1) if self.forwards else Const(1))):
+                m.d.sync += gap.eq(ADD_CYCLES - pixels)
+        return m

@@ -1,0 +1,106 @@
+"""Reads of instructions, one after the other, against nested loops."""
+
+import pytest
+from amaranth.hdl import Module, Signal
+from matrix_bench import MATMUL, pixels
+from pysim import get_all, pulse, rest, run
+
+from celosia.hw.arch import isa
+from celosia.hw.matrix.reads import PassReads
+
+SIZES = {"unified_bytes": 1024, "weight_tiles": 8, "accumulator_depth": 16}
+
+
+def drawn(rng, rows, *, blocks):
+    """Return the fields of a random instruction inside all memories."""
+    move = blocks and rng.random() < 0.4
+    fields = {
+        "unified": int(rng.integers(128)),
+        "taps": int(rng.integers(1, min(blocks or 5, 5) * rows + 1)),
+        "run": int(rng.choice([1, 3, rows, 40, 65535])),
+        "skip": int(rng.integers(4)),
+        **{f"{axis}_count": int(rng.integers(1, 4)) for axis in "xy"},
+        **{f"{axis}_stride": int(rng.integers(1, 20)) for axis in "xyz"},
+    }
+    if move:
+        return fields | {"opcode": isa.Opcode.MOVE_WEIGHTS, "x_count": 1, "y_count": rows // 2}
+    return fields | {"accumulator": int(rng.integers(4)), "accumulate": int(rng.integers(2))}
+
+
+def reference(dut, tag, fields):
+    """Yield the reads of an instruction; the jumps of lanes without a tap are 0."""
+    f = MATMUL | fields
+    step = -1
+    for wanted in pixels(dut.walker, fields):
+        step += wanted["first"]
+        taps = [step * dut.rows + lane for lane in range(dut.rows)]
+        jumps = [tap // f["run"] * f["skip"] if tap < f["taps"] else 0 for tap in taps]
+        yield wanted | {"tag": tag, "skip": jumps}
+
+
+def seen(read, wanted):
+    """Return the fields of a read that the reference has, too."""
+    request = read.request
+    found = {
+        name: getattr(read, name) for name in wanted if name not in ("address", "mask", "skip")
+    }
+    lanes = range(len(wanted["skip"]))
+    jumps = [request.skip[lane] if request.mask >> lane & 1 else 0 for lane in lanes]
+    return found | {"address": request.address, "mask": request.mask, "skip": jumps}
+
+
+@pytest.mark.parametrize(("rows", "blocks"), [(4, 0), (8, 0), (4, 3)])
+@pytest.mark.parametrize("skid", [False, True])
+@pytest.mark.parametrize(("idle", "stall"), [(0.0, 0.0), (0.8, 0.0), (0.0, 0.6), (0.5, 0.5)])
+def test_reads_against_the_reference(rng, rows, blocks, skid, idle, stall):
+    dut = PassReads(rows=rows, blocks=blocks, skid=skid, **SIZES)
+    programs = [drawn(rng, rows, blocks=blocks) for _ in range(12)]
+    wanted = [read for tag, fields in enumerate(programs) for read in reference(dut, tag, fields)]
+    m = Module()
+    m.submodules.dut = dut
+    waits = Signal()
+    m.d.comb += dut.begin.eq(waits & dut.ready)
+
+    async def issue(ctx):
+        for tag, fields in enumerate(programs):
+            await rest(ctx, rng, idle)
+            given = MATMUL | {"opcode": isa.Opcode.MATMUL} | fields
+            # The fields that prepare and those that begin are taken at different times.
+            ctx.set(dut.arriving, given)
+            await pulse(ctx, dut.prepare)
+            ctx.set(dut.arriving, dict.fromkeys(MATMUL, 0))
+            await rest(ctx, rng, idle)
+            ctx.set(dut.instruction, given)
+            ctx.set(dut.tag, tag)
+            ctx.set(waits, 1)
+            await ctx.tick().until(dut.ready)
+            ctx.set(waits, 0)
+
+    async def take(ctx):
+        reads = await get_all(ctx, dut.o, len(wanted), rng=rng, stall=stall)
+        assert [seen(*pair) for pair in zip(reads, wanted, strict=True)] == wanted
+        assert not ctx.get(dut.running) and not ctx.get(dut.o.valid)
+
+    run(m, issue, take)
+
+
+@pytest.mark.parametrize("skid", [False, True])
+def test_a_read_each_cycle(skid):
+    dut = PassReads(rows=4, skid=skid, **SIZES)
+    taken = []
+
+    async def bench(ctx):
+        given = MATMUL | {"opcode": isa.Opcode.MATMUL, "x_count": 6, "taps": 8, "run": 65535}
+        ctx.set(dut.arriving, given)
+        ctx.set(dut.instruction, given)
+        await pulse(ctx, dut.prepare)
+        await ctx.tick().until(dut.ready)
+        ctx.set(dut.o.ready, 1)
+        await pulse(ctx, dut.begin)
+        for cycle in range(1, 20):
+            if ctx.get(dut.o.valid):
+                taken.append(cycle)
+            await ctx.tick()
+
+    run(dut, bench)
+    assert taken == list(range(2, 14))
