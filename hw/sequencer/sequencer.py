@@ -1,4 +1,4 @@
-"""The sequencer: joins fetch, check, dispatch, queues, semaphores, counters and supervisor."""
+"""The sequencer: joins program reader, dispatch, queues, semaphores, counters and supervisor."""
 
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import stream, wiring
@@ -7,14 +7,13 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import ADDRESS_BITS, SEMAPHORES, Config
-from celosia.hw.arch.registers import COUNTERS_PER_UNIT, LENGTH_BITS, Activity
+from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.axi.reader import length_bits, read_beat
 from celosia.hw.lib.component import Component
-from celosia.hw.sequencer.check import Check
 from celosia.hw.sequencer.counters import Counters
 from celosia.hw.sequencer.dispatch import EXECUTORS, Dispatch
-from celosia.hw.sequencer.fetch import Fetch
 from celosia.hw.sequencer.issue import Issue
+from celosia.hw.sequencer.program import ProgramReader
 from celosia.hw.sequencer.semaphores import Semaphores
 from celosia.hw.sequencer.supervisor import UNITS, Supervisor
 
@@ -22,7 +21,7 @@ from celosia.hw.sequencer.supervisor import UNITS, Supervisor
 class Sequencer(Component):
     """Runs programs: fetches and checks words, issues instructions to the units, counts cycles.
 
-    Words pass ``Fetch``, ``Check`` and ``Dispatch``, and the ``Issue`` of their unit.
+    Words pass ``ProgramReader`` and ``Dispatch``, and the ``Issue`` of their unit.
 
     Parameters
     ----------
@@ -86,47 +85,39 @@ class Sequencer(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         supervisor = Supervisor()
-        fetch = Fetch(bus_bytes=self.config.bus_bytes, burst_beats=self.config.burst_beats)
-        check = Check(config=self.config)
+        program = ProgramReader(config=self.config)
         dispatch = Dispatch()
         semaphores = Semaphores(count=SEMAPHORES, units=UNITS)
         issues = {unit: Issue(config=self.config, unit=unit) for unit in EXECUTORS}
         m.submodules.supervisor = supervisor
-        m.submodules.fetch = ResetInserter(supervisor.flush)(fetch)
-        m.submodules.check = ResetInserter(supervisor.flush)(check)
+        m.submodules.program = program
         m.submodules.dispatch = dispatch
         m.submodules.semaphores = ResetInserter(supervisor.begin)(semaphores)
         for unit, issue in issues.items():
             m.submodules[f"issue_{unit.name.lower()}"] = issue
             m.d.comb += issue.flush.eq(supervisor.flush)
-        self._program(m, supervisor, fetch, check.o, dispatch)
-        wiring.connect(m, fetch.words, check.i)
+        self._program(m, supervisor, program, dispatch)
         self._units(m, supervisor, dispatch, semaphores, issues)
-        self._errors(m, supervisor, fetch, check, semaphores, issues)
+        self._errors(m, supervisor, program, semaphores, issues)
         self._count(m, supervisor, dispatch, issues)
         return m
 
     def _program(
-        self,
-        m: Module,
-        supervisor: Supervisor,
-        fetch: Fetch,
-        checked: stream.Interface,
-        dispatch: Dispatch,
+        self, m: Module, supervisor: Supervisor, program: ProgramReader, dispatch: Dispatch
     ) -> None:
-        wiring.connect(m, wiring.flipped(self.request), fetch.request)
-        wiring.connect(m, fetch.beats, wiring.flipped(self.beats))
-        good = checked.payload.error == isa.Error.NONE
+        wiring.connect(m, wiring.flipped(self.request), program.request)
+        wiring.connect(m, program.beats, wiring.flipped(self.beats))
         m.d.comb += [
-            fetch.begin.eq(supervisor.begin),
-            fetch.address.eq(self.program_address),
-            # A program that is too long is one without an end.
-            fetch.length.eq(Mux(self.program_length[LENGTH_BITS:].any(), 0, self.program_length)),
-            fetch.stop.eq(~supervisor.running),
-            dispatch.i.valid.eq(checked.valid & good & supervisor.granting),
-            dispatch.i.payload.eq(checked.payload),
+            program.begin.eq(supervisor.begin),
+            program.address.eq(self.program_address),
+            program.length.eq(self.program_length),
+            program.stop.eq(~supervisor.running),
+            program.flush.eq(supervisor.flush),
+            supervisor.fetch_idle.eq(program.idle),
+            dispatch.i.valid.eq(program.o.valid & supervisor.granting),
+            dispatch.i.payload.eq(program.o.payload),
             # Words that leave while no program runs are dropped; a flush precedes the next program.
-            checked.ready.eq(dispatch.i.ready & good),
+            program.o.ready.eq(dispatch.i.ready),
         ]
 
     def _units(
@@ -173,32 +164,23 @@ class Sequencer(Component):
         self,
         m: Module,
         supervisor: Supervisor,
-        fetch: Fetch,
-        check: Check,
+        program: ProgramReader,
         semaphores: Semaphores,
         issues: dict[isa.Unit, Issue],
     ) -> None:
         """Connect the faults of all units, and the indices of their instructions."""
-        checked = check.o
         own = isa.Unit.SEQUENCER.value
-        bad = Signal()
-        ran_out = Signal()
         # Index of the sequencer's own instruction, and units whose post was one too many.
         index = Signal(streams.INDEX_BITS, reset_less=True)
         overflow = Signal.like(semaphores.overflow)
-        m.d.comb += [
-            bad.eq(checked.valid & (checked.payload.error != isa.Error.NONE)),
-            ran_out.eq(fetch.exhausted & check.empty),
-            supervisor.indices[own].eq(index),
-        ]
+        m.d.comb += supervisor.indices[own].eq(index)
         # All one cycle late. HALT settles for longer than that, and a stuck unit for many cycles.
-        code = Mux(bad, checked.payload.error, isa.Error.PROGRAM)
-        wrong = (bad | ran_out | semaphores.overflow.any()) & supervisor.running
+        excess = semaphores.overflow.any()
         m.d.sync += [
-            index.eq(Mux(ran_out, check.index, checked.payload.index)),
+            index.eq(program.index),
             overflow.eq(semaphores.overflow),
-            supervisor.fault_valid[own].eq(wrong),
-            supervisor.codes[own].eq(Mux(semaphores.overflow.any(), isa.Error.SEMAPHORE, code)),
+            supervisor.fault_valid[own].eq((program.fault | excess) & supervisor.running),
+            supervisor.codes[own].eq(Mux(excess, isa.Error.SEMAPHORE, program.code)),
             supervisor.stuck_unit.eq(own),
         ]
         for unit, issue in reversed(issues.items()):
@@ -222,7 +204,6 @@ class Sequencer(Component):
             supervisor.start.eq(self.start),
             supervisor.reset.eq(self.reset),
             supervisor.watchdog.eq(self.watchdog),
-            supervisor.fetch_idle.eq(fetch.idle),
         ]
         for name in ("running", "done", "error", "draining", "code", "unit", "index", "clear"):
             m.d.comb += getattr(self, name).eq(getattr(supervisor, name))

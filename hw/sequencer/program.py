@@ -1,0 +1,96 @@
+"""Reader of programs: the checked words of a program, or its first error."""
+
+from amaranth.hdl import Module, Mux, ResetInserter, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.arch.config import ADDRESS_BITS, Config
+from celosia.hw.arch.registers import LENGTH_BITS
+from celosia.hw.axi.reader import length_bits, read_beat
+from celosia.hw.lib.component import Component
+from celosia.hw.sequencer.check import CHECKED, Check
+from celosia.hw.sequencer.fetch import Fetch
+
+
+class ProgramReader(Component):
+    """Reader of a program: fetches its words, checks them, and stops at the first error.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes of the core.
+
+    Members
+    -------
+    begin, address, length : In(1), In(ADDRESS_BITS), In(32)
+        Starts a program. A length of ``2**LENGTH_BITS`` or more counts as 0: a program without an
+        end.
+    stop, idle : In(1), Out(1)
+        As of ``Fetch``.
+    flush : In(1)
+        Reset, before the next program.
+    request, beats : Out(stream of ``streams.burst``), In(stream of ``read_beat``)
+        Client of ``ReadMaster``.
+    o : Out(stream of CHECKED)
+        Words without an error.
+    fault : Out(1)
+        The next word has an error, or no word is left. From the cycle after ``begin`` on.
+    code, index : Out(isa.Error), Out(INDEX_BITS)
+        With ``fault``: the error, and the index of its instruction.
+
+    Timing
+    ------
+    As of ``Fetch`` and ``Check``.
+    """
+
+    def __init__(self, *, config: Config) -> None:
+        self.config = config
+        burst = streams.burst(length_bits=length_bits(config.burst_beats))
+        super().__init__(
+            {
+                "begin": In(1),
+                "address": In(ADDRESS_BITS),
+                "length": In(32),
+                "stop": In(1),
+                "flush": In(1),
+                "request": Out(stream.Signature(burst)),
+                "beats": In(stream.Signature(read_beat(config.bus_bytes))),
+                "o": Out(stream.Signature(CHECKED)),
+                "fault": Out(1),
+                "code": Out(isa.Error),
+                "index": Out(streams.INDEX_BITS),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        fetch = Fetch(bus_bytes=self.config.bus_bytes, burst_beats=self.config.burst_beats)
+        check = Check(config=self.config)
+        m.submodules.fetch = ResetInserter(self.flush)(fetch)
+        m.submodules.check = ResetInserter(self.flush)(check)
+        wiring.connect(m, wiring.flipped(self.request), fetch.request)
+        wiring.connect(m, fetch.beats, wiring.flipped(self.beats))
+        wiring.connect(m, fetch.words, check.i)
+        word = check.o.payload
+        good = word.error == isa.Error.NONE
+        bad = Signal()
+        ran_out = Signal()
+        m.d.comb += [
+            fetch.begin.eq(self.begin),
+            fetch.address.eq(self.address),
+            fetch.length.eq(Mux(self.length[LENGTH_BITS:].any(), 0, self.length)),
+            fetch.stop.eq(self.stop),
+            self.idle.eq(fetch.idle),
+            self.o.valid.eq(check.o.valid & good),
+            self.o.payload.eq(word),
+            check.o.ready.eq(self.o.ready & good),
+            bad.eq(check.o.valid & ~good),
+            ran_out.eq(fetch.exhausted & check.empty),
+            self.fault.eq(bad | ran_out),
+            self.code.eq(Mux(bad, word.error, isa.Error.PROGRAM)),
+            self.index.eq(Mux(ran_out, check.index, word.index)),
+        ]
+        return m
