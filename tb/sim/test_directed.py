@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from coverage import directed
+from coverage import corners, device, directed
 from coverage.directed import VAST
 
 from celosia.hw.arch import isa
@@ -17,7 +17,7 @@ def test_rich_instructions_are_legal_and_differ(opcode: Opcode, seed: int) -> No
     drawn = [directed.rich(opcode, rng) for _ in range(5)]
     for i in drawn:
         isa.check(i, VAST)
-        assert directed._playable(i)
+        assert device.playable(i, VAST)
     assert len(set(drawn)) > 1
 
 
@@ -45,6 +45,18 @@ def test_wrong_instructions_are_wrong(opcode: Opcode, seed: int) -> None:
 def test_addresses_of_programs_are_aligned_and_apart_from_what_is_stored(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(100):
-        address = directed._far(rng)
+        address = device.far(rng)
         assert address % 64 == 0 and address < 1 << 32
-        assert address % directed._MEMORY >= directed._HALF
+        assert address % device.MEMORY >= device.HALF
+
+
+def test_segments_of_each_length_jump_over_half_of_the_buffer(seed: int) -> None:
+    config = corners.CORNERS["jumps"].config
+    found = list(corners.jumping(config, random.Random(seed)))
+    for i in found:
+        isa.check(i, config)
+        assert device.playable(i, config)
+    half = config.unified_bytes // config.rows // 2
+    for opcode, side in corners._SIDES:
+        of = [i.fields for i in found if i.opcode is opcode and i.fields[f"{side}_skip"] == half]
+        assert {f[f"{side}_run"] for f in of} == {1, 2, 4}

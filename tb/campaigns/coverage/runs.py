@@ -62,10 +62,11 @@ def jobs(plan: Plan) -> list[Job]:
     """Return all jobs of a plan, builds first, those that take long before the others."""
     from coverage.directed import RUNS, VAST
 
-    found = [Job(name, "build", "") for name in plan.cores]
+    played = [(run.config.name, name) for name, run in RUNS.items()] if plan.more else []
+    cores = dict.fromkeys([*(core for core, _ in played), *plan.cores])
+    found = [Job(core, "build", "") for core in cores]
+    found += [Job(core, "directed", name, plan.seed) for core, name in played]
     if plan.more:
-        found.insert(0, Job(VAST.name, "build", ""))
-        found += [Job(VAST.name, "directed", name, plan.seed) for name in RUNS]
         found += [Job(VAST.name, "network", name, plan.seed) for name in NETWORKS]
     for name in plan.cores:
         if plan.faulted:
@@ -84,10 +85,11 @@ def _fuzz(job: Job) -> tuple[str, ...]:
 
 
 def _directed(job: Job) -> tuple[str, ...]:
-    from coverage.directed import RUNS, Wrong
+    from coverage.device import Wrong
+    from coverage.directed import RUNS
 
     try:
-        RUNS[job.what](random.Random(f"{job.what} {job.seed}"))
+        RUNS[job.what].play(random.Random(f"{job.what} {job.seed}"))
     except Wrong as wrong:
         return (str(wrong),)
     return ()
