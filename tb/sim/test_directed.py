@@ -60,3 +60,11 @@ def test_segments_of_each_length_jump_over_half_of_the_buffer(seed: int) -> None
     for opcode, side in corners._SIDES:
         of = [i.fields for i in found if i.opcode is opcode and i.fields[f"{side}_skip"] == half]
         assert {f[f"{side}_run"] for f in of} == {1, 2, 4}
+
+
+def test_last_segments_leave_the_buffer(seed: int) -> None:
+    config = corners.CORNERS["leaves"].config
+    for i in corners.leaving(config, random.Random(seed)):
+        isa.check(i, config)
+        with pytest.raises(footprint.OutOfRange):
+            footprint.touches(i, config)

@@ -17,6 +17,7 @@ _SIDES = (
     (Opcode.VECTOR, "destination"),
     (Opcode.VECTOR, "source"),
 )
+_MOVED = (Opcode.MATMUL, Opcode.MOVE_WEIGHTS)
 _EXTERNAL = (Opcode.LOAD, Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS, Opcode.STORE)
 _DRAWS = 10_000
 
@@ -68,6 +69,25 @@ def _jumps(rng: random.Random) -> None:
         device.play(apart([*first, *program, last]), far(rng))
 
 
+def leaving(config: Config, rng: random.Random) -> Iterator[Instruction]:
+    """Yield instructions whose last segment is past the unified buffer, from each of its banks."""
+    rows = config.unified_bytes // config.rows
+    sides = [(opcode, side, "channels", config.lanes, f"{side}_base") for opcode, side in _SIDES]
+    pairs = [(opcode, "", "taps", config.rows, "unified") for opcode in _MOVED]
+    for opcode, side, count, most, base in sides + pairs:
+        run, skip = (f"{side}_{name}" if side else name for name in ("run", "skip"))
+        for bank in range(config.rows):
+            fields = {count: most, run: most // 2, skip: rows // 2}
+            row = rng.randrange(rows // 2, rows)
+            yield Instruction(opcode, **fields, **{base: row * config.rows + bank})
+
+
+def _leaves(rng: random.Random) -> None:
+    with closing(CheckedDevice(_LANES, rng)) as device:
+        for i in leaving(_LANES, rng):
+            device.play(apart([i]), far(rng), loose=True)
+
+
 def _addresses(rng: random.Random) -> None:
     with closing(CheckedDevice(_ADDRESSES, rng)) as device:
         for _ in range(20):
@@ -78,4 +98,8 @@ def _addresses(rng: random.Random) -> None:
 
 
 #: Directed runs by name.
-CORNERS = {"jumps": Run(_LANES, _jumps), "addresses": Run(_ADDRESSES, _addresses)}
+CORNERS = {
+    "jumps": Run(_LANES, _jumps),
+    "leaves": Run(_LANES, _leaves),
+    "addresses": Run(_ADDRESSES, _addresses),
+}

@@ -126,8 +126,14 @@ def _beyond(opcode: Opcode, rng: random.Random) -> Iterator[Instruction]:
         low, high, _ = limits[field.name]
         least, greatest = field.representable
         yield from (Instruction(opcode, **{field.name: n}) for n in {least, greatest} - {low, high})
+    if opcode in (Opcode.MATMUL, Opcode.MOVE_WEIGHTS):
+        # The matrix unit refuses such counts before any work.
+        for name in ("x_count", "y_count", "z_count"):
+            yield Instruction(opcode, **{name: limits[name].high})
     if opcode is Opcode.MATMUL:
+        yield Instruction(opcode, taps=limits["taps"].high)
         yield Instruction(opcode, tile=VAST.weight_tiles - 1, taps=VAST.rows + 1)
+        yield Instruction(opcode, unified=VAST.unified_bytes - VAST.rows, taps=2 * VAST.rows)
     if opcode is Opcode.MOVE_WEIGHTS:
         yield Instruction(opcode, tile=VAST.weight_tiles - 1, y_count=VAST.rows + 1)
     if opcode is Opcode.VECTOR:
