@@ -4,12 +4,14 @@ from collections import Counter, deque
 from contextlib import suppress
 from functools import partial
 
-from amaranth.hdl import Cat
+from amaranth.hdl import Cat, Elaboratable, Module, Signal
+from amaranth.lib import stream
 from amaranth.sim import Simulator
 from devices.axi import AxiMemory
 
 from celosia.hw.arch.registers import COUNTERS, OFFSETS, REGISTERS
 from celosia.hw.link.frames import FrameReceiver
+from celosia.hw.link.uart import UartReceiver, UartTransmitter
 
 #: Seconds that the driver takes a cycle for: its timeouts are those of a real line.
 SECONDS = 50e-6
@@ -87,8 +89,8 @@ class RegisterModel:
 class Line:
     """Transport whose other end is an endpoint in a simulation.
 
-    ``dut``: the other end; ``memory``: external memory; ``registers``: registers; ``noise``:
-    damages both directions; ``gap``: cycles of one byte.
+    ``dut``: the other end; ``memory``: external memory; ``registers``: registers, None if they are
+    in ``dut``; ``noise``: damages both directions; ``gap``: cycles of one byte.
     """
 
     def __init__(self, dut, memory, registers, *, noise=None, gap=FrameReceiver.GAP):
@@ -100,15 +102,18 @@ class Line:
         self.sent, self.arrived = deque(), deque()
         self.simulator = Simulator(dut)
         self.simulator.add_clock(1e-6)
-        benches = (
+        benches = [
             partial(memory.serve_reads, bus=dut.m_axi),
             partial(memory.serve_writes, bus=dut.m_axi),
-            partial(registers.serve_reads, bus=dut.m_axil),
-            partial(registers.serve_writes, bus=dut.m_axil),
             self._feed,
             self._take,
-            self._responses,
-        )
+        ]
+        if registers is not None:
+            benches += [
+                partial(registers.serve_reads, bus=dut.m_axil),
+                partial(registers.serve_writes, bus=dut.m_axil),
+                self._responses,
+            ]
         self.started = []
         for bench in benches:
             self.simulator.add_testbench(partial(self._start, bench), background=True)
@@ -116,6 +121,18 @@ class Line:
     async def _start(self, bench, ctx):
         self.started.append(bench(ctx))
         await self.started[-1]
+
+    def watch(self, signal):
+        """Return a list that gets the cycles in which a signal is 1; before anything is sent."""
+        cycles = []
+
+        async def look(ctx):
+            async for _, _, level in ctx.tick().sample(signal):
+                if level:
+                    cycles.append(self.cycle)
+
+        self.simulator.add_testbench(partial(self._start, look), background=True)
+        return cycles
 
     def end(self):
         """Drop the benches, which wait for ever."""
@@ -185,7 +202,7 @@ def bench(dut, rng, *, size=1 << 13, stall=0.2, refuses=lambda address: False, *
     """Return the line to an endpoint, its memory and its registers; ``options`` are of ``Line``."""
     memory = AxiMemory(
         bytearray(rng.bytes(size)),
-        data_bytes=dut.bus_bytes,
+        data_bytes=len(dut.m_axi.wstrb),
         burst_beats=1,
         latency=5,
         rng=rng,
@@ -194,3 +211,35 @@ def bench(dut, rng, *, size=1 << 13, stall=0.2, refuses=lambda address: False, *
     )
     registers = RegisterModel(rng, stall)
     return Line(dut, memory, registers, **options), memory, registers
+
+
+class Wired(Elaboratable):
+    """A component with ``rx`` and ``tx`` at the end of two wires, and the ports of an ``Endpoint``.
+
+    ``inner``: the component, with a line of ``DIVISOR`` cycles a bit; ``m_axil``: port of its
+    registers, if they are outside.
+    """
+
+    DIVISOR = 4
+    GAP = 10 * DIVISOR
+
+    def __init__(self, inner, m_axil=None):
+        self.inner = inner
+        self.m_axi, self.m_axil = inner.m_axi, m_axil
+        self.byte, self.valid = Signal(8), Signal()
+        self.o = stream.Signature(8).create()
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.inner = self.inner
+        m.submodules.to = to = UartTransmitter(divisor=self.DIVISOR)
+        m.submodules.back = back = UartReceiver(divisor=self.DIVISOR)
+        m.d.comb += [
+            to.i.payload.eq(self.byte),
+            to.i.valid.eq(self.valid),
+            self.inner.rx.eq(to.tx),
+            back.rx.eq(self.inner.tx),
+            self.o.payload.eq(back.byte),
+            self.o.valid.eq(back.valid),
+        ]
+        return m

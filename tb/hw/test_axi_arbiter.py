@@ -122,6 +122,28 @@ async def test_an_offer_stays_when_the_other_comes():
     assert ctx.get(dut.port_0.arready)
 
 
+@pytest.mark.parametrize("number", [0, 1])
+async def test_data_wait_for_their_address(number):
+    dut = Arbiter(data_bytes=BYTES)
+    port = getattr(dut, f"port_{number}")
+    ctx = await simulation(dut)
+    ctx.set(port.wvalid, 1)
+    ctx.set(port.wlast, 1)
+    ctx.set(dut.bus.wready, 1)
+    ctx.set(dut.bus.awready, 1)
+    for _ in range(4):
+        assert not ctx.get(dut.bus.wvalid) and not ctx.get(port.wready)
+        await ctx.tick()
+    ctx.set(port.awvalid, 1)
+    await ctx.tick()
+    ctx.set(port.awvalid, 0)
+    await ctx.tick().until(port.wready)
+    ctx.set(port.wvalid, 0)
+    for _ in range(4):
+        assert not ctx.get(dut.bus.wvalid) and not ctx.get(port.wready)
+        await ctx.tick()
+
+
 def test_refused():
     with pytest.raises(ValueError, match="write_bursts: wanted at least 1, got 0"):
         Arbiter(data_bytes=4, write_bursts=0)

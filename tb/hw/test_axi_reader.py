@@ -138,6 +138,17 @@ async def test_round_robin_serves_all():
             await ctx.tick()
 
 
+async def test_a_grant_stays_until_it_is_served():
+    dut = RoundRobin(3)
+    ctx = await simulation(dut)
+    ctx.set(dut.requests, 7)
+    for grant in (2, 4, 1, 2):
+        for advance in (0, 0, 1):
+            ctx.set(dut.advance, advance)
+            assert ctx.get(dut.grants) == grant
+            await ctx.tick()
+
+
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [

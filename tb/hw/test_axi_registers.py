@@ -1,6 +1,7 @@
 import pytest
 from amaranth.back import verilog
-from pysim import rest, simulation
+from devices.axi_lite import AxiLiteHost
+from pysim import simulation
 
 from celosia.hw.arch.registers import (
     COUNTERS,
@@ -17,48 +18,13 @@ from celosia.hw.axi.registers import COUNTER_COUNT, RegisterFile
 OKAY, SLVERR, DECERR = 0, 2, 3
 
 
-class Host:
-    """AXI4-Lite master that rests at random and sends address and data in any order."""
+class Host(AxiLiteHost):
+    """The host, and the counters that the registers read."""
 
     def __init__(self, dut, rng=None, stall=0.0):
+        super().__init__(dut.bus, rng, stall)
         self.dut = dut
-        self.bus = dut.bus
-        self.rng = rng
-        self.stall = stall
         self.strobes = []
-
-    async def transfer(self, ctx, valid, ready, **payload):
-        await rest(ctx, self.rng, self.stall)
-        for name, value in payload.items():
-            ctx.set(getattr(self.bus, name), value)
-        ctx.set(valid, 1)
-        await ctx.tick().until(ready)
-        ctx.set(valid, 0)
-
-    async def read(self, ctx, address):
-        bus = self.bus
-        await self.transfer(ctx, bus.arvalid, bus.arready, araddr=address)
-        await rest(ctx, self.rng, self.stall)
-        ctx.set(bus.rready, 1)
-        data, response = await ctx.tick().sample(bus.rdata, bus.rresp).until(bus.rvalid)
-        ctx.set(bus.rready, 0)
-        return data, response
-
-    async def write(self, ctx, address, value, strobes=15):
-        bus = self.bus
-        parts = [
-            (bus.awvalid, bus.awready, {"awaddr": address}),
-            (bus.wvalid, bus.wready, {"wdata": value, "wstrb": strobes}),
-        ]
-        if self.rng is not None and self.rng.random() < 0.5:
-            parts.reverse()
-        for valid, ready, payload in parts:
-            await self.transfer(ctx, valid, ready, **payload)
-        await rest(ctx, self.rng, self.stall)
-        ctx.set(bus.bready, 1)
-        (response,) = await ctx.tick().sample(bus.bresp).until(bus.bvalid)
-        ctx.set(bus.bready, 0)
-        return response
 
     async def watch(self, ctx):
         """Answer counters, and note the strobes."""

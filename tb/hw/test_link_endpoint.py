@@ -1,8 +1,7 @@
 import link_bench
 import pytest
-from amaranth.hdl import Elaboratable, Module, Signal
-from amaranth.lib import stream
 from devices.link import Noise
+from link_bench import Wired
 
 from celosia.hw.arch import link
 from celosia.hw.arch.link import Operation, Request, Response, Status
@@ -10,7 +9,6 @@ from celosia.hw.arch.registers import COUNTERS, MAGIC, OFFSETS, VERSION
 from celosia.hw.link.bridge import Bridge
 from celosia.hw.link.link import Endpoint, Link
 from celosia.hw.link.slots import Slots
-from celosia.hw.link.uart import UartReceiver, UartTransmitter
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.link import HostLink
 
@@ -210,37 +208,10 @@ def test_more_requests_than_slots_are_dropped_whole(bench, rng):
     assert HostLink(line, name="test").read(0, 64) == memory.content[:64]
 
 
-class Wired(Elaboratable):
-    """A ``Link`` at the end of two wires, with the ports of an ``Endpoint`` at the other."""
-
-    DIVISOR = 4
-    GAP = 10 * DIVISOR
-
-    def __init__(self, **sizes):
-        self.link = Link(divisor=self.DIVISOR, **sizes)
-        self.bus_bytes = self.link.bus_bytes
-        self.m_axi, self.m_axil = self.link.m_axi, self.link.m_axil
-        self.byte, self.valid = Signal(8), Signal()
-        self.o = stream.Signature(8).create()
-
-    def elaborate(self, platform):
-        m = Module()
-        m.submodules.link = self.link
-        m.submodules.to = to = UartTransmitter(divisor=self.DIVISOR)
-        m.submodules.back = back = UartReceiver(divisor=self.DIVISOR)
-        m.d.comb += [
-            to.i.payload.eq(self.byte),
-            to.i.valid.eq(self.valid),
-            self.link.rx.eq(to.tx),
-            back.rx.eq(self.link.tx),
-            self.o.payload.eq(back.byte),
-            self.o.valid.eq(back.valid),
-        ]
-        return m
-
-
 def test_over_two_wires(bench, rng):
-    dut = Wired(bus_bytes=4, slots=2, slot_bytes=64, memory_bytes=1 << 13)
+    sizes = {"bus_bytes": 4, "slots": 2, "slot_bytes": 64, "memory_bytes": 1 << 13}
+    link_at_wires = Link(divisor=Wired.DIVISOR, **sizes)
+    dut = Wired(link_at_wires, link_at_wires.m_axil)
     line, memory, registers = bench(dut, rng, gap=dut.GAP)
     host = HostLink(line, name="test")
     assert host.info == link.Info(link.VERSION, 2, 48, 1 << 13)

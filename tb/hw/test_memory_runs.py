@@ -61,6 +61,15 @@ async def test_steps(lanes):
             ctx.set(dut.advance, 0)
 
 
+@pytest.mark.parametrize("lanes", [1, 2, 8])
+async def test_nothing_is_prepared_before_the_first_start(lanes):
+    dut = Runs(lanes=lanes, row_bits=10, count_bits=16)
+    ctx = await pysim.simulation(dut)
+    for _ in range(2 * dut.PREPARE):
+        assert not ctx.get(dut.ready)
+        await ctx.tick()
+
+
 @pytest.mark.parametrize("lanes", [1, 8])
 async def test_prepares_beside_the_run_before(lanes):
     dut = Runs(lanes=lanes, row_bits=10, count_bits=16)

@@ -78,6 +78,7 @@ SDRAM controller | sdram/bank sdram/buffer sdram/chunks sdram/columns sdram/cont
     sdram/countdown sdram/data_path sdram/opener sdram/reads sdram/scheduler sdram/startup
     sdram/writes | sdram_rooms sdram_controller sdram_rules | sdram_bandwidth | | |
     alone
+core | core link/system | core link_system | | | core
 host link | link/beat link/bridge link/frames link/link link/request link/response link/slots
     link/transfer link/uart | link_bridge link_frames link_uart link_endpoint | | | | alone
 """
