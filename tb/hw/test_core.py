@@ -152,19 +152,25 @@ async def test_random_programs(config, stall, seed):
         await bench.agree(ctx, program(config, bench.rng, 6))
 
 
-@pytest.mark.parametrize("unit", PAST)
-async def test_an_error_and_a_program_after_a_soft_reset(unit, seed):
-    """Other units are stopped, and their work is lost."""
+LONG = {
+    Unit.LOAD: Instruction(Opcode.LOAD, rows=60, length=64),
+    Unit.STORE: Instruction(Opcode.STORE, external=stage.DUMP, rows=60, length=64),
+    Unit.VECTOR: Instruction(Opcode.FILL, destination_base=64, x_count=5000),
+}
+
+
+@pytest.mark.parametrize("name", PAST)
+async def test_an_error_stops_all_units_and_a_program_runs_after_a_soft_reset(name, seed):
     bench = Bench(LEAST, seed)
-    others = [
-        Instruction(Opcode.LOAD, external=64, unified=64, length=48),
-        Instruction(Opcode.MATMUL, x_count=4, x_stride=4),
-        Instruction(Opcode.FILL, x_count=20),
-        Instruction(Opcode.STORE, external=stage.DUMP, length=60),
-    ]
+    wrong = PAST[name]
+    # The store unit reads before the others, which would wait for it.
+    late = {wrong.unit, Unit.STORE} if name in ("matrix", "source") else {wrong.unit}
+    long = [i for unit, i in LONG.items() if unit not in late]
     ctx: Any = await bench.simulation()
     await ctx.tick()
-    await bench.agree(ctx, [PAST[unit], *others, HALT])
+    await bench.agree(ctx, [*long, wrong, Instruction(Opcode.MATMUL), *LONG.values(), HALT])
+    (cycles,) = await bench.read(ctx, "cycles")
+    assert cycles < 300
     await bench.reset(ctx)
     await bench.agree(ctx, program(LEAST, bench.rng, 1))
 
