@@ -42,6 +42,8 @@ class Bench:
         self.drain = drain
         self.faults = dict(faults)
         self.log = []
+        # Fields of each instruction of a unit, by its index.
+        self.issued = {}
         # Instructions of each unit, in this program and since the last reset.
         self.taken = dict.fromkeys(UNITS, 0)
         self.tags = dict.fromkeys(UNITS, 0)
@@ -102,6 +104,7 @@ class Bench:
                     continue
                 index = self.indices[name][self.taken[name]]
                 self.taken[name] += 1
+                self.issued[index] = payload.fields
                 assert payload.tag == self.tags[name] % (1 << streams.TAG_BITS)
                 self.tags[name] += 1
                 ctx.set(port.instruction.ready, 0)

@@ -101,6 +101,36 @@ def test_runs_again_and_starts_with_empty_semaphores():
     assert len(bench.log) == 3
 
 
+def test_fields_have_their_defaults_in_the_next_program():
+    """Words of a program name the fields that change; nothing of the program before is left."""
+    limits = isa.limits(CONFIG)
+    greatest = [
+        legal(opcode, **{name: limits[opcode][name].high for name in names})
+        for opcode, names in {
+            Opcode.LOAD: ("external", "unified"),
+            Opcode.STORE: ("external", "unified"),
+            Opcode.MATMUL: ("unified", "tile"),
+            Opcode.VECTOR: ("source_base", "destination_base"),
+        }.items()
+    ]
+    plain = [legal(i.opcode) for i in greatest]
+    bench = Bench([*greatest, legal(Opcode.HALT)])
+
+    async def main(ctx):
+        for program in (greatest, plain):
+            bench.load([*program, legal(Opcode.HALT)])
+            assert await bench.go(ctx) is None
+            for index, i in enumerate(program):
+                fields = getattr(bench.issued[index], i.opcode.name.lower())
+                got = {name: getattr(fields, name) for name in i.fields}
+                assert {
+                    name: getattr(value, "value", value) for name, value in got.items()
+                } == i.fields
+
+    units = [bench.unit(name) for name in UNITS]
+    pysim.run(bench.dut, main, background=[bench.memory, *units])
+
+
 def test_fetches_little_behind_halt():
     bench = Bench([legal(Opcode.HALT)] + [legal(Opcode.NOP)] * 150)
     assert bench.run() is None
