@@ -41,6 +41,8 @@ class Bench:
         self.stall = stall
         self.drain = drain
         self.faults = dict(faults)
+        # Probability that the memory takes a request in a cycle.
+        self.grants = 0.8
         self.log = []
         # Fields of each instruction of a unit, by its index.
         self.issued = {}
@@ -66,7 +68,7 @@ class Bench:
         offered = False
         bus = CONFIG.bus_bytes
         while True:
-            ctx.set(request.ready, self.rng.random() < 0.8)
+            ctx.set(request.ready, self.rng.random() < self.grants)
             assert ctx.get(self.dut.running) or not ctx.get(request.valid), "fetches at an end"
             if ctx.get(request.valid) and ctx.get(request.ready):
                 payload = ctx.get(request.payload)

@@ -104,6 +104,28 @@ async def test_turns_while_both_ask(channel):
     assert all(a != b for a, b in zip(numbers, numbers[1:], strict=False))
 
 
+@pytest.mark.parametrize("pause", range(4))
+async def test_turns_of_writes_that_wait_for_room(pause):
+    dut = Arbiter(data_bytes=BYTES, write_bursts=1)
+    ports = (dut.port_0, dut.port_1)
+    ctx = await simulation(dut)
+    for port in ports:
+        ctx.set(port.awvalid, 1)
+    ctx.set(dut.bus.awready, 1)
+    ctx.set(dut.bus.wready, 1)
+    numbers = []
+    for _ in range(6):
+        (number,) = await ctx.tick().sample(dut.bus.awid).until(dut.bus.awvalid)
+        numbers.append(number >> 1)
+        await ctx.tick().repeat(1 + pause)
+        port = ports[numbers[-1]]
+        ctx.set(port.wvalid, 1)
+        ctx.set(port.wlast, 1)
+        await ctx.tick().until(port.wready)
+        ctx.set(port.wvalid, 0)
+    assert numbers in ([0, 1] * 3, [1, 0] * 3)
+
+
 async def test_an_offer_stays_when_the_other_comes():
     dut = Arbiter(data_bytes=BYTES)
     ctx = await simulation(dut)

@@ -215,6 +215,14 @@ def test_range(opcode, fields, bursts):
     assert len(bench.memory.reads) == 1 + bursts
 
 
+@pytest.mark.parametrize("bits", range(4, 16))
+@pytest.mark.parametrize("name", ["first", "count"])
+def test_range_of_numbers_that_are_legal_but_for_their_upper_bits(name, bits):
+    wrong = Instruction(Opcode.LOAD_PARAMS, **{name: (1 << bits) + (name == "count")})
+    good = Instruction(Opcode.LOAD, external=16, length=4)
+    check_refused(Bench(), [good, wrong], isa.Error.RANGE)
+
+
 def test_error_waits_for_the_writes_before_it():
     bench = Bench(writes_from=80)
     good = Instruction(Opcode.LOAD, external=16, length=4)

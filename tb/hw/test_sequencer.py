@@ -138,6 +138,14 @@ def test_fetches_little_behind_halt():
     assert max(bench.fetched) < 6 * PROGRAM_BYTES
 
 
+def test_requests_that_wait_end_with_the_program():
+    """The memory of the bench checks that nothing is requested while no program runs."""
+    bench = Bench([legal(Opcode.HALT)] + [legal(Opcode.NOP)] * 150)
+    bench.grants = 0.05
+    assert bench.run() is None
+    assert len(bench.fetched) < bench.count * WORD_BYTES // CONFIG.bus_bytes // 3
+
+
 @pytest.mark.parametrize(("one", "other"), [(3, 9), (11, 0), (0, 11)])
 def test_waits_for_semaphores_are_counted_by_semaphore(one, other):
     program = [
