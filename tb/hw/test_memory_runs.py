@@ -2,7 +2,7 @@ import numpy as np
 import pysim
 import pytest
 
-from celosia.hw.memory.runs import Runs
+from celosia.hw.memory.runs import LongRuns, Runs
 
 
 def expected(step, lanes, run, skip, row_bits):
@@ -59,6 +59,30 @@ async def test_steps(lanes):
                 check(ctx, dut, step, run, skip)
                 await ctx.tick()
             ctx.set(dut.advance, 0)
+
+
+def entered(step, lanes, run):
+    """Return the lanes that enter a new segment between a step and the next one."""
+    taps = step * lanes + np.arange(lanes)
+    return sum(int(n) << i for i, n in enumerate((taps + lanes) // run > taps // run))
+
+
+@pytest.mark.parametrize("lanes", [2, 8])
+async def test_long_segments_restart_two_cycles_after_their_start(lanes):
+    dut = LongRuns(lanes=lanes, count_bits=8)
+    ctx = await pysim.simulation(dut)
+    for run in (lanes + 1, 5 * lanes, 2 * lanes - 1, 3 * lanes + 1):
+        ctx.set(dut.run, run)
+        await pulse(ctx, dut.start)
+        ctx.set(dut.run, 1)
+        await ctx.tick()
+        assert ctx.get(dut.enters_first) == entered(0, lanes, run)
+        await pulse(ctx, dut.restart)
+        ctx.set(dut.advance, 1)
+        for step in range(1, 12):
+            assert ctx.get(dut.enters_next) == entered(step, lanes, run)
+            await ctx.tick()
+        ctx.set(dut.advance, 0)
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 8])
