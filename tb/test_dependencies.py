@@ -80,6 +80,7 @@ RULES = (
     ),
     Rule("celosia.sw.serve", (ARCH, "celosia.sw", "numpy"), ("PIL", "celosia.sim")),
     Rule("celosia.sw.serve.app", (ARCH, "celosia.sw", "flask", "numpy", "werkzeug")),
+    Rule("celosia.sw.training.export", ("celosia.sw.training", "flatbuffers", "numpy", "tflite")),
     Rule("celosia.sw.runtime.serial", (ARCH, "celosia.sw.runtime"), ("serial",)),
 )
 

@@ -1,0 +1,111 @@
+"""Batches that the host writes for a step: images, labels and noise, drawn by seeds."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from celosia.sw.training.layout import Layout
+from celosia.sw.training.scheme import ERROR_SHIFT, ONE, noise_bits
+
+#: Batches that are drawn ahead.
+_AHEAD = 4
+
+#: Uses of the generators of random numbers, the last word of their seeds.
+SPLIT, WEIGHTS, ORDER, NOISE = range(4)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs of a step.
+
+    ``images``: int8, 0 to ONE, shape ``(batch, inputs)``; ``labels``: shape ``(batch,)``;
+    ``gradient``: noise of each layer's gradients, int8, shapes ``(R, inputs)``; ``rows``: noise of
+    the products with the softmax, of its error, and of the errors of the layers before each but the
+    first, int8, shapes ``(batch, R)``.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+    gradient: list[np.ndarray]
+    rows: list[np.ndarray]
+
+
+def pixels(images: np.ndarray) -> np.ndarray:
+    """Return images of bytes as int8 of 0 to ONE, shape ``(N, pixels)``."""
+    steps = np.round(np.arange(256, dtype=np.float32) / np.float32(255) * ONE)
+    return steps.astype(np.int8)[images.reshape(len(images), -1)]
+
+
+def generator(seed: int, *words: int) -> np.random.Generator:
+    """Return the generator of random numbers of a seed and a use."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *words])))
+
+
+def draw(
+    layout: Layout, images: np.ndarray, labels: np.ndarray, random: np.random.Generator
+) -> Batch:
+    """Return the inputs of a step, with noise from a generator."""
+    layers, size = layout.network.layers, layout.size
+
+    def noise(shift: int, shape: tuple[int, int]) -> np.ndarray:
+        half = 1 << (noise_bits(shift) - 1)
+        return random.integers(-half, half, shape, np.int8)
+
+    shifts = [ERROR_SHIFT, ERROR_SHIFT, *(layer.error_shift for layer in layers[1:])]
+    gradient = [
+        noise(layer.update_shift, (size, count))
+        for layer, count in zip(layers, layout.inputs, strict=True)
+    ]
+    return Batch(images, labels, gradient, [noise(s, (layout.batch, size)) for s in shifts])
+
+
+def packed(layout: Layout, batch: Batch) -> bytes:
+    """Return the bytes from ``layout.host`` on."""
+    found = np.zeros(layout.host_end - layout.host, np.int8)
+
+    def at(address: int, rows: int, length: int) -> np.ndarray:
+        first = address - layout.host
+        return found[first : first + rows * length].reshape(rows, length)
+
+    images = at(layout.images, layout.batch, layout.inputs[0])
+    images[:, : batch.images.shape[1]] = batch.images
+    for address, noise in zip(layout.noises, batch.gradient, strict=True):
+        at(address, *noise.shape)[...] = noise
+    for address, length, noise in zip(layout.rows, layout.row_lengths, batch.rows, strict=True):
+        at(address, layout.batch, length)[:, length - layout.size :] = noise
+    right = at(layout.rows[0], layout.batch, layout.row_lengths[0])
+    right[np.arange(layout.batch), layout.batch + batch.labels.astype(np.int64)] = ONE
+    return found.tobytes()
+
+
+def order(seed: int, epoch: int, count: int) -> np.ndarray:
+    """Return the order of the images in an epoch."""
+    return generator(seed, epoch, ORDER).permutation(count)
+
+
+def epoch_batches(
+    layout: Layout, images: np.ndarray, labels: np.ndarray, seed: int, epoch: int, first: int = 0
+) -> Iterator[tuple[np.ndarray, bytes]]:
+    """Yield labels and packed bytes of each step of an epoch from step ``first`` on.
+
+    A thread draws them ahead. Images that do not fill a batch are left out.
+    """
+    shuffled = order(seed, epoch, len(labels))
+
+    def one(step: int) -> tuple[np.ndarray, bytes]:
+        chosen = shuffled[step * layout.batch : (step + 1) * layout.batch]
+        random = generator(seed, epoch, step, NOISE)
+        batch = draw(layout, images[chosen], labels[chosen], random)
+        return batch.labels, packed(layout, batch)
+
+    steps = range(first, len(labels) // layout.batch)
+    with ThreadPoolExecutor(1) as pool:
+        waiting: list[Future[tuple[np.ndarray, bytes]]] = []
+        for step in steps:
+            waiting.append(pool.submit(one, step))
+            if len(waiting) > _AHEAD:
+                yield waiting.pop(0).result()
+        for future in waiting:
+            yield future.result()

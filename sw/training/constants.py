@@ -1,0 +1,124 @@
+"""Constants of a training step: parameters, tables, tiles."""
+
+import numpy as np
+
+from celosia.hw.arch.config import TABLE_BYTES, Config
+from celosia.sw.training.layout import TABLES, Layout
+from celosia.sw.training.scheme import (
+    ERROR_SHIFT,
+    LOW_BITS,
+    ONE,
+    RECIPROCAL_SHIFT,
+    Network,
+    noise_factor,
+)
+
+#: Channel parameters in external memory.
+_CHANNEL = np.dtype(
+    [("bias", "<i4"), ("multiplier", "<u4"), ("left", "u1"), ("right", "u1"), ("rest", "V6")]
+)
+#: With a shift of 1 to the left, this multiplier is one.
+_MULTIPLIER, _LEFT = 1 << 30, 1
+
+
+def parameters(layout: Layout) -> bytes:
+    """Return the sets of parameters, one channel for each lane."""
+    shifts = {"same": 0, "error": ERROR_SHIFT, "high": LOW_BITS, "reciprocal": RECIPROCAL_SHIFT}
+    for number, layer in enumerate(layout.network.layers):
+        shifts |= {
+            f"sum{number}": layer.shift,
+            f"back{number}": layer.error_shift,
+            f"step{number}": layer.update_shift,
+        }
+    found = np.zeros((len(layout.sets), layout.config.lanes), _CHANNEL)
+    found["multiplier"] = _MULTIPLIER
+    for row, name in zip(found, layout.sets, strict=True):
+        row["left"], row["right"] = _LEFT, shifts.get(name, 0)
+        if name == "reciprocal":
+            row["bias"] = -ONE
+        elif name == "threshold":
+            row["left"] = _LEFT + 7
+        elif name == "low":
+            # The shift to the left drops the bits above; the sign is that of the highest one left.
+            row["left"], row["right"] = 32 - LOW_BITS, 31 - LOW_BITS
+    return found.tobytes()
+
+
+def exponential(exponent: float) -> np.ndarray:
+    """Return ``ONE · e^(d / exponent)`` for differences d from -128 to 0; index d + 128."""
+    return np.round(ONE * np.exp(np.arange(-128, 1) / exponent)).astype(np.int8)
+
+
+def reciprocal() -> np.ndarray:
+    """Return ``-ONE² / sum`` by the index of the sum, 0 to 255."""
+    sums = ONE + (np.arange(TABLE_BYTES) << RECIPROCAL_SHIFT)
+    return -np.round(ONE * ONE / sums).astype(np.int8)
+
+
+def tables(layout: Layout) -> bytes:
+    """Return the tables, in the order of ``layout.TABLES``."""
+    every = np.arange(-128, 128)
+    raised = np.zeros(TABLE_BYTES, np.int8)
+    raised[: every.size // 2 + 1] = exponential(layout.network.exponent)
+    contents = {
+        "exponential": raised,
+        "reciprocal": reciprocal(),
+        "mask": np.where(every == -128, 0, every).astype(np.int8),
+    }
+    # Entry i is the result for the int8 whose bits are i.
+    return b"".join(np.roll(contents[name], -128).tobytes() for name in TABLES)
+
+
+def projection(classes: int) -> np.ndarray:
+    """Return the matrix that takes the mean from errors, times about ``2^ERROR_SHIFT``."""
+    part = round((1 << ERROR_SHIFT) / classes)
+    return classes * part * np.eye(classes, dtype=np.int64) - part
+
+
+def tiles(layout: Layout) -> bytes:
+    """Return the constant tiles, as ``LOAD_WEIGHTS`` reads them; zeros where others are moved."""
+    size, network = layout.size, layout.network
+    found = np.zeros((layout.constant_tiles, size, size), np.int8)
+    one = np.eye(size, dtype=np.int8)
+    last = layout.tiles_of(layout.outputs[-1])
+    found[layout.identity] = one
+    found[layout.identity + 1] = one << LOW_BITS
+    found[layout.ones : layout.ones + last, :, 0] = 1
+    whole = np.zeros((layout.outputs[-1], layout.outputs[-1]), np.int8)
+    whole[: layout.classes, : layout.classes] = projection(layout.classes)
+    noise = noise_factor(ERROR_SHIFT) * one
+    for number in range(layout.outputs[-1] // size):
+        centre, product = layout.centre[number], layout.product[number]
+        found[centre + number] = one
+        found[centre + last, 0] = -1
+        right = product + layout.tiles_of(layout.batch)
+        found[right + number] = ONE * one
+        found[right + last] = noise
+        project = layout.project[number]
+        columns = whole[:, number * size : (number + 1) * size]
+        found[project : project + last] = columns.reshape(last, size, size)
+        found[project + last] = noise
+    for number, layer in enumerate(network.layers):
+        for group in layout.back[number]:
+            noisy = group + layout.tiles_of(layout.outputs[number])
+            found[noisy] = noise_factor(layer.error_shift) * one
+        for group in layout.gradient[number]:
+            noisy = group + layout.tiles_of(layout.batch)
+            found[noisy] = noise_factor(layer.update_shift) * one
+    return _padded(found, layout.config)
+
+
+def _padded(found: np.ndarray, config: Config) -> bytes:
+    """Return tiles with rows padded to whole beats."""
+    spare = config.tile_row_bytes - config.columns
+    return np.pad(found, ((0, 0), (0, 0), (0, spare))).tobytes()
+
+
+def contents(network: Network, layout: Layout) -> dict[int, bytes]:
+    """Return the constants by their address; ``network`` has the shifts of an epoch."""
+    assert network == layout.network
+    return {
+        layout.parameters: parameters(layout),
+        layout.tables: tables(layout),
+        layout.tile_content: tiles(layout),
+    }

@@ -1,0 +1,139 @@
+"""Forward pass of a training step: activations, logits, and the error of the softmax."""
+
+from celosia.hw.arch.isa import Opcode, Rounding, Space, Window
+from celosia.sw.training.scheme import ONE
+from celosia.sw.training.steps import Emitter
+
+
+def load(emit: Emitter) -> None:
+    """Append the loads of what the first products need."""
+    layout = emit.layout
+    emit.load_parameters()
+    images, batch = layout.activations[0], layout.batch
+    emit.copy(Opcode.LOAD, images, (0, batch), layout.images, layout.inputs[0])
+
+
+def load_rest(emit: Emitter) -> None:
+    """Append the loads of constants, of noise, and of rows for each image."""
+    layout, batch = emit.layout, emit.layout.batch
+    emit.load_weights(layout.tile_content, 0, layout.constant_tiles)
+    emit.load_table("exponential")
+    targets = [layout.products, layout.differences, *layout.errors[1:]]
+    for matrix, external in zip(targets, layout.rows, strict=True):
+        emit.copy(Opcode.LOAD, matrix, (0, batch), external, matrix.pitch)
+    rows = (batch, batch + layout.size)
+    for matrix, external in zip(layout.activations, layout.noises, strict=True):
+        emit.copy(Opcode.LOAD, matrix, rows, external, matrix.pitch - 1)
+
+
+def products(emit: Emitter) -> None:
+    """Append the matrix products of all layers; the last gives logits."""
+    layout = emit.layout
+    turn = 0
+    for number, blocks in enumerate(layout.blocks):
+        emit.layer = number
+        final = number == len(layout.blocks) - 1
+        target = layout.logits if final else layout.activations[number + 1]
+        count = layout.inputs[number]
+        for block in blocks:
+            tile = layout.forward[turn % len(layout.forward)]
+            emit.load_weights(block.external_high, tile, layout.tiles_of(count))
+            emit.multiply(layout.activations[number], tile, taps=count, half=turn % 2)
+            emit.drain(
+                target,
+                block.number * layout.size,
+                f"sum{number}",
+                half=turn % 2,
+                channels=layout.size,
+                rounding=Rounding.DOUBLE,
+                low=-128 if final else 0,
+            )
+            turn += 1
+            if turn == 1:
+                load_rest(emit)
+
+
+def softmax(emit: Emitter) -> None:
+    """Append the exponentials of the logits, and their reciprocal sums on a diagonal."""
+    layout, batch = emit.layout, emit.layout.batch
+    logits, last = layout.logits, layout.outputs[-1]
+    emit.vector(
+        (
+            logits.access(False, (0, batch), (0, last)),
+            logits.access(True, (0, batch), (last, last + 1)),
+        ),
+        "same",
+        x_count=batch,
+        source_base=logits.at(),
+        source_x_stride=logits.pitch,
+        window=Window.MAX.value,
+        window_x_count=layout.classes,
+        window_x_stride=1,
+        destination_base=logits.at(0, last),
+        destination_x_stride=logits.pitch,
+    )
+    _clear(emit)
+    for number, tile in enumerate(layout.centre):
+        emit.multiply(logits, tile, taps=last + 1, half=number % 2)
+        channels, column = _real(emit, number)
+        emit.drain(
+            layout.exponentials,
+            column,
+            "same",
+            half=number % 2,
+            channels=channels,
+            table="exponential",
+        )
+    emit.load_table("reciprocal")
+    half = len(layout.centre) % 2
+    emit.multiply(layout.exponentials, layout.ones, taps=last, half=half)
+    products = layout.products
+    emit.vector(
+        (emit.half(half), products.access(True, (0, batch), (0, batch))),
+        "reciprocal",
+        table="reciprocal",
+        source=Space.ACCUMULATORS,
+        x_count=batch,
+        source_base=half * emit.config.accumulator_depth,
+        source_x_stride=1,
+        destination_base=products.at(),
+        destination_x_stride=products.pitch + 1,
+        zero_point=-128,
+    )
+
+
+def error(emit: Emitter) -> None:
+    """Append the error of the logits: right class minus softmax, without its mean."""
+    layout = emit.layout
+    size, batch, last = layout.size, layout.batch, layout.outputs[-1]
+    for number, tile in enumerate(layout.product):
+        half = number % 2
+        emit.move(layout.exponentials, tile, count=batch, first=number * size)
+        emit.multiply(layout.products, tile, taps=layout.row_lengths[0], half=half)
+        channels, column = _real(emit, number)
+        emit.drain(layout.differences, column, "error", half=half, channels=channels, low=-ONE)
+    for number, tile in enumerate(layout.project):
+        half = number % 2
+        emit.multiply(layout.differences, tile, taps=last + size, half=half)
+        channels, column = _real(emit, number)
+        emit.drain(layout.errors[-1], column, "error", half=half, channels=channels, low=-ONE)
+
+
+def _real(emit: Emitter, number: int) -> tuple[int, int]:
+    """Return the classes in a block of the last layer, and its first column."""
+    size = emit.layout.size
+    return min(size, emit.layout.classes - number * size), number * size
+
+
+def _clear(emit: Emitter) -> None:
+    """Append the zeros beside the exponentials, in the columns of no class."""
+    matrix, classes = emit.layout.exponentials, emit.layout.classes
+    if classes < matrix.pitch:
+        emit.add(
+            Opcode.FILL,
+            (matrix.access(True, (0, matrix.rows), (classes, matrix.pitch)),),
+            x_count=matrix.rows,
+            channels=matrix.pitch - classes,
+            destination_base=matrix.at(0, classes),
+            destination_x_stride=matrix.pitch,
+        )

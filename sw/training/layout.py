@@ -1,0 +1,240 @@
+"""Addresses of a training step: unified buffer, weight buffer, external memory."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from celosia.hw.arch.config import PARAMETER_BYTES, PROGRAM_BYTES, TABLE_BYTES, Config
+from celosia.sw.compiler.emit.access import Access
+from celosia.sw.runtime.arrays import InputError
+from celosia.sw.training.scheme import Network
+
+#: Sets of parameters besides those of the layers, in order: see ``constants.parameters``.
+SETS = ("same", "reciprocal", "error", "threshold", "low", "high")
+#: Tables: exponential, reciprocal, and the one that turns -128 into 0.
+TABLES = ("exponential", "reciprocal", "mask")
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Matrix in the unified buffer: ``rows`` rows of ``pitch`` bytes from byte ``base``."""
+
+    base: int
+    rows: int
+    pitch: int
+
+    @property
+    def end(self) -> int:
+        """Byte after the last."""
+        return self.base + self.rows * self.pitch
+
+    def at(self, row: int = 0, column: int = 0) -> int:
+        """Return the address of an element."""
+        return self.base + row * self.pitch + column
+
+    def access(self, writes: bool, rows: tuple[int, int], columns: tuple[int, int]) -> Access:
+        """Return an access to a rectangle."""
+        return Access("unified", writes, self.base, self.pitch, *rows, *columns)
+
+    def all(self, writes: bool) -> Access:
+        """Return an access to all of it."""
+        return self.access(writes, (0, self.rows), (0, self.pitch))
+
+
+@dataclass(frozen=True)
+class Block:
+    """C columns of the weights of a layer, high and low bytes, in both memories."""
+
+    layer: int
+    number: int  #: Of the columns, from 0.
+    high: Matrix
+    low: Matrix
+    external_high: int
+    external_low: int
+
+
+class _Space:
+    """Bytes given out one after the other."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.end = 0
+
+    def take(self, count: int) -> int:
+        """Return the first of ``count`` bytes, or tiles."""
+        first = self.end
+        self.end += -(-count // self.step) * self.step
+        return first
+
+
+class Layout:
+    """Addresses of one training step of a network on a core.
+
+    Raises InputError if the core lacks MOVE_WEIGHTS, is not square, or is too small.
+    """
+
+    def __init__(self, network: Network, config: Config) -> None:
+        self.network = network
+        self.config = config
+        self.size = config.rows
+        self.batch = network.batch
+        self._check()
+        layers = network.layers
+        #: Bytes of the inputs and outputs of each layer, rounded up to whole tiles.
+        self.inputs = [self.padded(layer.inputs) for layer in layers]
+        self.outputs = [self.padded(layer.outputs) for layer in layers]
+        self.classes = layers[-1].outputs
+        self._tiles()
+        self._external()
+        self._unified()
+
+    def _check(self) -> None:
+        config, batch = self.config, self.batch
+        if not config.activation_weights:
+            raise InputError(
+                f"training: wanted a core with activation_weights=true, got {config.name}"
+            )
+        if config.rows != config.columns:
+            raise InputError(f"training: wanted a square array, got {config.rows}x{config.columns}")
+        if batch % self.size or batch > config.accumulator_depth:
+            raise InputError(
+                f"training: wanted a batch of a multiple of {self.size}, "
+                f"at most {config.accumulator_depth}, got {batch}"
+            )
+
+    def padded(self, count: int) -> int:
+        """Return a count rounded up to whole tiles."""
+        return -(-count // self.size) * self.size
+
+    def tiles_of(self, count: int) -> int:
+        """Return the tiles of so many taps."""
+        return -(-count // self.size)
+
+    # External memory.
+
+    def _external(self) -> None:
+        space = _Space(PROGRAM_BYTES)
+        lanes, layers = self.config.lanes, len(self.network.layers)
+        self.sets = [
+            *SETS,
+            *(f"{kind}{n}" for n in range(layers) for kind in ("sum", "back", "step")),
+        ]
+        self.parameters = space.take(len(self.sets) * lanes * PARAMETER_BYTES)
+        self.tables = space.take(len(TABLES) * TABLE_BYTES)
+        self.weights = [
+            tuple(space.take(i * o) for _ in "hl")
+            for i, o in zip(self.inputs, self.outputs, strict=True)
+        ]
+        #: What the host writes for a step: images and noise of each layer, then rows.
+        self.host = space.end
+        self.images = space.take((self.batch + self.size) * self.inputs[0])
+        self.noises = [self.images + self.batch * self.inputs[0]]
+        self.noises += [space.take(self.size * count) for count in self.inputs[1:]]
+        self.row_lengths = [self.batch + self.outputs[-1] + self.size, self.outputs[-1] + self.size]
+        self.row_lengths += [count + self.size for count in self.outputs[1:]]
+        #: Rows of one image each: for the products with the softmax, its error, errors of layers.
+        self.rows = [space.take(self.batch * length) for length in self.row_lengths]
+        self.host_end = space.end
+        self.scores = space.take(self.batch * self.classes)
+        self.tile_content = space.take(self.constant_tiles * self.config.tile_bytes)
+        self.program = space.end
+
+    # Unified buffer.
+
+    def _unified(self) -> None:
+        space = _Space(self.size)
+
+        def matrix(rows: int, pitch: int) -> Matrix:
+            return Matrix(space.take(rows * pitch), rows, pitch)
+
+        batch, size, last = self.batch, self.size, self.outputs[-1]
+        # Rows of noise follow those of the batch; columns can be read, as the pitch is 1 modulo R.
+        self.activations = [matrix(batch + size, count + 1) for count in self.inputs]
+        self.logits = matrix(batch, last + size)
+        self.exponentials = matrix(batch, last)
+        self.products = matrix(batch, self.row_lengths[0])
+        self.differences = matrix(batch, self.row_lengths[1])
+        self.errors = [
+            matrix(batch, count + size * (n > 0)) for n, count in enumerate(self.outputs)
+        ]
+        widest = max(self.outputs[:-1], default=0)
+        #: Errors before the mask, then the mask, twice.
+        self.masked = [matrix(batch, widest) for _ in range(3)] if widest else []
+        self._blocks(space)
+        if space.end > self.config.unified_bytes:
+            raise InputError(
+                f"training: wanted unified_bytes of at least {space.end}, "
+                f"got {self.config.unified_bytes} in {self.config.name}"
+            )
+
+    def _blocks(self, space: _Space) -> None:
+        """Place the blocks of weights: those of the first layer take turns."""
+        self.blocks: list[list[Block]] = []
+        first = 2 * self.inputs[0] * self.size
+        later = sum(
+            2 * i * (self.size + 1) * self.tiles_of(o)
+            for i, o in list(zip(self.inputs, self.outputs, strict=True))[1:]
+        )
+        turns = 2 if space.end + later + 2 * first <= self.config.unified_bytes else 1
+        buffers = [self._pair(space, self.inputs[0], self.size) for _ in range(turns)]
+        for number, (count, outputs) in enumerate(zip(self.inputs, self.outputs, strict=True)):
+            blocks = []
+            for j in range(outputs // self.size):
+                # The bytes of a column, of which the errors of the layer before are made.
+                pair = buffers[j % turns] if not number else self._pair(space, count, self.size + 1)
+                high, low = (x + j * count * self.size for x in self.weights[number])
+                blocks.append(Block(number, j, *pair, high, low))
+            self.blocks.append(blocks)
+
+    @staticmethod
+    def _pair(space: _Space, rows: int, pitch: int) -> tuple[Matrix, Matrix]:
+        """Return places of high and low bytes, the low ones first."""
+        low = Matrix(space.take(rows * pitch), rows, pitch)
+        return Matrix(space.take(rows * pitch), rows, pitch), low
+
+    # Weight buffer. A group of tiles is multiplied by one MATMUL.
+
+    def _tiles(self) -> None:
+        space = _Space(1)
+        last, outputs = self.tiles_of(self.outputs[-1]), self.outputs[-1] // self.size
+        per_batch = self.tiles_of(self.batch)
+        self.identity = space.take(2)
+        self.ones = space.take(last)
+        self.centre = [space.take(last + 1) for _ in range(outputs)]
+        self.product = [space.take(per_batch + last + 1) for _ in range(outputs)]
+        self.project = [space.take(last + 1) for _ in range(outputs)]
+        self.back = [
+            [space.take(self.tiles_of(o) + 1) for _ in range(i // self.size)] if n else []
+            for n, (i, o) in enumerate(zip(self.inputs, self.outputs, strict=True))
+        ]
+        self.gradient = [[space.take(per_batch + 1) for _ in "01"] for _ in self.network.layers]
+        self.constant_tiles = space.end
+        most = max(self.inputs) // self.size
+        free = self.config.weight_tiles - space.end
+        if free < most:
+            raise InputError(
+                f"training: wanted weight_tiles of at least {space.end + most}, "
+                f"got {self.config.weight_tiles} in {self.config.name}"
+            )
+        #: Tiles of the forward pass, which take turns.
+        self.forward = [space.take(most) for _ in range(min(2, free // most))]
+
+    @cached_property
+    def chunks(self) -> list[tuple[Block, tuple[int, int]]]:
+        """Blocks and rows whose gradients fit half of the accumulators, last layer first."""
+        depth = self.config.accumulator_depth
+        found = []
+        for blocks in reversed(self.blocks):
+            count = blocks[0].high.rows
+            rows = -(-count // -(-count // depth))
+            for block in blocks:
+                for first in range(0, count, rows):
+                    found.append((block, (first, min(first + rows, count))))
+        return found
+
+    def set_of(self, name: str) -> int:
+        """Return the first channel of a set of parameters."""
+        return self.sets.index(name) * self.config.lanes
+
+    def table_of(self, name: str) -> int:
+        """Return the slot of a table; all share one where there are few."""
+        return TABLES.index(name) if self.config.tables >= len(TABLES) else 0

@@ -1,0 +1,32 @@
+"""Program of one training step."""
+
+from celosia.hw.arch import commands
+from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.sw.compiler.emit.synchronise import synchronise
+from celosia.sw.training import backward, forward, update
+from celosia.sw.training.layout import Layout
+from celosia.sw.training.steps import Emitter
+
+
+def instructions(layout: Layout) -> list[Instruction]:
+    """Return the instructions of a step: forward, backward, update; they end with HALT.
+
+    The program does not depend on the epoch: shifts and noise are in external memory.
+    """
+    emit = Emitter(layout)
+    forward.load(emit)
+    forward.products(emit)
+    emit.copy(Opcode.STORE, layout.logits, (0, layout.batch), layout.scores, layout.classes)
+    for block in (block for blocks in layout.blocks[1:] for block in blocks):
+        backward.load_block(emit, block)
+    forward.softmax(emit)
+    forward.error(emit)
+    for number in range(len(layout.blocks) - 1, 0, -1):
+        backward.errors(emit, number)
+    update.updates(emit)
+    return [*synchronise(emit.steps, layout.config), Instruction(Opcode.HALT)]
+
+
+def encoded(layout: Layout) -> bytes:
+    """Return the words of a step."""
+    return commands.encode(instructions(layout))

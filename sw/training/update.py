@@ -1,0 +1,154 @@
+"""Updates of a training step: gradients, steps of the weights, high and low bytes."""
+
+from collections.abc import Iterator
+
+from celosia.hw.arch.isa import Opcode, Rounding, Space
+from celosia.sw.compiler.emit.access import span
+from celosia.sw.training import backward
+from celosia.sw.training.layout import Block
+from celosia.sw.training.scheme import MOST_HIGH
+from celosia.sw.training.steps import Emitter
+
+#: Chunks in flight: one in each half of the accumulators.
+_AT_ONCE = 2
+
+_Chunk = tuple[Block, tuple[int, int]]
+
+
+def updates(emit: Emitter) -> None:
+    """Append the updates of all weights, two chunks at a time.
+
+    While the array works on one chunk, the vector unit works on the other.
+    """
+    groups = list(_groups(emit.layout.chunks))
+    loaded = {id(block) for blocks in emit.layout.blocks[1:] for block in blocks}
+    for some, following in zip(groups, [*groups[1:], []], strict=True):
+        _load(emit, some, [], loaded)
+        for half, chunk in enumerate(some):
+            _gradient(emit, chunk, half)
+        for half, chunk in enumerate(some):
+            _round(emit, chunk, half)
+        _load(emit, following, some, loaded)
+        for half, chunk in enumerate(some):
+            _add_weights(emit, chunk, half)
+        for half, chunk in enumerate(some):
+            _write(emit, chunk, half)
+
+
+def _groups(chunks: list[_Chunk]) -> Iterator[list[_Chunk]]:
+    """Yield chunks of one layer that are in flight together; no two blocks of them share bytes."""
+    group: list[_Chunk] = []
+    for chunk in chunks:
+        if len(group) == _AT_ONCE or any(_apart(chunk[0], other) for other, _ in group):
+            yield group
+            group = []
+        group.append(chunk)
+    yield group
+
+
+def _apart(one: Block, two: Block) -> bool:
+    return one.layer != two.layer or (one is not two and one.high == two.high)
+
+
+def _load(emit: Emitter, chunks: list[_Chunk], busy: list[_Chunk], loaded: set[int]) -> None:
+    """Append the loads of blocks that are not there, unless busy ones have their bytes."""
+    for block, _ in chunks:
+        taken = any(block.high == other.high for other, _ in busy)
+        if id(block) not in loaded and not taken:
+            loaded.add(id(block))
+            backward.load_block(emit, block)
+
+
+def _gradient(emit: Emitter, chunk: _Chunk, half: int) -> None:
+    """Append the gradient of a chunk, with noise: columns of the activations times errors."""
+    (block, rows), layout = chunk, emit.layout
+    size, batch, number = layout.size, layout.batch, block.layer
+    emit.layer = number
+    tile = layout.gradient[number][block.number % 2]
+    if rows[0] == 0:
+        emit.move(layout.errors[number], tile, count=batch, first=block.number * size)
+    source, taps = layout.activations[number], batch + size
+    emit.add(
+        Opcode.MATMUL,
+        (
+            source.access(False, (0, taps), rows),
+            span("weights", False, tile, layout.tiles_of(taps)),
+            emit.half(half),
+        ),
+        unified=source.at(0, rows[0]),
+        x_count=rows[1] - rows[0],
+        x_stride=1,
+        taps=taps,
+        run=1,
+        skip=(source.pitch - 1) // size,
+        tile=tile,
+        accumulator=half * emit.config.accumulator_depth,
+    )
+
+
+def _round(emit: Emitter, chunk: _Chunk, half: int) -> None:
+    """Append the shift of a gradient to a step, in place."""
+    block, rows = chunk
+    emit.layer = block.layer
+    base = half * emit.config.accumulator_depth
+    emit.vector(
+        (emit.half(half),),
+        f"step{block.layer}",
+        source=Space.ACCUMULATORS,
+        destination=Space.ACCUMULATORS,
+        x_count=rows[1] - rows[0],
+        channels=emit.layout.size,
+        source_base=base,
+        source_x_stride=1,
+        destination_base=base,
+        destination_x_stride=1,
+    )
+
+
+def _add_weights(emit: Emitter, chunk: _Chunk, half: int) -> None:
+    """Append the sum of step and weight: low bytes once, high bytes times 2^LOW_BITS."""
+    (block, rows), layout = chunk, emit.layout
+    size = layout.size
+    emit.layer = block.layer
+    emit.add(
+        Opcode.MATMUL,
+        (
+            block.low.access(False, rows, (0, size)),
+            block.high.access(False, rows, (0, size)),
+            span("weights", False, layout.identity, 2),
+            emit.half(half),
+        ),
+        unified=block.low.at(rows[0]),
+        x_count=rows[1] - rows[0],
+        x_stride=block.low.pitch,
+        taps=2 * size,
+        run=size,
+        skip=(block.high.base - block.low.base) // size - 1,
+        tile=layout.identity,
+        accumulator=half * emit.config.accumulator_depth,
+        accumulate=1,
+    )
+
+
+def _write(emit: Emitter, chunk: _Chunk, half: int) -> None:
+    """Append the new bytes of a chunk, and their stores."""
+    (block, rows), size = chunk, emit.layout.size
+    emit.layer = block.layer
+    for matrix, external, name, rounding, least in (
+        (block.high, block.external_high, "high", Rounding.SINGLE, -MOST_HIGH),
+        (block.low, block.external_low, "low", Rounding.DOUBLE, -128),
+    ):
+        emit.vector(
+            (emit.half(half), matrix.access(True, rows, (0, size))),
+            name,
+            rounding=rounding,
+            source=Space.ACCUMULATORS,
+            x_count=rows[1] - rows[0],
+            channels=size,
+            source_base=half * emit.config.accumulator_depth,
+            source_x_stride=1,
+            destination_base=matrix.at(rows[0]),
+            destination_x_stride=matrix.pitch,
+            low=least,
+        )
+        emit.copy(Opcode.STORE, matrix, rows, external + rows[0] * size, size)

@@ -1,0 +1,58 @@
+"""Weights of a network: whole numbers on the host, two bytes in external memory."""
+
+import numpy as np
+
+from celosia.sw.runtime.device import Device
+from celosia.sw.training.batches import WEIGHTS, generator
+from celosia.sw.training.layout import Layout
+from celosia.sw.training.scheme import LOW_BITS, MOST_HIGH, Network
+
+_HALF = 1 << (LOW_BITS - 1)
+
+
+def highs(weights: np.ndarray) -> np.ndarray:
+    """Return the high bytes, which multiply: weights divided by ``2^LOW_BITS``, rounded, as int8."""
+    return ((weights + _HALF) >> LOW_BITS).astype(np.int8)
+
+
+def lows(weights: np.ndarray) -> np.ndarray:
+    """Return the low bytes: what the high bytes leave, as int8."""
+    return (weights - (highs(weights).astype(np.int32) << LOW_BITS)).astype(np.int8)
+
+
+def random(network: Network, seed: int) -> list[np.ndarray]:
+    """Return first weights: int32, shape ``(inputs, outputs)`` for each layer."""
+    source, most = generator(seed, WEIGHTS), MOST_HIGH << LOW_BITS
+    found = []
+    for layer in network.layers:
+        drawn = source.normal(0, layer.spread, (layer.inputs, layer.outputs))
+        limited = np.clip(np.round(drawn * (1 << LOW_BITS)), -most, most)
+        found.append(limited.astype(np.int32))
+    return found
+
+
+def write(layout: Layout, device: Device, weights: list[np.ndarray]) -> None:
+    """Write the weights to external memory."""
+    for number, values in enumerate(weights):
+        whole = np.zeros((layout.inputs[number], layout.outputs[number]), np.int32)
+        whole[: values.shape[0], : values.shape[1]] = values
+        for address, each in zip(layout.weights[number], (highs(whole), lows(whole)), strict=True):
+            blocks = each.reshape(len(each), -1, layout.size).transpose(1, 0, 2)
+            device.write(address, blocks.tobytes())
+
+
+def read(layout: Layout, device: Device) -> list[np.ndarray]:
+    """Return the weights in external memory, as ``random`` does."""
+    found = []
+    for number, layer in enumerate(layout.network.layers):
+        shape = layout.outputs[number] // layout.size, layout.inputs[number], layout.size
+        high, low = (
+            np.frombuffer(device.read(address, int(np.prod(shape))), np.int8)
+            .reshape(shape)
+            .transpose(1, 0, 2)
+            .reshape(shape[1], -1)[: layer.inputs, : layer.outputs]
+            .astype(np.int32)
+            for address in layout.weights[number]
+        )
+        found.append((high << LOW_BITS) + low)
+    return found

@@ -1,0 +1,135 @@
+"""Training steps on the core: machine model and RTL against exact integers."""
+
+from dataclasses import replace
+
+import litert
+import numpy as np
+import pytest
+import training_reference as reference
+
+from celosia.hw.arch.commands import WORD_BYTES
+from celosia.hw.arch.config import Config, preset
+from celosia.sim import hazards
+from celosia.sw.runtime.arrays import InputError
+from celosia.sw.runtime.backends import open_device
+from celosia.sw.training import batches, constants, export, weights
+from celosia.sw.training.layout import Layout
+from celosia.sw.training.program import encoded, instructions
+from celosia.sw.training.scheme import NETWORKS, Dense, Network
+
+OPTION = "activation_weights=true"
+CORES = (
+    "edge",
+    "edge,unified_bytes=104448",  # One buffer for the blocks of the first layer.
+    "micro,unified_bytes=131072",
+    "micro,unified_bytes=131072,accumulator_depth=64",
+    "nano,weight_tiles=512",
+)
+#: No count is a multiple of the array; three layers; shifts above and below the bits of noise.
+SMALL = Network(
+    name="small",
+    text="",
+    dataset="mnist",
+    layers=(
+        Dense(inputs=45, outputs=21, shift=7, update_shift=9, spread=20.0),
+        Dense(inputs=21, outputs=18, shift=7, error_shift=5, update_shift=6, spread=20.0),
+        Dense(inputs=18, outputs=7, shift=6, error_shift=9, update_shift=8, spread=30.0),
+    ),
+)
+
+
+def core(name: str) -> Config:
+    return preset(f"{name},{OPTION}")
+
+
+def require_equal(network: Network, config: Config, device: str, steps: int, seed: int) -> int:
+    """Compare weights and logits of some steps with the reference; return the cycles."""
+    layout = Layout(network, config)
+    code = encoded(layout)
+    rng = np.random.default_rng(seed)
+    opened = open_device(device, config, layout.program + len(code) + 64)
+    known = weights.random(network, seed)
+    for address, content in constants.contents(network, layout).items():
+        opened.write(address, content)
+    opened.write(layout.program, code)
+    weights.write(layout, opened, known)
+    cycles = 0
+    shape = layout.batch, network.layers[0].inputs
+    for step in range(steps):
+        images = rng.integers(0, 128, shape, np.int8) * rng.integers(0, 2, shape, np.int8)
+        labels = rng.integers(0, layout.classes, layout.batch)
+        batch = batches.draw(layout, images, labels, batches.generator(seed, step))
+        opened.write(layout.host, batches.packed(layout, batch))
+        result = opened.run(layout.program, len(code) // WORD_BYTES)
+        assert result.error is None
+        cycles += result.cycles or 0
+        known, logits = reference.train_step(network, known, batch)
+        scores = np.frombuffer(opened.read(layout.scores, logits.size), np.int8)
+        np.testing.assert_array_equal(scores.reshape(logits.shape), logits)
+        for one, two in zip(weights.read(layout, opened), known, strict=True):
+            np.testing.assert_array_equal(one, two, err_msg=f"step {step}")
+    opened.close()
+    return cycles
+
+
+@pytest.mark.parametrize("name", CORES)
+@pytest.mark.parametrize("network", [SMALL, NETWORKS["mnist_mlp"]], ids=lambda n: n.name)
+def test_steps_equal_exact_integers(network: Network, name: str, seed: int) -> None:
+    config = core(name)
+    hazards.judge(instructions(Layout(network, config)), config)
+    require_equal(network, config, "machine", 6, seed)
+
+
+@pytest.mark.parametrize("name", ["nano,weight_tiles=512", "edge"])
+def test_steps_on_the_rtl_equal_exact_integers(name: str, seed: int, verilator: None) -> None:
+    assert require_equal(SMALL, core(name), "rtl", 3, seed) > 0
+
+
+@pytest.mark.slow
+def test_twenty_steps_of_the_mlp_on_the_rtl(seed: int, verilator: None) -> None:
+    """20 steps of batch 32 at edge."""
+    cycles = require_equal(NETWORKS["mnist_mlp"], core("edge"), "rtl", 20, seed)
+    assert cycles < 20 * 75_000
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("edge,activation_weights=false", "a core with activation_weights=true"),
+        ("edge,columns=8", "a square array, got 16x8"),
+        ("edge,accumulator_depth=16", "a batch of a multiple of 16, at most 16, got 32"),
+        ("edge,unified_bytes=65536", "unified_bytes of at least"),
+        ("edge,weight_tiles=64", "weight_tiles of at least 88, got 64"),
+    ],
+)
+def test_refusals(name: str, wanted: str) -> None:
+    config = preset(name) if OPTION[:18] in name else core(name)
+    with pytest.raises(InputError, match=wanted):
+        Layout(NETWORKS["mnist_mlp"], config)
+
+
+def test_a_network_refuses_what_noise_cannot_reach() -> None:
+    one, two, three = SMALL.layers
+    for layers, wanted in (
+        ((one, three), "wanted 21 inputs, got 18"),
+        ((one, replace(two, error_shift=15)), "error_shift: wanted 1 to 14, got 15"),
+        ((replace(one, update_shift=0),), "update_shift: wanted 1 to 14, got 0"),
+    ):
+        with pytest.raises(InputError, match=wanted):
+            replace(SMALL, layers=layers)
+
+
+def test_halvings_raise_the_shifts_of_updates() -> None:
+    network = NETWORKS["mnist_mlp"]
+    shifts = [[layer.update_shift for layer in network.at(n).layers] for n in (0, 4, 5, 6, 7, 20)]
+    assert shifts == [[8, 7], [8, 7], [9, 8], [9, 8], [10, 9], [10, 9]]
+
+
+def test_the_exported_file_equals_the_forward_pass(rng: np.random.Generator) -> None:
+    """LiteRT's reference kernels give the logits of the reference."""
+    network = NETWORKS["mnist_mlp"]
+    values = weights.random(network, 3)
+    images = rng.integers(0, 128, (40, 784), np.int8)
+    (found,) = litert.invoked(litert.interpreter(export.tflite_of(network, values)), images)
+    wanted = reference.forward(network.layers, values, images)[-1]
+    np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
