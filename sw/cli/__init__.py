@@ -14,6 +14,7 @@ from celosia.sw.version import __version__
 #: makes the parser of each of its commands and names the function that carries it out.
 MODULES = (
     "quantize",
+    "train",
     "compile",
     "report",
     "profile",

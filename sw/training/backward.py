@@ -1,7 +1,7 @@
 """Backward pass of a training step: errors of hidden layers."""
 
 from celosia.hw.arch.isa import Opcode, Window
-from celosia.sw.training.layout import Block, Matrix
+from celosia.sw.training.layout import Block
 from celosia.sw.training.scheme import ONE
 from celosia.sw.training.steps import Emitter
 
@@ -13,7 +13,7 @@ def load_block(emit: Emitter, block: Block) -> None:
 
 
 def errors(emit: Emitter, number: int) -> None:
-    """Append the errors of the layer before a layer: errors times the transposed weights."""
+    """Append the errors of a layer's inputs, before their mask: errors times its weights, turned."""
     layout = emit.layout
     size, batch, blocks = layout.size, layout.batch, layout.blocks[number]
     emit.layer = number
@@ -28,7 +28,7 @@ def errors(emit: Emitter, number: int) -> None:
             taps = layout.outputs[number] + size
             emit.multiply(layout.errors[number], tile, taps=taps, half=turn % 2, row=place * batch)
         emit.drain(
-            layout.masked[0],
+            layout.masked[number][0],
             first * size,
             f"back{number}",
             half=turn % 2,
@@ -36,52 +36,56 @@ def errors(emit: Emitter, number: int) -> None:
             blocks=len(some),
             low=-ONE,
         )
-    _mask(emit, number)
-
-
-def _mask(emit: Emitter, number: int) -> None:
-    """Append the gradient of ReLU: errors of activations that are zero become zero.
-
-    A mask is -128 there, else 0. An error of at most ONE plus twice the mask is at most -129,
-    clamps to -128, and a table turns that into 0.
-    """
-    layout, batch = emit.layout, emit.layout.batch
-    source, width = layout.activations[number], layout.inputs[number]
-    plane = layout.masked[1].base - layout.masked[0].base
-    pitch = layout.masked[0].pitch
     emit.load_table("mask")
+
+
+def masks(emit: Emitter, number: int, column: int) -> None:
+    """Append the masks of a block of a layer's inputs: -128 where they are zero, else 0, twice."""
+    layout, batch = emit.layout, emit.layout.batch
+    source, columns = layout.activations[number], (column, column + layout.size)
+    first, *copies = layout.masked[number]
     emit.vector(
         (
-            source.access(False, (0, batch), (0, width)),
-            *(layout.masked[n].access(True, (0, batch), (0, width)) for n in (1, 2)),
+            source.access(False, (0, batch), columns),
+            *(matrix.access(True, (0, batch), columns) for matrix in copies),
         ),
         "threshold",
         x_count=batch,
-        y_count=2,
-        channels=width,
-        source_base=source.at(),
+        y_count=len(copies),
+        channels=layout.size,
+        source_base=source.at(0, column),
         source_x_stride=source.pitch,
-        destination_base=layout.masked[1].at(),
-        destination_x_stride=pitch,
-        destination_y_stride=plane,
+        destination_base=copies[0].at(0, column),
+        destination_x_stride=first.pitch,
+        destination_y_stride=copies[0].base - first.base,
         zero_point=-128,
         high=0,
     )
-    target: Matrix = layout.errors[number - 1]
+
+
+def mask(emit: Emitter, number: int) -> None:
+    """Append the gradient of ReLU: errors of activations that are zero become zero.
+
+    An error of at most ONE plus twice the mask is at most -129, clamps to -128, and a table turns
+    that into 0.
+    """
+    layout, batch = emit.layout, emit.layout.batch
+    planes, width = layout.masked[number], layout.inputs[number]
+    target = layout.errors[number - 1]
     emit.vector(
         (
-            *(matrix.access(False, (0, batch), (0, width)) for matrix in layout.masked),
+            *(matrix.access(False, (0, batch), (0, width)) for matrix in planes),
             target.access(True, (0, batch), (0, width)),
         ),
         "same",
         table="mask",
         x_count=batch,
         channels=width,
-        source_base=layout.masked[0].at(),
-        source_x_stride=pitch,
+        source_base=planes[0].at(),
+        source_x_stride=planes[0].pitch,
         window=Window.SUM.value,
-        window_x_count=len(layout.masked),
-        window_x_stride=plane,
+        window_x_count=len(planes),
+        window_x_stride=planes[1].base - planes[0].base,
         destination_base=target.at(),
         destination_x_stride=target.pitch,
     )

@@ -9,7 +9,6 @@ from celosia.sw.training.scheme import (
     LOW_BITS,
     ONE,
     RECIPROCAL_SHIFT,
-    Network,
     noise_factor,
 )
 
@@ -114,9 +113,8 @@ def _padded(found: np.ndarray, config: Config) -> bytes:
     return np.pad(found, ((0, 0), (0, 0), (0, spare))).tobytes()
 
 
-def contents(network: Network, layout: Layout) -> dict[int, bytes]:
-    """Return the constants by their address; ``network`` has the shifts of an epoch."""
-    assert network == layout.network
+def contents(layout: Layout) -> dict[int, bytes]:
+    """Return the constants by their address; the network of the layout is that of an epoch."""
     return {
         layout.parameters: parameters(layout),
         layout.tables: tables(layout),

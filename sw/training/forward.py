@@ -1,56 +1,85 @@
 """Forward pass of a training step: activations, logits, and the error of the softmax."""
 
+from collections.abc import Iterator
+
 from celosia.hw.arch.isa import Opcode, Rounding, Space, Window
+from celosia.sw.training import backward
+from celosia.sw.training.layout import Block
 from celosia.sw.training.scheme import ONE
 from celosia.sw.training.steps import Emitter
 
 
 def load(emit: Emitter) -> None:
-    """Append the loads of what the first products need."""
+    """Append the loads of what the first product needs, besides its weights."""
     layout = emit.layout
     emit.load_parameters()
     images, batch = layout.activations[0], layout.batch
     emit.copy(Opcode.LOAD, images, (0, batch), layout.images, layout.inputs[0])
 
 
-def load_rest(emit: Emitter) -> None:
-    """Append the loads of constants, of noise, and of rows for each image."""
+def _rest(emit: Emitter) -> Iterator[None]:
+    """Append the loads of constants, of noise, and of rows for each image, one for each turn."""
     layout, batch = emit.layout, emit.layout.batch
     emit.load_weights(layout.tile_content, 0, layout.constant_tiles)
+    yield
     emit.load_table("exponential")
     targets = [layout.products, layout.differences, *layout.errors[1:]]
     for matrix, external in zip(targets, layout.rows, strict=True):
+        yield
         emit.copy(Opcode.LOAD, matrix, (0, batch), external, matrix.pitch)
     rows = (batch, batch + layout.size)
     for matrix, external in zip(layout.activations, layout.noises, strict=True):
+        yield
         emit.copy(Opcode.LOAD, matrix, rows, external, matrix.pitch - 1)
+    for block in (block for blocks in layout.blocks[1:] for block in blocks):
+        yield
+        backward.load_block(emit, block)
 
 
 def products(emit: Emitter) -> None:
-    """Append the matrix products of all layers; the last gives logits."""
-    layout = emit.layout
-    turn = 0
-    for number, blocks in enumerate(layout.blocks):
-        emit.layer = number
-        final = number == len(layout.blocks) - 1
-        target = layout.logits if final else layout.activations[number + 1]
-        count = layout.inputs[number]
-        for block in blocks:
-            tile = layout.forward[turn % len(layout.forward)]
-            emit.load_weights(block.external_high, tile, layout.tiles_of(count))
-            emit.multiply(layout.activations[number], tile, taps=count, half=turn % 2)
-            emit.drain(
-                target,
-                block.number * layout.size,
-                f"sum{number}",
-                half=turn % 2,
-                channels=layout.size,
-                rounding=Rounding.DOUBLE,
-                low=-128 if final else 0,
-            )
-            turn += 1
-            if turn == 1:
-                load_rest(emit)
+    """Append the matrix products of all layers; the last gives logits.
+
+    Tiles are loaded as many products ahead as there are places for them. Other loads, which the
+    products do not need, come between.
+    """
+    layout, rest = emit.layout, _rest(emit)
+    jobs = [block for blocks in layout.blocks for block in blocks]
+    places = layout.forward
+
+    def tiles(turn: int) -> None:
+        if turn < len(jobs):
+            block = jobs[turn]
+            emit.layer = block.layer
+            count = layout.tiles_of(layout.inputs[block.layer])
+            emit.load_weights(block.external_high, places[turn % len(places)], count)
+
+    for turn in range(len(places)):
+        tiles(turn)
+    for turn, block in enumerate(jobs):
+        next(rest, None)
+        _product(emit, block, places[turn % len(places)], turn % 2)
+        tiles(turn + len(places))
+        if block.layer + 1 < len(layout.blocks):
+            backward.masks(emit, block.layer + 1, block.number * layout.size)
+    for _ in rest:
+        pass
+
+
+def _product(emit: Emitter, block: Block, tile: int, half: int) -> None:
+    """Append the product with a block of weights, and its results."""
+    layout, number = emit.layout, block.layer
+    emit.layer = number
+    final = number == len(layout.blocks) - 1
+    emit.multiply(layout.activations[number], tile, taps=layout.inputs[number], half=half)
+    emit.drain(
+        layout.logits if final else layout.activations[number + 1],
+        block.number * layout.size,
+        f"sum{number}",
+        half=half,
+        channels=layout.size,
+        rounding=Rounding.DOUBLE,
+        low=-128 if final else 0,
+    )
 
 
 def softmax(emit: Emitter) -> None:

@@ -156,9 +156,11 @@ class Layout:
         self.errors = [
             matrix(batch, count + size * (n > 0)) for n, count in enumerate(self.outputs)
         ]
-        widest = max(self.outputs[:-1], default=0)
-        #: Errors before the mask, then the mask, twice.
-        self.masked = [matrix(batch, widest) for _ in range(3)] if widest else []
+        #: For each layer but the first: errors of its inputs before the mask, then the mask, twice.
+        self.masked = [
+            [matrix(batch, count) for _ in range(3)] if n else []
+            for n, count in enumerate(self.inputs)
+        ]
         self._blocks(space)
         if space.end > self.config.unified_bytes:
             raise InputError(

@@ -3,7 +3,7 @@
 from celosia.hw.arch import commands
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.emit.synchronise import synchronise
-from celosia.sw.training import backward, forward, update
+from celosia.sw.training import forward, update
 from celosia.sw.training.layout import Layout
 from celosia.sw.training.steps import Emitter
 
@@ -17,12 +17,8 @@ def instructions(layout: Layout) -> list[Instruction]:
     forward.load(emit)
     forward.products(emit)
     emit.copy(Opcode.STORE, layout.logits, (0, layout.batch), layout.scores, layout.classes)
-    for block in (block for blocks in layout.blocks[1:] for block in blocks):
-        backward.load_block(emit, block)
     forward.softmax(emit)
     forward.error(emit)
-    for number in range(len(layout.blocks) - 1, 0, -1):
-        backward.errors(emit, number)
     update.updates(emit)
     return [*synchronise(emit.steps, layout.config), Instruction(Opcode.HALT)]
 

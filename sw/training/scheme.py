@@ -71,6 +71,12 @@ class Network:
         for layer in self.layers:
             _require_shift("update_shift", layer.update_shift)
 
+    @property
+    def macs(self) -> int:
+        """Multiplications of a step: forward, gradients, and errors of all layers but the first."""
+        sizes = [layer.inputs * layer.outputs for layer in self.layers]
+        return self.batch * (3 * sum(sizes) - sizes[0])
+
     def at(self, epoch: int) -> "Network":
         """Return the network with the updates of an epoch."""
         more = sum(epoch >= first for first in self.halvings)

