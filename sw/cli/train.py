@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +44,7 @@ def add_parsers(command: Commands) -> None:
     made.add_argument(
         "--epochs", type=whole, default=_EPOCHS, metavar="N", help=f"epochs ({_EPOCHS})"
     )
+    made.add_argument("--batch", type=whole, metavar="N", help="images of a step (32)")
     made.add_argument("--limit", type=whole, metavar="N", help="use N training images (all)")
     made.add_argument(
         "--seed", type=seeds, default=0, metavar="N", help="of weights, order and noise (0)"
@@ -74,11 +75,13 @@ class _Files(NamedTuple):
 def run(arguments: argparse.Namespace) -> None:
     """Train a network, measure it, and write model and curve."""
     network = NETWORKS[arguments.network]
+    network = replace(network, batch=arguments.batch or network.batch)
     files = _files(arguments, network)
     settings = Settings(
         network=network.name,
         dataset=arguments.dataset or network.dataset,
         core=arguments.preset.name,
+        batch=network.batch,
         seed=arguments.seed,
         limit=arguments.limit,
         patience=arguments.patience,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from celosia.sw.training.constants import CHANNEL, LEFT, MULTIPLIER
 from celosia.sw.training.layout import Layout
 from celosia.sw.training.scheme import ERROR_SHIFT, ONE, noise_bits
 
@@ -21,8 +22,8 @@ class Batch:
     """Inputs of a step.
 
     ``images``: int8, 0 to ONE, shape ``(batch, inputs)``; ``labels``: shape ``(batch,)``;
-    ``gradient``: noise of each layer's gradients, int8, shapes ``(R, inputs)``; ``rows``: noise of
-    the products with the softmax, of its error, and of the errors of the layers before each but the
+    ``gradient``: noise of each layer's gradients, int32, one number for each column of each part of
+    the rows, shapes ``(parts, outputs)``; ``rows``: noise of the products with the softmax, of its error, and of the errors of the layers before each but the
     first, int8, shapes ``(batch, R)``.
     """
 
@@ -54,10 +55,10 @@ def draw(
         return random.integers(-half, half, shape, np.int8)
 
     shifts = [ERROR_SHIFT, ERROR_SHIFT, *(layer.error_shift for layer in layers[1:])]
-    gradient = [
-        noise(layer.update_shift, (size, count))
-        for layer, count in zip(layers, layout.inputs, strict=True)
-    ]
+    gradient = []
+    for number, (layer, count) in enumerate(zip(layers, layout.outputs, strict=True)):
+        half, shape = 1 << (layer.update_shift - 1), (len(layout.parts(number)), count)
+        gradient.append(random.integers(-half, half, shape, np.int32))
     return Batch(images, labels, gradient, [noise(s, (layout.batch, size)) for s in shifts])
 
 
@@ -71,13 +72,24 @@ def packed(layout: Layout, batch: Batch) -> bytes:
 
     images = at(layout.images, layout.batch, layout.inputs[0])
     images[:, : batch.images.shape[1]] = batch.images
-    for address, noise in zip(layout.noises, batch.gradient, strict=True):
-        at(address, *noise.shape)[...] = noise
+    chunks = len(layout.chunks)
+    at(layout.noise, chunks, layout.chunk_parameters)[...] = _steps(layout, batch)
     for address, length, noise in zip(layout.rows, layout.row_lengths, batch.rows, strict=True):
         at(address, layout.batch, length)[:, length - layout.size :] = noise
     right = at(layout.rows[0], layout.batch, layout.row_lengths[0])
     right[np.arange(layout.batch), layout.batch + batch.labels.astype(np.int64)] = ONE
     return found.tobytes()
+
+
+def _steps(layout: Layout, batch: Batch) -> np.ndarray:
+    """Return the parameters that shift gradients, with noise as bias: bytes of each chunk."""
+    found = np.zeros((len(layout.chunks), layout.size), CHANNEL)
+    found["multiplier"], found["left"] = MULTIPLIER, LEFT
+    for row, chunk in zip(found, layout.chunks, strict=True):
+        number, first = chunk.block.layer, chunk.block.number * layout.size
+        row["bias"] = batch.gradient[number][chunk.part, first : first + layout.size]
+        row["right"] = layout.network.layers[number].update_shift
+    return found.view(np.int8).reshape(len(found), -1)
 
 
 def order(seed: int, epoch: int, count: int) -> np.ndarray:

@@ -13,11 +13,11 @@ from celosia.sw.training.scheme import (
 )
 
 #: Channel parameters in external memory.
-_CHANNEL = np.dtype(
+CHANNEL = np.dtype(
     [("bias", "<i4"), ("multiplier", "<u4"), ("left", "u1"), ("right", "u1"), ("rest", "V6")]
 )
 #: With a shift of 1 to the left, this multiplier is one.
-_MULTIPLIER, _LEFT = 1 << 30, 1
+MULTIPLIER, LEFT = 1 << 30, 1
 
 
 def parameters(layout: Layout) -> bytes:
@@ -27,16 +27,15 @@ def parameters(layout: Layout) -> bytes:
         shifts |= {
             f"sum{number}": layer.shift,
             f"back{number}": layer.error_shift,
-            f"step{number}": layer.update_shift,
         }
-    found = np.zeros((len(layout.sets), layout.config.lanes), _CHANNEL)
-    found["multiplier"] = _MULTIPLIER
+    found = np.zeros((len(layout.sets), layout.config.lanes), CHANNEL)
+    found["multiplier"] = MULTIPLIER
     for row, name in zip(found, layout.sets, strict=True):
-        row["left"], row["right"] = _LEFT, shifts.get(name, 0)
+        row["left"], row["right"] = LEFT, shifts.get(name, 0)
         if name == "reciprocal":
             row["bias"] = -ONE
         elif name == "threshold":
-            row["left"] = _LEFT + 7
+            row["left"] = LEFT + 7
         elif name == "low":
             # The shift to the left drops the bits above; the sign is that of the highest one left.
             row["left"], row["right"] = 32 - LOW_BITS, 31 - LOW_BITS
@@ -101,9 +100,6 @@ def tiles(layout: Layout) -> bytes:
         for group in layout.back[number]:
             noisy = group + layout.tiles_of(layout.outputs[number])
             found[noisy] = noise_factor(layer.error_shift) * one
-        for group in layout.gradient[number]:
-            noisy = group + layout.tiles_of(layout.batch)
-            found[noisy] = noise_factor(layer.update_shift) * one
     return _padded(found, layout.config)
 
 
@@ -114,7 +110,7 @@ def _padded(found: np.ndarray, config: Config) -> bytes:
 
 
 def contents(layout: Layout) -> dict[int, bytes]:
-    """Return the constants by their address; the network of the layout is that of an epoch."""
+    """Return the constants by their address."""
     return {
         layout.parameters: parameters(layout),
         layout.tables: tables(layout),

@@ -12,13 +12,14 @@ from celosia.sw.training.steps import Emitter
 def load(emit: Emitter) -> None:
     """Append the loads of what the first product needs, besides its weights."""
     layout = emit.layout
-    emit.load_parameters()
+    count = len(layout.sets) * emit.config.lanes
+    emit.load_parameters(layout.parameters, 0, count)
     images, batch = layout.activations[0], layout.batch
     emit.copy(Opcode.LOAD, images, (0, batch), layout.images, layout.inputs[0])
 
 
 def _rest(emit: Emitter) -> Iterator[None]:
-    """Append the loads of constants, of noise, and of rows for each image, one for each turn."""
+    """Append the loads of constants and of rows for each image, one for each turn."""
     layout, batch = emit.layout, emit.layout.batch
     emit.load_weights(layout.tile_content, 0, layout.constant_tiles)
     yield
@@ -27,11 +28,7 @@ def _rest(emit: Emitter) -> Iterator[None]:
     for matrix, external in zip(targets, layout.rows, strict=True):
         yield
         emit.copy(Opcode.LOAD, matrix, (0, batch), external, matrix.pitch)
-    rows = (batch, batch + layout.size)
-    for matrix, external in zip(layout.activations, layout.noises, strict=True):
-        yield
-        emit.copy(Opcode.LOAD, matrix, rows, external, matrix.pitch - 1)
-    for block in (block for blocks in layout.blocks[1:] for block in blocks):
+    for block in layout.early_blocks:
         yield
         backward.load_block(emit, block)
 

@@ -10,6 +10,8 @@ from celosia.sw.training.scheme import Network
 
 #: Sets of parameters besides those of the layers, in order: see ``constants.parameters``.
 SETS = ("same", "reciprocal", "error", "threshold", "low", "high")
+#: Chunks whose parameters are loaded at once.
+_NOISE_SLOTS = 4
 #: Tables: exponential, reciprocal, and the one that turns -128 into 0.
 TABLES = ("exponential", "reciprocal", "mask")
 
@@ -50,6 +52,16 @@ class Block:
     low: Matrix
     external_high: int
     external_low: int
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows of a block whose gradients fit half of the accumulators."""
+
+    number: int  #: Among all chunks.
+    block: Block
+    part: int  #: Of the rows of the block, from 0.
+    rows: tuple[int, int]
 
 
 class _Space:
@@ -116,19 +128,28 @@ class Layout:
         lanes, layers = self.config.lanes, len(self.network.layers)
         self.sets = [
             *SETS,
-            *(f"{kind}{n}" for n in range(layers) for kind in ("sum", "back", "step")),
+            *(f"{kind}{n}" for n in range(layers) for kind in ("sum", "back")),
         ]
+        first = len(self.sets) * lanes
+        #: Channels of the parameters of chunks, in turn.
+        self.noise_slots = [first + n * self.size for n in range(_NOISE_SLOTS)]
+        wanted = first + _NOISE_SLOTS * self.size
+        if wanted > self.config.parameter_channels:
+            raise InputError(
+                f"training: wanted parameter_channels of at least {wanted}, "
+                f"got {self.config.parameter_channels} in {self.config.name}"
+            )
         self.parameters = space.take(len(self.sets) * lanes * PARAMETER_BYTES)
         self.tables = space.take(len(TABLES) * TABLE_BYTES)
         self.weights = [
             tuple(space.take(i * o) for _ in "hl")
             for i, o in zip(self.inputs, self.outputs, strict=True)
         ]
-        #: What the host writes for a step: images and noise of each layer, then rows.
+        #: What the host writes for a step: images, parameters of each chunk, then rows.
         self.host = space.end
-        self.images = space.take((self.batch + self.size) * self.inputs[0])
-        self.noises = [self.images + self.batch * self.inputs[0]]
-        self.noises += [space.take(self.size * count) for count in self.inputs[1:]]
+        self.images = space.take(self.batch * self.inputs[0])
+        chunks = (len(self.parts(n)) * o // self.size for n, o in enumerate(self.outputs))
+        self.noise = space.take(sum(chunks) * self.chunk_parameters)
         self.row_lengths = [self.batch + self.outputs[-1] + self.size, self.outputs[-1] + self.size]
         self.row_lengths += [count + self.size for count in self.outputs[1:]]
         #: Rows of one image each: for the products with the softmax, its error, errors of layers.
@@ -147,8 +168,8 @@ class Layout:
             return Matrix(space.take(rows * pitch), rows, pitch)
 
         batch, size, last = self.batch, self.size, self.outputs[-1]
-        # Rows of noise follow those of the batch; columns can be read, as the pitch is 1 modulo R.
-        self.activations = [matrix(batch + size, count + 1) for count in self.inputs]
+        # Columns can be read, as the pitch is 1 modulo R.
+        self.activations = [matrix(batch, count + 1) for count in self.inputs]
         self.logits = matrix(batch, last + size)
         self.exponentials = matrix(batch, last)
         self.products = matrix(batch, self.row_lengths[0])
@@ -208,8 +229,9 @@ class Layout:
             [space.take(self.tiles_of(o) + 1) for _ in range(i // self.size)] if n else []
             for n, (i, o) in enumerate(zip(self.inputs, self.outputs, strict=True))
         ]
-        self.gradient = [[space.take(per_batch + 1) for _ in "01"] for _ in self.network.layers]
         self.constant_tiles = space.end
+        #: Tiles of errors, in turn.
+        self.gradient = [space.take(per_batch) for _ in "01"]
         most = max(self.inputs) // self.size
         free = self.config.weight_tiles - space.end
         if free < most:
@@ -220,18 +242,36 @@ class Layout:
         #: Tiles of the forward pass, which take turns.
         self.forward = [space.take(most) for _ in range(min(2, free // most))]
 
+    @property
+    def early_blocks(self) -> list[Block]:
+        """Blocks of weights that are in the unified buffer before the backward pass."""
+        return [*(block for blocks in self.blocks[1:] for block in blocks), self.blocks[0][0]]
+
+    @property
+    def chunk_parameters(self) -> int:
+        """Bytes of the parameters of a chunk: a channel for each column."""
+        return self.size * PARAMETER_BYTES
+
+    def parts(self, number: int) -> list[tuple[int, int]]:
+        """Return the rows of each chunk of a block of a layer."""
+        count, depth = self.inputs[number], self.config.accumulator_depth
+        rows = -(-count // -(-count // depth))
+        return [(first, min(first + rows, count)) for first in range(0, count, rows)]
+
     @cached_property
-    def chunks(self) -> list[tuple[Block, tuple[int, int]]]:
-        """Blocks and rows whose gradients fit half of the accumulators, last layer first."""
-        depth = self.config.accumulator_depth
-        found = []
-        for blocks in reversed(self.blocks):
-            count = blocks[0].high.rows
-            rows = -(-count // -(-count // depth))
-            for block in blocks:
-                for first in range(0, count, rows):
-                    found.append((block, (first, min(first + rows, count))))
-        return found
+    def chunks(self) -> list[Chunk]:
+        """Chunks of all layers, the last layer first."""
+        every = [
+            (block, part, rows)
+            for blocks in reversed(self.blocks)
+            for block in blocks
+            for part, rows in enumerate(self.parts(block.layer))
+        ]
+        return [Chunk(number, *each) for number, each in enumerate(every)]
+
+    def noise_slot(self, chunk: Chunk) -> int:
+        """Return the first channel of the parameters of a chunk."""
+        return self.noise_slots[chunk.number % len(self.noise_slots)]
 
     def set_of(self, name: str) -> int:
         """Return the first channel of a set of parameters."""

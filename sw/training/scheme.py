@@ -20,6 +20,9 @@ NOISE_BITS = 8
 #: Greatest shift that noise of NOISE_BITS reaches through a tile of int8.
 MOST_SHIFT = NOISE_BITS + 6
 
+#: Greatest shift of updates: sums and noise are int32.
+MOST_UPDATE_SHIFT = 30
+
 #: Shift from a product of two probabilities to one: ``ONE²`` to ``ONE``.
 ERROR_SHIFT = 7
 
@@ -67,9 +70,9 @@ class Network:
             if one.outputs != two.inputs:
                 raise InputError(f"layers: wanted {one.outputs} inputs, got {two.inputs}")
         for layer in self.layers[1:]:
-            _require_shift("error_shift", layer.error_shift)
+            _require_shift("error_shift", layer.error_shift, MOST_SHIFT)
         for layer in self.layers:
-            _require_shift("update_shift", layer.update_shift)
+            _require_shift("update_shift", layer.update_shift, MOST_UPDATE_SHIFT)
 
     @property
     def macs(self) -> int:
@@ -80,14 +83,14 @@ class Network:
     def at(self, epoch: int) -> "Network":
         """Return the network with the updates of an epoch."""
         more = sum(epoch >= first for first in self.halvings)
-        most = MOST_SHIFT
+        most = MOST_UPDATE_SHIFT
         layers = (replace(x, update_shift=min(x.update_shift + more, most)) for x in self.layers)
         return replace(self, layers=tuple(layers), halvings=())
 
 
-def _require_shift(name: str, shift: int) -> None:
-    if not 1 <= shift <= MOST_SHIFT:
-        raise InputError(f"{name}: wanted 1 to {MOST_SHIFT}, got {shift}")
+def _require_shift(name: str, shift: int, most: int) -> None:
+    if not 1 <= shift <= most:
+        raise InputError(f"{name}: wanted 1 to {most}, got {shift}")
 
 
 def noise_bits(shift: int) -> int:

@@ -20,7 +20,7 @@ _FORMAT = 1
 class Settings:
     """Settings on which the bits of a training depend.
 
-    ``core``: preset; ``seed``: of weights, split, order and noise; ``limit``: images to train and
+    ``core``: preset; ``batch``: images of a step; ``seed``: of weights, split, order and noise; ``limit``: images to train and
     validate with, all if None; ``patience``: epochs without a better validation after which
     training stops, none if None.
     """
@@ -28,6 +28,7 @@ class Settings:
     network: str
     dataset: str
     core: str
+    batch: int
     seed: int = 0
     limit: int | None = None
     patience: int | None = None

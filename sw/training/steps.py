@@ -53,11 +53,10 @@ class Emitter:
         )
         self.add(Opcode.LOAD_WEIGHTS, accesses, external=external, tile=tile, tiles=tiles)
 
-    def load_parameters(self) -> None:
-        """Append a load of all sets of parameters."""
-        count = len(self.layout.sets) * self.config.lanes
-        accesses = (span("parameters", True, 0, count),)
-        self.add(Opcode.LOAD_PARAMS, accesses, external=self.layout.parameters, count=count)
+    def load_parameters(self, external: int, first: int, count: int) -> None:
+        """Append a load of parameters of channels."""
+        accesses = (span("parameters", True, first, count),)
+        self.add(Opcode.LOAD_PARAMS, accesses, external=external, first=first, count=count)
 
     def load_table(self, name: str) -> None:
         """Append a load of a table."""
@@ -123,14 +122,19 @@ class Emitter:
     def vector(
         self,
         accesses: tuple[Access, ...],
-        name: str,
+        parameters: str | int,
         *,
         table: str | None = None,
         rounding: Rounding = Rounding.SINGLE,
         **fields: int | Space,
     ) -> None:
-        """Append VECTOR with a set of parameters, and the table of a name."""
-        lanes, slot = self.config.lanes, self.layout.set_of(name)
+        """Append VECTOR with the table of a name, and parameters.
+
+        ``parameters``: name of a set, or the first channel of a set for each column.
+        """
+        columns = isinstance(parameters, int)
+        slot = parameters if isinstance(parameters, int) else self.layout.set_of(parameters)
+        lanes = self.config.columns if columns else self.config.lanes
         used = [span("parameters", False, slot, lanes)]
         given = {
             key: value.value if isinstance(value, Space) else value for key, value in fields.items()
@@ -139,7 +143,8 @@ class Emitter:
             number = self.layout.table_of(table)
             used.append(span("tables", False, number, 1))
             given |= {"use_table": 1, "table": number}
-        self.add(Opcode.VECTOR, (*accesses, *used), params=slot, rounding=rounding.value, **given)
+        given |= {"params": slot, "per_channel": int(columns), "rounding": rounding.value}
+        self.add(Opcode.VECTOR, (*accesses, *used), **given)
 
     def drain(
         self,

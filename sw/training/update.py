@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from celosia.hw.arch.isa import Opcode, Rounding, Space
 from celosia.sw.compiler.emit.access import span
 from celosia.sw.training import backward
-from celosia.sw.training.layout import Block
+from celosia.sw.training.layout import Block, Chunk
 from celosia.sw.training.scheme import MOST_HIGH
 from celosia.sw.training.steps import Emitter
 
@@ -15,8 +15,6 @@ _AT_ONCE = 2
 #: Errors before the mask are in the other half.
 _FIRST_HALF = 1
 
-_Chunk = tuple[Block, tuple[int, int]]
-
 
 def updates(emit: Emitter) -> None:
     """Append the errors of hidden layers and the updates of all weights, two chunks at a time.
@@ -25,8 +23,8 @@ def updates(emit: Emitter) -> None:
     inputs come before the update of its weights, their mask after the first gradients.
     """
     groups = list(_groups(emit.layout.chunks))
-    loaded = {id(block) for blocks in emit.layout.blocks[1:] for block in blocks}
-    layers = [some[0][0].layer for some in groups]
+    loaded = {id(block) for block in emit.layout.early_blocks}
+    layers = [some[0].block.layer for some in groups]
     before, unmasked = len(emit.layout.blocks), 0
     turn = _FIRST_HALF
     for some, following, layer in zip(groups, [*groups[1:], []], layers, strict=True):
@@ -51,11 +49,11 @@ def updates(emit: Emitter) -> None:
             _write(emit, chunk, half)
 
 
-def _groups(chunks: list[_Chunk]) -> Iterator[list[_Chunk]]:
+def _groups(chunks: list[Chunk]) -> Iterator[list[Chunk]]:
     """Yield chunks of one layer that are in flight together; no two blocks of them share bytes."""
-    group: list[_Chunk] = []
+    group: list[Chunk] = []
     for chunk in chunks:
-        if len(group) == _AT_ONCE or any(_apart(chunk[0], other) for other, _ in group):
+        if len(group) == _AT_ONCE or any(_apart(chunk.block, other.block) for other in group):
             yield group
             group = []
         group.append(chunk)
@@ -66,35 +64,37 @@ def _apart(one: Block, two: Block) -> bool:
     return one.layer != two.layer or (one is not two and one.high == two.high)
 
 
-def _load(emit: Emitter, chunks: list[_Chunk], busy: list[_Chunk], loaded: set[int]) -> None:
+def _load(emit: Emitter, chunks: list[Chunk], busy: list[Chunk], loaded: set[int]) -> None:
     """Append the loads of blocks that are not there, unless busy ones have their bytes."""
-    for block, _ in chunks:
-        taken = any(block.high == other.high for other, _ in busy)
+    for block in (chunk.block for chunk in chunks):
+        taken = any(block.high == other.block.high for other in busy)
         if id(block) not in loaded and not taken:
             loaded.add(id(block))
             backward.load_block(emit, block)
 
 
-def _gradient(emit: Emitter, chunk: _Chunk, half: int) -> None:
-    """Append the gradient of a chunk, with noise: columns of the activations times errors."""
-    (block, rows), layout = chunk, emit.layout
+def _gradient(emit: Emitter, chunk: Chunk, half: int) -> None:
+    """Append the gradient of a chunk: columns of the activations times errors."""
+    block, rows, layout = chunk.block, chunk.rows, emit.layout
     size, batch, number = layout.size, layout.batch, block.layer
     emit.layer = number
-    tile = layout.gradient[number][block.number % 2]
+    tile = layout.gradient[block.number % 2]
     if rows[0] == 0:
         emit.move(layout.errors[number], tile, count=batch, first=block.number * size)
-    source, taps = layout.activations[number], batch + size
+    external = layout.noise + chunk.number * layout.chunk_parameters
+    emit.load_parameters(external, layout.noise_slot(chunk), size)
+    source = layout.activations[number]
     emit.add(
         Opcode.MATMUL,
         (
-            source.access(False, (0, taps), rows),
-            span("weights", False, tile, layout.tiles_of(taps)),
+            source.access(False, (0, batch), rows),
+            span("weights", False, tile, layout.tiles_of(batch)),
             emit.half(half),
         ),
         unified=source.at(0, rows[0]),
         x_count=rows[1] - rows[0],
         x_stride=1,
-        taps=taps,
+        taps=batch,
         run=1,
         skip=(source.pitch - 1) // size,
         tile=tile,
@@ -102,18 +102,19 @@ def _gradient(emit: Emitter, chunk: _Chunk, half: int) -> None:
     )
 
 
-def _round(emit: Emitter, chunk: _Chunk, half: int) -> None:
-    """Append the shift of a gradient to a step, in place."""
-    block, rows = chunk
-    emit.layer = block.layer
+def _round(emit: Emitter, chunk: Chunk, half: int) -> None:
+    """Append the shift of a gradient to a step, in place; the parameters add noise."""
+    layout, rows = emit.layout, chunk.rows
+    emit.layer = chunk.block.layer
+    slot = layout.noise_slot(chunk)
     base = half * emit.config.accumulator_depth
     emit.vector(
         (emit.half(half),),
-        f"step{block.layer}",
+        slot,
         source=Space.ACCUMULATORS,
         destination=Space.ACCUMULATORS,
         x_count=rows[1] - rows[0],
-        channels=emit.layout.size,
+        channels=layout.size,
         source_base=base,
         source_x_stride=1,
         destination_base=base,
@@ -121,9 +122,9 @@ def _round(emit: Emitter, chunk: _Chunk, half: int) -> None:
     )
 
 
-def _add_weights(emit: Emitter, chunk: _Chunk, half: int) -> None:
+def _add_weights(emit: Emitter, chunk: Chunk, half: int) -> None:
     """Append the sum of step and weight: low bytes once, high bytes times 2^LOW_BITS."""
-    (block, rows), layout = chunk, emit.layout
+    block, rows, layout = chunk.block, chunk.rows, emit.layout
     size = layout.size
     emit.layer = block.layer
     emit.add(
@@ -146,9 +147,9 @@ def _add_weights(emit: Emitter, chunk: _Chunk, half: int) -> None:
     )
 
 
-def _write(emit: Emitter, chunk: _Chunk, half: int) -> None:
+def _write(emit: Emitter, chunk: Chunk, half: int) -> None:
     """Append the new bytes of a chunk, and their stores."""
-    (block, rows), size = chunk, emit.layout.size
+    block, rows, size = chunk.block, chunk.rows, emit.layout.size
     emit.layer = block.layer
     for matrix, external, name, rounding, least in (
         (block.high, block.external_high, "high", Rounding.SINGLE, -MOST_HIGH),

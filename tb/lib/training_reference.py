@@ -62,8 +62,18 @@ def stepped(weights: np.ndarray, step: np.ndarray) -> np.ndarray:
     return (np.clip(up(both, LOW), -127, 127) << LOW) + low
 
 
-def train_step(network, weights, batch) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return weights after a step, and the logits before it."""
+def by_parts(noise: np.ndarray, shape: tuple[int, int], padding: int) -> np.ndarray:
+    """Return a number for each column and part of the rows as a matrix of ``shape``."""
+    rows = -(-shape[0] // padding) * padding
+    each = np.repeat(noise.astype(np.int64), -(-rows // len(noise)), axis=0)
+    return each[: shape[0], : shape[1]]
+
+
+def train_step(network, weights, batch, padding) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return weights after a step, and the logits before it.
+
+    ``padding``: multiple that the counts of inputs are rounded up to.
+    """
     layers = network.layers
     weights = [w.astype(np.int64) for w in weights]
     found = forward(layers, weights, batch.images)
@@ -71,8 +81,7 @@ def train_step(network, weights, batch) -> tuple[list[np.ndarray], np.ndarray]:
     after = []
     for number in range(len(layers) - 1, -1, -1):
         layer, source, w = layers[number], found[number], weights[number]
-        noise = scaled(spread(batch.gradient[number].T, w.shape[1]), layer.update_shift)
-        sums = source.T @ error + noise[: w.shape[0]]
+        sums = source.T @ error + by_parts(batch.gradient[number], w.shape, padding)
         after.append(stepped(w, up(sums, layer.update_shift)))
         if number:
             noise = scaled(spread(batch.rows[number + 1], w.shape[0]), layer.error_shift)

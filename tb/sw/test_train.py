@@ -116,6 +116,7 @@ def test_stale() -> None:
     assert not state.stale(None)
 
 
+@pytest.mark.thorough
 def test_without_data_five_thousand_images_train(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,6 +141,7 @@ def test_without_data_five_thousand_images_train(
         (["--limit", "63"], "--limit: wanted at least 64 images, got 63"),
         (["-o", "x.onnx"], "--output: wanted a name with .tflite, got x.onnx"),
         (["--preset", "edge"], "training: wanted a core with activation_weights=true, got edge"),
+        (["--batch", "20"], "training: wanted a batch of a multiple of 16, at most 512, got 20"),
         (["--resume"], "mnist_mlp_trained.checkpoint.npz: no such file"),
         (["--resume", "-o", "a.tflite"], "a.checkpoint.npz: not a checkpoint of this network"),
         (["--resume", "-o", "b.tflite"], "b.checkpoint.npz: wanted seed 5, got 0"),

@@ -63,7 +63,7 @@ def require_equal(network: Network, config: Config, device: str, steps: int, see
         result = opened.run(layout.program, len(code) // WORD_BYTES)
         assert result.error is None
         cycles += result.cycles or 0
-        known, logits = reference.train_step(network, known, batch)
+        known, logits = reference.train_step(network, known, batch, config.rows)
         scores = np.frombuffer(opened.read(layout.scores, logits.size), np.int8)
         np.testing.assert_array_equal(scores.reshape(logits.shape), logits)
         for one, two in zip(weights.read(layout, opened), known, strict=True):
@@ -99,7 +99,7 @@ def test_twenty_steps_of_the_mlp_on_the_rtl(seed: int, verilator: None) -> None:
         ("edge,columns=8", "a square array, got 16x8"),
         ("edge,accumulator_depth=16", "a batch of a multiple of 16, at most 16, got 32"),
         ("edge,unified_bytes=65536", "unified_bytes of at least"),
-        ("edge,weight_tiles=64", "weight_tiles of at least 88, got 64"),
+        ("edge,weight_tiles=64", "weight_tiles of at least 80, got 64"),
     ],
 )
 def test_refusals(name: str, wanted: str) -> None:
@@ -113,7 +113,7 @@ def test_a_network_refuses_what_noise_cannot_reach() -> None:
     for layers, wanted in (
         ((one, three), "wanted 21 inputs, got 18"),
         ((one, replace(two, error_shift=15)), "error_shift: wanted 1 to 14, got 15"),
-        ((replace(one, update_shift=0),), "update_shift: wanted 1 to 14, got 0"),
+        ((replace(one, update_shift=0),), "update_shift: wanted 1 to 30, got 0"),
     ):
         with pytest.raises(InputError, match=wanted):
             replace(SMALL, layers=layers)
