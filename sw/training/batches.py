@@ -54,7 +54,8 @@ def draw(
         half = 1 << (noise_bits(shift) - 1)
         return random.integers(-half, half, shape, np.int8)
 
-    shifts = [ERROR_SHIFT, ERROR_SHIFT, *(layer.error_shift for layer in layers[1:])]
+    shifts = [ERROR_SHIFT, ERROR_SHIFT]
+    shifts += [layers[n].error_shift or ERROR_SHIFT for n in layout.noisy]
     gradient = []
     for number, (layer, count) in enumerate(zip(layers, layout.outputs, strict=True)):
         half, shape = 1 << (layer.update_shift - 1), (len(layout.parts(number)), count)

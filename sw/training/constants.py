@@ -68,8 +68,8 @@ def tables(layout: Layout) -> bytes:
 
 
 def projection(classes: int) -> np.ndarray:
-    """Return the matrix that takes the mean from errors, times about ``2^ERROR_SHIFT``."""
-    part = round((1 << ERROR_SHIFT) / classes)
+    """Return the matrix that takes the mean from errors, times about ``2^ERROR_SHIFT``, int8."""
+    part = min(round((1 << ERROR_SHIFT) / classes), 127 // (classes - 1))
     return classes * part * np.eye(classes, dtype=np.int64) - part
 
 

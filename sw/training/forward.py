@@ -24,7 +24,7 @@ def _rest(emit: Emitter) -> Iterator[None]:
     emit.load_weights(layout.tile_content, 0, layout.constant_tiles)
     yield
     emit.load_table("exponential")
-    targets = [layout.products, layout.differences, *layout.errors[1:]]
+    targets = [layout.products, layout.differences, *(layout.errors[n] for n in layout.noisy)]
     for matrix, external in zip(targets, layout.rows, strict=True):
         yield
         emit.copy(Opcode.LOAD, matrix, (0, batch), external, matrix.pitch)

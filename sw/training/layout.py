@@ -95,6 +95,9 @@ class Layout:
         self.inputs = [self.padded(layer.inputs) for layer in layers]
         self.outputs = [self.padded(layer.outputs) for layer in layers]
         self.classes = layers[-1].outputs
+        #: Layers whose errors have noise in their rows, to make the errors of the layer before; the
+        #: last layer is always one, as the host clears what is beside its errors.
+        self.noisy = list(range(1, len(layers))) or [0]
         self._tiles()
         self._external()
         self._unified()
@@ -151,7 +154,7 @@ class Layout:
         chunks = (len(self.parts(n)) * o // self.size for n, o in enumerate(self.outputs))
         self.noise = space.take(sum(chunks) * self.chunk_parameters)
         self.row_lengths = [self.batch + self.outputs[-1] + self.size, self.outputs[-1] + self.size]
-        self.row_lengths += [count + self.size for count in self.outputs[1:]]
+        self.row_lengths += [self.outputs[n] + self.size for n in self.noisy]
         #: Rows of one image each: for the products with the softmax, its error, errors of layers.
         self.rows = [space.take(self.batch * length) for length in self.row_lengths]
         self.host_end = space.end
@@ -175,7 +178,7 @@ class Layout:
         self.products = matrix(batch, self.row_lengths[0])
         self.differences = matrix(batch, self.row_lengths[1])
         self.errors = [
-            matrix(batch, count + size * (n > 0)) for n, count in enumerate(self.outputs)
+            matrix(batch, count + size * (n in self.noisy)) for n, count in enumerate(self.outputs)
         ]
         #: For each layer but the first: errors of its inputs before the mask, then the mask, twice.
         self.masked = [

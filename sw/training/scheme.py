@@ -26,6 +26,9 @@ MOST_UPDATE_SHIFT = 30
 #: Shift from a product of two probabilities to one: ``ONE²`` to ``ONE``.
 ERROR_SHIFT = 7
 
+#: Classes at most: the matrix that takes the mean from their errors is of int8.
+MOST_CLASSES = 128
+
 #: Shift of the sum of exponentials, above ONE, to the index of its reciprocal.
 RECIPROCAL_SHIFT = 2
 
@@ -69,6 +72,9 @@ class Network:
         for one, two in zip(self.layers, self.layers[1:], strict=False):
             if one.outputs != two.inputs:
                 raise InputError(f"layers: wanted {one.outputs} inputs, got {two.inputs}")
+        if not 2 <= self.layers[-1].outputs <= MOST_CLASSES:
+            wanted = f"2 to {MOST_CLASSES} classes"
+            raise InputError(f"layers: wanted {wanted}, got {self.layers[-1].outputs}")
         for layer in self.layers[1:]:
             _require_shift("error_shift", layer.error_shift, MOST_SHIFT)
         for layer in self.layers:

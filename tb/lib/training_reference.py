@@ -50,7 +50,7 @@ def softmax_error(network, logits, labels, noises) -> np.ndarray:
     error[np.arange(len(labels)), labels] += ONE * ONE
     first, second = (spread(noise, classes).astype(np.int64) for noise in noises)
     error = np.clip(up(error + first, ERROR), -ONE, 127)
-    part = round(128 / classes)
+    part = min(round(128 / classes), 127 // (classes - 1))
     centred = part * (classes * error - error.sum(1, keepdims=True))
     return np.clip(up(centred + second, ERROR), -ONE, 127)
 

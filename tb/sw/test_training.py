@@ -80,6 +80,46 @@ def test_steps_equal_exact_integers(network: Network, name: str, seed: int) -> N
     require_equal(network, config, "machine", 6, seed)
 
 
+def random_case(rng: np.random.Generator) -> tuple[Network, Config]:
+    """Return a network of one to three layers, and a core that may be small for it."""
+    size = int(rng.choice([4, 8, 16]))
+    lanes = int(rng.choice([n for n in (1, 2, 4, 8) if n <= size]))
+    config = preset(
+        f"micro,{OPTION},rows={size},columns={size},lanes={lanes},bus_bytes=4,"
+        f"unified_bytes={rng.choice([1 << 15, 1 << 16])},tables={rng.integers(1, 5)},"
+        f"accumulator_depth={rng.choice([32, 64, 256])},weight_tiles={rng.integers(100, 500)}"
+    )
+    counts = [int(rng.integers(2, 70)) for _ in range(rng.integers(2, 4))]
+    counts.append(int(rng.integers(2, 25)))
+    layers = [
+        Dense(
+            inputs=inputs,
+            outputs=outputs,
+            shift=int(rng.integers(4, 10)),
+            error_shift=int(rng.integers(1, 12)),
+            update_shift=int(rng.integers(1, 14)),
+            spread=float(rng.uniform(5, 60)),
+        )
+        for inputs, outputs in zip(counts, counts[1:], strict=False)
+    ]
+    batch = size * int(rng.integers(1, 32 // size + 1))
+    exponent = float(rng.uniform(4, 20))
+    given = {"batch": batch, "exponent": exponent, "layers": tuple(layers[rng.integers(0, 2) :])}
+    return replace(SMALL, **given), config
+
+
+@pytest.mark.parametrize("number", range(24))
+def test_random_networks_on_random_cores(number: int, seed: int) -> None:
+    network, config = random_case(np.random.default_rng([seed, number]))
+    try:
+        program = instructions(Layout(network, config))
+    except InputError as error:
+        assert "wanted" in str(error)
+        return
+    hazards.judge(program, config)
+    require_equal(network, config, "machine", 3, seed)
+
+
 @pytest.mark.parametrize("name", ["nano,weight_tiles=512", "edge"])
 def test_steps_on_the_rtl_equal_exact_integers(name: str, seed: int, verilator: None) -> None:
     assert require_equal(SMALL, core(name), "rtl", 3, seed) > 0
@@ -114,6 +154,7 @@ def test_a_network_refuses_what_noise_cannot_reach() -> None:
         ((one, three), "wanted 21 inputs, got 18"),
         ((one, replace(two, error_shift=15)), "error_shift: wanted 1 to 14, got 15"),
         ((replace(one, update_shift=0),), "update_shift: wanted 1 to 30, got 0"),
+        ((replace(one, outputs=129),), "wanted 2 to 128 classes, got 129"),
     ):
         with pytest.raises(InputError, match=wanted):
             replace(SMALL, layers=layers)
