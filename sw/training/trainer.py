@@ -21,7 +21,7 @@ from celosia.sw.training.program import encoded
 from celosia.sw.training.scheme import Network
 from celosia.sw.training.state import State
 
-#: Points of the curve in an epoch, about.
+#: Points of the curve in an epoch, at most.
 _POINTS = 20
 
 #: Images of one run of an inference.
@@ -88,7 +88,7 @@ class Trainer:
         for labels, packed in drawn:
             device.write(layout.host, packed)
             self._step(state, device, labels)
-            if state.step % max(1, steps // _POINTS) == 0 or state.step == steps:
+            if _ends_point(state.step, steps):
                 passed = state.epoch + state.step / steps
                 state.curve.append((passed, state.right / state.seen))
                 state.right = state.seen = 0
@@ -136,6 +136,12 @@ class Trainer:
             state.best = [array.copy() for array in state.weights]
         state.validations.append((float(state.epoch), accuracy))
         return accuracy
+
+
+def _ends_point(step: int, steps: int) -> bool:
+    """Return True if a point of the curve ends with a step, counted from 1."""
+    points = min(_POINTS, steps)
+    return step * points // steps > (step - 1) * points // steps
 
 
 def first_state(network: Network, seed: int) -> State:

@@ -49,6 +49,8 @@ def test_it_learns(
     assert figures["test_accuracy"] == share(MODEL.read_bytes(), *digits) > 0.75
     assert [passed for passed, _ in figures["validations"]] == [1, 2, 3, 4]
     assert figures["steps"] == 4 * ((1000 - 1000 // 12) // 32)
+    assert len(figures["curve"]) == 4 * 20
+    assert figures["curve"][-1][0] == 4
     assert figures["cycles_per_step"] is None
     printed = capsys.readouterr().out
     assert f"{figures['test_accuracy']:.2%} of 200 test images" in printed
