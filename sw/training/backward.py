@@ -64,28 +64,28 @@ def masks(emit: Emitter, number: int, column: int) -> None:
 
 
 def mask(emit: Emitter, number: int) -> None:
-    """Append the gradient of ReLU: errors of activations that are zero become zero.
+    """Append the gradient of ReLU, in place: errors of activations that are zero become zero.
 
     An error of at most ONE plus twice the mask is at most -129, clamps to -128, and a table turns
     that into 0.
     """
     layout, batch = emit.layout, emit.layout.batch
     planes, width = layout.masked[number], layout.inputs[number]
-    target = layout.errors[number - 1]
+    errors = planes[0]
     emit.vector(
         (
             *(matrix.access(False, (0, batch), (0, width)) for matrix in planes),
-            target.access(True, (0, batch), (0, width)),
+            errors.access(True, (0, batch), (0, width)),
         ),
         "same",
         table="mask",
         x_count=batch,
         channels=width,
-        source_base=planes[0].at(),
-        source_x_stride=planes[0].pitch,
+        source_base=errors.at(),
+        source_x_stride=errors.pitch,
         window=Window.SUM.value,
         window_x_count=len(planes),
-        window_x_stride=planes[1].base - planes[0].base,
-        destination_base=target.at(),
-        destination_x_stride=target.pitch,
+        window_x_stride=planes[1].base - errors.base,
+        destination_base=errors.at(),
+        destination_x_stride=errors.pitch,
     )

@@ -177,14 +177,16 @@ class Layout:
         self.exponentials = matrix(batch, last)
         self.products = matrix(batch, self.row_lengths[0])
         self.differences = matrix(batch, self.row_lengths[1])
-        self.errors = [
-            matrix(batch, count + size * (n in self.noisy)) for n, count in enumerate(self.outputs)
-        ]
-        #: For each layer but the first: errors of its inputs before the mask, then the mask, twice.
-        self.masked = [
-            [matrix(batch, count) for _ in range(3)] if n else []
-            for n, count in enumerate(self.inputs)
-        ]
+        self.errors: list[Matrix] = []
+        #: For each layer but the first: errors of its inputs, then the mask for them, twice.
+        self.masked: list[list[Matrix]] = [[]]
+        for number, count in enumerate(self.outputs):
+            pitch = count + size * (number in self.noisy)
+            hidden = number < len(self.outputs) - 1
+            first, *masks = (matrix(batch, pitch) for _ in range(3 if hidden else 1))
+            self.errors.append(first)
+            if hidden:
+                self.masked.append([first, *masks])
         self._blocks(space)
         if space.end > self.config.unified_bytes:
             raise InputError(
