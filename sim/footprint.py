@@ -7,7 +7,13 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
 
-from celosia.hw.arch.config import ADDRESS_BITS, PARAMETER_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.config import (
+    ADDRESS_BITS,
+    EXPONENTIAL_TABLES,
+    PARAMETER_BYTES,
+    TABLE_BYTES,
+    Config,
+)
 from celosia.hw.arch.isa import FORMATS, Instruction, Kind, Mode, Opcode, Space
 from celosia.sim.addresses import Pattern
 
@@ -50,7 +56,7 @@ def extent(memory: Memory, config: Config) -> int:
         case Memory.PARAMETERS:
             return config.parameter_channels
         case Memory.TABLES:
-            return config.tables
+            return config.table_slots
     return 1 << ADDRESS_BITS
 
 
@@ -138,7 +144,7 @@ class _RelativeTouch:
     """Touch relative to a field of the instruction.
 
     ``memory``, ``write``: as in ``Touch``; ``field``: field with the base address, in rows for the
-    accumulators; ``pattern``: addresses from base 0.
+    accumulators, or empty; ``pattern``: addresses from base 0, or from their own.
     """
 
     memory: Memory
@@ -204,6 +210,20 @@ def _vector(i: Instruction, config: Config) -> list[_RelativeTouch]:
     return [*touches, _RelativeTouch(spaces[i.destination], True, "destination_base", result)]
 
 
+def copy_of(i: Instruction) -> Instruction:
+    """Return the VECTOR that reads and writes the bytes of a SOFTMAX in the same order."""
+    return Instruction(Opcode.VECTOR, **i.fields)
+
+
+def _softmax(i: Instruction, config: Config) -> list[_RelativeTouch]:
+    copy, exponentials = copy_of(i), Pattern(config.tables, [], EXPONENTIAL_TABLES)
+    return [
+        _RelativeTouch(Memory.UNIFIED, False, "source_base", source(copy, config)),
+        _RelativeTouch(Memory.TABLES, False, "", exponentials),
+        _RelativeTouch(Memory.UNIFIED, True, "destination_base", destination(copy, config)),
+    ]
+
+
 def _relative_touches(i: Instruction, config: Config) -> list[_RelativeTouch]:
     """Return the touches of an instruction whose bases are all 0."""
     match i.opcode:
@@ -233,6 +253,8 @@ def _relative_touches(i: Instruction, config: Config) -> list[_RelativeTouch]:
             return _move_weights(i, config)
         case Opcode.VECTOR:
             return _vector(i, config)
+        case Opcode.SOFTMAX:
+            return _softmax(i, config)
         case Opcode.FILL:
             return [
                 _RelativeTouch(Memory.UNIFIED, True, "destination_base", destination(i, config))
@@ -274,9 +296,10 @@ class Footprints:
             _require_counts(i, self.config)
         fields, made = i.fields, self.made
         return [
-            made.get((touch, fields[touch.field])) or self._touch(touch, fields[touch.field])
+            made.get((touch, base)) or self._touch(touch, base)
             for touch in self.relative(i)
             if only is None or touch.memory is only
+            for base in [fields[touch.field] if touch.field else touch.pattern.base]
         ]
 
     def _touch(self, relative: _RelativeTouch, base: int) -> Touch:

@@ -169,7 +169,7 @@ class _Judge:
     def races(self) -> None:
         """Check that instructions which touch the same address are in order."""
         for index, i in enumerate(self.instructions):
-            if i.opcode is Opcode.VECTOR and feeds_itself(i, self.config):
+            if feeds_itself(i, self.config):
                 message = f"{self.name(index)} reads what an earlier pixel or group of it wrote"
                 raise Hazard(Fault.RACE, (index, index), message)
         found: dict[Memory, list[tuple[int, Touch]]] = {memory: [] for memory in Memory}

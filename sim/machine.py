@@ -39,6 +39,9 @@ _LONG_IN_ORDER = 1 << 18
 _LONG = 1 << 20
 _LONG_WINDOW = 64
 
+#: Instructions whose limits keep them short enough.
+_SHORT = {Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS, Opcode.MOVE_WEIGHTS, Opcode.SOFTMAX}
+
 Step = Callable[[], None]
 _Channels = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -80,7 +83,7 @@ class Machine:
         self.weights = np.zeros((config.weight_tiles, config.rows, config.columns), np.int8)
         self.accumulators = np.zeros((config.accumulator_rows, config.columns), np.int32)
         self.parameters = np.zeros(config.parameter_channels, CHANNEL)
-        self.tables = np.zeros((config.tables, TABLE_BYTES), np.int8)
+        self.tables = np.zeros((config.table_slots, TABLE_BYTES), np.int8)
         self.written = hazards.Written(config)
         self.watch: Callable[[int, Instruction], None] | None = None
         self._sums = self.accumulators.reshape(-1)
@@ -154,7 +157,7 @@ class Machine:
 
     def _too_long(self, index: int, i: Instruction) -> Step | None:
         """Return a step that refuses an instruction with too many elements, or None."""
-        if i.opcode in (Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS, Opcode.MOVE_WEIGHTS):
+        if i.opcode in _SHORT:
             return None
         work = footprint.work(i, self.config)
         most = max(_LONG, 2 * self.config.unified_bytes, 2 * self._sums.size)
@@ -190,6 +193,8 @@ class Machine:
                 return lambda: self._vector_in_order(i)
             case Opcode.VECTOR:
                 return self._vector(i)
+            case Opcode.SOFTMAX:
+                return self._softmax(i)
             case Opcode.FILL:
                 target = footprint.destination(i, self.config)
                 return lambda: target.mark(self.unified, i.value)
@@ -248,6 +253,19 @@ class Machine:
             target[:, i.taps :] = 0
 
         return move_weights
+
+    def _softmax(self, i: Instruction) -> Step:
+        copy = footprint.copy_of(i)
+        rows, results = (
+            side(copy, self.config) for side in (footprint.source, footprint.destination)
+        )
+        exponentials = self.tables[self.config.tables :].reshape(-1).view("<u4")
+
+        def softmax() -> None:
+            x = rows.gather(self.unified).reshape(-1, i.channels)
+            results.scatter(self.unified, quantize.softmax(x, exponentials & 0x7FFFFFFF))
+
+        return softmax
 
     def _channels(self, i: Instruction) -> Callable[[], _Channels]:
         """Return a function that reads bias, multiplier, left and right of all channels."""

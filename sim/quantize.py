@@ -61,3 +61,44 @@ def finish(h: ArrayLike, zero_point: int, low: int, high: int) -> np.ndarray:
     """
     exact = np.asarray(h, np.int64) + zero_point
     return np.minimum(np.maximum(exact, low), high).astype(np.int8)
+
+
+#: First guess of a reciprocal, 48/17, and its slope, −32/17, with two integer bits.
+_GUESS, _SLOPE = 1515870810, -1010580540
+
+
+def _product(a: np.ndarray, b: np.ndarray | int) -> np.ndarray:
+    """Return the upper half of twice a product of 32-bit numbers, rounded."""
+    return (a * b + (1 << 30)) >> 31
+
+
+def shares(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return multipliers and shifts to the right that divide by sums of exponentials.
+
+    - ``sums``: int64, 0 to 2²⁸ − 1, with 19 bits after the point.
+
+    The reciprocal is that of gemmlowp (``one_over_one_plus_x_for_x_in_0_1``): a linear guess, then
+    three steps of Newton and Raphson. A sum of 0 counts as the least normalised one.
+    """
+    digits = np.frexp(sums.astype(np.float64))[1]
+    zeros = np.where(sums > 0, 28 - digits, 31)
+    half = 1 << 30 | (sums << (zeros + 3)) & ((1 << 30) - 1)
+    x = _GUESS + _product(np.full_like(half, _SLOPE), half)
+    for _ in range(3):
+        error = (1 << 29) - _product(x, half)
+        x = x + (_product(error, x) << 2)
+    return np.minimum(x << 1, _MOST), 31 - zeros
+
+
+def softmax(x: np.ndarray, exponentials: np.ndarray) -> np.ndarray:
+    """Return SOFTMAX of each row, int8, with scale 1/256 and zero point −128.
+
+    - ``x``: int8, rows of at most ``SOFTMAX_ELEMENTS``.
+    - ``exponentials``: 256 integers of 31 bits; entry ``d`` is that of an element which is ``d``
+      below the greatest of its row.
+    """
+    wide = x.astype(np.int64)
+    found = exponentials.astype(np.int64)[wide.max(axis=-1, keepdims=True) - wide]
+    multiplier, right = shares(((found + (1 << 11)) >> 12).sum(axis=-1, keepdims=True))
+    h = requantize(found, 0, multiplier, 0, right, Rounding.DOUBLE)
+    return finish(h, -128, -128, 127)

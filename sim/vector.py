@@ -1,9 +1,9 @@
-"""Dependences inside one VECTOR: groups that read results of its earlier groups."""
+"""Dependences inside one VECTOR or SOFTMAX: groups that read results of its earlier groups."""
 
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.isa import Instruction, Mode, Space
+from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space
 from celosia.sim import footprint
 from celosia.sim.addresses import Pattern
 
@@ -31,12 +31,15 @@ def in_order_matters(i: Instruction, config: Config) -> bool:
 
 
 def feeds_itself(i: Instruction, config: Config) -> bool:
-    """Return True if the source of a VECTOR's group overlaps results of an earlier group.
+    """Return True if the source of a group of VECTOR or SOFTMAX overlaps results of an earlier one.
 
     Reads of the source run ahead of writes, so that is a race. Repeated updates of the same sums
-    (modes ADD and MAX) are none: the accumulators' port forwards each to the next.
+    (modes ADD and MAX) are none: the accumulators' port forwards each to the next. Other
+    instructions have no groups.
     """
-    if i.source != i.destination:
+    if i.opcode is Opcode.SOFTMAX:
+        i = footprint.copy_of(i)
+    if i.opcode is not Opcode.VECTOR or i.source != i.destination:
         return False
     target = footprint.destination(i, config)
     offsets = footprint.window(i)

@@ -108,6 +108,8 @@ def _campaign(arguments: argparse.Namespace) -> None:
         raise InputError("wanted --draw or --configurations, got both")
     configs = configurations(arguments.configurations, arguments.draw or 0, arguments.seed)
     given = {"protection": arguments.protection, "requantizer": arguments.requantizer}
+    if set(given.values()) != {"none", "pipelined"}:
+        given["softmax"] = False  # No core has all three.
     configs = [replace(config, **given) for config in configs]
     plan = campaign.Plan(tuple(configs), arguments.seed, arguments.faults)
     if not arguments.scheduler:

@@ -11,6 +11,11 @@ ADDRESS_BITS = 32
 PROGRAM_BYTES = 64
 PARAMETER_BYTES = 16
 TABLE_BYTES = 256
+#: Exponentials that SOFTMAX looks up, int32, as tables after the last.
+EXPONENTIAL_TABLES = 4
+#: Most rows of one SOFTMAX, and most elements of a row: sums of exponentials must fit 28 bits.
+SOFTMAX_ROWS = 64
+SOFTMAX_ELEMENTS = 511
 #: One for each ordered pair of the units that have a queue.
 SEMAPHORES = 12
 
@@ -96,6 +101,8 @@ class Config:
         Activity counters, one of ``COUNTED``.
     activation_weights : bool
         The core runs MOVE_WEIGHTS, which fills weight tiles from the unified buffer.
+    softmax : bool
+        The core runs SOFTMAX. Only without ``protection``, and with the pipelined requantiser.
 
     Raises
     ------
@@ -124,6 +131,7 @@ class Config:
     links: str = "skid"
     counters: str = "units"
     activation_weights: bool = False
+    softmax: bool = False
 
     def __post_init__(self) -> None:
         """Refuse sizes that no core can have."""
@@ -197,7 +205,14 @@ class Config:
         want(self.requantizer in REQUANTIZERS, "requantizer", f"one of {', '.join(REQUANTIZERS)}")
         want(self.links in LINKS, "links", f"one of {', '.join(LINKS)}")
         want(self.counters in COUNTED, "counters", f"one of {', '.join(COUNTED)}")
-        want(isinstance(self.activation_weights, bool), "activation_weights", "True or False")
+        for option in ("activation_weights", "softmax"):
+            want(isinstance(getattr(self, option), bool), option, "True or False")
+        want(not (self.softmax and self.parity), "protection", "none on a core with softmax")
+        want(
+            not self.softmax or self.group_cycles == 1,
+            "requantizer",
+            "pipelined on a core with softmax",
+        )
 
     def _repr_html_(self) -> str:
         title = f"{self.name}: {self.rows} × {self.columns} multipliers"
@@ -222,6 +237,11 @@ class Config:
     def counts(self) -> bool:
         """True if the core has activity counters."""
         return self.counters == "units"
+
+    @property
+    def table_slots(self) -> int:
+        """Tables of 256 bytes that LOAD_PARAMS can write; the exponentials of SOFTMAX are four."""
+        return self.tables + (EXPONENTIAL_TABLES if self.softmax else 0)
 
     @property
     def group_cycles(self) -> int:

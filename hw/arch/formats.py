@@ -10,7 +10,14 @@ from typing import NamedTuple
 from amaranth.hdl import ShapeLike, signed, unsigned
 from amaranth.lib import data, enum
 
-from celosia.hw.arch.config import ADDRESS_BITS, PARAMETER_BYTES, SEMAPHORES, Config
+from celosia.hw.arch.config import (
+    ADDRESS_BITS,
+    PARAMETER_BYTES,
+    SEMAPHORES,
+    SOFTMAX_ELEMENTS,
+    SOFTMAX_ROWS,
+    Config,
+)
 
 
 class Opcode(enum.Enum, shape=8):
@@ -30,6 +37,7 @@ class Opcode(enum.Enum, shape=8):
     VECTOR = 9
     FILL = 10
     MOVE_WEIGHTS = 11
+    SOFTMAX = 12
 
 
 class Unit(enum.Enum, shape=3):
@@ -235,6 +243,14 @@ FORMATS: dict[Opcode, tuple[Field, ...]] = {
         *_vectors("bytes of each row of a tile; columns past them become zero"),
         Field("tile", COUNT_BITS, 0, "tile of the first R pixels; the others follow it"),
     ),
+    Opcode.SOFTMAX: (
+        Field("x_count", COUNT_BITS, 1, "rows"),
+        Field("channels", COUNT_BITS, 1, "elements of each row, side by side"),
+        Field("source_base", UNIFIED_BITS, 0, "byte address of the first row"),
+        Field("source_x_stride", UNIFIED_BITS, 0, "bytes from row to row"),
+        Field("destination_base", UNIFIED_BITS, 0, "byte address of the first row of results"),
+        Field("destination_x_stride", UNIFIED_BITS, 0, "bytes from row to row of results"),
+    ),
 }
 
 #: The unit whose queue takes each instruction.
@@ -250,10 +266,14 @@ UNITS: dict[Opcode, Unit] = {
     Opcode.VECTOR: Unit.VECTOR,
     Opcode.FILL: Unit.VECTOR,
     Opcode.MOVE_WEIGHTS: Unit.MATRIX,
+    Opcode.SOFTMAX: Unit.VECTOR,
 }
 
 #: Instructions that only cores with an option run: the field of ``Config`` that turns it on.
-OPTIONS: dict[Opcode, str] = {Opcode.MOVE_WEIGHTS: "activation_weights"}
+OPTIONS: dict[Opcode, str] = {
+    Opcode.MOVE_WEIGHTS: "activation_weights",
+    Opcode.SOFTMAX: "softmax",
+}
 
 HEADER = data.StructLayout({field.name: field.amaranth_shape for field in HEADER_FIELDS})
 
@@ -323,6 +343,11 @@ def limits(config: Config) -> dict[Opcode, dict[str, Limit]]:
         (Opcode.LOAD_PARAMS, "external"): parameter_step,
         (Opcode.VECTOR, "params"): config.lanes,
     }
+    of_one = {
+        (Opcode.MOVE_WEIGHTS, "taps"): config.columns,
+        (Opcode.SOFTMAX, "x_count"): SOFTMAX_ROWS,
+        (Opcode.SOFTMAX, "channels"): SOFTMAX_ELEMENTS,
+    }
 
     def limit(opcode: Opcode, field: Field) -> Limit:
         low, high = field.representable
@@ -333,8 +358,7 @@ def limits(config: Config) -> dict[Opcode, dict[str, Limit]]:
         if field.name.endswith("skip"):
             high = min(high, config.unified_rows - 1)
         high = min(high, narrower.get(field.name, high))
-        if (opcode, field.name) == (Opcode.MOVE_WEIGHTS, "taps"):
-            high = config.columns
+        high = min(high, of_one.get((opcode, field.name), high))
         return Limit(low, high, multiples.get((opcode, field.name), 1))
 
     return {

@@ -46,6 +46,9 @@ MEANINGS: dict[Opcode, str] = {
     "of tile `tile` + ⌊n / R⌋. Bytes are not changed. A pixel is read as in MATMUL: with "
     "`run=1`, and `skip` R = pitch − 1, its bytes are a column of a matrix. Rows of the last tile "
     "after the last pixel keep their weights. Only cores with `activation_weights` have it.",
+    Opcode.SOFTMAX: "Computes SOFTMAX of `x_count` rows of `channels` int8, as LiteRT does: results "
+    "have the scale 1/256 and the zero point −128. The exponentials are those of the four tables "
+    "from `tables` on. Only cores with `softmax` have it.",
 }
 
 EXAMPLES: dict[Opcode, str] = {
@@ -63,6 +66,8 @@ EXAMPLES: dict[Opcode, str] = {
     "destination_base=1024 destination_x_stride=16 per_channel=1 zero_point=-3 post=5",
     Opcode.FILL: "FILL x_count=32 channels=16 destination_base=4096 destination_x_stride=16 "
     "value=-128",
+    Opcode.SOFTMAX: "SOFTMAX wait=2 x_count=64 channels=49 source_base=4096 source_x_stride=49 "
+    "destination_base=8192 destination_x_stride=49 post=3",
     Opcode.MOVE_WEIGHTS: "MOVE_WEIGHTS wait=3 unified=2048 x_count=64 x_stride=16 taps=16 tile=8",
 }
 

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
+from celosia.hw.arch.config import EXPONENTIAL_TABLES, PARAMETER_BYTES, TABLE_BYTES
 from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
@@ -45,6 +45,10 @@ def parameters_payload(
 _FIRST_BYTES = {"bias": 0, "multiplier": 4, "left": 8, "right": 9}
 
 
+#: Multiplier and shift of all lanes that replace those of a group.
+GIVEN = data.StructLayout({"valid": 1, "multiplier": unsigned(31), "right": unsigned(5)})
+
+
 class ParameterMemory(Component):
     """Bias, multiplier and shifts of every channel, one memory for each lane.
 
@@ -60,6 +64,8 @@ class ParameterMemory(Component):
         Width of ``offset``.
     parity : bool
         Every word has parity bits.
+    overrides : bool
+        There is ``given``. Not with ``parity``.
 
     Members
     -------
@@ -70,6 +76,9 @@ class ParameterMemory(Component):
         Number of the group of ``lanes`` channels to read.
     parameters : Out(ArrayLayout(streams.CHANNEL, lanes))
         Parameters of the group.
+    given : In({valid, multiplier, right})
+        Only with ``overrides``, one cycle before ``parameters``: multiplier and shift to the right
+        of all lanes, without bias and shift to the left, in the place of those of the group.
     wrong : Out(lanes)
         With ``parity``, one cycle after ``parameters``: lanes of wrong parity.
 
@@ -87,8 +96,17 @@ class ParameterMemory(Component):
     LATENCY = 2
 
     def __init__(
-        self, *, lanes: int, channels: int, bus_bytes: int, offset_bits: int, parity: bool = False
+        self,
+        *,
+        lanes: int,
+        channels: int,
+        bus_bytes: int,
+        offset_bits: int,
+        parity: bool = False,
+        overrides: bool = False,
     ) -> None:
+        if parity and overrides:
+            raise ValueError("overrides: wanted False with parity, got True")
         if lanes < 1 or lanes & (lanes - 1):
             raise ValueError(f"lanes: wanted a power of two, got {lanes}")
         if channels < lanes or channels % lanes:
@@ -100,6 +118,7 @@ class ParameterMemory(Component):
         self.channels = channels
         self.bus_bytes = bus_bytes
         self.parity = parity
+        self.overrides = overrides
         # At least two words, because a port needs an address bit.
         self.depth = max(2, channels // lanes)
         super().__init__(
@@ -110,6 +129,7 @@ class ParameterMemory(Component):
                 "group": In((self.depth - 1).bit_length()),
                 "parameters": Out(data.ArrayLayout(streams.CHANNEL, lanes)),
                 **({"wrong": Out(lanes)} if parity else {}),
+                **({"given": In(GIVEN)} if overrides else {}),
             }
         )
         reset_less(self, "parameters")
@@ -174,6 +194,14 @@ class ParameterMemory(Component):
                         m.d.comb += channel.eq(complete)
             if not self.parity:
                 m.d.sync += self.parameters[lane].eq(read.data)
+                if self.overrides:
+                    with m.If(self.given.valid):
+                        m.d.sync += [
+                            self.parameters[lane].bias.eq(0),
+                            self.parameters[lane].multiplier.eq(self.given.multiplier),
+                            self.parameters[lane].left.eq(0),
+                            self.parameters[lane].right.eq(self.given.right),
+                        ]
                 continue
             width = streams.CHANNEL.size
             bits = Signal(len(read.data) - width, name=f"parity_{lane}", reset_less=True)
@@ -194,6 +222,8 @@ class ParameterStore(Component):
         See ``Config``.
     parity : bool
         Every word of both has parity bits.
+    softmax : bool
+        Writes past the tables are taken, for the exponentials; and there is ``given``.
 
     Members
     -------
@@ -203,6 +233,8 @@ class ParameterStore(Component):
         Group of channels to read, and its parameters ``ParameterMemory.LATENCY`` cycles later.
     table, entries, values : In(unsigned), In(ArrayLayout(8)), Out(ArrayLayout(signed(8)))
         Table and one entry for each lane, and the results ``TableMemory.LATENCY`` cycles later.
+    written, given : Out, In(GIVEN)
+        See ``TableMemory``, and ``ParameterMemory``.
     channels_wrong, values_wrong : Out(lanes)
         With ``parity``, one cycle after ``channels`` and ``values``: lanes of wrong parity.
 
@@ -219,9 +251,12 @@ class ParameterStore(Component):
         tables: int,
         bus_bytes: int,
         parity: bool = False,
+        softmax: bool = False,
     ) -> None:
         payload = parameters_payload(
-            bus_bytes=bus_bytes, parameter_channels=parameter_channels, tables=tables
+            bus_bytes=bus_bytes,
+            parameter_channels=parameter_channels,
+            tables=tables + (EXPONENTIAL_TABLES if softmax else 0),
         )
         offset_bits = payload["offset"].width
         self.memory = ParameterMemory(
@@ -230,6 +265,7 @@ class ParameterStore(Component):
             bus_bytes=bus_bytes,
             offset_bits=offset_bits,
             parity=parity,
+            overrides=softmax,
         )
         self.tables = TableMemory(
             lanes=lanes,
@@ -239,6 +275,7 @@ class ParameterStore(Component):
             parity=parity,
         )
         self.parity = parity
+        self.softmax = softmax
         super().__init__(
             {
                 "parameters": In(stream.Signature(payload)),
@@ -247,6 +284,8 @@ class ParameterStore(Component):
                 "table": In(len(self.tables.table)),
                 "entries": In(data.ArrayLayout(unsigned(8), lanes)),
                 "values": Out(data.ArrayLayout(signed(8), lanes)),
+                "written": Out(self.tables.written.shape()),
+                **({"given": In(GIVEN)} if softmax else {}),
                 **({"channels_wrong": Out(lanes), "values_wrong": Out(lanes)} if parity else {}),
             }
         )
@@ -269,8 +308,11 @@ class ParameterStore(Component):
             tables.table.eq(self.table),
             tables.entries.eq(self.entries),
             self.values.eq(tables.values),
+            self.written.eq(tables.written),
             self.parameters.ready.eq(~to_table | tables.taken),
         ]
+        if self.softmax:
+            m.d.comb += memory.given.eq(self.given)
         if self.parity:
             m.d.comb += [
                 self.channels_wrong.eq(memory.wrong),

@@ -12,6 +12,11 @@ from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 
 
+def written_layout(offset_bits: int) -> data.StructLayout:
+    """Return the layout of a byte that is written: its offset from table 0, and its value."""
+    return data.StructLayout({"valid": 1, "offset": offset_bits, "byte": 8})
+
+
 class TableMemory(Component):
     """Look-up of one byte for each lane, in one of several tables.
 
@@ -40,6 +45,8 @@ class TableMemory(Component):
         Number of an entry, for each lane.
     values : Out(ArrayLayout(signed(8), lanes))
         Values of these entries.
+    written : Out({valid, offset, byte})
+        Byte that is being written, also past the last table.
     wrong : Out(lanes)
         With ``parity``, one cycle after ``values``: lanes of wrong parity.
 
@@ -78,6 +85,7 @@ class TableMemory(Component):
                 "table": In(max(1, (tables - 1).bit_length())),
                 "entries": In(data.ArrayLayout(unsigned(8), lanes)),
                 "values": Out(data.ArrayLayout(signed(8), lanes)),
+                "written": Out(written_layout(offset_bits)),
                 **({"wrong": Out(lanes)} if parity else {}),
             }
         )
@@ -101,6 +109,11 @@ class TableMemory(Component):
             place.eq(self.offset + index),
             value.eq(self.data[index]),
             writes.eq(self.enable),
+        ]
+        m.d.comb += [
+            self.written.valid.eq(writes),
+            self.written.offset.eq(place),
+            self.written.byte.eq(value),
         ]
         for lane in range(self.lanes):
             m.submodules[f"lane_{lane}"] = memory = Memory(

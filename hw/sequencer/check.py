@@ -29,6 +29,13 @@ CHECKED = data.StructLayout(
 )
 
 
+#: Fields whose limits on one instruction are below those of others of its unit.
+_NARROWER = {
+    isa.Opcode.MOVE_WEIGHTS: ("taps",),
+    isa.Opcode.SOFTMAX: ("x_count", "channels"),
+}
+
+
 def code_entry(config: Config) -> data.StructLayout:
     """Return an entry of the table of codes.
 
@@ -155,7 +162,7 @@ class Conflicts(Component):
                         destination.eq(function["destination"]),
                         mode.eq(function["mode"] != isa.Mode.OVERWRITE.value),
                     ]
-        long = self._long(m, code, value)
+        too_much = self._beyond(m, code, value)
         with m.Switch(code):
             for opcode, step in steps.items():
                 with m.Case(opcode.value):
@@ -163,20 +170,25 @@ class Conflicts(Component):
             with m.Case(isa.Opcode.VECTOR.value):
                 inside = source | destination
                 m.d.comb += self.wrong.eq((inside & wide) | (source & destination & mode))
-            if isa.has(isa.Opcode.MOVE_WEIGHTS, self.config):
-                with m.Case(isa.Opcode.MOVE_WEIGHTS.value):
-                    m.d.comb += self.wrong.eq(long)
+            for opcode, beyond in too_much.items():
+                with m.Case(opcode.value):
+                    m.d.comb += self.wrong.eq(Cat(beyond).any())
         return m
 
-    def _long(self, m: Module, code: Value, value: Value) -> Signal:
-        """Return True if MATMUL may have the number of taps last set, but MOVE_WEIGHTS may not."""
-        long = Signal()
-        taps = {r.name: r.code for r in REGISTERS[isa.Unit.MATRIX]}["taps"]
-        if isa.has(isa.Opcode.MOVE_WEIGHTS, self.config):
-            most = isa.limits(self.config)[isa.Opcode.MOVE_WEIGHTS]["taps"].high
-            with m.If(self.enable & (code == taps)):
-                m.d.sync += long.eq(value > most)
-        return long
+    def _beyond(self, m: Module, code: Value, value: Value) -> dict[isa.Opcode, list[Value]]:
+        """Return instructions with less limits than others of their unit, and what exceeds them."""
+        found: dict[isa.Opcode, list[Value]] = {}
+        for opcode, names in _NARROWER.items():
+            if not isa.has(opcode, self.config):
+                continue
+            registers = {r.name: r.code for r in REGISTERS[isa.UNITS[opcode]]}
+            for name in names:
+                long = Signal(name=f"{opcode.name}_{name}".lower())
+                most = isa.limits(self.config)[opcode][name].high
+                with m.If(self.enable & (code == registers[name])):
+                    m.d.sync += long.eq(value > most)
+                found.setdefault(opcode, []).append(long)
+        return found
 
 
 class Check(Component):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum
 from amaranth.lib.wiring import In, Out
 
@@ -11,7 +11,7 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
 from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import COPY, reset_less
-from celosia.hw.vector.task import VectorSizes
+from celosia.hw.vector.task import Step, VectorSizes
 
 
 class State(enum.Enum, shape=2):
@@ -68,6 +68,8 @@ class VectorControl(Component):
         From ``UnifiedWriter``: the oldest task is done; it has failed.
     sums_finished, sums_fault : In(1)
         From ``AccumulatorWriter``: the oldest task is done; it has failed.
+    rows_finished, rows_fault : In(1)
+        With SOFTMAX: a step that writes nothing is done; it has failed.
     wrong, wrong_slot : In(1)
         With parity: a task has used a word of wrong parity, and its slot.
     stop : Out(1)
@@ -82,6 +84,7 @@ class VectorControl(Component):
     def __init__(self, *, sizes: VectorSizes, settle_cycles: int) -> None:
         self.settle_cycles = settle_cycles
         self.parity = sizes.parity
+        self.softmax = sizes.softmax
         outputs = ("launch", "slot", "oldest", "stop")
         inputs = (
             "prepared",
@@ -97,6 +100,7 @@ class VectorControl(Component):
             "sums_finished",
             "sums_fault",
             *(("wrong", "wrong_slot") if self.parity else ()),
+            *(("rows_finished", "rows_fault") if self.softmax else ()),
         )
         super().__init__(
             {
@@ -116,6 +120,8 @@ class VectorControl(Component):
         writes_sums = self.task.destination == isa.Space.ACCUMULATORS
         other_writes_sums = Mux(self.slot, to_sums[0], to_sums[1])
         reads_results = ~self.task.constant & (reads_sums == other_writes_sums)
+        if self.softmax:
+            reads_results |= self.task.step != Step.NONE
         overtakes = writes_sums & ~other_writes_sums
         other_used = Mux(self.slot, used[0], used[1])
         own_used = Mux(self.slot, used[1], used[0])
@@ -157,8 +163,17 @@ class VectorControl(Component):
         faults: Value = self.sums_fault | self.bytes_fault
         if self.parity:
             faults |= self.wrong
+        ends: Value = Mux(of_sums, sums_finished, self.bytes_finished)
+        silent: Value = Const(0)
+        if self.softmax:
+            faults |= self.rows_fault
+            ends |= self.rows_finished
+            # A step that ends at rows is not the last one of its instruction.
+            silent = self.rows_finished
+        finished = Signal()
         m.d.comb += [
-            self.done.eq(~self.stop & Mux(of_sums, sums_finished, self.bytes_finished)),
+            finished.eq(~self.stop & ends),
+            self.done.eq(finished & ~silent),
             self.fault_valid.eq(~self.stop & faults),
             self.fault.code.eq(isa.Error.RANGE),
             self.fault.tag.eq(Array(tags)[self.oldest]),
@@ -172,7 +187,7 @@ class VectorControl(Component):
         m.d.sync += sums_finished.eq(self.sums_finished)
         with m.If(self.fault_valid | self.abort):
             m.d.sync += self.stop.eq(1)
-        with m.If(self.done):
+        with m.If(finished):
             m.d.sync += self.oldest.eq(~self.oldest)
         for slot in range(2):
             with m.If(self.launch & (self.slot == slot)):
@@ -182,7 +197,7 @@ class VectorControl(Component):
                     tags[slot].eq(self.task.tag),
                     self.endings[slot].eq(self.task.ending),
                 ]
-            with m.Elif(self.done & (self.oldest == slot)):
+            with m.Elif(finished & (self.oldest == slot)):
                 m.d.sync += used[slot].eq(0)
 
     def _classify(self, m: Module, state: Any, used: Signal) -> None:

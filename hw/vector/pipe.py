@@ -11,11 +11,12 @@ from celosia.hw.lib.component import Component
 from celosia.hw.lib.delay import Delay
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory.parameter_memory import (
+    GIVEN,
     ParameterMemory,
     ParameterStore,
     parameters_payload,
 )
-from celosia.hw.memory.table_memory import TableMemory
+from celosia.hw.memory.table_memory import TableMemory, written_layout
 from celosia.hw.vector.requantize import Clamp, Requantizer
 from celosia.hw.vector.sequential import SequentialRequantizer
 from celosia.hw.vector.task import MARK, TAG, VectorSizes
@@ -125,6 +126,8 @@ class Pipe(Component):
         Results before zero point, clamp and table.
     result, bytes : Out(MARK), Out(ArrayLayout(signed(8), lanes))
         Tag of a group, and its results after zero point, clamp and table.
+    written, given : Out, In
+        With SOFTMAX: see ``ParameterStore``.
     channels_wrong, values_wrong : Out(lanes)
         With parity: wrong parameters, ``ParameterMemory.LATENCY`` + 1 cycles after ``next`` or
         ``used``, and wrong entries of the table, one cycle after ``result``.
@@ -147,7 +150,7 @@ class Pipe(Component):
         payload = parameters_payload(
             bus_bytes=bus_bytes,
             parameter_channels=sizes.parameter_channels,
-            tables=sizes.tables,
+            tables=sizes.table_slots,
         )
         super().__init__(
             {
@@ -162,6 +165,11 @@ class Pipe(Component):
                 "scaled": Out(data.ArrayLayout(signed(32), sizes.lanes)),
                 "result": Out(MARK),
                 "bytes": Out(data.ArrayLayout(signed(8), sizes.lanes)),
+                **(
+                    {"written": Out(written_layout(payload["offset"].width)), "given": In(GIVEN)}
+                    if sizes.softmax
+                    else {}
+                ),
                 **(
                     {"channels_wrong": Out(sizes.lanes), "values_wrong": Out(sizes.lanes)}
                     if sizes.parity
@@ -240,7 +248,10 @@ class Pipe(Component):
             tables=sizes.tables,
             bus_bytes=self.bus_bytes,
             parity=sizes.parity,
+            softmax=sizes.softmax,
         )
+        if sizes.softmax:
+            m.d.comb += [self.written.eq(store.written), store.given.eq(self.given)]
         sequential = sizes.group_cycles > 1
         if sizes.parity:
             if not sequential:

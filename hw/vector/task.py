@@ -10,17 +10,26 @@
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Cat, Module, Value, signed, unsigned
-from amaranth.lib import data, stream
+from amaranth.hdl import Cat, Const, Module, Signal, Value, signed, unsigned
+from amaranth.lib import data, enum, stream
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import REQUANTIZERS
+from celosia.hw.arch.config import EXPONENTIAL_TABLES, REQUANTIZERS
 from celosia.hw.lib.component import Component
 
 #: Instructions of the vector unit.
 INSTRUCTION = streams.issued(isa.Opcode.VECTOR, isa.Opcode.FILL)
+
+
+class Step(enum.Enum, shape=2):
+    """Step of SOFTMAX that a task is, see ``SoftmaxStage``."""
+
+    NONE = 0
+    MAXIMUM = 1
+    SUM = 2
+    SHARE = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +44,14 @@ class VectorSizes:
         Multipliers of the requantiser, see ``Product``.
     parity : bool
         Words of memories have parity bits.
-    requantizer, skid : str, bool
+    requantizer, skid, softmax : str, bool, bool
         See ``Config``.
 
     Raises
     ------
     ValueError
-        If ``lanes`` is no power of two, above ``rows``, or does not divide ``columns``.
+        If ``lanes`` is no power of two, above ``rows``, or does not divide ``columns``; if
+        ``requantizer`` is unknown, or is not pipelined and ``softmax`` is set.
     """
 
     rows: int
@@ -55,6 +65,7 @@ class VectorSizes:
     parity: bool = False
     requantizer: str = "pipelined"
     skid: bool = True
+    softmax: bool = False
 
     def __post_init__(self) -> None:
         """Refuse lanes that no vector unit can have."""
@@ -67,6 +78,8 @@ class VectorSizes:
         if self.requantizer not in REQUANTIZERS:
             wanted = ", ".join(REQUANTIZERS)
             raise ValueError(f"requantizer: wanted one of {wanted}, got {self.requantizer!r}")
+        if self.softmax and self.group_cycles > 1:
+            raise ValueError(f"requantizer: wanted pipelined, for softmax, got {self.requantizer}")
 
     @property
     def group_cycles(self) -> int:
@@ -114,6 +127,11 @@ class VectorSizes:
         return (self.unified_bytes // self.rows - 1).bit_length() + 1
 
     @property
+    def table_slots(self) -> int:
+        """Tables that the load unit writes: those of bytes, and the exponentials."""
+        return self.tables + (EXPONENTIAL_TABLES if self.softmax else 0)
+
+    @property
     def table_bits(self) -> int:
         """Width of the number of a table."""
         return max(1, (self.tables - 1).bit_length())
@@ -125,7 +143,7 @@ class VectorSizes:
         The groups in the pipe at full rate, and the groups of two windows: one that ends, and one
         that is checked in the same cycle.
         """
-        way = 23 if self.group_cycles == 1 else -(-48 // self.group_cycles)
+        way = 23 + 3 * self.softmax if self.group_cycles == 1 else -(-48 // self.group_cycles)
         return 1 << (way + 2 * self.column_groups - 1).bit_length()
 
     @property
@@ -160,6 +178,7 @@ class VectorSizes:
                 "per_channel": 1,
                 "rounding": isa.Rounding,
                 "ending": self.ending,
+                **({"step": Step} if self.softmax else {}),
             }
         )
 
@@ -215,9 +234,10 @@ MARK = data.StructLayout({"valid": 1, "tag": TAG})
 
 
 class Decoder(Component):
-    """Decoder of VECTOR and FILL to tasks.
+    """Decoder of VECTOR, FILL and SOFTMAX to tasks.
 
-    FILL becomes a task without a source, whose results are clamped to its value.
+    FILL becomes a task without a source, whose results are clamped to its value. SOFTMAX becomes
+    three tasks, its steps.
 
     Members
     -------
@@ -228,7 +248,7 @@ class Decoder(Component):
 
     Timing
     ------
-    Combinational.
+    Combinational, but for the number of the step.
     """
 
     def __init__(self, *, sizes: VectorSizes) -> None:
@@ -258,6 +278,24 @@ class Decoder(Component):
             decoded.destination_skip.eq(fields.destination_skip),
         ]
 
+    def _softmax(self, m: Module) -> Value:
+        """Return True for SOFTMAX; drive the step, and take the instruction with the last one."""
+        if not self.sizes.softmax:
+            return Const(0)
+        softmax = self.i.payload.fields.vector.opcode == isa.Opcode.SOFTMAX
+        step = Signal(Step, init=Step.MAXIMUM)
+        with m.If(softmax):
+            m.d.comb += [
+                self.o.payload.task.step.eq(step),
+                self.i.ready.eq(self.o.ready & (step == Step.SHARE)),
+            ]
+        with m.If(softmax & self.o.valid & self.o.ready):
+            with m.Switch(step):
+                for one, after in zip(list(Step)[1:], [*list(Step)[2:], Step.MAXIMUM], strict=True):
+                    with m.Case(one):
+                        m.d.sync += step.eq(after)
+        return softmax
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         decoded = self.o.payload
@@ -280,6 +318,7 @@ class Decoder(Component):
             decoded.source_run.eq(vector.source_run),
             decoded.source_skip.eq(vector.source_skip),
         ]
+        softmax = self._softmax(m)
         with m.If(task.constant):
             m.d.comb += self._shared(decoded, fill)
             m.d.comb += [
@@ -288,6 +327,22 @@ class Decoder(Component):
                 *(task.window_elements[n].eq(1) for n in range(2)),
                 task.ending.low.eq(fill.value),
                 task.ending.high.eq(fill.value),
+            ]
+        with m.Elif(softmax):
+            m.d.comb += self._shared(decoded, vector)
+            m.d.comb += [
+                *(task.pixels[n].eq(1) for n in (1, 2)),
+                task.wide.eq(1),
+                *(task.window_elements[n].eq(1) for n in range(2)),
+                task.ending.zero_point.eq(-128),
+                task.ending.low.eq(-128),
+                task.ending.high.eq(127),
+                *(
+                    decoded[f"{side}_{name}"].eq(value)
+                    for side in ("source", "destination")
+                    for name, value in (("run", (1 << isa.COUNT_BITS) - 1), ("skip", 0))
+                ),
+                task.rounding.eq(isa.Rounding.DOUBLE),
             ]
         with m.Else():
             m.d.comb += self._shared(decoded, vector)

@@ -15,19 +15,20 @@ from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component
 from celosia.hw.memory.accumulators import read_layout, write_layout
 from celosia.hw.memory.parameter_memory import parameters_payload
+from celosia.hw.softmax.stage import SoftmaxStage
 from celosia.hw.vector.accumulate import AccumulatorWriter
 from celosia.hw.vector.control import VectorControl
 from celosia.hw.vector.destination import Destination
 from celosia.hw.vector.pipe import Pipe, latency
 from celosia.hw.vector.source import Source
-from celosia.hw.vector.task import INSTRUCTION, Decoder, VectorSizes
+from celosia.hw.vector.task import INSTRUCTION, Decoder, Step, VectorSizes
 from celosia.hw.vector.watch import Watch
 from celosia.hw.vector.window import WindowUnit
 from celosia.hw.vector.writer import UnifiedWriter
 
 
 class VectorUnit(Component):
-    """Executes VECTOR and FILL.
+    """Executes VECTOR, FILL and SOFTMAX.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ class VectorUnit(Component):
         Multipliers of the requantiser, see ``Product``.
     parity : bool
         Words of its memories, and of those that it reads, have parity bits.
-    requantizer, skid : str, bool
+    requantizer, skid, softmax : str, bool, bool
         See ``Config``.
 
     Members
@@ -92,7 +93,10 @@ class VectorUnit(Component):
         parity: bool = False,
         requantizer: str = "pipelined",
         skid: bool = True,
+        softmax: bool = False,
     ) -> None:
+        if parity and softmax:
+            raise ValueError("softmax: wanted False with parity, got True")
         if parity and visible_cycles < 2:
             raise ValueError(f"visible_cycles: wanted at least 2 with parity, got {visible_cycles}")
         self.sizes = VectorSizes(
@@ -107,14 +111,18 @@ class VectorUnit(Component):
             parity=parity,
             requantizer=requantizer,
             skid=skid,
+            softmax=softmax,
         )
         self.bus_bytes = bus_bytes
         self.PREPARE = self.sizes.lane_bits + 6
         self.writer = UnifiedWriter(sizes=self.sizes, visible_cycles=visible_cycles)
         unified = {"rows": rows, "unified_bytes": unified_bytes}
         payload = parameters_payload(
-            bus_bytes=bus_bytes, parameter_channels=parameter_channels, tables=tables
+            bus_bytes=bus_bytes,
+            parameter_channels=parameter_channels,
+            tables=self.sizes.table_slots,
         )
+        self.offset_bits = payload["offset"].width
         super().__init__(
             {
                 **streams.unit_ports(INSTRUCTION),
@@ -162,6 +170,11 @@ class VectorUnit(Component):
                 walk.task.eq(control.task),
                 walk.stop.eq(control.stop),
             ]
+        if sizes.softmax:
+            # The steps before write nothing.
+            step = control.task.step
+            writes = (step == Step.NONE) | (step == Step.SHARE)
+            m.d.comb += destination.launch.eq(control.launch & writes)
         wiring.connect(m, source.unified_read, wiring.flipped(self.unified_read))
         return source, destination
 
@@ -180,15 +193,41 @@ class VectorUnit(Component):
             window.element.eq(source.element),
             control.awaited.eq(~source.quiet),
             control.busy.eq(source.running | ~source.quiet | window.busy),
-            pipe.launch.eq(control.launch),
             pipe.task.eq(task),
-            pipe.slot.eq(control.slot),
             pipe.endings.eq(control.endings),
+        ]
+        if sizes.softmax:
+            self._softmax(m, control, window, pipe)
+            return pipe
+        m.d.comb += [
+            pipe.launch.eq(control.launch),
+            pipe.slot.eq(control.slot),
             pipe.group.eq(window.group),
         ]
         if sizes.group_cycles == 1:
             m.d.comb += pipe.next.eq(window.soon)
         return pipe
+
+    def _softmax(self, m: Module, control: VectorControl, window: WindowUnit, pipe: Pipe) -> None:
+        """Connect the stage of SOFTMAX between window unit and pipe."""
+        m.submodules.softmax = stage = SoftmaxStage(sizes=self.sizes, offset_bits=self.offset_bits)
+        m.d.comb += [
+            stage.launch.eq(control.launch),
+            stage.task.eq(control.task),
+            stage.slot.eq(control.slot),
+            stage.next.eq(window.soon),
+            stage.group.eq(window.group),
+            stage.written.eq(pipe.written),
+            stage.scaled.eq(pipe.scaled[0]),
+            pipe.launch.eq(stage.late_launch),
+            pipe.slot.eq(stage.late_slot),
+            pipe.next.eq(stage.late_next),
+            pipe.group.eq(stage.late_group),
+            pipe.given.eq(stage.given),
+            control.rows_finished.eq(stage.finished),
+            control.rows_fault.eq(stage.fault),
+            self.rows_used.eq(stage.used),
+        ]
 
     def _ends(
         self,
@@ -247,9 +286,14 @@ class VectorUnit(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
+        # A group of SOFTMAX is used that is not written.
+        self.rows_used = Signal()
         m.submodules.control = control = VectorControl(
             sizes=sizes,
-            settle_cycles=latency(sizes) + sizes.column_groups * sizes.group_cycles + 5,
+            settle_cycles=latency(sizes)
+            + sizes.column_groups * sizes.group_cycles
+            + 5
+            + SoftmaxStage.LATENCY * sizes.softmax,
         )
         m.d.comb += [
             self.done.eq(control.done),
@@ -282,7 +326,7 @@ class VectorUnit(Component):
             places.w_data.eq(destination.descriptors.payload),
             places.w_en.eq(destination.descriptors.valid & roomy),
             destination.descriptors.ready.eq(roomy),
-            source.released.eq(used),
+            source.released.eq(used | self.rows_used),
             places.r_en.eq(used),
             # Never both: a task that reads sums waits for the end of one that adds to them.
             read.enable.eq(source.accumulator_read.enable | adder_read.enable),

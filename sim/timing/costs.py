@@ -69,12 +69,42 @@ class Costs(NamedTuple):
     to_sums: int = 11
     #: Added to both for a sequential requantiser.
     sequential: int = 24
+    #: Added to both on a core with SOFTMAX.
+    softmax: int = 3
+    #: From an element to the greatest of its row, besides log2 of lanes.
+    maximum: int = 4
+    #: From an element to the sum of its row, normalised, besides log2 of lanes.
+    sum: int = 9
+    #: From the last product for a row to the first one of the next pass over the rows.
+    product: int = 11
     #: From a write of the vector unit to its effect.
     visible: int = 4
 
 
 #: Constants of the RTL with the default memory of the simulation.
 COSTS = Costs()
+
+
+#: Products of a reciprocal.
+PRODUCTS = 7
+
+
+def steps(i: Instruction, config: Config, costs: Costs) -> list[tuple[Instruction, int | None]]:
+    """Return the tasks of an instruction of the vector unit.
+
+    Returns a VECTOR or FILL for each, and the cycles from its last element to its end if it only
+    reduces rows, else None.
+    """
+    if i.opcode is not Opcode.SOFTMAX:
+        return [(i, None)]
+    copy = footprint.copy_of(i)
+    tree = (config.lanes - 1).bit_length()
+    products = PRODUCTS * (i.x_count + costs.product)
+    return [
+        (copy, costs.maximum + tree),
+        (copy, costs.sum + tree + products),
+        (copy, None),
+    ]
 
 
 def words(code: Sequence[Instruction]) -> list[int]:
@@ -153,4 +183,6 @@ def work(i: Instruction, config: Config) -> int:
             return footprint.steps(i, config) * footprint.pixels(i)
         case Opcode.VECTOR | Opcode.FILL:
             return elements(i, config)
+        case Opcode.SOFTMAX:
+            return sum(elements(task, config) for task, _ in steps(i, config, COSTS))
     return 1

@@ -18,7 +18,7 @@ from celosia.hw.arch.isa import Error, Instruction, Opcode, Space, Unit
 from celosia.sim import footprint
 from celosia.sim.schedule import EXECUTING, MachineError, bits, describe
 from celosia.sim.timing.array import Array
-from celosia.sim.timing.costs import Costs, bursts, elements, pace, reads, window, words
+from celosia.sim.timing.costs import Costs, bursts, elements, pace, reads, steps, window, words
 from celosia.sim.timing.process import Event, Process, Times
 from celosia.sim.timing.traffic import Blocks, Burst, Port
 
@@ -320,8 +320,18 @@ class Timeline:
             self._announce("ready")
 
     def _elements(self, index: int, taken: int) -> Process:
-        """Run one VECTOR or FILL until its last request of an element."""
-        i, config, costs = self.code[index], self.config, self.costs
+        """Run one instruction until its last request of an element."""
+        for i, reduction in steps(self.code[index], self.config, self.costs):
+            yield from self._task(i, reduction)
+        _, finish, _ = self.written
+        self._finish(index, taken, finish)
+
+    def _task(self, i: Instruction, reduction: int | None) -> Process:
+        """Run a VECTOR or FILL, or a step of SOFTMAX that writes nothing.
+
+        ``reduction``: cycles from an element to the end of such a step, else None.
+        """
+        config, costs = self.config, self.costs
         groups = reads(i, config)
         fill = i.opcode is Opcode.FILL
         from_sums = not fill and i.source == Space.ACCUMULATORS.value
@@ -329,7 +339,8 @@ class Timeline:
         prepare = (config.lanes - 1).bit_length() + costs.prepare_vector
         before, latest, wrote_sums = self.written
         launch = max(self.now + prepare, self.emptied, before + 1)
-        if (not fill and from_sums == wrote_sums) or (to_sums and not wrote_sums):
+        alone = reduction is not None
+        if alone or (not fill and from_sums == wrote_sums) or (to_sums and not wrote_sums):
             # It may read results of the instruction before, or overtake it.
             launch = max(launch, latest + 1)
         response = costs.nothing if fill else costs.sums if from_sums else costs.bytes
@@ -337,12 +348,14 @@ class Timeline:
         later_groups = (groups[-1] - 1) * each
         latency = response + (costs.to_sums if to_sums else costs.to_bytes)
         latency += costs.sequential if each > 1 else 0
+        latency += costs.softmax if config.softmax else 0
+        latency = latency if reduction is None else response + reduction
         write = latency - costs.visible
         count = elements(i, config)
-        results = footprint.pixels(i) * sum(groups)
+        results = 0 if alone else footprint.pixels(i) * sum(groups)
         launch += costs.first_request
         last = launch + count
-        if not to_sums:
+        if not (to_sums or alone):
             share = min(1.0, results / count)
             self.buffer_writes.take(launch + write, last + later_groups + write, share)
         if not fill and not from_sums:
@@ -355,4 +368,3 @@ class Timeline:
         self.free[Unit.VECTOR] = max(last, launch + results) + 2
         finish = max(last + latency + later_groups, latest)
         self.written = latest, finish, to_sums
-        self._finish(index, taken, finish)

@@ -213,7 +213,8 @@ class _Compiler:
         main = self._section(steps, self._free(), first)
         follow(loads, steps, network, config)
         sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
-        self.segments += _segments(constants, b"".join(tiling.tables.contents), placement, first)
+        tables = b"".join(tiling.tables.contents + tiling.exponentials.contents)
+        self.segments += _segments(constants, tables, placement, first)
         self.layers += _layers(network, tiling, placement, config, sizes, repeats)
         bands = frozenset(number for number, tiled in enumerate(tiling.layers) if tiled.band)
         self.parts.append(CompiledPart(network, placement.per_image, bands, steps, first))
@@ -268,7 +269,7 @@ def _place(
     tiling = tile(network, layouts, bands, config)
     pairs = zip(network.layers, tiling.layers, strict=True)
     sizes = [packed_bytes(layer, tiled, config) for layer, tiled in pairs]
-    tables = sum(map(len, tiling.tables.contents))
+    tables = TABLE_BYTES * (tiling.tables.size + tiling.exponentials.size)
     gains = overlap_gains(network, tiling, layouts, config)
     placement = allocate(network, layouts, config, batch, sizes, tables, gains)
     return tiling, placement

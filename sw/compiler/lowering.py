@@ -201,6 +201,7 @@ class Lowering:
         stride: tuple[int, int] = (1, 1),
         combine: Window = Window.MAX,
         table: np.ndarray | None = None,
+        exponentials: np.ndarray | None = None,
     ) -> int:
         """Add work of the vector unit that makes a tensor; return its value.
 
@@ -224,6 +225,7 @@ class Lowering:
                 scalings=tuple(scalings) or (identity_scaling(),),
                 seen=seen,
                 table=table,
+                exponentials=exponentials,
             )
         )
         return self.views[number].value

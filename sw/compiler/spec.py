@@ -169,6 +169,9 @@ class Pooling(_Layer):
     scalings: tuple[Scaling, ...]  #: For one channel each, the same for all.
     #: Rows, columns and channels as which a source of one row is read.
     seen: tuple[int, int, int] | None = None
+    #: uint32, shape ``(256,)``: those of SOFTMAX of each window, which is one pixel. Its scaling has
+    #: no effect then.
+    exponentials: np.ndarray | None = None
 
     macs = 0
 

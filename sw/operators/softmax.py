@@ -10,7 +10,12 @@ from typing import Any
 import numpy as np
 import tflite
 
+from celosia.hw.arch.config import SOFTMAX_ELEMENTS
+from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.compiler.spec import Windows
+from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators import wide
 from celosia.sw.operators.attributes import Attributes, require
@@ -38,6 +43,23 @@ def _factor(scale: float, beta: float) -> float:
     return float(np.float32(scale)) * float(np.float32(beta))
 
 
+def exponentials(scale: float, beta: float) -> np.ndarray:
+    """Return exponentials of the differences 0 to −255, int64, with 31 bits after the point.
+
+    - ``scale``, ``beta``: as of ``softmax``; it raises ValueError in the same case.
+    """
+    step = _factor(scale, beta)
+    if not step > _LEAST:
+        raise ValueError(f"scale * beta: wanted more than 2^-26, got {step:.6g}")
+    real = min(step * (1 << (31 - _DIFFERENCE_BITS)), float(_ONE))
+    multiplier, shift = quantize_multiplier(real)
+    # Differences past the radius would leave 32 bits; their exponentials count as nothing.
+    radius = (((1 << _DIFFERENCE_BITS) - 1) << (31 - _DIFFERENCE_BITS)) >> shift
+    below = np.arange(256)
+    table = decayed(high_product(-np.minimum(below, radius) << shift, multiplier))
+    return np.where(below <= radius, table, 0)
+
+
 def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
     """Return softmax over the last dimension, with scale 1/256 and zero point -128.
 
@@ -51,17 +73,7 @@ def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
     """
     if values.dtype != np.int8:
         raise ValueError(f"values: wanted int8, got {values.dtype}")
-    step = _factor(scale, beta)
-    if not step > _LEAST:
-        raise ValueError(f"scale * beta: wanted more than 2^-26, got {step:.6g}")
-    real = min(step * (1 << (31 - _DIFFERENCE_BITS)), float(_ONE))
-    multiplier, shift = quantize_multiplier(real)
-    # Differences past the radius would leave 32 bits; their exponentials count as nothing.
-    radius = (((1 << _DIFFERENCE_BITS) - 1) << (31 - _DIFFERENCE_BITS)) >> shift
-    below = np.minimum(np.arange(256), radius)
-    table = decayed(high_product(-below << shift, multiplier))
-    counted = np.arange(256) <= radius
-    table = np.where(counted, table, 0)
+    table = exponentials(scale, beta)
     wide = values.astype(np.int64)
     index = wide.max(axis=-1, keepdims=True) - wide
     sums = halved(table, _SUM_BITS)[index].sum(axis=-1, keepdims=True)
@@ -69,7 +81,7 @@ def softmax(values: np.ndarray, scale: float, beta: float = 1.0) -> np.ndarray:
     fits = bits <= 8
     shares = reciprocal((sums << np.where(fits, _SUM_BITS - bits, 0)) - (1 << 31))
     result = halved(high_product(table[index], shares), np.where(fits, bits + 31 - 8, 32))
-    return np.where(fits & counted[index], np.minimum(result - 128, 127), -128).astype(np.int8)
+    return np.where(fits & (table[index] > 0), np.minimum(result - 128, 127), -128).astype(np.int8)
 
 
 def _read(node: Node) -> dict[str, Any]:
@@ -96,6 +108,24 @@ def _shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     return [source.shape]
 
 
+def _lower(lowering: Lowering, operation: Operation) -> None:
+    """Lower SOFTMAX of the channels of each pixel, or of rows in one pixel."""
+    view = lowering.view(operation)
+    source, value = lowering.graph.tensors[operation.inputs[0]], lowering.values[view.value]
+    elements = source.shape[-1]
+    if elements > SOFTMAX_ELEMENTS:
+        raise CompileError(f"wanted rows of at most {SOFTMAX_ELEMENTS} elements, got {elements}")
+    seen, windows = None, ()
+    if value.channels != elements:
+        if not lowering.covers(view) or (value.height, value.width) != (1, 1):
+            raise CompileError(f"wanted rows of {value.channels} elements, got {elements}")
+        seen = 1, value.channels // elements, elements
+        windows = (Windows(result=(0, 0), count=seen[:2], source=(0, 0), size=(1, 1)),)
+    assert source.quantization
+    table = exponentials(source.quantization.scale, operation.attributes["beta"])
+    lowering.vector(operation, view, windows=windows, seen=seen, exponentials=table.astype("<u4"))
+
+
 def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     (source,) = operator.sources
     return [softmax(arrays[0], source.scale, operator.attributes["beta"])]
@@ -114,6 +144,8 @@ OPERATORS = (
         shapes=_shapes,
         types=(("int8", "int16", "float32"), SAME),
         kernel=by_type(int8=_run, int16=wide.softmax, plain=_run_real),
+        lower=_lower,
+        core=f"int8: rows of at most {SOFTMAX_ELEMENTS} elements; only with `softmax`",
         host="over the last dimension, any beta: int8, int16, float32",
     ),
 )

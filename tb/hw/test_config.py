@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from celosia.hw.arch.isa import OPTIONS
 from celosia.hw.arch.presets import PRESETS, preset
 
 EDGE = PRESETS["edge"]
@@ -123,6 +124,7 @@ def test_fingerprint_leaves_out_what_programs_cannot_see(change: str):
         *("columns=8", "unified_bytes=65536", "weight_tiles=511", "accumulator_depth=256"),
         *("lanes=4", "bus_bytes=8", "parameter_channels=512", "tables=3"),
         "activation_weights=true",
+        "softmax=true",
     ],
 )
 def test_fingerprint_covers_what_programs_see(change: str):
@@ -154,12 +156,24 @@ def test_sums_are_forwarded_where_tiles_load_faster_than_a_sum_is_added(text, fo
     assert preset(text).forwards is forwards
 
 
-def test_options_that_are_off_leave_no_trace():
-    assert not any(config.activation_weights for config in PRESETS.values())
-    assert preset("edge,activation_weights=false").fingerprint == EDGE.fingerprint
-    off = {key: value for key, value in asdict(EDGE).items() if key != "activation_weights"}
-    assert EDGE.given() == off
-    assert preset("edge,activation_weights=true").given()["activation_weights"] is True
+@pytest.mark.parametrize("option", sorted(OPTIONS.values()))
+def test_options_that_are_off_leave_no_trace(option: str):
+    assert not any(getattr(config, option) for config in PRESETS.values())
+    assert preset(f"edge,{option}=false").fingerprint == EDGE.fingerprint
+    assert option not in EDGE.given()
+    assert preset(f"edge,{option}=true").given()[option] is True
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("protection=parity", "protection: wanted none on a core with softmax, got 'parity'"),
+        ("requantizer=sequential", "requantizer: wanted pipelined on a core with softmax"),
+    ],
+)
+def test_softmax_needs_words_without_parity_and_the_pipelined_requantizer(change, message):
+    with pytest.raises(ValueError, match=message):
+        preset(f"edge,softmax=true,{change}")
 
 
 def test_presets_can_be_changed_by_name():

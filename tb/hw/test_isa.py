@@ -7,6 +7,7 @@ from celosia.hw.arch import commands
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.isa import (
     FORMATS,
+    OPTIONS,
     UNITS,
     Error,
     Field,
@@ -28,7 +29,10 @@ from celosia.hw.arch.presets import PRESETS, preset
 
 EDGE = PRESETS["edge"]
 #: The presets, with all options.
-WHOLE = [replace(config, activation_weights=True) for config in PRESETS.values()]
+WHOLE = [
+    replace(config, activation_weights=True, requantizer="pipelined", softmax=True)
+    for config in PRESETS.values()
+]
 EVERY_FIELD = [(opcode, field) for opcode, fields in FORMATS.items() for field in fields]
 
 
@@ -145,6 +149,7 @@ AT_EDGE = {
         "low": (-128, 127, 1),
     },
     Opcode.MOVE_WEIGHTS: {"taps": (1, 16, 1), "x_count": (1, 65535, 1), "tile": (0, 511, 1)},
+    Opcode.SOFTMAX: {"x_count": (1, 64, 1), "channels": (1, 511, 1)},
 }
 
 
@@ -154,14 +159,19 @@ def test_limits_at_edge(opcode: Opcode):
     assert {key: tuple(found[key]) for key in AT_EDGE[opcode]} == AT_EDGE[opcode]
 
 
-def test_an_option_that_a_core_lacks():
-    move = Instruction(Opcode.MOVE_WEIGHTS, taps=17)
-    with pytest.raises(Illegal, match="wanted a core with activation_weights=true$") as caught:
-        check(move, EDGE)
+@pytest.mark.parametrize(
+    "instruction",
+    [Instruction(Opcode.MOVE_WEIGHTS, taps=17), Instruction(Opcode.SOFTMAX, channels=512)],
+    ids=lambda i: i.opcode.name,
+)
+def test_an_option_that_a_core_lacks(instruction: Instruction):
+    option = OPTIONS[instruction.opcode]
+    with pytest.raises(Illegal, match=f"wanted a core with {option}=true$") as caught:
+        check(instruction, EDGE)
     assert caught.value.error is Error.OPCODE
-    code = commands.encode([move, Instruction(Opcode.HALT)])
+    code = commands.encode([instruction, Instruction(Opcode.HALT)])
     decoder = commands.Decoder(EDGE)
-    with pytest.raises(Illegal, match="MOVE_WEIGHTS: wanted a core with") as caught:
+    with pytest.raises(Illegal, match=f"{instruction.opcode.name}: wanted a core with") as caught:
         for word in commands.words(code):
             decoder.feed(word)
     assert caught.value.error is Error.OPCODE

@@ -19,7 +19,7 @@ from celosia.hw.arch.registers import (
 
 #: With all options.
 CONFIGS = [
-    preset(f"{name},activation_weights=true")
+    preset(f"{name},requantizer=pipelined,activation_weights=true,softmax=true")
     for name in (
         *PRESETS,
         "micro,columns=6,unified_bytes=520,accumulator_depth=256,weight_tiles=5",
@@ -81,7 +81,7 @@ def test_tables_of_the_pages_are_complete():
 def test_example_is_legal_and_round_trips(opcode):
     instruction = isa.assemble_line(reference.EXAMPLES[opcode])
     assert instruction is not None and instruction.opcode is opcode
-    isa.check(instruction, preset("edge,activation_weights=true"))
+    isa.check(instruction, preset("edge,activation_weights=true,softmax=true"))
     assert isa.assemble_line(isa.disassemble(instruction)) == instruction
     assert commands.decode(commands.encode([instruction])) == [instruction]
 

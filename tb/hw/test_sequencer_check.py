@@ -19,7 +19,7 @@ CONFIGS = {
         "micro": "micro",
         "edge": "edge",
         "odd": "micro,columns=6,unified_bytes=520,accumulator_depth=256,weight_tiles=5,parameter_channels=34,tables=3",
-        "moves": "micro,columns=5,lanes=1,activation_weights=true",
+        "options": "micro,columns=5,lanes=1,activation_weights=true,softmax=true",
         "wide": "edge,rows=32,columns=32,bus_bytes=32,tables=256,lanes=32",
     }.items()
 }
@@ -174,7 +174,7 @@ def test_changed_programs_get_the_verdict_of_the_definition(name, rng):
         assert errors.count(error) > 5
 
 
-@pytest.mark.parametrize("name", ["nano", "odd", "moves"])
+@pytest.mark.parametrize("name", ["nano", "odd", "options"])
 def test_ends_of_ranges(name):
     config = CONFIGS[name]
     programs = [[word] for word in edges(config)]
@@ -183,7 +183,7 @@ def test_ends_of_ranges(name):
     assert verdicts == {Error.NONE, Error.FIELD}
 
 
-@pytest.mark.parametrize("name", ["micro", "moves"])
+@pytest.mark.parametrize("name", ["micro", "options"])
 def test_every_code(name):
     config = CONFIGS[name]
     programs = [[code | 64 << CODE_BITS] for code in range(1 << CODE_BITS)]
@@ -224,7 +224,7 @@ def test_fields_that_conflict(instruction, error):
     ],
 )
 def test_rows_of_tiles_have_as_many_taps_as_columns(taps, opcode, error):
-    config = CONFIGS["moves"]
+    config = CONFIGS["options"]
     words = commands.Encoder().words(isa.Instruction(opcode, taps=taps))
     # A number of taps that MATMUL left behind counts, too.
     words += [Opcode.MOVE_WEIGHTS.value] * (opcode is Opcode.MOVE_WEIGHTS)

@@ -20,7 +20,7 @@ def test_where() -> None:
     found = {kind: where(record) for kind, record in OPERATORS.items()}
     assert found["CONV_2D"] == "core, host" and found["TANH"] == "core (table), host"
     assert found["RESHAPE"] == "view, host" and found["MUL"] == "core, host"
-    assert found["SOFTMAX"] == "host" and found["SHAPE"] == "constant"
+    assert found["LOG_SOFTMAX"] == "host" and found["SHAPE"] == "constant"
 
 
 def test_page_is_up_to_date(root: Path) -> None:

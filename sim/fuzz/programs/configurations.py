@@ -38,10 +38,16 @@ _TABLE: dict[str, tuple[int, ...]] = {
 #: Cores with MOVE_WEIGHTS.
 _MOVING = {"square4", "odd", "broad", "tall", "square8", "narrow", "square16"}
 
+#: Cores with SOFTMAX.
+_SOFTMAX = {"square4", "odd", "tall", "square8", "narrow", "square16"}
+
 #: The cores by name.
 CONFIGURATIONS = {
     name: Config(
-        name=name, activation_weights=name in _MOVING, **dict(zip(_FIELDS, sizes, strict=True))
+        name=name,
+        activation_weights=name in _MOVING,
+        softmax=name in _SOFTMAX,
+        **dict(zip(_FIELDS, sizes, strict=True)),
     )
     for name, sizes in _TABLE.items()
 }
@@ -80,6 +86,7 @@ def draw(rng: random.Random) -> Config:
                 links=rng.choice(LINKS),
                 counters=rng.choice(COUNTED),
                 activation_weights=rng.random() < 0.5,
+                softmax=rng.random() < 0.5,
             )
         except ValueError:
             continue

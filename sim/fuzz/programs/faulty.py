@@ -12,7 +12,13 @@ from celosia.hw.arch.commands import (
     WORD_BYTES,
     register_limits,
 )
-from celosia.hw.arch.config import PROGRAM_BYTES, SEMAPHORES, Config
+from celosia.hw.arch.config import (
+    PROGRAM_BYTES,
+    SEMAPHORES,
+    SOFTMAX_ELEMENTS,
+    SOFTMAX_ROWS,
+    Config,
+)
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space, Unit
 from celosia.sim import footprint
 from celosia.sim.fuzz.case import Case, Fault
@@ -60,6 +66,8 @@ def _field(case: Case, rng: random.Random) -> Case:
     match unit:
         case Unit.VECTOR:
             items += _crossed(case.config, rng)
+            if isa.has(Opcode.SOFTMAX, case.config):
+                items += _too_large(rng)
         case Unit.LOAD:
             items += _unaligned(case.config, rng)
         case Unit.MATRIX if isa.has(Opcode.MOVE_WEIGHTS, case.config):
@@ -98,6 +106,15 @@ def _crossed(config: Config, rng: random.Random) -> list[Instruction]:
     return [wide, both]
 
 
+def _too_large(rng: random.Random) -> list[Instruction]:
+    """Return SOFTMAXes with too many rows, or too many elements in a row."""
+    rows, elements = (rng.randint(n + 1, (1 << 16) - 1) for n in (SOFTMAX_ROWS, SOFTMAX_ELEMENTS))
+    return [
+        Instruction(Opcode.SOFTMAX, x_count=rows),
+        Instruction(Opcode.SOFTMAX, channels=rng.choice([SOFTMAX_ELEMENTS + 1, elements])),
+    ]
+
+
 def _range(case: Case, rng: random.Random) -> Case:
     """Return the case with an instruction whose range ends outside a memory."""
     config = case.config
@@ -113,6 +130,7 @@ def _range(case: Case, rng: random.Random) -> Case:
         generator.vector,
         generator.fill,
         *[generator.move_weights] * isa.has(Opcode.MOVE_WEIGHTS, config),
+        *[generator.softmax] * isa.has(Opcode.SOFTMAX, config),
     )
     while True:
         draw = rng.choice(draws)

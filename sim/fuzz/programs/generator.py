@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import PARAMETER_BYTES, Config
+from celosia.hw.arch.config import PARAMETER_BYTES, SOFTMAX_ROWS, Config
 from celosia.hw.arch.isa import Instruction, Kind, Mode, Opcode, Rounding, Space, Window
 from celosia.sim import footprint
 from celosia.sim.vector import feeds_itself
@@ -42,7 +42,7 @@ class Generator:
                 touches = footprint.touches(instruction, self.config)
             except (isa.Illegal, footprint.OutOfRange):
                 continue
-            if instruction.opcode is Opcode.VECTOR and feeds_itself(instruction, self.config):
+            if feeds_itself(instruction, self.config):
                 continue  # a race with itself
             if all(self._reachable(touch) for touch in touches):
                 return instruction
@@ -178,6 +178,23 @@ class Generator:
 
         return self.legal(draw)
 
+    def softmax(self) -> Instruction:
+        """Return a SOFTMAX that does not read its own results."""
+        config, rng = self.config, self.rng
+
+        def draw() -> Instruction:
+            return Instruction(
+                Opcode.SOFTMAX,
+                x_count=rng.choice([1, rng.randint(1, 8), rng.randint(1, SOFTMAX_ROWS)]),
+                channels=rng.randint(1, rng.choice([config.lanes + 1, 3 * config.columns])),
+                source_base=rng.randrange(config.unified_bytes),
+                source_x_stride=self._small(3 * config.rows),
+                destination_base=rng.randrange(config.unified_bytes),
+                destination_x_stride=self._small(3 * config.rows),
+            )
+
+        return self.legal(draw)
+
     def _block(self, opcode: Opcode, region: tuple[int, int]) -> Instruction:
         rng, size = self.rng, self.config.unified_bytes
 
@@ -224,7 +241,7 @@ class Generator:
 
         def draw() -> Instruction:
             kind = rng.choice(list(Kind))
-            most = config.tables if kind is Kind.TABLES else config.parameter_channels
+            most = config.table_slots if kind is Kind.TABLES else config.parameter_channels
             return Instruction(
                 Opcode.LOAD_PARAMS,
                 external=first + rng.randrange(0, size, step),
@@ -241,4 +258,6 @@ class Generator:
         rare = (self.fill, self.load_weights, self.load_params)
         if isa.has(Opcode.MOVE_WEIGHTS, self.config):
             rare += (self.move_weights, self.move_weights)
+        if isa.has(Opcode.SOFTMAX, self.config):
+            rare += (self.softmax, self.softmax)
         return self.rng.choice((*draws, *draws, *rare))()

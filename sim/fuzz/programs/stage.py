@@ -24,7 +24,7 @@ def unsupported(config: Config) -> str | None:
     wanted = {
         "unified_bytes": config.unified_bytes <= SOURCE[1],
         "weight_tiles": 64 + config.weight_tiles * config.tile_bytes <= SOURCE[1],
-        "tables": config.tables * TABLE_BYTES <= SOURCE[1],
+        "tables": config.table_slots * TABLE_BYTES <= SOURCE[1],
         "parameter_channels": config.parameter_channels >= shown
         and (shown + config.parameter_channels) * PARAMETER_BYTES <= PARAMETERS[1],
         "columns": sums <= config.unified_bytes,
@@ -51,7 +51,9 @@ def opening(config: Config) -> list[Instruction]:
         Instruction(Opcode.LOAD, external=SOURCE[0], length=config.unified_bytes),
         Instruction(Opcode.LOAD_WEIGHTS, external=SOURCE[0] + 64, tiles=config.weight_tiles),
         Instruction(Opcode.LOAD_PARAMS, external=first, count=config.parameter_channels),
-        Instruction(Opcode.LOAD_PARAMS, external=SOURCE[0], kind=Kind.TABLES, count=config.tables),
+        Instruction(
+            Opcode.LOAD_PARAMS, external=SOURCE[0], kind=Kind.TABLES, count=config.table_slots
+        ),
         *(
             Instruction(
                 Opcode.MATMUL,

@@ -9,6 +9,7 @@ from celosia.sw.compiler.emit.addressing import Addressing
 from celosia.sw.compiler.emit.dynamic import move_weights, multiply_moved, spread_sums
 from celosia.sw.compiler.emit.matrix import multiply
 from celosia.sw.compiler.emit.moves import fill, move, parameters, store_channels, tables, weights
+from celosia.sw.compiler.emit.softmax import softmax
 from celosia.sw.compiler.emit.vector import add, drain, pool
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.tile import Tiling, parameters_of
@@ -99,6 +100,8 @@ def _steps(about: Addressing, work: Work) -> Iterator[Step]:
                     yield drain(about, work.action, work.slot, work.table)
                 case AddRegion():
                     yield add(about, work.action, work.slot, work.table)
+                case PoolRegion() if work.action.layer in about.tiling.exponentials.of:
+                    yield from softmax(about, work.action)
                 case PoolRegion():
                     yield pool(about, work.action, work.slot, work.table)
 
@@ -130,10 +133,12 @@ def emit_setup(
         if layer.first_channel is not None:
             count = parameters_of(network.layers[number], layer)
             yield parameters(about, number, 0, count, layer.first_channel)
-    users = {number: layer for layer, number in reversed(tiling.tables.of.items())}
-    for number, slot in enumerate(tiling.tables.slots):
-        if slot is not None:
-            yield tables(about, users[number], number, 1, slot)
+    for some in (tiling.tables, tiling.exponentials):
+        users = some.users()
+        for number, slot in enumerate(some.slots):
+            if slot is not None:
+                first = some.first + number * some.each
+                yield tables(about, users[number], first, some.each, slot)
     for number, kept in placement.values.items():
         if not kept.permanent:
             continue

@@ -21,10 +21,12 @@ def all_resident(tilings: Sequence[Tiling], config: Config) -> list[Tiling] | No
         tiles += tiling.weights.first
         channels += -(-tiling.parameters.first // config.columns) * config.columns
         tables += tiling.tables.ring.first
+    exponentials = {each for tiling in tilings for each in tiling.exponentials.contents}
     fits = (
         tiles <= min(tiling.scratch.first for tiling in tilings)
         and channels <= config.parameter_channels
         and tables <= config.tables
+        and len(exponentials) <= 1
     )
     return result if fits else None
 
@@ -34,7 +36,7 @@ def _stays(tiling: Tiling) -> bool:
     layers = tiling.layers
     return (
         not any(layer.streams or layer.first_channel is None for layer in layers)
-        and None not in tiling.tables.slots
+        and None not in tiling.tables.slots + tiling.exponentials.slots
     )
 
 

@@ -7,14 +7,16 @@ once. The rest streams, in the order of use, through a region of the memory kept
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from celosia.hw.arch.config import Config
+import numpy as np
+
+from celosia.hw.arch.config import EXPONENTIAL_TABLES, Config
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.bands import Band, parameters_of_tile
 from celosia.sw.compiler.layout.pitches import Layout, Segment, band_segments, pixel_bytes, segments
 from celosia.sw.compiler.layout.residence import TileSegments, demand_of, reside, steps_of
 from celosia.sw.compiler.layout.scratch import Scratch, scratch_of, tile_columns
 from celosia.sw.compiler.layout.split import further_parts
-from celosia.sw.compiler.spec import DynamicProduct, Layer, Network, Product
+from celosia.sw.compiler.spec import DynamicProduct, Layer, Network, Pooling, Product
 
 #: Fraction of the weight buffer for streaming, if not all tiles fit.
 _STREAMING = 4
@@ -92,12 +94,23 @@ class Ring:
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of all layers."""
+    """The tables of all layers, each of some slots of 256 bytes."""
 
     contents: tuple[bytes, ...]  #: Distinct tables as in external memory.
     of: dict[int, int]  #: Number of the table of each layer that has one.
-    slots: tuple[int | None, ...]  #: Slot of each table in the core; None if it streams.
+    slots: tuple[int | None, ...]  #: First slot of each table in the core; None if it streams.
     ring: Ring  #: Region for streamed tables.
+    first: int = 0  #: Slots of other tables before them in external memory.
+    each: int = 1  #: Slots of one.
+
+    @property
+    def size(self) -> int:
+        """Slots of all of them in external memory."""
+        return self.each * len(self.contents)
+
+    def users(self) -> dict[int, int]:
+        """Return the first layer that reads each table."""
+        return {number: layer for layer, number in reversed(self.of.items())}
 
 
 @dataclass(frozen=True)
@@ -108,6 +121,7 @@ class Tiling:
     weights: Ring
     parameters: Ring
     tables: Tables
+    exponentials: Tables  #: Those of SOFTMAX.
     scratch: Scratch  #: Region for tiles made of activations.
 
 
@@ -172,7 +186,9 @@ def tile(
     layers = [
         replace(tiled, first_channel=first) for tiled, first in zip(layers, channels, strict=True)
     ]
-    return Tiling(tuple(layers), weights, parameters, _tables(network, config), scratch)
+    tables = _tables(network, config)
+    exponentials = _exponentials(network, tables, config)
+    return Tiling(tuple(layers), weights, parameters, tables, exponentials, scratch)
 
 
 def _channels(layer: Layer, band: Band | None, config: Config) -> int:
@@ -230,17 +246,42 @@ def _stay(sizes: Sequence[int], capacity: int, unit: int) -> tuple[list[int | No
     return slots, Ring(used, (capacity - used) // unit * unit)
 
 
+def _distinct(found: Mapping[int, np.ndarray]) -> tuple[tuple[bytes, ...], dict[int, int]]:
+    """Return the distinct tables among those of layers, and the number of that of each layer."""
+    contents = tuple(dict.fromkeys(table.tobytes() for table in found.values()))
+    return contents, {number: contents.index(table.tobytes()) for number, table in found.items()}
+
+
 def _tables(network: Network, config: Config) -> Tables:
     """Return the tables of all layers; as many are resident as there are slots."""
-    found = {
-        number: layer.table.tobytes()
-        for number, layer in enumerate(network.layers)
-        if layer.table is not None
-    }
-    contents = tuple(dict.fromkeys(found.values()))
+    contents, of = _distinct(
+        {
+            number: layer.table
+            for number, layer in enumerate(network.layers)
+            if layer.table is not None
+        }
+    )
     slots, ring = _stay([1] * len(contents), config.tables, 1)
-    of = {number: contents.index(entries) for number, entries in found.items()}
     return Tables(contents, of, tuple(slots), ring)
+
+
+def _exponentials(network: Network, tables: Tables, config: Config) -> Tables:
+    """Return the exponentials of all layers; resident if all layers have the same.
+
+    Raises CompileError if the core cannot use them.
+    """
+    found = {
+        number: layer.exponentials
+        for number, layer in enumerate(network.layers)
+        if isinstance(layer, Pooling) and layer.exponentials is not None
+    }
+    if found and not config.softmax:
+        name = network.layers[next(iter(found))].name
+        raise CompileError("wanted softmax, got a core without", layer=name)
+    contents, of = _distinct(found)
+    slots = (config.tables if len(contents) == 1 else None,) * len(contents)
+    ring = Ring(config.tables, EXPONENTIAL_TABLES)
+    return Tables(contents, of, slots, ring, tables.size, EXPONENTIAL_TABLES)
 
 
 def parameters_of(layer: Layer, tiled: TiledLayer) -> int:

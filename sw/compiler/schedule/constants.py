@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.layout.tile import Tiling, copied_parameters, parameters_of
+from celosia.sw.compiler.layout.tile import Tables, Tiling, copied_parameters, parameters_of
 from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
@@ -97,13 +97,13 @@ class Constants:
         assert layer.first_channel is not None
         return layer.first_channel + self.channel(action)
 
-    def table(self, action: Reader) -> int | None:
-        """Return the number of the table of an action, if it has one."""
+    def table(self, action: Reader, tables: Tables) -> int | None:
+        """Return the number of the table of an action among ``tables``, if it has one."""
         if isinstance(action, Multiply | SpreadSums):
             return None
         if isinstance(action, AddRegion) and action.step < 2:
             return None
-        return self.tiling.tables.of.get(action.layer)
+        return tables.of.get(action.layer)
 
     def split(self, actions: Sequence[Action]) -> Iterator[Action]:
         """Split matrix actions between resident and streamed tiles, and by fetches of the ring."""

@@ -7,8 +7,8 @@ import itertools
 import math
 from collections import deque
 
-from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
-from celosia.sim.timing.costs import COSTS
+from celosia.hw.arch.config import PARAMETER_BYTES, SOFTMAX_ROWS, TABLE_BYTES, Config
+from celosia.sim.timing.costs import COSTS, PRODUCTS
 from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.tile import TiledLayer, Tiling
@@ -46,6 +46,13 @@ def drain_latency(config: Config) -> int:
     own = COSTS.prepare_vector + (config.lanes - 1).bit_length() + COSTS.first_request
     after = COSTS.post + 1 + COSTS.prepare + (config.rows - 1).bit_length() + 1
     return own + COSTS.sums + COSTS.to_bytes + after + config.group_cycles - 1
+
+
+def softmax_cycles(pixels: int, groups: int) -> int:
+    """Return the cycles of SOFTMAX of some pixels, each of ``groups`` groups of channels."""
+    instructions = -(-pixels // SOFTMAX_ROWS)
+    products = PRODUCTS * (pixels + instructions * COSTS.product)
+    return 3 * pixels * groups + products
 
 
 class Pace:
@@ -93,6 +100,8 @@ class Pace:
             channels = self.network.values[layer.result].channels
             groups = -(-channels // config.lanes)
             reads = -(-groups // config.read_groups)
+            if layer.exponentials is not None:
+                return softmax_cycles(pixels, groups)
             return pixels * max(groups * config.group_cycles, reads * math.prod(windows.size))
         assert not isinstance(layer, Pooling)
         groups = -(-min(layer.channels, config.columns) // config.lanes) * config.group_cycles
@@ -175,6 +184,8 @@ def layer_cycles(
     load = config.rows // config.weight_rows
     if isinstance(layer, Pooling):
         pixels = sum(math.prod(w.count) * math.prod(w.size) for w in layer.windows)
+        if layer.exponentials is not None:
+            return 0, softmax_cycles(pixels, 1)
         return 0, pixels * config.group_cycles
     tiles = -(-layer.channels // tiled.channels)
     made = min(layer.channels, config.columns)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.stripes import product_rows, source_rows
-from celosia.sw.compiler.layout.tile import Tiling
+from celosia.sw.compiler.layout.tile import Tables, Tiling
 from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
@@ -108,7 +108,6 @@ class _Streamer:
         self.layouts = placement.layouts
         self.config = config
         self.about = about = Constants(network, tiling, config)
-        self.tables_at = tiling.tables.slots
         self.pace = Pace(network, tiling, placement.layouts, config)
         split = list(about.split(actions))
         self.actions = [a for a in split if not isinstance(a, LoadRegion)]
@@ -117,11 +116,13 @@ class _Streamer:
         self.offsets: dict[int, int] = {}
         self.tiles = Queue(tiling.weights, [*self._fetched(matrix=True)])
         self.channels = Queue(tiling.parameters, [*self._fetched(matrix=False)])
-        self.tables = Queue(tiling.tables.ring, [*self._looked_up()])
+        self.tables = Queue(tiling.tables.ring, [*self._looked_up(tiling.tables)])
+        self.exponentials = Queue(tiling.exponentials.ring, [*self._looked_up(tiling.exponentials)])
         self.rings = (
             (FetchWeights, self.tiles),
             (FetchParameters, self.channels),
             (FetchTables, self.tables),
+            (FetchTables, self.exponentials),
         )
         self.work: list[Work] = []
         #: By the position of a later action: the cycle at which its loads are complete.
@@ -137,13 +138,15 @@ class _Streamer:
                 first, count, self.offsets[number] = fetched
                 yield number, (action.layer, first, count), count
 
-    def _looked_up(self) -> Iterator[Use]:
+    def _looked_up(self, tables: Tables) -> Iterator[Use]:
         """Yield the uses of tables that stream; the first layer that reads one fetches it."""
         users: dict[int, int] = {}
         for number, action in enumerate(self.actions):
-            table = self.about.table(action) if isinstance(action, READERS) else None
-            if table is not None and self.tables_at[table] is None:
-                yield number, (users.setdefault(table, action.layer), table, 1), 1
+            table = self.about.table(action, tables) if isinstance(action, READERS) else None
+            if table is not None and tables.slots[table] is None:
+                first = tables.first + table * tables.each
+                key = users.setdefault(table, action.layer), first, tables.each
+                yield number, key, tables.each
 
     def run(self) -> list[Work]:
         """Return all actions, with the fetches between them."""
@@ -210,10 +213,12 @@ class _Streamer:
             slot = ring.take(end) + self.offsets[number]
         else:
             slot = self.about.slot(action)
-        table = self.about.table(action)
+        table = self.about.table(action, self.tiling.tables)
         if table is not None:
-            known = self.tables_at[table]
+            known = self.tiling.tables.slots[table]
             table = self.tables.take(end) if known is None else known
+        if self.exponentials.reader == number:
+            self.exponentials.take(end)
         self.work.append(Bound(action=action, slot=slot, table=table))
 
     def _uses(self, actions: Sequence[Action]) -> list[tuple[int, int, LoadRegion]]:

@@ -121,7 +121,7 @@ def good(i: Instruction, config: Config, most: int) -> bool:
 def playable(i: Instruction, config: Config) -> bool:
     """Return True if an instruction neither races with itself nor writes over programs."""
     touches = footprint.touches(i, config)
-    if i.opcode is Opcode.VECTOR and feeds_itself(i, config):
+    if feeds_itself(i, config):
         return False
     for touch in touches:
         pattern = touch.pattern

@@ -1,0 +1,1 @@
+"""SOFTMAX of rows, in the pipe of the vector unit."""

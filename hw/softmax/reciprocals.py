@@ -1,0 +1,217 @@
+"""Reciprocals of the sums of rows, from products of the requantiser."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.lib import data
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.arch.config import SOFTMAX_ROWS
+from celosia.hw.lib.component import Component
+from celosia.hw.lib.delay import Delay
+from celosia.hw.memory import race
+from celosia.hw.softmax.reduction import MARK
+
+#: Width of the sums, and bits of their fractions.
+SUM_BITS = 28
+
+#: First guess of a reciprocal, 48/17, and its slope, −32/17, with two integer bits.
+GUESS, SLOPE = 1515870810, -1010580540
+
+#: Operands of a product: a lane of the requantiser rounds ``a · b / 2³¹``.
+PRODUCT = data.StructLayout({"valid": 1, "a": signed(32), "b": unsigned(31)})
+
+#: Multiplier and shift to the right that divide by the sum of a row.
+SHARE = data.StructLayout({"multiplier": unsigned(31), "right": unsigned(5)})
+
+
+class Normalizer(Component):
+    """Shifts a sum to the left until its highest bit is set.
+
+    Members
+    -------
+    mark, total : In(MARK), In(SUM_BITS)
+        Sum of a row.
+    done, half, right : Out(MARK), Out(unsigned(31)), Out(unsigned(5))
+        The shifted sum, its bit 30 set; and 31 less the bits shifted by. 0 counts as 31 bits.
+
+    Timing
+    ------
+    Results follow a sum by ``LATENCY`` cycles. One sum each cycle.
+    """
+
+    LATENCY = 2
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "mark": In(MARK),
+                "total": In(SUM_BITS),
+                "done": Out(MARK),
+                "half": Out(31),
+                "right": Out(5),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.late = late = Delay(MARK, cycles=self.LATENCY)
+        m.d.comb += [late.i.eq(self.mark), self.done.eq(late.o)]
+        word: Value = Cat(Const(0, 31 - SUM_BITS), self.total)
+        zeros: list[Value] = []
+        for bits in ((4, 3), (2, 1, 0)):
+            for bit in bits:
+                n = 1 << bit
+                empty = Signal(name=f"empty_{n}")
+                moved = Signal(31, name=f"moved_{n}")
+                m.d.comb += [
+                    empty.eq(~word[31 - n :].any()),
+                    moved.eq(Mux(empty, word << n, word)),
+                ]
+                word = moved
+                zeros.insert(0, empty)
+            held = Signal(31 + len(zeros), name=f"held_{bits[0]}", reset_less=True)
+            m.d.sync += held.eq(Cat(word, *zeros))
+            word, zeros = held[:31], list(held[31:])
+        m.d.comb += [self.half.eq(word | 1 << 30), self.right.eq(~Cat(*zeros))]
+        return m
+
+
+class Reciprocals(Component):
+    """Reciprocals of the sums of up to ``SOFTMAX_ROWS`` rows.
+
+    With ``h`` the normalised sum, ``x = GUESS + h·SLOPE``. Then three times ``e = ½ − h·x`` and
+    ``x += 4·x·e``: the steps of Newton and Raphson, as in gemmlowp's
+    ``one_over_one_plus_x_for_x_in_0_1``. Each of the seven products is made for all rows, before
+    the next one.
+
+    Parameters
+    ----------
+    latency : int
+        Cycles from operands in the requantiser to the product.
+
+    Members
+    -------
+    mark, total : In(MARK), In(SUM_BITS)
+        Sums of rows. After the last row (``ends``) the reciprocals are computed.
+    product : Out(PRODUCT)
+        Operands; they are in the requantiser one cycle later.
+    scaled : In(signed(32))
+        Product, ``latency`` + 1 cycles after ``product``.
+    finished : Out(1)
+        All reciprocals can be read.
+    row, share : In(range(SOFTMAX_ROWS)), Out(SHARE)
+        Row, and its multiplier and shift in the next cycle; not while reciprocals are computed.
+
+    Timing
+    ------
+    ``finished`` comes ``Normalizer.LATENCY`` + 1 + 7 · (rows + ``latency`` + 3) cycles after the
+    last sum.
+    """
+
+    def __init__(self, *, latency: int) -> None:
+        self.latency = latency
+        super().__init__(
+            {
+                "mark": In(MARK),
+                "total": In(SUM_BITS),
+                "product": Out(PRODUCT),
+                "scaled": In(signed(32)),
+                "finished": Out(1),
+                "row": In(range(SOFTMAX_ROWS)),
+                "share": Out(SHARE),
+            }
+        )
+
+    def _memory(self, m: Module, name: str, width: int) -> Memory:
+        memory = Memory(shape=unsigned(width), depth=SOFTMAX_ROWS, init=[], attrs=race.UNDEFINED)
+        m.submodules[name] = memory
+        return memory
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.normalizer = normalizer = Normalizer()
+        m.d.comb += [normalizer.mark.eq(self.mark), normalizer.total.eq(self.total)]
+        sums = self._memory(m, "sums", 36)
+        guesses = self._memory(m, "guesses", 31)
+        errors = self._memory(m, "errors", 32)
+
+        # Seven passes over the rows; a pass ends with the write of its last row.
+        step = Signal(range(7))
+        last = Signal(range(SOFTMAX_ROWS), reset_less=True)
+        requests = Signal()
+        request = Signal(data.StructLayout({"valid": 1, "last": 1, "row": range(SOFTMAX_ROWS)}))
+        running = Signal()
+        m.submodules.to_read = to_read = Delay(request.shape(), cycles=self.latency + 1)
+        m.submodules.to_scaled = to_scaled = Delay(request.shape(), cycles=1)
+        m.submodules.to_write = to_write = Delay(request.shape(), cycles=1)
+        row = Signal(range(SOFTMAX_ROWS))
+        m.d.comb += [
+            request.valid.eq(requests),
+            request.row.eq(row),
+            request.last.eq(row == last),
+            to_read.i.eq(request),
+            to_scaled.i.eq(to_read.o),
+            to_write.i.eq(to_scaled.o),
+        ]
+        written = to_write.o
+        pass_ends = Signal()
+        m.d.comb += pass_ends.eq(written.valid & written.last)
+        m.d.sync += self.finished.eq(pass_ends & (step == 6))
+        with m.If(normalizer.done.valid & normalizer.done.ends):
+            m.d.sync += [
+                running.eq(1),
+                requests.eq(1),
+                row.eq(0),
+                step.eq(0),
+                last.eq(normalizer.done.row),
+            ]
+        with m.Elif(pass_ends):
+            m.d.sync += [running.eq(step != 6), requests.eq(step != 6), row.eq(0)]
+            m.d.sync += step.eq(step + 1)
+        with m.Elif(requests):
+            m.d.sync += [row.eq(row + 1), requests.eq(row != last)]
+
+        write_sum, read_sum = sums.write_port(), sums.read_port()
+        write_guess, read_guess = guesses.write_port(), guesses.read_port()
+        again = guesses.read_port()
+        write_error, read_error = errors.write_port(), errors.read_port()
+        chosen = Mux(running, row, self.row)
+        of_error = step[0]
+        m.d.comb += [
+            write_sum.en.eq(normalizer.done.valid),
+            write_sum.addr.eq(normalizer.done.row),
+            write_sum.data.eq(Cat(normalizer.half, normalizer.right)),
+            read_sum.addr.eq(chosen),
+            read_guess.addr.eq(chosen),
+            read_error.addr.eq(row),
+            again.addr.eq(to_read.o.row),
+        ]
+        half, right = read_sum.data[:31], read_sum.data[31:]
+        first = step == 0
+        m.submodules.asked = asked = Delay(1, cycles=1)
+        m.d.comb += [
+            asked.i.eq(requests),
+            self.product.valid.eq(asked.o),
+            self.product.a.eq(
+                Mux(first, SLOPE, Mux(of_error, read_guess.data, read_error.data.as_signed()))
+            ),
+            self.product.b.eq(Mux(first | of_error, half, read_guess.data)),
+            # 1 has no representation.
+            self.share.multiplier.eq(Mux(read_guess.data[30], (1 << 31) - 1, read_guess.data << 1)),
+            self.share.right.eq(right),
+        ]
+        error = Signal(signed(32), reset_less=True)
+        guess = Signal(31, reset_less=True)
+        m.d.sync += [
+            error.eq((1 << 29) - self.scaled),
+            guess.eq(Mux(first, GUESS + self.scaled, again.data + (self.scaled << 2))),
+        ]
+        m.d.comb += [
+            write_error.en.eq(written.valid & of_error),
+            write_error.addr.eq(written.row),
+            write_error.data.eq(error),
+            write_guess.en.eq(written.valid & ~of_error),
+            write_guess.addr.eq(written.row),
+            write_guess.data.eq(guess),
+        ]
+        return m

@@ -1,0 +1,98 @@
+"""Whole programs with SOFTMAX, on the RTL and on the machine model."""
+
+import numpy as np
+import pytest
+
+from celosia.hw.arch import commands
+from celosia.hw.arch.config import EXPONENTIAL_TABLES, TABLE_BYTES, Config
+from celosia.hw.arch.isa import Instruction, assemble
+from celosia.hw.arch.presets import preset
+from celosia.sim import hazards
+from celosia.sim.machine import Machine
+from celosia.sim.timing.cycles import estimate
+from celosia.sw.operators import softmax
+from celosia.sw.runtime.backends import open_device
+
+CORES = ("nano", "edge")
+CODE, ROWS, TABLES, RESULT = 0x8000, 0, 0x4000, 0x4800
+
+
+def core(name: str) -> Config:
+    return preset(f"{name},softmax=true")
+
+
+def run(config: Config, program: list[Instruction], contents: dict[int, bytes], size: int):
+    """Return ``size`` result bytes, the same from the RTL and from the machine model.
+
+    The RTL takes as many cycles as estimated.
+    """
+    code = commands.encode(program)
+    contents = contents | {CODE: code}
+    hazards.judge(program, config)
+    machine = Machine(config, memory_bytes=1 << 16)
+    device = open_device("rtl", config, 1 << 16)
+    for address, content in contents.items():
+        machine.memory[address : address + len(content)] = np.frombuffer(content, np.uint8)
+        device.write(address, content)
+    machine.run(program)
+    ran = device.run(CODE, len(code) // commands.WORD_BYTES)
+    assert ran.cycles == estimate(program, config).total
+    found = device.read(RESULT, size)
+    assert found == machine.memory[RESULT : RESULT + size].tobytes()
+    return np.frombuffer(found, np.int8)
+
+
+def program(config: Config, rows: int, elements: int, pitch: int, repeats: int = 1) -> str:
+    """Return a program that loads rows, computes SOFTMAX in place, and stores them."""
+    size = rows * pitch
+    return "\n".join(
+        [
+            f"LOAD external={ROWS} length={size} post=0",
+            f"LOAD_PARAMS external={TABLES} kind=TABLES first={config.tables} "
+            f"count={EXPONENTIAL_TABLES} post=0",
+            "NOP wait=0",
+            "NOP wait=0 post=1",
+            *[
+                f"SOFTMAX x_count={rows} channels={elements} source_x_stride={pitch} "
+                f"destination_x_stride={pitch}{' wait=1' * (n == 0)}"
+                f"{' post=2' * (n == repeats - 1)}"
+                for n in range(repeats)
+            ],
+            f"STORE external={RESULT} length={size} wait=2",
+            "HALT",
+        ]
+    )
+
+
+@pytest.mark.parametrize("name", CORES)
+@pytest.mark.parametrize(
+    ("rows", "elements", "pitch"),
+    [(1, 10, 10), (64, 17, 19), (5, 197, 200), (2, 1, 1), (3, 511, 511)],
+)
+def test_rows_equal_the_kernel(name: str, rows: int, elements: int, pitch: int) -> None:
+    config = core(name)
+    rng = np.random.default_rng(rows)
+    x = rng.integers(-128, 128, (rows, pitch)).astype(np.int8)
+    x[0] = x[0, 0]
+    scale = 0.0625
+    table = softmax.exponentials(scale, 1.0).astype("<u4")
+    assert table.nbytes == EXPONENTIAL_TABLES * TABLE_BYTES
+    contents = {ROWS: x.tobytes(), TABLES: table.tobytes()}
+    found = run(config, assemble(program(config, rows, elements, pitch)), contents, x.size)
+    wanted = x.copy()
+    wanted[:, :elements] = softmax.softmax(x[:, :elements], scale)
+    assert np.array_equal(found.reshape(x.shape), wanted)
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_one_after_the_other(name: str) -> None:
+    """The rows of the second are shares: its exponentials are those of another scale."""
+    config, rows, elements = core(name), 9, 40
+    rng = np.random.default_rng(1)
+    x = rng.integers(-128, 128, (rows, elements)).astype(np.int8)
+    table = softmax.exponentials(0.03, 1.0)
+    contents = {ROWS: x.tobytes(), TABLES: table.astype("<u4").tobytes()}
+    code = assemble(program(config, rows, elements, elements, repeats=2))
+    found = run(config, code, contents, x.size).reshape(x.shape)
+    once = softmax.softmax(x, 0.03)
+    assert np.array_equal(found, softmax.softmax(once, 0.03))
