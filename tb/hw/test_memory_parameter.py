@@ -3,6 +3,7 @@ import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 
+from celosia.hw.arch.config import EXPONENTIAL_TABLES, TABLE_BYTES
 from celosia.hw.arch.isa import Kind
 from celosia.hw.memory.parameter_memory import ParameterMemory, ParameterStore
 from celosia.hw.memory.table_memory import TableMemory
@@ -124,6 +125,66 @@ async def test_a_reset_writes_nothing(rng):
     assert [ctx.get(dut.values[i]) for i in range(2)] == [table[0]] * 2
 
 
+@pytest.mark.parametrize("lanes", [1, 4])
+async def test_given_parameters_replace_those_of_one_cycle(rng, lanes):
+    dut = ParameterStore(lanes=lanes, parameter_channels=16, tables=1, bus_bytes=16, softmax=True)
+    held, raw = channels(rng, 16)
+    held = held.reshape(-1, lanes, 4)
+    ctx = await pysim.simulation(dut)
+    await pysim.put_all(ctx, dut.parameters, beats(Kind.CHANNELS, 0, raw, 16))
+    await ctx.tick()
+    latency = dut.memory.LATENCY
+    groups = [0] * latency
+    given = None
+    for cycle in range(100):
+        if cycle >= latency:
+            # ``given`` is that of the cycle before.
+            wanted = held[groups[0]].tolist()
+            if given is not None:
+                wanted = [[0, given["multiplier"], 0, given["right"]]] * lanes
+            got = [ctx.get(dut.channels[i]) for i in range(lanes)]
+            assert [[v.bias, v.multiplier, v.left, v.right] for v in got] == wanted
+        groups = [*groups[1:], int(rng.integers(16 // lanes))]
+        ctx.set(dut.group, groups[-1])
+        fields = {
+            "valid": int(rng.random() < 0.4),
+            "multiplier": int(rng.integers(1 << 31)),
+            "right": int(rng.integers(32)),
+        }
+        ctx.set(dut.given, fields)
+        given = fields if fields["valid"] else None
+        await ctx.tick()
+
+
+async def test_bytes_of_tables_are_shown_while_they_are_written(rng):
+    """Also those past the last table, up to the exponentials' last."""
+    dut = ParameterStore(lanes=2, parameter_channels=8, tables=1, bus_bytes=4, softmax=True)
+    end = (1 + EXPONENTIAL_TABLES) * TABLE_BYTES
+    offsets = [0, 4, 252, 256, 512, end - 4]
+    content = rng.integers(0, 256, (len(offsets), 4)).tolist()
+    shown = []
+
+    async def watch(ctx):
+        while True:
+            (written,) = (await ctx.tick().sample(dut.written))[2:]
+            if written.valid:
+                shown.append((written.offset, written.byte))
+
+    ctx = await pysim.simulation(dut, background=[watch])
+    for offset, values in zip(offsets, content, strict=True):
+        await pysim.rest(ctx, rng, 0.5)
+        other = {"kind": Kind.CHANNELS, "offset": 16, "data": values}
+        await pysim.put(ctx, dut.parameters, other)
+        beat = {"kind": Kind.TABLES, "offset": offset, "data": values}
+        await pysim.put(ctx, dut.parameters, beat)
+    await ctx.tick().repeat(2)
+    assert shown == [
+        (offset + n, value)
+        for offset, values in zip(offsets, content, strict=True)
+        for n, value in enumerate(values)
+    ]
+
+
 @pytest.mark.parametrize("lanes, tables, bus_bytes", [(1, 1, 4), (3, 2, 16), (2, 3, 32)])
 async def test_tables(rng, lanes, tables, bus_bytes):
     store = {"lanes": 2 if lanes == 3 else lanes, "parameter_channels": 8}
@@ -192,6 +253,11 @@ async def test_a_beat_of_a_table_is_taken_with_its_last_byte_and_not_without():
             ParameterMemory,
             {"bus_bytes": 64},
             "bus_bytes: wanted a power of two from 4 to 32, got 64",
+        ),
+        (
+            ParameterMemory,
+            {"parity": True, "overrides": True},
+            "overrides: wanted False with parity, got True",
         ),
         (TableMemory, {"lanes": 0}, "lanes: wanted at least 1, got 0"),
         (TableMemory, {"tables": 0}, "tables: wanted at least 1, got 0"),

@@ -4,15 +4,16 @@ import pysim
 import pytest
 from vector_bench import sizes
 
+from celosia.hw.arch.isa import Error, Opcode, Space
 from celosia.hw.arch.registers import Activity
 from celosia.hw.vector.control import VectorControl
-from celosia.hw.vector.task import VectorSizes
+from celosia.hw.vector.task import Decoder, Step, VectorSizes
 
 SETTLE = 9
 
 
-def control():
-    given = sizes("micro")
+def control(**changes):
+    given = sizes("micro", **changes)
     del given["bus_bytes"]
     return VectorControl(sizes=VectorSizes(**given), settle_cycles=SETTLE)
 
@@ -88,3 +89,102 @@ async def test_activity():
         assert activity("writes_wait") is Activity.DRAIN
         await ctx.tick()
     assert activity() is Activity.IDLE
+
+
+async def start(ctx, dut, tag=0, **task):
+    """Give ``dut`` a task, and return when it has finished its loops and may start another."""
+    await pysim.put(ctx, dut.instruction, {"task": {"tag": tag, **task}})
+    for name in ("prepared", "running"):
+        ctx.set(getattr(dut, name), 1)
+    await ctx.tick().until(dut.launch)
+    ctx.set(dut.running, 0)
+    await ctx.tick()
+
+
+STEPS = (Step.MAXIMUM, Step.SUM, Step.SHARE)
+
+
+async def test_only_the_last_step_is_done():
+    dut = control(softmax=True)
+    ctx = await pysim.simulation(dut)
+    for tag in (5, 9):
+        for step in STEPS:
+            await start(ctx, dut, tag, step=step, destination=Space.UNIFIED)
+            await ctx.tick()
+            assert not ctx.get(dut.idle)
+            oldest = ctx.get(dut.oldest)
+            end = dut.bytes_finished if step is Step.SHARE else dut.rows_finished
+            ctx.set(end, 1)
+            assert ctx.get(dut.done) == (step is Step.SHARE)
+            await ctx.tick()
+            ctx.set(end, 0)
+            assert ctx.get(dut.oldest) != oldest
+            assert not ctx.get(dut.done)
+    await ctx.tick()
+    assert ctx.get(dut.idle) and not ctx.get(dut.stop)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("to_sums", [False, True])
+async def test_a_step_waits_for_the_task_before(step, to_sums):
+    """Even for one that writes sums, which no step reads."""
+    dut = control(softmax=True)
+    ctx = await pysim.simulation(dut)
+    space = Space.ACCUMULATORS if to_sums else Space.UNIFIED
+    await start(ctx, dut, destination=space, constant=int(not to_sums))
+    await pysim.put(ctx, dut.instruction, {"task": {"step": step}})
+    for _ in range(10):
+        assert not ctx.get(dut.launch)
+        await ctx.tick()
+    end = dut.sums_finished if to_sums else dut.bytes_finished
+    await pysim.pulse(ctx, end)
+    await ctx.tick().until(dut.launch)
+
+
+async def test_a_fault_of_rows_stops():
+    dut = control(softmax=True)
+    ctx = await pysim.simulation(dut)
+    await start(ctx, dut, 3, step=Step.MAXIMUM)
+    # Together with the end of the step, at the latest.
+    for name in ("rows_fault", "rows_finished"):
+        ctx.set(getattr(dut, name), 1)
+    assert ctx.get(dut.fault_valid) and not ctx.get(dut.done)
+    fault = ctx.get(dut.fault)
+    assert (fault.code, fault.tag) == (Error.RANGE, 3)
+    await ctx.tick()
+    assert ctx.get(dut.stop) and not ctx.get(dut.fault_valid)
+    ctx.set(dut.instruction.valid, 1)
+    for _ in range(5):
+        assert not (ctx.get(dut.launch) or ctx.get(dut.done) or ctx.get(dut.instruction.ready))
+        await ctx.tick()
+
+
+async def test_decoder_makes_three_tasks_of_a_softmax():
+    given = sizes("micro", softmax=True)
+    del given["bus_bytes"]
+    dut = Decoder(sizes=VectorSizes(**given))
+    ctx = await pysim.simulation(dut)
+    fields = dut.i.payload.fields
+
+    def offer(opcode):
+        ctx.set(dut.i.payload.tag, 7)
+        ctx.set(fields.vector, {"opcode": opcode, "x_count": 3, "channels": 9, "y_count": 2})
+        ctx.set(dut.i.valid, 1)
+
+    for opcode in (Opcode.VECTOR, Opcode.SOFTMAX, Opcode.SOFTMAX, Opcode.FILL, Opcode.SOFTMAX):
+        offer(opcode)
+        steps = STEPS if opcode is Opcode.SOFTMAX else (Step.NONE,)
+        for step in steps:
+            for ready in (0, 0, 1):
+                ctx.set(dut.o.ready, ready)
+                task = ctx.get(dut.o.payload.task)
+                assert ctx.get(dut.o.valid) and task.step is step and task.tag == 7
+                assert ctx.get(dut.i.ready) == (ready and step is steps[-1])
+                if opcode is Opcode.SOFTMAX:
+                    assert list(task.pixels) == [3, 1, 1]
+                    assert (task.source, task.destination) == (Space.UNIFIED, Space.UNIFIED)
+                    assert not (task.per_channel or task.ending.use_table or task.constant)
+                await ctx.tick()
+        ctx.set(dut.i.valid, 0)
+        ctx.set(dut.o.ready, 1)
+        await ctx.tick()

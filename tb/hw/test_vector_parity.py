@@ -7,7 +7,8 @@ import numpy as np
 import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
-from vector_bench import READ_LATENCY, Bench, Programs, loops, sizes, spread
+from vector_bench import READ_LATENCY, Bench, loops, sizes, spread
+from vector_programs import Programs
 
 from celosia.hw.arch.isa import Error, Mode, Opcode, Space
 from celosia.hw.memory import parameter_memory, table_memory

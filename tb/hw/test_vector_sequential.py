@@ -6,7 +6,8 @@ import numpy as np
 import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
-from vector_bench import Bench, Programs, run, sizes, span
+from vector_bench import Bench, run, sizes, span
+from vector_programs import Programs
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space

@@ -2,7 +2,8 @@ import numpy as np
 import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
-from vector_bench import SHAPES, Bench, Programs, run, sizes, span
+from vector_bench import SHAPES, Bench, run, sizes, span
+from vector_programs import Programs
 
 from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, Space
 from celosia.hw.arch.registers import Activity

@@ -4,10 +4,9 @@ from collections import deque
 
 import numpy as np
 import pysim
-from issued import issued_bits
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.isa import Instruction, Mode, Opcode, Rounding, Space, Window
+from celosia.hw.arch.isa import Mode, Opcode, Rounding, Space, Unit, Window
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.unit import VectorUnit
 from celosia.sim import quantize
@@ -77,10 +76,16 @@ class State:
         self.left = np.where(rng.random(n) < 0.6, 0, rng.integers(0, 32, n))
         self.right = np.where(rng.random(n) < 0.2, 0, rng.integers(0, 32, n))
         self.tables = rng.integers(-128, 128, (s["tables"], 256), np.int8)
+        if s.get("softmax"):
+            # Of all magnitudes; bit 31 does not count.
+            self.exponentials = rng.integers(0, 1 << 32, 256) >> rng.integers(0, 32, 256)
 
     def execute(self, i):
         """Run one instruction."""
         rows, lanes = self.sizes["rows"], self.sizes["lanes"]
+        if i.opcode is Opcode.SOFTMAX:
+            self._softmax(i)
+            return
         to = loops(i, "destination_") + i.destination_base
         if i.opcode is Opcode.FILL:
             self.unified[to[:, None] + spread(i, "destination_", rows)] = i.value
@@ -104,6 +109,17 @@ class State:
             if i.use_table:
                 y = self.tables[i.table][y.view(np.uint8)]
             self.unified[row + spread(i, "destination_", rows)] = y
+
+    def _softmax(self, i):
+        x, y = (
+            getattr(i, f"{side}_base")
+            + np.arange(i.x_count)[:, None] * getattr(i, f"{side}_x_stride")
+            + np.arange(i.channels)
+            for side in ("source", "destination")
+        )
+        results = quantize.softmax(self.unified[x], self.exponentials & ((1 << 31) - 1))
+        for at, row in zip(y, results, strict=True):
+            self.unified[at] = row
 
     def _accumulate(self, i, row, h):
         old = self.sums[row, : i.channels]
@@ -131,6 +147,7 @@ class Bench:
         self.writes = []
         self.touched = []
         self.cycle = 0
+        self.fields = {}
 
     async def load_parameters(self, ctx, put, *, tables=True):
         """Write parameters, and tables, through the stream of the load unit."""
@@ -140,7 +157,11 @@ class Bench:
         raw[:, :4] = state.bias.astype("<i4").view(np.uint8).reshape(n, 4)
         raw[:, 4:8] = state.multiplier.astype("<u4").view(np.uint8).reshape(n, 4)
         raw[:, 8], raw[:, 9] = state.left, state.right
-        table_bytes = state.tables.reshape(-1).view(np.uint8)[: None if tables else 0]
+        table_bytes = state.tables.reshape(-1).view(np.uint8)
+        if self.sizes.get("softmax"):
+            table_bytes = np.append(table_bytes, state.exponentials.astype("<u4").view(np.uint8))
+        if not tables:
+            table_bytes = table_bytes[:0]
         for kind, content in ((0, raw.reshape(-1)), (1, table_bytes)):
             for at in range(0, len(content), size):
                 beat = {
@@ -250,7 +271,10 @@ class Bench:
         """Offer one instruction, and return the cycle in which it was taken."""
         port = self.dut.instruction
         ctx.set(port.payload.tag, index)
-        ctx.set(port.payload.fields.as_value(), issued_bits(instruction))
+        # As in a core, other fields keep the values of instructions before.
+        self.fields |= {"opcode": instruction.opcode, **instruction.fields}
+        held = isa.UNIT_LAYOUTS[Unit.VECTOR].const(self.fields)
+        ctx.set(port.payload.fields.as_value(), held.as_bits())
         ctx.set(port.valid, 1)
         while not ctx.get(port.ready):
             await ctx.tick()
@@ -270,96 +294,6 @@ class Bench:
         """Assert that the memories played hold what the plain model holds."""
         assert (self.sums_seen == self.state.sums).all()
         assert (self.unified_seen == self.state.unified).all()
-
-
-class Programs:
-    """Random instructions that stay inside the memories."""
-
-    def __init__(self, rng, sizes):
-        self.rng = rng
-        self.sizes = sizes
-
-    def _below(self, *ends):
-        return int(self.rng.choice([self.rng.integers(1, end + 1) for end in ends]))
-
-    def _reach(self, fields, side, space, regions):
-        """Choose strides and base of one side so that all of it lies in one region."""
-        rng, rows = self.rng, self.sizes["rows"]
-        low, high = regions
-        flat = space == Space.ACCUMULATORS.value
-        while True:
-            # Smaller and smaller, so that it fits in the end.
-            limit = max(1, int((high - low) * rng.random() ** 3))
-            more = {f"{side}{a}_stride": int(rng.integers(0, limit)) for a in "xyz"}
-            if side == "source_":
-                more |= {f"window_{a}_stride": int(rng.integers(0, limit)) for a in "xy"}
-            more[f"{side}run"] = self._below(3, fields["channels"], 65535)
-            more[f"{side}skip"] = int(rng.choice([0, 0, 1, 2]))
-            trial = Instruction(Opcode.VECTOR, **fields, **more)
-            end = loops(trial, side).max() + 1
-            if side == "source_":
-                end += loops(trial, "window_", "xy").max()
-            if not flat:
-                end += spread(trial, side, rows).max()
-            if end <= high - low:
-                more[f"{side}base"] = int(rng.integers(low, high - end + 1))
-                return more
-
-    def vector(self, **given):
-        """Return a random VECTOR; ``given`` fields are as they are."""
-        rng, s = self.rng, self.sizes
-        source, destination = rng.integers(0, 2, 2).tolist()
-        source, destination = given.get("source", source), given.get("destination", destination)
-        mode = int(rng.integers(0, 3)) if (source, destination) == (0, 1) else 0
-        most = s["columns"] if 1 in (source, destination) else 3 * max(s["lanes"], s["rows"]) + 2
-        most = min(most, s["parameter_channels"])
-        per_channel = int(rng.integers(0, 2))
-        channels = min(self._below(most, s["lanes"]), most)
-        groups = -(-channels // s["lanes"]) if per_channel else 1
-        spare = s["parameter_channels"] // s["lanes"] - groups
-        bounds = rng.integers(-128, 128, 2).tolist()
-        fields = {
-            "source": source,
-            "destination": destination,
-            **{f"{a}_count": self._below(3) for a in "xyz"},
-            "channels": channels,
-            "window": int(rng.integers(0, 2)),
-            **{f"window_{a}_count": self._below(1, 3) for a in "xy"},
-            "mode": mode,
-            "params": int(rng.integers(0, spare + 1)) * s["lanes"],
-            "per_channel": per_channel,
-            "rounding": int(rng.integers(0, 2)),
-            "zero_point": int(rng.integers(-128, 128)),
-            "low": min(bounds),
-            "high": max(bounds),
-            "use_table": int(rng.integers(0, 2)),
-            "table": int(rng.integers(0, s["tables"])),
-            **given,
-        }
-        # Apart, so that no pixel reads what another pixel of the same instruction has written.
-        bytes_, sums = s["unified_bytes"], 2 * s["accumulator_depth"]
-        whole = {Space.UNIFIED.value: bytes_, Space.ACCUMULATORS.value: sums}
-        from_, to = (0, whole[source]), (0, whole[destination])
-        if source == destination:
-            half = whole[source] // 2
-            from_, to = ((0, half), (half, 2 * half))[:: 1 if rng.integers(2) else -1]
-        fields |= self._reach(fields, "source_", source, from_)
-        fields |= self._reach(fields, "destination_", destination, to)
-        if destination == Space.UNIFIED.value or mode != Mode.ADD.value:
-            return Instruction(Opcode.VECTOR, **fields)
-        if rng.integers(3) == 0:
-            fields |= {f"destination_{a}_stride": 0 for a in "xyz"}
-        return Instruction(Opcode.VECTOR, **fields)
-
-    def fill(self):
-        """Return a random FILL."""
-        fields = {**{f"{a}_count": self._below(4) for a in "xyz"}, "channels": self._below(1, 9)}
-        fields |= self._reach(fields, "destination_", 0, (0, self.sizes["unified_bytes"]))
-        return Instruction(Opcode.FILL, value=int(self.rng.integers(-128, 128)), **fields)
-
-    def any(self):
-        """Return a random instruction."""
-        return self.fill() if self.rng.random() < 0.2 else self.vector()
 
 
 def run(rng, name, instructions, *, stall=0.0, visit=None, limit=20_000, **changes):
