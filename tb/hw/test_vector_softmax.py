@@ -1,5 +1,7 @@
 """SOFTMAX in the vector unit, among other instructions, against ``sim.quantize``."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,9 @@ from memory_bench import recorded
 from vector_bench import SHAPES, Bench, sizes
 from vector_programs import Programs
 
-from celosia.hw.arch.config import SOFTMAX_ROWS
+from celosia.hw.arch.config import SOFTMAX_ROWS, preset
 from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, Rounding, Space
 from celosia.hw.softmax import exponentials
-from celosia.hw.vector.task import VectorSizes
 from celosia.hw.vector.unit import VectorUnit
 
 #: Units whose exponentials come through ``parameters``. That takes 1024 cycles.
@@ -232,12 +233,34 @@ async def test_abort_and_reset(rng: np.random.Generator, memories: list[Any]) ->
     bench.compare()
 
 
-def test_refuses() -> None:
-    given = sizes("micro", softmax=True)
-    message = "softmax: wanted False with parity, got True"
+def unit(**options: Any) -> None:
+    """Make a unit with SOFTMAX."""
+    VectorUnit(**sizes("micro", softmax=True, **options), visible_cycles=3)
+
+
+def core(**options: Any) -> None:
+    """Make the configuration of a core with SOFTMAX."""
+    replace(preset("nano"), softmax=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (unit, {"parity": True}, "softmax: wanted False with parity, got True"),
+        (
+            unit,
+            {"requantizer": "sequential"},
+            "requantizer: wanted pipelined, for softmax, got sequential",
+        ),
+        (core, {"protection": "parity"}, "protection: wanted none on a core with softmax"),
+        (
+            core,
+            {"requantizer": "sequential"},
+            "requantizer: wanted pipelined on a core with softmax",
+        ),
+    ],
+)
+def test_refuses(make: Callable[..., None], options: dict[str, Any], message: str) -> None:
+    make()
     with pytest.raises(ValueError, match=message):
-        VectorUnit(**given, visible_cycles=3, parity=True)
-    del given["bus_bytes"]
-    message = "requantizer: wanted pipelined, for softmax, got sequential"
-    with pytest.raises(ValueError, match=message):
-        VectorSizes(**given, requantizer="sequential")
+        make(**options)

@@ -65,15 +65,17 @@ matrix moves | matrix/moves | matrix_moves | matrix_unit | move_order
 matrix unit | matrix/unit | matrix_unit matrix_parity matrix_moves
 accumulators | memory/accumulators | memory_accumulators memory_parity | matrix_unit
 vector control | vector/control vector/task lib/nest | vector_control lib_nest vector_source
-    vector_unit vector_parity
+    vector_unit vector_parity vector_softmax
 vector source | vector/source vector/reads vector/answers vector/window | vector_reads
     vector_window vector_answers vector_source vector_unit
 vector pipe | vector/pipe vector/accumulate vector/destination vector/writer vector/unit |
-    vector_accumulate vector_unit vector_parity
+    vector_accumulate vector_unit vector_parity vector_softmax
 requantiser | vector/requantize vector/multiplier lib/delay | vector_requantize | vector_unit |
     multipliers requantizer
 sequential requantiser | vector/sequential vector/pace | vector_requantize vector_sequential | |
     sequential | | alone
+softmax | softmax/exponentials softmax/reduction softmax/reciprocals softmax/stage | softmax_blocks
+    softmax_stage | vector_softmax
 SDRAM controller | sdram/bank sdram/buffer sdram/chunks sdram/columns sdram/controller
     sdram/countdown sdram/data_path sdram/opener sdram/reads sdram/scheduler sdram/startup
     sdram/writes | sdram_rooms sdram_controller sdram_rules | sdram_bandwidth | | |
