@@ -8,7 +8,7 @@ import pysim
 import pytest
 from softmax_bench import exponentials, requantiser, vector_sizes
 
-from celosia.hw.arch.config import SOFTMAX_ROWS, TABLE_BYTES
+from celosia.hw.arch.config import SOFTMAX_ELEMENTS, SOFTMAX_ROWS, TABLE_BYTES
 from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.softmax.exponentials import BITS
 from celosia.hw.softmax.stage import Rows, SoftmaxStage
@@ -229,6 +229,20 @@ async def test_tasks_in_turn(name: str, rng: np.random.Generator) -> None:
     for _ in range(stage.dut.LATENCY):
         await stage.step(ctx)
     assert not stage.finished
+
+
+async def test_the_greatest_sum(rng: np.random.Generator) -> None:
+    """As many elements as a row may have, and greatest exponentials."""
+    stage = Stage("edge", rng)
+    stage.table[:] = (1 << BITS) - 1
+    lane = requantiser(Requantizer.LATENCY, stage.product, stage.dut.scaled, rng)
+    ctx = await pysim.simulation(stage.dut, background=[lane])
+    await stage.write(ctx)
+    rows = rng.integers(-128, 128, (2, SOFTMAX_ELEMENTS))
+    for step in (Step.MAXIMUM, Step.SUM, Step.SHARE):
+        await stage.task_of(ctx, step, rows)
+    for _ in range(stage.dut.LATENCY):
+        await stage.step(ctx)
 
 
 async def test_wide_elements_pass(rng: np.random.Generator) -> None:
