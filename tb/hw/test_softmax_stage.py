@@ -61,6 +61,7 @@ async def test_rows(name: str, rng: np.random.Generator) -> None:
         current = tasks[n]
         groups = -(-elements // lanes)
         share = float(rng.choice([0.0, 0.4]))
+        starts = False
         for at in range(rows * groups):
             while rng.random() < share:
                 await cycle()
