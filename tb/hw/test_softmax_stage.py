@@ -161,8 +161,10 @@ class Stage:
             assert list(group["values"])[: len(due.results)] == due.results
         # A sum's reciprocal uses the requantiser, too.
         _, soon = self.late[dut.GIVEN - 1]
-        if self.task.get("step") is not Step.SUM:
-            given = ctx.get(dut.given)
+        given = ctx.get(dut.given)
+        if self.task.get("step") is Step.SUM:
+            assert not (given.valid and given.right)
+        else:
             share = soon.share if soon is not None else None
             assert given.valid == (share is not None)
             assert share is None or (given.multiplier, given.right) == share
@@ -209,8 +211,8 @@ def rows_of(rng: np.random.Generator, lanes: int) -> np.ndarray:
     """Return random rows of int8: few or many, long or short, narrow or wide."""
     shapes = [(1, 1), (SOFTMAX_ROWS, 1), (3, 2 * lanes + 1), (5, max(1, lanes - 1)), (2, 4 * lanes)]
     shape = shapes[int(rng.integers(len(shapes)))]
-    low = int(rng.choice([-128, 100, 126]))
-    return rng.integers(low, 128, shape)
+    least, most = [(-128, 127), (100, 127), (126, 127), (-128, -101)][int(rng.integers(4))]
+    return rng.integers(least, most, shape, endpoint=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
