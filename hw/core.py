@@ -24,6 +24,8 @@ from celosia.hw.vector.unit import VectorUnit
 #: Units that read the unified buffer, by priority, with the names of their ports; that write it.
 READERS = {"store": "request", "vector": "unified_read", "matrix": "request"}
 WRITERS = ("vector", "load")
+#: Units that execute instructions.
+UNITS = ("load", "store", "matrix", "vector")
 
 #: Cycles from a write of the load unit to the first read that sees it, in the slowest memory.
 VISIBLE_CYCLES = 4
@@ -69,90 +71,56 @@ class Core(Component):
             }
         )
 
+    def _sizes(self, names: str) -> dict[str, Any]:
+        """Return the sizes of these names, as arguments."""
+        return {name: getattr(self.config, name) for name in names.split()}
+
+    def _blocks(self) -> dict[str, Any]:
+        """Return the blocks that a soft reset clears, by name."""
+        config, sizes = self.config, self._sizes
+        buffer = UnifiedBuffer(
+            **sizes("rows unified_bytes parity"), readers=len(READERS), writers=len(WRITERS)
+        )
+        return {
+            "unified_buffer": buffer,
+            "matrix": MatrixUnit(
+                **sizes("rows columns unified_bytes weight_tiles weight_rows accumulator_depth"),
+                **sizes("bus_bytes dsp_columns cells parity forwards skid activation_weights"),
+                read_latency=buffer.READ_LATENCY,
+            ),
+            "vector": VectorUnit(
+                **sizes("rows columns lanes unified_bytes accumulator_depth parameter_channels"),
+                **sizes("tables bus_bytes primitive requantizer skid parity softmax"),
+                visible_cycles=buffer.WRITE_LATENCY + Stage.LATENCY,
+            ),
+            "load": LoadUnit(
+                **sizes("rows columns unified_bytes weight_tiles parameter_channels"),
+                **sizes("bus_bytes burst_beats outstanding"),
+                tables=config.table_slots,
+                visible_cycles=VISIBLE_CYCLES,
+            ),
+            "store": StoreUnit(**sizes("rows unified_bytes bus_bytes burst_beats parity")),
+            "reader": ReadMaster(
+                **sizes("burst_beats outstanding skid"), data_bytes=config.bus_bytes
+            ),
+            "sequencer": Sequencer(config=config),
+        }
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self.config
-        buffer = UnifiedBuffer(
-            rows=config.rows,
-            unified_bytes=config.unified_bytes,
-            readers=len(READERS),
-            writers=len(WRITERS),
-            parity=config.parity,
+        blocks = self._blocks()
+        buffer, sequencer, reader = (
+            blocks[name] for name in ("unified_buffer", "sequencer", "reader")
         )
-        matrix = MatrixUnit(
-            rows=config.rows,
-            columns=config.columns,
-            unified_bytes=config.unified_bytes,
-            weight_tiles=config.weight_tiles,
-            weight_rows=config.weight_rows,
-            accumulator_depth=config.accumulator_depth,
-            bus_bytes=config.bus_bytes,
-            dsp_columns=config.dsp_columns,
-            cells=config.cells,
-            read_latency=buffer.READ_LATENCY,
-            parity=config.parity,
-            forwards=config.forwards,
-            skid=config.skid,
-            activation_weights=config.activation_weights,
-        )
-        vector = VectorUnit(
-            rows=config.rows,
-            columns=config.columns,
-            lanes=config.lanes,
-            unified_bytes=config.unified_bytes,
-            accumulator_depth=config.accumulator_depth,
-            parameter_channels=config.parameter_channels,
-            tables=config.tables,
-            softmax=config.softmax,
-            bus_bytes=config.bus_bytes,
-            visible_cycles=buffer.WRITE_LATENCY + Stage.LATENCY,
-            primitive=config.primitive,
-            requantizer=config.requantizer,
-            skid=config.skid,
-            parity=config.parity,
-        )
-        load = LoadUnit(
-            rows=config.rows,
-            columns=config.columns,
-            unified_bytes=config.unified_bytes,
-            weight_tiles=config.weight_tiles,
-            parameter_channels=config.parameter_channels,
-            tables=config.table_slots,
-            bus_bytes=config.bus_bytes,
-            burst_beats=config.burst_beats,
-            outstanding=config.outstanding,
-            visible_cycles=VISIBLE_CYCLES,
-        )
-        store = StoreUnit(
-            rows=config.rows,
-            unified_bytes=config.unified_bytes,
-            bus_bytes=config.bus_bytes,
-            burst_beats=config.burst_beats,
-            parity=config.parity,
-        )
-        reader: Any = ReadMaster(
-            data_bytes=config.bus_bytes,
-            burst_beats=config.burst_beats,
-            outstanding=config.outstanding,
-            skid=config.skid,
-        )
-        sequencer = Sequencer(config=config)
-        rooms = {
-            "unified_buffer": buffer,
-            "matrix": matrix,
-            "vector": vector,
-            "load": load,
-            "store": store,
-            "reader": reader,
-            "sequencer": sequencer,
-        }
-        for name, room in rooms.items():
-            m.submodules[name] = self._reset(m, name, room, self.reset | sequencer.clear)
+        load, store, matrix, vector = (blocks[name] for name in UNITS)
+        for name, block in blocks.items():
+            m.submodules[name] = self._reset(m, name, block, self.reset | sequencer.clear)
         cleared = Signal()
         m.d.sync += cleared.eq(self.reset | sequencer.clear)
-        for name in ("load", "store", "matrix", "vector"):
-            self._connect_unit(m, name, getattr(sequencer, name), rooms[name], ~cleared)
-        self._connect_buffer(m, buffer, rooms, self.reset | sequencer.clear)
+        for name in UNITS:
+            self._connect_unit(m, name, getattr(sequencer, name), blocks[name], ~cleared)
+        self._connect_buffer(m, buffer, blocks, self.reset | sequencer.clear)
         wiring.connect(m, load.weights, matrix.weights)
         wiring.connect(m, load.parameters, vector.parameters)
         m.d.comb += [
@@ -171,11 +139,11 @@ class Core(Component):
         return m
 
     @staticmethod
-    def _reset(m: Module, name: str, room: Any, when: Value) -> Any:
+    def _reset(m: Module, name: str, block: Any, when: Value) -> Any:
         """Return a block with its reset register, so that no reset net reaches all blocks."""
         reset = Signal(init=1, name=f"reset_{name}", reset_less=True, attrs=COPY)
         m.d.sync += reset.eq(when)
-        return ResetInserter(reset)(room)
+        return ResetInserter(reset)(block)
 
     @staticmethod
     def _connect_unit(m: Module, name: str, port: Any, unit: Any, runs: Value) -> None:
@@ -188,17 +156,17 @@ class Core(Component):
         m.d.comb += unit.abort.eq(abort)
 
     def _connect_buffer(
-        self, m: Module, buffer: UnifiedBuffer, rooms: dict[str, Any], reset: Value
+        self, m: Module, buffer: UnifiedBuffer, blocks: dict[str, Any], reset: Value
     ) -> None:
         # The writes of the vector unit pass a register: the load unit waits for them. Reads have
         # their register in the units.
-        vector = rooms["vector"]
+        vector = blocks["vector"]
         write: Any = Stage(vector.unified_write.payload.shape())
         m.submodules.vector_write = self._reset(m, "vector_write", write, reset)
         wiring.connect(m, vector.unified_write, write.i)
-        writers = {"vector": write.o, "load": rooms["load"].write}
+        writers = {"vector": write.o, "load": blocks["load"].write}
         for n, (name, request) in enumerate(READERS.items()):
-            unit = rooms[name]
+            unit = blocks[name]
             wiring.connect(m, getattr(unit, request), getattr(buffer, f"read_{n}"))
             m.d.comb += [
                 unit.read_valid.eq(buffer.read_valid[n]),
@@ -214,8 +182,8 @@ class Core(Component):
     def _connect_registers(self, m: Module, sequencer: Sequencer) -> None:
         registers: Any = RegisterFile()
         interrupts = Interrupts()
-        for name, room in (("registers", registers), ("interrupts", interrupts)):
-            m.submodules[name] = self._reset(m, name, room, self.reset)
+        for name, block in (("registers", registers), ("interrupts", interrupts)):
+            m.submodules[name] = self._reset(m, name, block, self.reset)
         wiring.connect(m, wiring.flipped(self.s_axil), registers.bus)
         status = Cat(sequencer.running, sequencer.done, sequencer.error, sequencer.draining)
         m.d.comb += [
