@@ -6,9 +6,68 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component
+from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY, read_layout, write_layout
 from celosia.hw.vector.pipe import Pipe
 from celosia.hw.vector.task import MARK, VectorSizes
+
+
+class SumUpdate(Component):
+    """Adder of results to sums, or maximum of both, in each lane.
+
+    Parameters
+    ----------
+    lanes : int
+        Lanes, at least 1.
+
+    Members
+    -------
+    new, old : In(ArrayLayout(signed(32), lanes))
+        Results and sums of a group.
+    again : In(lanes)
+        Lanes that take ``sums`` instead of ``old``: those of the group of the cycle before.
+    greatest : In(1)
+        The maximum of both, else their sum, which wraps.
+    sums : Out(ArrayLayout(signed(32), lanes))
+        New sums.
+
+    Timing
+    ------
+    ``sums`` follow one cycle later.
+    """
+
+    def __init__(self, *, lanes: int) -> None:
+        if lanes < 1:
+            raise ValueError(f"lanes: wanted at least 1, got {lanes}")
+        self.lanes = lanes
+        sums = data.ArrayLayout(signed(32), lanes)
+        super().__init__(
+            {
+                "new": In(sums),
+                "old": In(sums),
+                "again": In(lanes),
+                "greatest": In(1),
+                "sums": Out(sums),
+            }
+        )
+        reset_less(self, "sums")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        for lane in range(self.lanes):
+            # One adder: for a comparison it subtracts.
+            new = self.new[lane]
+            before = Signal(signed(32), name=f"before_{lane}")
+            total = Signal(signed(34), name=f"total_{lane}")
+            old = Mux(self.again[lane], self.sums[lane], self.old[lane])
+            m.d.comb += [
+                before.eq(old ^ self.greatest.replicate(32)),
+                total.eq(Cat(1, new).as_signed() + Cat(self.greatest, before).as_signed()),
+            ]
+            m.d.sync += self.sums[lane].eq(
+                Mux(self.greatest, Mux(total[-1], ~before, new), total[1:33])
+            )
+        return m
 
 
 class AccumulatorWriter(Component):
@@ -165,26 +224,20 @@ class AccumulatorWriter(Component):
             hit_next.eq(Mux(overwrites, 0, hits[0] if hits else 0)),
             greatest.eq(steps[4].mode == isa.Mode.MAX),
         ]
-        results = [
+        m.submodules.update = update = SumUpdate(lanes=lanes)
+        later = [
             Signal(self.scaled.shape(), name=f"result_{age}", reset_less=True)
-            for age in range(max(1, len(hits) - 1))
+            for age in range(1, max(1, len(hits) - 1))
         ]
+        results = [update.sums, *later]
         m.d.sync += [late.eq(early) for early, late in zip(results, results[1:], strict=False)]
         old = self._old(m, steps[4], hits[1:], results[: len(hits[1:])])
-        for lane in range(lanes):
-            # One adder: for a comparison it subtracts.
-            new = self.scaled[lane]
-            before = Signal(signed(32), name=f"before_{lane}")
-            total = Signal(signed(34), name=f"total_{lane}")
-            m.d.comb += [
-                before.eq(
-                    Mux(hit_next[lane], results[0][lane], old[lane]) ^ greatest.replicate(32)
-                ),
-                total.eq(Cat(1, new).as_signed() + Cat(greatest, before).as_signed()),
-            ]
-            m.d.sync += results[0][lane].eq(
-                Mux(greatest, Mux(total[-1], ~before, new), total[1:33])
-            )
+        m.d.comb += [
+            update.new.eq(self.scaled),
+            update.old.eq(old),
+            update.again.eq(hit_next),
+            update.greatest.eq(greatest),
+        ]
 
         if sizes.parity:
             self._watch(m, steps[4], valid[4], hits)
