@@ -1,6 +1,6 @@
 """The sequencer: joins program reader, dispatch, queues, semaphores, counters and supervisor."""
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -84,18 +84,14 @@ class Sequencer(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        supervisor = Supervisor()
-        program = ProgramReader(config=self.config)
-        dispatch = Dispatch()
+        m.submodules.supervisor = supervisor = Supervisor()
+        m.submodules.program = program = ProgramReader(config=self.config)
+        m.submodules.dispatch = dispatch = Dispatch()
         semaphores = Semaphores(count=SEMAPHORES, units=UNITS)
         issues = {unit: Issue(config=self.config, unit=unit) for unit in EXECUTORS}
-        m.submodules.supervisor = supervisor
-        m.submodules.program = program
-        m.submodules.dispatch = dispatch
         m.submodules.semaphores = ResetInserter(supervisor.begin)(semaphores)
         for unit, issue in issues.items():
             m.submodules[f"issue_{unit.name.lower()}"] = issue
-            m.d.comb += issue.flush.eq(supervisor.flush)
         self._program(m, supervisor, program, dispatch)
         self._units(m, supervisor, dispatch, semaphores, issues)
         self._errors(m, supervisor, program, semaphores, issues)
@@ -128,22 +124,20 @@ class Sequencer(Component):
         semaphores: Semaphores,
         issues: dict[isa.Unit, Issue],
     ) -> None:
-        idle: list[Value] = []
-        waiting: list[Value] = []
+        idle = Cat(getattr(self, unit.name.lower()).idle for unit in issues).all()
+        waiting = Cat(issue.waiting for issue in issues.values()).any()
         for unit, issue in issues.items():
             name = unit.name.lower()
             port = getattr(self, name)
             wiring.connect(m, getattr(dispatch, f"push_{name}"), issue.push)
             wiring.connect(m, issue.instruction, wiring.flipped(port.instruction))
             m.d.comb += [
+                issue.flush.eq(supervisor.flush),
                 issue.done.eq(port.done),
                 issue.unit_activity.eq(port.activity),
                 port.abort.eq(supervisor.abort),
             ]
-            idle.append(port.idle)
-            waiting.append(issue.waiting)
-        takers = {isa.Unit.SEQUENCER: dispatch, **issues}
-        for unit, taker in takers.items():
+        for unit, taker in {isa.Unit.SEQUENCER: dispatch, **issues}.items():
             # The dispatcher gets no word while no program runs.
             runs = 1 if taker is dispatch else supervisor.granting
             m.d.comb += [
@@ -156,8 +150,8 @@ class Sequencer(Component):
         # One cycle late, which is safe: a unit that takes an instruction in that cycle has no burst
         # on the bus before a reset; and FENCE and HALT wait longer than this after the last push.
         m.d.sync += [
-            supervisor.units_idle.eq(Cat(idle).all()),
-            dispatch.quiet.eq(Cat(idle).all() & ~Cat(waiting).any()),
+            supervisor.units_idle.eq(idle),
+            dispatch.quiet.eq(idle & ~waiting),
         ]
 
     def _errors(
@@ -200,11 +194,8 @@ class Sequencer(Component):
         for unit, issue in issues.items():
             with m.If(overflow[unit.value]):
                 m.d.comb += supervisor.indices[own].eq(issue.index)
-        m.d.comb += [
-            supervisor.start.eq(self.start),
-            supervisor.reset.eq(self.reset),
-            supervisor.watchdog.eq(self.watchdog),
-        ]
+        for name in ("start", "reset", "watchdog"):
+            m.d.comb += getattr(supervisor, name).eq(getattr(self, name))
         for name in ("running", "done", "error", "draining", "code", "unit", "index", "clear"):
             m.d.comb += getattr(self, name).eq(getattr(supervisor, name))
 
@@ -217,11 +208,11 @@ class Sequencer(Component):
     ) -> None:
         m.submodules.counters = counters = Counters(units=UNITS, counts=self.config.counts)
         # All classes are one cycle late, as those of ``Issue``.
-        activities = counters.activities
-        m.d.sync += activities[isa.Unit.SEQUENCER.value].eq(dispatch.activity)
-        m.d.comb += [activities[unit.value].eq(issue.activity) for unit, issue in issues.items()]
+        m.d.sync += counters.activities[isa.Unit.SEQUENCER.value].eq(dispatch.activity)
+        for unit, issue in issues.items():
+            m.d.comb += counters.activities[unit.value].eq(issue.activity)
         finished = [getattr(self, unit.name.lower()).done for unit in issues]
-        busy = [activities[number] == Activity.BUSY for number in range(UNITS)]
+        busy = [counters.activities[number] == Activity.BUSY for number in range(UNITS)]
         m.d.sync += [
             counters.enable.eq(supervisor.running),
             supervisor.moved.eq(Cat(*busy, *finished).any()),
