@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from celosia.sw.training.constants import CHANNEL, LEFT, MULTIPLIER
-from celosia.sw.training.layout import Layout
 from celosia.sw.training.scheme import ERROR_SHIFT, ONE, noise_bits
+from celosia.sw.training.step.constants import CHANNEL, LEFT, MULTIPLIER
+from celosia.sw.training.step.layout import Layout
 
 #: Batches that are drawn ahead.
 _AHEAD = 4

@@ -14,12 +14,13 @@ from celosia.sw.frontend.source import load
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import Device, DeviceError
 from celosia.sw.runtime.session import Session
-from celosia.sw.training import batches, constants, weights
+from celosia.sw.training import batches, weights
 from celosia.sw.training.export import tflite_of
-from celosia.sw.training.layout import Layout
-from celosia.sw.training.program import encoded
 from celosia.sw.training.scheme import Network
 from celosia.sw.training.state import State
+from celosia.sw.training.step import constants
+from celosia.sw.training.step.layout import Layout
+from celosia.sw.training.step.program import encoded
 
 #: Points of the curve in an epoch, at most.
 _POINTS = 20

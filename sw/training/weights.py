@@ -4,8 +4,8 @@ import numpy as np
 
 from celosia.sw.runtime.device import Device
 from celosia.sw.training.batches import WEIGHTS, generator
-from celosia.sw.training.layout import Layout
 from celosia.sw.training.scheme import LOW_BITS, MOST_HIGH, Network
+from celosia.sw.training.step.layout import Layout
 
 _HALF = 1 << (LOW_BITS - 1)
 

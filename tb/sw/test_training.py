@@ -13,10 +13,11 @@ from celosia.hw.arch.presets import preset
 from celosia.sim import hazards
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.backends import open_device
-from celosia.sw.training import batches, constants, export, weights
-from celosia.sw.training.layout import Layout
-from celosia.sw.training.program import encoded, instructions
+from celosia.sw.training import batches, export, weights
 from celosia.sw.training.scheme import NETWORKS, Dense, Network
+from celosia.sw.training.step import constants
+from celosia.sw.training.step.layout import Layout
+from celosia.sw.training.step.program import encoded, instructions
 
 OPTION = "activation_weights=true"
 CORES = (

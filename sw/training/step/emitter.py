@@ -3,7 +3,7 @@
 from celosia.hw.arch.config import TABLE_BYTES
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Rounding, Space
 from celosia.sw.compiler.emit.access import Access, Step, span
-from celosia.sw.training.layout import TABLES, Layout, Matrix
+from celosia.sw.training.step.layout import TABLES, Layout, Matrix
 
 
 class Emitter:

@@ -1,9 +1,9 @@
 """Backward pass of a training step: errors of hidden layers."""
 
 from celosia.hw.arch.isa import Opcode, Window
-from celosia.sw.training.layout import Block
 from celosia.sw.training.scheme import ONE
-from celosia.sw.training.steps import Emitter
+from celosia.sw.training.step.emitter import Emitter
+from celosia.sw.training.step.layout import Block
 
 
 def load_block(emit: Emitter, block: Block) -> None:

@@ -3,9 +3,9 @@
 from celosia.hw.arch import commands
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.emit.synchronise import synchronise
-from celosia.sw.training import forward, update
-from celosia.sw.training.layout import Layout
-from celosia.sw.training.steps import Emitter
+from celosia.sw.training.step import forward, update
+from celosia.sw.training.step.emitter import Emitter
+from celosia.sw.training.step.layout import Layout
 
 
 def instructions(layout: Layout) -> list[Instruction]:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from celosia.hw.arch.isa import Opcode, Rounding, Space, Window
-from celosia.sw.training import backward
-from celosia.sw.training.layout import Block
 from celosia.sw.training.scheme import ONE
-from celosia.sw.training.steps import Emitter
+from celosia.sw.training.step import backward
+from celosia.sw.training.step.emitter import Emitter
+from celosia.sw.training.step.layout import Block
 
 
 def load(emit: Emitter) -> None:
@@ -81,8 +81,24 @@ def _product(emit: Emitter, block: Block, tile: int, half: int) -> None:
 
 def softmax(emit: Emitter) -> None:
     """Append the exponentials of the logits, and their reciprocal sums on a diagonal."""
-    layout, batch = emit.layout, emit.layout.batch
-    logits, last = layout.logits, layout.outputs[-1]
+    layout, last = emit.layout, emit.layout.outputs[-1]
+    _maximum(emit)
+    _clear(emit)
+    for number, tile in enumerate(layout.centre):
+        half = number % 2
+        emit.multiply(layout.logits, tile, taps=last + 1, half=half)
+        channels, column = _real(emit, number)
+        table, matrix = "exponential", layout.exponentials
+        emit.drain(matrix, column, "same", half=half, channels=channels, table=table)
+    emit.load_table("reciprocal")
+    half = len(layout.centre) % 2
+    emit.multiply(layout.exponentials, layout.ones, taps=last, half=half)
+    _reciprocals(emit, half)
+
+
+def _maximum(emit: Emitter) -> None:
+    """Append the maxima of the logits, in the column after them."""
+    batch, last, logits = emit.layout.batch, emit.layout.outputs[-1], emit.layout.logits
     emit.vector(
         (
             logits.access(False, (0, batch), (0, last)),
@@ -93,27 +109,16 @@ def softmax(emit: Emitter) -> None:
         source_base=logits.at(),
         source_x_stride=logits.pitch,
         window=Window.MAX.value,
-        window_x_count=layout.classes,
+        window_x_count=emit.layout.classes,
         window_x_stride=1,
         destination_base=logits.at(0, last),
         destination_x_stride=logits.pitch,
     )
-    _clear(emit)
-    for number, tile in enumerate(layout.centre):
-        emit.multiply(logits, tile, taps=last + 1, half=number % 2)
-        channels, column = _real(emit, number)
-        emit.drain(
-            layout.exponentials,
-            column,
-            "same",
-            half=number % 2,
-            channels=channels,
-            table="exponential",
-        )
-    emit.load_table("reciprocal")
-    half = len(layout.centre) % 2
-    emit.multiply(layout.exponentials, layout.ones, taps=last, half=half)
-    products = layout.products
+
+
+def _reciprocals(emit: Emitter, half: int) -> None:
+    """Append the reciprocals of sums, on the diagonal of the products' first columns."""
+    batch, products = emit.layout.batch, emit.layout.products
     emit.vector(
         (emit.half(half), products.access(True, (0, batch), (0, batch))),
         "reciprocal",

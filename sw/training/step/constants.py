@@ -3,7 +3,6 @@
 import numpy as np
 
 from celosia.hw.arch.config import TABLE_BYTES, Config
-from celosia.sw.training.layout import TABLES, Layout
 from celosia.sw.training.scheme import (
     ERROR_SHIFT,
     LOW_BITS,
@@ -11,6 +10,7 @@ from celosia.sw.training.scheme import (
     RECIPROCAL_SHIFT,
     noise_factor,
 )
+from celosia.sw.training.step.layout import TABLES, Layout
 
 #: Channel parameters in external memory.
 CHANNEL = np.dtype(

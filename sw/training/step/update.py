@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from celosia.hw.arch.isa import Opcode, Rounding, Space
 from celosia.sw.compiler.emit.access import span
-from celosia.sw.training import backward
-from celosia.sw.training.layout import Block, Chunk
 from celosia.sw.training.scheme import MOST_HIGH
-from celosia.sw.training.steps import Emitter
+from celosia.sw.training.step import backward
+from celosia.sw.training.step.emitter import Emitter
+from celosia.sw.training.step.layout import Block, Chunk
 
 #: Chunks in flight: one in each half of the accumulators.
 _AT_ONCE = 2

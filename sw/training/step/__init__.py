@@ -1,0 +1,1 @@
+"""Program of a training step: addresses, constants, instructions."""
