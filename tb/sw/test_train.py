@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import litert
 import numpy as np
+import prerequisites
 import pytest
 from matplotlib.image import imread
 
@@ -36,7 +36,7 @@ def digits(
 
 
 def share(content: bytes, images: np.ndarray, labels: np.ndarray) -> float:
-    (scores,) = litert.invoked(litert.interpreter(content), batches.pixels(images))
+    (scores,) = prerequisites.litert_outputs(content, batches.pixels(images))
     return float((scores.reshape(len(labels), -1).argmax(1) == labels).mean())
 
 

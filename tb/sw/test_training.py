@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-import litert
 import numpy as np
+import prerequisites
 import pytest
 import training_reference as reference
 
@@ -173,6 +173,6 @@ def test_the_exported_file_equals_the_forward_pass(rng: np.random.Generator) -> 
     network = NETWORKS["mnist_mlp"]
     values = weights.random(network, 3)
     images = rng.integers(0, 128, (40, 784), np.int8)
-    (found,) = litert.invoked(litert.interpreter(export.tflite_of(network, values)), images)
+    (found,) = prerequisites.litert_outputs(export.tflite_of(network, values), images)
     wanted = reference.forward(network.layers, values, images)[-1]
     np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
