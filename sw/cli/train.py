@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -129,6 +130,29 @@ def _images(settings: Settings, network: Network) -> tuple[Images, Images, str]:
     return *split(images[:count], labels[:count], settings.seed), note
 
 
+class _Interrupt:
+    """SIGINT while a network trains: the step ends first. A second one interrupts at once."""
+
+    def __init__(self) -> None:
+        self.noted = False
+
+    def __enter__(self) -> "_Interrupt":
+        self.before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def _note(self, *_: object) -> None:
+        self.noted = True
+        signal.signal(signal.SIGINT, self.before)
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self.before)
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if there was a signal."""
+        if self.noted:
+            raise KeyboardInterrupt
+
+
 def _train(
     trainer: Trainer,
     state: State,
@@ -140,16 +164,18 @@ def _train(
     """Train to the last epoch, or until validations get no better; write checkpoints."""
     training, validation = images
     steps = trainer.steps(training)
-    with trainer.opened(state) as device:
+    with trainer.opened(state) as device, _Interrupt() as interrupt:
         while state.epoch < epochs and not state.stale(settings.patience):
             name = f"epoch {state.epoch + 1}/{epochs}"
-            with tqdm(total=steps, initial=state.step, desc=name, unit="step", disable=None) as bar:
+            shown = {"desc": name, "unit": "step", "disable": None}
+            with tqdm(total=steps, initial=state.step, **shown) as bar:
 
                 def after(state: State, bar: tqdm = bar) -> None:
                     bar.update()
-                    if state.step % _CHECKPOINT_STEPS == 0:
+                    if state.step % _CHECKPOINT_STEPS == 0 or interrupt.noted:
                         trainer.fetch(state, device)
                         save(files.checkpoint, state, settings)
+                    interrupt.check()
                     if state.curve:
                         bar.set_postfix_str(f"right {state.curve[-1][1]:.1%}", refresh=False)
 
@@ -158,6 +184,7 @@ def _train(
             save(files.checkpoint, state, settings)
             right = np.mean([share for passed, share in state.curve if passed > state.epoch - 1])
             print(f"{name:<24} right {right:.2%}, validation {accuracy:.2%}", flush=True)
+            interrupt.check()
     if not state.best:
         raise Failure("train: no epoch ended")
 

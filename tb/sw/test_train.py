@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -66,33 +68,35 @@ def test_a_seed_gives_the_same_bits(digits: object) -> None:
     assert files[0][0] != files[2][0]
 
 
-@pytest.mark.parametrize("stop", [3, 8, 11, 17])
+@pytest.mark.parametrize(
+    ("stop", "signalled"), [(8, False), (13, False), (3, True), (11, True), (17, True)]
+)
 def test_a_resumed_run_gives_the_same_bits(
-    stop: int, digits: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stop: int, signalled: bool, digits: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that was interrupted after a step goes on from the last checkpoint before."""
+    """SIGINT ends a run after its step; a run that was killed goes on from a checkpoint before."""
     monkeypatch.setattr(train, "_CHECKPOINT_STEPS", 4)
     command = [*COMMAND, "--epochs", "2", "--stats", "s.json"]
     assert main(command) == 0
     wanted = MODEL.read_bytes(), CHECKPOINT.read_bytes(), Path("s.json").read_text()
     for path in (MODEL, CHECKPOINT):
         path.unlink()
-
     run, passed = train.Trainer._step, 0
 
-    def interrupted(*arguments: Any) -> None:
+    def stopped(*arguments: Any) -> None:
         nonlocal passed
-        if passed == stop:
+        if passed == stop and not signalled:
             raise KeyboardInterrupt
         passed += 1
+        if passed == stop and signalled:
+            os.kill(os.getpid(), signal.SIGINT)
         run(*arguments)
 
-    monkeypatch.setattr(train.Trainer, "_step", interrupted)
+    monkeypatch.setattr(train.Trainer, "_step", stopped)
     assert main(command) == 130
+    assert not MODEL.exists()
     monkeypatch.setattr(train.Trainer, "_step", run)
-    if stop < 4:
-        assert not CHECKPOINT.exists()
-        return
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert main([*command, "--resume"]) == 0
     assert (MODEL.read_bytes(), CHECKPOINT.read_bytes(), Path("s.json").read_text()) == wanted
 
