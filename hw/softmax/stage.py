@@ -1,6 +1,8 @@
 """Stage before the pipe of the vector unit: exponentials, and what they need of each row."""
 
-from amaranth.hdl import Module, Mux, Signal, signed, unsigned
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -61,7 +63,7 @@ class Rows(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        task = Signal(self.task.shape(), reset_less=True)
+        task: Any = Signal(self.task.shape(), reset_less=True)
         left = Signal(self.sizes.group_bits, reset_less=True)
         row = Signal(range(SOFTMAX_ROWS), reset_less=True)
         first = Signal(reset_less=True)
@@ -158,7 +160,7 @@ class SoftmaxStage(Component):
         m.d.comb += delay.i.eq(value)
         return delay.o
 
-    def _exponentials(self, m: Module, elements: data.View, greatest: Signal) -> data.View:
+    def _exponentials(self, m: Module, elements: Any, greatest: Value) -> data.View:
         """Return the exponentials of elements, one cycle later."""
         sizes = self.sizes
         m.submodules.table = table = ExponentialMemory(
@@ -177,7 +179,7 @@ class SoftmaxStage(Component):
         ]
         return table.values
 
-    def _maxima(self, m: Module, mark: data.View, elements: data.View, mask: Signal) -> Reduction:
+    def _maxima(self, m: Module, mark: data.View, elements: Any, mask: Value) -> Reduction:
         m.submodules.maxima = maxima = Reduction(
             lanes=self.sizes.lanes,
             shape=signed(8),
@@ -193,7 +195,7 @@ class SoftmaxStage(Component):
         ]
         return maxima
 
-    def _sums(self, m: Module, mark: data.View, found: data.View, mask: Signal) -> Reduction:
+    def _sums(self, m: Module, mark: data.View, found: data.View, mask: Value) -> Reduction:
         """Return the sums of exponentials ``found``, rounded first."""
         m.submodules.sums = sums = Reduction(
             lanes=self.sizes.lanes,
