@@ -307,8 +307,7 @@ class Machine:
                 target.scatter(self._sums, h)
             else:
                 old = target.gather(self._sums)
-                new = np.maximum(old, h) if i.mode == Mode.MAX.value else old + h
-                target.scatter(self._sums, new)
+                target.scatter(self._sums, quantize.combined(Mode(i.mode), old, h))
 
         return vector
 
@@ -332,9 +331,6 @@ class Machine:
                 target = write[pixel, group]
                 if i.destination == Space.UNIFIED.value:
                     self.unified[target] = self._result(i, h)
-                elif i.mode == Mode.ADD.value:
-                    self._sums[target] += h
-                elif i.mode == Mode.MAX.value:
-                    self._sums[target] = np.maximum(self._sums[target], h)
                 else:
-                    self._sums[target] = h
+                    old = self._sums[target]
+                    self._sums[target] = quantize.combined(Mode(i.mode), old, h)

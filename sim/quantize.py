@@ -7,7 +7,7 @@ multiplier has 63 bits.
 import numpy as np
 from numpy.typing import ArrayLike
 
-from celosia.hw.arch.isa import Rounding
+from celosia.hw.arch.isa import FACTOR_BITS, Mode, Rounding
 
 _MOST = (1 << 31) - 1
 _LEAST = -(1 << 31)
@@ -52,6 +52,26 @@ def requantize(
     half = (np.int64(1) << right) >> 1
     scaled = np.where(right > 0, (high + half - away) >> right, high)
     return wrap32(scaled)
+
+
+def combined(mode: Mode, old: ArrayLike, h: ArrayLike) -> np.ndarray:
+    """Return the sums, int32, after results ``h`` were written to sums ``old`` of the accumulators."""
+    old, h = np.asarray(old, np.int64), np.asarray(h, np.int64)
+    match mode:
+        case Mode.OVERWRITE:
+            return wrap32(h)
+        case Mode.ADD:
+            return wrap32(old + h)
+        case Mode.MAX:
+            return wrap32(np.maximum(old, h))
+        case Mode.MULTIPLY:
+            return wrap32(_factor(old) * _factor(h))
+
+
+def _factor(values: np.ndarray) -> np.ndarray:
+    """Return the lower bits of int64, signed, that MULTIPLY multiplies."""
+    half = 1 << FACTOR_BITS - 1
+    return (values + half) % (2 * half) - half
 
 
 def finish(h: ArrayLike, zero_point: int, low: int, high: int) -> np.ndarray:

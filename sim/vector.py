@@ -34,14 +34,18 @@ def feeds_itself(i: Instruction, config: Config) -> bool:
     """Return True if the source of a group of VECTOR or SOFTMAX overlaps results of an earlier one.
 
     Reads of the source run ahead of writes, so that is a race. Repeated updates of the same sums
-    (modes ADD and MAX) are none: the accumulators' port forwards each to the next. Other
-    instructions have no groups.
+    are none in the modes ADD and MAX: the accumulators' port forwards each to the next. Products
+    are not forwarded. Other instructions have no groups.
     """
     if i.opcode is Opcode.SOFTMAX:
         i = footprint.copy_of(i)
-    if i.opcode is not Opcode.VECTOR or i.source != i.destination:
+    if i.opcode is not Opcode.VECTOR:
         return False
     target = footprint.destination(i, config)
+    if _multiplies(i) and not target.apart and not _all_different(target):
+        return True
+    if i.source != i.destination:
+        return False
     offsets = footprint.window(i)
     first, last = (footprint.source(i, config, offset) for offset in (offsets[0], offsets[-1]))
     if first.base > target.last or last.last < target.base:
@@ -57,6 +61,10 @@ def feeds_itself(i: Instruction, config: Config) -> bool:
         if np.any(_order(element, config)[inside] > written[read[inside]]):
             return True
     return False
+
+
+def _multiplies(i: Instruction) -> bool:
+    return i.destination == Space.ACCUMULATORS.value and i.mode == Mode.MULTIPLY.value
 
 
 def _all_different(pattern: Pattern) -> bool:

@@ -278,8 +278,6 @@ class Decoder:
         values = {"wait": value & _MASKS, "post": value >> SEMAPHORES}
         fields = self._fields.get(unit, {})
         values |= {field.name: fields[field.name] for field in FORMATS[opcode]}
-        if values.get("mode") == 3:
-            raise Illegal(Error.FIELD, "VECTOR mode: wanted 0 to 2, got 3")
         return Instruction.of(opcode, values)
 
 

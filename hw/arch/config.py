@@ -103,6 +103,8 @@ class Config:
         The core runs MOVE_WEIGHTS, which fills weight tiles from the unified buffer.
     softmax : bool
         The core runs SOFTMAX. Only without ``protection``, and with the pipelined requantiser.
+    elementwise_products : bool
+        VECTOR has the mode MULTIPLY, which multiplies accumulators by its results.
 
     Raises
     ------
@@ -132,6 +134,7 @@ class Config:
     counters: str = "units"
     activation_weights: bool = False
     softmax: bool = False
+    elementwise_products: bool = False
 
     def __post_init__(self) -> None:
         """Refuse sizes that no core can have."""
@@ -205,7 +208,7 @@ class Config:
         want(self.requantizer in REQUANTIZERS, "requantizer", f"one of {', '.join(REQUANTIZERS)}")
         want(self.links in LINKS, "links", f"one of {', '.join(LINKS)}")
         want(self.counters in COUNTED, "counters", f"one of {', '.join(COUNTED)}")
-        for option in ("activation_weights", "softmax"):
+        for option in ("activation_weights", "softmax", "elementwise_products"):
             want(isinstance(getattr(self, option), bool), option, "True or False")
         want(not (self.softmax and self.parity), "protection", "none on a core with softmax")
         want(

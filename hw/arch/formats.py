@@ -93,6 +93,11 @@ class Mode(enum.Enum, shape=2):
     OVERWRITE = 0
     ADD = 1
     MAX = 2
+    MULTIPLY = 3
+
+
+#: Bits of the sum and of the result, signed, that MULTIPLY multiplies: int8 less a zero point.
+FACTOR_BITS = 9
 
 
 class Rounding(enum.Enum, shape=1):
@@ -336,6 +341,7 @@ def limits(config: Config) -> dict[Opcode, dict[str, Limit]]:
         "destination_base": config.unified_bytes - 1,
         "params": config.parameter_channels - 1,
         "table": config.tables - 1,
+        "mode": (Mode.MULTIPLY if config.elementwise_products else Mode.MAX).value,
     }
     at_least_one = {"rows", "length", "tiles", "count", "taps", "channels"}
     multiples = {

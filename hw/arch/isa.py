@@ -11,6 +11,7 @@ from amaranth.lib import enum
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.formats import (
     COUNT_BITS,
+    FACTOR_BITS,
     FORMATS,
     HEADER,
     HEADER_FIELDS,
@@ -35,6 +36,7 @@ from celosia.hw.arch.formats import (
 
 __all__ = [
     "COUNT_BITS",
+    "FACTOR_BITS",
     "FORMATS",
     "HEADER",
     "HEADER_FIELDS",
@@ -181,8 +183,6 @@ def cross_check(instruction: Instruction, config: Config) -> str | None:
         return f"channels: wanted 1 to {config.columns}, got {instruction.channels}"
     if inside == (1, 1) and instruction.mode != Mode.OVERWRITE.value:
         return f"mode: wanted OVERWRITE from accumulators to accumulators, got {instruction.mode}"
-    if instruction.mode not in (0, 1, 2):
-        return f"mode: wanted 0 to 2, got {instruction.mode}"
     return None
 
 

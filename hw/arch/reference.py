@@ -268,6 +268,8 @@ def reference() -> str:
         "- `channels` is at most `columns` if source or destination is `ACCUMULATORS`.",
         "- `mode` is `OVERWRITE` if both are.",
         "",
+        "Only cores with `elementwise_products` have the mode `MULTIPLY`; others report FIELD.",
+        "",
         "## Enumerations",
         "",
     ]

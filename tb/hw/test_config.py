@@ -156,7 +156,7 @@ def test_sums_are_forwarded_where_tiles_load_faster_than_a_sum_is_added(text, fo
     assert preset(text).forwards is forwards
 
 
-@pytest.mark.parametrize("option", sorted(OPTIONS.values()))
+@pytest.mark.parametrize("option", [*OPTIONS.values(), "elementwise_products"])
 def test_options_that_are_off_leave_no_trace(option: str):
     assert not any(getattr(config, option) for config in PRESETS.values())
     assert preset(f"edge,{option}=false").fingerprint == EDGE.fingerprint

@@ -19,7 +19,7 @@ CONFIGS = {
         "micro": "micro",
         "edge": "edge",
         "odd": "micro,columns=6,unified_bytes=520,accumulator_depth=256,weight_tiles=5,parameter_channels=34,tables=3",
-        "options": "micro,columns=5,lanes=1,activation_weights=true,softmax=true",
+        "options": "micro,columns=5,lanes=1,activation_weights=true,softmax=true,elementwise_products=true",
         "wide": "edge,rows=32,columns=32,bus_bytes=32,tables=256,lanes=32",
     }.items()
 }

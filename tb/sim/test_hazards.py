@@ -18,7 +18,7 @@ from celosia.sim.schedule import MachineError
 
 SMALL = preset(
     "nano,unified_bytes=1024,weight_tiles=16,accumulator_depth=32,lanes=2,parameter_channels=16,"
-    "tables=2,outstanding=32,dsp_columns=0,activation_weights=true"
+    "tables=2,outstanding=32,dsp_columns=0,activation_weights=true,elementwise_products=true"
 )
 
 
@@ -165,6 +165,13 @@ def test_a_vector_may_combine_with_its_own_sums(mode: Mode):
     vector = f"VECTOR x_count=2 destination=ACCUMULATORS mode={mode.name}"
     legal(f"{vector}\nHALT", everything())
     legal(f"{vector} channels=4 destination_y_stride=1 y_count=3\nHALT", everything())
+
+
+def test_a_vector_may_not_multiply_a_sum_twice():
+    vector = "VECTOR x_count=2 destination=ACCUMULATORS mode=MULTIPLY"
+    legal(f"{vector} destination_x_stride=1\nHALT", everything())
+    hazard = found(f"{vector}\nHALT", everything())
+    assert (hazard.fault, hazard.instructions) == (Fault.RACE, (0, 0))
 
 
 def test_an_overwriting_vector_of_sums_may_not_feed_itself():

@@ -18,7 +18,8 @@ SMALL = replace(
     ),
     name="custom",
 )
-CONFIGS = [SMALL, PRESETS["nano"], PRESETS["edge"]]
+MULTIPLIES = replace(SMALL, name="multiplies", elementwise_products=True)
+CONFIGS = [SMALL, PRESETS["nano"], PRESETS["edge"], MULTIPLIES]
 
 
 def filled(config: Config, rng: np.random.Generator, memory_bytes: int = 1 << 14) -> Machine:
@@ -229,6 +230,11 @@ def wrap(value: int) -> int:
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
+def factor(value: int) -> int:
+    """Return the nine lower bits, signed."""
+    return (value + 256) % 512 - 256
+
+
 def slow_requantize(x: int, p: Any, double: bool) -> int:
     x = wrap(x + int(p["bias"])) << int(p["left"])
     x = wrap(x) if double else min(max(x, -(1 << 31)), (1 << 31) - 1)
@@ -268,7 +274,7 @@ def slow_vector(machine: Machine, i: Instruction) -> None:
             for a, h in results:
                 if i.destination == Space.ACCUMULATORS.value:
                     old = int(flat[a])
-                    flat[a] = (h, wrap(old + h), max(old, h))[i.mode]
+                    flat[a] = (h, wrap(old + h), max(old, h), factor(old) * factor(h))[i.mode]
                 else:
                     y = min(max(h + i.zero_point, i.low), i.high)
                     machine.unified[a] = machine.tables[i.table][y & 255] if i.use_table else y
@@ -290,7 +296,7 @@ def random_vector(config: Config, rng: np.random.Generator) -> Instruction:
     for axis in "xy":
         values[f"window_{axis}_stride"] = int(rng.integers(0, 4 if source else 20))
     if not (source and destination):
-        values["mode"] = int(rng.integers(0, 3))
+        values["mode"] = int(rng.integers(0, 4 if config.elementwise_products else 3))
     low, high = sorted(rng.integers(-128, 128, 2).tolist())
     values |= {"source": source, "destination": destination, "low": low, "high": high}
     values["params"] = int(rng.integers(0, 2)) * config.lanes

@@ -40,6 +40,8 @@ _MOVING = {"square4", "odd", "broad", "tall", "square8", "narrow", "square16"}
 
 #: Cores with SOFTMAX.
 _SOFTMAX = {"square4", "odd", "tall", "square8", "narrow", "square16"}
+#: Cores with the mode MULTIPLY.
+_MULTIPLYING = {"square4", "odd", "wide", "square16"}
 
 #: The cores by name.
 CONFIGURATIONS = {
@@ -47,6 +49,7 @@ CONFIGURATIONS = {
         name=name,
         activation_weights=name in _MOVING,
         softmax=name in _SOFTMAX,
+        elementwise_products=name in _MULTIPLYING,
         **dict(zip(_FIELDS, sizes, strict=True)),
     )
     for name, sizes in _TABLE.items()
@@ -87,6 +90,7 @@ def draw(rng: random.Random) -> Config:
                 counters=rng.choice(COUNTED),
                 activation_weights=rng.random() < 0.5,
                 softmax=rng.random() < 0.5,
+                elementwise_products=rng.random() < 0.5,
             )
         except ValueError:
             continue

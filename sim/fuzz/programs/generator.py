@@ -130,6 +130,8 @@ class Generator:
     def vector(self) -> Instruction:
         """Return a VECTOR that does not read its own results."""
         config, rng = self.config, self.rng
+        most = isa.limits(config)[Opcode.VECTOR]["mode"].high
+        modes = [mode for mode in Mode if mode.value <= most]
 
         def draw() -> Instruction:
             source, destination = rng.choice(list(Space)), rng.choice(list(Space))
@@ -149,7 +151,7 @@ class Generator:
                 window_y_count=rng.choice([1, 1, 2]),
                 **self._strides("window_", 4, "xy"),
                 **self._side("destination", destination, channels),
-                mode=Mode.OVERWRITE if both else rng.choice(list(Mode)),
+                mode=Mode.OVERWRITE if both else rng.choice(modes),
                 params=rng.randrange(0, config.parameter_channels, config.lanes),
                 per_channel=rng.randrange(2),
                 rounding=rng.choice(list(Rounding)),
