@@ -91,6 +91,7 @@ class Core(Component):
             "vector": VectorUnit(
                 **sizes("rows columns lanes unified_bytes accumulator_depth parameter_channels"),
                 **sizes("tables bus_bytes primitive requantizer skid parity softmax"),
+                **sizes("elementwise_products"),
                 visible_cycles=buffer.WRITE_LATENCY + Stage.LATENCY,
             ),
             "load": LoadUnit(

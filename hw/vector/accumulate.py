@@ -1,4 +1,4 @@
-"""Writer of results to the accumulators: overwrite, add or maximum."""
+"""Writer of results to the accumulators: overwrite, add, maximum, multiply."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
@@ -8,8 +8,54 @@ from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY, read_layout, write_layout
+from celosia.hw.targets.product import Product
 from celosia.hw.vector.pipe import Pipe
 from celosia.hw.vector.task import MARK, VectorSizes
+
+
+class Products(Component):
+    """Products of old sums and new results, for the mode MULTIPLY.
+
+    Parameters
+    ----------
+    lanes : int
+        Channels of a group.
+    primitive : str
+        Multiplier, see ``Product``.
+
+    Members
+    -------
+    old, new : In(ArrayLayout(signed(32), lanes))
+        Factors; their lower ``isa.FACTOR_BITS`` bits count, signed.
+    products : Out(ArrayLayout(signed(2 * isa.FACTOR_BITS), lanes))
+        Products.
+
+    Timing
+    ------
+    ``products`` follow ``old`` and ``new`` by ``LATENCY`` cycles. One group each cycle.
+    """
+
+    LATENCY = Product.LATENCY
+
+    def __init__(self, *, lanes: int, primitive: str = "portable") -> None:
+        self.lanes = lanes
+        self.primitive = primitive
+        sums = data.ArrayLayout(signed(32), lanes)
+        products = data.ArrayLayout(signed(2 * isa.FACTOR_BITS), lanes)
+        super().__init__({"old": In(sums), "new": In(sums), "products": Out(products)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        factor = signed(isa.FACTOR_BITS)
+        for lane in range(self.lanes):
+            product = Product(factor, factor, primitive=self.primitive)
+            m.submodules[f"lane_{lane}"] = product
+            m.d.comb += [
+                product.a.eq(self.old[lane]),
+                product.b.eq(self.new[lane]),
+                self.products[lane].eq(product.p),
+            ]
+        return m
 
 
 class SumUpdate(Component):
@@ -19,6 +65,8 @@ class SumUpdate(Component):
     ----------
     lanes : int
         Lanes, at least 1.
+    products : bool
+        There are ``multiplied`` and ``products``.
 
     Members
     -------
@@ -28,6 +76,8 @@ class SumUpdate(Component):
         Lanes that take ``sums`` instead of ``old``: those of the group of the cycle before.
     greatest : In(1)
         The maximum of both, else their sum, which wraps.
+    multiplied, products : In(1), In(ArrayLayout(signed(2 * isa.FACTOR_BITS), lanes))
+        Products take the place of results.
     sums : Out(ArrayLayout(signed(32), lanes))
         New sums.
 
@@ -36,10 +86,12 @@ class SumUpdate(Component):
     ``sums`` follow one cycle later.
     """
 
-    def __init__(self, *, lanes: int) -> None:
+    def __init__(self, *, lanes: int, products: bool = False) -> None:
         if lanes < 1:
             raise ValueError(f"lanes: wanted at least 1, got {lanes}")
         self.lanes = lanes
+        self.multiplies = products
+        found = data.ArrayLayout(signed(2 * isa.FACTOR_BITS), lanes)
         sums = data.ArrayLayout(signed(32), lanes)
         super().__init__(
             {
@@ -47,6 +99,7 @@ class SumUpdate(Component):
                 "old": In(sums),
                 "again": In(lanes),
                 "greatest": In(1),
+                **({"multiplied": In(1), "products": In(found)} if products else {}),
                 "sums": Out(sums),
             }
         )
@@ -67,6 +120,11 @@ class SumUpdate(Component):
             m.d.sync += self.sums[lane].eq(
                 Mux(self.greatest, Mux(total[-1], ~before, new), total[1:33])
             )
+        if self.multiplies:
+            with m.If(self.multiplied):
+                m.d.sync += (
+                    self.sums[lane].eq(self.products[lane]) for lane in range(self.lanes)
+                )
         return m
 
 
@@ -76,6 +134,7 @@ class AccumulatorWriter(Component):
     The row of a group is read ``Pipe.SOON`` cycles before the group's result comes. The writes of
     up to four earlier groups are not visible then. If one of them has the same row and columns, its
     result is forwarded. With ``VectorSizes.group_cycles`` above 4 nothing has to be forwarded.
+    Products are not forwarded: a task multiplies a sum once.
 
     Parameters
     ----------
@@ -105,7 +164,9 @@ class AccumulatorWriter(Component):
 
     Timing
     ------
-    ``accumulator_write`` comes one cycle before ``scaled``; its sums come one cycle after it.
+    ``accumulator_write`` comes one cycle before ``scaled``; its sums come one cycle after it. In the
+    mode MULTIPLY ``accumulator_write``, its sums, ``finished`` and ``fault`` come
+    ``Products.LATENCY`` cycles later. Tasks are further apart than that.
     """
 
     def __init__(self, *, sizes: VectorSizes) -> None:
@@ -224,7 +285,9 @@ class AccumulatorWriter(Component):
             hit_next.eq(Mux(overwrites, 0, hits[0] if hits else 0)),
             greatest.eq(steps[4].mode == isa.Mode.MAX),
         ]
-        m.submodules.update = update = SumUpdate(lanes=lanes)
+        m.submodules.update = update = SumUpdate(
+            lanes=lanes, products=sizes.elementwise_products
+        )
         later = [
             Signal(self.scaled.shape(), name=f"result_{age}", reset_less=True)
             for age in range(1, max(1, len(hits) - 1))
@@ -241,24 +304,57 @@ class AccumulatorWriter(Component):
 
         if sizes.parity:
             self._watch(m, steps[4], valid[4], hits)
-        ends = valid[4] & ~self.stop
-        write = self.accumulator_write
+        step, due, last = steps[4], valid[4], steps[5].last
+        if sizes.elementwise_products:
+            step, due, last = self._multiply(m, steps, valid, update)
+        self._write(m, step, due, last, results[0])
+        return m
+
+    def _multiply(
+        self, m: Module, steps: list[data.View], valid: Value, update: SumUpdate
+    ) -> tuple[data.View, Value, Value]:
+        """Give products to ``update`` in their cycle; return the arguments of ``_write``.
+
+        A group of the mode MULTIPLY is written ``Products.LATENCY`` cycles after the others.
+        """
+        sizes, late = self.sizes, 4 + Products.LATENCY
+        m.submodules.products = products = Products(lanes=sizes.lanes, primitive=sizes.primitive)
+        m.d.comb += [products.old.eq(update.old), products.new.eq(self.scaled)]
+        multiplied = Signal()
+        found = Signal(reset_less=True)
+        m.d.comb += multiplied.eq(valid[late] & (steps[late].mode == isa.Mode.MULTIPLY))
+        m.d.sync += found.eq(multiplied)
+        m.d.comb += [update.multiplied.eq(found), update.products.eq(products.products)]
+        step = Signal(self._step)
+        m.d.comb += step.eq(Mux(multiplied, steps[late], steps[4]))
+        plain = valid[4] & (steps[4].mode != isa.Mode.MULTIPLY)
+        last = Mux(found, steps[late + 1].last, steps[5].last)
+        return step, multiplied | plain, last
+
+    def _write(
+        self, m: Module, step: data.View, due: Value, last: Value, result: data.View
+    ) -> None:
+        """Write the group of ``step``, if it is ``due``; ``result`` comes two cycles later.
+
+        ``last``: the group of the cycle before was the last of its task.
+        """
+        sizes, write = self.sizes, self.accumulator_write
+        ends = due & ~self.stop
         writes = Signal()
         m.d.sync += [
-            self.fault.eq(ends & steps[4].bad),
+            self.fault.eq(ends & step.bad),
             writes.eq(write.enable),
-            self.finished.eq(writes & steps[5].last),
+            self.finished.eq(writes & last),
         ]
         m.d.comb += [
-            write.enable.eq(ends & ~steps[4].bad),
-            write.row.eq(steps[4].row),
+            write.enable.eq(ends & ~step.bad),
+            write.row.eq(step.row),
             write.mask.eq(
                 Cat(
-                    (steps[4].group == n) & steps[4].mask[i]
+                    (step.group == n) & step.mask[i]
                     for n in range(sizes.column_groups)
-                    for i in range(lanes)
+                    for i in range(sizes.lanes)
                 )
             ),
-            *(write.sums[c].eq(results[0][c % lanes]) for c in range(sizes.columns)),
+            *(write.sums[c].eq(result[c % sizes.lanes]) for c in range(sizes.columns)),
         ]
-        return m

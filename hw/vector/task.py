@@ -44,7 +44,7 @@ class VectorSizes:
         Multipliers of the requantiser, see ``Product``.
     parity : bool
         Words of memories have parity bits.
-    requantizer, skid, softmax : str, bool, bool
+    requantizer, skid, softmax, elementwise_products : str, bool, bool, bool
         See ``Config``.
 
     Raises
@@ -66,6 +66,7 @@ class VectorSizes:
     requantizer: str = "pipelined"
     skid: bool = True
     softmax: bool = False
+    elementwise_products: bool = False
 
     def __post_init__(self) -> None:
         """Refuse lanes that no vector unit can have."""

@@ -42,7 +42,7 @@ class VectorUnit(Component):
         Multipliers of the requantiser, see ``Product``.
     parity : bool
         Words of its memories, and of those that it reads, have parity bits.
-    requantizer, skid, softmax : str, bool, bool
+    requantizer, skid, softmax, elementwise_products : str, bool, bool, bool
         See ``Config``.
 
     Members
@@ -94,6 +94,7 @@ class VectorUnit(Component):
         requantizer: str = "pipelined",
         skid: bool = True,
         softmax: bool = False,
+        elementwise_products: bool = False,
     ) -> None:
         if parity and softmax:
             raise ValueError("softmax: wanted False with parity, got True")
@@ -112,6 +113,7 @@ class VectorUnit(Component):
             requantizer=requantizer,
             skid=skid,
             softmax=softmax,
+            elementwise_products=elementwise_products,
         )
         self.bus_bytes = bus_bytes
         self.PREPARE = self.sizes.lane_bits + 6

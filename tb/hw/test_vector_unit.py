@@ -104,6 +104,43 @@ def test_last_places_are_not_those_of_the_next_instruction(rng, stall):
     run(rng, "micro", [i for vector in instructions for i in (vector, fill)], stall=stall, tables=1)
 
 
+@pytest.mark.parametrize(
+    ("lanes", "primitive", "stall"),
+    [("nano", "logic", 0.6), ("micro", "portable", 0.0), ("full", "portable", 0.6)],
+)
+def test_products(rng, lanes, primitive, stall):
+    """Products of each sum with a result, then sums that are added to and read at once."""
+    columns = SHAPES[lanes][1]
+
+    def vector(mode, count):
+        return Instruction(
+            Opcode.VECTOR,
+            destination=Space.ACCUMULATORS,
+            x_count=count,
+            source_base=int(rng.integers(60)),
+            source_x_stride=3,
+            channels=columns - 1 or 1,
+            destination_base=2,
+            destination_x_stride=2,
+            mode=mode,
+            params=0,
+        )
+
+    read = Instruction(
+        Opcode.VECTOR,
+        source=Space.ACCUMULATORS,
+        x_count=9,
+        source_x_stride=1,
+        channels=columns,
+        destination_x_stride=columns + 1,
+    )
+    modes = (Mode.MULTIPLY, Mode.ADD, Mode.MULTIPLY, Mode.MAX)
+    instructions = [vector(mode, int(rng.integers(1, 8))) for mode in modes]
+    program = [i for each in instructions for i in (each, read, each)]
+    options = {"elementwise_products": True, "primitive": primitive}
+    run(rng, lanes, program, stall=stall, tables=1, **options)
+
+
 @pytest.mark.parametrize("mode", [Mode.ADD, Mode.MAX])
 @pytest.mark.parametrize("lanes", ["nano", "full"])
 def test_all_pixels_into_one_row(rng, mode, lanes):

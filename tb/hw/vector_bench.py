@@ -56,6 +56,11 @@ def spread(i, side, rows):
     return c + c // getattr(i, f"{side}run") * getattr(i, f"{side}skip") * rows
 
 
+def factor(values):
+    """Return the nine lower bits, signed, of int32."""
+    return (values.astype(np.int64) + 256) % 512 - 256
+
+
 class State:
     """All memories that a vector unit sees, with random contents."""
 
@@ -127,6 +132,7 @@ class State:
             Mode.OVERWRITE.value: h,
             Mode.ADD.value: quantize.wrap32(old.astype(np.int64) + h),
             Mode.MAX.value: np.maximum(old, h),
+            Mode.MULTIPLY.value: factor(old) * factor(h),
         }[i.mode]
         self.sums[row, : i.channels] = new
 
