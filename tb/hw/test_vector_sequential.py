@@ -6,7 +6,7 @@ import numpy as np
 import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
-from vector_bench import Bench, run, sizes, span
+from vector_bench import SHAPES, Bench, run, sizes, span
 from vector_programs import Programs
 
 from celosia.hw.arch.config import Config
@@ -107,6 +107,18 @@ def test_all_pixels_into_one_row(rng: np.random.Generator, mode: Mode) -> None:
         mode=mode,
     )
     run(rng, "micro", [instruction], tables=1, **SEQUENTIAL)
+
+
+def test_products(rng: np.random.Generator) -> None:
+    """Each sum is multiplied once, and read at once."""
+    columns = SHAPES["micro"][1]
+    inside = {"x_count": 3, "channels": columns, "destination_x_stride": 2}
+    multiply = {"destination": Space.ACCUMULATORS, "mode": Mode.MULTIPLY, "source_x_stride": 3}
+    read = {"source": Space.ACCUMULATORS, "source_x_stride": 1}
+    program = [
+        Instruction(Opcode.VECTOR, **inside, **fields) for fields in (multiply, read, multiply)
+    ]
+    run(rng, "micro", program, tables=1, elementwise_products=True, **SEQUENTIAL)
 
 
 def test_pace_of_fill(rng: np.random.Generator) -> None:

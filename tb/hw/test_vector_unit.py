@@ -11,10 +11,16 @@ from celosia.hw.vector.unit import VectorUnit
 
 
 @pytest.mark.parametrize(
-    ("name", "skid"), [*((name, True) for name in SHAPES), ("nano", False), ("edge", False)]
+    ("name", "changes"),
+    [
+        *((name, {}) for name in SHAPES),
+        *((name, {"skid": False}) for name in ("nano", "edge")),
+        *((name, {"elementwise_products": True}) for name in ("micro", "twelve")),
+    ],
+    ids=str,
 )
-async def test_random_programs(rng, name, skid):
-    bench = Bench(rng, **sizes(name, tables=2 if name == "micro" else 1, skid=skid))
+async def test_random_programs(rng, name, changes):
+    bench = Bench(rng, **sizes(name, tables=2 if name == "micro" else 1, **changes))
     programs = Programs(rng, bench.sizes)
     count = 16
     ctx = await pysim.simulation(bench.dut, background=[bench.memories], cycles_limit=60000)

@@ -44,7 +44,8 @@ class Programs:
         rng, s = self.rng, self.sizes
         source, destination = rng.integers(0, 2, 2).tolist()
         source, destination = given.get("source", source), given.get("destination", destination)
-        mode = int(rng.integers(0, 3)) if (source, destination) == (0, 1) else 0
+        modes = 4 if s.get("elementwise_products") else 3
+        mode = int(rng.integers(0, modes)) if (source, destination) == (0, 1) else 0
         most = s["columns"] if 1 in (source, destination) else 3 * max(s["lanes"], s["rows"]) + 2
         most = min(most, s["parameter_channels"])
         per_channel = int(rng.integers(0, 2))
@@ -79,6 +80,11 @@ class Programs:
             from_, to = ((0, half), (half, 2 * half))[:: 1 if rng.integers(2) else -1]
         fields |= self._reach(fields, "source_", source, from_)
         fields |= self._reach(fields, "destination_", destination, to)
+        if mode == Mode.MULTIPLY.value:
+            rows = loops(Instruction(Opcode.VECTOR, **fields), "destination_")
+            if np.unique(rows).size < rows.size:
+                # Products are not forwarded.
+                mode = fields["mode"] = Mode.ADD.value
         if destination == Space.UNIFIED.value or mode != Mode.ADD.value:
             return Instruction(Opcode.VECTOR, **fields)
         if rng.integers(3) == 0:
