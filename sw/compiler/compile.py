@@ -29,7 +29,7 @@ from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.resident import all_resident
 from celosia.sw.compiler.layout.scratch import spreads
 from celosia.sw.compiler.layout.tile import Tiling, tile
-from celosia.sw.compiler.partition import Plan, partition
+from celosia.sw.compiler.partition import Plan, lacking, partition
 from celosia.sw.compiler.passes import simplified
 from celosia.sw.compiler.provenance import follow
 from celosia.sw.compiler.schedule.actions import FillMargins
@@ -85,7 +85,7 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
         raise CompileError(f"wanted 1 to {MOST_BATCH}, got {batch}", layer="batch")
     graph = simplified(graph)
     kinds = {operation.place: operation.kind for operation in graph.operations}
-    notes: dict[int, str] = {}
+    notes = lacking(graph, config)
     # Samples are invocations, one after the other.
     batch = 1 if graph.states else batch
     while True:

@@ -7,6 +7,7 @@ inputs and outputs in external memory. There are as few parts as the order allow
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from celosia.hw.arch.config import Config
 from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.quantize import activation_range
@@ -17,7 +18,7 @@ from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.host import host_operator
 from celosia.sw.operators.registry import OPERATORS, runs_on_host
 
-__all__ = ["Plan", "partition"]
+__all__ = ["Plan", "lacking", "partition"]
 
 #: Attributes by which an operator can mix samples, each with the condition.
 _MIXES = {
@@ -78,6 +79,20 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
             if not runs_on_host(kinds[place]):
                 raise
             notes[place] = error.reason
+
+
+def lacking(graph: Graph, config: Config) -> dict[int, str]:
+    """Return numbers of operators that need an option which a core lacks, and reasons."""
+    options = {
+        operation.place: record.option(graph, operation)
+        for operation in graph.operations
+        if (record := OPERATORS.get(operation.kind)) and record.option
+    }
+    return {
+        place: f"wanted {option}, got a core without"
+        for place, option in options.items()
+        if option and not getattr(config, option)
+    }
 
 
 def _types(graph: Graph, operation: Operation) -> set[str]:

@@ -246,6 +246,18 @@ def addition_scalings(
     return (*inputs, uniform_scaling(0, pair, Rounding.DOUBLE, (output.zero_point, *clamp)))
 
 
+def product_scalings(
+    first: Quantization, second: Quantization, output: Quantization, factor: float, activation: str
+) -> tuple[Scaling, Scaling, Scaling]:
+    """Return the parameters of MUL: of both inputs, less their zero points, and of the product.
+
+    ``factor``: product of the scales of both inputs, over that of the result.
+    """
+    one, other = (exact_scaling(-source.zero_point, 0) for source in (first, second))
+    ends = output.zero_point, *activation_range(activation, output)
+    return one, other, uniform_scaling(0, quantize_multiplier(factor), Rounding.DOUBLE, ends)
+
+
 def meanings(graph: Graph, *numbers: int) -> tuple[Quantization, ...]:
     """Return the quantisation of tensors, each of which has one."""
     found = [graph.tensors[number].quantization for number in numbers]

@@ -194,13 +194,13 @@ class Transpose(Pooling):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sum(_Layer):
-    """Two values of one shape, each rescaled, added or compared, and rescaled again."""
+    """Two values of one shape, each rescaled, combined, and rescaled again."""
 
     second: int  #: The other value read.
     extents: tuple[int, int, int]  #: Rows, columns and channels.
     #: For one channel each: of ``source``, of ``second``, and of their sum.
     scalings: tuple[Scaling, Scaling, Scaling]
-    mode: Mode = Mode.ADD  #: ADD, or MAX for the greater of the two.
+    mode: Mode = Mode.ADD  #: ADD, MAX for the greater of the two, or MULTIPLY.
 
     macs = 0
     pool = Pool(window=(1, 1), stride=(1, 1))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tflite
 
+from celosia.hw.arch.isa import Mode
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View, add_sum, lookup
 from celosia.sw.compiler.multiplier import quantize_multiplier
@@ -19,10 +20,11 @@ from celosia.sw.compiler.quantize import (
     exact_scaling,
     meanings,
     multiplication_scaling,
+    product_scalings,
     single_factor,
 )
 from celosia.sw.compiler.tables import BYTES
-from celosia.sw.ir.graph import Operation, Quantization, Tensor
+from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, Mismatch, require
 from celosia.sw.operators.fixed_point import (
@@ -295,13 +297,14 @@ def complement(lowering: Lowering, operation: Operation, view: View) -> int:
 
 
 def _lower_product(lowering: Lowering, operation: Operation) -> None:
-    """Lower MUL by a number, or by a constant for each channel: a depthwise layer."""
+    """Lower MUL by a number, by a constant for each channel as a depthwise layer, or of two values."""
     if "constant" in operation.attributes:
         lookup(lowering, operation)
         return
     found = _by_channel(lowering, operation)
     if found is None:
-        raise CompileError("wanted an input that is computed, and a constant")
+        _multiply(lowering, operation)
+        return
     number, constant, numbers = found
     view, channels = lowering.views[number], len(numbers)
     source, second, output = meanings(lowering.graph, number, constant, operation.outputs[0])
@@ -318,6 +321,22 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
         scaling,
         each=1,
     )
+
+
+def _multiply(lowering: Lowering, operation: Operation) -> None:
+    """Lower MUL of two values."""
+    sources = [view.value for view in addends(lowering, operation)]
+    first, second, output = ends_of_two(lowering.graph, operation)
+    factor = single_factor(first.scales[0], second.scales[0], over=output.scales[0])
+    activation = operation.attributes["activation"]
+    scalings = product_scalings(first, second, output, factor, activation)
+    add_sum(lowering, operation, sources, scalings, mode=Mode.MULTIPLY)
+
+
+def _product_option(graph: Graph, operation: Operation) -> str:
+    """Return the option of cores that multiply two values."""
+    computed = all(graph.tensors[number].data is None for number in operation.inputs[:2])
+    return "elementwise_products" if computed else ""
 
 
 _SCALED = ("int8", "int16")
@@ -354,7 +373,9 @@ OPERATORS = (
         lower=_lower_product,
         table=_product_table,
         factors=products,
-        core="a value and one number, or one per channel; the core cannot multiply two values",
+        option=_product_option,
+        core="a value and one number, or one per channel; with `elementwise_products` two values of "
+        "one shape, or rows or columns of one repeated",
         **_ARITHMETIC,
     ),
 )

@@ -34,6 +34,8 @@ Kernel = Callable[[HostOperator, Sequence[np.ndarray]], Sequence[np.ndarray]]
 Lower = Callable[["Lowering", Operation], None]
 #: Returns the result for every int8, for an operator that a table of 256 entries computes.
 Table = Callable[[Quantization, Quantization, dict[str, Any]], np.ndarray]
+#: Returns the name of an option of the core.
+Option = Callable[[Graph, Operation], str]
 #: Returns the real factors by which an operator multiplies its integers.
 Factors = Callable[[Graph, Operation], list[float]]
 
@@ -93,6 +95,8 @@ class Operator:
     #: Lowers it to work of the core. Raises CompileError with the reason where it cannot.
     lower: Lower | None = None
     table: Table | None = None  #: Fills its table of 256 entries.
+    #: Returns the option of ``Config`` without which the host runs an operation; empty for none.
+    option: Option | None = None
     #: Attribute that it has where a table can do it; empty where a table always can.
     single: str = ""
     #: Factors; the reference kernel's results are undefined from 2^30 on.

@@ -1,0 +1,141 @@
+"""MUL of two computed values: every byte is that of LiteRT's reference kernel."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from conformance import differences
+from networks import Chain
+from random_networks.cases import Case
+from random_networks.draw import Draw
+
+from celosia.hw.arch.presets import preset
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import load
+from celosia.sw.ir.parts import HostOperator
+
+pytestmark = pytest.mark.usefixtures("litert")
+
+OPTION = ",elementwise_products=true"
+ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")
+
+
+class Factors(NamedTuple):
+    """A MUL of two inputs."""
+
+    first: tuple[int, ...]
+    second: tuple[int, ...]
+    zeros: tuple[int, int, int] = (3, -5, 7)  #: Zero points of the inputs and of the result.
+    scales: tuple[float, float, float] = (0.05, 0.03, 0.1)
+    activation: str = "NONE"
+    batch: int = 2
+
+    def case(self, rng: np.random.Generator) -> Case:
+        """Return three invocations; the last one has the greatest factors."""
+        shapes = self.first, self.second
+        chain = Chain(self.first, self.scales[0], self.zeros[0])
+        second = chain.input("second", self.second, self.scales[1], self.zeros[1])
+        about = {"scale": self.scales[2], "zero_point": self.zeros[2]}
+        result = np.broadcast_shapes(*shapes)
+        fused = {"fusedActivationFunction": self.activation}
+        chain.operator("MUL", result, inputs=[0, second], **about, **fused)
+        inputs = [rng.integers(-128, 128, (3, *shape)).astype(np.int8) for shape in shapes]
+        for values in inputs:
+            values[2] = rng.choice(np.array([-128, 127], np.int8), values.shape[1:])
+        return Case(0, "MUL", chain.graph(), tuple(inputs), self.batch)
+
+
+def drawn(seed: int) -> Case:
+    """Return a MUL of random shapes, scales, zero points and activation."""
+    draw = Draw(seed)
+    rank = draw.integer(2, 4)
+    shape = 1, *(draw.integer(1, 12) for _ in range(rank - 2)), draw.few(70)
+    second = shape
+    if rank == 4 and draw.chance(0.4):
+        extents = (1 if draw.chance(0.6) else extent for extent in shape[1:3])
+        second = 1, *extents, shape[3]
+    if draw.chance(0.2):
+        shape, second = second, shape
+    scales = draw.scale(), draw.scale()
+    result = draw.about(scales[0] * scales[1] * float(draw.rng.uniform(20, 200)))
+    zeros = draw.zero_point(), draw.zero_point(), draw.zero_point()
+    activation = draw.one_of(*ACTIVATIONS, "NONE", "NONE")
+    factors = Factors(shape, second, zeros, (*scales, result), activation, draw.integer(1, 4))
+    return factors.case(draw.rng)
+
+
+def on_core(case: Case, sizes: str) -> bool:
+    """Return True if the core computes all of a case."""
+    program = compile_graph(load(case.content), preset(sizes), case.batch)
+    return not any(isinstance(step, HostOperator) for step in program.steps)
+
+
+@pytest.mark.parametrize("sizes", ["nano", "micro", "edge", "pico", "edge,columns=8"])
+def test_random_products(sizes: str) -> None:
+    for seed in range(12):
+        case = drawn(seed)
+        assert on_core(case, sizes + OPTION)
+        assert differences(case, preset(sizes + OPTION), "machine") == "", seed
+
+
+@pytest.mark.parametrize("zeros", [(-128, -128, -128), (127, 127, 0), (-128, 127, -1)])
+@pytest.mark.parametrize(
+    "scales",
+    [
+        (1.0, 1.0, 512.0),  # Exact halves.
+        (0.5, 0.25, 0.0625),  # A factor above 1.
+        (0.01, 0.01, 1.0),  # A result of nearly nothing.
+        (1 / 256, 0.02, 0.011),
+    ],
+)
+def test_roundings(
+    zeros: tuple[int, int, int], scales: tuple[float, float, float], rng: np.random.Generator
+) -> None:
+    case = Factors((1, 9, 7, 16), (1, 9, 7, 16), zeros, scales).case(rng)
+    assert on_core(case, "edge" + OPTION)
+    assert differences(case, preset("edge" + OPTION), "machine") == ""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "core"),
+    [
+        ((1, 5, 6, 9), (1, 1, 1, 9), True),
+        ((1, 1, 1, 9), (1, 5, 6, 9), True),
+        ((1, 5, 6, 9), (1, 5, 1, 9), True),
+        ((1, 5, 6, 9), (1, 1, 6, 9), True),
+        # A channel of its own for each pixel, and fewer dimensions, run on the host.
+        ((1, 5, 6, 9), (1, 5, 6, 1), False),
+        ((1, 5, 6, 9), (6, 9), False),
+    ],
+)
+def test_what_broadcasts(
+    first: tuple[int, ...], second: tuple[int, ...], core: bool, rng: np.random.Generator
+) -> None:
+    case = Factors(first, second).case(rng)
+    assert on_core(case, "micro" + OPTION) == core
+    assert differences(case, preset("micro" + OPTION), "machine") == ""
+
+
+def test_without_the_option_the_host_multiplies(rng: np.random.Generator) -> None:
+    case = Factors((1, 4, 4, 8), (1, 4, 4, 8)).case(rng)
+    program = compile_graph(load(case.content), preset("nano"), 1)
+    (step,) = program.steps
+    assert isinstance(step, HostOperator)
+    assert step.note == "wanted elementwise_products, got a core without"
+    assert differences(case, preset("nano"), "machine") == ""
+
+
+def test_a_square(rng: np.random.Generator) -> None:
+    """Both inputs are one value."""
+    chain = Chain((1, 6, 5, 9), 0.05, 11)
+    chain.operator("MUL", inputs=[0, 0], scale=0.3, zero_point=-20)
+    inputs = rng.integers(-128, 128, (2, 1, 6, 5, 9)).astype(np.int8)
+    case = Case(0, "MUL", chain.graph(), (inputs,), 2)
+    assert on_core(case, "nano" + OPTION)
+    assert differences(case, preset("nano" + OPTION), "machine") == ""
+
+
+@pytest.mark.parametrize("sizes", ["nano", "pico", "micro,protection=parity"])
+def test_products_on_the_rtl(sizes: str, verilator: None) -> None:
+    for seed in range(3):
+        assert differences(drawn(seed), preset(sizes + OPTION), "rtl") == "", seed
