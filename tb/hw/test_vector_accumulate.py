@@ -7,11 +7,11 @@ import numpy as np
 import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
-from vector_bench import sizes
+from vector_bench import factor, sizes
 
 from celosia.hw.arch.isa import Mode
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
-from celosia.hw.vector.accumulate import AccumulatorWriter, SumUpdate
+from celosia.hw.vector.accumulate import AccumulatorWriter, Products, SumUpdate
 from celosia.hw.vector.pipe import Pipe
 from celosia.hw.vector.task import VectorSizes
 from celosia.sim import quantize
@@ -76,6 +76,7 @@ class Rows:
             Mode.OVERWRITE: new,
             Mode.ADD: quantize.wrap32(old + new),
             Mode.MAX: np.maximum(old, new),
+            Mode.MULTIPLY: factor(old) * factor(new),
         }
         self.expected[place] = joined[mode]
         used = mode is not Mode.OVERWRITE and bool(self.expected_wrong[place].any())
@@ -192,3 +193,82 @@ async def test_sums_against_the_reference(rng: np.random.Generator, lanes: int) 
 def test_no_lanes_are_refused() -> None:
     with pytest.raises(ValueError, match="lanes: wanted at least 1, got 0"):
         SumUpdate(lanes=0)
+
+
+@pytest.mark.parametrize("primitive", ["portable", "logic"])
+async def test_factors(primitive: str, rng: np.random.Generator) -> None:
+    """Products of nine bits of each number, one group each cycle."""
+    dut = Products(lanes=2, primitive=primitive)
+    ctx = await pysim.simulation(dut)
+    ends = np.array([-256, 255, -255, 0, 1, -1, 256, -257, 2**31 - 1, -(2**31)])
+    pairs = np.array(np.meshgrid(ends, ends)).reshape(2, -1)
+    pairs = np.hstack([pairs, rng.integers(-(2**31), 2**31, (2, 100))]).reshape(2, -1, 2)
+    wanted: deque[Any] = deque([None] * Products.LATENCY)
+    for old, new in zip(*pairs, strict=True):
+        ctx.set(dut.old, old.tolist())
+        ctx.set(dut.new, new.tolist())
+        wanted.append((factor(old) * factor(new)).tolist())
+        due = wanted.popleft()
+        assert due is None or list(ctx.get(dut.products)) == due
+        await ctx.tick()
+
+
+@pytest.mark.parametrize("name", ["nano", "twelve"])
+async def test_products(name: str, rng: np.random.Generator) -> None:
+    """Tasks one after the other, of which some multiply: these are written two cycles later."""
+    given = sizes(name, elementwise_products=True)
+    del given["bus_bytes"]
+    shape = VectorSizes(**given, parity=True)
+    lanes, groups = shape.lanes, shape.column_groups
+    dut = AccumulatorWriter(sizes=shape)
+    rows = Rows(rng, shape)
+    ctx = await pysim.simulation(dut)
+    # What the coming cycles should show, the next one's first.
+    coming: deque[dict[str, Any]] = deque([])
+
+    def then(cycles: int, **shown: Any) -> None:
+        while len(coming) <= cycles:
+            coming.append({})
+        coming[cycles] |= shown
+
+    async def step(**soon: Any) -> None:
+        rows.answer(ctx, dut)
+        now = coming.popleft() if coming else {}
+        ctx.set(dut.soon.valid, bool(soon))
+        ctx.set(dut.scaled, now.get("scaled", rng.integers(-(2**31), 2**31, lanes).tolist()))
+        shown = {name: ctx.get(getattr(dut, name)) for name in ("finished", "fault", "wrong")}
+        shown["enable"] = ctx.get(dut.accumulator_write.enable)
+        assert shown == {name: now.get(name, 0) for name in shown}
+        rows.look(ctx, dut)
+        await ctx.tick()
+
+    for _ in range(30):
+        mode = Mode(int(rng.integers(4)))
+        late = Products.LATENCY if mode is Mode.MULTIPLY else 0
+        ctx.set(dut.endings, [{"mode": mode}] * 2)
+        places = [(row, group) for row in range(ROWS) for group in range(groups)]
+        chosen = rng.permutation(len(places))[: int(rng.integers(1, len(places) + 1))]
+        for n, (row, number) in enumerate(places[k] for k in chosen):
+            while rng.random() < 0.3:
+                await step()
+            place = {"address": row, "group": number, "mask": (1 << lanes) - 1, "outside": 0}
+            last = n == len(chosen) - 1
+            ctx.set(dut.descriptor, place | {"last": last})
+            ctx.set(dut.soon.tag, {"to_accumulators": 1})
+            values = rng.integers(-(2**31), 2**31, lanes)
+            wrong = rows.join(place, mode, values, lanes)
+            then(Pipe.SOON - 1 + late, enable=1)
+            then(Pipe.SOON, scaled=values.tolist(), wrong=wrong)
+            then(Pipe.SOON + 1 + late, finished=last)
+            await step(valid=1)
+        # Until the last sums are written; further apart in the unit.
+        for _ in range(Pipe.SOON + Products.LATENCY + 2):
+            await step()
+    assert (rows.sums == rows.expected).all()
+    # A group outside the accumulators.
+    ctx.set(dut.endings, [{"mode": Mode.MULTIPLY}] * 2)
+    ctx.set(dut.descriptor.outside, 1)
+    then(Pipe.SOON + Products.LATENCY, fault=1)
+    await step(valid=1)
+    for _ in range(12):
+        await step()

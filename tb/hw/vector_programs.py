@@ -1,5 +1,6 @@
 """Random instructions of the vector unit."""
 
+import numpy as np
 from vector_bench import loops, spread
 
 from celosia.hw.arch.config import SOFTMAX_ELEMENTS, SOFTMAX_ROWS

@@ -28,7 +28,8 @@ from coverage.device import HALF, MEMORY, CheckedDevice, Run, Wrong, apart, far,
 VAST = replace(
     preset(
         "tpu_v1,rows=4,columns=4,unified_bytes=131072,weight_tiles=2048,lanes=1,bus_bytes=4,"
-        "tables=64,burst_beats=256,dsp_columns=0,activation_weights=true"
+        "tables=64,burst_beats=256,dsp_columns=0,activation_weights=true,"
+        "elementwise_products=true"
     ),
     name="vast",
 )
