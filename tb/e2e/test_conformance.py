@@ -54,6 +54,10 @@ FAMILIES = {
 }
 
 
+#: Options of the cores of a family.
+OPTIONS = {"matrices": "activation_weights", "segments": "elementwise_products"}
+
+
 def seeds(family: str) -> range:
     """Return all seeds of a family."""
     first = list(FAMILIES).index(family) * FAMILY
@@ -62,9 +66,9 @@ def seeds(family: str) -> range:
 
 def configs(family: str, of: Sequence[Config] = CONFIGS) -> Sequence[Config]:
     """Return the configurations of the cases of a family: those given, or the same with options."""
-    if family != "matrices":
+    if family not in OPTIONS:
         return of
-    return [replace(config, activation_weights=True) for config in of]
+    return [replace(config, **{OPTIONS[family]: True}) for config in of]
 
 
 def assert_good(verdict: Verdict) -> None:
