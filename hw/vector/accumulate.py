@@ -122,9 +122,7 @@ class SumUpdate(Component):
             )
         if self.multiplies:
             with m.If(self.multiplied):
-                m.d.sync += (
-                    self.sums[lane].eq(self.products[lane]) for lane in range(self.lanes)
-                )
+                m.d.sync += (self.sums[lane].eq(self.products[lane]) for lane in range(self.lanes))
         return m
 
 
@@ -285,9 +283,7 @@ class AccumulatorWriter(Component):
             hit_next.eq(Mux(overwrites, 0, hits[0] if hits else 0)),
             greatest.eq(steps[4].mode == isa.Mode.MAX),
         ]
-        m.submodules.update = update = SumUpdate(
-            lanes=lanes, products=sizes.elementwise_products
-        )
+        m.submodules.update = update = SumUpdate(lanes=lanes, products=sizes.elementwise_products)
         later = [
             Signal(self.scaled.shape(), name=f"result_{age}", reset_less=True)
             for age in range(1, max(1, len(hits) - 1))
