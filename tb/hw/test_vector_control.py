@@ -4,7 +4,7 @@ import pysim
 import pytest
 from vector_bench import sizes
 
-from celosia.hw.arch.isa import Error, Opcode, Space
+from celosia.hw.arch.isa import Error, Opcode, Rounding, Space
 from celosia.hw.arch.registers import Activity
 from celosia.hw.vector.control import VectorControl
 from celosia.hw.vector.task import Decoder, Step, VectorSizes
@@ -166,9 +166,25 @@ async def test_decoder_makes_three_tasks_of_a_softmax():
     ctx = await pysim.simulation(dut)
     fields = dut.i.payload.fields
 
+    # Of an instruction before.
+    held = {
+        "y_count": 2,
+        "source": Space.ACCUMULATORS,
+        "source_skip": 3,
+        "destination_skip": 3,
+        "window_x_count": 4,
+        "window_y_count": 4,
+        "rounding": Rounding.SINGLE,
+        "per_channel": 1,
+        "zero_point": 5,
+        "low": 6,
+        "high": 7,
+        "use_table": 1,
+    }
+
     def offer(opcode):
         ctx.set(dut.i.payload.tag, 7)
-        ctx.set(fields.vector, {"opcode": opcode, "x_count": 3, "channels": 9, "y_count": 2})
+        ctx.set(fields.vector, {**held, "opcode": opcode, "x_count": 3, "channels": 9})
         ctx.set(dut.i.valid, 1)
 
     for opcode in (Opcode.VECTOR, Opcode.SOFTMAX, Opcode.SOFTMAX, Opcode.FILL, Opcode.SOFTMAX):
@@ -183,7 +199,13 @@ async def test_decoder_makes_three_tasks_of_a_softmax():
                 if opcode is Opcode.SOFTMAX:
                     assert list(task.pixels) == [3, 1, 1]
                     assert (task.source, task.destination) == (Space.UNIFIED, Space.UNIFIED)
+                    assert list(task.window_elements) == [1, 1]
+                    assert task.wide and task.rounding is Rounding.DOUBLE
                     assert not (task.per_channel or task.ending.use_table or task.constant)
+                    ending = task.ending
+                    assert (ending.zero_point, ending.low, ending.high) == (-128, -128, 127)
+                    decoded = ctx.get(dut.o.payload)
+                    assert not (decoded.source_skip or decoded.destination_skip)
                 await ctx.tick()
         ctx.set(dut.i.valid, 0)
         ctx.set(dut.o.ready, 1)
