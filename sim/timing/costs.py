@@ -68,7 +68,7 @@ class Costs(NamedTuple):
     #: The same in the accumulators.
     to_sums: int = 11
     #: Added to it in the mode MULTIPLY.
-    product: int = 2
+    multiply: int = 2
     #: Added to both for a sequential requantiser.
     sequential: int = 24
     #: Added to both on a core with SOFTMAX.

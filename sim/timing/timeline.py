@@ -347,7 +347,7 @@ class Timeline:
         each = config.group_cycles
         later_groups = (groups[-1] - 1) * each
         latency = response + (costs.to_sums if to_sums else costs.to_bytes)
-        latency += costs.product if to_sums and i.mode == Mode.MULTIPLY.value else 0
+        latency += costs.multiply if to_sums and i.mode == Mode.MULTIPLY.value else 0
         latency += costs.sequential if each > 1 else 0
         latency += costs.softmax if config.softmax else 0
         latency = latency if reduction is None else response + reduction

@@ -187,6 +187,30 @@ MOVED = {
 }
 
 
+#: Cores with the mode MULTIPLY, programs and their cycles, likewise.
+MULTIPLYING = tuple(f"{name},elementwise_products=true" for name in ("nano", "edge", "pico"))
+_MULTIPLY = "destination=ACCUMULATORS destination_x_stride=1 mode=MULTIPLY"
+MULTIPLIED = {
+    f"VECTOR {_MULTIPLY}\n": (77, 80, 101),
+    f"VECTOR x_count=20 channels=4 {_MULTIPLY}\n": (158, 101, 1920),
+    "VECTOR x_count=20 channels=4 destination=ACCUMULATORS destination_x_stride=1\n"
+    f"VECTOR x_count=20 channels=4 {_MULTIPLY}\n"
+    "VECTOR source=ACCUMULATORS source_x_stride=1 x_count=20 channels=4 destination_x_stride=4\n": (
+        357,
+        180,
+        5640,
+    ),
+    f"VECTOR x_count=9 channels=3 {_MULTIPLY} post=0\nSTORE length=40 external=65536 wait=0\n": (
+        165,
+        143,
+        761,
+    ),
+    f"VECTOR x_count=9 channels=3 {_MULTIPLY}\n"
+    "VECTOR x_count=9 channels=3 destination=ACCUMULATORS destination_x_stride=1 mode=ADD\n"
+    "FILL x_count=9 channels=4 destination_x_stride=4\n": (192, 132, 2172),
+}
+
+
 def counted_by_rtl(name: str, programs: Iterable[str]) -> dict[str, int]:
     """Return the cycles of programs on the RTL."""
     device = open_device("rtl", preset(name), 1 << 21, latency=COSTS.memory)
@@ -206,16 +230,23 @@ def test_cycles_of_small_programs_are_those_of_the_rtl(name: str, verilator: Non
     assert counted_by_rtl(name, COUNTED) == wanted
 
 
-@pytest.mark.parametrize("name", MOVING)
-def test_cycles_of_moved_weights_are_those_of_the_rtl(name: str, verilator: None):
-    wanted = {text: cycles[MOVING.index(name)] for text, cycles in MOVED.items()}
-    assert counted_by_rtl(name, MOVED) == wanted
+#: Cores with an option, and cycles of programs that use it.
+WITH_OPTIONS = [
+    (name, {text: cycles[cores.index(name)] for text, cycles in counted.items()})
+    for cores, counted in ((MOVING, MOVED), (MULTIPLYING, MULTIPLIED))
+    for name in cores
+]
 
 
-@pytest.mark.parametrize("name", MOVING)
-@pytest.mark.parametrize("program", MOVED)
-def test_estimate_of_moved_weights_is_that_of_the_rtl(program: str, name: str):
-    assert total(*assemble(program), config=preset(name)) == MOVED[program][MOVING.index(name)]
+@pytest.mark.parametrize(("name", "wanted"), WITH_OPTIONS)
+def test_cycles_of_options_are_those_of_the_rtl(name: str, wanted: dict[str, int], verilator: None):
+    assert counted_by_rtl(name, wanted) == wanted
+
+
+@pytest.mark.parametrize(("name", "wanted"), WITH_OPTIONS)
+def test_estimate_of_options_is_that_of_the_rtl(name: str, wanted: dict[str, int]):
+    estimated = {text: total(*assemble(text), config=preset(name)) for text in wanted}
+    assert estimated == wanted
 
 
 @pytest.mark.parametrize("name", CORES)
