@@ -61,11 +61,13 @@ class Trainer:
 
     @contextmanager
     def opened(self, state: State) -> Iterator[Device]:
-        """Open the device, with the program and the weights of a state in its memory."""
+        """Open the device, with program, constants and the weights of a state in memory."""
         memory = self.layout.program + len(self.code) + PROGRAM_BYTES
         device = open_device(self.device_name, self.config, memory, **self.options)
         try:
-            device.write(self.layout.program, self.code)
+            contents = {self.layout.program: self.code, **constants.contents(self.layout)}
+            for address, content in contents.items():
+                device.write(address, content)
             weights.write(self.layout, device, state.weights)
             yield device
         finally:
@@ -79,9 +81,8 @@ class Trainer:
         ``after``: called after each step; the weights of the state are then those before it,
         unless it calls ``fetch``.
         """
+        # The shifts of updates, which depend on the epoch, are among the bytes of a batch.
         layout = Layout(self.network.at(state.epoch), self.config)
-        for address, content in constants.contents(layout).items():
-            device.write(address, content)
         steps = self.steps(training)
         drawn = batches.epoch_batches(
             layout, training.images, training.labels, self.seed, state.epoch, state.step
