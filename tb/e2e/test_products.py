@@ -1,6 +1,6 @@
 """MUL of two computed values: every byte is that of LiteRT's reference kernel."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -35,10 +35,10 @@ class Factors(NamedTuple):
         shapes = self.first, self.second
         chain = Chain(self.first, self.scales[0], self.zeros[0])
         second = chain.input("second", self.second, self.scales[1], self.zeros[1])
-        about = {"scale": self.scales[2], "zero_point": self.zeros[2]}
+        about: dict[str, Any] = {"scale": self.scales[2], "zero_point": self.zeros[2]}
         result = np.broadcast_shapes(*shapes)
-        fused = {"fusedActivationFunction": self.activation}
-        chain.operator("MUL", result, inputs=[0, second], **about, **fused)
+        about["fusedActivationFunction"] = self.activation
+        chain.operator("MUL", result, inputs=[0, second], **about)
         inputs = [rng.integers(-128, 128, (3, *shape)).astype(np.int8) for shape in shapes]
         for values in inputs:
             values[2] = rng.choice(np.array([-128, 127], np.int8), values.shape[1:])
