@@ -254,6 +254,10 @@ def test_single_pixels_on_one_row_wait_for_each_other(forwards):
     # Neither an instruction's end nor a wait for its semaphores.
     between = bench.activities[cycles[0] + 1 : cycles[1]]
     assert between == [Activity.WEIGHTS] * (cycles[1] - cycles[0] - 1)
+    # The sums of an instruction are awaited as soon as the next one is ready. With forwarding they
+    # are there by then.
+    before = [bench.activities[cycle - 1] for cycle in cycles[2::2]]
+    assert before == [Activity.WEIGHTS if forwards else Activity.DRAIN] * 2
 
 
 def test_waiting_for_weights_is_said():
