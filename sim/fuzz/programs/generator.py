@@ -127,6 +127,14 @@ class Generator:
             **self._segments(f"{side}_", channels),
         }
 
+    def _each_once(self, counts: dict[str, int]) -> dict[str, int]:
+        """Return strides of a destination that names no row twice."""
+        strides, step = {}, 1
+        for axis in self.rng.sample("xyz", 3):
+            strides[f"destination_{axis}_stride"] = step
+            step *= counts[f"{axis}_count"]
+        return strides
+
     def vector(self) -> Instruction:
         """Return a VECTOR that does not read its own results."""
         config, rng = self.config, self.rng
@@ -139,7 +147,7 @@ class Generator:
             channels = rng.randint(1, config.columns if inside else 2 * config.columns)
             both = source is destination is Space.ACCUMULATORS
             low = rng.choice([-128, rng.randint(-128, 0)])
-            return Instruction(
+            drawn = Instruction(
                 Opcode.VECTOR,
                 source=source,
                 destination=destination,
@@ -161,6 +169,8 @@ class Generator:
                 use_table=rng.randrange(2),
                 table=rng.randrange(config.tables),
             )
+            products = inside and drawn.mode == Mode.MULTIPLY.value
+            return drawn.but(**self._each_once(drawn.fields)) if products else drawn
 
         return self.legal(draw)
 
