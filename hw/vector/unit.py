@@ -5,7 +5,7 @@ groups, ``Pipe`` requantises them, ``UnifiedWriter`` or ``AccumulatorWriter`` wr
 ``Destination`` makes the descriptors meanwhile. The words are explained in ``task``.
 """
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -180,8 +180,8 @@ class VectorUnit(Component):
         wiring.connect(m, source.unified_read, wiring.flipped(self.unified_read))
         return source, destination
 
-    def _pipe(self, m: Module, control: VectorControl, source: Source) -> Pipe:
-        """Return the pipe, fed by ``source`` through the window unit."""
+    def _pipe(self, m: Module, control: VectorControl, source: Source) -> tuple[Pipe, Value]:
+        """Return the pipe, fed by ``source``, and that a group is used before it."""
         sizes = self.sizes
         m.submodules.window = window = WindowUnit(
             columns=sizes.columns, lanes=sizes.lanes, group_cycles=sizes.group_cycles
@@ -199,8 +199,7 @@ class VectorUnit(Component):
             pipe.endings.eq(control.endings),
         ]
         if sizes.softmax:
-            self._softmax(m, control, window, pipe)
-            return pipe
+            return pipe, self._softmax(m, control, window, pipe)
         m.d.comb += [
             pipe.launch.eq(control.launch),
             pipe.slot.eq(control.slot),
@@ -208,10 +207,10 @@ class VectorUnit(Component):
         ]
         if sizes.group_cycles == 1:
             m.d.comb += pipe.next.eq(window.soon)
-        return pipe
+        return pipe, Const(0)
 
-    def _softmax(self, m: Module, control: VectorControl, window: WindowUnit, pipe: Pipe) -> None:
-        """Connect the stage of SOFTMAX between window unit and pipe."""
+    def _softmax(self, m: Module, control: VectorControl, window: WindowUnit, pipe: Pipe) -> Value:
+        """Connect the stage of SOFTMAX before the pipe; return that it uses a group."""
         m.submodules.softmax = stage = SoftmaxStage(sizes=self.sizes, offset_bits=self.offset_bits)
         m.d.comb += [
             stage.launch.eq(control.launch),
@@ -228,8 +227,8 @@ class VectorUnit(Component):
             pipe.given.eq(stage.given),
             control.rows_finished.eq(stage.finished),
             control.rows_fault.eq(stage.fault),
-            self.rows_used.eq(stage.used),
         ]
+        return stage.used
 
     def _ends(
         self,
@@ -288,8 +287,6 @@ class VectorUnit(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
-        # A group of SOFTMAX is used that is not written.
-        self.rows_used = Signal()
         m.submodules.control = control = VectorControl(
             sizes=sizes,
             settle_cycles=latency(sizes)
@@ -306,7 +303,7 @@ class VectorUnit(Component):
             self.activity.eq(control.activity),
         ]
         source, destination = self._walks(m, control)
-        pipe = self._pipe(m, control, source)
+        pipe, used_before = self._pipe(m, control, source)
 
         layout = sizes.descriptor
         m.submodules.places = places = SyncFIFOBuffered(width=layout.size, depth=sizes.depth)
@@ -328,7 +325,7 @@ class VectorUnit(Component):
             places.w_data.eq(destination.descriptors.payload),
             places.w_en.eq(destination.descriptors.valid & roomy),
             destination.descriptors.ready.eq(roomy),
-            source.released.eq(used | self.rows_used),
+            source.released.eq(used | used_before),
             places.r_en.eq(used),
             # Never both: a task that reads sums waits for the end of one that adds to them.
             read.enable.eq(source.accumulator_read.enable | adder_read.enable),

@@ -148,7 +148,9 @@ def check_spec(module=check, config=MOVES):
         codes = {register.name: register.code for register in REGISTERS[isa.Unit.MATRIX]}
         with spec.m.If(moves & inside & (code == codes["taps"])):
             spec.m.d.sync += taps.eq(middle[_VALUES])
-        spec.claim("long", spec.see("dut.conflicts.long", 1) == (taps > config.columns))
+        spec.claim(
+            "long", spec.see("dut.conflicts.move_weights_taps", 1) == (taps > config.columns)
+        )
         move = last[_CODES] == isa.Opcode.MOVE_WEIGHTS.value
         spec.claim("taps of a tile's row", good | ~move | (taps <= config.columns))
     spec.cover("one after the other", offered & inside & (shown.error == isa.Error.NONE))
@@ -354,7 +356,7 @@ def test_check(config):
         ("limit.high", "limit.high | 1", "limit"),
         ("Mux(entry.known, verdict, isa.Error.OPCODE)", "verdict", "known words"),
         ("value > most", "value >= most", "long"),
-        ("self.wrong.eq(long)", "self.wrong.eq(~long)", "taps of a tile's row"),
+        ("Cat(beyond).any()", "~Cat(beyond).any()", "taps of a tile's row"),
     ],
 )
 def test_check_broken(right, wrong, claim):
