@@ -145,6 +145,7 @@ OPERATORS = (
         types=(("int8", "int16", "float32"), SAME),
         kernel=by_type(int8=_run, int16=wide.softmax, plain=_run_real),
         lower=_lower,
+        option=lambda _graph, _operation: "softmax",
         core=f"int8: rows of at most {SOFTMAX_ELEMENTS} elements; only with `softmax`",
         host="over the last dimension, any beta: int8, int16, float32",
     ),

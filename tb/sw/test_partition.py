@@ -11,7 +11,7 @@ from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.compiled import bounds
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.partition import Plan, partition
+from celosia.sw.compiler.partition import Plan, lacking, partition
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.parts import HostOperator
@@ -51,6 +51,11 @@ def slice_of(
     return w.StridedSlice(begin=begin, end=end, stride=stride)
 
 
+def on_nano(whole: Graph) -> Plan:
+    """Return the plan of a graph for a core without options."""
+    return partition(whole, lacking(whole, preset("nano")))
+
+
 def steps(plan: Plan) -> list[str]:
     """Return the layers of each part, and the operators of the host."""
     return [
@@ -67,13 +72,13 @@ def test_all_on_the_core_is_one_part() -> None:
 
 
 def test_host_in_the_middle_cuts_the_model_in_two() -> None:
-    plan = partition(graph(convolution(4, 3), BILINEAR, convolution(2, 4), w.Softmax()))
+    plan = on_nano(graph(convolution(4, 3), BILINEAR, convolution(2, 4), w.Softmax()))
     assert steps(plan) == ["CONV_2D", "RESIZE_BILINEAR", "CONV_2D", "SOFTMAX"]
 
 
 def test_what_need_not_wait_for_the_host_does_not_make_a_part() -> None:
     """Two branches, each with an operator of the host, still make two parts."""
-    plan = partition(
+    plan = on_nano(
         graph(
             *(convolution(4, 3), w.Softmax(), convolution(4, 4)),
             *(w.Back(to="output_0"), convolution(4, 4), BILINEAR, convolution(4, 4)),
@@ -84,10 +89,10 @@ def test_what_need_not_wait_for_the_host_does_not_make_a_part() -> None:
 
 
 def test_reshape_between_operators_of_the_host_makes_no_part() -> None:
-    plan = partition(graph(BILINEAR, w.Reshape(shape=(1, 12, 48)), w.Softmax()))
+    plan = on_nano(graph(BILINEAR, w.Reshape(shape=(1, 12, 48)), w.Softmax()))
     assert steps(plan) == ["RESIZE_BILINEAR", "RESHAPE", "SOFTMAX"]
     notes = [step.note for step in plan.steps if isinstance(step, HostOperator)]
-    assert notes == ["", "moves no bytes", ""]
+    assert notes == ["", "moves no bytes", "wanted softmax, got a core without"]
 
 
 def test_what_the_core_cannot_do_the_host_does_and_says_why() -> None:
@@ -187,7 +192,7 @@ def test_what_neither_can_run_is_refused_by_name() -> None:
     ],
 )
 def test_items_are_told_apart_where_the_host_keeps_them_apart(layer: w.Layer, items: int) -> None:
-    plan = partition(graph(convolution(4, 3), layer, shape=(3, 6, 8, 3)))
+    plan = on_nano(graph(convolution(4, 3), layer, shape=(3, 6, 8, 3)))
     assert plan.items == items
     first, _ = plan.steps
     assert isinstance(first, tuple) and first[1].items == 3
