@@ -106,9 +106,18 @@ def test_input_that_is_only_reshaped_is_an_image_from_the_start() -> None:
     assert (network.values[0].height, network.values[0].width) == (9, 9)
 
 
-def test_softmax_is_not_for_the_core() -> None:
-    with pytest.raises(CompileError, match="operator 1 SOFTMAX .*: operator is not supported") as e:
-        lowered([dense(5, 6), w.Softmax(), dense(4, 5)], (1, 6))
+class LogSoftmax:
+    """A LOG_SOFTMAX over the last dimension."""
+
+    def add(self, chain: w.Chain) -> None:
+        """Add the operator."""
+        chain.operator("LOG_SOFTMAX", scale=1 / 16, zero_point=127)
+
+
+def test_log_softmax_is_not_for_the_core() -> None:
+    wanted = "operator 1 LOG_SOFTMAX .*: operator is not supported"
+    with pytest.raises(CompileError, match=wanted) as e:
+        lowered([dense(5, 6), LogSoftmax(), dense(4, 5)], (1, 6))
     assert e.value.place == 1
 
 
