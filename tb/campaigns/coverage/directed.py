@@ -29,7 +29,7 @@ VAST = replace(
     preset(
         "tpu_v1,rows=4,columns=4,unified_bytes=131072,weight_tiles=2048,lanes=1,bus_bytes=4,"
         "tables=64,burst_beats=256,dsp_columns=0,activation_weights=true,"
-        "elementwise_products=true"
+        "elementwise_products=true,softmax=true"
     ),
     name="vast",
 )
@@ -50,6 +50,7 @@ _BESIDE = {
     (Opcode.VECTOR, "destination_skip"): {"destination_run": 1, "channels": 4},
     (Opcode.FILL, "destination_skip"): {"destination_run": 1, "channels": 4},
     **{(Opcode.VECTOR, f"{axis}_count"): _APART for axis in "xyz"},
+    (Opcode.SOFTMAX, "x_count"): _APART,
 }
 _EVERY = (1 << SEMAPHORES) - 1
 _MOVING = tuple(opcode for opcode in Opcode if opcode.value >= Opcode.LOAD.value)
