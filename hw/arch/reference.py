@@ -66,8 +66,8 @@ EXAMPLES: dict[Opcode, str] = {
     "destination_base=1024 destination_x_stride=16 per_channel=1 zero_point=-3 post=5",
     Opcode.FILL: "FILL x_count=32 channels=16 destination_base=4096 destination_x_stride=16 "
     "value=-128",
-    Opcode.SOFTMAX: "SOFTMAX wait=2 x_count=64 channels=49 source_base=4096 source_x_stride=49 "
-    "destination_base=8192 destination_x_stride=49 post=3",
+    Opcode.SOFTMAX: "SOFTMAX wait=2 x_count=64 channels=49 source_x_stride=49 "
+    "destination_x_stride=49 post=3",
     Opcode.MOVE_WEIGHTS: "MOVE_WEIGHTS wait=3 unified=2048 x_count=64 x_stride=16 taps=16 tile=8",
 }
 

@@ -17,7 +17,7 @@ from celosia.hw.softmax.exponentials import BITS, ExponentialMemory
 from celosia.hw.softmax.reciprocals import SUM_BITS, Reciprocals
 from celosia.hw.softmax.reduction import MARK, Reduction
 from celosia.hw.vector.requantize import Requantizer
-from celosia.hw.vector.task import Step, VectorSizes, lane_mask
+from celosia.hw.vector.task import SOFTMAX_LATENCY, Step, VectorSizes, lane_mask
 from celosia.hw.vector.window import group_layout
 
 #: Bits of an exponential that sums drop, rounded.
@@ -129,7 +129,7 @@ class SoftmaxStage(Component):
     ``task`` must be constant for ``LATENCY`` cycles from ``launch`` on.
     """
 
-    LATENCY = 3
+    LATENCY = SOFTMAX_LATENCY
     GIVEN = 1
 
     def __init__(self, *, sizes: VectorSizes, offset_bits: int) -> None:

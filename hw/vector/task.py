@@ -23,6 +23,10 @@ from celosia.hw.lib.component import Component
 INSTRUCTION = streams.issued(isa.Opcode.VECTOR, isa.Opcode.FILL)
 
 
+#: Latency of ``SoftmaxStage``.
+SOFTMAX_LATENCY = 3
+
+
 class Step(enum.Enum, shape=2):
     """Step of SOFTMAX that a task is, see ``SoftmaxStage``."""
 
@@ -144,7 +148,8 @@ class VectorSizes:
         The groups in the pipe at full rate, and the groups of two windows: one that ends, and one
         that is checked in the same cycle.
         """
-        way = 23 + 3 * self.softmax if self.group_cycles == 1 else -(-48 // self.group_cycles)
+        way = 23 if self.group_cycles == 1 else -(-48 // self.group_cycles)
+        way += SOFTMAX_LATENCY * self.softmax
         return 1 << (way + 2 * self.column_groups - 1).bit_length()
 
     @property

@@ -40,7 +40,7 @@ def test_bytes(shape: tuple[int, ...], scale: float, sizes: str, rng) -> None:
 
 
 @pytest.mark.parametrize("sizes", ["nano", "edge"])
-def test_different_exponentials_share_the_slot(sizes: str, rng) -> None:
+def test_different_exponentials_share_the_slot(sizes: str, rng, verilator: None) -> None:
     chain = Chain((1, 3, 4, 20), 0.1, 3)
     Softmax().add(chain)
     Softmax(beta=9.0).add(chain)
@@ -50,7 +50,7 @@ def test_different_exponentials_share_the_slot(sizes: str, rng) -> None:
 
 
 @pytest.mark.parametrize("sizes", ["nano", "edge"])
-def test_rtl(sizes: str, rng) -> None:
+def test_rtl(sizes: str, rng, verilator: None) -> None:
     chain = Chain((1, 2, 70, 11), 0.1, -9)
     Softmax().add(chain)
     check(chain, sizes, "rtl", rng)

@@ -43,26 +43,14 @@ async def load(ctx: Any, bench: Bench, memories: list[Any]) -> None:
 async def test_random_programs(name: str, rng: np.random.Generator, memories: list[Any]) -> None:
     bench = Bench(rng, **sizes(name, tables=2 if name == "micro" else 1, softmax=True))
     programs = Programs(rng, bench.sizes)
-    count = 6
     ctx = await pysim.simulation(bench.dut, background=[bench.memories], cycles_limit=60000)
     if name in WRITTEN:
         await bench.load_parameters(ctx, pysim.put)
     else:
         await load(ctx, bench, memories)
-    for index in range(count):
-        bench.stall = 0.0 if index < count // 2 else 0.6
-        # SOFTMAX comes first, last, and in between.
-        instruction = programs.softmax() if index in (0, count - 1) else programs.any()
-        bench.state.execute(instruction)
-        await pysim.rest(ctx, rng, bench.stall)
-        await bench.issue(ctx, instruction, index)
-        if rng.random() < 0.2:
-            await bench.settle(ctx)
-            bench.compare()
-    await bench.settle(ctx)
-    bench.compare()
-    assert len(bench.done) == count
-    assert not bench.faults
+    # SOFTMAX comes first, last, and in between.
+    between = [programs.any() for _ in range(4)]
+    await bench.play(ctx, rng, [programs.softmax(), *between, programs.softmax()])
 
 
 def short(n: int, lanes: int) -> Instruction:

@@ -22,22 +22,9 @@ from celosia.hw.vector.unit import VectorUnit
 async def test_random_programs(rng, name, changes):
     bench = Bench(rng, **sizes(name, tables=2 if name == "micro" else 1, **changes))
     programs = Programs(rng, bench.sizes)
-    count = 16
     ctx = await pysim.simulation(bench.dut, background=[bench.memories], cycles_limit=60000)
     await bench.load_parameters(ctx, pysim.put)
-    for index in range(count):
-        bench.stall = 0.0 if index < count // 2 else 0.6
-        instruction = programs.any()
-        bench.state.execute(instruction)
-        await pysim.rest(ctx, rng, bench.stall)
-        await bench.issue(ctx, instruction, index)
-        if rng.random() < 0.2:
-            await bench.settle(ctx)
-            bench.compare()
-    await bench.settle(ctx)
-    bench.compare()
-    assert len(bench.done) == count
-    assert not bench.faults
+    await bench.play(ctx, rng, [programs.any() for _ in range(16)])
 
 
 @pytest.mark.parametrize("name, window, cycles", [("edge", (1, 1), 2), ("edge", (2, 2), 4)])

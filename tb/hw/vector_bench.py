@@ -296,6 +296,21 @@ class Bench:
         for _ in range(VISIBLE + 1):
             await ctx.tick()
 
+    async def play(self, ctx, rng, instructions):
+        """Run instructions, stalled from the middle on, and compare all memories now and then."""
+        for index, instruction in enumerate(instructions):
+            self.stall = 0.0 if index < len(instructions) // 2 else 0.6
+            self.state.execute(instruction)
+            await pysim.rest(ctx, rng, self.stall)
+            await self.issue(ctx, instruction, index)
+            if rng.random() < 0.2:
+                await self.settle(ctx)
+                self.compare()
+        await self.settle(ctx)
+        self.compare()
+        assert len(self.done) == len(instructions)
+        assert not self.faults
+
     def compare(self):
         """Assert that the memories played hold what the plain model holds."""
         assert (self.sums_seen == self.state.sums).all()

@@ -2,17 +2,15 @@
 
 import numpy as np
 import pytest
+from both_devices import run
 
-from celosia.hw.arch import commands
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.isa import Instruction, assemble
+from celosia.hw.arch.isa import assemble
 from celosia.hw.arch.presets import preset
-from celosia.sim import hazards, quantize
-from celosia.sim.machine import Machine
-from celosia.sw.runtime.backends import open_device
+from celosia.sim import quantize
 
 CORES = ("nano", "edge")
-CODE, LEFT, RIGHT, PARAMETERS, RESULT = 0x8000, 0, 0x2000, 0x4000, 0x6000
+LEFT, RIGHT, PARAMETERS, RESULT = 0, 0x2000, 0x4000, 0x6000
 MULTIPLIER = 1 << 30
 
 
@@ -32,23 +30,6 @@ def divided(sums: np.ndarray, shift: int) -> np.ndarray:
     rounding = quantize.Rounding.DOUBLE
     h = quantize.requantize(sums.astype(np.int64), bias, multiplier, left, right, rounding)
     return quantize.finish(h, 0, -128, 127)
-
-
-def run(config: Config, program: list[Instruction], contents: dict[int, bytes], size: int):
-    """Return ``size`` result bytes, the same from the RTL and from the machine model."""
-    code = commands.encode(program)
-    contents = contents | {CODE: code}
-    hazards.judge(program, config)
-    machine = Machine(config, memory_bytes=1 << 16)
-    device = open_device("rtl", config, 1 << 16)
-    for address, content in contents.items():
-        machine.memory[address : address + len(content)] = np.frombuffer(content, np.uint8)
-        device.write(address, content)
-    machine.run(program)
-    device.run(CODE, len(code) // commands.WORD_BYTES)
-    found = device.read(RESULT, size)
-    assert found == machine.memory[RESULT : RESULT + size].tobytes()
-    return np.frombuffer(found, np.int8)
 
 
 def operands(config: Config, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -93,7 +74,8 @@ def test_a_product_of_activations(
         RIGHT: np.ascontiguousarray(stored).tobytes(),
         PARAMETERS: parameters(config, 9),
     }
-    found = run(config, program, contents, count * columns).reshape(count, columns)
+    found, _ = run(config, program, contents, RESULT, count * columns)
+    found = found.reshape(count, columns)
     np.testing.assert_array_equal(found, divided(left.astype(np.int64) @ right, 9))
     assert np.unique(found).size > 20
 
@@ -127,5 +109,6 @@ def test_a_pass_over_an_identity_transposes(name: str, rng: np.random.Generator,
         RIGHT: identity.tobytes(),
         PARAMETERS: parameters(config, 5),
     }
-    found = run(config, program, contents, rows * rows).reshape(rows, rows)
+    found, _ = run(config, program, contents, RESULT, rows * rows)
+    found = found.reshape(rows, rows)
     np.testing.assert_array_equal(found, matrix.T)

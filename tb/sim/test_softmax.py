@@ -2,44 +2,31 @@
 
 import numpy as np
 import pytest
+from both_devices import run
 
-from celosia.hw.arch import commands
 from celosia.hw.arch.config import EXPONENTIAL_TABLES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, assemble
 from celosia.hw.arch.presets import preset
-from celosia.sim import hazards
-from celosia.sim.machine import Machine
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.operators import softmax
-from celosia.sw.runtime.backends import open_device
+
+pytestmark = pytest.mark.usefixtures("verilator")
 
 CORES = ("nano", "edge")
-CODE, ROWS, TABLES, RESULT = 0x8000, 0, 0x4000, 0x4800
+ROWS, TABLES, RESULT = 0, 0x4000, 0x4800
 
 
 def core(name: str) -> Config:
     return preset(f"{name},softmax=true")
 
 
-def run(config: Config, program: list[Instruction], contents: dict[int, bytes], size: int):
-    """Return ``size`` result bytes, the same from the RTL and from the machine model.
-
-    The RTL takes as many cycles as estimated.
-    """
-    code = commands.encode(program)
-    contents = contents | {CODE: code}
-    hazards.judge(program, config)
-    machine = Machine(config, memory_bytes=1 << 16)
-    device = open_device("rtl", config, 1 << 16)
-    for address, content in contents.items():
-        machine.memory[address : address + len(content)] = np.frombuffer(content, np.uint8)
-        device.write(address, content)
-    machine.run(program)
-    ran = device.run(CODE, len(code) // commands.WORD_BYTES)
-    assert ran.cycles == estimate(program, config).total
-    found = device.read(RESULT, size)
-    assert found == machine.memory[RESULT : RESULT + size].tobytes()
-    return np.frombuffer(found, np.int8)
+def run_estimated(
+    config: Config, program: list[Instruction], contents: dict[int, bytes], size: int
+) -> np.ndarray:
+    """Return ``size`` result bytes; the RTL takes as many cycles as estimated."""
+    found, cycles = run(config, program, contents, RESULT, size)
+    assert cycles == estimate(program, config).total
+    return found
 
 
 def program(config: Config, rows: int, elements: int, pitch: int, repeats: int = 1) -> str:
@@ -78,7 +65,8 @@ def test_rows_equal_the_kernel(name: str, rows: int, elements: int, pitch: int) 
     table = softmax.exponentials(scale, 1.0).astype("<u4")
     assert table.nbytes == EXPONENTIAL_TABLES * TABLE_BYTES
     contents = {ROWS: x.tobytes(), TABLES: table.tobytes()}
-    found = run(config, assemble(program(config, rows, elements, pitch)), contents, x.size)
+    code = assemble(program(config, rows, elements, pitch))
+    found = run_estimated(config, code, contents, x.size)
     wanted = x.copy()
     wanted[:, :elements] = softmax.softmax(x[:, :elements], scale)
     assert np.array_equal(found.reshape(x.shape), wanted)
@@ -93,6 +81,6 @@ def test_one_after_the_other(name: str) -> None:
     table = softmax.exponentials(0.03, 1.0)
     contents = {ROWS: x.tobytes(), TABLES: table.astype("<u4").tobytes()}
     code = assemble(program(config, rows, elements, elements, repeats=2))
-    found = run(config, code, contents, x.size).reshape(x.shape)
+    found = run_estimated(config, code, contents, x.size).reshape(x.shape)
     once = softmax.softmax(x, 0.03)
     assert np.array_equal(found, softmax.softmax(once, 0.03))

@@ -48,7 +48,7 @@ AXI arbiter, slices, queue | axi/arbiter lib/slice lib/queue axi/signature | axi
     axi_signature lib_slice lib_queue | | axi_arbiter queues
 splitter | dma/splitter | dma_splitter | dma_load dma_store | dma_splitter
 load | dma/load dma/decoder dma/receiver | dma_load | dma_store
-store | dma/store dma/gather | dma_store | | queue_users
+store | dma/store dma/gather | dma_store | | gather
 unified buffer | memory/unified_buffer | unified_buffer memory_parity | | buffer
 runs | memory/runs | memory_runs | vector_source
 weight buffer | memory/weight_buffer | memory_weight_buffer memory_parity | matrix_unit

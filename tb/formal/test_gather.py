@@ -1,0 +1,88 @@
+"""Reading side of a store, which counts on its queues."""
+
+import pytest
+from amaranth.hdl import Array, Cat, Mux, Signal, Value
+from prove import Spec, broken_module, proved, refuted
+from queues import Fifo, in_order
+
+from celosia.hw.dma import gather
+
+
+def gather_spec(module=gather, space=None):
+    spec = Spec()
+    module.Gatherer.SPACE = space or module.Gatherer.SPACE
+    dut = spec.open(
+        "dut", module.Gatherer(rows=4, unified_bytes=64, bus_bytes=4, length_bits=3, place_bits=8)
+    )
+    space = dut.SPACE
+    bits = space.bit_length()
+    request, out, bursts = dut.request, dut.beats, dut.bursts
+    asked = Signal(range(space + 2))
+    spec.m.d.sync += asked.eq(asked + (request.valid & request.ready) - dut.valid)
+    spec.given("responses to requests", ~dut.valid | (asked != 0))
+    strobes = Fifo(spec, "dut.strobes", width=5, depth=space, eager=True)
+    responses = Fifo(spec, "dut.responses", width=32, depth=space, eager=True)
+    # A push into a full queue would be lost, and the counts go apart.
+    under_way = responses.level + asked + request.valid
+    spec.claim("nothing lost", strobes.level == under_way)
+    spec.claim("bounded", under_way <= space)
+    busy = spec.see("dut.busy", 1)
+    burst = dut.burst(spec.see("dut.burst", dut.burst.size))
+    spec.claim("idle", dut.idle == ~(busy | request.valid))
+    spec.claim("abort takes nothing", ~dut.abort | ~bursts.ready)
+    spec.claim("request waits", spec.waits(request.valid, request.ready, request.payload))
+    spec.claim("beat waits", spec.waits(out.valid, out.ready, out.payload))
+    # The strobe went into its queue while its request went into the register.
+    fresh = request.valid & ~spec.past(request.valid & ~request.ready)
+    left, counted = Signal(4), Signal(4, init=15)
+    spec.m.d.sync += counted.eq(left)
+    took = spec.past(bursts.valid & bursts.ready)
+    spec.m.d.comb += left.eq(Mux(took, spec.past(bursts.payload.beats), counted - fresh))
+    spec.claim("beats of a burst", ~busy | (burst.beats == left))
+    spec.claim("burst ends", busy | (left == 15))
+    sent = out.valid & out.ready
+    in_order(
+        spec,
+        name="responses ",
+        push=dut.valid,
+        value=Value.cast(dut.data),
+        pop=sent,
+        front=out.payload.data,
+        entries=responses.entries(out.payload.data),
+        level=responses.level,
+    )
+    strobe = Cat(request.payload.mask, spec.past(burst.beats == 0))
+    front = Cat(out.payload.strobe, out.payload.last)
+    in_order(
+        spec,
+        name="strobes ",
+        push=fresh,
+        value=strobe,
+        pop=sent,
+        front=front,
+        entries=strobes.entries(front),
+        level=(strobes.level - fresh)[:bits],
+    )
+    newest = Array(strobes.entries(front))[strobes.level - 1]
+    pushed = (strobes.level != 0) & (newest == strobe)
+    spec.claim("strobe of the request", ~fresh | pushed)
+    spec.cover("full", under_way == space)
+    return spec
+
+
+def test_gather():
+    proved(gather_spec(), depth=1, reach=24)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "claim"),
+    [
+        ("request.ready) & strobes.w_rdy", "request.ready)", "nothing lost"),
+        ("(~request.valid | request.ready)", "1", "request waits"),
+        ("Cat(mask, ends)", "Cat(~mask, ends)", "strobe of the request"),
+        ("Cat(mask, ends)", "Cat(mask, begins)", "strobe of the request"),
+        ("busy.eq(~ends)", "busy.eq(1)", "beats of a burst"),
+    ],
+)
+def test_gather_broken(right, wrong, claim):
+    refuted(gather_spec(broken_module(gather, right, wrong), 4), claim, depth=14)
