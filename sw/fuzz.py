@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -100,7 +99,7 @@ def _replay(path: Path) -> None:
 def _campaign(arguments: argparse.Namespace) -> None:
     from celosia.sim.fuzz import campaign, workers
     from celosia.sim.fuzz.coverage import Coverage
-    from celosia.sim.fuzz.programs.configurations import configurations
+    from celosia.sim.fuzz.programs.configurations import configurations, variant
     from celosia.sim.rtl import model
 
     writable(arguments.coverage)
@@ -108,9 +107,7 @@ def _campaign(arguments: argparse.Namespace) -> None:
         raise InputError("wanted --draw or --configurations, got both")
     configs = configurations(arguments.configurations, arguments.draw or 0, arguments.seed)
     given = {"protection": arguments.protection, "requantizer": arguments.requantizer}
-    if set(given.values()) != {"none", "pipelined"}:
-        given["softmax"] = False  # No core has all three.
-    configs = [replace(config, **given) for config in configs]
+    configs = [variant(config, **given) for config in configs]
     plan = campaign.Plan(tuple(configs), arguments.seed, arguments.faults)
     if not arguments.scheduler:
         # Workers on this machine then find the models built.

@@ -3,7 +3,6 @@
 import random
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from celosia.hw.memory import parity
 from celosia.sim import footprint
 from celosia.sim.footprint import Memory
 from celosia.sim.fuzz.programs import stage
-from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS
+from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS, variant
 from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.fuzz.programs.ordering import ordered
 from celosia.sim.machine import Machine
@@ -30,8 +29,8 @@ from celosia.sw.frontend.tflite import load
 
 pytestmark = pytest.mark.usefixtures("verilator")
 
-WIDE = replace(CONFIGURATIONS["wide"], protection="parity")
-ODD = replace(CONFIGURATIONS["odd"], protection="parity")
+WIDE = variant(CONFIGURATIONS["wide"], protection="parity")
+ODD = variant(CONFIGURATIONS["odd"], protection="parity")
 
 
 @pytest.fixture
@@ -218,7 +217,7 @@ def test_a_core_whose_checks_are_cut_goes_wrong_in_silence(seed, tmp_path, monke
     """The test above fails for a core that keeps parity and never checks it."""
     monkeypatch.setattr(parity, "is_wrong", lambda word, bits: Const(0))
     monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path))
-    config = replace(CONFIGURATIONS["least"], protection="parity")
+    config = variant(CONFIGURATIONS["least"], protection="parity")
     rng = random.Random(seed)
     silent = 0
     with FlipDevice(config, memory_bytes=stage.SIZE) as device:

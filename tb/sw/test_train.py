@@ -4,6 +4,7 @@ import io
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +69,23 @@ def test_a_seed_gives_the_same_bits(digits: object) -> None:
     assert files[0][0] != files[2][0]
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """SIGINT interrupts, although the tests may run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize(
     ("stop", "signalled"), [(8, False), (13, False), (3, True), (11, True), (17, True)]
 )
 def test_a_resumed_run_gives_the_same_bits(
-    stop: int, signalled: bool, digits: object, monkeypatch: pytest.MonkeyPatch
+    stop: int,
+    signalled: bool,
+    digits: object,
+    interrupts: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """SIGINT ends a run after its step; a run that was killed goes on from a checkpoint before."""
     monkeypatch.setattr(train, "_CHECKPOINT_STEPS", 4)

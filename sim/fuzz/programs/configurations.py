@@ -63,6 +63,12 @@ CONFIGURATIONS["small"] = replace(
 )
 
 
+def variant(config: Config, *, protection: str = "none", requantizer: str = "pipelined") -> Config:
+    """Return a core with other memories or another requantiser, without SOFTMAX if they exclude it."""
+    softmax = config.softmax and (protection, requantizer) == ("none", "pipelined")
+    return replace(config, protection=protection, requantizer=requantizer, softmax=softmax)
+
+
 def draw(rng: random.Random) -> Config:
     """Return a core of random sizes that ``stage`` supports."""
     while True:
