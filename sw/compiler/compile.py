@@ -215,6 +215,7 @@ class _Compiler:
         sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
         tables = b"".join(tiling.tables.contents + tiling.exponentials.contents)
         self.segments += _segments(constants, tables, placement, first)
+        self.segments += _contents(network, placement, len(self.segments))
         self.layers += _layers(network, tiling, placement, config, sizes, repeats)
         bands = frozenset(number for number, tiled in enumerate(tiling.layers) if tiled.band)
         self.parts.append(CompiledPart(network, placement.per_image, bands, steps, first))
@@ -283,6 +284,13 @@ def _segments(
         yield Segment(f"parameters {first + number}", placement.parameters[number], parameters)
     if tables:
         yield Segment("tables", placement.tables, tables)
+
+
+def _contents(network: Network, placement: Placement, first: int) -> Iterator[Segment]:
+    """Yield the constants that layers read as values; numbers of names begin with ``first``."""
+    constants = ((n, v.contents) for n, v in enumerate(network.values) if v.contents is not None)
+    for place, (number, contents) in enumerate(constants):
+        yield Segment(f"values {first + place}", placement.external[number], contents.tobytes())
 
 
 def _ports(

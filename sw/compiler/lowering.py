@@ -111,6 +111,24 @@ class Lowering:
         self.views[number] = View(len(self.values) - 1, 0, 0, height, width)
         return len(self.values) - 1
 
+    def constant(self, number: int, contents: np.ndarray) -> View:
+        """Return a new value for a constant: int8, shape ``(height, width, channels)``.
+
+        The tensor has no view: other operators may need it in another shape.
+        """
+        height, width, channels = contents.shape
+        self.values.append(
+            Value(
+                name=self.graph.tensors[number].name,
+                height=height,
+                width=width,
+                channels=channels,
+                is_input=True,
+                contents=contents,
+            )
+        )
+        return View(len(self.values) - 1, 0, 0, height, width)
+
     def view(self, operation: Operation) -> View:
         """Return the view of an operator's first input.
 
@@ -125,7 +143,10 @@ class Lowering:
 
     def extents(self, number: int) -> tuple[int, int, int]:
         """Return rows, columns and channels of the view of a tensor."""
-        view = self.views[number]
+        return self.extents_of(self.views[number])
+
+    def extents_of(self, view: View) -> tuple[int, int, int]:
+        """Return rows, columns and channels of a view."""
         return view.height, view.width, self.values[view.value].channels
 
     def covers(self, view: View) -> bool:
@@ -151,6 +172,11 @@ class Lowering:
     def copy(self, operation: Operation, number: int, view: View) -> int:
         """Return a new value with the contents of a view; the tensor becomes all of it."""
         return self.vector(operation, view, number=number, kind="COPY")
+
+    def copied(self, operation: Operation, number: int, view: View) -> View:
+        """Return a view copied to a new value, which it covers."""
+        self.copy(operation, number, view)
+        return self.views[number]
 
     def take(self, operation: Operation, view: View, places: Sequence[Sequence[int]]) -> View:
         """Return rows and columns ``places`` of a view as a new value for the result."""
@@ -337,8 +363,12 @@ def add_sum(
 ) -> int:
     """Add the sum of two values, with the operators after it if ``tail``; return its value."""
     number, place = operation.outputs[0], operation.place
-    value = lowering.values[sources[0]]
-    shape = value.height, value.width, value.channels
+    pair = [lowering.values[source] for source in sources]
+    shape = (
+        max(value.height for value in pair),
+        max(value.width for value in pair),
+        pair[0].channels,
+    )
     name = lowering.graph.tensors[number].name or f"{operation.kind.lower()}_{place}"
     last, scaling, kinds = number, scalings[2], [operation.kind]
     if tail:

@@ -11,7 +11,10 @@ from dataclasses import replace
 import numpy as np
 
 from celosia.sw.compiler.shapes import RESHAPES
+from celosia.sw.compiler.tables import BYTES
 from celosia.sw.ir.graph import Graph, Operation, Tensor
+from celosia.sw.operators.host import evaluate
+from celosia.sw.operators.registry import OPERATORS
 
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 
@@ -289,11 +292,47 @@ def _nearest(state: _Rewriting, last: Operation) -> list[Operation] | None:
     return None
 
 
+def _function(state: _Rewriting, last: Operation) -> list[Operation] | None:
+    """Rewrite DEQUANTIZE, functions of one float32, QUANTIZE: a table of 256 entries."""
+    chain = [last]
+    while chain[0].kind != "DEQUANTIZE":
+        before = next((o for o in state.operations if chain[0].inputs[0] in o.outputs), None)
+        record = before and OPERATORS.get(before.kind)
+        if before is None or record is None:
+            return None
+        if before.kind != "DEQUANTIZE" and (record.table is None or len(before.inputs) != 1):
+            return None
+        chain.insert(0, before)
+    first, result = chain[0].inputs[0], last.outputs[0]
+    ends = [state.tensors[number] for number in (first, result)]
+    if len(chain) < 3 or any(each.dtype != np.int8 for each in ends):
+        return None
+    if any(each.quantization is None or len(each.quantization.scales) > 1 for each in ends):
+        return None
+    tensors = {
+        n: replace(state.tensors[n], shape=(256,)) for o in chain for n in (first, *o.outputs)
+    }
+    tensors[first] = replace(tensors[first], data=BYTES.astype(np.int8))
+    for operation in chain:
+        found = evaluate(tensors, operation)
+        assert found
+        number = operation.outputs[0]
+        tensors[number] = replace(tensors[number], data=found[0])
+    entries = tensors[result].data
+    assert entries is not None
+    return [
+        Operation(
+            "LookupTable", last.place, (first,), last.outputs, {"entries": tuple(entries.tolist())}
+        )
+    ]
+
+
 #: Rules by the kind of the last operator of their chains.
 _RULES: dict[str, tuple[_Rule, ...]] = {
     **dict.fromkeys(RESHAPES, (_nothing, _two_reshapes, _nearest)),
     "TRANSPOSE": (_nothing, _two_transposes, _transpose_of_ones),
     "BATCH_MATMUL": (_turned_matrices,),
+    "QUANTIZE": (_function,),
     "FULLY_CONNECTED": (_transposed_rows,),
     "BATCH_TO_SPACE_ND": (_dilated,),
 }

@@ -44,8 +44,9 @@ def items_of(graph: Graph, without: Container[int] = ()) -> int:
 def shapes_of(graph: Graph, items: int) -> dict[int, tuple[int, int, int]]:
     """Return rows, columns and channels of one sample of each tensor that is computed.
 
-    Tensors of four dimensions are images, all others vectors: one row, of as many pixels as a
-    matrix product has rows. An input that is only reshaped to images is an image, too.
+    Tensors of four dimensions are images. Those of three are one row of pixels, as are results of
+    matrix products. All others are vectors, one pixel. An input that is only reshaped to images is
+    an image, too.
     """
     shapes: dict[int, tuple[int, int, int]] = {}
 
@@ -59,27 +60,31 @@ def shapes_of(graph: Graph, items: int) -> dict[int, tuple[int, int, int]]:
             raise CompileError(got, layer=f"tensor {short_name(name)!r}")
         return shape[1], shape[2], shape[3]
 
+    def row(number: int) -> tuple[int, int, int]:
+        shape, count = graph.tensors[number].shape, graph.tensors[number].elements // items
+        depth = shape[-1] if len(shape) == 3 and shape[0] == items else count
+        return 1, count // depth, depth
+
     for number in graph.inputs:
-        vector = 1, 1, graph.tensors[number].elements // items
         readers = [o for o in graph.operations if number in o.inputs]
         try:
             reshaped = {image(o.outputs[0]) for o in readers if o.kind in RESHAPES}
             alone = len(reshaped) == 1 and all(o.kind in RESHAPES for o in readers)
-            shapes[number] = image(number) or (reshaped.pop() if alone else None) or vector
+            shapes[number] = image(number) or (reshaped.pop() if alone else None) or row(number)
         except CompileError as error:
             error.place = readers[0].place if readers else None
             raise
     for operation in graph.operations:
         for number in operation.outputs:
             tensor = graph.tensors[number]
-            count = tensor.elements // items
-            depth = count
+            depth = 0
             if operation.kind in DENSE:
                 depth = graph.tensors[operation.inputs[1]].shape[0]
             elif operation.kind == "BATCH_MATMUL":
                 depth = tensor.shape[-1]
+            pixels = depth and (1, tensor.elements // items // depth, depth)
             try:
-                shapes[number] = image(number) or (1, count // depth, depth)
+                shapes[number] = image(number) or pixels or row(number)
             except CompileError as error:
                 error.place = operation.place
                 raise

@@ -194,10 +194,13 @@ class Transpose(Pooling):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sum(_Layer):
-    """Two values of one shape, each rescaled, combined, and rescaled again."""
+    """Two values, each rescaled, combined, and rescaled again.
+
+    A value with one row, or with one column, is repeated for all of them.
+    """
 
     second: int  #: The other value read.
-    extents: tuple[int, int, int]  #: Rows, columns and channels.
+    extents: tuple[int, int, int]  #: Rows, columns and channels of the result.
     #: For one channel each: of ``source``, of ``second``, and of their sum.
     scalings: tuple[Scaling, Scaling, Scaling]
     mode: Mode = Mode.ADD  #: ADD, MAX for the greater of the two, or MULTIPLY.
@@ -361,6 +364,11 @@ class Network:
                 wanted, first = (*layer.output, layer.channels), layer.first
             elif isinstance(layer, Sum):
                 wanted, first = layer.extents, 0
+                for value in map(self.values.__getitem__, layer.sources):
+                    extents = (value.height, value.width, value.channels)
+                    fits = all(n in (1, m) for n, m in zip(extents[:2], wanted, strict=False))
+                    fits = fits and extents[2] == wanted[2]
+                    require(fits, layer.name, f"sources of {wanted}", extents)
             else:
                 covered = sum(w.count[0] * w.count[1] for w in layer.windows)
                 require(covered == result.height * result.width, layer.name, "all results", covered)
@@ -380,6 +388,17 @@ class Network:
         layer = self.layers[number]
         assert isinstance(layer, Product)
         return layer
+
+    @cached_property
+    def repeated(self) -> frozenset[int]:
+        """Values of which a sum repeats the rows or columns."""
+        return frozenset(
+            source
+            for layer in self.layers
+            if isinstance(layer, Sum)
+            for source in layer.sources
+            if (self.values[source].height, self.values[source].width) != layer.extents[:2]
+        )
 
     @cached_property
     def makers(self) -> list[list[int]]:

@@ -1,6 +1,6 @@
 """Values between layers, and the scaling of sums to values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,6 +23,8 @@ class Value:
     #: True if the host writes it, reads it.
     is_input: bool = False
     is_output: bool = False
+    #: int8, shape ``(height, width, channels)``: contents of a constant, which counts as an input.
+    contents: np.ndarray | None = field(default=None, compare=False)
 
     @property
     def bytes_per_item(self) -> int:
@@ -54,11 +56,11 @@ class Scaling:
             "left": (0, 31),
             "right": (0, 31),
         }
-        for field, (low, high) in ranges.items():
-            values = getattr(self, field)
-            require(values.shape == (channels,), where, f"{field} by channel", values.shape)
+        for name, (low, high) in ranges.items():
+            values = getattr(self, name)
+            require(values.shape == (channels,), where, f"{name} by channel", values.shape)
             inside = ((values >= low) & (values <= high)).all()
-            require(bool(inside), where, f"{field} from {low} to {high}", values)
+            require(bool(inside), where, f"{name} from {low} to {high}", values)
         clamp = -128 <= self.low <= self.high <= 127
         require(clamp, where, "-128 <= low <= high <= 127", (self.low, self.high))
 

@@ -193,79 +193,87 @@ def _product_table(
 
 
 def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[View]:
-    """Return views of two inputs, rows and columns of the smaller one repeated.
+    """Return views of two inputs: one repeats rows, columns or channels of which it has one.
 
-    The first ``whole`` must cover a whole value. Raises CompileError if the core does not compute
-    one, or their layouts differ.
+    The first ``whole`` cover a whole value. Raises CompileError if the core computes neither, or
+    their layouts differ.
     """
-    graph, numbers, views = lowering.graph, operation.inputs[:2], list[View]()
-    if not all(number in lowering.views for number in numbers):
-        raise CompileError("wanted two inputs that are computed")
-    shapes = [lowering.extents(number) for number in numbers]
-    rows, columns, channels = (max(extents) for extents in zip(*shapes, strict=True))
-    fits = {(h, w, channels) for h in (1, rows) for w in (1, columns)}.issuperset(shapes)
-    ranks = {len(graph.tensors[number].shape) for number in numbers}
-    size = rows * columns * channels * lowering.items
-    alike = shapes[0] == shapes[1] or (fits and len(ranks) == 1)
-    if not alike or graph.tensors[operation.outputs[0]].elements != size:
+    numbers = operation.inputs[:2]
+    views = [lowering.views.get(number) for number in numbers]
+    for position, (view, other) in enumerate(zip(views, views[::-1], strict=True)):
+        if view is None:
+            views[position] = _constant(lowering, operation, numbers[position], other)
+    found = [view for view in views if view is not None]
+    shapes = [lowering.extents_of(view) for view in found]
+    extents = tuple(max(each) for each in zip(*shapes, strict=True))
+    fits = all(n in (1, m) for shape in shapes for n, m in zip(shape, extents, strict=True))
+    ranks = {len(lowering.graph.tensors[n].shape) for n in numbers if n in lowering.views}
+    alike = shapes[0] == shapes[1] or (fits and (len(ranks) == 1 or len(found) > len(ranks)))
+    size = math.prod(extents) * lowering.items
+    if not alike or lowering.graph.tensors[operation.outputs[0]].elements != size:
         raise CompileError(f"wanted inputs laid out alike, got {shapes[0]}, {shapes[1]}")
-    for position, (number, shape) in enumerate(zip(numbers, shapes, strict=True)):
-        view = lowering.views[number]
-        if shape != (rows, columns, channels):
-            ends = zip(shape[:2], (rows, columns), strict=True)
-            positions = [range(n) if n == m else [0] * m for n, m in ends]
-            view = lowering.take(operation, view, positions)
+    for position, view in enumerate(found):
+        channels = shapes[position][2]
+        if channels != extents[2]:
+            found[position] = _spread(lowering, operation, numbers[position], extents[2])
         elif position < whole and not lowering.covers(view):
-            lowering.copy(operation, number, view)
-            view = lowering.views[number]
-        views.append(view)
-    return views
+            found[position] = lowering.copied(operation, numbers[position], view)
+    return found
 
 
-def _by_channel(lowering: Lowering, operation: Operation) -> tuple[int, int, np.ndarray] | None:
-    """Return the computed and the constant input of two, and the constant of each channel.
+def _constant(lowering: Lowering, operation: Operation, number: int, other: View | None) -> View:
+    """Return a constant input as a value, of one row or column if all are equal.
 
-    Returns int8, shape ``(channels,)``; None if both inputs are computed. Raises CompileError if
-    the constant differs between pixels, or makes the result larger than the other input.
+    Raises CompileError if it is none, or its pixels do not lie as those of the other input.
     """
-    graph = lowering.graph
-    numbers = sorted(operation.inputs[:2], key=lambda n: graph.tensors[n].data is not None)
-    source, constant = (graph.tensors[n] for n in numbers)
-    if constant.data is None:
-        return None
-    if numbers[0] not in lowering.views:
-        raise CompileError("wanted an input that is computed, and a constant")
-    if source.shape != graph.tensors[operation.outputs[0]].shape:
-        raise CompileError("wanted a constant that is no larger than the other input")
-    channels = lowering.extents(numbers[0])[2]
-    pixels = np.broadcast_to(constant.data, source.shape).reshape(-1, channels)
-    if (pixels != pixels[0]).any():
-        got = f"{constant.shape} on {channels} channels"
-        raise CompileError(f"wanted a constant for each channel, got {got}")
-    return numbers[0], numbers[1], pixels[0]
+    tensor = lowering.graph.tensors[number]
+    if tensor.data is None or other is None:
+        raise CompileError("wanted two inputs that are computed, or one and a constant")
+    return lowering.constant(number, _pixels(lowering, operation, tensor, other))
 
 
-def _spread(lowering: Lowering, operation: Operation) -> int | None:
-    """Make the constant of each channel a value as large as the other input; return its tensor.
+def _pixels(lowering: Lowering, operation: Operation, constant: Tensor, other: View) -> np.ndarray:
+    """Return a constant input, shape ``(rows, columns, channels)``; one row or column for equal ones.
 
-    A matrix layer of zero weights makes it from its biases.
+    Raises CompileError if it differs between samples, or its pixels do not lie as those of the
+    other input.
     """
-    found = _by_channel(lowering, operation)
-    if found is None:
-        return None
-    number, constant, numbers = found
-    view, shape = lowering.views[number], lowering.extents(number)
-    add_product(
+    assert constant.data is not None
+    shape = lowering.graph.tensors[operation.outputs[0]].shape
+    rows, columns, channels = lowering.extents_of(other)
+    whole = np.broadcast_to(constant.data, shape)
+    size = rows * columns * channels * lowering.items
+    if whole.size == size:
+        samples = whole.reshape(lowering.items, rows, columns, channels)
+    elif channels == 1 and whole.size == size * shape[-1]:
+        samples = whole.reshape(lowering.items, rows, columns, shape[-1])
+    else:
+        got = f"{constant.shape} on {rows} x {columns} x {channels}"
+        raise CompileError(f"wanted a constant that is no larger than the other input, got {got}")
+    pixels = samples[0]
+    if (samples != pixels).any():
+        raise CompileError("wanted a constant for all samples, got one for each")
+    if (pixels == pixels[:1]).all():
+        pixels = pixels[:1]
+    return pixels[:, :1] if (pixels == pixels[:, :1]).all() else pixels
+
+
+def _spread(lowering: Lowering, operation: Operation, number: int, channels: int) -> View:
+    """Return an input of one channel repeated in all: a matrix layer of ones makes it."""
+    kept = lowering.views.copy()
+    view = lowering.views[number]
+    shape = view.height, view.width, channels
+    value = add_product(
         lowering,
         operation,
         view,
-        np.zeros((len(numbers), 1, 1, 1), np.int8),
-        exact_scaling(numbers.astype(np.int64), 0),
-        result=lowering.add(constant, shape),
+        np.ones((channels, 1, 1, 1), np.int8),
+        exact_scaling(np.zeros(channels, np.int64), 0),
+        result=lowering.add(number, shape),
         grid=shape[:2],
-        each=1,
     )
-    return constant
+    lowering.views = kept
+    return View(value, 0, 0, *shape[:2])
 
 
 def _lower_sum(lowering: Lowering, operation: Operation) -> None:
@@ -276,7 +284,6 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
     if "constant" in operation.attributes:
         lookup(lowering, operation)
         return
-    constant = _spread(lowering, operation)
     views = addends(lowering, operation, 1 if operation.kind == "SUB" else 2)
     sources = [view.value for view in views]
     first, second, output = ends_of_two(lowering.graph, operation)
@@ -286,41 +293,40 @@ def _lower_sum(lowering: Lowering, operation: Operation) -> None:
         bias = np.array([1 + second.zero_point], np.int64)
         scalings = scalings[0], replace(scalings[1], bias=bias), scalings[2]
     add_sum(lowering, operation, sources, scalings)
-    if constant is not None:
-        # Other operators may need it in another size.
-        del lowering.views[constant]
 
 
 def complement(lowering: Lowering, operation: Operation, view: View) -> int:
     """Return a new value with the complement of a view."""
+    contents = lowering.values[view.value].contents
+    if contents is not None:
+        return lowering.constant(operation.inputs[1], ~contents).value
     return lowering.vector(operation, view, kind="COMPLEMENT", table=COMPLEMENT)
 
 
 def _lower_product(lowering: Lowering, operation: Operation) -> None:
-    """Lower MUL by a number, by a constant for each channel as a depthwise layer, or of two values."""
+    """Lower MUL by a number, by a constant for each channel as a matrix layer, or of two values."""
     if "constant" in operation.attributes:
         lookup(lowering, operation)
         return
-    found = _by_channel(lowering, operation)
-    if found is None:
+    graph = lowering.graph
+    number, constant = sorted(operation.inputs[:2], key=lambda n: graph.tensors[n].data is not None)
+    if number not in lowering.views or graph.tensors[constant].data is None:
         _multiply(lowering, operation)
         return
-    number, constant, numbers = found
-    view, channels = lowering.views[number], len(numbers)
-    source, second, output = meanings(lowering.graph, number, constant, operation.outputs[0])
-    weights = without_zero(numbers, second.zero_point).reshape(-1, 1)
+    view = lowering.views[number]
+    pixels = _pixels(lowering, operation, graph.tensors[constant], view)
+    if pixels.shape[:2] != (1, 1):
+        _multiply(lowering, operation)
+        return
+    source, second, output = meanings(graph, number, constant, operation.outputs[0])
+    weights = without_zero(pixels[0, 0], second.zero_point).reshape(-1, 1, 1, 1)
     # The kernel multiplies and divides in single precision.
     factor = single_factor(source.scales[0], second.scales[0], over=output.scales[0])
     activation = operation.attributes["activation"]
-    scaling = multiplication_scaling(factor, source, output, weights, activation)
-    product(
-        lowering,
-        operation,
-        view,
-        weights.reshape(channels, 1, 1, 1),
-        scaling,
-        each=1,
-    )
+    scaling = multiplication_scaling(factor, source, output, weights.reshape(-1, 1), activation)
+    # A single channel is multiplied by all constants.
+    each = int(lowering.extents_of(view)[2] == len(weights))
+    product(lowering, operation, view, weights, scaling, each=each)
 
 
 def _multiply(lowering: Lowering, operation: Operation) -> None:
@@ -334,9 +340,13 @@ def _multiply(lowering: Lowering, operation: Operation) -> None:
 
 
 def _product_option(graph: Graph, operation: Operation) -> str:
-    """Return the option of cores that multiply two values."""
-    computed = all(graph.tensors[number].data is None for number in operation.inputs[:2])
-    return "elementwise_products" if computed else ""
+    """Return the option of cores that multiply two values, unless a matrix layer does it."""
+    constants = (graph.tensors[number].data for number in operation.inputs[:2])
+    data = next((each for each in constants if each is not None), None)
+    if data is None:
+        return "elementwise_products"
+    rows = data.reshape(-1, data.shape[-1] if data.shape else 1)
+    return "elementwise_products" if (rows != rows[0]).any() else ""
 
 
 _SCALED = ("int8", "int16")

@@ -143,7 +143,9 @@ def check(operator: HostOperator) -> None:
         raise ProgramError(f"{label} of the host: {mismatch}") from None
 
 
-def evaluate(tensors: Sequence[Tensor], operation: Operation) -> list[np.ndarray] | None:
+def evaluate(
+    tensors: Sequence[Tensor] | Mapping[int, Tensor], operation: Operation
+) -> list[np.ndarray] | None:
     """Return the results of an operation whose operands are constant; None where they are not.
 
     Operations whose results follow from shapes alone have results in any case. Raises ModelError if

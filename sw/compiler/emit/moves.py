@@ -82,18 +82,21 @@ def move(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Step:
     row_bytes = value.width * value.channels
     external = about.placement.external[region.value] + region.rows[0] * row_bytes
     external += region.columns[0]
-    if value.is_input or value.is_output:
+    constant = value.contents is not None
+    if (value.is_input or value.is_output) and not constant:
         external += region.samples[0] * value.bytes_per_item
     ends = region.samples if vector else region.rows
     rows, length = ends[1] - ends[0], region.columns[1] - region.columns[0]
     pitch = layout.sample_pitch if vector else layout.pitch
+    # All samples have the same constants.
+    outside = 0 if vector and constant else row_bytes
     fields = {"external": external, "unified": about.address(region)}
-    if rows == 1 or length == row_bytes == pitch:
+    if rows == 1 or length == outside == pitch:
         fields["length"] = length * rows
     else:
         fields["length"] = length
         fields["rows"] = rows
-        fields["external_pitch"] = row_bytes
+        fields["external_pitch"] = outside
         fields["unified_pitch"] = pitch
     accesses = [about.access(region, writes=opcode is Opcode.LOAD)]
     if region.stripe and not value.is_input:

@@ -97,9 +97,10 @@ def add(about: Addressing, action: AddRegion, slot: int, table: int | None) -> S
     _, high, wide = block.extents
     value = (layer.source, layer.second, layer.result)[action.step]
     stripe = (*action.sources, action.result)[action.step]
-    region = _writes(about, value, block, action.sub_batch, (first, last), stripe)
-    layout = about.placement.layouts[value]
-    outside = _strides(block, (layout.sample_pitch, layout.pitch, layout.pixel))
+    layout, pixels = about.placement.layouts[value], _pixels(about, value, block)
+    region = _writes(about, value, pixels, action.sub_batch, (first, last), stripe)
+    # The only row or column of a value is repeated.
+    outside = _strides(pixels, (layout.sample_pitch, layout.pitch, layout.pixel))
     inside = _strides(block, (high * wide, wide, 1))
     ends = {"accumulators": (row, inside), "unified": (about.address(region), outside)}
     source, destination = ("unified", "accumulators")
@@ -226,6 +227,14 @@ def _transpose(about: Addressing, action: PoolRegion, layer: Transpose, slot: in
         span("parameters", False, slot, about.config.lanes),
     )
     return Step(instruction, accesses, action.layer)
+
+
+def _pixels(about: Addressing, value: int, block: Block) -> Block:
+    """Return the pixels of a value for a block of a sum; one row or column serves all."""
+    extents = about.network.values[value]
+    rows = block.rows if extents.height > 1 else (0, 1)
+    columns = block.columns if extents.width > 1 else (0, 1)
+    return Block(samples=block.samples, rows=rows, columns=columns)
 
 
 def _strides(block: Block, strides: tuple[int, int, int]) -> dict[str, int]:

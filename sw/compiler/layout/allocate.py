@@ -21,7 +21,7 @@ from celosia.sw.compiler.layout.scratch import spread_layers
 from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
 from celosia.sw.compiler.layout.stripes import result_rows, source_rows, stripe_bytes, widest
 from celosia.sw.compiler.schedule.blocks import attached
-from celosia.sw.compiler.spec import Layer, Network, Product
+from celosia.sw.compiler.spec import Layer, Network, Product, Sum
 
 #: Row stripes, at least, of a value that passes from one layer to the next.
 _PIPELINED = 8
@@ -34,9 +34,13 @@ def per_image_layers(network: Network, config: Config) -> int:
     """Return the number of layers with so many pixels that each sample runs alone."""
     per_image = 0
     for number, layer in enumerate(network.layers):
-        source = network.values[layer.source]
-        pixels = layer.pixels if isinstance(layer, Product) else source.height * source.width
-        if pixels >= config.rows and source.height > 1:
+        read = layer.sources if isinstance(layer, Sum) else (layer.source,)
+        sources = [network.values[value] for value in read]
+        height = max(value.height for value in sources)
+        pixels = height * max(value.width for value in sources)
+        if isinstance(layer, Product):
+            pixels = layer.pixels
+        if pixels >= config.rows and height > 1:
             per_image = number + 1
     return per_image
 
@@ -73,7 +77,7 @@ def allocate(
     pairs = [(take(weights), take(parameters)) for weights, parameters in constants]
     tables = take(table_bytes)
     external = {
-        number: take(batch * value.bytes_per_item)
+        number: take((1 if value.contents is not None else batch) * value.bytes_per_item)
         for number, value in enumerate(network.values)
         if value.is_input or value.is_output
     }
@@ -142,7 +146,10 @@ class _Allocator:
 
         Raises CompileError if nothing fits.
         """
-        large = [n for n in range(len(self.network.values)) if not self.whole(n)]
+        inside = self.network.repeated
+        large = [
+            n for n in range(len(self.network.values)) if not self.whole(n) and n not in inside
+        ]
         large.sort(key=lambda n: -self.layouts[n].sample_pitch)
         ways = [frozenset(large[:count]) for count in range(len(large) + 1)]
         # More values outside leave more space inside.

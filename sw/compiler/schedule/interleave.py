@@ -263,6 +263,7 @@ class Interleaver:
             first = action.tile * self.config.columns
             channels = first, first + self.config.columns
             value = layer.second if action.step == 1 else layer.source
+            rows = rows if value not in self.network.repeated else _EVERYTHING
             return [] if action.step == 2 else [_Area(value, samples, rows, channels)]
         assert isinstance(layer, Product)
         tiled, layout = self.tiling.layers[action.layer], self.placement.layouts[layer.source]
