@@ -14,6 +14,9 @@ RESHAPES = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
 #: Operators that read all bytes in a row, whatever the shape of their input.
 OF_BYTES = frozenset({*DENSE, *RESHAPES})
 
+#: Operators that take an image from the bytes of a row.
+OF_ROWS = frozenset({"BATCH_MATMUL", "TRANSPOSE"})
+
 
 def items_of(graph: Graph, without: Container[int] = ()) -> int:
     """Return the model's own batch: the first extent, if all operators keep samples apart.

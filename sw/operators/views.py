@@ -10,7 +10,7 @@ import tflite
 
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
-from celosia.sw.compiler.shapes import OF_BYTES, RESHAPES
+from celosia.sw.compiler.shapes import OF_BYTES, OF_ROWS, RESHAPES
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
@@ -32,7 +32,8 @@ def _lower_reshape(lowering: Lowering, operation: Operation) -> None:
     wanted, got = lowering.shapes[number], (value.height, value.width, value.channels)
     image = len(lowering.graph.tensors[number].shape) == 4
     kinds = {reader.kind for reader in lowering.readers.get(number, [])}
-    if wanted == got or not image or kinds <= OF_BYTES:
+    bytewise = kinds <= (OF_BYTES | OF_ROWS if value.height == 1 else OF_BYTES)
+    if wanted == got or not image or bytewise:
         lowering.views[number] = view
     elif value.height == 1:
         lowering.vector(operation, View(view.value, 0, 0, *wanted[:2]), seen=wanted)

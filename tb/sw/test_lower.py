@@ -125,3 +125,25 @@ def test_channels_are_not_padded() -> None:
     pad = w.Pad(before=(0, 0, 0, 1), after=(0, 0, 0, 0))
     with pytest.raises(CompileError, match="operator 0 PAD .*: wanted padding of rows and columns"):
         lowered([pad, convolution(4, 3)])
+
+
+def test_three_dimensions_are_a_row_of_pixels() -> None:
+    chain = w.Chain((1, 20, 8), 0.1, 3)
+    chain.operator("LOGISTIC", scale=1 / 256, zero_point=-128)
+    chain.operator("MEAN", (1, 20, 1), [np.array([2], np.int32)], keepDims=True)
+    network = lower(load(w.serialize(chain.graph())))
+    assert kinds(network) == ["LOGISTIC", "MEAN"]
+    assert [(v.height, v.width, v.channels) for v in network.values] == [
+        (1, 20, 8),
+        (1, 20, 8),
+        (1, 20, 1),
+    ]
+
+
+def test_heads_are_moved_once() -> None:
+    """A row that becomes an image, and a transpose of that, are one copy."""
+    chain = w.Chain((1, 20, 8), 0.1, 3)
+    chain.operator("LOGISTIC", scale=1 / 256, zero_point=-128)
+    chain.operator("RESHAPE", (1, 20, 2, 4), [np.array([1, 20, 2, 4], np.int32)])
+    w.Transpose(permutation=(0, 2, 1, 3)).add(chain)
+    assert kinds(lower(load(w.serialize(chain.graph())))) == ["LOGISTIC", "TRANSPOSE"]

@@ -1,6 +1,7 @@
 """Each rewriting: what becomes of its chain, what keeps it away, and the same bytes as before."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -114,6 +115,16 @@ def multiplied(first: tuple[int, ...], second: tuple[int, ...], flags=(False, Fa
     return chain.graph()
 
 
+def floats(*kinds: str, first: str = "int8") -> Graph:
+    """Return functions of float32 between DEQUANTIZE and QUANTIZE; ``first`` is the input's type."""
+    chain = Chain((1, 9, 9, 4), 0.02, 5, first)
+    chain.operator("DEQUANTIZE", dtype="float32")
+    for kind in kinds:
+        chain.operator(kind, **({"beta": 1.0} if kind == "SOFTMAX" else {}))
+    chain.operator("QUANTIZE", dtype="int8", scale=0.03, zero_point=-9)
+    return chain.graph()
+
+
 TWO = [[2, 3], [2, 3]]
 BACK = [[0, 0], [0, 0]]
 
@@ -160,6 +171,10 @@ GRAPHS: dict[str, tuple[Graph, str]] = {
     "rows of a matrix": (multiplied((), (0, 1, 3, 2)), "BATCH_MATMUL"),
     "columns of both": (multiplied((0, 1, 3, 2), (0, 1, 3, 2), (True, False)), "BATCH_MATMUL"),
     "both transposed before": (multiplied((), (0, 1, 3, 2), (True, True)), "BATCH_MATMUL"),
+    "a function of float32": (floats("NEG"), "LookupTable"),
+    "three functions": (floats("NEG", "EXP", "TANH"), "LookupTable"),
+    "no function": (floats(), "DEQUANTIZE QUANTIZE"),
+    "of each row": (floats("NEG", "SOFTMAX"), "DEQUANTIZE NEG SOFTMAX QUANTIZE"),
     "only ones are moved": (chained(("TRANSPOSE", (0, 2, 1, 3))), "RESHAPE ADD"),
 }
 
@@ -197,6 +212,20 @@ def test_a_result_that_others_read_stays() -> None:
     found = simplified(load(serialize(chain.graph(transposed, chain.number))))
     kinds = [operation.kind for operation in found.operations]
     assert kinds == ["TRANSPOSE", "RESHAPE", "FULLY_CONNECTED"]
+
+
+def test_functions_of_int16_stay() -> None:
+    """A table has 256 entries."""
+    graph = load(serialize(floats("NEG", first="int16")))
+    assert simplified(graph) is graph
+
+
+def test_a_float_that_others_read_stays() -> None:
+    graph = floats("NEG")
+    negated = graph.operations[1].outputs
+    found = simplified(load(serialize(replace(graph, outputs=(*graph.outputs, *negated)))))
+    kinds = [operation.kind for operation in found.operations]
+    assert kinds == ["DEQUANTIZE", "NEG", "LookupTable"]
 
 
 def test_a_graph_without_chains_is_the_same() -> None:
