@@ -16,6 +16,8 @@ from celosia.sw.ir.graph import Graph, Operation, Tensor
 from celosia.sw.operators.host import evaluate
 from celosia.sw.operators.registry import OPERATORS
 
+#: Operators that change the type or the scale of each element.
+_CONVERSIONS = ("DEQUANTIZE", "QUANTIZE")
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 
 
@@ -293,38 +295,71 @@ def _nearest(state: _Rewriting, last: Operation) -> list[Operation] | None:
 
 
 def _function(state: _Rewriting, last: Operation) -> list[Operation] | None:
-    """Rewrite DEQUANTIZE, functions of one float32, QUANTIZE: a table of 256 entries."""
-    chain = [last]
-    while chain[0].kind != "DEQUANTIZE":
-        before = next((o for o in state.operations if chain[0].inputs[0] in o.outputs), None)
-        record = before and OPERATORS.get(before.kind)
-        if before is None or record is None:
-            return None
-        if before.kind != "DEQUANTIZE" and (record.table is None or len(before.inputs) != 1):
-            return None
-        chain.insert(0, before)
-    first, result = chain[0].inputs[0], last.outputs[0]
-    ends = [state.tensors[number] for number in (first, result)]
-    if len(chain) < 3 or any(each.dtype != np.int8 for each in ends):
+    """Rewrite operators that compute each element from one int8 as a table of 256 entries.
+
+    For instance x · LOGISTIC(x), or functions of float32 between DEQUANTIZE and QUANTIZE.
+    """
+    found = _pointwise(state, last)
+    if found is None:
+        return None
+    source, chain = found
+    ends = [state.tensors[number] for number in (source, last.outputs[0])]
+    if len({(each.shape, each.dtype) for each in ends}) > 1:
         return None
     if any(each.quantization is None or len(each.quantization.scales) > 1 for each in ends):
         return None
-    tensors = {
-        n: replace(state.tensors[n], shape=(256,)) for o in chain for n in (first, *o.outputs)
-    }
-    tensors[first] = replace(tensors[first], data=BYTES.astype(np.int8))
+    shape = BYTES.shape
+    tensors = dict(enumerate(state.tensors))
+    tensors[source] = replace(ends[0], shape=shape, data=BYTES.astype(np.int8))
     for operation in chain:
-        found = evaluate(tensors, operation)
-        assert found
-        number = operation.outputs[0]
-        tensors[number] = replace(tensors[number], data=found[0])
-    entries = tensors[result].data
+        (number,) = operation.outputs
+        tensors[number] = replace(tensors[number], shape=shape, data=None)
+        results = evaluate(tensors, operation)
+        assert results
+        tensors[number] = replace(tensors[number], data=results[0])
+    entries = tensors[last.outputs[0]].data
     assert entries is not None
-    return [
-        Operation(
-            "LookupTable", last.place, (first,), last.outputs, {"entries": tuple(entries.tolist())}
-        )
-    ]
+    said = {"entries": tuple(entries.tolist())}
+    return [Operation("LookupTable", last.place, (source,), last.outputs, said)]
+
+
+def _pointwise(state: _Rewriting, last: Operation) -> tuple[int, list[Operation]] | None:
+    """Return the nearest tensor of which an operation's result is a function, element by element.
+
+    Returns also the operations of the function, in order: two at least, or one that reads the
+    tensor twice. None if there is no such tensor.
+    """
+    order = {number: n for n, o in enumerate(state.operations) for number in o.outputs}
+    chain, sources = [last], _computed(state, last)
+    while (
+        len(sources) > 1
+        or (len(chain) == 1 and last.inputs.count(*sources) < 2)
+        or any(state.tensors[number].dtype != np.int8 for number in sources)
+    ):
+        latest = max(sources, key=lambda number: order.get(number, -1))
+        operation = state.operations[order[latest]] if latest in order else None
+        if operation is None or not _is_pointwise(state, operation):
+            return None
+        chain.insert(0, operation)
+        sources = sources - {latest} | _computed(state, operation)
+    return (*sources, chain) if sources else None
+
+
+def _computed(state: _Rewriting, operation: Operation) -> set[int]:
+    """Return the inputs of an operation that are not constant."""
+    return {n for n in operation.inputs if n != -1 and state.tensors[n].data is None}
+
+
+def _is_pointwise(state: _Rewriting, operation: Operation) -> bool:
+    """Return whether an operation makes each element of one element of each computed input."""
+    record = OPERATORS.get(operation.kind)
+    if record is None or record.kernel is None:
+        return False
+    result = state.shape(operation.outputs[0])
+    alike = all(state.shape(number) == result for number in _computed(state, operation))
+    numbers = set(operation.inputs) - _computed(state, operation) - {-1}
+    single = all(state.tensors[number].elements == 1 for number in numbers)
+    return alike and single and (record.table is not None or operation.kind in _CONVERSIONS)
 
 
 #: Rules by the kind of the last operator of their chains.
@@ -332,7 +367,7 @@ _RULES: dict[str, tuple[_Rule, ...]] = {
     **dict.fromkeys(RESHAPES, (_nothing, _two_reshapes, _nearest)),
     "TRANSPOSE": (_nothing, _two_transposes, _transpose_of_ones),
     "BATCH_MATMUL": (_turned_matrices,),
-    "QUANTIZE": (_function,),
+    **dict.fromkeys(("ADD", "MUL", "QUANTIZE", "SUB"), (_function,)),
     "FULLY_CONNECTED": (_transposed_rows,),
     "BATCH_TO_SPACE_ND": (_dilated,),
 }

@@ -125,6 +125,18 @@ def floats(*kinds: str, first: str = "int8") -> Graph:
     return chain.graph()
 
 
+def gated(*kinds: str, other: bool = False) -> Graph:
+    """Return an image times functions of it, or times those of another one."""
+    chain = image()
+    second = chain.input("second", chain.last.shape, 0.1, 5) if other else 0
+    chain.back_to(0)
+    for kind in kinds:
+        scale = {"scale": 1 / 256, "zero_point": -128} if kind == "LOGISTIC" else {}
+        chain.operator(kind, **scale or {"scale": 1 / 128, "zero_point": 0})
+    chain.operator("MUL", inputs=[second, chain.number], scale=0.1, zero_point=-9)
+    return chain.graph()
+
+
 TWO = [[2, 3], [2, 3]]
 BACK = [[0, 0], [0, 0]]
 
@@ -158,24 +170,28 @@ GRAPHS: dict[str, tuple[Graph, str]] = {
     "rows repeated": (repeated(2, 2), "RESIZE_NEAREST_NEIGHBOR"),
     "columns repeated": (repeated(3, 7), "RESIZE_NEAREST_NEIGHBOR"),
     "channels repeated": (repeated(4, 2), "RESHAPE TILE RESHAPE"),
-    "two reshapes": (chained(("RESHAPE", (1, 12)), ("RESHAPE", (1, 4, 3))), "RESHAPE ADD"),
-    "there and back": (chained(("RESHAPE", (1, 12)), ("RESHAPE", (1, 3, 1, 4))), "ADD"),
+    "two reshapes": (chained(("RESHAPE", (1, 12)), ("RESHAPE", (1, 4, 3))), "RESHAPE LookupTable"),
+    "there and back": (chained(("RESHAPE", (1, 12)), ("RESHAPE", (1, 3, 1, 4))), "LookupTable"),
     "two transposes": (
         chained(("TRANSPOSE", (0, 3, 2, 1)), ("TRANSPOSE", (0, 2, 1, 3))),
-        "TRANSPOSE ADD",
+        "TRANSPOSE LookupTable",
     ),
     "transposed there and back": (
         chained(("TRANSPOSE", (0, 3, 1, 2)), ("TRANSPOSE", (0, 2, 3, 1))),
-        "ADD",
+        "LookupTable",
     ),
     "rows of a matrix": (multiplied((), (0, 1, 3, 2)), "BATCH_MATMUL"),
     "columns of both": (multiplied((0, 1, 3, 2), (0, 1, 3, 2), (True, False)), "BATCH_MATMUL"),
     "both transposed before": (multiplied((), (0, 1, 3, 2), (True, True)), "BATCH_MATMUL"),
     "a function of float32": (floats("NEG"), "LookupTable"),
     "three functions": (floats("NEG", "EXP", "TANH"), "LookupTable"),
-    "no function": (floats(), "DEQUANTIZE QUANTIZE"),
+    "another scale through float32": (floats(), "LookupTable"),
+    "itself times its logistic": (gated("LOGISTIC"), "LookupTable"),
+    "a square": (gated(), "LookupTable"),
+    "gated by itself twice": (gated("TANH", "ABS"), "LookupTable"),
+    "gated by another value": (gated("LOGISTIC", other=True), "LOGISTIC MUL"),
     "of each row": (floats("NEG", "SOFTMAX"), "DEQUANTIZE NEG SOFTMAX QUANTIZE"),
-    "only ones are moved": (chained(("TRANSPOSE", (0, 2, 1, 3))), "RESHAPE ADD"),
+    "only ones are moved": (chained(("TRANSPOSE", (0, 2, 1, 3))), "RESHAPE LookupTable"),
 }
 
 
@@ -186,8 +202,8 @@ def outputs(graph: Graph, monkeypatch: pytest.MonkeyPatch, *, plain: bool) -> li
         program = compiler.compile_graph(load(serialize(graph)), NANO)
     rng = np.random.default_rng(1)
     with open_session(program, device="machine") as session:
-        shape = (5, *program.inputs[0].shape)
-        return session.run([rng.integers(-128, 128, shape).astype(np.int8)])
+        shapes = [(5, *port.shape) for port in program.inputs]
+        return session.run([rng.integers(-128, 128, shape).astype(np.int8) for shape in shapes])
 
 
 @pytest.mark.parametrize("name", GRAPHS)
