@@ -350,6 +350,7 @@ def _product_option(graph: Graph, operation: Operation) -> str:
 
 
 _SCALED = ("int8", "int16")
+REPEATED = "one may repeat rows, columns or channels"
 BROADCAST = "shapes that broadcast: int8, int16, int32, int64, float32"
 PAIRS: dict[str, Any] = {
     "types": ((*_SCALED, *NUMBERS), SAME),
@@ -367,8 +368,7 @@ OPERATORS = (
             lower=_lower_sum,
             table=_sum_table(sign),
             factors=quotients,
-            core="two values of one shape, or rows or columns of one repeated; a value and a "
-            "constant: one number or one per channel",
+            core=f"two values, or a value and a constant; {REPEATED}",
             **_ARITHMETIC,
         )
         for kind, sign, options, of_reals in (
@@ -384,8 +384,7 @@ OPERATORS = (
         table=_product_table,
         factors=products,
         option=_product_option,
-        core="a value and one number, or one per channel; with `elementwise_products` two values of "
-        "one shape, or rows or columns of one repeated",
+        core="a value and one number, or one per channel; with `elementwise_products` as ADD",
         **_ARITHMETIC,
     ),
 )

@@ -14,6 +14,7 @@ from celosia.sw.operators.elementwise import (
     BROADCAST,
     COMPLEMENT,
     PAIRS,
+    REPEATED,
     addends,
     complement,
     single_constant,
@@ -68,7 +69,7 @@ OPERATORS = (
             kernel=of_two(choose),
             lower=_lower_extreme,
             table=_extreme_table(choose),
-            core="two values of one shape, or rows or columns of one repeated; a value and one number",
+            core=f"two values, or a value and a constant; {REPEATED}",
             host=f"{BROADCAST}, of one scale and zero point",
             **PAIRS,
         )

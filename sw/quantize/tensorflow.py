@@ -10,6 +10,7 @@ import numpy as np
 from celosia.sw.ir.parts import Port
 from celosia.sw.quantize.litert import ports_of
 from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, port
+from celosia.sw.quantize.symmetric import symmetric
 
 #: Parts of the converter's messages, and advice.
 _HINTS = {
@@ -56,7 +57,7 @@ def _to_int8(converter: Any, ports: Sequence[Port], samples: Iterable[Sample]) -
     if all(port.dtype == "float32" for port in ports):
         converter.inference_input_type = tf.int8
     converter.inference_output_type = tf.int8
-    return _converted(converter)
+    return symmetric(_converted(converter))
 
 
 def _converted(converter: Any) -> bytes:

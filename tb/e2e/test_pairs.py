@@ -1,4 +1,4 @@
-"""ADD, SUB and MUL of two tensors that broadcast, computed or constant: the bytes of LiteRT."""
+"""Arithmetic on two tensors that broadcast, computed or constant: the bytes of LiteRT."""
 
 from typing import Any
 
@@ -20,6 +20,8 @@ pytestmark = pytest.mark.usefixtures("litert")
 
 Shape = tuple[int, ...]
 
+KINDS = ("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM")
+
 
 def pair(
     kind: str,
@@ -38,16 +40,17 @@ def pair(
     chain = Chain(first, 0.05, 3)
     chain.operator("LOGISTIC", first, scale=1 / 256, zero_point=-128)
     one, inputs = chain.number, [rng.integers(-128, 128, (2, *first)).astype(np.int8)]
+    extreme = kind in ("MAXIMUM", "MINIMUM")
+    about = (1 / 256, -128) if extreme else (0.01, -7)
     if constant:
-        other: Any = Constant(rng.integers(-128, 128, second).astype(np.int8), 0.01, -7)
+        other: Any = Constant(rng.integers(-128, 128, second).astype(np.int8), *about)
     else:
-        other = chain.input("second", second, 0.01, -7)
+        other = chain.input("second", second, *about)
         inputs.append(rng.integers(-128, 128, (2, *second)).astype(np.int8))
     operands = [other, one] if turned else [one, other]
-    scale = 0.01 if kind != "MUL" else 0.005
-    chain.operator(
-        kind, np.broadcast_shapes(first, second), inputs=operands, scale=scale, zero_point=9
-    )
+    scale, zero = about if extreme else (0.01 if kind != "MUL" else 0.005, 9)
+    shape = np.broadcast_shapes(first, second)
+    chain.operator(kind, shape, inputs=operands, scale=scale, zero_point=zero)
     return Case(0, kind, chain.graph(), tuple(inputs), batch)
 
 
@@ -67,7 +70,7 @@ def drawn(seed: int) -> Case:
     constant = draw.chance(0.5)
     if constant and draw.chance(0.3):
         shapes[1] = shapes[1][draw.integer(1, rank - 1) :]
-    kind = draw.one_of("ADD", "SUB", "MUL")
+    kind = draw.one_of(*KINDS)
     about: dict[str, Any] = {"constant": constant, "turned": draw.chance(0.3)}
     return pair(kind, *shapes, draw.rng, batch=draw.integer(1, 4), **about)
 
@@ -78,7 +81,7 @@ def test_random_pairs(sizes: str) -> None:
         assert differences(drawn(seed), preset(sizes + OPTION), "machine") == "", seed
 
 
-@pytest.mark.parametrize("kind", ["ADD", "SUB", "MUL"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(
     ("first", "second", "constant"),

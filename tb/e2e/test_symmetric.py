@@ -1,0 +1,81 @@
+"""Zero points of operands of BATCH_MATMUL that become 0."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from litert import interpreter, invoked
+from networks import Chain, serialize
+
+from celosia.sw.frontend.tflite import load
+from celosia.sw.ir.graph import Graph, Quantization
+from celosia.sw.quantize.symmetric import symmetric
+
+VIT = Path(__file__).parent / "fixtures" / "vit.tflite"
+
+
+def pairs(zeros: tuple[int, int], *, whole: bool = False) -> bytes:
+    """Return the product of an image with itself, transposed; both operands are requantised."""
+    chain, operands = Chain((1, 2, 4, 4), 0.1, 7), []
+    for zero in zeros:
+        chain.back_to(0)
+        chain.operator("QUANTIZE", scale=0.05, zero_point=zero)
+        operands.append(chain.number)
+    chain.operator("TRANSPOSE", (1, 2, 4, 4), [np.array([0, 1, 3, 2], np.int32)])
+    operands[1] = chain.number
+    chain.operator("BATCH_MATMUL", (1, 2, 4, 4), inputs=operands, scale=3.0, zero_point=1)
+    outputs = (chain.number, operands[0]) if whole else (chain.number,)
+    return serialize(chain.graph(*outputs))
+
+
+def meaning(graph: Graph, kind: str, nth: int = 0) -> Quantization:
+    found = [each for each in graph.operations if each.kind == kind][nth]
+    quantization = graph.tensors[found.outputs[0]].quantization
+    assert quantization is not None
+    return quantization
+
+
+@pytest.mark.parametrize("zero", [-32, -1, 0, 5, 32])
+def test_no_number_is_lost(zero: int) -> None:
+    graph = load(symmetric(pairs((zero, 0))))
+    found = meaning(graph, "QUANTIZE")
+    assert found.zero_point == 0
+    # The least and the greatest number of before.
+    low, high = (np.float32(0.05) * (end - zero) for end in (-128, 127))
+    assert -128 * found.scale <= low and high <= 127 * found.scale
+    assert found.scale <= 0.05 * 1.26
+    assert (zero == 0) == (found.scale == np.float32(0.05))
+
+
+def test_moved_operands_change_with_their_source() -> None:
+    graph = load(symmetric(pairs((0, 9))))
+    assert meaning(graph, "QUANTIZE", 1).equals(meaning(graph, "TRANSPOSE"))
+    assert meaning(graph, "TRANSPOSE").zero_point == 0
+
+
+def test_others_stay() -> None:
+    content = pairs((33, -40))
+    assert symmetric(content) == content
+    content = pairs((0, 0))
+    assert symmetric(content) == content
+
+
+def test_outputs_of_the_model_stay() -> None:
+    graph = load(symmetric(pairs((5, 0), whole=True)))
+    assert meaning(graph, "QUANTIZE").zero_point == 5
+
+
+def test_a_transformer_keeps_its_results(litert: None, rng: np.random.Generator) -> None:
+    """Its softmax stays, and its results hardly change."""
+    content = VIT.read_bytes()
+    changed = symmetric(content)
+    assert changed != content and symmetric(changed) == changed
+    before, after = load(content), load(changed)
+    assert meaning(after, "SOFTMAX").equals(meaning(before, "SOFTMAX"))
+    operands = [n for o in after.operations if o.kind == "BATCH_MATMUL" for n in o.inputs]
+    zeros = [each.zero_point for n in operands if (each := after.tensors[n].quantization)]
+    assert zeros.count(0) >= 3
+    (shape,) = (before.tensors[number].shape for number in before.inputs)
+    given = rng.integers(-128, 128, (8, *shape)).astype(np.int8)
+    results = [invoked(interpreter(each), given)[0].astype(int) for each in (content, changed)]
+    assert 0 < np.abs(results[0] - results[1]).max() <= 16
