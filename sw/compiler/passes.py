@@ -329,6 +329,8 @@ def _pointwise(state: _Rewriting, last: Operation) -> tuple[int, list[Operation]
     Returns also the operations of the function, in order: two at least, or one that reads the
     tensor twice. None if there is no such tensor.
     """
+    if not _is_pointwise(state, last):
+        return None
     order = {number: n for n, o in enumerate(state.operations) for number in o.outputs}
     chain, sources = [last], _computed(state, last)
     while (

@@ -5,7 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from networks import Chain, Convolution, Depthwise, FullyConnected, Graph, Transpose, serialize
+from networks import (
+    Chain,
+    Constant,
+    Convolution,
+    Depthwise,
+    FullyConnected,
+    Graph,
+    Transpose,
+    serialize,
+)
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler import compile as compiler
@@ -125,6 +134,15 @@ def floats(*kinds: str, first: str = "int8") -> Graph:
     return chain.graph()
 
 
+def scaled(*shape: int) -> Graph:
+    """Return the logistic of an image times a constant of a shape."""
+    chain = image()
+    chain.operator("LOGISTIC", scale=1 / 256, zero_point=-128)
+    numbers = Constant(weights(*shape), 0.01, 3)
+    chain.operator("MUL", inputs=[chain.number, numbers], scale=0.01, zero_point=1)
+    return chain.graph()
+
+
 def gated(*kinds: str, other: bool = False) -> Graph:
     """Return an image times functions of it, or times those of another one."""
     chain = image()
@@ -187,6 +205,8 @@ GRAPHS: dict[str, tuple[Graph, str]] = {
     "three functions": (floats("NEG", "EXP", "TANH"), "LookupTable"),
     "another scale through float32": (floats(), "LookupTable"),
     "itself times its logistic": (gated("LOGISTIC"), "LookupTable"),
+    "times a number": (scaled(1), "LookupTable"),
+    "times a number for each channel": (scaled(4), "LOGISTIC MUL"),
     "a square": (gated(), "LookupTable"),
     "gated by itself twice": (gated("TANH", "ABS"), "LookupTable"),
     "gated by another value": (gated("LOGISTIC", other=True), "LOGISTIC MUL"),
