@@ -316,7 +316,7 @@ def _function(state: _Rewriting, last: Operation) -> list[Operation] | None:
         tensors[number] = replace(tensors[number], shape=shape, data=None)
         results = evaluate(tensors, operation)
         assert results
-        tensors[number] = replace(tensors[number], data=results[0])
+        tensors[number] = replace(tensors[number], data=results[0].reshape(shape))
     entries = tensors[last.outputs[0]].data
     assert entries is not None
     said = {"entries": tuple(entries.tolist())}

@@ -205,7 +205,7 @@ GRAPHS: dict[str, tuple[Graph, str]] = {
     "three functions": (floats("NEG", "EXP", "TANH"), "LookupTable"),
     "another scale through float32": (floats(), "LookupTable"),
     "itself times its logistic": (gated("LOGISTIC"), "LookupTable"),
-    "times a number": (scaled(1), "LookupTable"),
+    "times a number": (scaled(1, 1, 1, 1), "LookupTable"),
     "times a number for each channel": (scaled(4), "LOGISTIC MUL"),
     "a square": (gated(), "LookupTable"),
     "gated by itself twice": (gated("TANH", "ABS"), "LookupTable"),
