@@ -15,6 +15,7 @@ its operators are drawn from the seed. Each ten thousand seeds are a family:
 | 70,000 | single operators of the host of every type |
 | 80,000 | nested concatenations |
 | 90,000 | products of computed matrices |
+| 100,000 | normalisations of rows, attention, transformer blocks |
 
 A change here changes the cases of the same seeds, also of those that reproduce past bugs.
 """
@@ -30,6 +31,7 @@ from random_networks.draw import Draw
 from random_networks.graphs import FAMILIES
 from random_networks.joined import joined
 from random_networks.matrices import matrices
+from random_networks.transformers import transformers
 
 #: Seeds of one family of graphs.
 FAMILY = 10_000
@@ -39,7 +41,12 @@ _CUT = (1, 2, 4, 5)
 _INPUTS = 6
 
 #: Makers of the graphs of other families, by the number of the family.
-_OTHERS: dict[int, Callable[[Draw], None]] = {7: arithmetic, 8: joined, 9: matrices}
+_OTHERS: dict[int, Callable[[Draw], None]] = {
+    7: arithmetic,
+    8: joined,
+    9: matrices,
+    10: transformers,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +71,7 @@ class Case:
 
 
 def case(seed: int) -> Case:
-    """Return the case of a seed: 0 to 99,999."""
+    """Return the case of a seed: 0 to 109,999."""
     if seed // FAMILY == _INPUTS:
         return _with_inputs(seed)
     if seed // FAMILY in _OTHERS:
