@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from celosia.hw.arch.isa import Rounding, Window
+from celosia.hw.arch.isa import Rounding
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.multiplier import quantize_multiplier
@@ -21,8 +21,8 @@ from celosia.sw.compiler.quantize import (
     identity_scaling,
     matrix_factor,
 )
-from celosia.sw.compiler.spec import Correction, DynamicProduct, Pooling, Windows, extents_of
-from celosia.sw.compiler.values import Scaling, Value, uniform_scaling
+from celosia.sw.compiler.spec import Correction, DynamicProduct, extents_of
+from celosia.sw.compiler.values import Scaling, uniform_scaling
 from celosia.sw.ir.graph import Graph, Operation
 
 #: Heads, and rows and columns of each matrix.
@@ -86,8 +86,8 @@ def _add(lowering: Lowering, operation: Operation, about: _Product, scaling: Sca
     )
     ends = ends_of_two(lowering.graph, operation)
     factors = -ends[0].zero_point, -ends[1].zero_point
-    columns = _correction(lowering, operation, first, factors[0], about.taps)
-    lines = _correction(lowering, operation, first, factors[1], about.channels)
+    columns = _correction(lowering, operation, factors[0], about.taps)
+    lines = _correction(lowering, operation, factors[1], about.channels)
     number = operation.outputs[0]
     name = lowering.graph.tensors[number].name or f"{operation.kind.lower()}_{operation.place}"
     shape = lowering.shapes[number]
@@ -101,13 +101,19 @@ def _add(lowering: Lowering, operation: Operation, about: _Product, scaling: Sca
             second=second,
             result=lowering.add(tail.last, shape),
             output=shape[:2],
-            scalings=(tail.scaling, identity_scaling()),
+            scalings=(tail.scaling, _copied(columns)),
             columns=columns,
             lines=lines,
             table=tail.table,
             **about._asdict(),
         )
     )
+
+
+def _copied(columns: Correction | None) -> Scaling:
+    """Return the parameters of sums of columns that are copied, ``times`` times as large."""
+    same = identity_scaling()
+    return replace(same, left=same.left + (columns.times - 1 if columns else 0))
 
 
 def _require_taps(taps: int) -> None:
@@ -192,39 +198,17 @@ def _alone(lowering: Lowering, operation: Operation, value: int) -> bool:
 
 
 def _correction(
-    lowering: Lowering, operation: Operation, source: int, factor: int, count: int
+    lowering: Lowering, operation: Operation, factor: int, count: int
 ) -> Correction | None:
-    """Return the term of a zero point: a value of ``count`` bytes at least; None without one.
+    """Return the term of a zero point: a constant of ``count`` bytes; None without one.
 
-    The bytes are a pixel of ``source``, clamped to one number. 128, which is no int8, is twice 64.
+    128, which is no int8, is twice 64.
     """
     if not factor:
         return None
     times = 2 if factor == 128 else 1
-    byte, about = factor // times, lowering.values[source]
-    # Of a flat value, some bytes are enough.
-    channels = min(count, about.channels) if about.height == 1 else about.channels
-    wide = -(-count // channels)
-    name = f"{lowering.graph.tensors[operation.outputs[0]].name} zero point"
-    lowering.values.append(Value(name=name, height=1, width=wide, channels=channels))
-    value = len(lowering.values) - 1
-    pixel = Windows(result=(0, 0), count=(1, wide), source=(0, 0), size=(1, 1))
-    lowering.layers.append(
-        Pooling(
-            name=name,
-            kind="FILL",
-            place=operation.place,
-            source=source,
-            result=value,
-            combine=Window.MAX,
-            # All windows are the first pixel.
-            stride=(0, 0),
-            windows=(pixel,),
-            scalings=(identity_scaling(byte, byte),),
-            seen=(1, 1, channels) if channels < about.channels else None,
-        )
-    )
-    return Correction(value=value, times=times)
+    contents = np.full((1, 1, count), factor // times, np.int8)
+    return Correction(lowering.constant(operation.outputs[0], contents).value, times)
 
 
 def _scaling(graph: Graph, operation: Operation, taps: int) -> Scaling:

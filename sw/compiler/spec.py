@@ -238,7 +238,7 @@ class Term(Enum):
     LINES = "lines"  #: The second zero point times the sums of the first matrix's rows.
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Correction:
     """Term of a zero point: equal bytes in a value, multiplied ``times`` times."""
 
@@ -272,7 +272,7 @@ class DynamicProduct(_Layer):
     #: True if the columns of the first, or second, matrix are rows in its value.
     turned: tuple[bool, bool]
     output: tuple[int, int]  #: Rows and columns of the result's value.
-    #: Of results: for each channel, or for one, the same for all. Of sums that are only copied.
+    #: Of results: for each channel, or for one, the same for all. Of sums of columns that are copied.
     scalings: tuple[Scaling, Scaling]
     #: Term of the first zero point, times the sums of the second matrix's columns: ``taps`` bytes.
     columns: Correction | None = None

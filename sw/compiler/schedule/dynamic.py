@@ -119,14 +119,15 @@ class DynamicJobs:
         return MoveWeights(**self.about(work, 0, self.steps), tile=work.tile, term=Term.PRODUCT)
 
     def begun(self, works: Sequence["_Work"], half: int) -> Iterator[OnSums]:
-        """Yield the moves of tiles, and copies of their column sums to all rows of a job."""
+        """Yield the moves of tiles, and copies of their column sums to all rows of a job.
+
+        The copies are multiplied by ``times``.
+        """
         yield from map(self.moved, works)
-        times = self.layer.columns.times if self.layer.columns else 0
         for work in works:
             about = self.about(work, 0, self.steps)
             about |= {"rows": (0, 1), "half": half, "accumulator": work.sums}
-            for time in range(times):
-                yield MultiplyMoved(**about, accumulate=time > 0, term=Term.COLUMNS)
+            yield MultiplyMoved(**about, accumulate=False, term=Term.COLUMNS)
         for work in works:
             yield SpreadSums(
                 block=work.block,
