@@ -11,8 +11,9 @@ from vector_bench import factor, sizes
 
 from celosia.hw.arch.isa import Mode
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
-from celosia.hw.vector.accumulate import AccumulatorWriter, Products, SumUpdate
+from celosia.hw.vector.accumulate import AccumulatorWriter
 from celosia.hw.vector.pipe import Pipe
+from celosia.hw.vector.sums import Products
 from celosia.hw.vector.task import VectorSizes
 from celosia.sim import quantize
 
@@ -159,58 +160,6 @@ async def test_groups_of_two_tasks(name: str, rng: np.random.Generator) -> None:
     ctx = await pysim.simulation(ResetInserter(reset)(dut))
     for length in (1, 4, 5, 40, 80, 120, 120, 120):
         await episode(ctx, length)
-
-
-def wrapped(value: int) -> int:
-    """Return a number as 32 bits keep it."""
-    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
-
-
-@pytest.mark.parametrize("lanes", [1, 4])
-async def test_sums_against_the_reference(rng: np.random.Generator, lanes: int) -> None:
-    """Corners first; each lane may take its own sum of the cycle before."""
-    dut = SumUpdate(lanes=lanes)
-    ctx = await pysim.simulation(dut)
-    corners = [-(1 << 31), -1, 0, 1, (1 << 31) - 1]
-    pairs = [(new, old) for new in corners for old in corners]
-    sums = [0] * lanes
-    for n in range(300):
-        random = [[int(v) for v in rng.integers(-(1 << 31), 1 << 31, lanes)] for _ in range(2)]
-        given = [[value] * lanes for value in pairs[n // 2]] if n < 2 * len(pairs) else random
-        greatest = n % 2 if n < 2 * len(pairs) else int(rng.integers(2))
-        again = int(rng.integers(1 << lanes)) if n >= 2 * len(pairs) else 0
-        ctx.set(dut.new, given[0])
-        ctx.set(dut.old, given[1])
-        ctx.set(dut.again, again)
-        ctx.set(dut.greatest, greatest)
-        await ctx.tick()
-        olds = [sums[lane] if again >> lane & 1 else given[1][lane] for lane in range(lanes)]
-        results = zip(given[0], olds, strict=True)
-        sums = [max(new, old) if greatest else wrapped(new + old) for new, old in results]
-        assert list(ctx.get(dut.sums)) == sums
-
-
-def test_no_lanes_are_refused() -> None:
-    with pytest.raises(ValueError, match="lanes: wanted at least 1, got 0"):
-        SumUpdate(lanes=0)
-
-
-@pytest.mark.parametrize("primitive", ["portable", "logic"])
-async def test_factors(primitive: str, rng: np.random.Generator) -> None:
-    """Products of nine bits of each number, one group each cycle."""
-    dut = Products(lanes=2, primitive=primitive)
-    ctx = await pysim.simulation(dut)
-    ends = np.array([-256, 255, -255, 0, 1, -1, 256, -257, 2**31 - 1, -(2**31)])
-    pairs = np.array(np.meshgrid(ends, ends)).reshape(2, -1)
-    pairs = np.hstack([pairs, rng.integers(-(2**31), 2**31, (2, 100))]).reshape(2, -1, 2)
-    wanted: deque[Any] = deque([None] * Products.LATENCY)
-    for old, new in zip(*pairs, strict=True):
-        ctx.set(dut.old, old.tolist())
-        ctx.set(dut.new, new.tolist())
-        wanted.append((factor(old) * factor(new)).tolist())
-        due = wanted.popleft()
-        assert due is None or list(ctx.get(dut.products)) == due
-        await ctx.tick()
 
 
 @pytest.mark.parametrize("name", ["nano", "twelve"])
