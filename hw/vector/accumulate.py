@@ -1,4 +1,4 @@
-"""Writer of results to the accumulators: overwrite, add, maximum, multiply."""
+"""Writer of results to the accumulators: overwrite, add, maximum, product, squared difference."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
@@ -8,7 +8,7 @@ from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY, read_layout, write_layout
 from celosia.hw.vector.pipe import Pipe
-from celosia.hw.vector.sums import AGES, Forwarding, Products, SumUpdate, place_layout
+from celosia.hw.vector.sums import AGES, Forwarding, SumUpdate, place_layout
 from celosia.hw.vector.task import MARK, VectorSizes
 
 
@@ -16,8 +16,8 @@ class AccumulatorWriter(Component):
     """Writer of the accumulators: last stages of the pipe, with fixed latency.
 
     The row of a group is read ``Pipe.SOON`` cycles before the group's result comes. ``Forwarding``
-    gives what earlier groups have not yet written. Products are not forwarded: a task multiplies a
-    sum once.
+    gives what earlier groups have not yet written. Products and squared differences are not
+    forwarded: a task of ``isa.PRODUCT_MODES`` names a sum once.
 
     Parameters
     ----------
@@ -47,9 +47,9 @@ class AccumulatorWriter(Component):
 
     Timing
     ------
-    ``accumulator_write`` comes one cycle before ``scaled``; its sums come one cycle after it. In the
-    mode MULTIPLY ``accumulator_write``, its sums, ``finished`` and ``fault`` come
-    ``Products.LATENCY`` cycles later. Tasks are further apart than that.
+    ``accumulator_write`` comes one cycle before ``scaled``; its sums come one cycle after it. In
+    ``isa.PRODUCT_MODES`` ``accumulator_write``, its sums, ``finished`` and ``fault`` come
+    ``SumUpdate.LATER`` cycles later. Tasks are further apart than that.
     """
 
     def __init__(self, *, sizes: VectorSizes) -> None:
@@ -61,8 +61,8 @@ class AccumulatorWriter(Component):
                 "bad": 1,
                 "last": 1,
                 "joins": 1,
-                "greatest": 1,
-                **({"multiplies": 1} if sizes.elementwise_products else {}),
+                "subtracts": 1,
+                **({"multiplies": 1, "squared": 1} if sizes.elementwise_products else {}),
                 "place": place_layout(sizes),
             }
         )
@@ -89,18 +89,22 @@ class AccumulatorWriter(Component):
         earlier = Signal(AGES - 1)
         valid = Cat(self.soon.valid & self.soon.tag.to_accumulators, earlier)
         mode = self.endings[self.soon.tag.slot].mode
+        squared = mode == isa.Mode.SQUARED_DIFFERENCE
         m.d.sync += earlier.eq(valid)
         m.d.comb += [
             steps[0].bad.eq(self.soon.tag.fault | self.descriptor.outside),
             steps[0].last.eq(self.descriptor.last),
             steps[0].joins.eq(mode != isa.Mode.OVERWRITE),
-            steps[0].greatest.eq(mode == isa.Mode.MAX),
+            steps[0].subtracts.eq(squared | (mode == isa.Mode.MAX)),
             steps[0].place.row.eq(self.descriptor.address),
             steps[0].place.group.eq(self.descriptor.group),
             steps[0].place.mask.eq(self.descriptor.mask),
         ]
         if self.sizes.elementwise_products:
-            m.d.comb += steps[0].multiplies.eq(mode == isa.Mode.MULTIPLY)
+            m.d.comb += [
+                steps[0].multiplies.eq(squared | (mode == isa.Mode.MULTIPLY)),
+                steps[0].squared.eq(squared),
+            ]
         m.d.sync += [late.eq(early) for early, late in zip(steps, steps[1:], strict=False)]
         return steps, valid
 
@@ -126,7 +130,7 @@ class AccumulatorWriter(Component):
             update.new.eq(self.scaled),
             update.old.eq(forwarding.old),
             update.again.eq(forwarding.again),
-            update.greatest.eq(steps[5].greatest),
+            update.subtracts.eq(steps[5].subtracts),
         ]
         if sizes.parity:
             used = Signal(sizes.columns)
@@ -143,13 +147,14 @@ class AccumulatorWriter(Component):
     ) -> tuple[data.View, Value]:
         """Take products in their cycle; return the group that is written, and that there is one.
 
-        A group of the mode MULTIPLY is written ``Products.LATENCY`` cycles after the others.
+        A group of ``isa.PRODUCT_MODES`` is written ``SumUpdate.LATER`` cycles after the others.
         """
-        late = 4 + Products.LATENCY
+        late = 4 + SumUpdate.LATER
         multiplied = Signal()
         step = Signal(self._step)
         m.d.sync += update.multiplied.eq(multiplied)
         m.d.comb += [
+            update.squared.eq(steps[5].squared),
             multiplied.eq(valid[late] & steps[late].multiplies),
             step.eq(Mux(multiplied, steps[late], steps[4])),
         ]

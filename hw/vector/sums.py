@@ -1,4 +1,4 @@
-"""Arithmetic on old sums and new results: products, sums, maximum, forwarding."""
+"""Arithmetic on old sums and new results, and old sums that are still being written."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data
@@ -12,60 +12,15 @@ from celosia.hw.vector.pipe import Pipe
 from celosia.hw.vector.task import VectorSizes
 
 
-class Products(Component):
-    """Products of old sums and new results, for the mode MULTIPLY.
-
-    Parameters
-    ----------
-    lanes : int
-        Channels of a group.
-    primitive : str
-        Multiplier, see ``Product``.
-
-    Members
-    -------
-    old, new : In(ArrayLayout(signed(32), lanes))
-        Factors; their lower ``isa.FACTOR_BITS`` bits count, signed.
-    products : Out(ArrayLayout(signed(2 * isa.FACTOR_BITS), lanes))
-        Products.
-
-    Timing
-    ------
-    ``products`` follow ``old`` and ``new`` by ``LATENCY`` cycles. One group each cycle.
-    """
-
-    LATENCY = Product.LATENCY
-
-    def __init__(self, *, lanes: int, primitive: str = "portable") -> None:
-        self.lanes = lanes
-        self.primitive = primitive
-        sums = data.ArrayLayout(signed(32), lanes)
-        products = data.ArrayLayout(signed(2 * isa.FACTOR_BITS), lanes)
-        super().__init__({"old": In(sums), "new": In(sums), "products": Out(products)})
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        factor = signed(isa.FACTOR_BITS)
-        for lane in range(self.lanes):
-            product = Product(factor, factor, primitive=self.primitive)
-            m.submodules[f"lane_{lane}"] = product
-            m.d.comb += [
-                product.a.eq(self.old[lane]),
-                product.b.eq(self.new[lane]),
-                self.products[lane].eq(product.p),
-            ]
-        return m
-
-
 class SumUpdate(Component):
-    """Adder of results to sums, or maximum or product of both, in each lane.
+    """Adder of results to sums, or their maximum, product or squared difference, in each lane.
 
     Parameters
     ----------
     lanes : int
         Lanes, at least 1.
     products : bool
-        There is ``multiplied``.
+        There are ``squared`` and ``multiplied``.
     primitive : str
         Multiplier, see ``Product``.
 
@@ -75,22 +30,28 @@ class SumUpdate(Component):
         Results and sums of a group.
     again : In(lanes)
         Lanes that take ``sums`` instead of ``old``: those of the group of the cycle before.
-    greatest : In(1)
-        The maximum of both, else their sum, which wraps.
+    subtracts : In(1)
+        ``new`` - ``old`` is computed. ``sums`` become the maximum of both, else their sum, which
+        wraps.
+    squared : In(1)
+        The difference is both factors of the product. Only with ``subtracts``.
     multiplied : In(1)
-        ``sums`` become the product of ``old`` and ``new`` of ``Products.LATENCY`` cycles before.
+        ``sums`` become the product of ``new`` and ``old`` of ``LATER`` cycles before, without
+        ``again``. Of factors the lower ``isa.FACTOR_BITS`` bits count, signed.
     sums : Out(ArrayLayout(signed(32), lanes))
         New sums.
 
     Timing
     ------
-    ``sums`` follow one cycle later, products ``Products.LATENCY`` cycles more.
+    ``sums`` follow one cycle later, products ``LATER`` cycles more.
 
     Raises
     ------
     ValueError
         If ``lanes`` is below 1.
     """
+
+    LATER = Product.LATENCY
 
     def __init__(self, *, lanes: int, products: bool = False, primitive: str = "portable") -> None:
         if lanes < 1:
@@ -104,8 +65,8 @@ class SumUpdate(Component):
                 "new": In(sums),
                 "old": In(sums),
                 "again": In(lanes),
-                "greatest": In(1),
-                **({"multiplied": In(1)} if products else {}),
+                "subtracts": In(1),
+                **({"squared": In(1), "multiplied": In(1)} if products else {}),
                 "sums": Out(sums),
             }
         )
@@ -113,6 +74,7 @@ class SumUpdate(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        factor = signed(isa.FACTOR_BITS)
         for lane in range(self.lanes):
             # One adder: for a comparison it subtracts.
             new = self.new[lane]
@@ -120,20 +82,22 @@ class SumUpdate(Component):
             total = Signal(signed(34), name=f"total_{lane}")
             old = Mux(self.again[lane], self.sums[lane], self.old[lane])
             m.d.comb += [
-                before.eq(old ^ self.greatest.replicate(32)),
-                total.eq(Cat(1, new).as_signed() + Cat(self.greatest, before).as_signed()),
+                before.eq(old ^ self.subtracts.replicate(32)),
+                total.eq(Cat(1, new).as_signed() + Cat(self.subtracts, before).as_signed()),
             ]
             m.d.sync += self.sums[lane].eq(
-                Mux(self.greatest, Mux(total[-1], ~before, new), total[1:33])
+                Mux(self.subtracts, Mux(total[-1], ~before, new), total[1:33])
             )
-        if self.multiplies:
-            products = Products(lanes=self.lanes, primitive=self.primitive)
-            m.submodules.products = products
-            m.d.comb += [products.old.eq(self.old), products.new.eq(self.new)]
+            if not self.multiplies:
+                continue
+            product = Product(factor, factor, primitive=self.primitive)
+            m.submodules[f"product_{lane}"] = product
+            m.d.comb += [
+                product.a.eq(Mux(self.squared, total[1:33], self.old[lane])),
+                product.b.eq(Mux(self.squared, total[1:33], new)),
+            ]
             with m.If(self.multiplied):
-                m.d.sync += (
-                    self.sums[lane].eq(products.products[lane]) for lane in range(self.lanes)
-                )
+                m.d.sync += self.sums[lane].eq(product.p)
         return m
 
 

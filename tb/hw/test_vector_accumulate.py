@@ -9,11 +9,11 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal
 from vector_bench import factor, sizes
 
-from celosia.hw.arch.isa import Mode
+from celosia.hw.arch.isa import PRODUCT_MODES, Mode
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.accumulate import AccumulatorWriter
 from celosia.hw.vector.pipe import Pipe
-from celosia.hw.vector.sums import Products
+from celosia.hw.vector.sums import SumUpdate
 from celosia.hw.vector.task import VectorSizes
 from celosia.sim import quantize
 
@@ -78,6 +78,7 @@ class Rows:
             Mode.ADD: quantize.wrap32(old + new),
             Mode.MAX: np.maximum(old, new),
             Mode.MULTIPLY: factor(old) * factor(new),
+            Mode.SQUARED_DIFFERENCE: factor(new - old) ** 2,
         }
         self.expected[place] = joined[mode]
         used = mode is not Mode.OVERWRITE and bool(self.expected_wrong[place].any())
@@ -192,8 +193,8 @@ async def test_products(name: str, rng: np.random.Generator) -> None:
         await ctx.tick()
 
     for _ in range(30):
-        mode = Mode(int(rng.integers(4)))
-        late = Products.LATENCY if mode is Mode.MULTIPLY else 0
+        mode = Mode(int(rng.integers(5)))
+        late = SumUpdate.LATER if mode in PRODUCT_MODES else 0
         ctx.set(dut.endings, [{"mode": mode}] * 2)
         places = [(row, group) for row in range(ROWS) for group in range(groups)]
         chosen = rng.permutation(len(places))[: int(rng.integers(1, len(places) + 1))]
@@ -211,13 +212,13 @@ async def test_products(name: str, rng: np.random.Generator) -> None:
             then(Pipe.SOON + 1 + late, finished=last)
             await step(valid=1)
         # Until the last sums are written; further apart in the unit.
-        for _ in range(Pipe.SOON + Products.LATENCY + 2):
+        for _ in range(Pipe.SOON + SumUpdate.LATER + 2):
             await step()
     assert (rows.sums == rows.expected).all()
     # A group outside the accumulators.
     ctx.set(dut.endings, [{"mode": Mode.MULTIPLY}] * 2)
     ctx.set(dut.descriptor.outside, 1)
-    then(Pipe.SOON + Products.LATENCY, fault=1)
+    then(Pipe.SOON + SumUpdate.LATER, fault=1)
     await step(valid=1)
     for _ in range(12):
         await step()

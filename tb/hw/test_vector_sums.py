@@ -8,7 +8,7 @@ import pysim
 import pytest
 from vector_bench import factor, sizes
 
-from celosia.hw.vector.sums import AGES, Forwarding, Products, SumUpdate
+from celosia.hw.vector.sums import AGES, Forwarding, SumUpdate
 from celosia.hw.vector.task import VectorSizes
 
 
@@ -28,16 +28,16 @@ async def test_sums_against_the_reference(rng: np.random.Generator, lanes: int) 
     for n in range(300):
         random = [[int(v) for v in rng.integers(-(1 << 31), 1 << 31, lanes)] for _ in range(2)]
         given = [[value] * lanes for value in pairs[n // 2]] if n < 2 * len(pairs) else random
-        greatest = n % 2 if n < 2 * len(pairs) else int(rng.integers(2))
+        subtracts = n % 2 if n < 2 * len(pairs) else int(rng.integers(2))
         again = int(rng.integers(1 << lanes)) if n >= 2 * len(pairs) else 0
         ctx.set(dut.new, given[0])
         ctx.set(dut.old, given[1])
         ctx.set(dut.again, again)
-        ctx.set(dut.greatest, greatest)
+        ctx.set(dut.subtracts, subtracts)
         await ctx.tick()
         olds = [sums[lane] if again >> lane & 1 else given[1][lane] for lane in range(lanes)]
         results = zip(given[0], olds, strict=True)
-        sums = [max(new, old) if greatest else wrapped(new + old) for new, old in results]
+        sums = [max(new, old) if subtracts else wrapped(new + old) for new, old in results]
         assert list(ctx.get(dut.sums)) == sums
 
 
@@ -47,21 +47,26 @@ def test_no_lanes_are_refused() -> None:
 
 
 @pytest.mark.parametrize("primitive", ["portable", "logic"])
-async def test_factors(primitive: str, rng: np.random.Generator) -> None:
-    """Products of nine bits of each number, one group each cycle."""
-    dut = Products(lanes=2, primitive=primitive)
+async def test_products_against_the_reference(primitive: str, rng: np.random.Generator) -> None:
+    """Products and squared differences in any order; of each factor 16 bits count."""
+    dut = SumUpdate(lanes=2, products=True, primitive=primitive)
     ctx = await pysim.simulation(dut)
-    ends = np.array([-256, 255, -255, 0, 1, -1, 256, -257, 2**31 - 1, -(2**31)])
-    pairs = np.array(np.meshgrid(ends, ends)).reshape(2, -1)
+    ends = np.array([-(2**15), 2**15 - 1, 1 - 2**15, 0, 1, -1, 2**15, 2**31 - 1, -(2**31)])
+    pairs = np.array(np.meshgrid(ends, ends)).reshape(2, -1).repeat(4, axis=1)
     pairs = np.hstack([pairs, rng.integers(-(2**31), 2**31, (2, 100))]).reshape(2, -1, 2)
-    wanted: deque[Any] = deque([None] * Products.LATENCY)
-    for old, new in zip(*pairs, strict=True):
+    # The product of this cycle is taken `LATER` cycles after it, and seen one cycle after that.
+    wanted: deque[Any] = deque([None] * SumUpdate.LATER)
+    for n, (old, new) in enumerate(zip(*pairs, strict=True)):
+        squared = n % 2
         ctx.set(dut.old, old.tolist())
         ctx.set(dut.new, new.tolist())
-        wanted.append((factor(old) * factor(new)).tolist())
+        ctx.set(dut.squared, squared)
+        ctx.set(dut.subtracts, squared)
+        wanted.append((factor(new - old) ** 2 if squared else factor(old) * factor(new)).tolist())
         due = wanted.popleft()
-        assert due is None or list(ctx.get(dut.products)) == due
+        ctx.set(dut.multiplied, due is not None)
         await ctx.tick()
+        assert due is None or list(ctx.get(dut.sums)) == due
 
 
 class Way:
