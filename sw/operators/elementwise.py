@@ -333,7 +333,7 @@ def _multiply(lowering: Lowering, operation: Operation) -> None:
     add_sum(lowering, operation, sources, scalings, mode=Mode.MULTIPLY)
 
 
-def _product_option(graph: Graph, operation: Operation) -> str:
+def product_option(graph: Graph, operation: Operation) -> str:
     """Return the option of cores that multiply two values."""
     computed = all(graph.tensors[number].data is None for number in operation.inputs[:2])
     return "elementwise_products" if computed else ""
@@ -373,7 +373,7 @@ OPERATORS = (
         lower=_lower_product,
         table=_product_table,
         factors=products,
-        option=_product_option,
+        option=product_option,
         core="a value and one number, or one per channel; with `elementwise_products` two values of "
         "one shape, or rows or columns of one repeated",
         **_ARITHMETIC,
