@@ -7,7 +7,6 @@ import numpy as np
 import tflite
 
 from celosia.hw.arch.isa import Mode, Rounding
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, add_sum
 from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.compiler.quantize import ends_of_two, shifted_scaling
@@ -113,8 +112,6 @@ def _lower_squared(lowering: Lowering, operation: Operation) -> None:
     """Lower SQUARED_DIFFERENCE of two values."""
     first, second, output = ends_of_two(lowering.graph, operation)
     *factors, square = _squared_factors([each.scales[0] for each in (first, second, output)])
-    if square >= 1:
-        raise CompileError(f"wanted a factor below 1 of the squares, got {square:.6g}")
     one, other = map(shifted_scaling, (first, second), factors, (_SHIFT, _SHIFT))
     ends = output.zero_point, -128, 127
     last = uniform_scaling(0, quantize_multiplier(square), Rounding.DOUBLE, ends)
