@@ -66,10 +66,12 @@ def combined(mode: Mode, old: ArrayLike, h: ArrayLike) -> np.ndarray:
             return wrap32(np.maximum(old, h))
         case Mode.MULTIPLY:
             return wrap32(_factor(old) * _factor(h))
+        case Mode.SQUARED_DIFFERENCE:
+            return wrap32(_factor(h - old) ** 2)
 
 
 def _factor(values: np.ndarray) -> np.ndarray:
-    """Return the lower bits of int64, signed, that MULTIPLY multiplies."""
+    """Return the lower bits of int64, signed, that count in products."""
     half = 1 << FACTOR_BITS - 1
     return (values + half) % (2 * half) - half
 

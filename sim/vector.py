@@ -3,7 +3,7 @@
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space
+from celosia.hw.arch.isa import PRODUCT_MODES, Instruction, Mode, Opcode, Space
 from celosia.sim import footprint
 from celosia.sim.addresses import Pattern
 
@@ -35,7 +35,7 @@ def feeds_itself(i: Instruction, config: Config) -> bool:
 
     Reads of the source run ahead of writes, so that is a race. Repeated updates of the same sums
     are none in the modes ADD and MAX: the accumulators' port forwards each to the next. Products
-    are not forwarded. Other instructions have no groups.
+    and squares are not forwarded. Other instructions have no groups.
     """
     if i.opcode is Opcode.SOFTMAX:
         i = footprint.copy_of(i)
@@ -64,7 +64,7 @@ def feeds_itself(i: Instruction, config: Config) -> bool:
 
 
 def _multiplies(i: Instruction) -> bool:
-    return i.destination == Space.ACCUMULATORS.value and i.mode == Mode.MULTIPLY.value
+    return i.destination == Space.ACCUMULATORS.value and Mode(i.mode) in PRODUCT_MODES
 
 
 def _all_different(pattern: Pattern) -> bool:

@@ -159,20 +159,37 @@ def register_limits(config: Config) -> dict[int, Limit]:
     """
     result = {}
     for code, (unit, register) in _BY_CODE.items():
-        *others, (last, low, width) = register.parts
+        *others, (last, *_) = register.parts
         (limit, *_) = [
             found[last.name]
             for opcode, found in limits(config).items()
             if UNITS[opcode] is unit and last.name in found
         ]
-        below = sum(part.width for part in others)
-        whole = width == _width(last) and last.representable[0] == 0
-        high = limit.high if whole else (1 << width) - 1
-        high = high << below | (1 << below) - 1
-        plain = whole and not others
+        plain = _whole(register) and not others
         multiple = limit.multiple if plain and last.name != "external" else 1
+        high = _highest(register, limit.high)
         result[code] = Limit(limit.low if plain else 0, high, multiple)
     return result
+
+
+def _whole(register: Register) -> bool:
+    """Return True if the last field of a register is all there, and has no sign."""
+    field, _, width = register.parts[-1]
+    return width == _width(field) and field.representable[0] == 0
+
+
+def _highest(register: Register, last: int) -> int:
+    """Return the greatest value of a register whose last field is at most ``last``."""
+    below = register.width - register.parts[-1].width
+    high = last if _whole(register) else (1 << register.parts[-1].width) - 1
+    return high << below | (1 << below) - 1
+
+
+#: Limits of the values of registers, by their codes, that no core exceeds.
+_ANY_CORE = {
+    code: Limit(0, _highest(register, register.parts[-1].field.representable[1]))
+    for code, (_, register) in _BY_CODE.items()
+}
 
 
 def go(opcode: Opcode, wait: int, post: int) -> int:
@@ -251,9 +268,8 @@ class Decoder:
                 Error.FIELD, f"{name}: wanted registers once, in the order of their codes"
             )
         self._last = unit, register.code
-        low, high, multiple = 0, (1 << register.width) - 1, 1
-        if self.config is not None:
-            low, high, multiple = register_limits(self.config)[register.code]
+        limits = _ANY_CORE if self.config is None else register_limits(self.config)
+        low, high, multiple = limits[register.code]
         if not low <= value <= high or value % multiple:
             of = f", a multiple of {multiple}" if multiple > 1 else ""
             raise Illegal(Error.FIELD, f"{name}: wanted {low} to {high}{of}, got {value}")

@@ -104,7 +104,8 @@ class Config:
     softmax : bool
         The core runs SOFTMAX. Only without ``protection``, and with the pipelined requantiser.
     elementwise_products : bool
-        VECTOR has the mode MULTIPLY, which multiplies accumulators by its results.
+        VECTOR has the modes MULTIPLY, which multiplies accumulators by its results, and
+        SQUARED_DIFFERENCE, which squares the differences of both.
 
     Raises
     ------

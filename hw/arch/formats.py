@@ -87,17 +87,21 @@ class Window(enum.Enum, shape=1):
     SUM = 1
 
 
-class Mode(enum.Enum, shape=2):
+class Mode(enum.Enum, shape=3):
     """Effect of VECTOR on the accumulators that it writes."""
 
     OVERWRITE = 0
     ADD = 1
     MAX = 2
     MULTIPLY = 3
+    SQUARED_DIFFERENCE = 4
 
 
-#: Bits of the sum and of the result, signed, that MULTIPLY multiplies: int8 less a zero point.
-FACTOR_BITS = 9
+#: Modes of cores with ``elementwise_products``.
+PRODUCT_MODES = (Mode.MULTIPLY, Mode.SQUARED_DIFFERENCE)
+
+#: Lower bits of a factor, signed, that count: a difference of two int8 with 7 bits after the point.
+FACTOR_BITS = 16
 
 
 class Rounding(enum.Enum, shape=1):
@@ -341,7 +345,7 @@ def limits(config: Config) -> dict[Opcode, dict[str, Limit]]:
         "destination_base": config.unified_bytes - 1,
         "params": config.parameter_channels - 1,
         "table": config.tables - 1,
-        "mode": (Mode.MULTIPLY if config.elementwise_products else Mode.MAX).value,
+        "mode": (Mode.SQUARED_DIFFERENCE if config.elementwise_products else Mode.MAX).value,
     }
     at_least_one = {"rows", "length", "tiles", "count", "taps", "channels"}
     multiples = {

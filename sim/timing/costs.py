@@ -67,7 +67,7 @@ class Costs(NamedTuple):
     to_bytes: int = 19
     #: The same in the accumulators.
     to_sums: int = 11
-    #: Added to it in the mode MULTIPLY.
+    #: Added to it in the modes MULTIPLY and SQUARED_DIFFERENCE.
     multiply: int = 2
     #: Added to both for a sequential requantiser.
     sequential: int = 24

@@ -14,7 +14,7 @@ from itertools import chain
 
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.config import PROGRAM_BYTES, Config
-from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, Space, Unit
+from celosia.hw.arch.isa import PRODUCT_MODES, Error, Instruction, Mode, Opcode, Space, Unit
 from celosia.sim import footprint
 from celosia.sim.schedule import EXECUTING, MachineError, bits, describe
 from celosia.sim.timing.array import Array
@@ -347,7 +347,7 @@ class Timeline:
         each = config.group_cycles
         later_groups = (groups[-1] - 1) * each
         latency = response + (costs.to_sums if to_sums else costs.to_bytes)
-        latency += costs.multiply if to_sums and i.mode == Mode.MULTIPLY.value else 0
+        latency += costs.multiply if to_sums and Mode(i.mode) in PRODUCT_MODES else 0
         latency += costs.sequential if each > 1 else 0
         latency += costs.softmax if config.softmax else 0
         latency = latency if reduction is None else response + reduction

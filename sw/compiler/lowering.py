@@ -1,6 +1,6 @@
 """State of the lowering of a graph: values, layers, and the view of each tensor."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -333,6 +333,18 @@ class Lowering:
         """Return the only operation that reads a tensor, if nothing else does."""
         readers = self.readers.get(number, [])
         return readers[0] if len(readers) == 1 and number not in self.graph.outputs else None
+
+    def leads_to(self, number: int, kinds: Collection[str]) -> bool:
+        """Return whether an operation of one of the kinds depends on a tensor."""
+        waiting, seen = [number], {number}
+        while waiting:
+            for reader in self.readers.get(waiting.pop(), []):
+                if reader.kind in kinds:
+                    return True
+                new = set(reader.outputs) - seen
+                seen |= new
+                waiting += new
+        return False
 
     def same_scale(self, one: int, other: int) -> bool:
         """Return whether integers of two tensors have the same meaning."""

@@ -236,14 +236,17 @@ def addition_scalings(
     TensorFlow Lite's reference kernel does.
     """
     twice = 2 * max(first.scale, second.scale)
-    inputs = []
-    for source in (first, second):
-        pair = quantize_multiplier(source.scale / twice)
-        scaling = uniform_scaling(-source.zero_point, pair, Rounding.DOUBLE, (0, -128, 127))
-        inputs.append(replace(scaling, left=np.array([20], np.int64)))
+    one, other = (shifted_scaling(source, source.scale / twice, 20) for source in (first, second))
     pair = quantize_multiplier(twice / ((1 << 20) * output.scale))
     clamp = activation_range(activation, output)
-    return (*inputs, uniform_scaling(0, pair, Rounding.DOUBLE, (output.zero_point, *clamp)))
+    return one, other, uniform_scaling(0, pair, Rounding.DOUBLE, (output.zero_point, *clamp))
+
+
+def shifted_scaling(source: Quantization, factor: float, left: int) -> Scaling:
+    """Return the parameters that subtract a zero point, shift to the left, and multiply."""
+    pair = quantize_multiplier(factor)
+    scaling = uniform_scaling(-source.zero_point, pair, Rounding.DOUBLE, (0, -128, 127))
+    return replace(scaling, left=np.array([left], np.int64))
 
 
 def product_scalings(

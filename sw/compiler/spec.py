@@ -203,7 +203,7 @@ class Sum(_Layer):
     extents: tuple[int, int, int]  #: Rows, columns and channels of the result.
     #: For one channel each: of ``source``, of ``second``, and of their sum.
     scalings: tuple[Scaling, Scaling, Scaling]
-    mode: Mode = Mode.ADD  #: ADD, MAX for the greater of the two, or MULTIPLY.
+    mode: Mode = Mode.ADD  #: ADD, MAX for the greater of the two, or one of products.
 
     macs = 0
     pool = Pool(window=(1, 1), stride=(1, 1))

@@ -6,10 +6,15 @@ from typing import Any
 import numpy as np
 import tflite
 
+from celosia.hw.arch.isa import Mode, Rounding
+from celosia.sw.compiler.lowering import Lowering, add_sum
 from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.compiler.quantize import ends_of_two, shifted_scaling
+from celosia.sw.compiler.values import uniform_scaling
+from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
-from celosia.sw.operators.elementwise import activated, two
+from celosia.sw.operators.elementwise import REPEATED, activated, addends, two
 from celosia.sw.operators.exponentials import digits, high_product, reciprocal
 from celosia.sw.operators.fixed_point import (
     centred,
@@ -43,8 +48,13 @@ def _read_quotient(node: Node) -> dict[str, Any]:
     return {"activation": read_activation(options.FusedActivationFunction() if options else 0)}
 
 
+def _scales(operator: HostOperator) -> list[np.float32]:
+    """Return the scales of the inputs and of the result."""
+    return [single(operand) for operand in (*operator.sources, operator.results[0])]
+
+
 def _quotient_factor(operator: HostOperator) -> float:
-    first, second, output = (single(x) for x in (*operator.sources, operator.results[0]))
+    first, second, output = _scales(operator)
     with np.errstate(all="ignore"):
         return float(first / (second * output))
 
@@ -75,9 +85,9 @@ def _run_quotient(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
     return finished(values, operator.results[0], operator.attributes["activation"])
 
 
-def _squared_factors(operator: HostOperator) -> tuple[float, float, float]:
-    """Return the factors of both inputs and of their squared difference."""
-    first, second, output = (float(single(x)) for x in (*operator.sources, operator.results[0]))
+def _squared_factors(scales: Sequence[np.float32]) -> tuple[float, float, float]:
+    """Return the factors of both inputs and of their squared difference; scales include the result's."""
+    first, second, output = map(float, scales)
     twice = 2 * max(first, second)
     return first / twice, second / twice, twice * twice / ((1 << 2 * _SHIFT) * output)
 
@@ -85,16 +95,28 @@ def _squared_factors(operator: HostOperator) -> tuple[float, float, float]:
 def _squared_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shapes = two(operator, attributes)
     if operator.sources[0].dtype == "int8":
-        factor = _squared_factors(operator)[2]
+        factor = _squared_factors(_scales(operator))[2]
         require(factor < 1, "a result of more than (scale of the inputs)^2 / 4096", f"{factor:.6g}")
     return shapes
 
 
 def _run_squared(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    first, second, output = (quantize_multiplier(f) for f in _squared_factors(operator))
+    factors = _squared_factors(_scales(operator))
+    first, second, output = map(quantize_multiplier, factors)
     left, right = (x << _SHIFT for x in centred(operator, arrays))
     difference = times(left, *first) - times(right, *second)
     return finished(times(difference * difference, *output), operator.results[0])
+
+
+def _lower_squared(lowering: Lowering, operation: Operation) -> None:
+    """Lower SQUARED_DIFFERENCE of two values."""
+    first, second, output = ends_of_two(lowering.graph, operation)
+    *factors, square = _squared_factors([each.scales[0] for each in (first, second, output)])
+    one, other = map(shifted_scaling, (first, second), factors, (_SHIFT, _SHIFT))
+    ends = output.zero_point, -128, 127
+    last = uniform_scaling(0, quantize_multiplier(square), Rounding.DOUBLE, ends)
+    sources = [view.value for view in addends(lowering, operation)]
+    add_sum(lowering, operation, sources, (one, other, last), mode=Mode.SQUARED_DIFFERENCE)
 
 
 _BROADCAST = "shapes that broadcast"
@@ -115,6 +137,9 @@ OPERATORS = (
         types=(("int8", "int32", "float32"), SAME),
         broadcasts=True,
         kernel=by_type(int8=_run_squared, plain=of_two(squared_difference)),
+        lower=_lower_squared,
+        option=lambda _, __: "elementwise_products",
+        core=f"with `elementwise_products` two values, or a value and a constant; {REPEATED}",
         host=f"{_BROADCAST}; int8 with a result of more than 1/4096 of the inputs' scale squared",
     ),
     *(

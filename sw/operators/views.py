@@ -11,6 +11,7 @@ import tflite
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.shapes import OF_BYTES, OF_ROWS, RESHAPES
+from celosia.sw.compiler.spec import Windows
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
@@ -21,7 +22,8 @@ from celosia.sw.operators.record import ANY, Operator, Shape
 def _lower_reshape(lowering: Lowering, operation: Operation) -> None:
     """Lower RESHAPE: the same bytes, moved only out of padding, or where a vector becomes an image.
 
-    Raises CompileError for images that become images of another shape.
+    An image that becomes one row is copied if products or transposes of heads follow, which read
+    only rows. Raises CompileError for images that become images of another shape.
     """
     number = operation.outputs[0]
     view = lowering.view(operation)
@@ -33,7 +35,14 @@ def _lower_reshape(lowering: Lowering, operation: Operation) -> None:
     image = len(lowering.graph.tensors[number].shape) == 4
     kinds = {reader.kind for reader in lowering.readers.get(number, [])}
     bytewise = kinds <= (OF_BYTES | OF_ROWS if value.height == 1 else OF_BYTES)
-    if wanted == got or not image or bytewise:
+    row = wanted[0] == 1 < value.height and wanted[2] == value.channels
+    if row and not image and lowering.leads_to(number, OF_ROWS):
+        windows = tuple(
+            Windows(result=(0, y * value.width), count=(1, value.width), source=(y, 0), size=(1, 1))
+            for y in range(value.height)
+        )
+        lowering.vector(operation, view, shape=wanted, windows=windows)
+    elif wanted == got or not image or bytewise:
         lowering.views[number] = view
     elif value.height == 1:
         lowering.vector(operation, View(view.value, 0, 0, *wanted[:2]), seen=wanted)

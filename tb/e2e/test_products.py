@@ -1,5 +1,7 @@
-"""MUL of two computed values: every byte is that of LiteRT's reference kernel."""
+"""MUL and SQUARED_DIFFERENCE of two computed values: each byte is that of LiteRT's reference kernel."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,18 +19,20 @@ from celosia.sw.ir.parts import HostOperator
 pytestmark = pytest.mark.usefixtures("litert")
 
 OPTION = ",elementwise_products=true"
+KINDS = ("MUL", "SQUARED_DIFFERENCE")
 ACTIVATIONS = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")
 
 
 class Factors(NamedTuple):
-    """A MUL of two inputs."""
+    """A MUL or SQUARED_DIFFERENCE of two inputs."""
 
     first: tuple[int, ...]
     second: tuple[int, ...]
     zeros: tuple[int, int, int] = (3, -5, 7)  #: Zero points of the inputs and of the result.
     scales: tuple[float, float, float] = (0.05, 0.03, 0.1)
-    activation: str = "NONE"
+    activation: str = "NONE"  #: Of MUL only.
     batch: int = 2
+    kind: str = "MUL"
 
     def case(self, rng: np.random.Generator) -> Case:
         """Return three invocations; the last one has the greatest factors."""
@@ -37,17 +41,48 @@ class Factors(NamedTuple):
         second = chain.input("second", self.second, self.scales[1], self.zeros[1])
         about: dict[str, Any] = {"scale": self.scales[2], "zero_point": self.zeros[2]}
         result = np.broadcast_shapes(*shapes)
-        about["fusedActivationFunction"] = self.activation
-        chain.operator("MUL", result, inputs=[0, second], **about)
+        if self.kind == "MUL":
+            about["fusedActivationFunction"] = self.activation
+        chain.operator(self.kind, result, inputs=[0, second], **about)
         inputs = [rng.integers(-128, 128, (3, *shape)).astype(np.int8) for shape in shapes]
         for values in inputs:
             values[2] = rng.choice(np.array([-128, 127], np.int8), values.shape[1:])
-        return Case(0, "MUL", chain.graph(), tuple(inputs), self.batch)
+        return Case(0, self.kind, chain.graph(), tuple(inputs), self.batch)
 
 
 def drawn(seed: int) -> Case:
     """Return a MUL of random shapes, scales, zero points and activation."""
     draw = Draw(seed)
+    shape, second = drawn_shapes(draw)
+    scales = draw.scale(), draw.scale()
+    result = draw.about(scales[0] * scales[1] * float(draw.rng.uniform(20, 200)))
+    zeros = draw.zero_point(), draw.zero_point(), draw.zero_point()
+    activation = draw.one_of(*ACTIVATIONS, "NONE", "NONE")
+    factors = Factors(shape, second, zeros, (*scales, result), activation, draw.integer(1, 4))
+    return factors.case(draw.rng)
+
+
+def drawn_difference(seed: int) -> Case:
+    """Return a SQUARED_DIFFERENCE of random shapes, scales and zero points.
+
+    Scales of the inputs are often equal, or far apart. Results saturate in many models.
+    """
+    draw = Draw(seed)
+    shape, second = drawn_shapes(draw)
+    scale = draw.scale()
+    far = float(2.0 ** draw.rng.uniform(-12, 12))
+    other = [scale, draw.scale(), draw.about(scale * far)][draw.integer(0, 2)]
+    # At least 1/4096 of the greater scale squared.
+    result = draw.about(max(scale, other) ** 2 * float(2.0 ** draw.rng.uniform(-11, 10)))
+    zeros = draw.zero_point(), draw.zero_point(), draw.zero_point()
+    scales = scale, other, result
+    batch = draw.integer(1, 4)
+    factors = Factors(shape, second, zeros, scales, batch=batch, kind="SQUARED_DIFFERENCE")
+    return factors.case(draw.rng)
+
+
+def drawn_shapes(draw: Draw) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return two shapes that the core combines."""
     rank = draw.integer(2, 4)
     shape = 1, *(draw.integer(1, 12) for _ in range(rank - 2)), draw.few(70)
     second = shape
@@ -56,12 +91,7 @@ def drawn(seed: int) -> Case:
         second = 1, *extents, shape[3]
     if draw.chance(0.2):
         shape, second = second, shape
-    scales = draw.scale(), draw.scale()
-    result = draw.about(scales[0] * scales[1] * float(draw.rng.uniform(20, 200)))
-    zeros = draw.zero_point(), draw.zero_point(), draw.zero_point()
-    activation = draw.one_of(*ACTIVATIONS, "NONE", "NONE")
-    factors = Factors(shape, second, zeros, (*scales, result), activation, draw.integer(1, 4))
-    return factors.case(draw.rng)
+    return shape, second
 
 
 def on_core(case: Case, sizes: str) -> bool:
@@ -71,9 +101,10 @@ def on_core(case: Case, sizes: str) -> bool:
 
 
 @pytest.mark.parametrize("sizes", ["nano", "micro", "edge", "pico", "edge,columns=8"])
-def test_random_products(sizes: str) -> None:
+@pytest.mark.parametrize("draw", [drawn, drawn_difference])
+def test_random_products(sizes: str, draw: Callable[[int], Case]) -> None:
     for seed in range(12):
-        case = drawn(seed)
+        case = draw(seed)
         assert on_core(case, sizes + OPTION)
         assert differences(case, preset(sizes + OPTION), "machine") == "", seed
 
@@ -96,6 +127,43 @@ def test_roundings(
     assert differences(case, preset("edge" + OPTION), "machine") == ""
 
 
+@pytest.mark.parametrize("zeros", [(-128, -128, -128), (127, 127, 0), (-128, 127, -1)])
+@pytest.mark.parametrize(
+    "scales",
+    [
+        (1.0, 1.0, 512.0),  # Exact halves; the greatest differences.
+        (1.0, 1.0, 1.0 / 4095),  # The greatest factor: most results saturate.
+        (0.5, 0.375, 1.0),  # Halves in the second input.
+        (129 / 256, 1.0, 300.0),  # Halves in the first one, before its shift.
+        (1.0, 2.0**-20, 256.0),  # Of the second input nearly nothing.
+        (2.0**-31, 1.0, 3.0),  # Of the first one nothing.
+    ],
+)
+def test_roundings_of_differences(
+    zeros: tuple[int, int, int], scales: tuple[float, float, float], rng: np.random.Generator
+) -> None:
+    shape = (1, 9, 7, 16)
+    case = Factors(shape, shape, zeros, scales, kind="SQUARED_DIFFERENCE").case(rng)
+    assert on_core(case, "edge" + OPTION)
+    assert differences(case, preset("edge" + OPTION), "machine") == ""
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("scales", [(0.5, 0.375), (0.05, 0.03), (129 / 256, 1.0)])
+def test_differences_of_all_pairs(scales: tuple[float, float], swapped: bool) -> None:
+    """Each pair of int8, so that every half is met."""
+    first, second = scales[::-1] if swapped else scales
+    shape, zeros = (1, 32, 64), (-128, 17, -128)
+    all_scales = first, second, max(scales) ** 2 * 37
+    factors = Factors(shape, shape, zeros, all_scales, batch=4, kind="SQUARED_DIFFERENCE")
+    numbers = np.arange(-128, 128, dtype=np.int8)
+    pairs = [array.reshape(-1, *shape) for array in np.meshgrid(numbers, numbers)]
+    case = replace(factors.case(np.random.default_rng(0)), inputs=tuple(pairs))
+    assert on_core(case, "edge" + OPTION)
+    assert differences(case, preset("edge" + OPTION), "machine") == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("first", "second", "core"),
     [
@@ -109,15 +177,20 @@ def test_roundings(
     ],
 )
 def test_what_broadcasts(
-    first: tuple[int, ...], second: tuple[int, ...], core: bool, rng: np.random.Generator
+    first: tuple[int, ...],
+    second: tuple[int, ...],
+    core: bool,
+    kind: str,
+    rng: np.random.Generator,
 ) -> None:
-    case = Factors(first, second).case(rng)
+    case = Factors(first, second, kind=kind).case(rng)
     assert on_core(case, "micro" + OPTION) == core
     assert differences(case, preset("micro" + OPTION), "machine") == ""
 
 
-def test_without_the_option_the_host_multiplies(rng: np.random.Generator) -> None:
-    case = Factors((1, 4, 4, 8), (1, 4, 4, 8)).case(rng)
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_the_option_the_host_multiplies(kind: str, rng: np.random.Generator) -> None:
+    case = Factors((1, 4, 4, 8), (1, 4, 4, 8), kind=kind).case(rng)
     program = compile_graph(load(case.content), preset("nano"), 1)
     (step,) = program.steps
     assert isinstance(step, HostOperator)
@@ -125,17 +198,19 @@ def test_without_the_option_the_host_multiplies(rng: np.random.Generator) -> Non
     assert differences(case, preset("nano"), "machine") == ""
 
 
-def test_a_square(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_value_with_itself(kind: str, rng: np.random.Generator) -> None:
     """Both inputs are one value."""
     chain = Chain((1, 6, 5, 9), 0.05, 11)
-    chain.operator("MUL", inputs=[0, 0], scale=0.3, zero_point=-20)
+    chain.operator(kind, inputs=[0, 0], scale=0.3, zero_point=-20)
     inputs = rng.integers(-128, 128, (2, 1, 6, 5, 9)).astype(np.int8)
-    case = Case(0, "MUL", chain.graph(), (inputs,), 2)
+    case = Case(0, kind, chain.graph(), (inputs,), 2)
     assert on_core(case, "nano" + OPTION)
     assert differences(case, preset("nano" + OPTION), "machine") == ""
 
 
 @pytest.mark.parametrize("sizes", ["nano", "pico", "micro,protection=parity"])
-def test_products_on_the_rtl(sizes: str, verilator: None) -> None:
+@pytest.mark.parametrize("draw", [drawn, drawn_difference])
+def test_products_on_the_rtl(sizes: str, draw: Callable[[int], Case], verilator: None) -> None:
     for seed in range(3):
-        assert differences(drawn(seed), preset(sizes + OPTION), "rtl") == "", seed
+        assert differences(draw(seed), preset(sizes + OPTION), "rtl") == "", seed

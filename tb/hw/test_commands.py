@@ -104,6 +104,7 @@ def test_limits_of_registers_are_those_of_their_fields(config):
         ([word(16, 1), word(32, 2)], Error.FIELD, "STORE external: wanted registers once"),
         ([word(16, 1), 1], Error.FIELD, "NOP: wanted an opcode of LOAD after its registers"),
         ([word(17, 128)], Error.FIELD, "LOAD external_high: wanted 0 to 127, got 128"),
+        ([word(code_of(Unit.VECTOR, "function"), 5 << 5)], Error.FIELD, "0 to 159, got 160"),
     ],
 )
 def test_refusals(words: list[int], error: Error, message: str):

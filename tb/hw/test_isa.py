@@ -208,15 +208,16 @@ def test_accumulators_are_read_at_one_place_only(mode: Mode):
         check(Instruction(Opcode.VECTOR, **both, mode=mode), EDGE)
 
 
-def test_multiply_is_an_option():
-    multiply = Instruction(Opcode.VECTOR, destination=Space.ACCUMULATORS, mode=Mode.MULTIPLY)
+@pytest.mark.parametrize(("mode", "value"), [(Mode.MULTIPLY, 3), (Mode.SQUARED_DIFFERENCE, 4)])
+def test_products_are_an_option(mode: Mode, value: int):
+    multiply = Instruction(Opcode.VECTOR, destination=Space.ACCUMULATORS, mode=mode)
     check(multiply, replace(EDGE, elementwise_products=True))
-    with pytest.raises(Illegal, match="VECTOR mode: wanted 0 to 2, got 3") as caught:
+    with pytest.raises(Illegal, match=f"VECTOR mode: wanted 0 to 2, got {value}") as caught:
         check(multiply, EDGE)
     assert caught.value.error is Error.FIELD
     code = commands.encode([multiply])
     assert commands.decode(code) == [multiply]
-    with pytest.raises(Illegal, match="VECTOR function: wanted 0 to 95, got 98"):
+    with pytest.raises(Illegal, match=f"function: wanted 0 to 95, got {value * 32 + 2}"):
         for word in commands.words(code):
             commands.Decoder(EDGE).feed(word)
 
@@ -254,6 +255,9 @@ def test_disassembly_leaves_defaults_out():
     assert disassemble(Instruction(Opcode.HALT)) == "HALT"
 
 
+MODES = "one of OVERWRITE, ADD, MAX, MULTIPLY, SQUARED_DIFFERENCE"
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -272,8 +276,8 @@ def test_disassembly_leaves_defaults_out():
         ("LOAD rows=70000", "LOAD rows: wanted 0 to 65535, got 70000"),
         ("LOAD wait=12", r"LOAD wait: wanted semaphores 0 to 11 joined by '\+', got '12'"),
         ("LOAD wait=1+x", r"LOAD wait: wanted a whole number, got '1\+x'"),
-        ("VECTOR mode=MIN", "VECTOR mode: wanted one of OVERWRITE, ADD, MAX, MULTIPLY, got 'MIN'"),
-        ("VECTOR mode=1", "VECTOR mode: wanted one of OVERWRITE, ADD, MAX, MULTIPLY, got '1'"),
+        ("VECTOR mode=MIN", f"VECTOR mode: wanted {MODES}, got 'MIN'"),
+        ("VECTOR mode=1", f"VECTOR mode: wanted {MODES}, got '1'"),
     ],
 )
 def test_what_the_assembler_refuses(line: str, message: str):

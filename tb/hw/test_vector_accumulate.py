@@ -9,10 +9,11 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal
 from vector_bench import factor, sizes
 
-from celosia.hw.arch.isa import Mode
+from celosia.hw.arch.isa import PRODUCT_MODES, Mode
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
-from celosia.hw.vector.accumulate import AccumulatorWriter, Products, SumUpdate
+from celosia.hw.vector.accumulate import AccumulatorWriter
 from celosia.hw.vector.pipe import Pipe
+from celosia.hw.vector.sums import SumUpdate
 from celosia.hw.vector.task import VectorSizes
 from celosia.sim import quantize
 
@@ -77,6 +78,7 @@ class Rows:
             Mode.ADD: quantize.wrap32(old + new),
             Mode.MAX: np.maximum(old, new),
             Mode.MULTIPLY: factor(old) * factor(new),
+            Mode.SQUARED_DIFFERENCE: factor(new - old) ** 2,
         }
         self.expected[place] = joined[mode]
         used = mode is not Mode.OVERWRITE and bool(self.expected_wrong[place].any())
@@ -161,58 +163,6 @@ async def test_groups_of_two_tasks(name: str, rng: np.random.Generator) -> None:
         await episode(ctx, length)
 
 
-def wrapped(value: int) -> int:
-    """Return a number as 32 bits keep it."""
-    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
-
-
-@pytest.mark.parametrize("lanes", [1, 4])
-async def test_sums_against_the_reference(rng: np.random.Generator, lanes: int) -> None:
-    """Corners first; each lane may take its own sum of the cycle before."""
-    dut = SumUpdate(lanes=lanes)
-    ctx = await pysim.simulation(dut)
-    corners = [-(1 << 31), -1, 0, 1, (1 << 31) - 1]
-    pairs = [(new, old) for new in corners for old in corners]
-    sums = [0] * lanes
-    for n in range(300):
-        random = [[int(v) for v in rng.integers(-(1 << 31), 1 << 31, lanes)] for _ in range(2)]
-        given = [[value] * lanes for value in pairs[n // 2]] if n < 2 * len(pairs) else random
-        greatest = n % 2 if n < 2 * len(pairs) else int(rng.integers(2))
-        again = int(rng.integers(1 << lanes)) if n >= 2 * len(pairs) else 0
-        ctx.set(dut.new, given[0])
-        ctx.set(dut.old, given[1])
-        ctx.set(dut.again, again)
-        ctx.set(dut.greatest, greatest)
-        await ctx.tick()
-        olds = [sums[lane] if again >> lane & 1 else given[1][lane] for lane in range(lanes)]
-        results = zip(given[0], olds, strict=True)
-        sums = [max(new, old) if greatest else wrapped(new + old) for new, old in results]
-        assert list(ctx.get(dut.sums)) == sums
-
-
-def test_no_lanes_are_refused() -> None:
-    with pytest.raises(ValueError, match="lanes: wanted at least 1, got 0"):
-        SumUpdate(lanes=0)
-
-
-@pytest.mark.parametrize("primitive", ["portable", "logic"])
-async def test_factors(primitive: str, rng: np.random.Generator) -> None:
-    """Products of nine bits of each number, one group each cycle."""
-    dut = Products(lanes=2, primitive=primitive)
-    ctx = await pysim.simulation(dut)
-    ends = np.array([-256, 255, -255, 0, 1, -1, 256, -257, 2**31 - 1, -(2**31)])
-    pairs = np.array(np.meshgrid(ends, ends)).reshape(2, -1)
-    pairs = np.hstack([pairs, rng.integers(-(2**31), 2**31, (2, 100))]).reshape(2, -1, 2)
-    wanted: deque[Any] = deque([None] * Products.LATENCY)
-    for old, new in zip(*pairs, strict=True):
-        ctx.set(dut.old, old.tolist())
-        ctx.set(dut.new, new.tolist())
-        wanted.append((factor(old) * factor(new)).tolist())
-        due = wanted.popleft()
-        assert due is None or list(ctx.get(dut.products)) == due
-        await ctx.tick()
-
-
 @pytest.mark.parametrize("name", ["nano", "twelve"])
 async def test_products(name: str, rng: np.random.Generator) -> None:
     """Tasks one after the other, of which some multiply: these are written two cycles later."""
@@ -243,8 +193,8 @@ async def test_products(name: str, rng: np.random.Generator) -> None:
         await ctx.tick()
 
     for _ in range(30):
-        mode = Mode(int(rng.integers(4)))
-        late = Products.LATENCY if mode is Mode.MULTIPLY else 0
+        mode = Mode(int(rng.integers(5)))
+        late = SumUpdate.LATER if mode in PRODUCT_MODES else 0
         ctx.set(dut.endings, [{"mode": mode}] * 2)
         places = [(row, group) for row in range(ROWS) for group in range(groups)]
         chosen = rng.permutation(len(places))[: int(rng.integers(1, len(places) + 1))]
@@ -262,13 +212,13 @@ async def test_products(name: str, rng: np.random.Generator) -> None:
             then(Pipe.SOON + 1 + late, finished=last)
             await step(valid=1)
         # Until the last sums are written; further apart in the unit.
-        for _ in range(Pipe.SOON + Products.LATENCY + 2):
+        for _ in range(Pipe.SOON + SumUpdate.LATER + 2):
             await step()
     assert (rows.sums == rows.expected).all()
     # A group outside the accumulators.
     ctx.set(dut.endings, [{"mode": Mode.MULTIPLY}] * 2)
     ctx.set(dut.descriptor.outside, 1)
-    then(Pipe.SOON + Products.LATENCY, fault=1)
+    then(Pipe.SOON + SumUpdate.LATER, fault=1)
     await step(valid=1)
     for _ in range(12):
         await step()

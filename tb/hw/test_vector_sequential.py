@@ -10,7 +10,7 @@ from vector_bench import SHAPES, Bench, run, sizes, span
 from vector_programs import Programs
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space
+from celosia.hw.arch.isa import PRODUCT_MODES, Instruction, Mode, Opcode, Space
 from celosia.hw.vector.pace import Pace
 from celosia.hw.vector.sequential import SequentialRequantizer
 from celosia.sim.timing import costs
@@ -109,11 +109,12 @@ def test_all_pixels_into_one_row(rng: np.random.Generator, mode: Mode) -> None:
     run(rng, "micro", [instruction], tables=1, **SEQUENTIAL)
 
 
-def test_products(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("mode", PRODUCT_MODES)
+def test_products(rng: np.random.Generator, mode: Mode) -> None:
     """Each sum is multiplied once, and read at once."""
     columns = SHAPES["micro"][1]
     inside = {"x_count": 3, "channels": columns, "destination_x_stride": 2}
-    multiply = {"destination": Space.ACCUMULATORS, "mode": Mode.MULTIPLY, "source_x_stride": 3}
+    multiply = {"destination": Space.ACCUMULATORS, "mode": mode, "source_x_stride": 3}
     read = {"source": Space.ACCUMULATORS, "source_x_stride": 1}
     program = [
         Instruction(Opcode.VECTOR, **inside, **fields) for fields in (multiply, read, multiply)

@@ -102,7 +102,7 @@ def test_last_places_are_not_those_of_the_next_instruction(rng, stall):
     [("nano", "logic", 0.6), ("micro", "portable", 0.0), ("full", "portable", 0.6)],
 )
 def test_products(rng, lanes, primitive, stall):
-    """Products of each sum with a result, then sums that are added to and read at once."""
+    """Products and squared differences, then sums that are added to and read at once."""
     columns = SHAPES[lanes][1]
 
     def vector(mode, count):
@@ -127,7 +127,7 @@ def test_products(rng, lanes, primitive, stall):
         channels=columns,
         destination_x_stride=columns + 1,
     )
-    modes = (Mode.MULTIPLY, Mode.ADD, Mode.MULTIPLY, Mode.MAX)
+    modes = (Mode.MULTIPLY, Mode.ADD, Mode.SQUARED_DIFFERENCE, Mode.MAX)
     instructions = [vector(mode, int(rng.integers(1, 8))) for mode in modes]
     program = [i for each in instructions for i in (each, read, each)]
     options = {"elementwise_products": True, "primitive": primitive}

@@ -57,8 +57,8 @@ def spread(i, side, rows):
 
 
 def factor(values):
-    """Return the nine lower bits, signed, of int32."""
-    return (values.astype(np.int64) + 256) % 512 - 256
+    """Return the 16 lower bits, signed, of integers."""
+    return (values.astype(np.int64) + (1 << 15)) % (1 << 16) - (1 << 15)
 
 
 class State:
@@ -133,6 +133,7 @@ class State:
             Mode.ADD.value: quantize.wrap32(old.astype(np.int64) + h),
             Mode.MAX.value: np.maximum(old, h),
             Mode.MULTIPLY.value: factor(old) * factor(h),
+            Mode.SQUARED_DIFFERENCE.value: factor(h.astype(np.int64) - old) ** 2,
         }[i.mode]
         self.sums[row, : i.channels] = new
 

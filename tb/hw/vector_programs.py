@@ -4,7 +4,7 @@ import numpy as np
 from vector_bench import loops, spread
 
 from celosia.hw.arch.config import SOFTMAX_ELEMENTS, SOFTMAX_ROWS
-from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space
+from celosia.hw.arch.isa import PRODUCT_MODES, Instruction, Mode, Opcode, Space
 
 
 class Programs:
@@ -45,7 +45,7 @@ class Programs:
         rng, s = self.rng, self.sizes
         source, destination = rng.integers(0, 2, 2).tolist()
         source, destination = given.get("source", source), given.get("destination", destination)
-        modes = 4 if s.get("elementwise_products") else 3
+        modes = 5 if s.get("elementwise_products") else 3
         mode = int(rng.integers(0, modes)) if (source, destination) == (0, 1) else 0
         most = s["columns"] if 1 in (source, destination) else 3 * max(s["lanes"], s["rows"]) + 2
         most = min(most, s["parameter_channels"])
@@ -81,7 +81,7 @@ class Programs:
             from_, to = ((0, half), (half, 2 * half))[:: 1 if rng.integers(2) else -1]
         fields |= self._reach(fields, "source_", source, from_)
         fields |= self._reach(fields, "destination_", destination, to)
-        if mode == Mode.MULTIPLY.value:
+        if Mode(mode) in PRODUCT_MODES:
             rows = loops(Instruction(Opcode.VECTOR, **fields), "destination_")
             if np.unique(rows).size < rows.size:
                 # Products are not forwarded.

@@ -187,7 +187,7 @@ MOVED = {
 }
 
 
-#: Cores with the mode MULTIPLY, programs and their cycles, likewise.
+#: Cores with products, programs and their cycles, likewise.
 MULTIPLYING = tuple(f"{name},elementwise_products=true" for name in ("nano", "edge", "pico"))
 _MULTIPLY = "destination=ACCUMULATORS destination_x_stride=1 mode=MULTIPLY"
 MULTIPLIED = {
@@ -208,6 +208,9 @@ MULTIPLIED = {
     f"VECTOR x_count=9 channels=3 {_MULTIPLY}\n"
     "VECTOR x_count=9 channels=3 destination=ACCUMULATORS destination_x_stride=1 mode=ADD\n"
     "FILL x_count=9 channels=4 destination_x_stride=4\n": (192, 132, 2172),
+}
+MULTIPLIED |= {
+    text.replace("MULTIPLY", "SQUARED_DIFFERENCE"): cycles for text, cycles in MULTIPLIED.items()
 }
 
 

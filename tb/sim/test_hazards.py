@@ -5,6 +5,7 @@ import pytest
 
 from celosia.hw.arch import commands
 from celosia.hw.arch.isa import (
+    PRODUCT_MODES,
     Error,
     Instruction,
     Mode,
@@ -167,8 +168,9 @@ def test_a_vector_may_combine_with_its_own_sums(mode: Mode):
     legal(f"{vector} channels=4 destination_y_stride=1 y_count=3\nHALT", everything())
 
 
-def test_a_vector_may_not_multiply_a_sum_twice():
-    vector = "VECTOR x_count=2 destination=ACCUMULATORS mode=MULTIPLY"
+@pytest.mark.parametrize("mode", PRODUCT_MODES)
+def test_a_vector_may_not_multiply_a_sum_twice(mode: Mode):
+    vector = f"VECTOR x_count=2 destination=ACCUMULATORS mode={mode.name}"
     legal(f"{vector} destination_x_stride=1\nHALT", everything())
     hazard = found(f"{vector}\nHALT", everything())
     assert (hazard.fault, hazard.instructions) == (Fault.RACE, (0, 0))

@@ -231,8 +231,8 @@ def wrap(value: int) -> int:
 
 
 def factor(value: int) -> int:
-    """Return the nine lower bits, signed."""
-    return (value + 256) % 512 - 256
+    """Return the 16 lower bits, signed."""
+    return (value + (1 << 15)) % (1 << 16) - (1 << 15)
 
 
 def slow_requantize(x: int, p: Any, double: bool) -> int:
@@ -274,7 +274,8 @@ def slow_vector(machine: Machine, i: Instruction) -> None:
             for a, h in results:
                 if i.destination == Space.ACCUMULATORS.value:
                     old = int(flat[a])
-                    flat[a] = (h, wrap(old + h), max(old, h), factor(old) * factor(h))[i.mode]
+                    product, square = factor(old) * factor(h), factor(h - old) ** 2
+                    flat[a] = (h, wrap(old + h), max(old, h), product, square)[i.mode]
                 else:
                     y = min(max(h + i.zero_point, i.low), i.high)
                     machine.unified[a] = machine.tables[i.table][y & 255] if i.use_table else y
@@ -296,7 +297,7 @@ def random_vector(config: Config, rng: np.random.Generator) -> Instruction:
     for axis in "xy":
         values[f"window_{axis}_stride"] = int(rng.integers(0, 4 if source else 20))
     if not (source and destination):
-        values["mode"] = int(rng.integers(0, 4 if config.elementwise_products else 3))
+        values["mode"] = int(rng.integers(0, 5 if config.elementwise_products else 3))
     low, high = sorted(rng.integers(-128, 128, 2).tolist())
     values |= {"source": source, "destination": destination, "low": low, "high": high}
     values["params"] = int(rng.integers(0, 2)) * config.lanes

@@ -147,3 +147,18 @@ def test_heads_are_moved_once() -> None:
     chain.operator("RESHAPE", (1, 20, 2, 4), [np.array([1, 20, 2, 4], np.int32)])
     w.Transpose(permutation=(0, 2, 1, 3)).add(chain)
     assert kinds(lower(load(w.serialize(chain.graph())))) == ["LOGISTIC", "TRANSPOSE"]
+
+
+@pytest.mark.parametrize("heads", [False, True])
+def test_an_image_becomes_a_row_if_heads_are_made_of_it(heads: bool) -> None:
+    chain = w.Chain((1, 5, 4, 8), 0.1, 3)
+    chain.operator("LOGISTIC", scale=1 / 256, zero_point=-128)
+    chain.operator("RESHAPE", (1, 20, 8), [np.array([1, 20, 8], np.int32)])
+    chain.operator("TANH", scale=1 / 128, zero_point=0)
+    if heads:
+        chain.operator("RESHAPE", (1, 20, 2, 4), [np.array([1, 20, 2, 4], np.int32)])
+        w.Transpose(permutation=(0, 2, 1, 3)).add(chain)
+    network = lower(load(w.serialize(chain.graph())))
+    wanted = ["LOGISTIC", "RESHAPE", "TANH", "TRANSPOSE"] if heads else ["LOGISTIC", "TANH"]
+    assert kinds(network) == wanted
+    assert network.values[2].height == (1 if heads else 5)

@@ -40,7 +40,7 @@ _MOVING = {"square4", "odd", "broad", "tall", "square8", "narrow", "square16"}
 
 #: Cores with SOFTMAX.
 _SOFTMAX = {"square4", "odd", "tall", "square8", "narrow", "square16"}
-#: Cores with the mode MULTIPLY.
+#: Cores with the modes MULTIPLY and SQUARED_DIFFERENCE.
 _MULTIPLYING = {"square4", "odd", "wide", "square16"}
 
 #: The cores by name.

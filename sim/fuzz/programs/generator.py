@@ -169,7 +169,7 @@ class Generator:
                 use_table=rng.randrange(2),
                 table=rng.randrange(config.tables),
             )
-            products = inside and drawn.mode == Mode.MULTIPLY.value
+            products = inside and Mode(drawn.mode) in isa.PRODUCT_MODES
             return drawn.but(**self._each_once(drawn.fields)) if products else drawn
 
         return self.legal(draw)
