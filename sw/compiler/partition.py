@@ -50,6 +50,7 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
     """
     # Reasons why the core does not run an operator, by its number.
     notes = dict(known or {})
+    alone = items_of(graph) == 1
     for operation in graph.operations:
         record, label = OPERATORS.get(operation.kind), graph.label(operation)
         if record is None:
@@ -61,7 +62,7 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
             notes[operation.place] = ""
         elif types := _types(graph, operation) - {"int8"}:
             notes[operation.place] = f"{' and '.join(sorted(types))} input or output"
-        elif record.kernel and _mixes(graph, operation):
+        elif record.kernel and _mixes(graph, operation, alone=alone):
             notes.setdefault(operation.place, "mixes items")
     while True:
         levels = _levels(graph, notes)
@@ -182,13 +183,16 @@ def _says_so(operation: Operation) -> bool:
     return any(_MIXES[name](value) for name, value in said if name in _MIXES and value != ())
 
 
-def _mixes(graph: Graph, operation: Operation) -> bool:
-    """Return whether an operator makes another number of samples than it reads."""
+def _mixes(graph: Graph, operation: Operation, *, alone: bool) -> bool:
+    """Return whether an operator makes another number of samples than it reads.
+
+    ``alone``: there is one sample, so that only its attributes can show that.
+    """
     if operation.kind in (*RESHAPES, *DENSE):
         return False
     ends = [graph.tensors[number] for number in (*_operands(operation), *operation.outputs)]
     firsts = {tensor.shape[:1] for tensor in ends if tensor.data is None}
-    return len(firsts) > 1 or _says_so(operation)
+    return (len(firsts) > 1 and not alone) or _says_so(operation)
 
 
 def _part(graph: Graph, operations: Sequence[Operation]) -> Graph:

@@ -155,6 +155,58 @@ def gated(*kinds: str, other: bool = False) -> Graph:
     return chain.graph()
 
 
+def packed(*, scales: bool = False, more: str = "", slices: int = 3) -> Graph:
+    """Return query, key and value of PyTorch's attention: one layer, cut by a slice of each.
+
+    ``scales``: one for each channel; ``more``: another reader of the layer.
+    """
+    chain = Chain((1, 10, 16), 0.1, 5)
+    scale = RNG.uniform(0.005, 0.02, 48) if scales else 0.01
+    numbers = np.asarray(scale * 0.1, np.float32)
+    layer = Constant(weights(48, 16), scale), Constant(np.arange(48) * 9, numbers, dtype="int32")
+    chain.operator("FULLY_CONNECTED", (1, 10, 48), layer, scale=0.5, zero_point=3, keepNumDims=True)
+    dense = chain.number
+    if more:
+        chain.operator(more)
+    chain.back_to(dense)
+    chain.operator("RESHAPE", (10, 1, 3, 16), [np.array([10, 1, 3, 16], np.int32)])
+    Transpose(permutation=(2, 0, 1, 3)).add(chain)
+    split = chain.number
+    for number in range(slices):
+        chain.back_to(split)
+        shape = (1, 10, 1, 16)
+        sizes = [np.array(each, np.int32) for each in ((number, 0, 0, 0), shape)]
+        chain.operator("SLICE", shape, sizes)
+        chain.operator("ABS", scale=0.4, zero_point=-100)
+    return chain.graph()
+
+
+def batchless() -> Graph:
+    """Return a product of matrices of three dimensions, made by a transpose of rows."""
+    chain = Chain((1, 6, 8), 0.1, 5)
+    chain.operator("LOGISTIC", scale=1 / 256, zero_point=-128)
+    chain.operator("RESHAPE", (6, 2, 4), [np.array([6, 2, 4], np.int32)])
+    Transpose(permutation=(1, 0, 2)).add(chain)
+    heads = chain.number
+    said = {"scale": 0.03, "zero_point": -100, "adjX": False, "adjY": True}
+    chain.operator("BATCH_MATMUL", (2, 6, 6), inputs=[heads, heads], **said)
+    return chain.graph()
+
+
+def moved_batch() -> Graph:
+    """Return a transpose that moves a batch of 1 between others."""
+    chain = image(1, 2, 6, 4)
+    Transpose(permutation=(2, 0, 1, 3)).add(chain)
+    return chain.graph()
+
+
+def reduced(axes: tuple[int, ...]) -> Graph:
+    chain = Chain((1, 12, 16), 0.1, 5)
+    chain.operator("MEAN", (12,), [np.array(axes, np.int32)], scale=0.03, keepDims=False)
+    chain.operator("EXPAND_DIMS", (1, 12), [np.array(0, np.int32)])
+    return chain.graph()
+
+
 TWO = [[2, 3], [2, 3]]
 BACK = [[0, 0], [0, 0]]
 
@@ -188,7 +240,7 @@ GRAPHS: dict[str, tuple[Graph, str]] = {
     "rows repeated": (repeated(2, 2), "RESIZE_NEAREST_NEIGHBOR"),
     "columns repeated": (repeated(3, 7), "RESIZE_NEAREST_NEIGHBOR"),
     "channels repeated": (repeated(4, 2), "RESHAPE TILE RESHAPE"),
-    "two reshapes": (chained(("RESHAPE", (1, 12)), ("RESHAPE", (1, 4, 3))), "RESHAPE LookupTable"),
+    "two reshapes": (chained(("RESHAPE", (1, 12)), ("RESHAPE", (1, 4, 3))), "LookupTable RESHAPE"),
     "there and back": (chained(("RESHAPE", (1, 12)), ("RESHAPE", (1, 3, 1, 4))), "LookupTable"),
     "two transposes": (
         chained(("TRANSPOSE", (0, 3, 2, 1)), ("TRANSPOSE", (0, 2, 1, 3))),
@@ -205,13 +257,28 @@ GRAPHS: dict[str, tuple[Graph, str]] = {
     "three functions": (floats("NEG", "EXP", "TANH"), "LookupTable"),
     "another scale through float32": (floats(), "LookupTable"),
     "itself times its logistic": (gated("LOGISTIC"), "LookupTable"),
+    "parts of a layer": (packed(), " ".join(3 * ["FULLY_CONNECTED ABS RESHAPE"])),
+    "parts with scales": (
+        packed(scales=True),
+        " ".join(3 * ["FULLY_CONNECTED ABS RESHAPE"]),
+    ),
+    "parts of a result that others read": (
+        packed(more="TANH", slices=1),
+        "FULLY_CONNECTED TANH SLICE ABS RESHAPE",
+    ),
+    "matrices without a batch": (
+        batchless(),
+        "LOGISTIC RESHAPE TRANSPOSE BATCH_MATMUL RESHAPE",
+    ),
+    "a batch that is moved": (moved_batch(), "TRANSPOSE RESHAPE"),
+    "the batch reduced, too": (reduced((0, 2)), "MEAN RESHAPE"),
     "times a number": (scaled(1, 1, 1, 1), "LookupTable"),
     "times a number for each channel": (scaled(4), "LOGISTIC MUL"),
     "a square": (gated(), "LookupTable"),
     "gated by itself twice": (gated("TANH", "ABS"), "LookupTable"),
     "gated by another value": (gated("LOGISTIC", other=True), "LOGISTIC MUL"),
     "of each row": (floats("NEG", "SOFTMAX"), "DEQUANTIZE NEG SOFTMAX QUANTIZE"),
-    "only ones are moved": (chained(("TRANSPOSE", (0, 2, 1, 3))), "RESHAPE LookupTable"),
+    "only ones are moved": (chained(("TRANSPOSE", (0, 2, 1, 3))), "LookupTable RESHAPE"),
 }
 
 

@@ -1,0 +1,174 @@
+"""Layers that converters write as several operators."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from celosia.sw.compiler.passes.rewriting import Rewriting, reshape
+from celosia.sw.compiler.shapes import RESHAPES
+from celosia.sw.ir.graph import Operation
+
+_CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
+
+
+def transposed_rows(state: Rewriting, last: Operation) -> list[Operation] | None:
+    """Rewrite TRANSPOSE, reshape, FULLY_CONNECTED: the weights are permuted instead."""
+    shaped = state.maker(last.inputs[0], *RESHAPES)
+    transpose = shaped and state.maker(shaped.inputs[0], "TRANSPOSE")
+    weights = state.tensors[last.inputs[1]]
+    if shaped is None or transpose is None or weights.data is None:
+        return None
+    order, shape = transpose.attributes["permutation"], state.shape(transpose.outputs[0])
+    rows = shape[0], math.prod(shape[1:])
+    if order[0] != 0 or state.shape(shaped.outputs[0]) != rows or weights.shape[1] != rows[1]:
+        return None
+    inverse = [order.index(axis) for axis in range(len(order))]
+    data = weights.data.reshape(-1, *shape[1:]).transpose(inverse)
+    number = state.fresh(last.inputs[1], weights.shape, data.reshape(weights.shape))
+    source = state.fresh(shaped.outputs[0], rows)
+    return [
+        reshape(shaped.place, transpose.inputs[0], source),
+        replace(last, inputs=(source, number, *last.inputs[2:])),
+    ]
+
+
+def parted(state: Rewriting, last: Operation) -> list[Operation] | None:
+    """Rewrite a slice of channels of FULLY_CONNECTED: the layer has fewer of them.
+
+    All readers of the layer's result must be such slices.
+    """
+    layer = state.maker(last.inputs[0], "FULLY_CONNECTED")
+    if layer is None or last.inputs[0] in state.graph.outputs:
+        return None
+    readers = [o for o in state.operations if last.inputs[0] in o.inputs]
+    if any(reader.kind != "SLICE" or not _of_channels(state, reader) for reader in readers):
+        return None
+    start, count = (last.attributes[name][-1] for name in ("begin", "count"))
+    constants = [number for number in layer.inputs[1:] if number != -1]
+    if any(state.tensors[number].data is None for number in constants):
+        return None
+    inputs = [n if n == -1 else state.channels(n, start, start + count) for n in layer.inputs[1:]]
+    return [
+        Operation(
+            layer.kind, last.place, (layer.inputs[0], *inputs), last.outputs, layer.attributes
+        )
+    ]
+
+
+def _of_channels(state: Rewriting, last: Operation) -> bool:
+    """Return whether a slice takes some neighbouring channels of everything."""
+    said = last.attributes
+    whole = tuple(said["count"][:-1]) == state.shape(last.inputs[0])[:-1]
+    plain = set(said["stride"]) == {1} and not said["dropped"] and not said["added"]
+    return whole and plain and not any(said["begin"][:-1])
+
+
+def dilated(state: Rewriting, last: Operation) -> list[Operation] | None:
+    """Rewrite SPACE_TO_BATCH_ND, convolution, BATCH_TO_SPACE_ND: a dilated convolution.
+
+    If the model has rows instead of images, there are reshapes between them.
+    """
+    after = state.maker(last.inputs[0], *RESHAPES)
+    layer = state.maker(after.inputs[0] if after else last.inputs[0], *_CONVOLUTIONS)
+    before = layer and state.maker(layer.inputs[0], *RESHAPES)
+    if layer is None or (after is None) != (before is None):
+        return None
+    first = state.maker(before.inputs[0] if before else layer.inputs[0], "SPACE_TO_BATCH_ND")
+    if first is None or not all(map(state.read_once, (*layer.outputs, last.inputs[0]))):
+        return None
+    said, blocks = layer.attributes, first.attributes["blocks"]
+    plain = (said["padding"], *said["stride"], *said["dilation"]) == ("VALID", 1, 1, 1, 1)
+    shape, result = state.shape(first.inputs[0]), state.shape(last.outputs[0])
+    rank = 3 if after else 4
+    if not plain or blocks != last.attributes["blocks"] or len(shape) != rank:
+        return None
+    if len(blocks) != rank - 2:
+        return None
+    if before and not all(
+        state.shape(one) == (rest[0], 1, *rest[1:])
+        for one, rest in (
+            (layer.inputs[0], state.shape(first.outputs[0])),
+            (layer.outputs[0], state.shape(last.inputs[0])),
+        )
+    ):
+        return None
+    pairs = zip(first.attributes["margins"], last.attributes["margins"], strict=True)
+    margins = [(a - c, b - d) for (a, b), (c, d) in pairs]
+    if min(map(min, margins)) < 0:
+        return None
+    return _dilation(state, (first, before, layer, after, last), margins, (shape, result))
+
+
+def _dilation(
+    state: Rewriting,
+    chain: tuple[Operation, Operation | None, Operation, Operation | None, Operation],
+    margins: list[tuple[int, int]],
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+) -> list[Operation] | None:
+    """Return the operations of a dilated convolution; None if there are no numbers for them."""
+    first, before, layer, after, last = chain
+    (shape, result), blocks = shapes, first.attributes["blocks"]
+    # Numbers of operators that are left out: each new one takes one of them.
+    places = [one.place for one in (last, after) if one]
+    if state.read_once(first.outputs[0]):
+        places.append(first.place)
+        if before and state.read_once(before.outputs[0]):
+            places.append(before.place)
+    wanted = 2 * (after is not None) + any(map(any, margins))
+    if len(places) < wanted:
+        return None
+    new, source, target = list[Operation](), first.inputs[0], last.outputs[0]
+    dilation, image = tuple(blocks), shape
+    if after:
+        dilation, image = (1, *blocks), (shape[0], 1, *shape[1:])
+        margins = [(0, 0), *margins]
+        source = state.fresh(source, image)
+        new.append(reshape(places.pop(), first.inputs[0], source))
+        target = state.fresh(last.outputs[0], (result[0], 1, *result[1:]))
+    if any(map(any, margins)):
+        around = [(0, 0), *margins, (0, 0)]
+        extents = [n + sum(each) for n, each in zip(image, around, strict=True)]
+        padded, meaning = state.fresh(source, extents), state.tensors[source].quantization
+        said = {
+            "before": tuple(each[0] for each in around),
+            "after": tuple(each[1] for each in around),
+            "value": meaning.zero_point if meaning else 0,
+        }
+        new.append(Operation("PAD", places.pop(), (source,), (padded,), said))
+        source = padded
+    inputs = (source, *layer.inputs[1:])
+    attributes = layer.attributes | {"dilation": dilation}
+    new.append(replace(layer, inputs=inputs, outputs=(target,), attributes=attributes))
+    if after:
+        new.append(reshape(places.pop(), target, last.outputs[0]))
+    return new
+
+
+def nearest(state: Rewriting, last: Operation) -> list[Operation] | None:
+    """Rewrite EXPAND_DIMS, TILE, reshape: rows or columns repeated."""
+    tile = state.maker(last.inputs[0], "TILE")
+    expand = tile and state.maker(tile.inputs[0], *RESHAPES)
+    if tile is None or expand is None or len(state.shape(expand.inputs[0])) != 4:
+        return None
+    shape, result = state.shape(expand.inputs[0]), state.shape(last.outputs[0])
+    times, repeated = (
+        tile.attributes["multiples"],
+        [n for n in tile.attributes["multiples"] if n > 1],
+    )
+    ways = {2: (*shape[:2], 1, *shape[2:]), 3: (*shape[:3], 1, shape[3])}
+    for axis, wide in ways.items():
+        if len(repeated) != 1 or state.shape(tile.inputs[0]) != wide or times[axis] == 1:
+            continue
+        count = times[axis]
+        wanted = tuple(n * count if each == axis - 1 else n for each, n in enumerate(shape))
+        # The kernel multiplies by the inverse, in single precision.
+        inverse = np.float32(shape[axis - 1]) / np.float32(wanted[axis - 1])
+        places = np.floor(np.arange(wanted[axis - 1], dtype=np.float32) * inverse)
+        exact = (places == np.arange(wanted[axis - 1]) // count).all()
+        if result == wanted and exact:
+            said = {"align_corners": False, "half_pixel_centers": False}
+            return [
+                Operation("RESIZE_NEAREST_NEIGHBOR", last.place, expand.inputs, last.outputs, said)
+            ]
+    return None
