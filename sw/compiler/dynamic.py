@@ -44,6 +44,11 @@ class _Product(NamedTuple):
     turned: tuple[bool, bool]
 
 
+def weights_option(graph: Graph, operation: Operation) -> str:
+    """Return the option of cores that multiply by a computed second input."""
+    return "activation_weights" if graph.tensors[operation.inputs[1]].data is None else ""
+
+
 def dynamic_product(lowering: Lowering, operation: Operation) -> None:
     """Add the BATCH_MATMUL of two computed tensors, with the operators after it that can be fused.
 

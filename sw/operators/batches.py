@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.compiler.dynamic import dynamic_product
+from celosia.sw.compiler.dynamic import dynamic_product, weights_option
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.multiplier import quantize_multiplier
@@ -115,6 +115,7 @@ OPERATORS = (
         whole=True,
         kernel=by_type(int8=_run_integers, int16=_run_integers, plain=_run_real),
         lower=_lower,
+        option=weights_option,
         factors=products,
         core="int8: rows times one constant matrix; with `activation_weights` two computed inputs",
         host="int8, int16, float32: two inputs that are computed, or a constant one; batches broadcast",

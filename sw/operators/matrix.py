@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.compiler.dynamic import dynamic_rows
+from celosia.sw.compiler.dynamic import dynamic_rows, weights_option
 from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.compiler.multiplier import quantize_multiplier
@@ -376,6 +376,7 @@ OPERATORS = (
         infer=_infer_dense,
         shapes=_dense_shapes,
         lower=_lower_dense,
+        option=weights_option,
         kernel=_run_dense,
         types=WEIGHTED,
         weighted=True,

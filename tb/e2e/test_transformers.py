@@ -2,19 +2,25 @@
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 from conformance import differences
+from litert import interpreter, invoked
 from random_networks.cases import FAMILY, Case, case
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
-from celosia.sw.ir.parts import HostOperator
+from celosia.sw.ir.parts import HostOperator, Part
+from celosia.sw.runtime.opening import open_session
 
 pytestmark = pytest.mark.usefixtures("litert")
 
 OPTIONS = ",activation_weights=true,softmax=true,elementwise_products=true"
+
+FIXTURES = Path(__file__).parent / "fixtures"
 
 #: First seed of random transformers.
 FIRST = 10 * FAMILY
@@ -53,6 +59,21 @@ def test_random_transformers_on_the_core() -> None:
         steps = compile_graph(load(one.content), config, one.batch).steps
         on_host.update(step.kind for step in steps if isinstance(step, HostOperator))
     assert not on_host
+
+
+@pytest.mark.parametrize("name", ["vit", "torch_transformer"])
+def test_converted_transformers(name: str, rng: np.random.Generator) -> None:
+    """Models of Keras and of PyTorch, as their converters write them, run on the core alone."""
+    content = (FIXTURES / f"{name}.tflite").read_bytes()
+    graph = load(content)
+    program = compile_graph(graph, preset("edge" + OPTIONS), batch=3)
+    assert all(isinstance(step, Part) for step in program.steps)
+    (shape,) = (graph.tensors[number].shape for number in graph.inputs)
+    given = rng.integers(-128, 128, (7, *shape)).astype(np.int8)
+    (wanted,) = invoked(interpreter(content, graph), given)
+    with open_session(program) as session:
+        (found,) = session.run([given.reshape(7, *program.inputs[0].shape)])
+    np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
 
 
 def test_transformers_on_the_rtl(verilator: None) -> None:

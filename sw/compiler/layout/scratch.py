@@ -43,8 +43,7 @@ def scratch_of(network: Network, config: Config) -> Scratch:
     if not layers:
         return Scratch(config.weight_tiles, 0, 1, {})
     first, *_ = layers.values()
-    if not config.activation_weights:
-        raise CompileError("wanted activation_weights, got a core without", layer=first.name)
+    assert config.activation_weights
     constants = [number for number, layer in layers.items() if layer.lines]
     space, least = config.weight_tiles // _FRACTION - len(constants), 1 + len(constants)
     if space < 1:

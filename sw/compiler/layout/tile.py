@@ -266,18 +266,13 @@ def _tables(network: Network, config: Config) -> Tables:
 
 
 def _exponentials(network: Network, tables: Tables, config: Config) -> Tables:
-    """Return the exponentials of all layers; resident if all layers have the same.
-
-    Raises CompileError if the core cannot use them.
-    """
+    """Return the exponentials of all layers; resident if all layers have the same."""
     found = {
         number: layer.exponentials
         for number, layer in enumerate(network.layers)
         if isinstance(layer, Pooling) and layer.exponentials is not None
     }
-    if found and not config.softmax:
-        name = network.layers[next(iter(found))].name
-        raise CompileError("wanted softmax, got a core without", layer=name)
+    assert config.softmax or not found
     contents, of = _distinct(found)
     slots = (config.tables if len(contents) == 1 else None,) * len(contents)
     ring = Ring(config.tables, EXPONENTIAL_TABLES)

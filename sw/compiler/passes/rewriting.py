@@ -39,9 +39,13 @@ class Rewriting:
         return self.tensors[number].shape
 
     def fresh(self, like: int, shape: Sequence[int], data: np.ndarray | None = None) -> int:
-        """Return the number of a new tensor, of the type and quantisation of another."""
+        """Return the number of a new tensor, of the type and quantisation of another.
+
+        Its shape makes its name another one.
+        """
         old = self.tensors[like]
-        self.tensors.append(Tensor(old.name, tuple(shape), old.dtype, old.quantization, data))
+        name = f"{old.name}/{'x'.join(map(str, shape))}"
+        self.tensors.append(Tensor(name, tuple(shape), old.dtype, old.quantization, data))
         return len(self.tensors) - 1
 
     def channels(self, number: int, first: int, last: int) -> int:
