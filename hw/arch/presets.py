@@ -81,6 +81,15 @@ PRESETS = {
     )
 }
 
+#: `edge` with everything that transformers need.
+PRESETS["transformer"] = replace(
+    PRESETS["edge"],
+    name="transformer",
+    activation_weights=True,
+    elementwise_products=True,
+    softmax=True,
+)
+
 
 def _value(key: str, kind: object, text: str) -> int | str:
     """Return the value of a field of type ``kind`` that ``text`` gives."""
