@@ -67,9 +67,10 @@ accumulators | memory/accumulators | memory_accumulators memory_parity | matrix_
 vector control | vector/control vector/task lib/nest | vector_control lib_nest vector_source
     vector_unit vector_parity vector_softmax
 vector source | vector/source vector/reads vector/answers vector/window | vector_reads
-    vector_window vector_answers vector_source vector_unit
-vector pipe | vector/pipe vector/accumulate vector/destination vector/writer vector/unit |
-    vector_accumulate vector_unit vector_parity vector_softmax
+    vector_window vector_answers vector_source vector_writer vector_unit
+vector pipe | vector/pipe vector/accumulate vector/destination vector/writer vector/datapath
+    vector/unit | vector_accumulate vector_writer vector_datapath vector_unit vector_parity
+    vector_softmax
 requantiser | vector/requantize vector/multiplier lib/delay | vector_requantize | vector_unit |
     multipliers requantizer
 sequential requantiser | vector/sequential vector/pace | vector_requantize vector_sequential | |
