@@ -50,7 +50,7 @@ splitter | dma/splitter | dma_splitter | dma_load dma_store | dma_splitter
 load | dma/load dma/decoder dma/receiver | dma_load | dma_store
 store | dma/store dma/gather | dma_store | | gather
 unified buffer | memory/unified_buffer | unified_buffer memory_parity | | buffer
-runs | memory/runs | memory_runs | vector_source
+runs | memory/runs memory/run_start | memory_runs | vector_source
 weight buffer | memory/weight_buffer | memory_weight_buffer memory_parity | matrix_unit
 parameters, tables | memory/parameter_memory memory/table_memory | memory_parameter memory_parity |
     vector_unit
@@ -69,8 +69,8 @@ vector control | vector/control vector/task lib/nest | vector_control lib_nest v
 vector source | vector/source vector/reads vector/answers vector/window | vector_reads
     vector_window vector_answers vector_source vector_writer vector_unit
 vector pipe | vector/pipe vector/accumulate vector/destination vector/writer vector/datapath
-    vector/unit | vector_accumulate vector_writer vector_datapath vector_unit vector_parity
-    vector_softmax
+    vector/unit lib/component | vector_accumulate vector_writer vector_datapath vector_unit
+    vector_parity vector_softmax
 requantiser | vector/requantize vector/multiplier lib/delay | vector_requantize | vector_unit |
     multipliers requantizer
 sequential requantiser | vector/sequential vector/pace | vector_requantize vector_sequential | |
