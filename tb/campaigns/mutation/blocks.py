@@ -40,7 +40,8 @@ issue, command, semaphores | sequencer/issue sequencer/command sequencer/semapho
     sequencer_command sequencer_semaphores | sequencer | queue_users semaphores
 supervisor, counters | sequencer/supervisor sequencer/counters | sequencer_supervisor
     sequencer_counters | sequencer
-sequencer | sequencer/sequencer sequencer/program | sequencer sequencer_program | core
+sequencer | sequencer/sequencer sequencer/program sequencer/faults | sequencer
+    sequencer_program sequencer_faults | core
 host registers | axi/registers axi/interrupts | axi_registers axi_interrupts
 AXI reader, writer | axi/reader axi/writer | axi_reader axi_writer | axi_signature | axi_reader
     axi_writer
