@@ -63,7 +63,7 @@ matrix control | matrix/control matrix/completion matrix/feeder matrix/spacing |
     matrix_completion matrix_feeder matrix_spacing matrix_moves | matrix_unit
 matrix walker | matrix/walker matrix/reads | matrix_walker matrix_reads matrix_moves | matrix_unit
 matrix moves | matrix/moves | matrix_moves | matrix_unit | move_order
-matrix unit | matrix/unit | matrix_unit matrix_parity matrix_moves
+matrix unit | matrix/unit matrix/verdict | matrix_verdict matrix_unit matrix_parity matrix_moves
 accumulators | memory/accumulators | memory_accumulators memory_parity | matrix_unit
 vector control | vector/control vector/task lib/nest | vector_control lib_nest vector_source
     vector_unit vector_parity vector_softmax
