@@ -70,12 +70,12 @@ vector control | vector/control vector/task lib/nest | vector_control lib_nest v
 vector source | vector/source vector/reads vector/answers vector/window | vector_reads
     vector_window vector_answers vector_source vector_writer vector_unit
 vector pipe | vector/pipe vector/accumulate vector/destination vector/writer vector/datapath
-    vector/unit lib/component | vector_accumulate vector_writer vector_datapath vector_unit
-    vector_parity vector_softmax
+    vector/unit lib/component | vector_accumulate vector_writer vector_pipe vector_datapath
+    vector_unit vector_parity vector_softmax
 requantiser | vector/requantize vector/multiplier lib/delay | vector_requantize | vector_unit |
     multipliers requantizer
-sequential requantiser | vector/sequential vector/pace | vector_requantize vector_sequential | |
-    sequential | | alone
+sequential requantiser | vector/sequential vector/pace | vector_requantize vector_sequential
+    vector_pipe | | sequential | | alone
 softmax | softmax/exponentials softmax/reduction softmax/reciprocals softmax/stage | softmax_blocks
     softmax_stage | vector_softmax
 SDRAM controller | sdram/bank sdram/buffer sdram/chunks sdram/columns sdram/controller
