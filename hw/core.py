@@ -6,6 +6,7 @@ from amaranth.hdl import Cat, Module, ResetInserter, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw import streams
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
 from celosia.hw.axi.interrupts import Interrupts
 from celosia.hw.axi.reader import ReadMaster
@@ -13,7 +14,7 @@ from celosia.hw.axi.registers import RegisterFile
 from celosia.hw.axi.signature import axi4, axi4_lite, join
 from celosia.hw.dma.load import LoadUnit
 from celosia.hw.dma.store import StoreUnit
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.lib.slice import Stage
 from celosia.hw.matrix.unit import MatrixUnit
@@ -149,8 +150,7 @@ class Core(Component):
     @staticmethod
     def _connect_unit(m: Module, name: str, port: Any, unit: Any, runs: Value) -> None:
         wiring.connect(m, port.instruction, unit.instruction)
-        for member in ("done", "fault_valid", "fault", "idle", "activity"):
-            m.d.comb += getattr(port, member).eq(getattr(unit, member))
+        drive(m, port, unit, streams.UNIT_OUTPUTS)
         # A copy of `abort` for each unit. It is cleared in the cycle in which the units are reset.
         abort = Signal(name=f"abort_{name}", attrs=COPY)
         m.d.sync += abort.eq(port.abort & runs)
@@ -194,17 +194,13 @@ class Core(Component):
             registers.error_code.eq(sequencer.code),
             registers.error_unit.eq(sequencer.unit),
             registers.error_index.eq(sequencer.index),
-            registers.cycles.eq(sequencer.cycles),
-            registers.counter_value.eq(sequencer.counter_value),
-            sequencer.counter_address.eq(registers.counter_address),
-            sequencer.program_address.eq(registers.program_address),
-            sequencer.program_length.eq(registers.program_length),
-            sequencer.watchdog.eq(registers.watchdog),
             Cat(sequencer.start, sequencer.reset, sequencer.clear_counters).eq(
                 registers.control_write
             ),
             interrupts.events.eq(Cat(sequencer.done, sequencer.error)),
             interrupts.enable.eq(registers.interrupt_enable),
             interrupts.clear.eq(registers.interrupt_clear),
-            self.irq.eq(interrupts.irq),
         ]
+        drive(m, registers, sequencer, "cycles counter_value")
+        drive(m, sequencer, registers, "counter_address program_address program_length watchdog")
+        drive(m, self, interrupts, "irq")

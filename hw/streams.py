@@ -41,6 +41,9 @@ def issued(*opcodes: isa.Opcode) -> data.StructLayout:
 #: Fault of a unit: its code, and the tag of the instruction.
 FAULT = data.StructLayout({"code": isa.Error, "tag": unsigned(TAG_BITS)})
 
+#: Outputs of a unit besides its streams, see ``unit_ports``.
+UNIT_OUTPUTS = "done fault_valid fault idle activity"
+
 
 def unit_ports(instruction: ShapeLike) -> dict[str, Member]:
     """Return the ports of a unit that executes instructions of this payload.

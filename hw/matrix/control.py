@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch.registers import Activity
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.matrix.completion import Completion
 from celosia.hw.matrix.feeder import INSTRUCTION, TileFeeder
@@ -152,9 +152,8 @@ class MatrixControl(Component):
             reads.begin.eq(may_begin),
             reads.instruction.eq(feeder.current.fields.matmul),
             reads.tag.eq(feeder.current.tag),
-            self.start.eq(feeder.start),
-            self.tile.eq(feeder.tile),
         ]
+        drive(m, self, feeder, "start tile")
 
         now = reads.o.payload
         begins: Value = feeder.loaded & spacing.clear
@@ -168,15 +167,11 @@ class MatrixControl(Component):
             self.request.valid.eq(reads.o.valid & ~held & ~now.outside & (~now.first | begins)),
             self.fired.eq(self.request.valid & self.request.ready),
             reads.o.ready.eq(self.fired),
-            self.first.eq(now.first),
-            self.row.eq(now.row),
-            self.accumulate.eq(now.accumulate),
             feeder.switched.eq(multiplies & now.first),
             spacing.fired.eq(multiplies),
-            spacing.last.eq(now.last),
-            spacing.final.eq(now.final),
-            spacing.accumulate.eq(now.accumulate),
         ]
+        drive(m, self, now, "first row accumulate")
+        drive(m, spacing, now, "last final accumulate")
         self._complete(m, now)
         self._report(m, spacing.clear, now)
         return m
@@ -190,18 +185,14 @@ class MatrixControl(Component):
             parity=self.parity,
         )
         m.d.comb += [
-            completion.fired.eq(self.fired),
-            completion.final.eq(now.final),
-            completion.tag.eq(now.tag),
             completion.outside.eq(reads.o.valid & now.outside),
             completion.tile_outside.eq(feeder.outside),
             completion.tile_tag.eq(feeder.current.tag),
             completion.pending.eq(reads.running | reads.o.valid | feeder.waiting),
         ]
-        for name in ("read_fault", "abort", *(("wrong",) if self.parity else ())):
-            m.d.comb += getattr(completion, name).eq(getattr(self, name))
-        for name in ("done", "fault_valid", "fault", "idle", "stopped"):
-            m.d.comb += getattr(self, name).eq(getattr(completion, name))
+        drive(m, completion, now, "final tag")
+        drive(m, completion, self, "fired read_fault abort" + " wrong" * self.parity)
+        drive(m, self, completion, "done fault_valid fault idle stopped")
 
     def _report(self, m: Module, clear: Value, now: data.View) -> None:
         """Drive ``activity``."""
@@ -230,12 +221,10 @@ class MatrixControl(Component):
         m.d.comb += [
             order.begin.eq(begin & feeder.move),
             order.fired.eq(self.fired & now.move),
-            order.final.eq(now.final),
-            order.row.eq(now.row),
-            order.start.eq(self.start),
-            feeder.hold.eq(order.hold),
-            self.move.eq(now.move),
-            self.block.eq(now.block),
             self.drop.eq(self.read_fault | refused | halted),
         ]
+        drive(m, order, now, "final row")
+        drive(m, order, self, "start")
+        drive(m, feeder, order, "hold")
+        drive(m, self, now, "move block")
         return order.settled

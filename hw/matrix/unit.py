@@ -1,16 +1,17 @@
 """Matrix unit: control, weight buffer, array and accumulators."""
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.delay import Delay
 from celosia.hw.matrix.array import SystolicArray
 from celosia.hw.matrix.control import MatrixControl
 from celosia.hw.matrix.feeder import INSTRUCTION
 from celosia.hw.matrix.moves import RowWrites
+from celosia.hw.matrix.verdict import Verdict
 from celosia.hw.memory import accumulators
 from celosia.hw.memory.accumulators import Accumulators
 from celosia.hw.memory.weight_buffer import WeightBuffer, weights_payload
@@ -149,17 +150,13 @@ class MatrixUnit(Component):
         m.submodules.accumulators = sums = self.accumulators
         wiring.connect(m, control.instruction, wiring.flipped(self.instruction))
         wiring.connect(m, wiring.flipped(self.request), control.request)
-        for port in ("done", "fault_valid", "fault", "idle", "activity"):
-            m.d.comb += getattr(self, port).eq(getattr(control, port))
+        drive(m, self, control, streams.UNIT_OUTPUTS)
+        drive(m, control, self, "abort read_fault")
+        drive(m, buffer, control, "start tile")
+        drive(m, array, buffer, "load weights")
+        drive(m, sums, array, "sums")
         m.d.comb += [
-            control.abort.eq(self.abort),
-            control.read_fault.eq(self.read_fault),
-            buffer.start.eq(control.start),
-            buffer.tile.eq(control.tile),
-            array.load.eq(buffer.load),
-            array.weights.eq(buffer.weights),
             array.activations.eq(self.read_data),
-            sums.sums.eq(array.sums),
             sums.read.eq(self.accumulator_read),
             sums.write.eq(self.accumulator_write),
             self.sums.eq(sums.read_sums),
@@ -168,7 +165,7 @@ class MatrixUnit(Component):
         # Row and `accumulate` of a pixel, delayed from its request to the accumulators.
         beside = data.StructLayout({"row": control.row.shape(), "accumulate": 1})
         entries = [Signal(beside, name="entry")]
-        m.d.comb += [entries[0].row.eq(control.row), entries[0].accumulate.eq(control.accumulate)]
+        drive(m, entries[0], control, "row accumulate")
         multiplies: Value = control.fired
         if self.row_writes:
             multiplies &= ~control.move
@@ -181,20 +178,27 @@ class MatrixUnit(Component):
         for cycle in range(self.enable_latency):
             entries.append(Signal(beside, name=f"entry_{cycle + 1}", reset_less=True))
             m.d.sync += entries[-1].eq(entries[-2])
+        drive(m, sums, entries[-1], "row accumulate")
         m.d.comb += [
             array.switch.eq(switch[-1]),
             sums.enable.eq(valid[-1] & ~control.stopped),
-            sums.row.eq(entries[-1].row),
-            sums.accumulate.eq(entries[-1].accumulate),
         ]
         if self.row_writes:
             self._connect_moves(m, self.row_writes, entries[self.read_latency].row)
         else:
             wiring.connect(m, buffer.write, wiring.flipped(self.weights))
         if self.parity:
+            m.submodules.verdict = verdict = Verdict(
+                read_latency=self.read_latency,
+                verdict_latency=buffer.verdict_latency,
+                results_latency=self.results_latency,
+            )
+            drive(m, verdict, self, "read_wrong")
             m.d.comb += [
+                verdict.begins.eq(multiplies & control.first),
+                verdict.tile_wrong.eq(buffer.wrong),
                 self.sums_wrong.eq(sums.read_wrong),
-                control.wrong.eq(self._wrong(m, multiplies & control.first) | sums.wrong),
+                control.wrong.eq(verdict.wrong | sums.wrong),
             ]
         return m
 
@@ -216,29 +220,3 @@ class MatrixUnit(Component):
         ]
         wiring.connect(m, writes.beats, wiring.flipped(self.weights))
         wiring.connect(m, writes.o, self.buffer.write)
-
-    def _wrong(self, m: Module, begins: Value) -> Value:
-        """Return True if the request ``results_latency`` cycles before used wrong bytes or weights.
-
-        ``begins`` is high when the first request of a pass is taken. That is at least one cycle
-        after its tile started, and the next tile starts in that cycle at the earliest. So
-        ``verdict_latency`` - 1 cycles after that request, the parity of its tile has been checked,
-        and that of no later tile.
-        """
-        buffer = self.buffer
-        meets = buffer.verdict_latency - 1
-        firsts = Signal(meets)
-        m.d.sync += firsts.eq(Cat(begins, firsts))
-        judged = Signal()
-        m.d.sync += judged.eq(~firsts[-1] & (judged | buffer.wrong))
-        joins = (
-            (self.read_latency + 1, self.read_wrong),
-            (meets, firsts[-1] & (judged | buffer.wrong)),
-        )
-        wrong: Value = Const(0, 1)
-        for age in range(min(age for age, _ in joins), self.results_latency):
-            wrong = Cat(wrong, *(joining for at, joining in joins if at == age)).any()
-            later = Signal(name=f"wrong_{age + 1}")
-            m.d.sync += later.eq(wrong)
-            wrong = later
-        return wrong

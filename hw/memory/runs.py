@@ -7,128 +7,11 @@ and the next vector likewise, one vector a cycle.
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Member, Out
 
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.fanout import reset_less
-
-
-def add_rows(a: Value, b: Value) -> Value:
-    """Return the sum of two row counts of equal width; a top bit that is set stays set."""
-    bits = len(a)
-    return Cat((a + b)[: bits - 1], (a + b)[bits - 1] | a[-1] | b[-1])
-
-
-class RunStart(Component):
-    """Skips of every lane at step 0, computed by doubling in log2(lanes) stages.
-
-    Stage j makes lanes 2^j to 2^(j+1) − 1 from lanes 0 to 2^j − 1, which are 2^j taps before them.
-    The distance doubles from stage to stage, up to a step of ``lanes`` taps.
-
-    Parameters
-    ----------
-    lanes, row_bits : int
-        As for :class:`Runs`.
-
-    Members
-    -------
-    start : In(1)
-        Starts with ``run`` and ``skip_rows``.
-    run : In(unsigned(b + 2)), b = log2(lanes)
-        Taps of a run; with any value above ``lanes``, all lanes are in the first run.
-    skip_rows : In(unsigned(row_bits))
-        Rows left out after a run.
-    ready : Out(1)
-        ``rest``, ``step_rest`` and ``step_left`` are valid, until the next ``start``; the others
-        one cycle later.
-    rest, skip : Out(ArrayLayout(b + 2, lanes)), Out(ArrayLayout(row_bits, lanes))
-        For each lane: taps since its run began; rows left out before it.
-    step_rest, step_left : Out(b + 2), Out(b + 1)
-        ``lanes`` modulo ``run``, and ``run`` less that.
-    step_skip, step_skip_more : Out(row_bits)
-        Rows left out in a step that enters ⌊lanes / run⌋ runs, and in one that enters one more.
-
-    Timing
-    ------
-    ``ready`` rises log2(lanes) + 1 cycles after ``start``.
-    """
-
-    def __init__(self, *, lanes: int, row_bits: int) -> None:
-        self.lanes = lanes
-        self.row_bits = row_bits
-        self.stages = (lanes - 1).bit_length()
-        self.rest_bits = self.stages + 2
-        super().__init__(
-            {
-                "start": In(1),
-                "run": In(self.rest_bits),
-                "skip_rows": In(row_bits),
-                "ready": Out(1),
-                "rest": Out(data.ArrayLayout(unsigned(self.rest_bits), lanes)),
-                "skip": Out(data.ArrayLayout(unsigned(row_bits), lanes)),
-                "step_rest": Out(self.rest_bits),
-                "step_left": Out(self.rest_bits - 1),
-                "step_skip": Out(row_bits),
-                "step_skip_more": Out(row_bits),
-            }
-        )
-        reset_less(self, "rest", "skip", "step_rest", "step_left", "step_skip", "step_skip_more")
-
-    def elaborate(self, platform) -> Module:
-        m = Module()
-        # Stage in progress, one-hot; the last bit: all are done.
-        stage = Signal(self.stages + 1)
-        with m.If(self.start):
-            m.d.sync += stage.eq(1)
-        with m.Elif(~stage[-1]):
-            m.d.sync += stage.eq(stage << 1)
-        m.d.comb += self.ready.eq(stage[-1])
-
-        bits = self.rest_bits
-        # Stage of the rows, one cycle later; lanes, and step, that enter one more run in it.
-        late = Signal(self.stages)
-        m.d.sync += late.eq(Mux(self.start, 0, stage[:-1]))
-        entering = Signal(max(self.lanes // 2, 1), reset_less=True)
-        step_enters = Signal(reset_less=True)
-
-        def moved(rest: Value) -> tuple[Value, Value]:
-            # Both results are computed in parallel with the comparison.
-            more = rest >= self.step_left
-            inside, beyond = (rest + self.step_rest)[:bits], (rest - self.step_left)[:bits]
-            return Mux(more, beyond, inside), more
-
-        for j in range(self.stages):
-            with m.If(stage[j]):
-                for i in range(1 << j):
-                    rest, more = moved(self.rest[i])
-                    m.d.sync += [self.rest[i + (1 << j)].eq(rest), entering[i].eq(more)]
-                rest, more = moved(self.step_rest)
-                left = Mux(more, self.step_left << 1, self.step_left - self.step_rest)
-                m.d.sync += [
-                    self.step_rest.eq(rest),
-                    self.step_left.eq(left),
-                    step_enters.eq(more),
-                ]
-            with m.If(late[j]):
-                for i in range(1 << j):
-                    rows = Mux(entering[i], self.step_skip_more, self.step_skip)
-                    m.d.sync += self.skip[i + (1 << j)].eq(add_rows(self.skip[i], rows))
-                rows = Mux(step_enters, self.step_skip_more, self.step_skip)
-                m.d.sync += self.step_skip.eq(add_rows(self.step_skip, rows))
-                m.d.sync += self.step_skip_more.eq(add_rows(self.step_skip_more, rows))
-        with m.If(self.start):
-            single = self.run == 1
-            m.d.sync += [
-                self.step_rest.eq(~single),
-                self.step_left.eq(self.run - ~single),
-                self.step_skip.eq(Mux(single, self.skip_rows, 0)),
-                self.step_skip_more.eq(
-                    Mux(single, add_rows(self.skip_rows, self.skip_rows), self.skip_rows)
-                ),
-                self.rest[0].eq(0),
-                self.skip[0].eq(0),
-            ]
-        return m
+from celosia.hw.memory.run_start import RunStart, add_rows
 
 
 class LongRuns(Component):
@@ -227,6 +110,86 @@ class LongRuns(Component):
         return m
 
 
+def _ports(row_bits: int, count_bits: int) -> dict[str, Member]:
+    """Return the ports that ``Runs`` has for any number of lanes."""
+    return {
+        "start": In(1),
+        "run": In(count_bits),
+        "skip_rows": In(row_bits),
+        "ready": Out(1),
+        "restart": In(1),
+        "advance": In(1),
+    }
+
+
+class SingleRuns(Component):
+    """Skips of one lane: counts the taps of a run.
+
+    Parameters
+    ----------
+    row_bits, count_bits : int
+        As for :class:`Runs`.
+
+    Members
+    -------
+    start, run, skip_rows, ready, restart, advance
+        As of :class:`Runs`.
+    skip : Out(row_bits)
+        Rows left out before the current tap.
+
+    Timing
+    ------
+    As of :class:`Runs`.
+    """
+
+    def __init__(self, *, row_bits: int, count_bits: int) -> None:
+        self.row_bits = row_bits
+        self.count_bits = count_bits
+        super().__init__(_ports(row_bits, count_bits) | {"skip": Out(row_bits)})
+        reset_less(self, "skip")
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        run, given_run = (
+            Signal(self.count_bits, name=n, reset_less=True) for n in ("run", "given_run")
+        )
+        rows, given_rows = (
+            Signal(self.row_bits, name=n, reset_less=True) for n in ("rows", "given_rows")
+        )
+        single, given_single = (Signal(name=n, reset_less=True) for n in ("single", "given_single"))
+        started = Signal()
+        m.d.sync += self.ready.eq(started & ~self.start)
+        with m.If(self.start):
+            m.d.sync += [
+                started.eq(1),
+                given_run.eq(self.run),
+                given_rows.eq(self.skip_rows),
+                given_single.eq(self.run == 1),
+            ]
+        # Number of the tap in its run, from 1 on; the last one of it.
+        tap = Signal(self.count_bits, reset_less=True)
+        ends = Signal(reset_less=True)
+        following = Signal(self.count_bits)
+        m.d.comb += following.eq(tap + 1)
+        with m.If(self.restart):
+            m.d.sync += [
+                run.eq(given_run),
+                rows.eq(given_rows),
+                single.eq(given_single),
+                tap.eq(1),
+                ends.eq(given_single),
+                self.skip.eq(0),
+            ]
+        with m.Elif(self.advance):
+            m.d.sync += [
+                tap.eq(Mux(ends, 1, following)),
+                ends.eq(Mux(ends, single, following == run)),
+            ]
+            with m.If(ends):
+                m.d.sync += self.skip.eq(add_rows(self.skip, rows))
+        return m
+
+
 class Runs(Component):
     """Rows left out before each lane: (k div run) · skip, with tap k = s · lanes + i.
 
@@ -286,62 +249,22 @@ class Runs(Component):
         self.PREPARE = (lanes - 1).bit_length() + 2
         super().__init__(
             {
-                "start": In(1),
-                "run": In(count_bits),
-                "skip_rows": In(row_bits),
-                "ready": Out(1),
-                "restart": In(1),
-                "advance": In(1),
+                **_ports(row_bits, count_bits),
                 "skip": Out(data.ArrayLayout(unsigned(row_bits), lanes)),
             }
         )
         reset_less(self, "skip")
 
-    def _single(self, m: Module) -> None:
-        """Count the taps of a run, for one lane."""
-        run, given_run = (
-            Signal(self.count_bits, name=n, reset_less=True) for n in ("run", "given_run")
-        )
-        rows, given_rows = (
-            Signal(self.row_bits, name=n, reset_less=True) for n in ("rows", "given_rows")
-        )
-        single, given_single = (Signal(name=n, reset_less=True) for n in ("single", "given_single"))
-        started = Signal()
-        m.d.sync += self.ready.eq(started & ~self.start)
-        with m.If(self.start):
-            m.d.sync += [
-                started.eq(1),
-                given_run.eq(self.run),
-                given_rows.eq(self.skip_rows),
-                given_single.eq(self.run == 1),
-            ]
-        # Number of the tap in its run, from 1 on; the last one of it.
-        tap = Signal(self.count_bits, reset_less=True)
-        ends = Signal(reset_less=True)
-        following = Signal(self.count_bits)
-        m.d.comb += following.eq(tap + 1)
-        with m.If(self.restart):
-            m.d.sync += [
-                run.eq(given_run),
-                rows.eq(given_rows),
-                single.eq(given_single),
-                tap.eq(1),
-                ends.eq(given_single),
-                self.skip[0].eq(0),
-            ]
-        with m.Elif(self.advance):
-            m.d.sync += [
-                tap.eq(Mux(ends, 1, following)),
-                ends.eq(Mux(ends, single, following == run)),
-            ]
-            with m.If(ends):
-                m.d.sync += self.skip[0].eq(add_rows(self.skip[0], rows))
-
     def elaborate(self, platform) -> Module:
         m = Module()
         lanes = self.lanes
         if lanes == 1:
-            self._single(m)
+            m.submodules.single = single = SingleRuns(
+                row_bits=self.row_bits, count_bits=self.count_bits
+            )
+            drive(m, single, self, "start run skip_rows restart advance")
+            drive(m, self, single, "ready")
+            m.d.comb += self.skip[0].eq(single.skip)
             return m
         m.submodules.first = first = RunStart(lanes=lanes, row_bits=self.row_bits)
         m.submodules.long = long = LongRuns(lanes=lanes, count_bits=self.count_bits)
@@ -349,15 +272,9 @@ class Runs(Component):
         is_long = self.run > lanes
         prepared_long = Signal(reset_less=True)
         prepared_enters = Signal(lanes, reset_less=True)
-        m.d.comb += [
-            first.start.eq(self.start),
-            first.run.eq(Mux(is_long, 2 * lanes, self.run)),
-            first.skip_rows.eq(self.skip_rows),
-            long.start.eq(self.start),
-            long.run.eq(self.run),
-            long.restart.eq(self.restart),
-            long.advance.eq(self.advance),
-        ]
+        drive(m, first, self, "start skip_rows")
+        drive(m, long, self, "start run restart advance")
+        m.d.comb += first.run.eq(Mux(is_long, 2 * lanes, self.run))
         # One cycle later than `first.ready`: rows come later than taps.
         m.d.sync += self.ready.eq(first.ready & ~self.start)
         with m.If(self.start):

@@ -1,6 +1,6 @@
 """Issue of instructions to a unit: queue, registers, semaphores before and after."""
 
-from amaranth.hdl import Module, Mux, ResetInserter, Signal, Value
+from amaranth.hdl import Module, Mux, ResetInserter, Signal
 from amaranth.lib import stream
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -10,18 +10,141 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.commands import CODE_BITS, REGISTERS
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.registers import Activity
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.delay import Delay
 from celosia.hw.lib.queue import EagerFIFO
 from celosia.hw.memory import race
 from celosia.hw.sequencer.command import QUEUED, Command, is_go
 
 
+class InFlight(Component):
+    """Post masks and indices of the instructions of a unit, from their push until their post.
+
+    Two memories hold them under the tags of the instructions.
+
+    Members
+    -------
+    pushed, mask, push_index : In(1), In(SEMAPHORES), In(INDEX_BITS)
+        An instruction is pushed into the queue: semaphores that it posts, and its index.
+    done : In(1)
+        The oldest instruction is done.
+    overflow, fault_valid, fault : In(1), In(1), In(FAULT)
+        As of ``Issue``.
+    oldest : Out(TAG_BITS)
+        Tag of the oldest instruction that is not done, one cycle late.
+    post, index : Out(SEMAPHORES), Out(INDEX_BITS)
+        As of ``Issue``.
+
+    Timing
+    ------
+    ``post`` follows ``done`` by two cycles.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "pushed": In(1),
+                "mask": In(SEMAPHORES),
+                "push_index": In(streams.INDEX_BITS),
+                "done": In(1),
+                "overflow": In(1),
+                "fault_valid": In(1),
+                "fault": In(streams.FAULT),
+                "oldest": Out(streams.TAG_BITS),
+                "post": Out(SEMAPHORES),
+                "index": Out(streams.INDEX_BITS),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        masks, indices = (
+            Memory(shape=bits, depth=1 << streams.TAG_BITS, init=[], attrs=race.UNDEFINED)
+            for bits in (SEMAPHORES, streams.INDEX_BITS)
+        )
+        m.submodules.masks = masks
+        m.submodules.indices = indices
+        mask, named = masks.read_port(), indices.read_port()
+        mask_data = Signal(SEMAPHORES)
+        # As late as `overflow`.
+        m.submodules.posted = posted = Delay(streams.TAG_BITS, cycles=3, reset_less=True)
+        # Tag of the next instruction to be pushed.
+        next_tag = Signal(streams.TAG_BITS)
+        # One cycle after `done`, so that the post mask of the oldest instruction is there.
+        ended = Signal()
+        m.d.sync += [
+            ended.eq(self.done),
+            next_tag.eq(next_tag + self.pushed),
+            self.oldest.eq(self.oldest + ended),
+            self.post.eq(Mux(ended, mask_data, 0)),
+        ]
+        for memory, value in ((masks, self.mask), (indices, self.push_index)):
+            write = memory.write_port()
+            m.d.comb += [write.en.eq(self.pushed), write.addr.eq(next_tag), write.data.eq(value)]
+        at_fault = Mux(self.fault_valid, self.fault.tag, self.oldest)
+        m.d.comb += [
+            posted.i.eq(self.oldest),
+            mask_data.eq(mask.data),
+            mask.addr.eq(self.oldest + ended),
+            named.addr.eq(Mux(self.overflow, posted.o, at_fault)),
+            self.index.eq(named.data),
+        ]
+        return m
+
+
+class IssueActivity(Component):
+    """Class of each cycle of a unit, with what its next instruction waits for.
+
+    Members
+    -------
+    unit_activity, lacking, waiting : In(Activity), In(SEMAPHORES), In(1)
+        As of ``Issue``.
+    held, want : In(1), In(SEMAPHORES)
+        The next instruction has not got its semaphores, and these semaphores.
+    activity : Out(Activity)
+        As of ``Issue``.
+
+    Timing
+    ------
+    ``activity`` is one cycle late.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "unit_activity": In(Activity),
+                "held": In(1),
+                "want": In(SEMAPHORES),
+                "lacking": In(SEMAPHORES),
+                "waiting": In(1),
+                "activity": Out(Activity),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # All inputs pass a register.
+        unit = Signal(Activity)
+        missing = Signal(SEMAPHORES)
+        waiting = Signal()
+        m.d.sync += [
+            unit.eq(self.unit_activity),
+            missing.eq(Mux(self.held, self.want & self.lacking, 0)),
+            waiting.eq(self.waiting),
+        ]
+        m.d.comb += self.activity.eq(unit)
+        idle = unit == Activity.IDLE
+        with m.If((idle | (unit == Activity.DRAIN)) & missing.any()):
+            for semaphore in reversed(range(SEMAPHORES)):
+                with m.If(missing[semaphore]):
+                    m.d.comb += self.activity.eq(Activity.SEMAPHORE.value + semaphore)
+        with m.Elif(idle):
+            m.d.comb += self.activity.eq(Mux(waiting, Activity.DRAIN, Activity.EMPTY))
+        return m
+
+
 class Issue(Component):
     """Queue of a unit: offers each instruction once it has its semaphores, and posts after it.
-
-    Two memories hold the post mask and the index of each instruction under its tag, from its push
-    until its post.
 
     Parameters
     ----------
@@ -105,6 +228,8 @@ class Issue(Component):
         m.submodules.queue = queue = EagerFIFO(width=len(word), depth=most)
         command = Command(config=self.config, unit=self.unit)
         m.submodules.command = ResetInserter(self.flush)(command)
+        m.submodules.in_flight = in_flight = InFlight()
+        m.submodules.classes = classes = IssueActivity()
         acquired = Signal()
         # The instruction leaves one cycle after it was taken, and waits until one cycle after its
         # grant: `ready` and `granted` come late in a cycle.
@@ -114,21 +239,14 @@ class Issue(Component):
         full = Signal()
         goes = is_go(self.unit, word[:CODE_BITS])
         pushed = self.push.valid & self.push.ready & goes
-        # Tags of the next instruction to be pushed, of the one on offer, of the oldest not done.
-        next_tag, offered, oldest = (
-            Signal(streams.TAG_BITS, name=name) for name in ("next_tag", "offered", "oldest")
-        )
+        # Tag of the instruction on offer.
+        offered = Signal(streams.TAG_BITS)
         under_way = Signal(streams.TAG_BITS)
-        # One cycle after `done`, so that the post mask of the oldest instruction is there.
-        ended = Signal()
         m.d.sync += [
             leaving.eq(self.instruction.valid & self.instruction.ready),
             admitted.eq(self.granted),
             count.eq(count + pushed - admitted),
-            next_tag.eq(next_tag + pushed),
             offered.eq(offered + leaving),
-            oldest.eq(oldest + ended),
-            ended.eq(self.done),
             acquired.eq((acquired | self.granted) & ~leaving),
         ]
         m.d.comb += [
@@ -143,60 +261,21 @@ class Issue(Component):
             self.instruction.payload.tag.eq(offered),
             self.want.eq(command.o.payload.fields[self.header].wait),
             self.asking.eq(command.o.valid & ~acquired),
-            under_way.eq(offered - oldest),
+            under_way.eq(offered - in_flight.oldest),
             # `acquired` implies that `command.o` is valid.
             self.instruction.valid.eq(acquired & (under_way != self.in_flight) & ~leaving),
             command.o.ready.eq(leaving),
             self.waiting.eq((count != 0) | acquired | (under_way != 0) | self.post.any()),
         ]
-        self._slots(m, pushed, next_tag, oldest, ended)
-        self._classify(m, self.asking)
-        return m
-
-    def _slots(
-        self, m: Module, pushed: Value, next_tag: Value, oldest: Value, ended: Value
-    ) -> None:
-        """Drive ``post`` and ``index`` from the memories of the instructions that are not done."""
-        masks, indices = (
-            Memory(shape=bits, depth=1 << streams.TAG_BITS, init=[], attrs=race.UNDEFINED)
-            for bits in (SEMAPHORES, streams.INDEX_BITS)
-        )
-        m.submodules.masks = masks
-        m.submodules.indices = indices
-        mask, named = masks.read_port(), indices.read_port()
-        mask_data = Signal(SEMAPHORES)
-        bits = self.push.payload.bits
-        # As late as `overflow`.
-        m.submodules.posted = posted = Delay(streams.TAG_BITS, cycles=3, reset_less=True)
-        m.d.sync += self.post.eq(Mux(ended, mask_data, 0))
-        values = bits[CODE_BITS + SEMAPHORES :][:SEMAPHORES], self.push.payload.index
-        for memory, value in zip((masks, indices), values, strict=True):
-            write = memory.write_port()
-            m.d.comb += [write.en.eq(pushed), write.addr.eq(next_tag), write.data.eq(value)]
-        at_fault = Mux(self.fault_valid, self.fault.tag, oldest)
+        posts = word[CODE_BITS + SEMAPHORES :][:SEMAPHORES]
+        drive(m, in_flight, self, "done overflow fault_valid fault")
+        drive(m, self, in_flight, "post index")
+        drive(m, classes, self, "unit_activity want lacking waiting")
+        drive(m, self, classes, "activity")
         m.d.comb += [
-            posted.i.eq(oldest),
-            mask_data.eq(mask.data),
-            mask.addr.eq(oldest + ended),
-            named.addr.eq(Mux(self.overflow, posted.o, at_fault)),
-            self.index.eq(named.data),
+            in_flight.pushed.eq(pushed),
+            in_flight.mask.eq(posts),
+            in_flight.push_index.eq(self.push.payload.index),
+            classes.held.eq(self.asking),
         ]
-
-    def _classify(self, m: Module, held: Value) -> None:
-        # All inputs pass a register; the class is one cycle late.
-        unit = Signal(Activity)
-        missing = Signal(SEMAPHORES)
-        waiting = Signal()
-        m.d.sync += [
-            unit.eq(self.unit_activity),
-            missing.eq(Mux(held, self.want & self.lacking, 0)),
-            waiting.eq(self.waiting),
-        ]
-        m.d.comb += self.activity.eq(unit)
-        idle = unit == Activity.IDLE
-        with m.If((idle | (unit == Activity.DRAIN)) & missing.any()):
-            for semaphore in reversed(range(SEMAPHORES)):
-                with m.If(missing[semaphore]):
-                    m.d.comb += self.activity.eq(Activity.SEMAPHORE.value + semaphore)
-        with m.Elif(idle):
-            m.d.comb += self.activity.eq(Mux(waiting, Activity.DRAIN, Activity.EMPTY))
+        return m

@@ -1,6 +1,6 @@
 """The sequencer: joins program reader, dispatch, queues, semaphores, counters and supervisor."""
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
+from amaranth.hdl import Cat, Module, ResetInserter
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,9 +9,10 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import ADDRESS_BITS, SEMAPHORES, Config
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.axi.reader import length_bits, read_beat
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 from celosia.hw.sequencer.counters import Counters
 from celosia.hw.sequencer.dispatch import EXECUTORS, Dispatch
+from celosia.hw.sequencer.faults import Faults
 from celosia.hw.sequencer.issue import Issue
 from celosia.hw.sequencer.program import ProgramReader
 from celosia.hw.sequencer.semaphores import Semaphores
@@ -87,15 +88,28 @@ class Sequencer(Component):
         m.submodules.supervisor = supervisor = Supervisor()
         m.submodules.program = program = ProgramReader(config=self.config)
         m.submodules.dispatch = dispatch = Dispatch()
+        m.submodules.faults = faults = Faults()
         semaphores = Semaphores(count=SEMAPHORES, units=UNITS)
         issues = {unit: Issue(config=self.config, unit=unit) for unit in EXECUTORS}
         m.submodules.semaphores = ResetInserter(supervisor.begin)(semaphores)
+        self._program(m, supervisor, program, dispatch)
         for unit, issue in issues.items():
             m.submodules[f"issue_{unit.name.lower()}"] = issue
-        self._program(m, supervisor, program, dispatch)
-        self._units(m, supervisor, dispatch, semaphores, issues)
-        self._errors(m, supervisor, program, semaphores, issues)
+            self._unit(m, unit, issue, supervisor, dispatch, faults)
+        self._semaphores(m, semaphores, supervisor, {isa.Unit.SEQUENCER: dispatch, **issues})
         self._count(m, supervisor, dispatch, issues)
+        drive(m, faults, supervisor, "running")
+        drive(m, faults, program, "fault code index")
+        drive(m, faults, semaphores, "overflow")
+        drive(m, supervisor, faults, "fault_valid codes indices stuck_unit")
+        drive(m, supervisor, self, "start reset watchdog")
+        drive(m, supervisor, dispatch, "halted")
+        drive(m, self, supervisor, "running done error draining code unit index clear")
+        # One cycle late, which is safe: a unit that takes an instruction in that cycle has no burst
+        # on the bus before a reset; and FENCE and HALT wait longer than this after the last push.
+        idle = Cat(getattr(self, unit.name.lower()).idle for unit in issues).all()
+        waiting = Cat(issue.waiting for issue in issues.values()).any()
+        m.d.sync += [supervisor.units_idle.eq(idle), dispatch.quiet.eq(idle & ~waiting)]
         return m
 
     def _program(
@@ -103,12 +117,11 @@ class Sequencer(Component):
     ) -> None:
         wiring.connect(m, wiring.flipped(self.request), program.request)
         wiring.connect(m, program.beats, wiring.flipped(self.beats))
+        drive(m, program, supervisor, "begin flush")
         m.d.comb += [
-            program.begin.eq(supervisor.begin),
             program.address.eq(self.program_address),
             program.length.eq(self.program_length),
             program.stop.eq(~supervisor.running),
-            program.flush.eq(supervisor.flush),
             supervisor.fetch_idle.eq(program.idle),
             dispatch.i.valid.eq(program.o.valid & supervisor.granting),
             dispatch.i.payload.eq(program.o.payload),
@@ -116,88 +129,51 @@ class Sequencer(Component):
             program.o.ready.eq(dispatch.i.ready),
         ]
 
-    def _units(
+    def _unit(
         self,
         m: Module,
+        unit: isa.Unit,
+        issue: Issue,
         supervisor: Supervisor,
         dispatch: Dispatch,
-        semaphores: Semaphores,
-        issues: dict[isa.Unit, Issue],
+        faults: Faults,
     ) -> None:
-        idle = Cat(getattr(self, unit.name.lower()).idle for unit in issues).all()
-        waiting = Cat(issue.waiting for issue in issues.values()).any()
-        for unit, issue in issues.items():
-            name = unit.name.lower()
-            port = getattr(self, name)
-            wiring.connect(m, getattr(dispatch, f"push_{name}"), issue.push)
-            wiring.connect(m, issue.instruction, wiring.flipped(port.instruction))
-            m.d.comb += [
-                issue.flush.eq(supervisor.flush),
-                issue.done.eq(port.done),
-                issue.unit_activity.eq(port.activity),
-                port.abort.eq(supervisor.abort),
-            ]
-        for unit, taker in {isa.Unit.SEQUENCER: dispatch, **issues}.items():
-            # The dispatcher gets no word while no program runs.
-            runs = 1 if taker is dispatch else supervisor.granting
-            m.d.comb += [
-                semaphores.asking[unit.value].eq(taker.asking & runs),
-                semaphores.want[unit.value].eq(taker.want),
-                semaphores.post[unit.value].eq(taker.post),
-                taker.granted.eq(semaphores.granted[unit.value]),
-                taker.lacking.eq(semaphores.lacking),
-            ]
-        # One cycle late, which is safe: a unit that takes an instruction in that cycle has no burst
-        # on the bus before a reset; and FENCE and HALT wait longer than this after the last push.
-        m.d.sync += [
-            supervisor.units_idle.eq(idle),
-            dispatch.quiet.eq(idle & ~waiting),
+        """Connect a unit with its ``Issue``, and its faults."""
+        name, number = unit.name.lower(), unit.value
+        port = getattr(self, name)
+        wiring.connect(m, getattr(dispatch, f"push_{name}"), issue.push)
+        wiring.connect(m, issue.instruction, wiring.flipped(port.instruction))
+        drive(m, issue, supervisor, "flush")
+        drive(m, port, supervisor, "abort")
+        drive(m, issue, port, "done fault_valid fault")
+        m.d.comb += [
+            issue.unit_activity.eq(port.activity),
+            faults.of_unit[number].eq(port.fault_valid),
+            faults.units[number].eq(port.fault),
+            faults.waiting[number].eq(issue.waiting),
+            faults.issued[number].eq(issue.index),
         ]
 
-    def _errors(
+    def _semaphores(
         self,
         m: Module,
-        supervisor: Supervisor,
-        program: ProgramReader,
         semaphores: Semaphores,
-        issues: dict[isa.Unit, Issue],
+        supervisor: Supervisor,
+        takers: dict[isa.Unit, Dispatch | Issue],
     ) -> None:
-        """Connect the faults of all units, and the indices of their instructions."""
-        own = isa.Unit.SEQUENCER.value
-        # Index of the sequencer's own instruction, and units whose post was one too many.
-        index = Signal(streams.INDEX_BITS, reset_less=True)
-        overflow = Signal.like(semaphores.overflow)
-        m.d.comb += supervisor.indices[own].eq(index)
-        # All one cycle late. HALT settles for longer than that, and a stuck unit for many cycles.
-        excess = semaphores.overflow.any()
-        m.d.sync += [
-            index.eq(program.index),
-            overflow.eq(semaphores.overflow),
-            supervisor.fault_valid[own].eq((program.fault | excess) & supervisor.running),
-            supervisor.codes[own].eq(Mux(excess, isa.Error.SEMAPHORE, program.code)),
-            supervisor.stuck_unit.eq(own),
-        ]
-        for unit, issue in reversed(issues.items()):
-            port = getattr(self, unit.name.lower())
+        for unit, taker in takers.items():
+            number = unit.value
+            # The dispatcher gets no word while no program runs.
+            runs = supervisor.granting if isinstance(taker, Issue) else 1
             m.d.comb += [
-                issue.overflow.eq(semaphores.overflow[unit.value]),
-                issue.fault_valid.eq(port.fault_valid),
-                issue.fault.eq(port.fault),
-                supervisor.indices[unit.value].eq(issue.index),
+                semaphores.asking[number].eq(taker.asking & runs),
+                semaphores.want[number].eq(taker.want),
+                semaphores.post[number].eq(taker.post),
+                taker.granted.eq(semaphores.granted[number]),
+                taker.lacking.eq(semaphores.lacking),
             ]
-            m.d.sync += [
-                supervisor.fault_valid[unit.value].eq(port.fault_valid),
-                supervisor.codes[unit.value].eq(port.fault.code),
-            ]
-            with m.If(issue.waiting):
-                m.d.sync += supervisor.stuck_unit.eq(unit)
-        for unit, issue in issues.items():
-            with m.If(overflow[unit.value]):
-                m.d.comb += supervisor.indices[own].eq(issue.index)
-        for name in ("start", "reset", "watchdog"):
-            m.d.comb += getattr(supervisor, name).eq(getattr(self, name))
-        for name in ("running", "done", "error", "draining", "code", "unit", "index", "clear"):
-            m.d.comb += getattr(self, name).eq(getattr(supervisor, name))
+            if isinstance(taker, Issue):
+                m.d.comb += taker.overflow.eq(semaphores.overflow[number])
 
     def _count(
         self,
@@ -217,10 +193,9 @@ class Sequencer(Component):
             counters.enable.eq(supervisor.running),
             supervisor.moved.eq(Cat(*busy, *finished).any()),
         ]
+        drive(m, self, counters, "cycles")
         m.d.comb += [
             counters.clear.eq(self.clear_counters),
             counters.address.eq(self.counter_address),
             self.counter_value.eq(counters.value),
-            self.cycles.eq(counters.cycles),
-            supervisor.halted.eq(dispatch.halted),
         ]

@@ -9,10 +9,7 @@ from celosia.hw.arch.config import SOFTMAX_ROWS
 from celosia.hw.lib.component import Component
 from celosia.hw.lib.delay import Delay
 from celosia.hw.memory import race
-from celosia.hw.softmax.reduction import MARK
-
-#: Width of the sums, and bits of their fractions.
-SUM_BITS = 28
+from celosia.hw.softmax.reduction import MARK, SUM_BITS
 
 #: First guess of a reciprocal, 48/17, and its slope, −32/17, with two integer bits.
 GUESS, SLOPE = 1515870810, -1010580540

@@ -1,14 +1,23 @@
-"""Reduction of the elements of a row to one number."""
+"""Reduction of the elements of a row to one number: the greatest, or the sum."""
 
 from collections.abc import Callable
 
-from amaranth.hdl import Module, Shape, Signal, Value
+from amaranth.hdl import Module, Mux, Shape, Signal, Value, signed, unsigned
 from amaranth.lib import data
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import SOFTMAX_ROWS
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.delay import Delay
+from celosia.hw.memory import race
+from celosia.hw.softmax.exponentials import BITS
+
+#: Width of the sums, and bits of their fractions.
+SUM_BITS = 28
+
+#: Bits of an exponential that sums drop, rounded.
+_DROPPED = 12
 
 #: Row of a group: its number, whether the group is the first and the last of it, and whether the
 #: row is the last of its instruction.
@@ -87,4 +96,115 @@ class Reduction(Component):
         with m.Elif(at_total.valid):
             m.d.sync += self.total.eq(self.combine(self.total, values[0]))
         m.d.sync += [self.done.eq(at_total), self.done.valid.eq(at_total.valid & at_total.last)]
+        return m
+
+
+class Greatest(Component):
+    """Greatest element of each row, kept until the next rows come.
+
+    Parameters
+    ----------
+    lanes : int
+        Elements of a group, a power of two.
+
+    Members
+    -------
+    mark, mask, values : In(MARK), In(lanes), In(ArrayLayout(signed(8), lanes))
+        A group, and its lanes that are elements.
+    done : Out(MARK)
+        As of ``Reduction``.
+    row, greatest : In(range(SOFTMAX_ROWS)), Out(signed(8))
+        Number of a row, and its greatest element in the next cycle.
+
+    Timing
+    ------
+    ``done`` as of ``Reduction``. A row can be read from the cycle after its ``done`` on.
+    """
+
+    def __init__(self, *, lanes: int) -> None:
+        self.lanes = lanes
+        super().__init__(
+            {
+                "mark": In(MARK),
+                "mask": In(lanes),
+                "values": In(data.ArrayLayout(signed(8), lanes)),
+                "done": Out(MARK),
+                "row": In(range(SOFTMAX_ROWS)),
+                "greatest": Out(signed(8)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.maxima = maxima = Reduction(
+            lanes=self.lanes,
+            shape=signed(8),
+            total=signed(8),
+            combine=lambda a, b: Mux(a > b, a, b),
+        )
+        m.submodules.memory = memory = Memory(
+            shape=signed(8), depth=SOFTMAX_ROWS, init=[], attrs=race.UNDEFINED
+        )
+        write, read = memory.write_port(), memory.read_port()
+        drive(m, maxima, self, "mark")
+        drive(m, self, maxima, "done")
+        for lane in range(self.lanes):
+            m.d.comb += maxima.values[lane].eq(Mux(self.mask[lane], self.values[lane], -128))
+        m.d.comb += [
+            write.en.eq(maxima.done.valid),
+            write.addr.eq(maxima.done.row),
+            write.data.eq(maxima.total),
+            read.addr.eq(self.row),
+            self.greatest.eq(read.data),
+        ]
+        return m
+
+
+class ExponentialSums(Component):
+    """Sum of the exponentials of each row, rounded first.
+
+    Parameters
+    ----------
+    lanes : int
+        Elements of a group, a power of two.
+
+    Members
+    -------
+    mark, mask, values : In(MARK), In(lanes), In(ArrayLayout(unsigned(BITS), lanes))
+        A group, and its lanes that are elements.
+    done, total : Out(MARK), Out(SUM_BITS)
+        As of ``Reduction``.
+
+    Timing
+    ------
+    As of ``Reduction``, one cycle later.
+    """
+
+    def __init__(self, *, lanes: int) -> None:
+        self.lanes = lanes
+        super().__init__(
+            {
+                "mark": In(MARK),
+                "mask": In(lanes),
+                "values": In(data.ArrayLayout(unsigned(BITS), lanes)),
+                "done": Out(MARK),
+                "total": Out(SUM_BITS),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.sums = sums = Reduction(
+            lanes=self.lanes,
+            shape=unsigned(BITS - _DROPPED + 1),
+            total=unsigned(SUM_BITS),
+            combine=lambda a, b: a + b,
+        )
+        m.submodules.late = late = Delay(MARK, cycles=1)
+        rounded = Signal(sums.values.shape(), reset_less=True)
+        for lane in range(self.lanes):
+            value = (self.values[lane] + (1 << _DROPPED - 1)) >> _DROPPED
+            m.d.sync += rounded[lane].eq(Mux(self.mask[lane], value, 0))
+        m.d.comb += [late.i.eq(self.mark), sums.mark.eq(late.o), sums.values.eq(rounded)]
+        drive(m, self, sums, "done total")
         return m

@@ -4,24 +4,22 @@ from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import SOFTMAX_ROWS
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.delay import Delay
-from celosia.hw.memory import race
 from celosia.hw.memory.parameter_memory import GIVEN
 from celosia.hw.memory.table_memory import written_layout
 from celosia.hw.softmax.exponentials import BITS, ExponentialMemory
-from celosia.hw.softmax.reciprocals import SUM_BITS, Reciprocals
-from celosia.hw.softmax.reduction import MARK, Reduction
+from celosia.hw.softmax.reciprocals import PRODUCT, SHARE, Reciprocals
+from celosia.hw.softmax.reduction import MARK, ExponentialSums, Greatest
 from celosia.hw.vector.requantize import Requantizer
 from celosia.hw.vector.task import SOFTMAX_LATENCY, Step, VectorSizes, lane_mask
 from celosia.hw.vector.window import group_layout
 
-#: Bits of an exponential that sums drop, rounded.
-_DROPPED = 12
+#: Inputs that pass unchanged.
+_PASSED = ("launch", "slot", "next")
 
 
 class Rows(Component):
@@ -91,6 +89,77 @@ class Rows(Component):
             self.mark.ends.eq(row == (task.pixels[0] - 1)[: len(row)]),
             self.mask.eq(lane_mask(task, last, lanes=self.sizes.lanes)),
             self.step.eq(step),
+        ]
+        return m
+
+
+class Choice(Component):
+    """Choice of the operands of the pipe: of a product of ``Reciprocals``, or of a group.
+
+    Parameters
+    ----------
+    lanes : int
+        Elements of a group.
+
+    Members
+    -------
+    valid, fault, step : In(1), In(1), In(Step)
+        A group, its fault, and the step of its task.
+    elements, exponentials : In(ArrayLayout(signed(32), lanes)), In(ArrayLayout(unsigned(BITS), lanes))
+        Its elements and their exponentials.
+    product, share : In(PRODUCT), In(SHARE)
+        From ``Reciprocals``.
+    late_group, used, fault_used : Out(group_layout), Out(1), Out(1)
+        The group, if it goes on to the pipe; else that it is used, and was one with a fault.
+    given : Out(GIVEN)
+        As of ``SoftmaxStage``.
+
+    Timing
+    ------
+    Outputs follow by one cycle, but ``given``, which is combinational. Products and groups never
+    come in one cycle.
+    """
+
+    def __init__(self, *, lanes: int) -> None:
+        self.lanes = lanes
+        super().__init__(
+            {
+                "valid": In(1),
+                "fault": In(1),
+                "step": In(Step),
+                "elements": In(data.ArrayLayout(signed(32), lanes)),
+                "exponentials": In(data.ArrayLayout(unsigned(BITS), lanes)),
+                "product": In(PRODUCT),
+                "share": In(SHARE),
+                "late_group": Out(group_layout(lanes=lanes)),
+                "used": Out(1),
+                "fault_used": Out(1),
+                "given": Out(GIVEN),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        product = self.product
+        shares = (self.step == Step.SHARE) & self.valid
+        reduces = (self.step == Step.MAXIMUM) | (self.step == Step.SUM)
+        values = Signal(self.elements.shape(), reset_less=True)
+        for lane in range(self.lanes):
+            value = Mux(shares, self.exponentials[lane], self.elements[lane])
+            if lane == 0:
+                value = Mux(product.valid, product.a, value)
+            m.d.sync += values[lane].eq(value)
+        m.d.sync += [
+            self.late_group.valid.eq(self.valid & ~reduces),
+            self.late_group.fault.eq(self.fault),
+            self.used.eq(self.valid & reduces),
+            self.fault_used.eq(self.valid & reduces & self.fault),
+        ]
+        m.d.comb += [
+            self.late_group["values"].eq(values),
+            self.given.valid.eq(shares | product.valid),
+            self.given.multiplier.eq(Mux(product.valid, product.b, self.share.multiplier)),
+            self.given.right.eq(Mux(product.valid, 0, self.share.right)),
         ]
         return m
 
@@ -179,62 +248,23 @@ class SoftmaxStage(Component):
         ]
         return table.values
 
-    def _maxima(self, m: Module, mark: data.View, elements: Any, mask: Value) -> Reduction:
-        m.submodules.maxima = maxima = Reduction(
-            lanes=self.sizes.lanes,
-            shape=signed(8),
-            total=signed(8),
-            combine=lambda a, b: Mux(a > b, a, b),
-        )
-        m.d.comb += [
-            maxima.mark.eq(mark),
-            *(
-                maxima.values[lane].eq(Mux(mask[lane], elements[lane][:8].as_signed(), -128))
-                for lane in range(self.sizes.lanes)
-            ),
-        ]
-        return maxima
-
-    def _sums(self, m: Module, mark: data.View, found: data.View, mask: Value) -> Reduction:
-        """Return the sums of exponentials ``found``, rounded first."""
-        m.submodules.sums = sums = Reduction(
-            lanes=self.sizes.lanes,
-            shape=unsigned(BITS - _DROPPED + 1),
-            total=unsigned(SUM_BITS),
-            combine=lambda a, b: a + b,
-        )
-        rounded = Signal(sums.values.shape(), reset_less=True)
-        for lane in range(self.sizes.lanes):
-            value = (found[lane] + (1 << _DROPPED - 1)) >> _DROPPED
-            m.d.sync += rounded[lane].eq(Mux(mask[lane], value, 0))
-        m.d.comb += [
-            sums.mark.eq(self._late(m, "mark_rounded", mark, 1)),
-            sums.values.eq(rounded),
-        ]
-        return sums
-
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        sizes = self.sizes
-        group = self.group
+        sizes, group = self.sizes, self.group
         m.submodules.rows = rows = Rows(sizes=sizes)
-        m.d.comb += [
-            rows.launch.eq(self.launch),
-            rows.task.eq(self.task),
-            rows.valid.eq(group.valid),
-        ]
+        m.submodules.maxima = maxima = Greatest(lanes=sizes.lanes)
+        m.submodules.sums = sums = ExponentialSums(lanes=sizes.lanes)
+        m.submodules.reciprocals = reciprocals = Reciprocals(latency=Requantizer.LATENCY)
+        m.submodules.choice = choice = Choice(lanes=sizes.lanes)
+        drive(m, rows, self, "launch task")
+        drive(m, rows, group, "valid")
         # Cycle 1: the greatest of the row. Cycle 2: the exponentials. Cycle 3: the requantiser.
         layout = data.StructLayout(
             {"mark": MARK, "mask": sizes.lanes, "step": Step, "valid": 1, "fault": 1}
         )
         now = Signal(layout)
-        m.d.comb += [
-            now.mark.eq(rows.mark),
-            now.mask.eq(rows.mask),
-            now.step.eq(rows.step),
-            now.valid.eq(group.valid),
-            now.fault.eq(group.fault),
-        ]
+        drive(m, now, rows, "mark mask step")
+        drive(m, now, group, "valid fault")
         first = self._late(m, "first", now, 1)
         second = self._late(m, "second", first, 1)
         elements = [
@@ -242,66 +272,34 @@ class SoftmaxStage(Component):
         ]
         m.d.sync += [elements[0].eq(group["values"]), elements[1].eq(elements[0])]
 
-        marks = [Signal(MARK, name=f"mark_{name}") for name in ("maxima", "sums")]
-        steps = (Step.MAXIMUM, Step.SUM)
-        for mark, stage, step in zip(marks, (first, second), steps, strict=True):
-            m.d.comb += [mark.eq(stage.mark), mark.valid.eq(stage.valid & (stage.step == step))]
-        maxima = self._maxima(m, marks[0], elements[0], first.mask)
-        m.submodules.greatest = greatest = Memory(
-            shape=signed(8), depth=SOFTMAX_ROWS, init=[], attrs=race.UNDEFINED
-        )
-        write, read = greatest.write_port(), greatest.read_port()
+        for block, stage, step in ((maxima, first, Step.MAXIMUM), (sums, second, Step.SUM)):
+            drive(m, block, stage, "mark mask")
+            m.d.comb += block.mark.valid.eq(stage.valid & (stage.step == step))
         m.d.comb += [
-            write.en.eq(maxima.done.valid),
-            write.addr.eq(maxima.done.row),
-            write.data.eq(maxima.total),
-            read.addr.eq(rows.mark.row),
+            *(maxima.values[lane].eq(elements[0][lane]) for lane in range(sizes.lanes)),
+            maxima.row.eq(rows.mark.row),
         ]
-        found = self._exponentials(m, elements[0], read.data)
-        sums = self._sums(m, marks[1], found, second.mask)
-        m.submodules.reciprocals = reciprocals = Reciprocals(latency=Requantizer.LATENCY)
-        product = reciprocals.product
+        found = self._exponentials(m, elements[0], maxima.greatest)
         m.d.comb += [
+            sums.values.eq(found),
             reciprocals.mark.eq(sums.done),
             reciprocals.total.eq(sums.total),
-            reciprocals.scaled.eq(self.scaled),
             reciprocals.row.eq(first.mark.row),
         ]
-
-        shares = (second.step == Step.SHARE) & second.valid
-        reduces = (second.step == Step.MAXIMUM) | (second.step == Step.SUM)
-        values = Signal(group["values"].shape(), reset_less=True)
-        for lane in range(sizes.lanes):
-            value = Mux(shares, found[lane], elements[1][lane])
-            if lane == 0:
-                value = Mux(product.valid, product.a, value)
-            m.d.sync += values[lane].eq(value)
-        m.d.sync += [
-            self.late_group.valid.eq(second.valid & ~reduces),
-            self.late_group.fault.eq(second.fault),
-            self.used.eq(second.valid & reduces),
-            self.fault.eq(second.valid & reduces & second.fault),
-            self.finished.eq((maxima.done.valid & maxima.done.ends) | reciprocals.finished),
-        ]
+        drive(m, reciprocals, self, "scaled")
+        drive(m, choice, second, "valid fault step")
+        drive(m, choice, reciprocals, "product share")
+        drive(m, self, choice, "late_group given used")
         m.d.comb += [
-            self.late_group["values"].eq(values),
-            self.given.valid.eq(shares | product.valid),
-            self.given.multiplier.eq(reciprocals.share.multiplier),
-            self.given.right.eq(reciprocals.share.right),
+            choice.elements.eq(elements[1]),
+            choice.exponentials.eq(found),
+            self.fault.eq(choice.fault_used),
         ]
-        with m.If(product.valid):
-            m.d.comb += [self.given.multiplier.eq(product.b), self.given.right.eq(0)]
+        ends = maxima.done.valid & maxima.done.ends
+        m.d.sync += self.finished.eq(ends | reciprocals.finished)
 
-        entered = Signal(data.StructLayout({"launch": 1, "slot": 1, "next": 1}))
-        m.d.comb += [
-            entered.launch.eq(self.launch),
-            entered.slot.eq(self.slot),
-            entered.next.eq(self.next),
-        ]
+        entered = Signal(data.StructLayout({name: 1 for name in _PASSED}))
+        drive(m, entered, self, " ".join(_PASSED))
         late = self._late(m, "late", entered, self.LATENCY)
-        m.d.comb += [
-            self.late_launch.eq(late.launch),
-            self.late_slot.eq(late.slot),
-            self.late_next.eq(late.next),
-        ]
+        m.d.comb += [getattr(self, f"late_{name}").eq(late[name]) for name in _PASSED]
         return m

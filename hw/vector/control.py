@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.vector.task import Step, VectorSizes
 
@@ -20,6 +20,126 @@ class State(enum.Enum, shape=2):
     FREE = 0
     PREPARING = 1
     RUNNING = 2
+
+
+class Slots(Component):
+    """Records of the two tasks in flight.
+
+    Parameters
+    ----------
+    sizes : VectorSizes
+        Sizes of the unit.
+
+    Members
+    -------
+    launch, task, slot : In(1), In(VectorSizes.task), In(1)
+        ``task`` starts in ``slot``, which is not used.
+    finished : In(1)
+        The oldest task is done.
+    used, to_sums : Out(2), Out(2)
+        For each slot: its task is not done; that task writes accumulators.
+    tags, endings : Out(ArrayLayout(TAG_BITS, 2)), Out(ArrayLayout(VectorSizes.ending, 2))
+        Tag and ending of the task in each slot.
+    oldest : Out(1)
+        Slot of the oldest task that is not done.
+
+    Timing
+    ------
+    Outputs change in the cycle after ``launch`` or ``finished``.
+    """
+
+    def __init__(self, *, sizes: VectorSizes) -> None:
+        super().__init__(
+            {
+                "launch": In(1),
+                "task": In(sizes.task),
+                "slot": In(1),
+                "finished": In(1),
+                "used": Out(2),
+                "to_sums": Out(2),
+                "tags": Out(data.ArrayLayout(streams.TAG_BITS, 2)),
+                "endings": Out(data.ArrayLayout(sizes.ending, 2)),
+                "oldest": Out(1),
+            }
+        )
+        reset_less(self, "tags", "endings")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        with m.If(self.finished):
+            m.d.sync += self.oldest.eq(~self.oldest)
+        for slot in range(2):
+            with m.If(self.launch & (self.slot == slot)):
+                m.d.sync += [
+                    self.used[slot].eq(1),
+                    self.to_sums[slot].eq(self.task.destination == isa.Space.ACCUMULATORS),
+                    self.tags[slot].eq(self.task.tag),
+                    self.endings[slot].eq(self.task.ending),
+                ]
+            with m.Elif(self.finished & (self.oldest == slot)):
+                m.d.sync += self.used[slot].eq(0)
+        return m
+
+
+class VectorActivity(Component):
+    """Class of each cycle of the vector unit, and whether the unit is idle.
+
+    Parameters
+    ----------
+    settle_cycles : int
+        As of ``VectorControl``.
+
+    Members
+    -------
+    stop, awaited, settling, issues, reads_wait, writes_wait, running : In(1)
+        As of ``VectorControl``.
+    used : In(2)
+        As of ``Slots``.
+    waits : In(1)
+        A task is on offer, or was taken and has not finished its loops.
+    idle, activity : Out(1), Out(Activity)
+        See "Contract of a unit" in ``docs/design/architecture.md``.
+
+    Timing
+    ------
+    Combinational. After ``stop``, ``idle`` comes ``settle_cycles`` cycles after the last response or
+    write is through.
+    """
+
+    def __init__(self, *, settle_cycles: int) -> None:
+        self.settle_cycles = settle_cycles
+        inputs = ("stop", "awaited", "settling", "issues", "reads_wait", "writes_wait", "running")
+        super().__init__(
+            {
+                **{name: In(1) for name in (*inputs, "waits")},
+                "used": In(2),
+                "idle": Out(1),
+                "activity": Out(Activity),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # After a stop the pipe empties; nothing of it is written.
+        settles = Signal(range(self.settle_cycles + 1), init=self.settle_cycles)
+        with m.If(~self.stop | self.awaited | self.settling):
+            m.d.sync += settles.eq(self.settle_cycles)
+        with m.Elif(settles != 0):
+            m.d.sync += settles.eq(settles - 1)
+        m.d.comb += self.idle.eq(Mux(self.stop, settles == 0, ~self.used.any() & ~self.waits))
+        # The first that holds.
+        classes = (
+            (self.stop, Mux(self.idle, Activity.IDLE, Activity.DRAIN)),
+            (self.reads_wait, Activity.MEMORY),
+            (self.issues, Activity.BUSY),
+            (self.writes_wait, Activity.MEMORY),
+            (self.used.any() & ~self.running, Activity.DRAIN),
+            (self.waits, Activity.BUSY),
+        )
+        for holds, activity in reversed(classes):
+            with m.If(holds):
+                m.d.comb += self.activity.eq(activity)
+        return m
 
 
 class VectorControl(Component):
@@ -82,6 +202,7 @@ class VectorControl(Component):
     """
 
     def __init__(self, *, sizes: VectorSizes, settle_cycles: int) -> None:
+        self.sizes = sizes
         self.settle_cycles = settle_cycles
         self.parity = sizes.parity
         self.softmax = sizes.softmax
@@ -112,19 +233,19 @@ class VectorControl(Component):
                 **{name: In(1) for name in inputs},
             }
         )
-        reset_less(self, "task", "endings")
+        reset_less(self, "task")
 
-    def _launch(self, m: Module, state: Any, used: Signal, to_sums: Signal) -> None:
+    def _launch(self, m: Module, state: Any, slots: Slots) -> None:
         """Take the next task, and start it when the tasks in flight permit."""
         reads_sums = self.task.source == isa.Space.ACCUMULATORS
         writes_sums = self.task.destination == isa.Space.ACCUMULATORS
-        other_writes_sums = Mux(self.slot, to_sums[0], to_sums[1])
+        other_writes_sums = Mux(self.slot, slots.to_sums[0], slots.to_sums[1])
         reads_results = ~self.task.constant & (reads_sums == other_writes_sums)
         if self.softmax:
             reads_results |= self.task.step != Step.NONE
         overtakes = writes_sums & ~other_writes_sums
-        other_used = Mux(self.slot, used[0], used[1])
-        own_used = Mux(self.slot, used[1], used[0])
+        other_used = Mux(self.slot, slots.used[0], slots.used[1])
+        own_used = Mux(self.slot, slots.used[1], slots.used[0])
         may_launch = Signal()
         taken = Signal()
         ends = Signal()
@@ -156,13 +277,12 @@ class VectorControl(Component):
         with m.Elif(ends):
             m.d.sync += [state.eq(State.FREE), self.slot.eq(~self.slot)]
 
-    def _finish(self, m: Module, used: Signal, to_sums: Signal, tags: list[Signal]) -> None:
+    def _finish(self, m: Module, slots: Slots) -> None:
         """Report the end of tasks in order, and faults."""
         sums_finished = Signal()
-        of_sums = Mux(self.oldest, to_sums[1], to_sums[0])
+        m.d.sync += sums_finished.eq(self.sums_finished)
+        of_sums = Mux(self.oldest, slots.to_sums[1], slots.to_sums[0])
         faults: Value = self.sums_fault | self.bytes_fault
-        if self.parity:
-            faults |= self.wrong
         ends: Value = Mux(of_sums, sums_finished, self.bytes_finished)
         silent: Value = Const(0)
         if self.softmax:
@@ -170,72 +290,34 @@ class VectorControl(Component):
             ends |= self.rows_finished
             # A step that ends at rows is not the last one of its instruction.
             silent = self.rows_finished
-        finished = Signal()
         m.d.comb += [
-            finished.eq(~self.stop & ends),
-            self.done.eq(finished & ~silent),
-            self.fault_valid.eq(~self.stop & faults),
+            slots.finished.eq(~self.stop & ends),
+            self.done.eq(slots.finished & ~silent),
             self.fault.code.eq(isa.Error.RANGE),
-            self.fault.tag.eq(Array(tags)[self.oldest]),
+            self.fault.tag.eq(Mux(self.oldest, slots.tags[1], slots.tags[0])),
         ]
         if self.parity:
+            faults |= self.wrong
             with m.If(self.wrong):
                 m.d.comb += [
                     self.fault.code.eq(isa.Error.MEMORY),
-                    self.fault.tag.eq(Array(tags)[self.wrong_slot]),
+                    self.fault.tag.eq(Mux(self.wrong_slot, slots.tags[1], slots.tags[0])),
                 ]
-        m.d.sync += sums_finished.eq(self.sums_finished)
+        m.d.comb += self.fault_valid.eq(~self.stop & faults)
         with m.If(self.fault_valid | self.abort):
             m.d.sync += self.stop.eq(1)
-        with m.If(finished):
-            m.d.sync += self.oldest.eq(~self.oldest)
-        for slot in range(2):
-            with m.If(self.launch & (self.slot == slot)):
-                m.d.sync += [
-                    used[slot].eq(1),
-                    to_sums[slot].eq(self.task.destination == isa.Space.ACCUMULATORS),
-                    tags[slot].eq(self.task.tag),
-                    self.endings[slot].eq(self.task.ending),
-                ]
-            with m.Elif(finished & (self.oldest == slot)):
-                m.d.sync += used[slot].eq(0)
-
-    def _classify(self, m: Module, state: Any, used: Signal) -> None:
-        """Drive ``activity``."""
-        with m.If(self.stop):
-            m.d.comb += self.activity.eq(Mux(self.idle, Activity.IDLE, Activity.DRAIN))
-        with m.Elif(self.reads_wait):
-            m.d.comb += self.activity.eq(Activity.MEMORY)
-        with m.Elif(self.issues):
-            m.d.comb += self.activity.eq(Activity.BUSY)
-        with m.Elif(self.writes_wait):
-            m.d.comb += self.activity.eq(Activity.MEMORY)
-        with m.Elif(used.any() & ~self.running):
-            m.d.comb += self.activity.eq(Activity.DRAIN)
-        with m.Elif((state != State.FREE) | self.instruction.valid):
-            m.d.comb += self.activity.eq(Activity.BUSY)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         state = Signal(State)
-        used = Signal(2)
-        to_sums = Signal(2)
-        tags = [Signal(streams.TAG_BITS, name=f"tag_{slot}", reset_less=True) for slot in range(2)]
-        self._launch(m, state, used, to_sums)
-        self._finish(m, used, to_sums, tags)
-
-        # After a stop the pipe empties; nothing of it is written.
-        settles = Signal(range(self.settle_cycles + 1), init=self.settle_cycles)
-        with m.If(~self.stop | self.awaited | self.settling):
-            m.d.sync += settles.eq(self.settle_cycles)
-        with m.Elif(settles != 0):
-            m.d.sync += settles.eq(settles - 1)
-        m.d.comb += self.idle.eq(
-            Mux(
-                self.stop,
-                settles == 0,
-                (state == State.FREE) & ~used.any() & ~self.instruction.valid,
-            )
-        )
-        self._classify(m, state, used)
+        m.submodules.slots = slots = Slots(sizes=self.sizes)
+        m.submodules.classes = classes = VectorActivity(settle_cycles=self.settle_cycles)
+        self._launch(m, state, slots)
+        self._finish(m, slots)
+        drive(m, slots, self, "launch task slot")
+        drive(m, self, slots, "endings oldest")
+        drive(m, classes, self, "stop awaited settling issues reads_wait writes_wait running")
+        drive(m, classes, slots, "used")
+        drive(m, self, classes, "idle activity")
+        m.d.comb += classes.waits.eq((state != State.FREE) | self.instruction.valid)
         return m

@@ -1,7 +1,8 @@
-"""Destination of a task: one descriptor for each group, ahead of the results."""
+"""Destination of a task: one descriptor for each group, ahead of the results, and their queue."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream
+from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
@@ -105,4 +106,49 @@ class Destination(Component):
             m.d.sync += group.eq(Mux(nest.last[0], 0, group + 1))
             with m.If(nest.last.all()):
                 m.d.sync += self.running.eq(0)
+        return m
+
+
+class DescriptorQueue(Component):
+    """Queue of descriptors, from ``Destination`` to the writers.
+
+    Parameters
+    ----------
+    sizes : VectorSizes
+        Sizes of the unit.
+
+    Members
+    -------
+    i : In(stream of VectorSizes.descriptor)
+        Descriptors.
+    oldest : Out(VectorSizes.descriptor)
+        The oldest one.
+    pop : In(1)
+        The oldest one is used in this cycle.
+
+    Timing
+    ------
+    A descriptor comes out two cycles after it was taken. One each cycle.
+    """
+
+    def __init__(self, *, sizes: VectorSizes) -> None:
+        self.sizes = sizes
+        layout = sizes.descriptor
+        super().__init__({"i": In(stream.Signature(layout)), "oldest": Out(layout), "pop": In(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        depth = self.sizes.depth
+        m.submodules.fifo = fifo = SyncFIFOBuffered(width=self.oldest.shape().size, depth=depth)
+        # Registered, because all lanes of a descriptor depend on it. One entry is kept for the
+        # descriptor that may enter in the same cycle.
+        roomy = Signal(init=1)
+        m.d.sync += roomy.eq(fifo.w_level < depth - 1)
+        m.d.comb += [
+            self.i.ready.eq(roomy),
+            fifo.w_data.eq(self.i.payload),
+            fifo.w_en.eq(self.i.valid & roomy),
+            fifo.r_en.eq(self.pop),
+            self.oldest.eq(fifo.r_data),
+        ]
         return m

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.delay import Delay
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory.parameter_memory import (
@@ -94,6 +95,97 @@ def scaled_latency(sizes: VectorSizes) -> int:
 def latency(sizes: VectorSizes) -> int:
     """Return the cycles from a group to its bytes."""
     return scaled_latency(sizes) + Clamp.LATENCY + TableMemory.LATENCY
+
+
+class Scaler(Component):
+    """Requantiser of either kind, with the tags of its groups.
+
+    Parameters
+    ----------
+    sizes : VectorSizes
+        Sizes of the unit.
+
+    Members
+    -------
+    launch, task, slot, group
+        As of ``Pipe``.
+    outside, channels : In(1), In(ArrayLayout(streams.CHANNEL, lanes))
+        Parameters of the group are outside their memory, in the cycle of its ``next`` or ``used``;
+        and the parameters.
+    used, soon, scaled
+        As of ``Pipe``.
+    given_wrong, channels_wrong : In(lanes), Out(lanes)
+        With parity: as of ``ParameterStore``; as of ``Pipe``.
+
+    Timing
+    ------
+    ``scaled`` follows ``group`` by ``scaled_latency`` cycles, ``soon`` by ``Pipe.SOON`` cycles less.
+    """
+
+    def __init__(self, *, sizes: VectorSizes) -> None:
+        self.sizes = sizes
+        lanes, wrong = sizes.lanes, {}
+        if sizes.parity:
+            wrong = {"given_wrong": In(lanes), "channels_wrong": Out(lanes)}
+        super().__init__(
+            {
+                "launch": In(1),
+                "task": In(sizes.task),
+                "slot": In(1),
+                "group": In(group_layout(lanes=lanes)),
+                "outside": In(1),
+                "channels": In(data.ArrayLayout(streams.CHANNEL, lanes)),
+                **({"used": Out(1)} if sizes.group_cycles > 1 else {}),
+                "soon": Out(MARK),
+                "scaled": Out(data.ArrayLayout(signed(32), lanes)),
+                **wrong,
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sizes = self.sizes
+        layout = data.StructLayout({"rounding": isa.Rounding, "tag": TAG})
+        task = Signal(layout, reset_less=True)
+        with m.If(self.launch):
+            m.d.sync += [
+                task.rounding.eq(self.task.rounding),
+                task.tag.slot.eq(self.slot),
+                task.tag.to_accumulators.eq(self.task.destination == isa.Space.ACCUMULATORS),
+            ]
+        mark = Signal(MARK)
+        m.d.comb += [mark.valid.eq(self.group.valid), mark.tag.eq(task.tag)]
+        kind = SequentialRequantizer if sizes.group_cycles > 1 else Requantizer
+        m.submodules.requantizer = requantizer = kind(lanes=sizes.lanes, primitive=sizes.primitive)
+        m.d.comb += [
+            requantizer.sums.eq(self.group["values"]),
+            requantizer.parameters.eq(self.channels),
+            requantizer.rounding.eq(task.rounding),
+        ]
+        drive(m, self, requantizer, "scaled")
+        if sizes.group_cycles > 1:
+            drive(m, self, requantizer, "used soon")
+            m.d.comb += [
+                mark.tag.fault.eq(self.group.fault | self.outside),
+                requantizer.mark.eq(mark),
+            ]
+        else:
+            m.submodules.outside = late = Delay(1, cycles=ParameterMemory.LATENCY, reset_less=True)
+            m.submodules.mark_soon = soon = Delay(MARK, cycles=scaled_latency(sizes) - Pipe.SOON)
+            m.d.comb += [
+                late.i.eq(self.outside),
+                mark.tag.fault.eq(self.group.fault | late.o),
+                soon.i.eq(mark),
+                self.soon.eq(soon.o),
+            ]
+        if sizes.parity and sizes.group_cycles > 1:
+            # Parameters are read again in each cycle of the group.
+            wrong = Signal(sizes.lanes)
+            m.d.sync += wrong.eq(Mux(mark.valid, 0, self.channels_wrong))
+            m.d.comb += self.channels_wrong.eq(wrong | self.given_wrong)
+        elif sizes.parity:
+            m.d.comb += self.channels_wrong.eq(self.given_wrong)
+        return m
 
 
 class Pipe(Component):
@@ -184,61 +276,6 @@ class Pipe(Component):
         m.d.comb += delay.i.eq(value)
         return delay.o
 
-    def _enter(self, m: Module, store: ParameterStore, outside: Signal) -> data.View:
-        """Connect the requantiser; return ``soon``."""
-        layout = data.StructLayout({"rounding": isa.Rounding, "tag": TAG})
-        task = Signal(layout, reset_less=True)
-        with m.If(self.launch):
-            m.d.sync += [
-                task.rounding.eq(self.task.rounding),
-                task.tag.slot.eq(self.slot),
-                task.tag.to_accumulators.eq(self.task.destination == isa.Space.ACCUMULATORS),
-            ]
-        mark = Signal(MARK)
-        m.d.comb += [
-            mark.valid.eq(self.group.valid),
-            mark.tag.eq(task.tag),
-        ]
-        if self.sizes.group_cycles > 1:
-            m.d.comb += mark.tag.fault.eq(self.group.fault | outside)
-            return self._enter_sequential(m, store, mark, task.rounding)
-        m.submodules.requantizer = requantizer = Requantizer(
-            lanes=self.sizes.lanes,
-            primitive=self.sizes.primitive,
-        )
-        m.submodules.outside = late = Delay(1, cycles=ParameterMemory.LATENCY, reset_less=True)
-        m.d.comb += [
-            late.i.eq(outside),
-            mark.tag.fault.eq(self.group.fault | late.o),
-            requantizer.sums.eq(self.group["values"]),
-            requantizer.parameters.eq(store.channels),
-            requantizer.rounding.eq(task.rounding),
-            self.scaled.eq(requantizer.scaled),
-        ]
-        return self._delayed(m, "mark_soon", mark, self.scaled_latency - self.SOON)
-
-    def _enter_sequential(
-        self, m: Module, store: ParameterStore, mark: data.View, rounding: Value
-    ) -> data.View:
-        """Connect the sequential requantiser; return ``soon``."""
-        m.submodules.requantizer = requantizer = SequentialRequantizer(
-            lanes=self.sizes.lanes, primitive=self.sizes.primitive
-        )
-        m.d.comb += [
-            requantizer.mark.eq(mark),
-            requantizer.sums.eq(self.group["values"]),
-            requantizer.parameters.eq(store.channels),
-            requantizer.rounding.eq(rounding),
-            self.scaled.eq(requantizer.scaled),
-            self.used.eq(requantizer.used),
-        ]
-        if self.sizes.parity:
-            # Parameters are read again in each cycle of the group.
-            wrong = Signal(self.sizes.lanes)
-            m.d.sync += wrong.eq(Mux(mark.valid, 0, self.channels_wrong))
-            m.d.comb += self.channels_wrong.eq(wrong | store.channels_wrong)
-        return requantizer.soon
-
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
@@ -252,21 +289,22 @@ class Pipe(Component):
         )
         if sizes.softmax:
             m.d.comb += [self.written.eq(store.written), store.given.eq(self.given)]
+        m.submodules.scaler = scaler = Scaler(sizes=sizes)
         sequential = sizes.group_cycles > 1
         if sizes.parity:
-            if not sequential:
-                m.d.comb += self.channels_wrong.eq(store.channels_wrong)
-            m.d.comb += self.values_wrong.eq(store.values_wrong)
+            m.d.comb += scaler.given_wrong.eq(store.channels_wrong)
+            drive(m, self, scaler, "channels_wrong")
+            drive(m, self, store, "values_wrong")
         wiring.connect(m, wiring.flipped(self.parameters), store.parameters)
         m.submodules.walk = walk = ParameterWalk(sizes=sizes)
-        m.d.comb += [
-            walk.launch.eq(self.launch),
-            walk.task.eq(self.task),
-            walk.step.eq(self.used if sequential else self.next),
-            store.group.eq(walk.group),
-        ]
-        soon = self._enter(m, store, walk.outside)
-        before = self._delayed(m, "mark_before", soon, self.SOON - 1)
+        drive(m, walk, self, "launch task")
+        drive(m, store, walk, "group")
+        drive(m, scaler, self, "launch task slot group")
+        drive(m, scaler, walk, "outside")
+        drive(m, scaler, store, "channels")
+        drive(m, self, scaler, "soon scaled" + " used" * sequential)
+        m.d.comb += walk.step.eq(self.used if sequential else self.next)
+        before = self._delayed(m, "mark_before", scaler.soon, self.SOON - 1)
         at_scaled = self._delayed(m, "mark_scaled", before, 1)
         at_table = self._delayed(m, "mark_table", at_scaled, Clamp.LATENCY)
         at_end = self._delayed(m, "mark_end", at_table, TableMemory.LATENCY)
@@ -274,20 +312,17 @@ class Pipe(Component):
         m.submodules.clamp = clamp = Clamp(lanes=sizes.lanes)
         ending = Signal(sizes.ending, reset_less=True)
         m.d.sync += ending.eq(self.endings[before.tag.slot])
+        drive(m, clamp, ending, "zero_point low high")
         plain = self._delayed(m, "plain", clamp.bytes, TableMemory.LATENCY)
         use_table = self.endings[at_end.tag.slot].use_table
         m.d.comb += [
             clamp.scaled.eq(self.scaled),
-            clamp.zero_point.eq(ending.zero_point),
-            clamp.low.eq(ending.low),
-            clamp.high.eq(ending.high),
             *(store.entries[lane].eq(clamp.bytes[lane]) for lane in range(sizes.lanes)),
             store.table.eq(self.endings[at_table.tag.slot].table),
             *(
                 self.bytes[lane].eq(Mux(use_table, store.values[lane], plain[lane]))
                 for lane in range(sizes.lanes)
             ),
-            self.soon.eq(soon),
             self.result.eq(at_end),
         ]
         return m

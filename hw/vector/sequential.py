@@ -25,6 +25,82 @@ def _digits(value: Value) -> Array:
     return Array(wide.word_select(n, DIGIT_BITS) for n in range(DIGITS))
 
 
+class SerialProduct(Component):
+    """Product of a signed number, a digit a cycle, and a multiplier: steps 3 and 4.
+
+    Parameters
+    ----------
+    primitive : str
+        ``"ecp5"``: adds with ``GatedSum``.
+
+    Members
+    -------
+    digit, multiplier : In(DIGIT_BITS), In(31)
+        Digit of the number, the lowest first, and the multiplier.
+    begins, last : In(1)
+        The first digit comes in the next cycle; the digit is the last one, which is signed.
+    half : In(1)
+        With ``begins``: adds 2³¹ to twice the product.
+    product : Out(signed(33))
+        Twice the product so far, less its lower digits: as many as there were digits.
+
+    Timing
+    ------
+    ``product`` follows a digit by one cycle, and moves by a digit in each cycle.
+    """
+
+    def __init__(self, *, primitive: str = "portable") -> None:
+        self.primitive = primitive
+        super().__init__(
+            {
+                "digit": In(DIGIT_BITS),
+                "multiplier": In(31),
+                "begins": In(1),
+                "last": In(1),
+                "half": In(1),
+                "product": Out(signed(33)),
+            }
+        )
+        reset_less(self, "product")
+
+    def _row(self, m: Module, n: int, upper: Value, bit: Value, less: Value) -> Signal:
+        """Return ``upper``, with the multiplier added if ``bit`` is set, or subtracted if ``less``."""
+        shape = signed(1 + len(upper))
+        x, y = (Signal(shape, name=f"{name}_{n}") for name in ("upper", "factor"))
+        row = Signal(shape, name=f"row_{n}")
+        # Subtract: add the complement and one.
+        m.d.comb += [
+            x.eq(upper),
+            y.eq(Cat(self.multiplier ^ less.replicate(31), less).as_signed()),
+        ]
+        if self.primitive == "ecp5":
+            m.submodules[f"row_{n}"] = both = GatedSum(1 + len(x), primitive=self.primitive)
+            m.d.comb += [
+                both.x.eq(Cat(1, x)),
+                both.x_gate.eq(1),
+                both.y.eq(Cat(less, y)),
+                both.y_gate.eq(bit),
+                row.eq(both.sum[1:]),
+            ]
+        else:
+            # The look-up table after the carry chain has a free input for the select.
+            m.d.comb += row.eq(Mux(bit, (Cat(1, x) + Cat(less, y))[1:], x))
+        return row
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        total: Value = self.product
+        for n in range(DIGIT_BITS):
+            # The uppermost bit of a signed number has a negative weight.
+            less = self.last if n == DIGIT_BITS - 1 else Const(0, 1)
+            row = self._row(m, n, total[n + 1 :].as_signed(), self.digit[n], less)
+            total = Cat(total[: n + 1], row).as_signed()
+        m.d.sync += self.product.eq(total >> DIGIT_BITS)
+        with m.If(self.begins):
+            m.d.sync += self.product.eq(Mux(self.half, 1 << 31, 0))
+        return m
+
+
 class SequentialLane(Component):
     """Steps 1 to 5 of the arithmetic contract for one channel, a digit a cycle.
 
@@ -88,30 +164,6 @@ class SequentialLane(Component):
         m.d.sync += carry.eq(total[-1])
         return total[:DIGIT_BITS]
 
-    def _row(self, m: Module, n: int, upper: Value, bit: Value, less: Value) -> Signal:
-        """Return ``upper``, with the multiplier added if ``bit`` is set, or subtracted if ``less``."""
-        shape = signed(1 + len(upper))
-        x, y = (Signal(shape, name=f"{name}_{n}") for name in ("upper", "factor"))
-        row = Signal(shape, name=f"row_{n}")
-        # Subtract: add the complement and one.
-        m.d.comb += [
-            x.eq(upper),
-            y.eq(Cat(self.parameters.multiplier ^ less.replicate(31), less).as_signed()),
-        ]
-        if self.primitive == "ecp5":
-            m.submodules[f"row_{n}"] = both = GatedSum(1 + len(x), primitive=self.primitive)
-            m.d.comb += [
-                both.x.eq(Cat(1, x)),
-                both.x_gate.eq(1),
-                both.y.eq(Cat(less, y)),
-                both.y_gate.eq(bit),
-                row.eq(both.sum[1:]),
-            ]
-        else:
-            # The look-up table after the carry chain has a free input for the select.
-            m.d.comb += row.eq(Mux(bit, (Cat(1, x) + Cat(less, y))[1:], x))
-        return row
-
     def _shifted(self, m: Module, single: Value, first: Value, last: Value) -> Value:
         """Return the digit to multiply: steps 1 and 2."""
         left = self.parameters.left
@@ -147,23 +199,6 @@ class SequentialLane(Component):
         m.d.sync += digit.eq(Mux(self.multiplies, Mux(clips, most, Mux(early, 0, moved)), 0))
         return digit
 
-    def _product(self, m: Module, digit: Value, half: Value, begins: Value, last: Value) -> Signal:
-        """Return the product so far, shifted by a digit in each cycle: steps 3 and 4.
-
-        ``begins`` is high in the cycle before the first digit, ``last`` in that of the last.
-        """
-        product = Signal(signed(33), reset_less=True)
-        total: Value = product
-        for n in range(DIGIT_BITS):
-            # The uppermost bit of a signed number has a negative weight.
-            less = last if n == DIGIT_BITS - 1 else Const(0, 1)
-            row = self._row(m, n, total[n + 1 :].as_signed(), digit[n], less)
-            total = Cat(total[: n + 1], row).as_signed()
-        m.d.sync += product.eq(total >> DIGIT_BITS)
-        with m.If(begins):
-            m.d.sync += product.eq(Mux(half, 1 << 31, 0))
-        return product
-
     def _rounded(
         self, m: Module, product: Signal, whole: Value, part: Value, doubles: Value
     ) -> Value:
@@ -195,7 +230,15 @@ class SequentialLane(Component):
         digit = self._shifted(m, single, first, last)
         begins, ends = Signal(reset_less=True), Signal(reset_less=True)
         m.d.sync += [begins.eq(~self.multiplies & last), ends.eq(self.multiplies & last)]
-        product = self._product(m, digit, ~single | (p.right == 0), begins, ends)
+        m.submodules.multiplication = multiplication = SerialProduct(primitive=self.primitive)
+        m.d.comb += [
+            multiplication.digit.eq(digit),
+            multiplication.multiplier.eq(p.multiplier),
+            multiplication.begins.eq(begins),
+            multiplication.last.eq(ends),
+            multiplication.half.eq(~single | (p.right == 0)),
+        ]
+        product = multiplication.product
 
         right, doubles = Signal(5, reset_less=True), Signal(reset_less=True)
         with m.If(ends):

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.slice import Stage
 from celosia.hw.memory.accumulators import read_layout
 from celosia.hw.vector.answers import Answers, element_layout
@@ -116,8 +116,7 @@ class Source(Component):
         wiring.connect(m, offered.o, wiring.flipped(self.unified_read))
         delayed = ~offered.i.ready
         m.submodules.reads = reads = ReadAddresses(sizes=self.sizes)
-        for name in ("prepare", "run", "skip_rows", "launch", "task"):
-            m.d.comb += getattr(reads, name).eq(getattr(self, name))
+        drive(m, reads, self, "prepare run skip_rows launch task")
         now = reads.o.payload
         ends = Signal()
         may_end, in_use = self._pace(m, ends, now.groups_last, delayed)
@@ -139,16 +138,62 @@ class Source(Component):
             self.waits.eq(offered.i.valid & ~offered.i.ready),
             *(answers.asked[name].eq(now[name]) for name in answers.asked_layout.members),
         ]
+        drive(m, answers, self, "read_valid read_data read_fault sums")
+        drive(m, self, answers, "element quiet")
         request, row = offered.i.payload, self.accumulator_read
         m.d.comb += [
             *(request[name].eq(now[name]) for name in ("address", "skip", "mask")),
-            answers.read_valid.eq(self.read_valid),
-            answers.read_data.eq(self.read_data),
-            answers.read_fault.eq(self.read_fault),
-            answers.sums.eq(self.sums),
-            self.element.eq(answers.element),
-            self.quiet.eq(answers.quiet),
             row.enable.eq(answers.ask_accumulators),
             row.row.eq(now.address),
+        ]
+        return m
+
+
+class RowReads(Component):
+    """Read port of the accumulators, shared by ``Source`` and ``AccumulatorWriter``.
+
+    Parameters
+    ----------
+    sizes : VectorSizes
+        Sizes of the unit.
+
+    Members
+    -------
+    launch, task : In(1), In(VectorSizes.task)
+        Starts ``task``. A task that reads rows waits for the end of one that adds to them.
+    source, adder : In(read_layout)
+        Reads of elements, and of the sums that results are added to. Never both in one cycle.
+    read : Out(read_layout)
+        To the accumulators.
+
+    Timing
+    ------
+    Combinational.
+    """
+
+    def __init__(self, *, sizes: VectorSizes) -> None:
+        layout = read_layout(depth=sizes.accumulator_depth)
+        super().__init__(
+            {
+                "launch": In(1),
+                "task": In(sizes.task),
+                "source": In(layout),
+                "adder": In(layout),
+                "read": Out(layout),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # Constant while a task reads rows. Before the first descriptor the row of ``adder`` is
+        # unknown in simulation, and so the sums would be, which are the elements of FILL.
+        of_adder = Signal(reset_less=True)
+        from_rows = self.task.source == isa.Space.ACCUMULATORS
+        to_rows = self.task.destination == isa.Space.ACCUMULATORS
+        with m.If(self.launch & (from_rows | to_rows)):
+            m.d.sync += of_adder.eq(~from_rows)
+        m.d.comb += [
+            self.read.enable.eq(self.source.enable | self.adder.enable),
+            self.read.row.eq(Mux(of_adder, self.adder.row, self.source.row)),
         ]
         return m

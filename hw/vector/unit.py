@@ -1,30 +1,27 @@
 """Vector unit: window, bias, requantisation, clamp and table.
 
-``VectorControl`` starts tasks. ``Source`` reads elements, ``WindowUnit`` combines them and gives
-groups, ``Pipe`` requantises them, ``UnifiedWriter`` or ``AccumulatorWriter`` writes the results.
-``Destination`` makes the descriptors meanwhile. The words are explained in ``task``.
+``VectorControl`` starts tasks. ``Source`` reads elements, ``Datapath`` combines and requantises
+them, ``Writers`` writes the results. ``Destination`` makes the descriptors meanwhile. The words are
+explained in ``task``.
 """
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Module, signed, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
-from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 from celosia.hw.memory.accumulators import read_layout, write_layout
 from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.softmax.stage import SoftmaxStage
-from celosia.hw.vector.accumulate import AccumulatorWriter
 from celosia.hw.vector.control import VectorControl
+from celosia.hw.vector.datapath import Datapath
 from celosia.hw.vector.destination import Destination
-from celosia.hw.vector.pipe import Pipe, latency
-from celosia.hw.vector.source import Source
+from celosia.hw.vector.pipe import latency
+from celosia.hw.vector.source import RowReads, Source
 from celosia.hw.vector.task import INSTRUCTION, Decoder, Step, VectorSizes
 from celosia.hw.vector.watch import Watch
-from celosia.hw.vector.window import WindowUnit
-from celosia.hw.vector.writer import UnifiedWriter
+from celosia.hw.vector.writer import Writers
 
 
 class VectorUnit(Component):
@@ -117,14 +114,13 @@ class VectorUnit(Component):
         )
         self.bus_bytes = bus_bytes
         self.PREPARE = self.sizes.lane_bits + 6
-        self.writer = UnifiedWriter(sizes=self.sizes, visible_cycles=visible_cycles)
+        self.writers = Writers(sizes=self.sizes, visible_cycles=visible_cycles)
         unified = {"rows": rows, "unified_bytes": unified_bytes}
         payload = parameters_payload(
             bus_bytes=bus_bytes,
             parameter_channels=parameter_channels,
             tables=self.sizes.table_slots,
         )
-        self.offset_bits = payload["offset"].width
         super().__init__(
             {
                 **streams.unit_ports(INSTRUCTION),
@@ -142,148 +138,6 @@ class VectorUnit(Component):
             }
         )
 
-    def _walks(self, m: Module, control: VectorControl) -> tuple[Source, Destination]:
-        """Return source and destination, connected with ``control``."""
-        sizes = self.sizes
-        m.submodules.decoder = decoder = Decoder(sizes=sizes)
-        m.submodules.source = source = Source(sizes=sizes)
-        m.submodules.destination = destination = Destination(sizes=sizes)
-        wiring.connect(m, wiring.flipped(self.instruction), decoder.i)
-        wiring.connect(m, decoder.o, control.instruction)
-        decoded = decoder.o.payload
-        m.d.comb += [
-            control.prepared.eq(source.prepared & destination.prepared),
-            control.running.eq(source.running | destination.running),
-            control.issues.eq(source.issues),
-            control.reads_wait.eq(source.waits),
-            source.run.eq(decoded.source_run),
-            source.skip_rows.eq(decoded.source_skip),
-            destination.run.eq(decoded.destination_run),
-            destination.skip_rows.eq(decoded.destination_skip),
-            source.read_valid.eq(self.read_valid),
-            source.read_data.eq(self.read_data),
-            source.read_fault.eq(self.read_fault),
-            source.sums.eq(self.sums),
-        ]
-        for number, walk in enumerate((source, destination)):
-            m.d.comb += [
-                walk.prepare.eq(control.prepare[number]),
-                walk.launch.eq(control.launch),
-                walk.task.eq(control.task),
-                walk.stop.eq(control.stop),
-            ]
-        if sizes.softmax:
-            # The steps before write nothing.
-            step = control.task.step
-            writes = (step == Step.NONE) | (step == Step.SHARE)
-            m.d.comb += destination.launch.eq(control.launch & writes)
-        wiring.connect(m, source.unified_read, wiring.flipped(self.unified_read))
-        return source, destination
-
-    def _pipe(self, m: Module, control: VectorControl, source: Source) -> tuple[Pipe, Value]:
-        """Return the pipe, fed by ``source``, and that a group is used before it."""
-        sizes = self.sizes
-        m.submodules.window = window = WindowUnit(
-            columns=sizes.columns, lanes=sizes.lanes, group_cycles=sizes.group_cycles
-        )
-        m.submodules.pipe = pipe = Pipe(sizes=sizes, bus_bytes=self.bus_bytes)
-        wiring.connect(m, wiring.flipped(self.parameters), pipe.parameters)
-        task = control.task
-        m.d.comb += [
-            window.launch.eq(control.launch),
-            window.window.eq(task.window),
-            window.element.eq(source.element),
-            control.awaited.eq(~source.quiet),
-            control.busy.eq(source.running | ~source.quiet | window.busy),
-            pipe.task.eq(task),
-            pipe.endings.eq(control.endings),
-        ]
-        if sizes.softmax:
-            return pipe, self._softmax(m, control, window, pipe)
-        m.d.comb += [
-            pipe.launch.eq(control.launch),
-            pipe.slot.eq(control.slot),
-            pipe.group.eq(window.group),
-        ]
-        if sizes.group_cycles == 1:
-            m.d.comb += pipe.next.eq(window.soon)
-        return pipe, Const(0)
-
-    def _softmax(self, m: Module, control: VectorControl, window: WindowUnit, pipe: Pipe) -> Value:
-        """Connect the stage of SOFTMAX before the pipe; return that it uses a group."""
-        m.submodules.softmax = stage = SoftmaxStage(sizes=self.sizes, offset_bits=self.offset_bits)
-        m.d.comb += [
-            stage.launch.eq(control.launch),
-            stage.task.eq(control.task),
-            stage.slot.eq(control.slot),
-            stage.next.eq(window.soon),
-            stage.group.eq(window.group),
-            stage.written.eq(pipe.written),
-            stage.scaled.eq(pipe.scaled[0]),
-            pipe.launch.eq(stage.late_launch),
-            pipe.slot.eq(stage.late_slot),
-            pipe.next.eq(stage.late_next),
-            pipe.group.eq(stage.late_group),
-            pipe.given.eq(stage.given),
-            control.rows_finished.eq(stage.finished),
-            control.rows_fault.eq(stage.fault),
-        ]
-        return stage.used
-
-    def _ends(
-        self,
-        m: Module,
-        control: VectorControl,
-        source: Source,
-        pipe: Pipe,
-        described: data.View,
-    ) -> tuple[Value, data.View]:
-        """Connect the writers; return the use of a descriptor, and the read of sums to add to."""
-        m.submodules.writer = writer = self.writer
-        m.submodules.adder = adder = AccumulatorWriter(sizes=self.sizes)
-        m.d.comb += [
-            adder.soon.eq(pipe.soon),
-            adder.scaled.eq(pipe.scaled),
-            adder.endings.eq(control.endings),
-            adder.sums.eq(self.sums),
-            self.accumulator_write.eq(adder.accumulator_write),
-            control.sums_finished.eq(adder.finished),
-            control.sums_fault.eq(adder.fault),
-            writer.result.eq(pipe.result),
-            writer.bytes.eq(pipe.bytes),
-            writer.slot.eq(control.oldest),
-            writer.write_fault.eq(self.write_fault),
-            control.bytes_finished.eq(writer.finished),
-            control.bytes_fault.eq(writer.fault),
-            control.writes_wait.eq(writer.waits),
-            control.settling.eq(writer.settling),
-        ]
-        for end in (adder, writer):
-            m.d.comb += [end.descriptor.eq(described), end.stop.eq(control.stop)]
-        wiring.connect(m, writer.unified_write, wiring.flipped(self.unified_write))
-        sizes = self.sizes
-        if sizes.parity:
-            m.submodules.watch = watch = Watch(sizes=sizes)
-            m.d.comb += [
-                adder.sums_wrong.eq(self.sums_wrong),
-                watch.launch.eq(control.launch),
-                watch.task.eq(control.task),
-                watch.slot.eq(control.slot),
-                watch.read_wrong.eq(self.read_wrong),
-                watch.rows.eq(source.accumulator_read.enable),
-                watch.sums_wrong.eq(self.sums_wrong),
-                watch.group.eq(pipe.used if sizes.group_cycles > 1 else pipe.next),
-                watch.channels_wrong.eq(pipe.channels_wrong),
-                watch.result.eq(pipe.result),
-                watch.endings.eq(control.endings),
-                watch.values_wrong.eq(pipe.values_wrong),
-                watch.added_wrong.eq(adder.wrong),
-                watch.oldest.eq(control.oldest),
-                control.wrong.eq(watch.wrong),
-                control.wrong_slot.eq(watch.wrong_slot),
-            ]
-        return adder.pop | writer.pop, adder.accumulator_read
-
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
@@ -294,41 +148,75 @@ class VectorUnit(Component):
             + 5
             + SoftmaxStage.LATENCY * sizes.softmax,
         )
-        m.d.comb += [
-            self.done.eq(control.done),
-            self.fault_valid.eq(control.fault_valid),
-            self.fault.eq(control.fault),
-            control.abort.eq(self.abort),
-            self.idle.eq(control.idle),
-            self.activity.eq(control.activity),
-        ]
+        m.submodules.datapath = datapath = Datapath(sizes=sizes, bus_bytes=self.bus_bytes)
+        m.submodules.writers = writers = self.writers
+        m.submodules.reads = reads = RowReads(sizes=sizes)
         source, destination = self._walks(m, control)
-        pipe, used_before = self._pipe(m, control, source)
-
-        layout = sizes.descriptor
-        m.submodules.places = places = SyncFIFOBuffered(width=layout.size, depth=sizes.depth)
-        used, adder_read = self._ends(m, control, source, pipe, data.View(layout, places.r_data))
-        read = self.accumulator_read
-        # Registered, because all lanes of a descriptor depend on it. One entry is kept for the
-        # descriptor that may enter in the same cycle.
-        roomy = Signal(init=1)
-        m.d.sync += roomy.eq(places.w_level < sizes.depth - 1)
-        # Selects the reader of the accumulators; constant while a task reads them. Before the first
-        # descriptor the row of ``adder`` is unknown in simulation, and so the sums would be, which
-        # are the elements of FILL.
-        of_adder = Signal(reset_less=True)
-        from_rows = control.task.source == isa.Space.ACCUMULATORS
-        to_rows = control.task.destination == isa.Space.ACCUMULATORS
-        with m.If(control.launch & (from_rows | to_rows)):
-            m.d.sync += of_adder.eq(~from_rows)
+        wiring.connect(m, wiring.flipped(self.parameters), datapath.parameters)
+        wiring.connect(m, destination.descriptors, writers.descriptors)
+        wiring.connect(m, writers.unified_write, wiring.flipped(self.unified_write))
+        drive(m, self, control, streams.UNIT_OUTPUTS)
+        drive(m, control, self, "abort")
+        drive(m, reads, control, "launch task")
+        drive(m, datapath, control, "launch task slot endings")
+        drive(m, datapath, source, "element")
+        drive(m, writers, datapath, "soon scaled result bytes")
+        drive(m, writers, control, "endings oldest stop")
+        drive(m, writers, self, "sums write_fault")
+        drive(m, self, writers, "accumulator_write")
+        drive(m, control, writers, "bytes_finished bytes_fault sums_finished sums_fault")
+        drive(m, control, writers, "writes_wait settling")
         m.d.comb += [
-            places.w_data.eq(destination.descriptors.payload),
-            places.w_en.eq(destination.descriptors.valid & roomy),
-            destination.descriptors.ready.eq(roomy),
-            source.released.eq(used | used_before),
-            places.r_en.eq(used),
-            # Never both: a task that reads sums waits for the end of one that adds to them.
-            read.enable.eq(source.accumulator_read.enable | adder_read.enable),
-            read.row.eq(Mux(of_adder, adder_read.row, source.accumulator_read.row)),
+            control.awaited.eq(~source.quiet),
+            control.busy.eq(source.running | ~source.quiet | datapath.busy),
+            source.released.eq(writers.used | datapath.used),
+            reads.source.eq(source.accumulator_read),
+            reads.adder.eq(writers.accumulator_read),
+            self.accumulator_read.eq(reads.read),
         ]
+        if sizes.softmax:
+            drive(m, control, datapath, "rows_finished rows_fault")
+        if sizes.parity:
+            self._watch(m, control, source, datapath)
         return m
+
+    def _walks(self, m: Module, control: VectorControl) -> tuple[Source, Destination]:
+        """Return source and destination, connected with ``control``."""
+        m.submodules.decoder = decoder = Decoder(sizes=self.sizes)
+        m.submodules.source = source = Source(sizes=self.sizes)
+        m.submodules.destination = destination = Destination(sizes=self.sizes)
+        wiring.connect(m, wiring.flipped(self.instruction), decoder.i)
+        wiring.connect(m, decoder.o, control.instruction)
+        wiring.connect(m, source.unified_read, wiring.flipped(self.unified_read))
+        drive(m, source, self, "read_valid read_data read_fault sums")
+        drive(m, control, source, "issues")
+        m.d.comb += [
+            control.prepared.eq(source.prepared & destination.prepared),
+            control.running.eq(source.running | destination.running),
+            control.reads_wait.eq(source.waits),
+        ]
+        decoded = decoder.o.payload
+        for number, (name, walk) in enumerate((("source", source), ("destination", destination))):
+            drive(m, walk, control, "launch task stop")
+            m.d.comb += [
+                walk.prepare.eq(control.prepare[number]),
+                walk.run.eq(decoded[f"{name}_run"]),
+                walk.skip_rows.eq(decoded[f"{name}_skip"]),
+            ]
+        if self.sizes.softmax:
+            # The steps before write nothing.
+            step = control.task.step
+            writes = (step == Step.NONE) | (step == Step.SHARE)
+            m.d.comb += destination.launch.eq(control.launch & writes)
+        return source, destination
+
+    def _watch(self, m: Module, control: VectorControl, source: Source, datapath: Datapath) -> None:
+        """Connect the attribution of words of wrong parity."""
+        m.submodules.watch = watch = Watch(sizes=self.sizes)
+        drive(m, watch, control, "launch task slot endings oldest")
+        drive(m, watch, self, "read_wrong sums_wrong")
+        drive(m, watch, datapath, "group channels_wrong result values_wrong")
+        drive(m, watch, self.writers, "added_wrong")
+        drive(m, self.writers, self, "sums_wrong")
+        drive(m, control, watch, "wrong wrong_slot")
+        m.d.comb += watch.rows.eq(source.accumulator_read.enable)

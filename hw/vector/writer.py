@@ -1,13 +1,16 @@
-"""Writer of results to the unified buffer."""
+"""Writers of results: to the unified buffer, and both memories together."""
 
 from amaranth.hdl import Module, Signal, signed
-from amaranth.lib import data, stream
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.delay import Delay
+from celosia.hw.memory.accumulators import read_layout, write_layout
+from celosia.hw.vector.accumulate import AccumulatorWriter
+from celosia.hw.vector.destination import DescriptorQueue
 from celosia.hw.vector.task import MARK, VectorSizes
 
 
@@ -113,4 +116,94 @@ class UnifiedWriter(Component):
             self.fault.eq((there & bad) | (settled & self.write_fault)),
             self.finished.eq(lasts.o & ~self.write_fault),
         ]
+        return m
+
+
+class Writers(Component):
+    """Writers of both memories: ``UnifiedWriter``, ``AccumulatorWriter``, and their descriptors.
+
+    Parameters
+    ----------
+    sizes : VectorSizes
+        Sizes of the unit.
+    visible_cycles : int
+        See ``UnifiedWriter``.
+
+    Members
+    -------
+    descriptors : In(stream of VectorSizes.descriptor)
+        Destinations of the results, in their order; each comes before its result.
+    soon, scaled, result, bytes : In
+        As of ``Pipe``.
+    endings, oldest, stop : In
+        As of ``VectorControl``.
+    used : Out(1)
+        A result leaves, with its descriptor.
+    unified_write, write_fault : Out(stream), In(1)
+        Write port of the unified buffer.
+    accumulator_read, sums, accumulator_write : Out(read_layout), In, Out(write_layout)
+        Ports of the accumulators.
+    bytes_finished, bytes_fault, sums_finished, sums_fault : Out(1)
+        ``finished`` and ``fault`` of each writer.
+    writes_wait, settling : Out(1)
+        ``waits`` and ``settling`` of ``UnifiedWriter``.
+    sums_wrong, added_wrong : In(columns), Out(1)
+        With parity: ``sums_wrong`` and ``wrong`` of ``AccumulatorWriter``.
+
+    Timing
+    ------
+    As of the writers. A descriptor can be used two cycles after it was taken.
+    """
+
+    def __init__(self, *, sizes: VectorSizes, visible_cycles: int) -> None:
+        self.sizes = sizes
+        self.writer = UnifiedWriter(sizes=sizes, visible_cycles=visible_cycles)
+        self.adder = AccumulatorWriter(sizes=sizes)
+        depth, columns = sizes.accumulator_depth, sizes.columns
+        finished = ("bytes_finished", "bytes_fault", "sums_finished", "sums_fault")
+        super().__init__(
+            {
+                "descriptors": In(stream.Signature(sizes.descriptor)),
+                "soon": In(MARK),
+                "scaled": In(data.ArrayLayout(signed(32), sizes.lanes)),
+                "result": In(MARK),
+                "bytes": In(data.ArrayLayout(signed(8), sizes.lanes)),
+                "endings": In(data.ArrayLayout(sizes.ending, 2)),
+                "oldest": In(1),
+                "stop": In(1),
+                "unified_write": Out(self.writer.unified_write.signature),
+                "write_fault": In(1),
+                "accumulator_read": Out(read_layout(depth=depth)),
+                "sums": In(data.ArrayLayout(signed(32), columns)),
+                "accumulator_write": Out(write_layout(depth=depth, columns=columns)),
+                **{name: Out(1) for name in ("used", *finished, "writes_wait", "settling")},
+                **({"sums_wrong": In(columns), "added_wrong": Out(1)} if sizes.parity else {}),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.places = places = DescriptorQueue(sizes=self.sizes)
+        m.submodules.writer = writer = self.writer
+        m.submodules.adder = adder = self.adder
+        wiring.connect(m, wiring.flipped(self.descriptors), places.i)
+        wiring.connect(m, writer.unified_write, wiring.flipped(self.unified_write))
+        drive(m, writer, self, "result bytes write_fault stop")
+        drive(m, adder, self, "soon scaled endings sums stop")
+        drive(m, self, adder, "accumulator_read accumulator_write")
+        drive(m, self, writer, "settling")
+        m.d.comb += [
+            writer.slot.eq(self.oldest),
+            writer.descriptor.eq(places.oldest),
+            adder.descriptor.eq(places.oldest),
+            self.used.eq(adder.pop | writer.pop),
+            places.pop.eq(self.used),
+            self.writes_wait.eq(writer.waits),
+        ]
+        for side, end in (("bytes", writer), ("sums", adder)):
+            for name in ("finished", "fault"):
+                m.d.comb += getattr(self, f"{side}_{name}").eq(getattr(end, name))
+        if self.sizes.parity:
+            drive(m, adder, self, "sums_wrong")
+            m.d.comb += self.added_wrong.eq(adder.wrong)
         return m

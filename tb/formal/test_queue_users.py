@@ -211,10 +211,11 @@ def issue_spec(module=None):
     tag_bits = small.streams.TAG_BITS
     under_way, late = Signal(range(in_flight + 1)), Signal()
     spec.m.d.sync += [under_way.eq(under_way + leaving - late), late.eq(dut.done)]
-    spec.claim("one cycle late", spec.see("dut.ended", 1) == late)
+    spec.claim("one cycle late", spec.see("dut.in_flight.ended", 1) == late)
     spec.given("finishes what it took", ~dut.done | (under_way != late))
     next_tag, offered, oldest = (
-        spec.see(f"dut.{name}", tag_bits) for name in ("next_tag", "offered", "oldest")
+        spec.see(f"dut.{name}", tag_bits)
+        for name in ("in_flight.next_tag", "offered", "in_flight.oldest")
     )
     spec.claim("tags not done", (offered - oldest)[:tag_bits] == under_way)
     spec.claim("tags not offered", (next_tag - offered)[:tag_bits] == inside)
@@ -225,7 +226,7 @@ def issue_spec(module=None):
     chosen = spec.free("chosen", 1)
     seen, mine = Signal(), Signal(tag_bits)
     mask, index = Signal(SEMAPHORES), Signal.like(dut.push.payload.index)
-    mask_data = spec.see("dut.mask_data", SEMAPHORES)
+    mask_data = spec.see("dut.in_flight.mask_data", SEMAPHORES)
     taken = pushed & go & chosen & ~seen
     done = late & (oldest == mine)
     with spec.m.If(taken):
@@ -240,7 +241,8 @@ def issue_spec(module=None):
     kept = (mine - oldest)[:tag_bits] < (next_tag - oldest)[:tag_bits]
     spec.claim("not posted yet", ~seen | kept)
     for name, value in (("masks", mask), ("indices", index)):
-        stored = [spec.see(f"dut.{name}[{tag}]", len(value)) for tag in range(1 << tag_bits)]
+        names = [f"dut.in_flight.{name}[{tag}]" for tag in range(1 << tag_bits)]
+        stored = [spec.see(name, len(value)) for name in names]
         spec.claim(f"its word is kept in {name}", ~seen | (Array(stored)[mine] == value))
     oldest_is_mine = seen & (oldest == mine) & (under_way != 0)
     spec.claim("its mask is read", ~oldest_is_mine | (mask_data == mask))
@@ -314,10 +316,10 @@ def test_issue():
         ("& (under_way != self.in_flight) & ~leaving)", "& ~leaving)", "no more under way"),
         ("self.in_flight) & ~leaving)", "self.in_flight))", "handed on once"),
         ("self.granted) & ~leaving)", "self.granted) | leaving)", "one grant each"),
-        ("oldest.eq(oldest + ended)", "oldest.eq(oldest + self.done)", "tags not done"),
-        ("bits[CODE_BITS + SEMAPHORES :]", "bits[CODE_BITS:]", "its word is kept in masks"),
+        ("oldest.eq(self.oldest + ended)", "oldest.eq(self.oldest + self.done)", "tags not done"),
+        ("word[CODE_BITS + SEMAPHORES :]", "word[CODE_BITS:]", "its word is kept in masks"),
         ("named.addr.eq(Mux(self.overflow", "named.addr.eq(Mux(~self.overflow", "index of a fault"),
-        ("mask.addr.eq(oldest + ended)", "mask.addr.eq(oldest)", "its mask is read"),
+        ("mask.addr.eq(self.oldest + ended)", "mask.addr.eq(self.oldest)", "its mask is read"),
         ("| (under_way != 0) | self.post.any()", "| (under_way != 0)", "waiting"),
         ("count + pushed - admitted", "count + pushed - (admitted & ~pushed)", "counted in"),
         ("~(goes & full)", "~(goes & (count + 1 == depth))", "never full"),

@@ -10,7 +10,7 @@ from celosia.hw.arch.isa import Opcode, Unit
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import Activity
 from celosia.hw.sequencer.dispatch import EXECUTORS
-from celosia.hw.sequencer.issue import Issue
+from celosia.hw.sequencer.issue import InFlight, Issue, IssueActivity
 
 #: A word of each instruction below, besides GO: FILL with another ``value``.
 WORDS = 2
@@ -325,3 +325,58 @@ async def test_a_unit_that_is_done_at_once_gets_its_post():
             await pysim.pulse(ctx, dut.overflow)
             posts.append(ctx.get(dut.index))
     assert posts == [0b101, 3] and not ctx.get(dut.waiting)
+
+
+async def test_masks_and_indices_under_their_tags(rng):
+    """Posts follow the ends of instructions by two cycles, in the order of their pushes."""
+    dut = InFlight()
+    ctx = await pysim.simulation(dut)
+    pushes, posts = [], {}
+    done = 0
+    for cycle in range(200):
+        oldest = done
+        mask, index = (int(rng.integers(1 << bits)) for bits in (SEMAPHORES, streams.INDEX_BITS))
+        pushing = len(pushes) - oldest < streams.IN_FLIGHT and rng.random() < 0.6
+        ending = oldest + 1 < len(pushes) and rng.random() < 0.5
+        for name, value in (("pushed", pushing), ("mask", mask), ("push_index", index)):
+            ctx.set(getattr(dut, name), int(value))
+        ctx.set(dut.done, int(ending))
+        if ending:
+            posts[cycle + 2] = pushes[oldest][0]
+            done += 1
+        assert ctx.get(dut.post) == posts.get(cycle, 0)
+        # The index is that of a fault, if there is one.
+        known = len(pushes) > 0 and cycle > 0
+        tag = int(rng.integers(oldest, len(pushes))) if known else 0
+        ctx.set(dut.fault, {"tag": tag % (1 << streams.TAG_BITS)})
+        ctx.set(dut.fault_valid, int(known))
+        await ctx.tick()
+        if known:
+            assert ctx.get(dut.index) == pushes[tag][1]
+        if pushing:
+            pushes.append((mask, index))
+    assert done > 40
+
+
+@pytest.mark.parametrize(
+    ("unit", "held", "lacking", "waiting", "wanted"),
+    [
+        (Activity.BUSY, 1, 0b110, 1, Activity.BUSY.value),
+        (Activity.IDLE, 0, 0b110, 1, Activity.DRAIN.value),
+        (Activity.IDLE, 1, 0b001, 0, Activity.EMPTY.value),
+        (Activity.IDLE, 1, 0b110, 1, Activity.SEMAPHORE.value + 1),
+        (Activity.DRAIN, 1, 0b100, 1, Activity.SEMAPHORE.value + 2),
+        (Activity.DRAIN, 0, 0b100, 1, Activity.DRAIN.value),
+    ],
+)
+async def test_class_one_cycle_late(unit, held, lacking, waiting, wanted):
+    dut = IssueActivity()
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.want, 0b110)
+    inputs = {"unit_activity": unit, "held": held, "lacking": lacking, "waiting": waiting}
+    for name, value in inputs.items():
+        ctx.set(getattr(dut, name), value)
+    activity = dut.activity.as_value()
+    assert ctx.get(activity) == Activity.EMPTY.value
+    await ctx.tick()
+    assert ctx.get(activity) == wanted

@@ -10,9 +10,11 @@ from softmax_bench import CORNERS, exponentials, mark, requantiser, sums
 
 from celosia.hw.arch.config import EXPONENTIAL_TABLES, SOFTMAX_ROWS, TABLE_BYTES
 from celosia.hw.softmax.exponentials import BITS, ExponentialMemory
-from celosia.hw.softmax.reciprocals import SUM_BITS, Normalizer, Reciprocals
-from celosia.hw.softmax.reduction import Reduction
+from celosia.hw.softmax.reciprocals import Normalizer, Reciprocals
+from celosia.hw.softmax.reduction import SUM_BITS, ExponentialSums, Greatest, Reduction
+from celosia.hw.softmax.stage import Choice
 from celosia.hw.vector.requantize import Requantizer
+from celosia.hw.vector.task import Step
 from celosia.sim import quantize
 
 #: Shape of elements, shape of the result, combination in hardware and in plain arithmetic.
@@ -202,3 +204,91 @@ async def test_reciprocals(latency: int, rng: np.random.Generator) -> None:
         for _ in range(int(rng.integers(7 * (3 + latency + 3)))):
             await idle()
         await pysim.pulse(ctx, clear)
+
+
+async def rows_of(ctx: Any, dut: Any, rng: np.random.Generator, values: np.ndarray) -> list[Any]:
+    """Give rows of masked groups, one group a cycle; return the cycle and the mark of each end."""
+    lanes, ends = dut.lanes, []
+    groups = list(enumerate(values.reshape(len(values), -1, lanes)))
+    marks = [
+        {"valid": 1, "row": row, "first": int(n == 0), "last": int(n == len(groups_) - 1)}
+        for row, groups_ in groups
+        for n in range(len(groups_))
+    ]
+    given = values.reshape(-1, lanes)
+    for cycle in range(len(given) + 10):
+        valid = cycle < len(given)
+        ctx.set(dut.mark, {**marks[cycle], "ends": 1} if valid else mark(rng))
+        # The last lane is no element, but in the last group of all.
+        ctx.set(dut.mask, (1 << lanes) - 1 - (cycle != len(given) - 1) * (1 << lanes - 1))
+        ctx.set(dut.values, given[cycle % len(given)].tolist())
+        if ctx.get(dut.done.valid):
+            total = ctx.get(dut.total) if hasattr(dut, "total") else None
+            ends.append((cycle, ctx.get(dut.done.row), total))
+        await ctx.tick()
+    return ends
+
+
+@pytest.mark.parametrize("lanes", [2, 4])
+async def test_greatest_of_rows(lanes: int, rng: np.random.Generator) -> None:
+    dut = Greatest(lanes=lanes)
+    ctx = await pysim.simulation(dut)
+    values = rng.integers(-128, 128, (5, 3 * lanes))
+    values[:, lanes - 1] = 127
+    latency = (lanes - 1).bit_length() + 1
+    ends = await rows_of(ctx, dut, rng, values)
+    assert ends == [(2 + 3 * row + latency, row, None) for row in range(5)]
+    elements = np.delete(values, [lanes - 1, 2 * lanes - 1, 3 * lanes - 1], axis=1)
+    for row in rng.permutation(5).tolist():
+        ctx.set(dut.row, row)
+        await ctx.tick()
+        ctx.set(dut.row, (row + 1) % 5)
+        wanted = elements[row].max()
+        assert ctx.get(dut.greatest) == (max(wanted, values[4, -1]) if row == 4 else wanted)
+
+
+@pytest.mark.parametrize("lanes", [2, 4])
+async def test_sums_of_rounded_exponentials(lanes: int, rng: np.random.Generator) -> None:
+    dut = ExponentialSums(lanes=lanes)
+    ctx = await pysim.simulation(dut)
+    values = rng.integers(0, 1 << BITS, (4, 2 * lanes))
+    values[0, 0], values[1, 0] = (1 << BITS) - 1, 2047
+    rounded = (values + 2048) >> 12
+    rounded[:, lanes - 1] = 0
+    rounded[:-1, -1] = 0
+    latency = (lanes - 1).bit_length() + 2
+    ends = await rows_of(ctx, dut, rng, values)
+    sums_ = rounded.sum(axis=1).tolist()
+    assert ends == [(1 + 2 * row + latency, row, sums_[row]) for row in range(4)]
+
+
+@pytest.mark.parametrize("step", Step)
+async def test_choice_of_operands(step: Step, rng: np.random.Generator) -> None:
+    dut = Choice(lanes=2)
+    ctx = await pysim.simulation(dut)
+    share = {"multiplier": 12345, "right": 7}
+    reduces, shares = step in (Step.MAXIMUM, Step.SUM), step is Step.SHARE
+    elements = rng.integers(-(1 << 31), 1 << 31, 2).tolist()
+    exponentials_ = rng.integers(0, 1 << BITS, 2).tolist()
+    ctx.set(dut.elements, elements)
+    ctx.set(dut.exponentials, exponentials_)
+    ctx.set(dut.share, share)
+    ctx.set(dut.step, step)
+    for valid, fault in ((1, 0), (1, 1), (0, 1)):
+        ctx.set(dut.valid, valid)
+        ctx.set(dut.fault, fault)
+        given = ctx.get(dut.given)
+        assert given.valid == (shares and valid)
+        assert not given.valid or (given.multiplier, given.right) == (12345, 7)
+        await ctx.tick()
+        group = ctx.get(dut.late_group)
+        assert (group.valid, ctx.get(dut.used)) == (valid and not reduces, valid and reduces)
+        assert ctx.get(dut.fault_used) == (valid and fault and reduces)
+        if group.valid:
+            assert group.fault == fault
+            assert list(group["values"]) == (exponentials_ if shares else elements)
+    ctx.set(dut.product, {"valid": 1, "a": -5, "b": 99})
+    given = ctx.get(dut.given)
+    assert (given.valid, given.multiplier, given.right) == (1, 99, 0)
+    await ctx.tick()
+    assert ctx.get(dut.late_group["values"][0]) == -5 and not ctx.get(dut.late_group.valid)

@@ -235,7 +235,7 @@ def test_vector():
     probes = {
         "vector.instruction": dut.instruction.valid,
         "accumulator_read": dut.accumulator_read.enable,
-        "Pipe.result": dut.writer.result.valid,
+        "Pipe.result": dut.writers.writer.result.valid,
         "unified_write": dut.unified_write.valid,
         "vector.done": dut.done,
     }

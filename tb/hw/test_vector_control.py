@@ -6,16 +6,20 @@ from vector_bench import sizes
 
 from celosia.hw.arch.isa import Error, Opcode, Rounding, Space
 from celosia.hw.arch.registers import Activity
-from celosia.hw.vector.control import VectorControl
+from celosia.hw.vector.control import Slots, VectorActivity, VectorControl
 from celosia.hw.vector.task import Decoder, Step, VectorSizes
 
 SETTLE = 9
 
 
-def control(**changes):
+def vector_sizes(**changes):
     given = sizes("micro", **changes)
     del given["bus_bytes"]
-    return VectorControl(sizes=VectorSizes(**given), settle_cycles=SETTLE)
+    return VectorSizes(**given)
+
+
+def control(**changes):
+    return VectorControl(sizes=vector_sizes(**changes), settle_cycles=SETTLE)
 
 
 @pytest.mark.parametrize("late", ["awaited", "settling"])
@@ -160,9 +164,7 @@ async def test_a_fault_of_rows_stops():
 
 
 async def test_decoder_makes_three_tasks_of_a_softmax():
-    given = sizes("micro", softmax=True)
-    del given["bus_bytes"]
-    dut = Decoder(sizes=VectorSizes(**given))
+    dut = Decoder(sizes=vector_sizes(softmax=True))
     ctx = await pysim.simulation(dut)
     fields = dut.i.payload.fields
 
@@ -210,3 +212,61 @@ async def test_decoder_makes_three_tasks_of_a_softmax():
         ctx.set(dut.i.valid, 0)
         ctx.set(dut.o.ready, 1)
         await ctx.tick()
+
+
+async def test_slots_record_two_tasks():
+    dut = Slots(sizes=vector_sizes())
+    ctx = await pysim.simulation(dut)
+
+    async def step(launched=None, *, finished=0):
+        ctx.set(dut.launch, launched is not None)
+        tag, slot, space = launched or (31, 0, Space.UNIFIED)
+        ending = {"zero_point": tag}
+        ctx.set(dut.task, {"tag": tag, "destination": space, "ending": ending})
+        ctx.set(dut.slot, slot)
+        ctx.set(dut.finished, finished)
+        await ctx.tick()
+        used, to_sums, oldest = map(ctx.get, (dut.used, dut.to_sums, dut.oldest))
+        tags = [ctx.get(dut.tags[slot]) for slot in range(2)]
+        assert [ctx.get(dut.endings[slot].zero_point) for slot in range(2)] == tags
+        return used, to_sums, tags, oldest
+
+    assert await step() == (0b00, 0b00, [0, 0], 0)
+    assert await step((5, 0, Space.ACCUMULATORS)) == (0b01, 0b01, [5, 0], 0)
+    assert await step() == (0b01, 0b01, [5, 0], 0)
+    assert await step((6, 1, Space.UNIFIED)) == (0b11, 0b01, [5, 6], 0)
+    assert await step(finished=1) == (0b10, 0b01, [5, 6], 1)
+    # One ends in the cycle in which another starts.
+    assert await step((7, 0, Space.UNIFIED), finished=1) == (0b01, 0b00, [7, 6], 0)
+    assert await step(finished=1) == (0b00, 0b00, [7, 6], 1)
+
+
+@pytest.mark.parametrize(
+    ("high", "used", "wanted"),
+    [
+        ("", 0, Activity.IDLE),
+        ("waits", 0, Activity.BUSY),
+        ("running", 2, Activity.IDLE),
+        ("", 2, Activity.DRAIN),
+        ("waits", 1, Activity.DRAIN),
+        ("waits running", 1, Activity.BUSY),
+        ("writes_wait", 1, Activity.MEMORY),
+        ("issues writes_wait", 1, Activity.BUSY),
+        ("reads_wait issues", 1, Activity.MEMORY),
+    ],
+    ids=str,
+)
+async def test_class_of_a_cycle(high, used, wanted):
+    dut = VectorActivity(settle_cycles=3)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.used, used)
+    for name in high.split():
+        ctx.set(getattr(dut, name), 1)
+    assert ctx.get(dut.activity) is wanted
+    assert ctx.get(dut.idle) == (not used and "waits" not in high)
+    # After a stop, whatever else happens.
+    ctx.set(dut.stop, 1)
+    for _ in range(3):
+        assert ctx.get(dut.activity) is Activity.DRAIN and not ctx.get(dut.idle)
+        await ctx.tick()
+    assert ctx.get(dut.activity) is Activity.IDLE and ctx.get(dut.idle)

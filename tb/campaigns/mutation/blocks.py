@@ -40,7 +40,8 @@ issue, command, semaphores | sequencer/issue sequencer/command sequencer/semapho
     sequencer_command sequencer_semaphores | sequencer | queue_users semaphores
 supervisor, counters | sequencer/supervisor sequencer/counters | sequencer_supervisor
     sequencer_counters | sequencer
-sequencer | sequencer/sequencer sequencer/program | sequencer sequencer_program | core
+sequencer | sequencer/sequencer sequencer/program sequencer/faults | sequencer
+    sequencer_program sequencer_faults | core
 host registers | axi/registers axi/interrupts | axi_registers axi_interrupts
 AXI reader, writer | axi/reader axi/writer | axi_reader axi_writer | axi_signature | axi_reader
     axi_writer
@@ -50,7 +51,7 @@ splitter | dma/splitter | dma_splitter | dma_load dma_store | dma_splitter
 load | dma/load dma/decoder dma/receiver | dma_load | dma_store
 store | dma/store dma/gather | dma_store | | gather
 unified buffer | memory/unified_buffer | unified_buffer memory_parity | | buffer
-runs | memory/runs | memory_runs | vector_source
+runs | memory/runs memory/run_start | memory_runs | vector_source
 weight buffer | memory/weight_buffer | memory_weight_buffer memory_parity | matrix_unit
 parameters, tables | memory/parameter_memory memory/table_memory | memory_parameter memory_parity |
     vector_unit
@@ -62,18 +63,19 @@ matrix control | matrix/control matrix/completion matrix/feeder matrix/spacing |
     matrix_completion matrix_feeder matrix_spacing matrix_moves | matrix_unit
 matrix walker | matrix/walker matrix/reads | matrix_walker matrix_reads matrix_moves | matrix_unit
 matrix moves | matrix/moves | matrix_moves | matrix_unit | move_order
-matrix unit | matrix/unit | matrix_unit matrix_parity matrix_moves
+matrix unit | matrix/unit matrix/verdict | matrix_verdict matrix_unit matrix_parity matrix_moves
 accumulators | memory/accumulators | memory_accumulators memory_parity | matrix_unit
 vector control | vector/control vector/task lib/nest | vector_control lib_nest vector_source
     vector_unit vector_parity vector_softmax
 vector source | vector/source vector/reads vector/answers vector/window | vector_reads
-    vector_window vector_answers vector_source vector_unit
-vector pipe | vector/pipe vector/accumulate vector/destination vector/writer vector/unit |
-    vector_accumulate vector_unit vector_parity vector_softmax
+    vector_window vector_answers vector_source vector_writer vector_unit
+vector pipe | vector/pipe vector/accumulate vector/destination vector/writer vector/datapath
+    vector/unit lib/component | vector_accumulate vector_writer vector_pipe vector_datapath
+    vector_unit vector_parity vector_softmax
 requantiser | vector/requantize vector/multiplier lib/delay | vector_requantize | vector_unit |
     multipliers requantizer
-sequential requantiser | vector/sequential vector/pace | vector_requantize vector_sequential | |
-    sequential | | alone
+sequential requantiser | vector/sequential vector/pace | vector_requantize vector_sequential
+    vector_pipe | | sequential | | alone
 softmax | softmax/exponentials softmax/reduction softmax/reciprocals softmax/stage | softmax_blocks
     softmax_stage | vector_softmax
 SDRAM controller | sdram/bank sdram/buffer sdram/chunks sdram/columns sdram/controller

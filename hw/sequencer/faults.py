@@ -1,0 +1,86 @@
+"""Faults of all units, for the supervisor."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw import streams
+from celosia.hw.arch import isa
+from celosia.hw.lib.component import Component
+from celosia.hw.sequencer.dispatch import EXECUTORS
+from celosia.hw.sequencer.supervisor import UNITS
+
+
+class Faults(Component):
+    """Faults of the units and of the program, and the indices of their instructions.
+
+    Entries of arrays have the number of their unit.
+
+    Members
+    -------
+    running : In(1)
+        As of ``Supervisor``.
+    fault, code, index : In(1), In(isa.Error), In(INDEX_BITS)
+        Fault of the program, and index of its word, as of ``ProgramReader``.
+    overflow : In(UNITS)
+        As of ``Semaphores``.
+    of_unit, units : In(UNITS), In(ArrayLayout(FAULT, UNITS))
+        ``fault_valid`` and ``fault`` of each unit.
+    waiting, issued : In(UNITS), In(ArrayLayout(INDEX_BITS, UNITS))
+        ``waiting`` and ``index`` of each ``Issue``.
+    fault_valid, codes, indices, stuck_unit : Out
+        To ``Supervisor``.
+
+    Timing
+    ------
+    ``fault_valid``, ``codes`` and ``stuck_unit`` are one cycle late, as is ``index``. HALT settles
+    for longer than that, and a stuck unit for many cycles. ``issued`` passes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "running": In(1),
+                "fault": In(1),
+                "code": In(isa.Error),
+                "index": In(streams.INDEX_BITS),
+                "overflow": In(UNITS),
+                "of_unit": In(UNITS),
+                "units": In(data.ArrayLayout(streams.FAULT, UNITS)),
+                "waiting": In(UNITS),
+                "issued": In(data.ArrayLayout(streams.INDEX_BITS, UNITS)),
+                "fault_valid": Out(UNITS),
+                "codes": Out(data.ArrayLayout(isa.Error, UNITS)),
+                "indices": Out(data.ArrayLayout(streams.INDEX_BITS, UNITS)),
+                "stuck_unit": Out(isa.Unit),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        own = isa.Unit.SEQUENCER.value
+        # Index of the sequencer's own instruction, and units whose post was one too many.
+        index = Signal(streams.INDEX_BITS, reset_less=True)
+        overflow = Signal.like(self.overflow)
+        excess = self.overflow.any()
+        m.d.comb += self.indices[own].eq(index)
+        m.d.sync += [
+            index.eq(self.index),
+            overflow.eq(self.overflow),
+            self.fault_valid[own].eq((self.fault | excess) & self.running),
+            self.codes[own].eq(Mux(excess, isa.Error.SEMAPHORE, self.code)),
+            self.stuck_unit.eq(own),
+        ]
+        for unit in reversed(EXECUTORS):
+            n = unit.value
+            m.d.comb += self.indices[n].eq(self.issued[n])
+            m.d.sync += [
+                self.fault_valid[n].eq(self.of_unit[n]),
+                self.codes[n].eq(self.units[n].code),
+            ]
+            with m.If(self.waiting[n]):
+                m.d.sync += self.stuck_unit.eq(unit)
+        for unit in EXECUTORS:
+            with m.If(overflow[unit.value]):
+                m.d.comb += self.indices[own].eq(self.issued[unit.value])
+        return m

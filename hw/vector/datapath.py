@@ -1,0 +1,127 @@
+"""Datapath of the vector unit: window unit, stage of SOFTMAX, and pipe."""
+
+from amaranth.hdl import Module, signed
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.lib.component import Component, drive
+from celosia.hw.memory.parameter_memory import parameters_payload
+from celosia.hw.softmax.stage import SoftmaxStage
+from celosia.hw.vector.answers import element_layout
+from celosia.hw.vector.pipe import Pipe
+from celosia.hw.vector.task import MARK, VectorSizes
+from celosia.hw.vector.window import WindowUnit
+
+#: Inputs of ``Pipe`` that pass ``SoftmaxStage``.
+_LATE = ("launch", "slot", "next", "group")
+
+
+class Datapath(Component):
+    """From elements to results: ``WindowUnit``, ``SoftmaxStage`` if there is one, and ``Pipe``.
+
+    Parameters
+    ----------
+    sizes : VectorSizes
+        Sizes of the unit.
+    bus_bytes : int
+        See ``Config``.
+
+    Members
+    -------
+    parameters : In(stream of parameters_payload)
+        Writes of the parameter memory and the tables.
+    launch, task, slot : In
+        Elements from the next cycle on belong to ``task``, which has ``slot``.
+    endings : In(ArrayLayout(VectorSizes.ending, 2))
+        Ending of the task in each slot.
+    element : In(element_layout)
+        Elements, as of ``WindowUnit``.
+    busy : Out(1)
+        Groups are left in the window unit.
+    soon, scaled, result, bytes : Out
+        As of ``Pipe``.
+    used : Out(1)
+        A step of SOFTMAX has used a group, which does not reach the pipe.
+    rows_finished, rows_fault : Out(1)
+        With SOFTMAX: ``finished`` and ``fault`` of ``SoftmaxStage``.
+    group : Out(1)
+        With parity: a group reads its parameters, ``next`` or ``used`` of ``Pipe``.
+    channels_wrong, values_wrong : Out(lanes)
+        With parity: as of ``Pipe``.
+
+    Timing
+    ------
+    ``bytes`` follow the last element of a window by ``WindowUnit.LATENCY`` + ``latency`` of the pipe
+    cycles, with SOFTMAX ``SoftmaxStage.LATENCY`` more.
+    """
+
+    def __init__(self, *, sizes: VectorSizes, bus_bytes: int) -> None:
+        self.sizes = sizes
+        self.bus_bytes = bus_bytes
+        self.payload = parameters_payload(
+            bus_bytes=bus_bytes,
+            parameter_channels=sizes.parameter_channels,
+            tables=sizes.table_slots,
+        )
+        lanes, wrong = sizes.lanes, {}
+        if sizes.parity:
+            wrong = {"group": Out(1), "channels_wrong": Out(lanes), "values_wrong": Out(lanes)}
+        super().__init__(
+            {
+                "parameters": In(stream.Signature(self.payload)),
+                "launch": In(1),
+                "task": In(sizes.task),
+                "slot": In(1),
+                "endings": In(data.ArrayLayout(sizes.ending, 2)),
+                "element": In(element_layout(columns=sizes.columns, lanes=lanes)),
+                "busy": Out(1),
+                "soon": Out(MARK),
+                "scaled": Out(data.ArrayLayout(signed(32), lanes)),
+                "result": Out(MARK),
+                "bytes": Out(data.ArrayLayout(signed(8), lanes)),
+                "used": Out(1),
+                **({"rows_finished": Out(1), "rows_fault": Out(1)} if sizes.softmax else {}),
+                **wrong,
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sizes = self.sizes
+        m.submodules.window = window = WindowUnit(
+            columns=sizes.columns, lanes=sizes.lanes, group_cycles=sizes.group_cycles
+        )
+        m.submodules.pipe = pipe = Pipe(sizes=sizes, bus_bytes=self.bus_bytes)
+        wiring.connect(m, wiring.flipped(self.parameters), pipe.parameters)
+        drive(m, window, self, "launch element")
+        drive(m, pipe, self, "task endings")
+        drive(m, self, pipe, "soon scaled result bytes")
+        m.d.comb += [window.window.eq(self.task.window), self.busy.eq(window.busy)]
+        if sizes.parity:
+            drive(m, self, pipe, "channels_wrong values_wrong")
+            m.d.comb += self.group.eq(pipe.used if sizes.group_cycles > 1 else pipe.next)
+        if sizes.softmax:
+            self._softmax(m, window, pipe)
+            return m
+        drive(m, pipe, self, "launch slot")
+        drive(m, pipe, window, "group")
+        if sizes.group_cycles == 1:
+            m.d.comb += pipe.next.eq(window.soon)
+        return m
+
+    def _softmax(self, m: Module, window: WindowUnit, pipe: Pipe) -> None:
+        """Connect the stage of SOFTMAX before the pipe."""
+        offset_bits = self.payload["offset"].width
+        m.submodules.softmax = stage = SoftmaxStage(sizes=self.sizes, offset_bits=offset_bits)
+        drive(m, stage, self, "launch task slot")
+        drive(m, stage, window, "group")
+        drive(m, stage, pipe, "written")
+        drive(m, pipe, stage, "given")
+        drive(m, self, stage, "used")
+        m.d.comb += [
+            stage.next.eq(window.soon),
+            stage.scaled.eq(pipe.scaled[0]),
+            *(getattr(pipe, n).eq(getattr(stage, f"late_{n}")) for n in _LATE),
+            self.rows_finished.eq(stage.finished),
+            self.rows_fault.eq(stage.fault),
+        ]
