@@ -11,9 +11,11 @@ from typing import Any
 from tqdm import tqdm
 
 from celosia.hw.arch.config import PROTECTIONS, REQUANTIZERS
+from celosia.sw.cli.arguments import add_workers, workers_of
 from celosia.sw.cli.messages import Failure, Missing
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.runtime.session import InputError
+from celosia.sw.workers.spread import batches, spread
 
 
 class Difference(Failure):
@@ -42,14 +44,7 @@ def add_arguments(made: argparse.ArgumentParser, whole: Any, seed: Any) -> None:
         help="of those cores (pipelined)",
     )
     made.add_argument("--draw", type=whole, metavar="N", help="draw N new cores instead")
-    made.add_argument(
-        "--workers",
-        type=whole,
-        default=os.cpu_count() or 1,
-        metavar="W",
-        help="processes; 1 does without Dask (as many as processors)",
-    )
-    made.add_argument("--scheduler", metavar="tcp://...", help="of a Dask cluster, instead")
+    add_workers(made, os.cpu_count() or 1)
     made.add_argument("--coverage", type=Path, metavar="FILE", help="also write all counts as JSON")
     made.add_argument(
         "--directory",
@@ -63,7 +58,6 @@ def add_arguments(made: argparse.ArgumentParser, whole: Any, seed: Any) -> None:
 
 def run_fuzz(arguments: argparse.Namespace) -> None:
     """Run random programs, or one that failed before."""
-    from celosia.sim.fuzz.workers import MissingDask
     from celosia.sim.rtl import RtlError
     from celosia.sim.simulators import SimulatorNotFound
 
@@ -73,7 +67,7 @@ def run_fuzz(arguments: argparse.Namespace) -> None:
             _replay(arguments.replay)
         else:
             _campaign(arguments)
-    except (SimulatorNotFound, RtlError, MissingDask) as error:
+    except (SimulatorNotFound, RtlError) as error:
         raise Missing(str(error)) from error
 
 
@@ -97,7 +91,7 @@ def _replay(path: Path) -> None:
 
 
 def _campaign(arguments: argparse.Namespace) -> None:
-    from celosia.sim.fuzz import campaign, workers
+    from celosia.sim.fuzz import campaign
     from celosia.sim.fuzz.coverage import Coverage
     from celosia.sim.fuzz.programs.configurations import configurations, variant
     from celosia.sim.rtl import model
@@ -115,12 +109,9 @@ def _campaign(arguments: argparse.Namespace) -> None:
             model(config)
     coverage, found, cycles, start = Coverage(), [], 0, time.monotonic()
     with tqdm(total=arguments.programs, unit="program", disable=None) as progress:
-        for batch in workers.run(
-            partial(campaign.run_batch, plan),
-            arguments.programs,
-            workers=arguments.workers,
-            scheduler=arguments.scheduler,
-        ):
+        key = repr((plan, arguments.programs)).encode()
+        job, shards = partial(campaign.run_batch, plan), batches(arguments.programs)
+        for batch in spread(job, shards, workers_of(arguments), key=key):
             coverage.add(batch.coverage)
             found += batch.found
             cycles += batch.cycles

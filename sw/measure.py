@@ -19,14 +19,16 @@ from celosia.sw.runtime.opening import open_session
 from celosia.sw.runtime.session import Session
 
 
-def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) -> Measured:
+def measure(
+    compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0, progress: bool = True
+) -> Measured:
     """Run a program on the RTL, whole and one layer at a time; return the cycles counted.
 
-    The inputs are random: cycles do not depend on them. Shows its progress on stderr, when that is
-    a terminal and it takes long.
+    The inputs are random: cycles do not depend on them.
 
     - ``latency``: cycles from a request to external memory to its first response.
     - ``bandwidth``: beats of external memory per cycle, above 0 up to 2.
+    - ``progress``: whether to show a bar on stderr, when that is a terminal and it takes long.
 
     Raises DeviceError if there is no simulator, the core stops with an error, or the layers one at
     a time leave other outputs than the machine model.
@@ -40,7 +42,7 @@ def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) ->
         return Alone(estimate(section.code, program.config, costs).total, counted)
 
     by_part = [layer_sections(compiled, number) for number in range(len(program.parts))]
-    counted = _count(compiled, by_part, {"latency": latency, "bandwidth": bandwidth})
+    counted = _count(compiled, by_part, {"latency": latency, "bandwidth": bandwidth}, progress)
 
     def together(sections: Iterable[Section]) -> Alone:
         found = (alone(section, counted[section]) for section in sections)
@@ -55,7 +57,10 @@ def measure(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) ->
 
 
 def _count(
-    compiled: Compiled, by_part: Sequence[Sequence[LayerSection]], memory: dict[str, Any]
+    compiled: Compiled,
+    by_part: Sequence[Sequence[LayerSection]],
+    memory: dict[str, Any],
+    progress: bool,
 ) -> dict[Section, int]:
     """Return the cycles of each section of a program and of each of its layers, on the RTL."""
     program = compiled.program
@@ -77,7 +82,8 @@ def _count(
                 device.write(port.address, bytes(program.batch * port.bytes_per_item))
             for each in cut:
                 device.write(each.section.address, each.section.code)
-            for each in tqdm(cut, unit="section", delay=1, file=sys.stderr, disable=None):
+            hidden = None if progress else True
+            for each in tqdm(cut, unit="section", delay=1, file=sys.stderr, disable=hidden):
                 counted[each.section] = _cycles(device, program, each.section)
         alone = _outputs(device, program)
     with open_session(program) as session:

@@ -104,7 +104,7 @@ EXTRAS = {
     "": "all commands",
     "data": "images of demo and eval without a network",
     "docs": "make docs",
-    "fuzz": "celosia fuzz --workers",
+    "fuzz": "--scheduler: Dask clusters",
     "synth": _BOARDS,
     "keras": "networks of Keras",
     "litert": "float .tflite files, celosia mlperf",

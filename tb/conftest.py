@@ -3,8 +3,9 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -143,6 +144,17 @@ def icarus() -> None:
     import prerequisites
 
     prerequisites.icarus()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Dask cluster of two workers, see ``clusters.Cluster``."""
+    import clusters
+    import prerequisites
+
+    prerequisites.package("distributed")
+    with clusters.cluster(tmp_path_factory.mktemp("cluster"), 2) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

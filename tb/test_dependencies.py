@@ -34,7 +34,7 @@ QUANTIZE = (
     *("celosia.sw.files", "celosia.sw.ir", "celosia.sw.quantize", "celosia.sw.runtime.arrays"),
     *("numpy", "tflite", "tqdm"),
 )
-RUNTIME = ("frontend", "operators", "runtime", "shipped")
+RUNTIME = ("frontend", "operators", "runtime", "shipped", "workers")
 
 # The longest prefix that fits a module rules it. The standard library is open to all.
 RULES = (
@@ -44,7 +44,6 @@ RULES = (
     Rule("celosia.hw.flow.places", ("celosia.hw.flow", "numpy")),
     Rule(ARCH, (ARCH, "amaranth.hdl", "amaranth.lib.data", "amaranth.lib.enum")),
     Rule("celosia.sim", MODEL),
-    Rule("celosia.sim.fuzz.workers", MODEL, ("dask",)),
     Rule("celosia.sim.rtl", MODEL + GATEWARE),
     Rule("celosia.sim.waves", ("vcd",)),
     Rule(
@@ -81,6 +80,8 @@ RULES = (
     Rule("celosia.sw.serve", (ARCH, "celosia.sw", "numpy"), ("PIL", "celosia.sim")),
     Rule("celosia.sw.serve.app", (ARCH, "celosia.sw", "flask", "numpy", "werkzeug")),
     Rule("celosia.sw.training.export", ("celosia.sw.training", "flatbuffers", "numpy", "tflite")),
+    Rule("celosia.sw.workers", (ARCH, "celosia.sw.workers", "numpy"), ("celosia.sim",)),
+    Rule("celosia.sw.workers.cluster", (ARCH, "celosia.sw.workers"), ("dask",)),
     Rule("celosia.sw.runtime.serial", (ARCH, "celosia.sw.runtime"), ("serial",)),
 )
 
@@ -145,7 +146,7 @@ LAZY = "def f():\n    "
         ("celosia.sim.machine", LAZY + "import amaranth"),
         ("celosia.sim.rtl_model", "from celosia.hw.core import Core"),
         ("celosia.sim.fuzz.trial", LAZY + "from celosia.hw.core import Core"),
-        ("celosia.sim.fuzz.workers", "from dask.distributed import Client"),
+        ("celosia.sw.workers.cluster", "from dask.distributed import Client"),
         ("celosia.sim.rtl", "from celosia.sw.ir.program import Program"),
         ("celosia.sw.compiler.layout.tile", "from celosia.sim import quantize"),
         ("celosia.sw.compiler.layout.tile", LAZY + "from celosia.sim import hazards"),
@@ -177,7 +178,7 @@ def test_planted_violation_is_seen(module: str, source: str) -> None:
         ("celosia.sim.machine", "import dataclasses\nfrom celosia.hw.arch import isa"),
         ("celosia.hw.flow.analytic", "from scipy.sparse.linalg import cg"),
         ("celosia.sim.rtl", "from celosia.hw.core import Core"),
-        ("celosia.sim.fuzz.workers", LAZY + "from dask.distributed import Client"),
+        ("celosia.sw.workers.cluster", LAZY + "from dask.distributed import Client"),
         ("celosia.sw.compiler.verify", LAZY + "from celosia.sim.hazards import check"),
         ("celosia.sw.runtime.rtl", LAZY + "from celosia.sim.rtl import Rtl"),
         ("celosia.sw.cli", LAZY + "import matplotlib.pyplot"),

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from celosia.sw.cli.arguments import Commands, Parser, Run, settle
-from celosia.sw.cli.messages import BAD_INPUT, Failure, line_of
-from celosia.sw.runtime.device import DeviceError
+from celosia.sw.cli.messages import BAD_INPUT, FAILED, interrupted, line_of
 from celosia.sw.version import __version__
 
 #: Modules of this package with commands, in the order of the help. Each has ``add_parsers``, which
@@ -70,10 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except BAD_INPUT as error:
         return _complain(error, 2)
-    except (DeviceError, Failure) as error:
+    except FAILED as error:
         return _complain(error, 1)
-    except KeyboardInterrupt:
-        return _complain("interrupted", 130)
+    except KeyboardInterrupt as error:
+        return _complain(interrupted(error), 130)
     return 0
 
 

@@ -11,6 +11,7 @@ from celosia.hw.arch.presets import PRESETS, preset
 from celosia.sw.ir.parts import MOST_BATCH
 from celosia.sw.runtime.backends import DEVICES, device_name
 from celosia.sw.runtime.session import InputError
+from celosia.sw.workers.spread import Workers
 
 _PRESET = f"one of {', '.join(PRESETS)}, then changes as ,field=value"
 #: More digits has no count and no seed.
@@ -133,6 +134,26 @@ def add_device(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument("--device", type=_device, default=default, metavar="D", help=text)
 
 
+def add_workers(parser: argparse.ArgumentParser, default: int = 1) -> None:
+    """Add the options that divide work among processes; ``workers_of`` reads them."""
+    parser.add_argument(
+        "--workers", type=whole, default=default, metavar="W", help=f"processes ({default})"
+    )
+    parser.add_argument(
+        "--scheduler",
+        metavar="tcp://HOST:PORT",
+        help="of a Dask cluster, instead of processes here",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with the same work after it was stopped"
+    )
+
+
+def workers_of(arguments: argparse.Namespace) -> Workers:
+    """Return the processes that the arguments name."""
+    return Workers(arguments.workers, arguments.scheduler, arguments.resume)
+
+
 def add_machine(parser: argparse.ArgumentParser, core: Config | None = PRESETS["edge"]) -> None:
     """Add the options of core and external memory; ``settle`` fills in those left out."""
     add_preset(parser, None)
@@ -189,7 +210,7 @@ def wave_files(arguments: argparse.Namespace) -> tuple[Path, ...]:
         if arguments.waves_cycles:
             raise InputError("--waves-cycles: wanted --waves FILE.fst, too")
         return ()
-    if arguments.device != "rtl" or arguments.workers > 1:
+    if arguments.device != "rtl" or workers_of(arguments) != Workers():
         raise InputError("--waves: wanted the device rtl in one process (--device rtl)")
     if waves.suffix != ".fst":
         raise InputError(f"--waves: wanted a file that ends in .fst, got {waves}")

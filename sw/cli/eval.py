@@ -16,9 +16,10 @@ from celosia.sw.cli.arguments import (
     add_device,
     add_files,
     add_machine,
+    add_workers,
     whole,
 )
-from celosia.sw.cli.run import add_workers, carried_out
+from celosia.sw.cli.run import carried_out
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.evaluate import (
     Evaluation,

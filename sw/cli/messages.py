@@ -1,5 +1,8 @@
 """Errors that end commands, and their messages of one line."""
 
+from celosia.sw.runtime.device import DeviceError
+from celosia.sw.workers.parcel import WorkersError
+
 #: Errors of input that cannot be used: those of all packages are a ValueError.
 BAD_INPUT = (ValueError, OSError)
 
@@ -13,6 +16,15 @@ class Failure(RuntimeError):
 
 class Missing(Failure):
     """This machine lacks something; the message is one line."""
+
+
+#: Errors of tools, devices, workers and comparisons.
+FAILED = (DeviceError, Failure, WorkersError)
+
+
+def interrupted(error: KeyboardInterrupt) -> str:
+    """Return the message of a command that was interrupted."""
+    return ": ".join(["interrupted", *map(str, error.args)])
 
 
 def line_of(message: object) -> str:

@@ -119,7 +119,8 @@ def _summary(count: int, result: RunResult, config: Config) -> str:
 
 def _require_no_model_options(path: Path, arguments: argparse.Namespace) -> None:
     given = {**vars(arguments), "workers": arguments.workers > 1}
-    for name in ("input", "output", "batch", "pixels", "flat", "resize", "workers"):
+    models = ("input", "output", "batch", "pixels", "flat", "resize")
+    for name in (*models, "workers", "scheduler", "resume"):
         if given[name]:
             raise InputError(
                 f"{path}: bare instructions have no --{name} "

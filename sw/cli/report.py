@@ -1,23 +1,35 @@
 """``celosia report``: cycles, bytes and limits of each layer of a model."""
 
 import argparse
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from celosia.sw.cli.arguments import Commands, add_batch, add_machine
+from tqdm import tqdm
+
+from celosia.sw.cli.arguments import Commands, add_batch, add_machine, add_workers, workers_of
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_steps
+from celosia.sw.compiler.compiled import Compiled
+from celosia.sw.compiler.report import Measured
 from celosia.sw.compiler.report_text import as_text
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.frontend.source import load
 from celosia.sw.operators.page import as_markdown
 from celosia.sw.runtime.session import InputError
 from celosia.sw.shipped import model_path
+from celosia.sw.workers.spread import Workers, spread
+
+if TYPE_CHECKING:
+    from celosia.sw.profile.estimates import Estimates
 
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""
-    made = command("report", "list the cycles and bytes of each layer of a model", run)
-    made.add_argument("model", nargs="?", metavar="MODEL", help=".tflite file, or a shipped model")
+    made = command("report", "list the cycles and bytes of each layer of models", run)
+    made.add_argument(
+        "models", nargs="*", metavar="MODEL", help=".tflite file, or a shipped model; several"
+    )
     made.add_argument(
         "--operators", action="store_true", help="list the operators there are, and their limits"
     )
@@ -27,41 +39,74 @@ def add_parsers(command: Commands) -> None:
     made.add_argument(
         "--measure", action="store_true", help="count the cycles of each layer on the RTL, too"
     )
+    add_workers(made)
     add_machine(made)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print the costs of each layer."""
-    from celosia.sw.measure import measure
-    from celosia.sw.profile.estimates import estimates
-
-    if (arguments.model is None) != arguments.operators:
+    """Print the costs of each layer of each model."""
+    if bool(arguments.models) == arguments.operators:
         raise InputError("report: wanted a MODEL or --operators")
     if arguments.operators:
         print(as_markdown(), end="")
         return
-    model = model_path(arguments.model)
-    writable(arguments.csv, arguments.json, sources=(model,))
-    memory = {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
-    compiled = compile_steps(load(model), arguments.preset, arguments.batch)
-    found = estimates(
-        compiled,
-        **memory,
-        clock_hz=arguments.board.clock_hz if arguments.board else None,
-        measured=measure(compiled, **memory) if arguments.measure else None,
-    )
+    workers = workers_of(arguments)
+    if workers != Workers() and not arguments.measure:
+        raise InputError("--workers, --scheduler, --resume: wanted --measure for them")
+    if arguments.csv and len(arguments.models) > 1:
+        raise InputError(f"--csv: wanted one MODEL for it, got {len(arguments.models)}")
+    models = [model_path(name) for name in arguments.models]
+    writable(arguments.csv, arguments.json, sources=tuple(models))
+    found = _estimates(arguments, models, workers)
     contents = {}
     if arguments.csv:
-        contents[arguments.csv] = report.as_csv(found.rows).encode()
+        contents[arguments.csv] = report.as_csv(found[0].rows).encode()
     if arguments.json:
-        contents[arguments.json] = report.as_json(found.as_dict()).encode()
+        figures = [each.as_dict() for each in found]
+        contents[arguments.json] = report.as_json(
+            figures if len(found) > 1 else figures[0]
+        ).encode()
     write_atomically(contents)
-    text = as_text(
-        compiled.program,
+    print("\n".join(map(_text, found)), end="")
+
+
+def _estimates(
+    arguments: argparse.Namespace, models: list[Path], workers: Workers
+) -> list["Estimates"]:
+    """Return the costs of each model, with counts of the RTL if wanted."""
+    from celosia.sw.profile.estimates import estimates
+
+    memory = {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
+    compiled = [compile_steps(load(path), arguments.preset, arguments.batch) for path in models]
+    measured: list[Measured | None] = [None] * len(models)
+    if arguments.measure:
+        measured = _measured(compiled, memory, workers)
+    clock = arguments.board.clock_hz if arguments.board else None
+    return [
+        estimates(each, **memory, clock_hz=clock, measured=counts)
+        for each, counts in zip(compiled, measured, strict=True)
+    ]
+
+
+def _measured(
+    compiled: list[Compiled], memory: dict[str, Any], workers: Workers
+) -> list[Measured | None]:
+    """Return counts of the RTL; each model is a shard."""
+    from celosia.sw.measure import measure
+
+    one = len(compiled) == 1 and not workers.several
+    key = repr(memory).encode() + b"".join(each.program.to_bytes() for each in compiled)
+    results = spread(partial(measure, **memory, progress=one), compiled, workers, key=key)
+    bar = tqdm(results, total=len(compiled), unit="model", delay=1, disable=True if one else None)
+    return list(bar)
+
+
+def _text(found: "Estimates") -> str:
+    return as_text(
+        found.compiled.program,
         found.rows,
         found.setup_cycles,
         found.measured,
         peak=found.peak,
         again=found.again,
     )
-    print(text, end="")

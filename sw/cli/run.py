@@ -17,9 +17,10 @@ from celosia.sw.cli.arguments import (
     add_files,
     add_machine,
     add_waves,
+    add_workers,
     device_options,
     wave_files,
-    whole,
+    workers_of,
 )
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.files import writable, write_atomically
@@ -27,7 +28,9 @@ from celosia.sw.ir.program import Program
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.opening import read_source
 from celosia.sw.runtime.session import InputError, Session, Statistics
+from celosia.sw.runtime.shards import run_on_workers
 from celosia.sw.shipped import model_path
+from celosia.sw.workers.spread import Workers
 
 
 def add_parsers(command: Commands) -> None:
@@ -56,13 +59,6 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
     text = "external memory to write afterwards: .npy, or bytes"
     add_files(group, "--memory", "ADDRESS=FILE", "contents of external memory: .npy, or bytes")
     add_files(group, "--dump", "ADDRESS:BYTES=FILE", text)
-
-
-def add_workers(parser: argparse.ArgumentParser) -> None:
-    """Add the option that divides inputs among processes."""
-    parser.add_argument(
-        "--workers", type=whole, default=1, metavar="W", help="processes, on machine and rtl (1)"
-    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -105,13 +101,12 @@ def carried_out(
 ) -> tuple[list[np.ndarray], Statistics]:
     """Return outputs and costs of a program on the device and the processes of the arguments."""
     device, options = arguments.device, device_options(arguments)
+    workers = workers_of(arguments)
     program.require(config)
-    if arguments.workers > 1:
-        from celosia.sw.runtime.workers import run_on_workers
-
-        if device not in ("machine", "rtl"):
-            raise InputError(f"--workers: wanted machine or rtl as device, got {device}")
-        return run_on_workers(program, device, options, arrays, arguments.workers)
+    if device in ("machine", "rtl") and (workers != Workers() or not program.variables):
+        return run_on_workers(program, device, options, arrays, workers)
+    if workers != Workers():
+        raise InputError(f"--workers: wanted machine or rtl as device, got {device}")
     opened = open_device(device, config, program.memory_bytes, **options)
     with Session(program, opened) as session:
         return session.run(arrays, progress=True), session.statistics

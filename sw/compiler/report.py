@@ -271,6 +271,6 @@ def as_dict(
     }
 
 
-def as_json(content: dict[str, Any]) -> str:
+def as_json(content: dict[str, Any] | list[dict[str, Any]]) -> str:
     """Return figures as the text of a file."""
     return json.dumps(content, indent=2) + "\n"

@@ -126,6 +126,40 @@ def _shifted(array: np.ndarray) -> np.ndarray:
     return (array.view(np.uint8) ^ np.uint8(0x80)).view("i1" if array.dtype == np.uint8 else "u1")
 
 
+def together(program: Program) -> int:
+    """Return the samples at most that go through all steps of a program at once.
+
+    These are whole batches, which bounds the memory for tensors between parts.
+    """
+    if program.variables:
+        return 1
+    ends = (*program.inputs, *program.outputs)
+    made = [operand.shape for step in program.host for operand in step.results]
+    largest = max(math.prod(shape) for shape in (*made, *(port.shape for port in ends)))
+    most = program.batch * max(1, _MOST_SAMPLES // program.batch)
+    return min(most, max(1, _MOST_ELEMENTS // largest))
+
+
+def count_of(program: Program, inputs: Sequence[np.ndarray]) -> int:
+    """Return the number of samples, the same for all inputs.
+
+    Raises ``InputError`` if an input is of another shape or type, or their numbers differ.
+    """
+    ports = program.inputs
+    if len(inputs) != len(ports):
+        raise InputError(f"wanted {len(ports)} inputs, got {len(inputs)}")
+    for array, port in zip(inputs, ports, strict=True):
+        if array.dtype != port.dtype or array.shape[1:] != port.shape or not len(array):
+            raise InputError(
+                f"{label(port)}: wanted {port.dtype} of shape (N, "
+                f"{', '.join(map(str, port.shape))}), got {array.dtype} {array.shape}"
+            )
+    counts = {len(array) for array in inputs}
+    if len(counts) != 1:
+        raise InputError(f"wanted the same number of each input, got {sorted(counts)}")
+    return counts.pop()
+
+
 class Session:
     """A program loaded into a device.
 
@@ -145,7 +179,10 @@ class Session:
         # The part whose constants and margins are in the core; True if those of all parts are.
         self._loaded: Part | None = None
         self._kept = False
+        self._counts_loads = True
         self._unsigned = program.shifted
+        #: Samples at most that go through all steps at once.
+        self.together = together(program)
         try:
             program.require(device.config)
             for operator in program.host:
@@ -167,6 +204,22 @@ class Session:
             port = variable.port
             contents = np.frombuffer(variable.data, port.dtype).reshape(1, *port.shape)
             self._variables[port.tensor] = contents
+
+    def begin(self, sample: int) -> None:
+        """Continue before a sample as the session that has run all samples before it.
+
+        The next ``run`` takes samples up to a multiple of ``together`` at most. It counts a load of
+        constants only if that session has it there, too. So the costs of shards add up to the costs
+        of one session, however the samples are divided.
+        """
+        parts = self.program.parts
+        if len(parts) < 2:
+            return
+        self._counts_loads = sample % self.together == 0
+        if sample == 0 and self._loaded is not parts[0]:
+            self._load(parts[0])
+        elif sample and self._counts_loads:
+            self._loaded = None
 
     def run(self, inputs: Sequence[np.ndarray], *, progress: bool = False) -> list[np.ndarray]:
         """Return the outputs for any number of inputs.
@@ -194,11 +247,7 @@ class Session:
         DeviceError
             If the device stops with an error; names the instruction and the layer.
         """
-        count, parts = self.count(inputs), len(self.program.parts)
-        # Whole batches at a time, which bounds the memory for tensors between parts.
-        most = self.program.batch * max(1, _MOST_SAMPLES // self.program.batch)
-        most = min(most, max(1, _MOST_ELEMENTS // self._largest()))
-        most = 1 if self.program.variables else most
+        count, parts, most = count_of(self.program, inputs), len(self.program.parts), self.together
         with tqdm(
             total=count * parts,
             unit="input",
@@ -211,12 +260,6 @@ class Session:
                 for first in range(0, count, most)
             ]
         return [np.concatenate(arrays) for arrays in zip(*results, strict=True)]
-
-    def _largest(self) -> int:
-        """Return the elements of one sample of the host's largest tensor."""
-        ends = (*self.program.inputs, *self.program.outputs)
-        made = [operand.shape for step in self.program.host for operand in step.results]
-        return max(math.prod(shape) for shape in (*made, *(port.shape for port in ends)))
 
     def _steps(self, inputs: Sequence[np.ndarray], bar: tqdm) -> list[np.ndarray]:
         """Run core and host in turn on some samples; return the outputs."""
@@ -249,7 +292,8 @@ class Session:
         if self._loaded is not part:
             start = time.perf_counter()
             for loaded in self._load(part):
-                self.statistics.add(loaded, 0, time.perf_counter() - start)
+                if self._counts_loads:
+                    self.statistics.add(loaded, 0, time.perf_counter() - start)
                 start = time.perf_counter()
         for first in range(0, count, batch):
             last = min(first + batch, count)
@@ -263,25 +307,6 @@ class Session:
             bar.update((last - first) / part.items)
         pairs = zip(part.outputs, outputs, strict=True)
         return {port.tensor: output.reshape(samples, -1) for port, output in pairs}
-
-    def count(self, inputs: Sequence[np.ndarray]) -> int:
-        """Return the number of samples, the same for all inputs.
-
-        Raises ``InputError`` if an input is of another shape or type, or their numbers differ.
-        """
-        ports = self.program.inputs
-        if len(inputs) != len(ports):
-            raise InputError(f"wanted {len(ports)} inputs, got {len(inputs)}")
-        for array, port in zip(inputs, ports, strict=True):
-            if array.dtype != port.dtype or array.shape[1:] != port.shape or not len(array):
-                raise InputError(
-                    f"{label(port)}: wanted {port.dtype} of shape (N, "
-                    f"{', '.join(map(str, port.shape))}), got {array.dtype} {array.shape}"
-                )
-        counts = {len(array) for array in inputs}
-        if len(counts) != 1:
-            raise InputError(f"wanted the same number of each input, got {sorted(counts)}")
-        return counts.pop()
 
     def _load(self, part: Part) -> list[RunResult]:
         """Load a part's resident constants; the section may contain HALT alone."""

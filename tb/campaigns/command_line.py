@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from celosia.sw.cli.arguments import seeds, whole
-from celosia.sw.cli.messages import BAD_INPUT, Failure, line_of
-from celosia.sw.runtime.device import DeviceError
+from celosia.sw.cli.arguments import add_workers, seeds
+from celosia.sw.cli.messages import BAD_INPUT, FAILED, interrupted, line_of
 
 #: Packages with a module ``command``, which has ``add_arguments`` and ``run``.
 CAMPAIGNS = ("coverage", "flips", "malformed", "mutation")
@@ -25,8 +24,7 @@ class _Parser(argparse.ArgumentParser):
 def add_draw(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of what is drawn and spread over processes."""
     parser.add_argument("--seed", type=seeds, default=0, metavar="S", help="of everything (0)")
-    most, told = os.cpu_count() or 1, "processes (as many as processors)"
-    parser.add_argument("--workers", type=whole, default=most, metavar="W", help=told)
+    add_workers(parser, os.cpu_count() or 1)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -52,10 +50,10 @@ def main(arguments: Sequence[str]) -> int:
         command.run(options)
     except BAD_INPUT as error:
         return _complain(name, error, 2)
-    except (DeviceError, Failure) as error:
+    except FAILED as error:
         return _complain(name, error, 1)
-    except KeyboardInterrupt:
-        return _complain(name, "interrupted", 130)
+    except KeyboardInterrupt as error:
+        return _complain(name, interrupted(error), 130)
     return 0
 
 

@@ -5,14 +5,12 @@ import random
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import prerequisites
 import pytest
+from clusters import Cluster
 
 from celosia.sim.fuzz.case import Bus, load
 from celosia.sim.fuzz.device import Device, Outcome
@@ -148,31 +146,6 @@ def test_pauses_keep_the_result_and_take_time() -> None:
 
 
 @pytest.fixture(scope="module")
-def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a Dask cluster of one worker, each part a process of its own."""
-    prerequisites.package("distributed")
-    folder = tmp_path_factory.mktemp("cluster")
-    known = folder / "scheduler.json"
-    command = [sys.executable, "-m", "distributed.cli.dask_{}", "--scheduler-file", str(known)]
-    more = {
-        "scheduler": ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"],
-        "worker": ["--no-nanny", "--nthreads", "1", "--no-dashboard"],
-    }
-    with ExitStack() as stack, (folder / "log").open("w") as log:
-        for kind, options in more.items():
-            arguments = [word.format(kind) for word in command] + options
-            process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=folder)
-            stack.callback(process.wait)
-            stack.callback(process.terminate)
-        limit = time.monotonic() + 60
-        # It is there before it is written.
-        while not known.exists() or not known.read_text():
-            assert time.monotonic() < limit, (folder / "log").read_text()
-            time.sleep(0.1)
-        yield json.loads(known.read_text())["address"]
-
-
-@pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Coverage of one process."""
     return covered(tmp_path_factory.mktemp("alone"), "--workers", "1")
@@ -191,8 +164,8 @@ def test_several_processes_say_the_same(tmp_path: Path, alone: str) -> None:
     assert covered(tmp_path, "--workers", "2") == alone
 
 
-def test_a_cluster_says_the_same(tmp_path: Path, alone: str, scheduler: str) -> None:
-    assert covered(tmp_path, "--scheduler", scheduler) == alone
+def test_a_cluster_says_the_same(tmp_path: Path, alone: str, cluster: Cluster) -> None:
+    assert covered(tmp_path, "--scheduler", cluster.address) == alone
 
 
 @pytest.mark.parametrize(
@@ -206,7 +179,6 @@ def test_a_cluster_says_the_same(tmp_path: Path, alone: str, scheduler: str) -> 
         ("--coverage no/c.json", "no/c.json: no such directory as no"),
         ("--directory bad.s", "bad.s: wanted a directory, got a file"),
         ("--scheduler nowhere", "scheduler: wanted tcp://HOST:PORT, got 'nowhere'"),
-        ("--scheduler tcp://127.0.0.1:9", "scheduler: nobody answers at tcp://127.0.0.1:9"),
     ],
 )
 def test_bad_arguments(refused: Callable[[str], str], options: str, says: str) -> None:

@@ -78,19 +78,35 @@ def test_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_report_of_what_is_measured(folder, capsys, monkeypatch) -> None:
     asked = {}
 
-    def fake(compiled: Compiled, **memory: float) -> Measured:
+    def fake(compiled: Compiled, **memory: float | bool) -> Measured:
         asked.update(memory, batch=compiled.program.batch)
         return Measured((Alone(210, 200),), whole=Alone(303, 300), setup=Alone(50, 50))
 
     monkeypatch.setattr(measure, "measure", fake)
     command = "report m.tflite --measure --batch 2 --latency 9 --bandwidth 0.5 --json r.json"
     assert main(command.split()) == 0
-    assert asked == {"latency": 9, "bandwidth": 0.5, "batch": 2}
+    assert asked == {"latency": 9, "bandwidth": 0.5, "batch": 2, "progress": True}
     said = capsys.readouterr().out
     assert "+5.0%" in said and "whole program: estimated 303, measured 300 cycles (+1.0%)" in said
     content = json.loads(Path("r.json").read_text())
     assert content["layers"][0]["counted_alone"] == 200
     assert content["whole"] == {"estimated": 303, "counted": 300}
+
+
+@pytest.mark.usefixtures("folder", "verilator")
+def test_report_of_several_models(capsys: pytest.CaptureFixture[str]) -> None:
+    command = "report m.tflite mnist_mlp --measure --preset nano --json"
+    assert main(f"{command} one.json".split()) == 0
+    alone = capsys.readouterr().out
+    assert main(f"{command} two.json --workers 2".split()) == 0
+    assert capsys.readouterr().out == alone
+    assert [line.split()[0] for line in alone.splitlines() if " on nano, " in line] == [
+        "m.tflite",
+        "mnist_mlp.tflite",
+    ]
+    assert Path("one.json").read_bytes() == Path("two.json").read_bytes()
+    assert main("report mnist_mlp --measure --preset nano --json last.json".split()) == 0
+    assert json.loads(Path("one.json").read_text())[1] == json.loads(Path("last.json").read_text())
 
 
 def test_assemble_and_disassemble(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,6 +160,8 @@ def test_assemble_checks_for_a_core(refused: Callable[[str], str]) -> None:
         ("compile m.tflite -o m.tflite", "named twice, or an input"),
         ("report gone.tflite", "gone.tflite: no such file"),
         ("report m.tflite --csv gone/r.csv", "no such directory as gone"),
+        ("report m.tflite m.tflite --csv r.csv", "--csv: wanted one MODEL for it, got 2"),
+        ("report m.tflite --workers 2", "--workers, --scheduler, --resume: wanted --measure"),
         ("report m.tflite --latency 0", "--latency: wanted a whole number of at least 1"),
         ("report m.tflite --bandwidth 3", "bandwidth: wanted 1/1024 to 2 beats per cycle, got 3.0"),
         ("report m.tflite --measure --bandwidth nan", "bandwidth: wanted 1/1024 to 2 beats"),

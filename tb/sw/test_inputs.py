@@ -17,8 +17,9 @@ from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter
 from celosia.sw.runtime.session import Session
-from celosia.sw.runtime.workers import run_on_workers
+from celosia.sw.runtime.shards import run_on_workers
 from celosia.sw.shipped import shipped
+from celosia.sw.workers.spread import Workers
 
 MACHINE = "--device machine --preset nano"
 
@@ -160,7 +161,7 @@ def test_several_processes_give_the_same(folder: Path, rng: np.random.Generator)
     with Session(program, open_device("rtl", program.config, program.memory_bytes)) as session:
         wanted = session.run([x])
         costs = session.statistics
-    outputs, total = run_on_workers(program, "rtl", {}, [x], 2)
+    outputs, total = run_on_workers(program, "rtl", {}, [x], Workers(2))
     assert np.array_equal(outputs[0], wanted[0])
     one, other = costs.as_dict(), total.as_dict()
     assert one.pop("seconds") > 0 and other.pop("seconds") > 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from command_line import add_draw
 from tqdm import tqdm
 
-from celosia.sw.cli.arguments import whole
+from celosia.sw.cli.arguments import whole, workers_of
 from celosia.sw.cli.messages import Failure, Missing
 from celosia.sw.files import write_atomically
 from celosia.sw.runtime.session import InputError
@@ -109,10 +109,9 @@ def run(arguments: argparse.Namespace) -> None:
     except TableError as error:
         raise InputError(f"{arguments.explained}: {error}") from None
     start, met, results = time.monotonic(), Tally(), []
-    wanted = jobs(plan)
     try:
-        with tqdm(total=len(wanted), unit="run", disable=None) as progress:
-            for result in run_all(wanted, arguments.workers):
+        with tqdm(total=len(jobs(plan)), unit="run", disable=None) as progress:
+            for result in run_all(plan, workers_of(arguments)):
                 met.add(result.tally)
                 results.append(result)
                 progress.update()

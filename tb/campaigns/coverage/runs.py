@@ -2,15 +2,14 @@
 
 import random
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from multiprocessing import get_context
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from celosia.hw.arch.config import Config
+from celosia.sw.workers.spread import Workers, spread
 
 #: Models that run through the runtime, on the greatest core.
 NETWORKS = ("mnist_mlp", "fashion_b")
@@ -144,19 +143,9 @@ def run_job(job: Job) -> Result:
     return Result(job, time.monotonic() - start, tally, problems)
 
 
-def run_all(wanted: Sequence[Job], workers: int) -> Iterator[Result]:
-    """Yield the results of jobs as they finish; the jobs of a core run after its model is built."""
-    built: set[str] = set()
-    waiting = list(wanted)
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        running: set[Future[Result]] = set()
-        while waiting or running:
-            ready = [job for job in waiting if job.kind == "build" or job.core in built]
-            running |= {pool.submit(run_job, job) for job in ready}
-            waiting = [job for job in waiting if job not in ready]
-            finished, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
-                result = future.result()
-                if result.job.kind == "build":
-                    built.add(result.job.core)
-                yield result
+def run_all(plan: Plan, workers: Workers) -> Iterator[Result]:
+    """Yield the results of the jobs of a plan; those of a core run after its model is built."""
+    wanted = jobs(plan)
+    builds = [job for job in wanted if job.kind == "build"]
+    yield from spread(run_job, builds, workers._replace(resume=False))
+    yield from spread(run_job, wanted[len(builds) :], workers, key=repr(plan).encode())

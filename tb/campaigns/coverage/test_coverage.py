@@ -139,8 +139,8 @@ def test_jobs_of_a_core_come_after_its_model() -> None:
 def results(problems: tuple[str, ...] = ()):
     """Replace the runs: each core covers the entries of ``LINES`` and ``SIGNALS``."""
 
-    def run_all(wanted, workers):
-        for job in wanted:
+    def run_all(plan, workers):
+        for job in runs.jobs(plan):
             tally = Tally()
             tally.lines = {"hw/core.py:1": True, "hw/core.py:3": False}
             tally.signals = {("hw/core.py:1", "x"): Toggles(3, 3, 0)}

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
-from celosia.sw.cli.arguments import add_preset, whole
+from celosia.sw.cli.arguments import add_preset, whole, workers_of
 from celosia.sw.cli.messages import Failure, Missing
 from celosia.sw.data import load as load_images
 from celosia.sw.evaluate import inputs_of
@@ -25,6 +25,7 @@ from celosia.sw.files import writable, write_atomically
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.session import Session
+from celosia.sw.workers.spread import batches, spread
 
 _MODEL = "mnist_a.tflite"
 _DATASET = "mnist"
@@ -38,6 +39,12 @@ class Plan(NamedTuple):
     seed: int
     cycles: int
     inputs: np.ndarray
+
+    @property
+    def key(self) -> bytes:
+        """All that the outcomes depend on besides the code."""
+        core = f"{self.config!r} {self.seed} {self.inputs.shape} ".encode()
+        return core + self.program.to_bytes() + self.inputs.tobytes()
 
 
 class Outcome(NamedTuple):
@@ -177,8 +184,6 @@ def cycles_of(plan: Plan) -> int:
 
 def run(arguments: argparse.Namespace) -> None:
     """Flip bits one at a time, each in a core fresh from power-up, during one inference."""
-    from celosia.sim.fuzz.workers import MissingDask
-    from celosia.sim.fuzz.workers import run as spread
     from celosia.sim.rtl import RtlError
     from celosia.sim.simulators import SimulatorNotFound
 
@@ -188,11 +193,11 @@ def run(arguments: argparse.Namespace) -> None:
         plan = _plan(arguments)
         start = time.monotonic()
         with tqdm(total=arguments.flips, unit="flip", disable=None) as progress:
-            batches = spread(partial(run_batch, plan), arguments.flips, workers=arguments.workers)
-            for batch in batches:
+            job, shards = partial(run_batch, plan), batches(arguments.flips)
+            for batch in spread(job, shards, workers_of(arguments), key=plan.key):
                 found += batch
                 progress.update(len(batch))
-    except (SimulatorNotFound, RtlError, MissingDask) as error:
+    except (SimulatorNotFound, RtlError) as error:
         raise Missing(str(error)) from error
     seconds = time.monotonic() - start
     if arguments.json:

@@ -41,12 +41,14 @@ def test_a_wrong_result_in_silence_fails_where_there_is_protection(
     protection: str, fails: bool, monkeypatch: pytest.MonkeyPatch, capsys, tmp_path: Path
 ) -> None:
     config = preset(f"nano,protection={protection}")
-    program = SimpleNamespace(name="net")
+    program = SimpleNamespace(name="net", to_bytes=bytes)
     plan = Plan(program, config, 1, 100, np.zeros((4, 1), np.int8))  # pyright: ignore[reportArgumentType]
     silent = UNIFIED._replace(right=False, bare=False)
     monkeypatch.setattr(flips, "_plan", lambda arguments: plan)
     monkeypatch.setattr(flips, "run_batch", lambda plan, numbers: [silent] * len(numbers))
-    arguments = argparse.Namespace(flips=4, seed=1, workers=1, json=tmp_path / "flips.json")
+    arguments = argparse.Namespace(
+        flips=4, seed=1, workers=1, scheduler=None, resume=False, json=tmp_path / "flips.json"
+    )
     if fails:
         with pytest.raises(Failure, match="4 of 4 flips: a wrong result, and no error"):
             flips.run(arguments)

@@ -9,11 +9,11 @@ from pathlib import Path
 from command_line import add_draw
 from tqdm import tqdm
 
-from celosia.sim.fuzz import workers
-from celosia.sw.cli.arguments import whole
+from celosia.sw.cli.arguments import whole, workers_of
 from celosia.sw.cli.messages import Failure
 from celosia.sw.files import write_atomically
 from celosia.sw.runtime.session import InputError
+from celosia.sw.workers.spread import batches, spread
 from malformed.campaign import KINDS, Batch, Found, Plan, run_batch, shrunk
 from malformed.verdict import verdict
 
@@ -25,7 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--files", type=whole, default=200, metavar="N", help="how many (200)")
     add_draw(parser)
-    parser.add_argument("--scheduler", metavar="tcp://...", help="of a Dask cluster, instead")
     parser.add_argument(
         "--directory",
         type=Path,
@@ -62,17 +61,16 @@ def _replay(path: Path) -> None:
 
 def _campaign(options: argparse.Namespace) -> None:
     plan = Plan(options.kind, options.seed)
-    batches: list[Batch] = []
+    ended: list[Batch] = []
     start, count = time.monotonic(), options.files
     with tqdm(total=count, unit="file", disable=None) as progress:
-        for batch in workers.run(
-            partial(run_batch, plan), count, workers=options.workers, scheduler=options.scheduler
-        ):
-            batches.append(batch)
+        job, key = partial(run_batch, plan), repr((plan, count)).encode()
+        for batch in spread(job, batches(count), workers_of(options), key=key):
+            ended.append(batch)
             progress.update(batch.files)
-            progress.set_postfix(wrong=sum(len(batch.found) for batch in batches))
-    found = [one for batch in batches for one in batch.found]
-    print(_summary(plan, batches, time.monotonic() - start))
+            progress.set_postfix(wrong=sum(len(batch.found) for batch in ended))
+    found = [one for batch in ended for one in batch.found]
+    print(_summary(plan, ended, time.monotonic() - start))
     if found:
         paths = _save(options.directory, plan, found)
         first = min(found, key=lambda one: one.number)

@@ -1,0 +1,205 @@
+"""Shards on workers: the same results in order, lost shards done again, runs that go on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import prerequisites
+import pytest
+from clusters import Cluster
+from clusters import cluster as started
+from shard_jobs import Square, forever, late, refuse
+
+from celosia.sw.cli import main
+from celosia.sw.runtime.arrays import InputError
+from celosia.sw.workers import parcel
+from celosia.sw.workers.parcel import WorkersError
+from celosia.sw.workers.spread import Workers, batches, spread
+
+SQUARES = [number * number for number in range(8)]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A new cache."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("CELOSIA_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Path:
+    """Folder that notes calls."""
+    (tmp_path / "calls").mkdir()
+    return tmp_path / "calls"
+
+
+def kept(cache: Path) -> list[Path]:
+    return sorted(path for path in cache.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_results_are_in_order(calls: Path, cache: Path, count: int) -> None:
+    job = Square(calls)
+    assert list(spread(job, range(8), Workers(count), key=b"k")) == SQUARES
+    assert job.calls == list(range(8)) and not kept(cache)
+    assert (calls / "closed").exists() == (count == 1)
+    assert list(spread(late, range(5), Workers(count))) == list(range(5))
+
+
+def test_a_cluster_gives_the_same(calls: Path, cluster: Cluster) -> None:
+    job = Square(calls)
+    assert list(spread(job, range(8), Workers(scheduler=cluster.address))) == SQUARES
+    assert list(spread(late, range(5), Workers(scheduler=cluster.address))) == list(range(5))
+    assert job.calls == list(range(8))
+
+
+def test_shards_of_cases() -> None:
+    assert batches(5, 2) == [range(0, 2), range(2, 4), range(4, 5)]
+    assert [len(each) for each in batches(45)] == [20, 20, 5]
+
+
+def test_the_shard_of_a_dead_worker_is_done_again(calls: Path) -> None:
+    job = Square(calls, "kill")
+    assert list(spread(job, range(8), Workers(2))) == SQUARES
+    assert job.calls == sorted([*range(8), 3])
+
+
+def test_a_shard_that_ends_every_worker(calls: Path) -> None:
+    job = Square(calls, "kills")
+    text = "workers: shard 3 ended 3 workers, last by signal 9"
+    with pytest.raises(WorkersError, match=f"^{text}$"):
+        list(spread(job, range(8), Workers(2)))
+    assert job.calls.count(3) == 3
+
+
+def test_the_shard_of_a_dead_worker_of_a_cluster(calls: Path, tmp_path: Path) -> None:
+    prerequisites.package("distributed")
+    job = Square(calls, "kill")
+    with started(tmp_path, 2) as own:
+        assert list(spread(job, range(8), Workers(scheduler=own.address))) == SQUARES
+        assert sum(worker.poll() == -signal.SIGKILL for worker in own.workers) == 1
+    assert job.calls.count(3) == 2
+
+
+def test_a_cluster_that_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prerequisites.package("distributed")
+    monkeypatch.setattr("celosia.sw.workers.cluster._PATIENCE", 2)
+    with started(tmp_path, 1) as own:
+        where = Workers(scheduler=own.address)
+        results = spread(late, range(100), where)
+        assert next(results) == 0
+        own.workers[0].kill()
+        with pytest.raises(WorkersError, match=f"scheduler: {own.address}: it has no workers$"):
+            list(spread(late, range(8), where))
+        own.scheduler.kill()
+        with pytest.raises(WorkersError, match=f"scheduler: {own.address}: the connection is lost"):
+            list(results)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_exceptions_come_back(several: bool, cluster: Cluster) -> None:
+    where = Workers(scheduler=cluster.address) if several else Workers(2)
+    with pytest.raises(InputError, match="in refuse") as caught:
+        list(spread(refuse, range(4), where))
+    assert str(caught.value) == "x: wanted another number than 3"
+    with pytest.raises(WorkersError) as other:
+        list(spread(refuse, [4], where))
+    assert str(other.value) == "Odd: this and that"
+
+
+def test_other_code_is_refused(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
+    monkeypatch.setattr(parcel, "code_digest", lambda package: "0" * 16)
+    for where in (Workers(2), Workers(scheduler=cluster.address)):
+        with pytest.raises(WorkersError, match="^wanted Celosia's code 0{16}, the worker has "):
+            list(spread(late, range(2), where))
+
+
+def test_code_that_is_missing() -> None:
+    outcome = parcel.carried_out(parcel.Parcel("no_such_package", "", b""), 1)
+    assert str(outcome.error) == "wanted the package no_such_package, this Python finds none"
+
+
+def test_a_digest_depends_on_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "made.py").write_text("x = 1\n")
+    seen = {parcel.code_digest("made"), parcel.code_digest("celosia")}
+    (tmp_path / "made.py").write_text("x = 2\n")
+    parcel.code_digest.cache_clear()
+    assert len({*seen, parcel.code_digest("made")}) == 3
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_run_goes_on(calls: Path, cache: Path, capsys, count: int) -> None:
+    job = Square(calls, "interrupt")
+    with pytest.raises(KeyboardInterrupt, match=r"^3 of 8 shards are kept \(--resume\)$"):
+        list(spread(job, range(8), Workers(), key=b"k"))
+    assert len(kept(cache)) == 3 and (calls / "closed").exists()
+    kept(cache)[0].write_bytes(b"damaged")
+    assert list(spread(job, range(8), Workers(count, resume=True), key=b"k")) == SQUARES
+    assert capsys.readouterr().err == "resume: 2 of 8 shards are kept\n"
+    assert job.calls == sorted([*range(8), 0, 3]) and not kept(cache)
+
+
+@pytest.mark.parametrize(("key", "resume"), [(b"other", True), (b"k", False)])
+def test_other_work_starts_anew(calls: Path, cache: Path, key: bytes, resume: bool) -> None:
+    job = Square(calls)
+    assert list(islice(spread(job, range(8), Workers(), key=b"k"), 5)) == SQUARES[:5]
+    assert len(kept(cache)) == 5
+    assert list(spread(job, range(8), Workers(resume=resume), key=key)) == SQUARES
+    assert job.calls.count(0) == 2
+
+
+def test_results_that_nobody_wants_are_removed(calls: Path, cache: Path) -> None:
+    next(spread(Square(calls), range(8), Workers(), key=b"old"))
+    (old,) = (cache / "shards").iterdir()
+    for age, left in ((6, 1), (8, 0)):
+        os.utime(old, (0, time.time() - age * 24 * 3600))
+        list(spread(late, range(4, 6), Workers(), key=b"k"))
+        assert len(kept(cache)) == left
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path / "file"))
+    assert list(spread(late, range(4, 6), Workers(), key=b"k")) == [4, 5]
+
+
+def test_workers_end_with_the_caller() -> None:
+    results = spread(forever, range(2), Workers(2))
+    alarm = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.setitimer(signal.ITIMER_REAL, 2)
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        next(results)
+    signal.signal(signal.SIGALRM, alarm)
+    assert time.monotonic() - start < 30 and not children(os.getpid())
+
+
+def children(parent: int) -> list[str]:
+    """Return the processes of multiprocessing that a process has started."""
+    found = subprocess.run(["ps", "--ppid", str(parent), "-o", "args="], stdout=subprocess.PIPE)
+    return [line for line in found.stdout.decode().splitlines() if "multiprocessing.spawn" in line]
+
+
+def test_distributed_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dask.distributed", None)
+    with pytest.raises(
+        WorkersError, match=r"distributed: wanted it for --scheduler, found none \("
+    ):
+        list(spread(late, range(2), Workers(scheduler="tcp://127.0.0.1:9")))
+
+
+def test_no_scheduler(refused: Callable[[str], str], tmp_path: Path, capsys) -> None:
+    prerequisites.package("distributed")
+    np.save(tmp_path / "x.npy", np.zeros((2, 784), np.int8))
+    run = "run mnist_mlp --input x.npy --output y.npy --device machine --scheduler"
+    assert "scheduler: wanted tcp://HOST:PORT, got 'nowhere'" in refused(f"{run} nowhere")
+    assert main(f"{run} tcp://127.0.0.1:9".split()) == 1
+    assert capsys.readouterr().err == "celosia: scheduler: nobody answers at tcp://127.0.0.1:9\n"
