@@ -12,6 +12,7 @@ only single rounding is tried.
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -78,6 +79,8 @@ def _conditions(
             yield -min(int(start) - 1, most), 1 - wanted
 
 
+# A network in several parts is lowered again for each operator that the host must take.
+@lru_cache(maxsize=1 << 16)
 def single_multiplier(
     real: float, *, zero_point: int, low: int = -128, high: int = 127, sums: tuple[int, int]
 ) -> tuple[int, int] | None:
