@@ -18,7 +18,7 @@ from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.host import host_operator
 from celosia.sw.operators.registry import OPERATORS, runs_on_host
 
-__all__ = ["Plan", "lacking", "partition"]
+__all__ = ["Plan", "lacking", "partition", "require_defined"]
 
 #: Attributes by which an operator can mix samples, each with the condition.
 _MIXES = {
@@ -57,7 +57,7 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
             reason = "operator is not supported"
             raise CompileError(reason, layer=label, place=operation.place)
         on_core = record.lower is not None
-        _require_defined(graph, operation)
+        require_defined(graph, operation)
         if not on_core:
             notes[operation.place] = ""
         elif types := _types(graph, operation) - {"int8"}:
@@ -221,7 +221,7 @@ def _operands(operation: Operation) -> list[int]:
     return [number for number in OPERATORS[operation.kind].inputs(operation) if number != -1]
 
 
-def _require_defined(graph: Graph, operation: Operation) -> None:
+def require_defined(graph: Graph, operation: Operation) -> None:
     """Refuse an operator for which the reference kernel has no defined results.
 
     Raises UndefinedError if a factor is past 2^30, or results or a bound of its activation are past

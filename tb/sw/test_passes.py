@@ -181,15 +181,19 @@ def packed(*, scales: bool = False, more: str = "", slices: int = 3) -> Graph:
     return chain.graph()
 
 
-def batchless() -> Graph:
-    """Return a product of matrices of three dimensions, made by a transpose of rows."""
+def batchless(*, constant: bool = False) -> Graph:
+    """Return a product of matrices of three dimensions, made by a transpose of rows.
+
+    ``constant``: the second one is.
+    """
     chain = Chain((1, 6, 8), 0.1, 5)
     chain.operator("LOGISTIC", scale=1 / 256, zero_point=-128)
     chain.operator("RESHAPE", (6, 2, 4), [np.array([6, 2, 4], np.int32)])
     Transpose(permutation=(1, 0, 2)).add(chain)
     heads = chain.number
     said = {"scale": 0.03, "zero_point": -100, "adjX": False, "adjY": True}
-    chain.operator("BATCH_MATMUL", (2, 6, 6), inputs=[heads, heads], **said)
+    other = Constant(weights(2, 6, 4), 0.01) if constant else heads
+    chain.operator("BATCH_MATMUL", (2, 6, 6), inputs=[heads, other], **said)
     return chain.graph()
 
 
@@ -268,6 +272,10 @@ GRAPHS: dict[str, tuple[Graph, str]] = {
     ),
     "matrices without a batch": (
         batchless(),
+        "LOGISTIC RESHAPE TRANSPOSE BATCH_MATMUL RESHAPE",
+    ),
+    "constant matrices without a batch": (
+        batchless(constant=True),
         "LOGISTIC RESHAPE TRANSPOSE BATCH_MATMUL RESHAPE",
     ),
     "a batch that is moved": (moved_batch(), "TRANSPOSE RESHAPE"),

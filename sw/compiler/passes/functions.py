@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from celosia.sw.compiler.errors import UndefinedError
+from celosia.sw.compiler.partition import require_defined
 from celosia.sw.compiler.passes.rewriting import Rewriting
 from celosia.sw.compiler.tables import BYTES
 from celosia.sw.ir.graph import Operation
@@ -27,6 +29,12 @@ def function(state: Rewriting, last: Operation) -> list[Operation] | None:
     if len({(each.shape, each.dtype) for each in ends}) > 1:
         return None
     if any(each.quantization is None or len(each.quantization.scales) > 1 for each in ends):
+        return None
+    try:
+        for operation in chain:
+            require_defined(state.finished(), operation)
+    except UndefinedError:
+        # Refused later, with the name of the operator.
         return None
     shape = BYTES.shape
     tensors = dict(enumerate(state.tensors))

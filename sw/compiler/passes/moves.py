@@ -102,9 +102,14 @@ def with_batch(state: Rewriting, last: Operation) -> list[Operation] | None:
     number = state.place()
     if last.kind == "BATCH_MATMUL":
         result = state.fresh(last.outputs[0], (1, *shapes[-1]))
-        read = [state.fresh(n, (1, *state.shape(n))) for n in last.inputs[:2]]
-        pairs = list(zip(last.inputs[:2], read, strict=True))
-        before = [reshape(number + n, *pair) for n, pair in enumerate(pairs)]
+        read, before = list[int](), list[Operation]()
+        for position, source in enumerate(last.inputs[:2]):
+            data = state.tensors[source].data
+            read.append(
+                state.fresh(source, (1, *state.shape(source)), None if data is None else data[None])
+            )
+            if data is None:
+                before.append(reshape(number + position, source, read[-1]))
         middle = replace(last, inputs=tuple(read), outputs=(result,))
         return [*before, middle, reshape(number + 2, result, last.outputs[0])]
     source, order = last.inputs[0], last.attributes["permutation"]

@@ -160,6 +160,18 @@ _note(
     w.Dequantize(),
 )
 
+_note(
+    "differences",
+    (1, 3, 4),
+    w.Operator(
+        kind="SQUARED_DIFFERENCE",
+        shape=(1, 3, 4),
+        operands=[w.Constant(_weights(3, 4), 0.1)],
+        output_scale=3.0,
+    ),
+    w.Mean(axes=(2,), keep_dims=True, output_scale=2.0),
+)
+
 
 @cache
 def graphs() -> tuple[w.Graph, ...]:

@@ -69,8 +69,8 @@ vector control | vector/control vector/task lib/nest | vector_control lib_nest v
     vector_unit vector_parity vector_softmax
 vector source | vector/source vector/reads vector/answers vector/window | vector_reads
     vector_window vector_answers vector_source vector_writer vector_unit
-vector pipe | vector/pipe vector/accumulate vector/destination vector/writer vector/datapath
-    vector/unit lib/component | vector_accumulate vector_writer vector_pipe vector_datapath
+vector pipe | vector/pipe vector/accumulate vector/sums vector/destination vector/writer vector/datapath
+    vector/unit lib/component | vector_accumulate vector_sums vector_writer vector_pipe vector_datapath
     vector_unit vector_parity vector_softmax
 requantiser | vector/requantize vector/multiplier lib/delay | vector_requantize | vector_unit |
     multipliers requantizer
