@@ -11,6 +11,7 @@ import tflite
 from celosia.sw.files import read_file
 from celosia.sw.ir.parts import Port
 from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, port
+from celosia.sw.quantize.symmetric import symmetric
 from celosia.sw.runtime.arrays import quantized
 
 _SIGNATURE = "serving_default"
@@ -40,7 +41,7 @@ def open_content(content: bytes) -> FloatModel:
         recipe: Any = import_module("ai_edge_quantizer.recipe")
         worker = tool.Quantizer(bytearray(content), recipe.static_wi8_ai8())
         ranges = worker.calibrate({_key(content): list(map(dict, samples))})
-        return bytes(worker.quantize(ranges).quantized_model)
+        return symmetric(bytes(worker.quantize(ranges).quantized_model))
 
     return FloatModel(ports, content, quantize)
 

@@ -60,6 +60,16 @@ def _groups(root: tflite.Model, graph: tflite.SubGraph) -> list[list[int]]:
         elif kind in _FIXED:
             fixed |= set(outputs)
     found = {min(group[tensor]): group[tensor] for tensor in operands}
+    # A file may store equal scales once, for several tensors.
+    shared: dict[int, set[int]] = {}
+    for tensor in group:
+        shared.setdefault(_address(graph, tensor), set()).add(tensor)
+    fixed |= {
+        tensor
+        for each in shared.values()
+        if any(group[n] != group[min(each)] for n in each)
+        for tensor in each
+    }
     computed = {
         tensor
         for tensor in group
@@ -67,6 +77,14 @@ def _groups(root: tflite.Model, graph: tflite.SubGraph) -> list[list[int]]:
         and graph.Tensors(tensor).Type() == tflite.TensorType.INT8
     }
     return [sorted(each) for each in found.values() if each <= computed and not each & fixed]
+
+
+def _address(graph: tflite.SubGraph, tensor: int) -> int:
+    """Return the address of a tensor's scales; one of its own if it has none."""
+    quantization = graph.Tensors(tensor).Quantization()
+    if quantization is None or quantization.ScaleLength() == 0:
+        return -1 - tensor
+    return quantization.ScaleAsNumpy().__array_interface__["data"][0]
 
 
 def _centre(group: list[tflite.QuantizationParameters | None]) -> None:
