@@ -51,11 +51,17 @@ FAMILIES = {
     "arithmetic": Family(some=140, many=4200, rtl=300),
     "concatenations": Family(some=28, many=700, rtl=100),
     "matrices": Family(some=56, many=2100, rtl=200),
+    "transformers": Family(some=28, many=2100, rtl=200),
 }
 
 
 #: Options of the cores of a family.
-OPTIONS = {"matrices": "activation_weights", "segments": "elementwise_products"}
+OPTIONS = {
+    "arithmetic": ("elementwise_products",),
+    "matrices": ("activation_weights",),
+    "segments": ("elementwise_products",),
+    "transformers": ("activation_weights", "elementwise_products", "softmax"),
+}
 
 
 def seeds(family: str) -> range:
@@ -66,9 +72,8 @@ def seeds(family: str) -> range:
 
 def configs(family: str, of: Sequence[Config] = CONFIGS) -> Sequence[Config]:
     """Return the configurations of the cases of a family: those given, or the same with options."""
-    if family not in OPTIONS:
-        return of
-    return [replace(config, **{OPTIONS[family]: True}) for config in of]
+    options = dict.fromkeys(OPTIONS.get(family, ()), True)
+    return [replace(config, **options) for config in of]
 
 
 def assert_good(verdict: Verdict) -> None:
