@@ -55,6 +55,7 @@ def test_results_are_in_order(calls: Path, cache: Path, count: int) -> None:
     assert list(spread(late, range(5), Workers(count))) == list(range(5))
 
 
+@pytest.mark.thorough
 def test_a_cluster_gives_the_same(calls: Path, cluster: Cluster) -> None:
     job = Square(calls)
     assert list(spread(job, range(8), Workers(scheduler=cluster.address))) == SQUARES
@@ -81,6 +82,7 @@ def test_a_shard_that_ends_every_worker(calls: Path) -> None:
     assert job.calls.count(3) == 3
 
 
+@pytest.mark.thorough
 def test_the_shard_of_a_dead_worker_of_a_cluster(calls: Path, tmp_path: Path) -> None:
     prerequisites.package("distributed")
     job = Square(calls, "kill")
@@ -90,6 +92,7 @@ def test_the_shard_of_a_dead_worker_of_a_cluster(calls: Path, tmp_path: Path) ->
     assert job.calls.count(3) == 2
 
 
+@pytest.mark.thorough
 def test_a_cluster_that_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog) -> None:
     prerequisites.package("distributed")
     monkeypatch.setattr("celosia.sw.workers.cluster._PATIENCE", 2)
@@ -107,6 +110,7 @@ def test_a_cluster_that_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("several", [False, True])
 def test_exceptions_come_back(several: bool, cluster: Cluster) -> None:
     where = Workers(scheduler=cluster.address) if several else Workers(2)
@@ -118,6 +122,7 @@ def test_exceptions_come_back(several: bool, cluster: Cluster) -> None:
     assert str(other.value) == "Odd: this and that"
 
 
+@pytest.mark.thorough
 def test_other_code_is_refused(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
     monkeypatch.setattr(parcel, "code_digest", lambda package: "0" * 16)
     for where in (Workers(2), Workers(scheduler=cluster.address)):
@@ -234,8 +239,10 @@ def test_distributed_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         list(spread(late, range(2), Workers(scheduler="tcp://127.0.0.1:9")))
 
 
-def test_no_scheduler(refused: Callable[[str], str], tmp_path: Path, capsys) -> None:
+@pytest.mark.thorough
+def test_no_scheduler(refused: Callable[[str], str], tmp_path: Path, capsys, monkeypatch) -> None:
     prerequisites.package("distributed")
+    monkeypatch.setattr("celosia.sw.workers.cluster._PATIENCE", 2)
     np.save(tmp_path / "x.npy", np.zeros((2, 784), np.int8))
     run = "run mnist_mlp --input x.npy --output y.npy --device machine --scheduler"
     assert "scheduler: wanted tcp://HOST:PORT, got 'nowhere'" in refused(f"{run} nowhere")
