@@ -80,7 +80,7 @@ RULES = (
     Rule("celosia.sw.serve", (ARCH, "celosia.sw", "numpy"), ("PIL", "celosia.sim")),
     Rule("celosia.sw.serve.app", (ARCH, "celosia.sw", "flask", "numpy", "werkzeug")),
     Rule("celosia.sw.training.export", ("celosia.sw.training", "flatbuffers", "numpy", "tflite")),
-    Rule("celosia.sw.workers", (ARCH, "celosia.sw.workers", "numpy"), ("celosia.sim",)),
+    Rule("celosia.sw.workers", (ARCH, "celosia.sw.workers", "numpy", "tqdm"), ("celosia.sim",)),
     Rule("celosia.sw.workers.cluster", (ARCH, "celosia.sw.workers"), ("dask",)),
     Rule("celosia.sw.runtime.serial", (ARCH, "celosia.sw.runtime"), ("serial",)),
 )

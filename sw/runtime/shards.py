@@ -16,8 +16,8 @@ from celosia.sw.runtime.device import RunResult
 from celosia.sw.runtime.session import Session, Statistics, count_of, together
 from celosia.sw.workers.spread import Workers, spread
 
-#: Shards at most, of those that need not be larger: enough for many workers, and to lose little.
-_MOST_SHARDS = 256
+#: Shards of many batches, roughly: enough for many workers, and one that is lost costs little.
+_SHARDS = 256
 
 
 class Shard(NamedTuple):
@@ -133,7 +133,7 @@ def _shards(program: Program, count: int, inputs: Sequence[np.ndarray]) -> list[
     if program.variables:
         return [Shard(0, inputs)]
     batches = -(-count // program.batch)
-    step = program.batch * -(-batches // _MOST_SHARDS)
+    step = program.batch * -(-batches // _SHARDS)
     most = together(program)
     starts = [
         first

@@ -1,5 +1,6 @@
 """Shards on a Dask cluster."""
 
+import logging
 import pickle
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -106,6 +107,8 @@ def _connected(address: str) -> Any:
         raise WorkersError(
             f"distributed: wanted it for --scheduler, found none ({install_command('fuzz')})"
         ) from None
+    # Errors are reported here, in one line.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout=_PATIENCE, set_as_default=False)
     except OSError:

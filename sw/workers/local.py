@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
+from tqdm import tqdm
+
 from celosia.sw.workers.parcel import Outcome, Parcel, WorkersError, carried_out
 
 #: Workers that may end during one shard.
@@ -134,6 +136,8 @@ def _work(pipe: Connection, parcel: Parcel) -> None:
     """Run shards until the other end is closed."""
     # An interrupt is for the process that started this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The usual lock of progress bars would outlive a process that is ended.
+    tqdm.set_lock(threading.RLock())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:

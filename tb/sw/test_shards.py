@@ -63,7 +63,7 @@ def alone(program: Program, x: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
 
 @pytest.mark.parametrize("most", [1, 3, 256])
 def test_one_process_gives_the_costs_of_a_session(program, x, most, monkeypatch) -> None:
-    monkeypatch.setattr(shards, "_MOST_SHARDS", most)
+    monkeypatch.setattr(shards, "_SHARDS", most)
     wanted, costs = alone(program, x)
     (outputs,), found = run_on_workers(program, "machine", {}, [x], Workers())
     assert found.seconds > 0 and found.as_dict() | {"seconds": 0} == costs

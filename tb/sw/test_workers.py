@@ -1,11 +1,13 @@
 """Shards on workers: the same results in order, lost shards done again, runs that go on."""
 
+import logging
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import prerequisites
 import pytest
 from clusters import Cluster
 from clusters import cluster as started
-from shard_jobs import Square, forever, late, refuse
+from shard_jobs import Square, late, refuse
 
 from celosia.sw.cli import main
 from celosia.sw.runtime.arrays import InputError
@@ -53,6 +55,7 @@ def test_results_are_in_order(calls: Path, cache: Path, count: int) -> None:
     assert list(spread(late, range(5), Workers(count))) == list(range(5))
 
 
+@pytest.mark.thorough
 def test_a_cluster_gives_the_same(calls: Path, cluster: Cluster) -> None:
     job = Square(calls)
     assert list(spread(job, range(8), Workers(scheduler=cluster.address))) == SQUARES
@@ -79,6 +82,7 @@ def test_a_shard_that_ends_every_worker(calls: Path) -> None:
     assert job.calls.count(3) == 3
 
 
+@pytest.mark.thorough
 def test_the_shard_of_a_dead_worker_of_a_cluster(calls: Path, tmp_path: Path) -> None:
     prerequisites.package("distributed")
     job = Square(calls, "kill")
@@ -88,7 +92,8 @@ def test_the_shard_of_a_dead_worker_of_a_cluster(calls: Path, tmp_path: Path) ->
     assert job.calls.count(3) == 2
 
 
-def test_a_cluster_that_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.thorough
+def test_a_cluster_that_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog) -> None:
     prerequisites.package("distributed")
     monkeypatch.setattr("celosia.sw.workers.cluster._PATIENCE", 2)
     with started(tmp_path, 1) as own:
@@ -101,8 +106,11 @@ def test_a_cluster_that_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         own.scheduler.kill()
         with pytest.raises(WorkersError, match=f"scheduler: {own.address}: the connection is lost"):
             list(results)
+    # The command reports it in one line, Dask in none.
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("several", [False, True])
 def test_exceptions_come_back(several: bool, cluster: Cluster) -> None:
     where = Workers(scheduler=cluster.address) if several else Workers(2)
@@ -114,6 +122,7 @@ def test_exceptions_come_back(several: bool, cluster: Cluster) -> None:
     assert str(other.value) == "Odd: this and that"
 
 
+@pytest.mark.thorough
 def test_other_code_is_refused(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
     monkeypatch.setattr(parcel, "code_digest", lambda package: "0" * 16)
     for where in (Workers(2), Workers(scheduler=cluster.address)):
@@ -171,21 +180,55 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     assert list(spread(late, range(4, 6), Workers(), key=b"k")) == [4, 5]
 
 
-def test_workers_end_with_the_caller() -> None:
-    results = spread(forever, range(2), Workers(2))
-    alarm = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
-    signal.setitimer(signal.ITIMER_REAL, 2)
-    start = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        next(results)
-    signal.signal(signal.SIGALRM, alarm)
-    assert time.monotonic() - start < 30 and not children(os.getpid())
+#: A command that does not end by itself.
+FOREVER = """
+import signal
+from shard_jobs import forever
+from celosia.sw.workers.spread import Workers, spread
+signal.signal(signal.SIGINT, signal.default_int_handler)
+list(spread(forever, range(2), Workers(2)))
+"""
 
 
-def children(parent: int) -> list[str]:
-    """Return the processes of multiprocessing that a process has started."""
-    found = subprocess.run(["ps", "--ppid", str(parent), "-o", "args="], stdout=subprocess.PIPE)
-    return [line for line in found.stdout.decode().splitlines() if "multiprocessing.spawn" in line]
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_their_command(number: signal.Signals) -> None:
+    paths = os.pathsep.join(path for path in sys.path if path)
+    environment = {**os.environ, "PYTHONPATH": paths}
+    command = [sys.executable, "-c", FOREVER]
+    with ExitStack() as stack:
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+        stack.callback(process.kill)
+        until(lambda: len(children(process.pid)) == 2)
+        workers = children(process.pid)
+        # They have started their shards.
+        time.sleep(2)
+        process.send_signal(number)
+        shown = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == -number
+    assert "KeyboardInterrupt" in shown.splitlines()[-1] if number == signal.SIGINT else not shown
+    until(lambda: not any(map(alive, workers)))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.1)
+
+
+def children(parent: int) -> list[int]:
+    """Return the workers that a process has started."""
+    command = ["ps", "-ww", "--ppid", str(parent), "-o", "pid=,args="]
+    lines = subprocess.run(command, stdout=subprocess.PIPE).stdout.decode().splitlines()
+    return [int(line.split()[0]) for line in lines if "spawn_main" in line]
+
+
+def alive(process: int) -> bool:
+    """Return True if a process exists and has not ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_distributed_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,8 +239,10 @@ def test_distributed_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         list(spread(late, range(2), Workers(scheduler="tcp://127.0.0.1:9")))
 
 
-def test_no_scheduler(refused: Callable[[str], str], tmp_path: Path, capsys) -> None:
+@pytest.mark.thorough
+def test_no_scheduler(refused: Callable[[str], str], tmp_path: Path, capsys, monkeypatch) -> None:
     prerequisites.package("distributed")
+    monkeypatch.setattr("celosia.sw.workers.cluster._PATIENCE", 2)
     np.save(tmp_path / "x.npy", np.zeros((2, 784), np.int8))
     run = "run mnist_mlp --input x.npy --output y.npy --device machine --scheduler"
     assert "scheduler: wanted tcp://HOST:PORT, got 'nowhere'" in refused(f"{run} nowhere")
