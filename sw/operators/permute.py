@@ -41,10 +41,11 @@ def _run_transpose(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list
 def _swapped(shape: Sequence[int], order: Sequence[int]) -> tuple[int, int, int] | None:
     """Return rows, columns and channels of a transpose that swaps rows and columns; else None.
 
-    Neighbouring dimensions that stay neighbours count as one.
+    Neighbouring dimensions that stay neighbours count as one; those of 1 do not count, but for the
+    last one.
     """
-    axes = [axis for axis in range(len(shape)) if shape[axis] != 1]
-    moved = [axes.index(axis) for axis in order if shape[axis] != 1]
+    axes = [axis for axis, extent in enumerate(shape) if extent != 1 or axis == len(shape) - 1]
+    moved = [axes.index(axis) for axis in order if axis in axes]
     starts = [n for n, axis in enumerate(moved) if not n or axis != moved[n - 1] + 1]
     ends = [*starts[1:], len(moved)]
     groups = [moved[a:b] for a, b in zip(starts, ends, strict=True)]
