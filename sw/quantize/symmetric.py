@@ -5,6 +5,7 @@ matrices. Post-training quantisation gives them zero points near 0 but seldom 0.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import tflite
@@ -34,16 +35,16 @@ def symmetric(model: bytes) -> bytes:
     was. So do inputs and outputs of the model, and operands whose scale an operator fixes.
     """
     content = bytearray(model)
-    root = tflite.Model.GetRootAs(content)
+    # What the package returns of vectors is typed as a number, too.
+    root: Any = tflite.Model.GetRootAs(content)
     for number in range(root.SubgraphsLength()):
         graph = root.Subgraphs(number)
-        assert graph is not None
         for group in _groups(root, graph):
             _centre([graph.Tensors(tensor).Quantization() for tensor in group])
     return bytes(content)
 
 
-def _groups(root: tflite.Model, graph: tflite.SubGraph) -> list[list[int]]:
+def _groups(root: Any, graph: Any) -> list[list[int]]:
     """Return groups of tensors of one quantisation, each with an operand of BATCH_MATMUL."""
     group = {tensor: {tensor} for tensor in range(graph.TensorsLength())}
     operands, fixed = set[int](), {*graph.InputsAsNumpy(), *graph.OutputsAsNumpy()}
@@ -79,7 +80,7 @@ def _groups(root: tflite.Model, graph: tflite.SubGraph) -> list[list[int]]:
     return [sorted(each) for each in found.values() if each <= computed and not each & fixed]
 
 
-def _address(graph: tflite.SubGraph, tensor: int) -> int:
+def _address(graph: Any, tensor: int) -> int:
     """Return the address of a tensor's scales; one of its own if it has none."""
     quantization = graph.Tensors(tensor).Quantization()
     if quantization is None or quantization.ScaleLength() == 0:
@@ -87,7 +88,7 @@ def _address(graph: tflite.SubGraph, tensor: int) -> int:
     return quantization.ScaleAsNumpy().__array_interface__["data"][0]
 
 
-def _centre(group: list[tflite.QuantizationParameters | None]) -> None:
+def _centre(group: list[Any]) -> None:
     """Make the zero point of equal quantisations 0, unless it is far from that."""
     parts = [each for each in group if each is not None]
     pairs = [(each.ScaleAsNumpy(), each.ZeroPointAsNumpy()) for each in parts]

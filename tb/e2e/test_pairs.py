@@ -72,7 +72,8 @@ def drawn(seed: int) -> Case:
         shapes[1] = shapes[1][draw.integer(1, rank - 1) :]
     kind = draw.one_of(*KINDS)
     about: dict[str, Any] = {"constant": constant, "turned": draw.chance(0.3)}
-    return pair(kind, *shapes, draw.rng, batch=draw.integer(1, 4), **about)
+    first, second = shapes
+    return pair(kind, first, second, draw.rng, batch=draw.integer(1, 4), **about)
 
 
 @pytest.mark.parametrize("sizes", ["nano", "micro", "edge", "pico", "edge,columns=8"])

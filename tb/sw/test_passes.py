@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,7 +130,8 @@ def floats(*kinds: str, first: str = "int8") -> Graph:
     chain = Chain((1, 9, 9, 4), 0.02, 5, first)
     chain.operator("DEQUANTIZE", dtype="float32")
     for kind in kinds:
-        chain.operator(kind, **({"beta": 1.0} if kind == "SOFTMAX" else {}))
+        said: dict[str, Any] = {"beta": 1.0} if kind == "SOFTMAX" else {}
+        chain.operator(kind, **said)
     chain.operator("QUANTIZE", dtype="int8", scale=0.03, zero_point=-9)
     return chain.graph()
 

@@ -72,7 +72,7 @@ def _pointwise(state: Rewriting, last: Operation) -> tuple[int, list[Operation]]
             return None
         chain.insert(0, operation)
         sources = sources - {latest} | _computed(state, operation)
-    return (*sources, chain) if sources else None
+    return (min(sources), chain) if sources else None
 
 
 def _computed(state: Rewriting, operation: Operation) -> set[int]:

@@ -144,8 +144,8 @@ class _Block:
     def product(self, first: int, second: int, *, turned: bool) -> int:
         """Add BATCH_MATMUL of two results; ``turned``: the second one is read transposed."""
         other = self.real[second].swapaxes(-1, -2) if turned else self.real[second]
-        flags = {"adjX": False, "adjY": turned}
-        return self.add("BATCH_MATMUL", self.real[first] @ other, first, second, **flags)
+        real = self.real[first] @ other
+        return self.add("BATCH_MATMUL", real, first, second, adjX=False, adjY=turned)
 
     def attention(self, source: int) -> int:
         """Add attention of the rows to each other, and a projection to as many channels."""
