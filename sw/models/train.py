@@ -1,7 +1,7 @@
 """Trains and quantises the shipped networks on MNIST and Fashion-MNIST.
 
 Needs the extra ``train``; run with ``python -m celosia.sw.models.train [NAME ...]``.
-Writes ``NAME.tflite`` and ``NAME.json`` in the folder of this file. Half an hour of one core in all.
+Writes ``NAME.tflite`` and ``NAME.json`` in the folder of this file. An hour of one core in all.
 """
 
 import argparse
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from celosia.sw.models.training import Network, ship
+from celosia.sw.models.transformer import vision_transformer
 
 Layer = tuple[str, Mapping[str, Any]]
 
@@ -35,6 +36,23 @@ def _dense(units: int, activation: str | None = None) -> Layer:
 
 def _dropout(rate: float) -> Layer:
     return "Dropout", {"rate": rate}
+
+
+def _vision_transformer(dataset: str, **settings: Any) -> Network:
+    return Network(
+        text="vision transformer: patches 4x4, 3 blocks of 64 channels, 2 heads, 128 GELU, int8",
+        dataset=dataset,
+        shape=(28, 28, 1),
+        layers=vision_transformer(patch=4, width=64, heads=2, hidden=128, blocks=3),
+        settings=_settings(
+            batch=64,
+            learning_rate=3e-3,
+            warmup_steps=500,
+            weight_decay=0.05,
+            shift_pixels=1,
+            **settings,
+        ),
+    )
 
 
 def _settings(**given: Any) -> dict[str, Any]:
@@ -122,6 +140,7 @@ NETWORKS = {
         ],
         settings=_settings(seed=24, epochs=10, learning_rate=3e-3),
     ),
+    "mnist_vit": _vision_transformer("mnist", seed=25, epochs=14),
 }
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,24 @@ class Network:
     text: str  #: Description for readers.
     dataset: str  #: One of ``celosia.sw.data.DATASETS``.
     shape: tuple[int, ...]  #: Of one input, without the batch.
-    #: Class in ``keras.layers`` and its arguments, from the input to logits or probabilities.
-    layers: Sequence[tuple[str, Mapping[str, Any]]]
+    #: Class in ``keras.layers`` and its arguments, from the input to logits or probabilities; or a
+    #: function from the Keras tensor of the input to that of the logits.
+    layers: Sequence[tuple[str, Mapping[str, Any]]] | Callable[[Any], Any]
     #: ``seed``, ``epochs``, ``batch``, ``learning_rate`` (start of a cosine), ``label_smoothing``,
     #: ``weight_decay``, ``shift_pixels`` and ``shift_share`` (see ``shifted``),
-    #: ``average_momentum`` (of the moving average over steps that becomes the weights) and
-    #: ``calibration_images``; other settings go into the figures only.
+    #: ``average_momentum`` (of the moving average over steps that becomes the weights),
+    #: ``calibration_images`` and, if the learning rate rises from zero first, ``warmup_steps``;
+    #: other settings go into the figures only.
     settings: Mapping[str, Any]
+
+    def model(self, batch: int | None = None) -> Any:
+        """Return an untrained ``keras.Model``, of any batch or a fixed one."""
+        keras: Any = importlib.import_module("keras")
+        source = keras.Input(self.shape, batch_size=batch)
+        if callable(self.layers):
+            return keras.Model(source, self.layers(source))
+        layers = [getattr(keras.layers, name)(**given) for name, given in self.layers]
+        return keras.Sequential([source, *layers])
 
 
 def held_out(images: np.ndarray, excluded: np.ndarray) -> np.ndarray:
@@ -70,18 +81,17 @@ def fit(network: Network, images: np.ndarray, labels: np.ndarray) -> Any:
     epochs, batch = settings["epochs"], settings["batch"]
     keras.utils.set_random_seed(settings["seed"])
     rng = np.random.default_rng(settings["seed"])
-    layers = [getattr(keras.layers, name)(**given) for name, given in network.layers]
-    model = keras.Sequential([keras.Input(network.shape), *layers])
+    model = network.model()
     steps = epochs * -(-len(images) // batch)
     model.compile(
         optimizer=keras.optimizers.AdamW(
-            keras.optimizers.schedules.CosineDecay(settings["learning_rate"], steps),
+            schedule(settings, steps),
             weight_decay=settings["weight_decay"],
             use_ema=True,
             ema_momentum=settings["average_momentum"],
         ),
         loss=keras.losses.CategoricalCrossentropy(
-            from_logits=network.layers[-1][0] != "Softmax",
+            from_logits=not isinstance(model.layers[-1], keras.layers.Softmax),
             label_smoothing=settings["label_smoothing"],
         ),
     )
@@ -94,18 +104,32 @@ def fit(network: Network, images: np.ndarray, labels: np.ndarray) -> Any:
     return model
 
 
-def quantise(model: Any, shape: tuple[int, ...], images: np.ndarray) -> bytes:
+def schedule(settings: Mapping[str, Any], steps: int) -> Any:
+    """Return the learning rate over the steps of a training: a rise if wanted, then a cosine."""
+    keras: Any = importlib.import_module("keras")
+    rate, rise = settings["learning_rate"], settings.get("warmup_steps", 0)
+    if not rise:
+        return keras.optimizers.schedules.CosineDecay(rate, steps)
+    return keras.optimizers.schedules.CosineDecay(
+        0.0, steps - rise, warmup_target=rate, warmup_steps=rise
+    )
+
+
+def quantise(network: Network, model: Any, images: np.ndarray) -> bytes:
     """Convert a float network to full int8.
 
-    - ``model``: the float network.
-    - ``shape``: of one input, without the batch.
+    - ``model``: the float network, trained.
     - ``images``: uint8, shape ``(N, 28, 28)``: samples for the ranges of the activations.
 
-    Returns a ``.tflite`` file: int8 in ``(1, *shape)``, int8 out ``(1, 10)``.
+    Returns a ``.tflite`` file: int8 in ``(1, *network.shape)``, int8 out ``(1, 10)``.
     """
-    network = of_keras(model)
-    (port,) = network.ports
-    return network.quantize([{port.name: image[None]} for image in _scaled(images, shape)])
+    # With a batch that is not fixed, the file of a transformer computes shapes.
+    fixed = network.model(batch=1)
+    fixed.set_weights(model.get_weights())
+    converted = of_keras(fixed)
+    (port,) = converted.ports
+    samples = _scaled(images, network.shape)
+    return converted.quantize([{port.name: image[None]} for image in samples])
 
 
 def int8_accuracy(model: bytes, images: np.ndarray, labels: np.ndarray) -> float:
@@ -157,7 +181,7 @@ def ship(name: str, network: Network, folder: Path) -> None:
     rng = np.random.default_rng(network.settings["seed"])
     count = network.settings["calibration_images"]
     chosen = rng.choice(np.flatnonzero(~out), count, replace=False)
-    packed = quantise(model, network.shape, images[chosen])
+    packed = quantise(network, model, images[chosen])
 
     guesses = model.predict(_scaled(test[0], network.shape), verbose=0).argmax(1)
     figures = {

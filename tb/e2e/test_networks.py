@@ -40,6 +40,10 @@ NETWORKS = {
     "mnist_d": Network("mnist", 0.99, {1: 1.10 * 46_680}),
 }
 CONVOLUTIONAL = tuple(NETWORKS)[1:]
+#: Networks of many parts, because the host has much to do at `edge`.
+TRANSFORMERS = {
+    "mnist_vit": Network("mnist", 0.985, {}),
+}
 
 
 @pytest.fixture
@@ -112,11 +116,12 @@ def assert_every_cycle_is_counted_once(cycles: int | None, counters: Any) -> Non
         ("mnist_a", OBLONG),
         ("mnist_mlp", OBLONG),
         ("mnist_d", "micro,unified_bytes=8192"),
+        *((name, "edge") for name in TRANSFORMERS),
     ],
 )
 def test_machine_gives_the_bytes_of_the_reference(name, sizes, root, content) -> None:
     model = content(name)
-    x = inputs(model, NETWORKS[name].dataset, 4)
+    x = inputs(model, (NETWORKS | TRANSFORMERS)[name].dataset, 4)
     y, _ = ran(model, x, "machine", sizes, 3)
     np.testing.assert_array_equal(y, reference(root, model, x))
 
@@ -148,9 +153,9 @@ def test_the_same_bytes_on_the_rtl(sizes, count, batch, root, content, verilator
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", NETWORKS | TRANSFORMERS)
 def test_all_images_on_the_machine_model(name, root, content, figure) -> None:
-    model, network = content(name), NETWORKS[name]
+    model, network = content(name), (NETWORKS | TRANSFORMERS)[name]
     pictures, labels = images(network.dataset)
     if labels is None:
         pytest.skip(f"{network.dataset} is not there")
