@@ -89,13 +89,13 @@ def _run_unpack(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np
 def _lower(lowering: Lowering, operation: Operation) -> None:
     """Lower CONCATENATION of images.
 
-    The layers before write channels side by side. Copies put rows and columns into frames of
-    zeros, which are added.
+    The layers before write channels side by side, as they do the pixels of one row. Copies put rows
+    and columns into frames of zeros, which are added.
     """
     graph, number = lowering.graph, operation.outputs[0]
     extents, wanted = graph.tensors[number].shape, lowering.shapes[number]
     along = len(extents), operation.attributes["axis"]
-    side = {(4, 1): 0, (4, 2): 1, (4, 3): 2, (2, 1): 2}.get(along)
+    side = {(4, 1): 0, (4, 2): 1, (4, 3): 2, (3, 1): 1, (3, 2): 2, (2, 1): 2}.get(along)
     output = graph.tensors[number].quantization
     fill = output.zero_point if output else 0
     if side is None or len(operation.inputs) < 2:
@@ -119,6 +119,9 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
     if side == 2:
         _side_by_side(lowering, operation, wanted)
         return
+    if along == (3, 1) and all(lowering.covers(lowering.views[n]) for n in operation.inputs):
+        _side_by_side(lowering, operation, (1, 1, wanted[1] * wanted[2]))
+        return
     centred = exact_scaling(-fill, 0)
     scalings = centred, centred, exact_scaling(0, fill)
     before, total = 0, -1
@@ -138,21 +141,28 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
 
 
 def _side_by_side(lowering: Lowering, operation: Operation, wanted: tuple[int, int, int]) -> None:
-    """Let the layers of the inputs write their channels into the result; copy others there."""
+    """Let the layers of the inputs write their channels into the result; copy others there.
+
+    Inputs of several pixels for a result of one are rows: their pixels count as channels.
+    """
     number, before = operation.outputs[0], 0
     views = [lowering.views[source] for source in operation.inputs]
     result = lowering.add(number, wanted)
     for source, view in zip(operation.inputs, views, strict=True):
-        maker = _maker(lowering, operation, source)
+        pixels, channels = view.height * view.width, lowering.values[view.value].channels
+        row = pixels != wanted[0] * wanted[1]
+        maker = None if row else _maker(lowering, operation, source)
         if maker is None:
             lowering.views.pop(number)
-            lowering.vector(operation, view)
+            seen = (1, 1, pixels * channels) if row else None
+            start = View(view.value, 0, 0, 1, 1) if row else view
+            lowering.vector(operation, start, seen=seen)
             lowering.views[number] = View(result, 0, 0, *wanted[:2])
             maker = len(lowering.layers) - 1
         layer = lowering.layers[maker]
         assert not isinstance(layer, Sum)
         lowering.layers[maker] = replace(layer, result=result, first=before)
-        before += lowering.values[view.value].channels
+        before += pixels * channels if row else channels
 
 
 def _maker(lowering: Lowering, operation: Operation, source: int) -> int | None:

@@ -1,5 +1,6 @@
 """Operators that cut tensors: slices and splits."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -249,8 +250,8 @@ def _lower_split(lowering: Lowering, operation: Operation) -> None:
 
 def _three(ways: list[_Way]) -> list[_Way]:
     """Return first element, count and stride along rows, columns and channels."""
-    if len(ways) not in (1, 3):
-        raise CompileError(f"wanted an image or channels, got {len(ways) + 1} dimensions")
+    if len(ways) not in (1, 2, 3):
+        raise CompileError(f"wanted an image, a row or channels, got {len(ways) + 1} dimensions")
     return [*[(0, 1, 1)] * (3 - len(ways)), *ways]
 
 
@@ -265,15 +266,19 @@ def _take(lowering: Lowering, operation: Operation, number: int, ways: list[_Way
     extents = view.height, view.width, value.channels
     shape = lowering.graph.tensors[source].shape
     wanted = (1,) * (4 - len(shape)) + shape[1:]
+    seen = None
     if extents != wanted:
-        raise CompileError(f"wanted an input laid out as {wanted}, got {extents}")
+        vector = value.height * value.width == 1 and value.channels == math.prod(wanted)
+        if not vector or not lowering.covers(view):
+            raise CompileError(f"wanted an input laid out as {wanted}, got {extents}")
+        extents = seen = wanted
     rows, columns, channels = ways
-    shape = rows[1], columns[1], value.channels
+    shape = rows[1], columns[1], extents[2]
     whole = all(way == (0, n, 1) for way, n in zip(ways[:2], extents, strict=False))
-    every = channels == (0, value.channels, 1)
-    if not every and value.channels * channels[1] > MOST_MOVED:
+    every = channels == (0, extents[2], 1)
+    if not every and extents[2] * channels[1] > MOST_MOVED:
         raise CompileError(f"wanted at most {MOST_MOVED} ones to move channels")
-    if every or not whole:
+    if every or seen or not whole:
         axes = [
             Axis(first, step, count, 1, first + (count - 1) * step + 1)
             for first, count, step in (rows, columns)
@@ -284,6 +289,7 @@ def _take(lowering: Lowering, operation: Operation, number: int, ways: list[_Way
             number=number,
             windows=rectangles(axes, view.top, view.left),
             shape=shape,
+            seen=seen,
             stride=(rows[2], columns[2]),
         )
         view = lowering.views[number]
@@ -303,7 +309,7 @@ def _channels(lowering: Lowering, operation: Operation, number: int, view: View,
     add_product(lowering, operation, view, weights, scaling, result=result, grid=grid)
 
 
-_PARTS = "rows, columns or channels of an image, or of a vector; of channels up to 16,384 pairs in and out"
+_PARTS = "rows, columns or channels of an image, a row or a vector; of channels up to 16,384 pairs"
 _SLICE: dict[str, Any] = {"lower": _lower_slice, "operands": (0,)}
 _SPLIT: dict[str, Any] = {"lower": _lower_split, "core": _PARTS}
 _CONSTANT = "constant numbers"

@@ -154,8 +154,10 @@ def pool(about: Addressing, action: PoolRegion, slot: int, table: int | None) ->
         columns=(windows.source[1] * pixel, windows.ends(layer.stride)[1] * pixel),
         stripe=action.source,
     )
+    base = about.address(start)
     if layer.seen:
         start = _all_of(about, layer.source, action)
+        base = about.address(start) + first * pitch + windows.source[1] * pixel
     read = about.access(start, writes=False)
     written = Region(
         value=layer.result,
@@ -175,7 +177,7 @@ def pool(about: Addressing, action: PoolRegion, slot: int, table: int | None) ->
         source=Space.UNIFIED,
         destination=Space.UNIFIED,
         channels=depth,
-        source_base=about.address(start),
+        source_base=base,
         **loops(block.extents, strides, "source_"),
         window=layer.combine,
         window_x_count=windows.size[1],
