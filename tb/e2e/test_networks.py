@@ -43,6 +43,7 @@ CONVOLUTIONAL = tuple(NETWORKS)[1:]
 #: Networks of many parts, because the host has much to do at `edge`.
 TRANSFORMERS = {
     "mnist_vit": Network("mnist", 0.985, {}),
+    "fashion_vit": Network("fashion-mnist", 0.87, {}),
 }
 
 
