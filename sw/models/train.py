@@ -141,6 +141,7 @@ NETWORKS = {
         settings=_settings(seed=24, epochs=10, learning_rate=3e-3),
     ),
     "mnist_vit": _vision_transformer("mnist", seed=25, epochs=14),
+    "fashion_vit": _vision_transformer("fashion-mnist", seed=26, epochs=10),
 }
 
 

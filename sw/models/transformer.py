@@ -14,8 +14,8 @@ def vision_transformer(
     tokens, adds their attention, normalises again, and adds two dense layers with GELU between
     them. The mean of the normalised tokens gives the logits.
 
-    Normalisation has neither gain nor offset: the dense layer after it has weights and a bias, and
-    every operator without them is one rounding less in int8.
+    Normalisation has neither gain nor offset: the weights and the bias of the dense layer after it
+    include them, and int8 rounds two times less.
 
     Parameters
     ----------

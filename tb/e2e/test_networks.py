@@ -43,6 +43,7 @@ NETWORKS = {
 CONVOLUTIONAL = tuple(NETWORKS)[1:]
 TRANSFORMERS = {
     "mnist_vit": Network("mnist", 0.985, {1: 104_000}, "transformer"),
+    "fashion_vit": Network("fashion-mnist", 0.87, {}, "transformer"),
 }
 ALL = NETWORKS | TRANSFORMERS
 
