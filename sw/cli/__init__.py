@@ -21,6 +21,7 @@ MODULES = (
     "assembly",
     "run",
     "eval",
+    "generate",
     "mlperf",
     "models",
     "doctor",
