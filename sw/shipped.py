@@ -14,7 +14,8 @@ class Shipped(NamedTuple):
     """A model of the package."""
 
     path: Path  #: Its file.
-    dataset: str  #: Data set that it was trained on, one of ``celosia.sw.data.DATASETS``.
+    #: Data set that it was trained on, one of ``celosia.sw.data.DATASETS``; empty for a text.
+    dataset: str
     about: dict[str, Any]  #: Its record: network, accuracy and settings of the training.
 
 
@@ -25,7 +26,7 @@ def shipped() -> Mapping[str, Shipped]:
     return {
         path.stem: Shipped(
             path,
-            _DATASETS[path.stem.partition("_")[0]],
+            _DATASETS.get(path.stem.partition("_")[0], ""),
             json.loads(path.with_suffix(".json").read_text()),
         )
         for path in sorted(folder.glob("*.tflite"))

@@ -86,7 +86,7 @@ def test_commands(installed: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert np.load(tmp_path / "y.npy").shape == (2, 10)
     done = run(installed, tmp_path, program, "run", "mnist_z", *options)
-    known = "fashion_b, fashion_vit, mnist_a, mnist_c, mnist_d, mnist_mlp, mnist_vit"
+    known = "fashion_b, fashion_vit, kjv_text, mnist_a, mnist_c, mnist_d, mnist_mlp, mnist_vit"
     assert done.returncode == 2 and known in done.stderr
 
 

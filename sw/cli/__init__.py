@@ -20,6 +20,7 @@ MODULES = (
     "assembly",
     "run",
     "eval",
+    "generate",
     "mlperf",
     "models",
     "doctor",

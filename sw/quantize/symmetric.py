@@ -24,6 +24,21 @@ _FIXED = {
     tflite.BuiltinOperator.SOFTMAX,
     tflite.BuiltinOperator.TANH,
 }
+#: Operators that bring each operand and result to its scale.
+_FREE = {
+    tflite.BuiltinOperator.ADD,
+    tflite.BuiltinOperator.BATCH_MATMUL,
+    tflite.BuiltinOperator.CONV_2D,
+    tflite.BuiltinOperator.DEPTHWISE_CONV_2D,
+    tflite.BuiltinOperator.DEQUANTIZE,
+    tflite.BuiltinOperator.FULLY_CONNECTED,
+    tflite.BuiltinOperator.GELU,
+    tflite.BuiltinOperator.MEAN,
+    tflite.BuiltinOperator.MUL,
+    tflite.BuiltinOperator.QUANTIZE,
+    tflite.BuiltinOperator.SQUARED_DIFFERENCE,
+    tflite.BuiltinOperator.SUB,
+}
 #: Zero points, at most, for which the wider range is worth it: it grows by a quarter.
 _NEAR = 32
 
@@ -32,7 +47,7 @@ def symmetric(model: bytes) -> bytes:
     """Return an int8 ``.tflite`` file in which computed operands of BATCH_MATMUL have zero point 0.
 
     Their scales grow so that no number is lost: by at most a quarter, else an operand stays as it
-    was. So do inputs and outputs of the model, and operands whose scale an operator fixes.
+    was. So do inputs and outputs of the model, and operands whose scale another operator fixes.
     """
     content = bytearray(model)
     # What the package returns of vectors is typed as a number, too.
@@ -60,6 +75,9 @@ def _groups(root: Any, graph: Any) -> list[list[int]]:
             group |= dict.fromkeys(both, both)
         elif kind in _FIXED:
             fixed |= set(outputs)
+        elif kind not in _FREE:
+            # It may need one scale on both sides.
+            fixed |= {*inputs, *outputs}
     found = {min(group[tensor]): group[tensor] for tensor in operands}
     # A file may store equal scales once, for several tensors.
     shared: dict[int, set[int]] = {}

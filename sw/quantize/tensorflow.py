@@ -24,12 +24,21 @@ def open_keras(path: Path) -> FloatModel:
     return of_keras(import_module("keras").models.load_model(path, compile=False))
 
 
-def of_keras(model: Any) -> FloatModel:
-    """Return the network of a ``keras.Model``."""
+def of_keras(model: Any, variables: bool = False) -> FloatModel:
+    """Return the network of a ``keras.Model``.
+
+    ``variables``: those of the network are quantised, too; else they are float32.
+    """
     # The conversion takes more than half of the time: inputs are checked first.
     for part in getattr(model, "inputs", ()):
         port(part.name, [extent or -1 for extent in part.shape], str(part.dtype))
-    return _opened(lambda tf: tf.lite.TFLiteConverter.from_keras_model(model))
+
+    def converter(tf: Any) -> Any:
+        made = tf.lite.TFLiteConverter.from_keras_model(model)
+        made._experimental_variable_quantization = variables
+        return made
+
+    return _opened(converter)
 
 
 def open_saved(path: Path) -> FloatModel:

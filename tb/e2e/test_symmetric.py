@@ -60,6 +60,18 @@ def test_others_stay() -> None:
     assert symmetric(content) == content
 
 
+def test_operands_that_others_only_move_stay() -> None:
+    """CONCATENATION needs one scale of its inputs and its result."""
+    chain = Chain((1, 2, 4, 4), 0.1, 7)
+    chain.operator("QUANTIZE", scale=0.05, zero_point=5)
+    one = chain.number
+    chain.operator("CONCATENATION", (1, 2, 8, 4), inputs=[one, one], axis=2)
+    two = chain.number
+    chain.operator("BATCH_MATMUL", (1, 2, 4, 8), inputs=[one, two], adjY=True, scale=3.0)
+    content = serialize(chain.graph())
+    assert symmetric(content) == content
+
+
 def test_outputs_of_the_model_stay() -> None:
     graph = load(symmetric(pairs((5, 0), whole=True)))
     assert meaning(graph, "QUANTIZE").zero_point == 5
