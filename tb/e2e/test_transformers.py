@@ -15,6 +15,7 @@ from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import HostOperator, Part
 from celosia.sw.runtime.opening import open_session
+from celosia.sw.shipped import model_path
 
 pytestmark = pytest.mark.usefixtures("litert")
 
@@ -73,6 +74,31 @@ def test_converted_transformers(name: str, rng: np.random.Generator) -> None:
     (wanted,) = invoked(interpreter(content, graph), given)
     with open_session(program) as session:
         (found,) = session.run([given.reshape(7, *program.inputs[0].shape)])
+    np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
+
+
+def characters(count: int) -> tuple[bytes, np.ndarray]:
+    """Return the language model, and random characters as it takes them."""
+    content = model_path("kjv_text").read_bytes()
+    graph = load(content)
+    (shape,) = (graph.tensors[number].shape for number in graph.inputs)
+    given = np.full((count, *shape), -128, np.int8)
+    numbers = np.random.default_rng(1).integers(0, shape[-1], count)
+    given.reshape(count, -1)[np.arange(count), numbers] = 127
+    return content, given
+
+
+@pytest.mark.parametrize("device", ["machine", "rtl"])
+def test_language_model(device: str, verilator: None) -> None:
+    """Each character depends on those before it, which the core keeps as keys and values."""
+    # The cache is full after 64.
+    content, given = characters(80 if device == "machine" else 6)
+    graph = load(content)
+    program = compile_graph(graph, preset("transformer"))
+    assert all(isinstance(step, Part) for step in program.steps)
+    (wanted,) = invoked(interpreter(content, graph), given)
+    with open_session(program, device=device) as session:
+        (found,) = session.run([given.reshape(len(given), *program.inputs[0].shape)])
     np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
 
 
