@@ -81,10 +81,11 @@ PRESETS = {
     )
 }
 
-#: `edge` with everything that transformers need.
+#: `edge` with everything that transformers need; its lanes take multipliers of a column.
 PRESETS["transformer"] = replace(
     PRESETS["edge"],
     name="transformer",
+    dsp_columns=6,
     activation_weights=True,
     elementwise_products=True,
     softmax=True,
