@@ -271,7 +271,8 @@ def _take(lowering: Lowering, operation: Operation, number: int, ways: list[_Way
         vector = value.height * value.width == 1 and value.channels == math.prod(wanted)
         if not vector or not lowering.covers(view):
             raise CompileError(f"wanted an input laid out as {wanted}, got {extents}")
-        extents = seen = wanted
+        high, wide, depth = wanted
+        extents = seen = high, wide, depth
     rows, columns, channels = ways
     shape = rows[1], columns[1], extents[2]
     whole = all(way == (0, n, 1) for way, n in zip(ways[:2], extents, strict=False))
