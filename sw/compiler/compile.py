@@ -29,6 +29,7 @@ from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.resident import all_resident
 from celosia.sw.compiler.layout.scratch import spreads
 from celosia.sw.compiler.layout.tile import Tiling, tile
+from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.partition import Plan, lacking, partition
 from celosia.sw.compiler.passes import simplified
 from celosia.sw.compiler.provenance import follow
@@ -36,7 +37,7 @@ from celosia.sw.compiler.schedule.actions import FillMargins
 from celosia.sw.compiler.schedule.pace import overlap_gains
 from celosia.sw.compiler.schedule.scheduler import schedule
 from celosia.sw.compiler.schedule.stream import stream
-from celosia.sw.compiler.spec import DynamicProduct, Network, Product
+from celosia.sw.compiler.spec import DynamicProduct, Product
 from celosia.sw.compiler.verify import verify
 from celosia.sw.ir.graph import Graph, Tensor
 from celosia.sw.ir.parts import (

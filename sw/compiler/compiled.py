@@ -13,7 +13,8 @@ from celosia.sw.compiler.emit.synchronise import synchronise
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import least_steps
 from celosia.sw.compiler.layout.tile import Tiling
-from celosia.sw.compiler.spec import DynamicProduct, Network, Product
+from celosia.sw.compiler.network import Network
+from celosia.sw.compiler.spec import DynamicProduct, Product
 from celosia.sw.ir.parts import Section
 from celosia.sw.ir.program import Program
 

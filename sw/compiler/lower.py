@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering
-from celosia.sw.compiler.spec import Layer, Network, Product, Sum
+from celosia.sw.compiler.network import Network
+from celosia.sw.compiler.spec import Layer, Product, Sum
 from celosia.sw.ir.graph import Graph
 from celosia.sw.operators.registry import OPERATORS
 

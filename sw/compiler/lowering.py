@@ -8,9 +8,10 @@ import numpy as np
 
 from celosia.hw.arch.isa import Mode, Window
 from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.quantize import clamped, ends, identity_scaling
 from celosia.sw.compiler.shapes import items_of, shapes_of
-from celosia.sw.compiler.spec import Layer, Network, Pooling, Sum, Transpose, Windows
+from celosia.sw.compiler.spec import Layer, Pooling, Sum, Transpose, Windows
 from celosia.sw.compiler.tables import table
 from celosia.sw.compiler.values import Scaling, Value
 from celosia.sw.compiler.windows import Axis, padding, rectangles, taken
@@ -172,11 +173,6 @@ class Lowering:
     def copy(self, operation: Operation, number: int, view: View) -> int:
         """Return a new value with the contents of a view; the tensor becomes all of it."""
         return self.vector(operation, view, number=number, kind="COPY")
-
-    def copied(self, operation: Operation, number: int, view: View) -> View:
-        """Return a view copied to a new value, which it covers."""
-        self.copy(operation, number, view)
-        return self.views[number]
 
     def take(self, operation: Operation, view: View, places: Sequence[Sequence[int]]) -> View:
         """Return rows and columns ``places`` of a view as a new value for the result."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.lower import lower
+from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.quantize import activation_range
 from celosia.sw.compiler.shapes import DENSE, RESHAPES, items_of
-from celosia.sw.compiler.spec import Network
 from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.host import host_operator

@@ -217,7 +217,8 @@ def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[Vi
         if channels != extents[2]:
             found[position] = _spread(lowering, operation, numbers[position], extents[2])
         elif position < whole and not lowering.covers(view):
-            found[position] = lowering.copied(operation, numbers[position], view)
+            lowering.copy(operation, numbers[position], view)
+            found[position] = lowering.views[numbers[position]]
     return found
 
 

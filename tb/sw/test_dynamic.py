@@ -16,8 +16,9 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import lay_out
 from celosia.sw.compiler.layout.scratch import scratch_of, spreads
 from celosia.sw.compiler.lower import lower
+from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.quantize import identity_scaling
-from celosia.sw.compiler.spec import Correction, DynamicProduct, Network, Transpose
+from celosia.sw.compiler.spec import Correction, DynamicProduct, Transpose
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import HostOperator
 

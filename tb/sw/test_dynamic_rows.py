@@ -16,8 +16,9 @@ from celosia.sw.compiler.layout.pack import pack_parameters
 from celosia.sw.compiler.layout.pitches import lay_out
 from celosia.sw.compiler.layout.tile import copied_parameters, tile
 from celosia.sw.compiler.lower import lower
+from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.shapes import items_of
-from celosia.sw.compiler.spec import DynamicProduct, Network
+from celosia.sw.compiler.spec import DynamicProduct
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.node import ModelError

@@ -9,7 +9,8 @@ from whole_networks.small import alone
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.layout.pitches import Segment, lay_out, least_steps, segments
-from celosia.sw.compiler.spec import Network, Product
+from celosia.sw.compiler.network import Network
+from celosia.sw.compiler.spec import Product
 from celosia.sw.compiler.values import Value
 
 EDGE = preset("edge")

@@ -8,7 +8,8 @@ import pytest
 
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lower import lower
-from celosia.sw.compiler.spec import Network, Pooling, Product
+from celosia.sw.compiler.network import Network
+from celosia.sw.compiler.spec import Pooling, Product
 from celosia.sw.frontend.tflite import load
 
 

@@ -5,8 +5,9 @@ from celosia.sw.compiler.emit.access import Access, span
 from celosia.sw.compiler.layout.pitches import pixel_bytes
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.tile import Tiling
+from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.actions import Region
-from celosia.sw.compiler.spec import Network, Pooling, Product
+from celosia.sw.compiler.spec import Pooling, Product
 
 
 def loops(

@@ -20,8 +20,9 @@ from celosia.sw.compiler.layout.placement import Placement, ValueAddresses
 from celosia.sw.compiler.layout.scratch import spread_layers
 from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
 from celosia.sw.compiler.layout.stripes import result_rows, source_rows, stripe_bytes, widest
+from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.blocks import attached
-from celosia.sw.compiler.spec import Layer, Network, Product, Sum
+from celosia.sw.compiler.spec import Layer, Product, Sum
 
 #: Row stripes, at least, of a value that passes from one layer to the next.
 _PIPELINED = 8
@@ -34,13 +35,10 @@ def per_image_layers(network: Network, config: Config) -> int:
     """Return the number of layers with so many pixels that each sample runs alone."""
     per_image = 0
     for number, layer in enumerate(network.layers):
-        read = layer.sources if isinstance(layer, Sum) else (layer.source,)
-        sources = [network.values[value] for value in read]
-        height = max(value.height for value in sources)
-        pixels = height * max(value.width for value in sources)
-        if isinstance(layer, Product):
-            pixels = layer.pixels
-        if pixels >= config.rows and height > 1:
+        # A sum may repeat the rows of one of its sources.
+        value = network.values[layer.result if isinstance(layer, Sum) else layer.source]
+        pixels = layer.pixels if isinstance(layer, Product) else value.height * value.width
+        if pixels >= config.rows and value.height > 1:
             per_image = number + 1
     return per_image
 
@@ -146,10 +144,8 @@ class _Allocator:
 
         Raises CompileError if nothing fits.
         """
-        inside = self.network.repeated
-        large = [
-            n for n in range(len(self.network.values)) if not self.whole(n) and n not in inside
-        ]
+        kept = self.network.repeated
+        large = [n for n in range(len(self.layouts)) if not self.whole(n) and n not in kept]
         large.sort(key=lambda n: -self.layouts[n].sample_pitch)
         ways = [frozenset(large[:count]) for count in range(len(large) + 1)]
         # More values outside leave more space inside.

@@ -28,8 +28,9 @@ from celosia.sw.compiler.layout.pitches import (
     layout_of,
     margins_of,
 )
+from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.blocks import attached
-from celosia.sw.compiler.spec import Network, Pool, Product
+from celosia.sw.compiler.spec import Pool, Product
 
 #: Fraction of the weight buffer that one instruction may stream; see ``tile``.
 _FRACTION = 16

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.spec import DynamicProduct, Network
+from celosia.sw.compiler.network import Network
+from celosia.sw.compiler.spec import DynamicProduct
 
 #: Fraction of the weight buffer for tiles made of activations, at most.
 _FRACTION = 4

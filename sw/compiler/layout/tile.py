@@ -16,7 +16,8 @@ from celosia.sw.compiler.layout.pitches import Layout, Segment, band_segments, p
 from celosia.sw.compiler.layout.residence import TileSegments, demand_of, reside, steps_of
 from celosia.sw.compiler.layout.scratch import Scratch, scratch_of, tile_columns
 from celosia.sw.compiler.layout.split import further_parts
-from celosia.sw.compiler.spec import DynamicProduct, Layer, Network, Pooling, Product
+from celosia.sw.compiler.network import Network
+from celosia.sw.compiler.spec import DynamicProduct, Layer, Pooling, Product
 
 #: Fraction of the weight buffer for streaming, if not all tiles fit.
 _STREAMING = 4

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.tile import Tables, Tiling, copied_parameters, parameters_of
+from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
@@ -14,7 +15,7 @@ from celosia.sw.compiler.schedule.actions import (
     PoolRegion,
     SpreadSums,
 )
-from celosia.sw.compiler.spec import DynamicProduct, Network, Pooling
+from celosia.sw.compiler.spec import DynamicProduct, Pooling
 
 #: Fetches that the ring of tiles holds.
 _FETCHES = 8

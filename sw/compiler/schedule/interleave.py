@@ -17,6 +17,7 @@ from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.stripes import product_rows, source_rows
 from celosia.sw.compiler.layout.tile import Tiling
+from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
@@ -33,7 +34,7 @@ from celosia.sw.compiler.schedule.actions import (
     StoreRegion,
 )
 from celosia.sw.compiler.schedule.pace import Pace, drain_latency, sum_latency
-from celosia.sw.compiler.spec import DynamicProduct, Network, Pooling, Product, Sum
+from celosia.sw.compiler.spec import DynamicProduct, Pooling, Product, Sum
 
 _EVERYTHING = (-(1 << 62), 1 << 62)
 

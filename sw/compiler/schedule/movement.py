@@ -9,6 +9,7 @@ from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.layout.tile import Tiling
+from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.actions import (
     Action,
     FillMargins,
@@ -18,7 +19,6 @@ from celosia.sw.compiler.schedule.actions import (
     StoreRegion,
     Stripe,
 )
-from celosia.sw.compiler.spec import Network
 
 #: Bytes of an image in one load.
 _LOAD_BYTES = 1024

@@ -12,6 +12,7 @@ from celosia.sim.timing.costs import COSTS, PRODUCTS
 from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.tile import TiledLayer, Tiling
+from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.actions import (
     AddRegion,
     Drain,
@@ -24,7 +25,7 @@ from celosia.sw.compiler.schedule.actions import (
     SpreadSums,
 )
 from celosia.sw.compiler.schedule.blocks import rows_of
-from celosia.sw.compiler.spec import DynamicProduct, Layer, Network, Pooling, Product, Sum
+from celosia.sw.compiler.spec import DynamicProduct, Layer, Pooling, Product, Sum
 
 #: Mean words of an instruction; each takes a cycle.
 _WORDS = 5

@@ -11,6 +11,7 @@ from itertools import chain
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.tile import Tiling
+from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.actions import Action, FillMargins, LoadRegion, Range
 from celosia.sw.compiler.schedule.dynamic import DynamicJobs
 from celosia.sw.compiler.schedule.interleave import Interleaver, Job
@@ -18,7 +19,7 @@ from celosia.sw.compiler.schedule.jobs import Jobs
 from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.stripes import Stripes
 from celosia.sw.compiler.schedule.tiling import BlockTiling
-from celosia.sw.compiler.spec import DynamicProduct, Network, Product
+from celosia.sw.compiler.spec import DynamicProduct, Product
 
 #: Segments of the margins of a value that are written while inputs arrive.
 _MARGINS = 6

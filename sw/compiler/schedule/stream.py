@@ -14,6 +14,7 @@ from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.stripes import product_rows, source_rows
 from celosia.sw.compiler.layout.tile import Tables, Tiling
+from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
@@ -31,7 +32,7 @@ from celosia.sw.compiler.schedule.actions import (
 from celosia.sw.compiler.schedule.constants import READERS, Constants, Reader
 from celosia.sw.compiler.schedule.pace import Pace
 from celosia.sw.compiler.schedule.rings import Queue, Use
-from celosia.sw.compiler.spec import DynamicProduct, Network, Pooling, Product
+from celosia.sw.compiler.spec import DynamicProduct, Pooling, Product
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,85 @@
+"""Networks: values and layers, checked when they are made."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from celosia.sw.compiler.errors import require
+from celosia.sw.compiler.spec import DynamicProduct, Layer, Product, Sum
+from celosia.sw.compiler.values import Value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Network:
+    """Work for each sample: values and the layers between them, in order."""
+
+    values: tuple[Value, ...]  #: Activations.
+    layers: tuple[Layer, ...]  #: Layers of the core, in an order of execution.
+    items: int  #: Samples in one invocation of the graph in its file: its own batch.
+    #: Tensor of the graph to value.
+    inputs: dict[int, int]
+    outputs: dict[int, int]
+
+    def __post_init__(self) -> None:
+        """Check that sources are made before they are read, and all results are filled."""
+        known = {number for number, value in enumerate(self.values) if value.is_input}
+        made: dict[int, int] = {}
+        for layer in self.layers:
+            there = known.issuperset(layer.sources)
+            require(there, layer.name, "sources computed before", layer.sources)
+            source, result = self.values[layer.source], self.values[layer.result]
+            if isinstance(layer, Product | DynamicProduct):
+                wanted, first = (*layer.output, layer.channels), layer.first
+            elif isinstance(layer, Sum):
+                wanted, first = layer.extents, 0
+                for value in map(self.values.__getitem__, layer.sources):
+                    extents = (value.height, value.width, value.channels)
+                    fits = all(n in (1, m) for n, m in zip(extents[:2], wanted, strict=False))
+                    fits = fits and extents[2] == wanted[2]
+                    require(fits, layer.name, f"sources of {wanted}", extents)
+            else:
+                covered = sum(w.count[0] * w.count[1] for w in layer.windows)
+                require(covered == result.height * result.width, layer.name, "all results", covered)
+                channels = layer.seen[2] if layer.seen else source.channels
+                wanted, first = (result.height, result.width, channels), layer.first
+            got = (result.height, result.width, result.channels)
+            inside = got[:2] == wanted[:2] and first + wanted[2] <= got[2]
+            require(inside, layer.name, f"a result of {wanted}", got)
+            made[layer.result] = made.get(layer.result, 0) + wanted[2]
+            known.add(layer.result)
+        for number, channels in made.items():
+            value = self.values[number]
+            require(channels == value.channels, value.name, "all channels once", channels)
+
+    def product(self, number: int) -> Product:
+        """Return a layer that is a matrix layer."""
+        layer = self.layers[number]
+        assert isinstance(layer, Product)
+        return layer
+
+    @cached_property
+    def repeated(self) -> frozenset[int]:
+        """Values of which a sum repeats the rows or columns."""
+        return frozenset(
+            source
+            for layer in self.layers
+            if isinstance(layer, Sum)
+            for source in layer.sources
+            if (self.values[source].height, self.values[source].width) != layer.extents[:2]
+        )
+
+    @cached_property
+    def makers(self) -> list[list[int]]:
+        """Layers that make each value, each some of its channels."""
+        found: list[list[int]] = [[] for _ in self.values]
+        for number, layer in enumerate(self.layers):
+            found[layer.result].append(number)
+        return found
+
+    @cached_property
+    def readers(self) -> list[list[int]]:
+        """Layers that read each value."""
+        found: list[list[int]] = [[] for _ in self.values]
+        for number, layer in enumerate(self.layers):
+            for source in dict.fromkeys(layer.sources):
+                found[source].append(number)
+        return found
