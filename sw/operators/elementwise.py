@@ -208,7 +208,7 @@ def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[Vi
     extents = tuple(max(each) for each in zip(*shapes, strict=True))
     fits = all(n in (1, m) for shape in shapes for n, m in zip(shape, extents, strict=True))
     ranks = {len(lowering.graph.tensors[n].shape) for n in numbers if n in lowering.views}
-    alike = shapes[0] == shapes[1] or (fits and (len(ranks) == 1 or len(found) > len(ranks)))
+    alike = shapes[0] == shapes[1] or (fits and len(ranks) == 1)
     size = math.prod(extents) * lowering.items
     if not alike or lowering.graph.tensors[operation.outputs[0]].elements != size:
         raise CompileError(f"wanted inputs laid out alike, got {shapes[0]}, {shapes[1]}")
@@ -278,7 +278,7 @@ def _spread(lowering: Lowering, operation: Operation, number: int, channels: int
 
 
 def _lower_sum(lowering: Lowering, operation: Operation) -> None:
-    """Lower ADD and SUB of two values of one shape, or of a value and a constant.
+    """Lower ADD and SUB of two values, or of a value and a constant.
 
     SUB adds the complement, which is less than the negative by one.
     """
