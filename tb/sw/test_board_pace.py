@@ -13,7 +13,7 @@ from celosia.hw.arch.presets import preset
 from celosia.hw.boards import table
 from celosia.sw import boards
 from celosia.sw.cli import main
-from celosia.sw.cli import run as run_command
+from celosia.sw.runtime import shards
 from celosia.sw.runtime.machine import MachineDevice
 
 pytestmark = pytest.mark.thorough
@@ -48,8 +48,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         seen.name, seen.config, seen.options = name, config, options
         return Counting(config, memory_bytes)
 
-    for room in (run_command, boards):
-        monkeypatch.setattr(room, "open_device", open_device)
+    for module in (shards, boards):
+        monkeypatch.setattr(module, "open_device", open_device)
     return seen
 
 

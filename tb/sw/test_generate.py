@@ -66,9 +66,9 @@ def test_a_seed_gives_one_text_and_another_seed_another(session, characters) -> 
 def test_the_prompt_matters(session, characters) -> None:
     first, second = (
         "".join(generate(session, characters, prompt, 12, temperature=0))
-        for prompt in ("the LO", "unto Mose")
+        for prompt in ("the LO", "Jerusale")
     )
-    assert first.startswith("RD") and second.startswith("s")
+    assert first.startswith("RD") and second.startswith("m")
 
 
 def test_characters_come_one_by_one(session, characters) -> None:

@@ -54,7 +54,7 @@ def test_compile(mnist_model: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("mnist_z",), "mnist_z: no such file, and no model of the package (fashion_b, mnist_a"),
+        (("mnist_z",), "mnist_z: no such file, and no model of the package (fashion_b, fashion"),
         (("gone.tflite",), "gone.tflite: no such file"),
         ((b"nonsense",), "not a .tflite file"),
         (("mnist_mlp", "tiny"), "wanted one of pico, nano, micro, edge, tpu_v1"),
