@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from celosia.sw.models.transformer import normalised
+
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModel:
@@ -48,10 +50,10 @@ class LanguageModel:
         def network(ones: Any, streaming: bool) -> Any:
             tokens = embedding(ones)
             for attention, first, second in blocks:
-                x = attention(_normalised(tokens), streaming=streaming)
+                x = attention(normalised(tokens), streaming=streaming)
                 tokens = layers.Add()([tokens, x])
-                tokens = layers.Add()([tokens, second(first(_normalised(tokens)))])
-            return logits(_normalised(tokens))
+                tokens = layers.Add()([tokens, second(first(normalised(tokens)))])
+            return logits(normalised(tokens))
 
         text = keras.Input((length,), dtype="int32")
         one = keras.Input(batch_shape=(1, 1, self.characters))
@@ -60,11 +62,6 @@ class LanguageModel:
             keras.Model(text, network(ones, streaming=False)),
             keras.Model(one, network(one, streaming=True)),
         )
-
-
-def _normalised(tokens: Any) -> Any:
-    layers: Any = import_module("keras").layers
-    return layers.LayerNormalization(center=False, scale=False)(tokens)
 
 
 def _attention(sizes: LanguageModel) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.models.language import LanguageModel
-from celosia.sw.models.training import schedule
+from celosia.sw.models.training import optimiser, reference
 from celosia.sw.quantize.tensorflow import of_keras
 
 NAME = "kjv_text"
@@ -45,12 +45,7 @@ def fit(model: Any, numbers: np.ndarray, settings: Mapping[str, Any]) -> None:
     batch, length, epochs = settings["batch"], settings["length"], settings["epochs"]
     steps = (len(numbers) - 1) // (length * batch)
     model.compile(
-        optimizer=keras.optimizers.AdamW(
-            schedule(settings, steps * epochs),
-            weight_decay=settings["weight_decay"],
-            use_ema=True,
-            ema_momentum=settings["average_momentum"],
-        ),
+        optimizer=optimiser(settings, steps * epochs),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
     for epoch in range(epochs):
@@ -81,13 +76,7 @@ def float_figures(model: Any, numbers: np.ndarray, length: int) -> tuple[float, 
 
 def int8_figures(content: bytes, numbers: np.ndarray) -> tuple[float, float]:
     """Return the same of the reference kernels, character by character."""
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    interpreter = Interpreter(
-        model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
-    )
-    interpreter.allocate_tensors()
-    source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
+    interpreter, source, result = reference(content)
     scale, zero = result["quantization"]
     logits = []
     for number in numbers[:-1]:

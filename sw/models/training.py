@@ -84,12 +84,7 @@ def fit(network: Network, images: np.ndarray, labels: np.ndarray) -> Any:
     model = network.model()
     steps = epochs * -(-len(images) // batch)
     model.compile(
-        optimizer=keras.optimizers.AdamW(
-            schedule(settings, steps),
-            weight_decay=settings["weight_decay"],
-            use_ema=True,
-            ema_momentum=settings["average_momentum"],
-        ),
+        optimizer=optimiser(settings, steps),
         loss=keras.losses.CategoricalCrossentropy(
             from_logits=not isinstance(model.layers[-1], keras.layers.Softmax),
             label_smoothing=settings["label_smoothing"],
@@ -104,7 +99,18 @@ def fit(network: Network, images: np.ndarray, labels: np.ndarray) -> Any:
     return model
 
 
-def schedule(settings: Mapping[str, Any], steps: int) -> Any:
+def optimiser(settings: Mapping[str, Any], steps: int) -> Any:
+    """Return the optimiser of a training of some steps; see ``Network.settings``."""
+    keras: Any = importlib.import_module("keras")
+    return keras.optimizers.AdamW(
+        _schedule(settings, steps),
+        weight_decay=settings["weight_decay"],
+        use_ema=True,
+        ema_momentum=settings["average_momentum"],
+    )
+
+
+def _schedule(settings: Mapping[str, Any], steps: int) -> Any:
     """Return the learning rate over the steps of a training: a rise if wanted, then a cosine."""
     keras: Any = importlib.import_module("keras")
     rate, rise = settings["learning_rate"], settings.get("warmup_steps", 0)
@@ -132,11 +138,10 @@ def quantise(network: Network, model: Any, images: np.ndarray) -> bytes:
     return converted.quantize([{port.name: image[None]} for image in samples])
 
 
-def int8_accuracy(model: bytes, images: np.ndarray, labels: np.ndarray) -> float:
-    """Return the share of right results, 0 to 1, of the reference kernels.
+def reference(model: bytes) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """Return an interpreter with LiteRT's reference kernels, and details of its two ends.
 
-    - ``model``: a ``.tflite`` file with one int8 input and one int8 output.
-    - ``images``, ``labels``: uint8, shapes ``(N, 28, 28)`` and ``(N,)``.
+    ``model``: a ``.tflite`` file with one input and one output.
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
@@ -144,7 +149,16 @@ def int8_accuracy(model: bytes, images: np.ndarray, labels: np.ndarray) -> float
         model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
     )
     interpreter.allocate_tensors()
-    source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
+    return interpreter, interpreter.get_input_details()[0], interpreter.get_output_details()[0]
+
+
+def int8_accuracy(model: bytes, images: np.ndarray, labels: np.ndarray) -> float:
+    """Return the share of right results, 0 to 1, of the reference kernels.
+
+    - ``model``: a ``.tflite`` file with one int8 input and one int8 output.
+    - ``images``, ``labels``: uint8, shapes ``(N, 28, 28)`` and ``(N,)``.
+    """
+    interpreter, source, result = reference(model)
     scale, zero = source["quantization"]
     shape = tuple(source["shape"][1:])
     steps = np.clip(np.round(_scaled(images, shape) / scale) + zero, -128, 127).astype(np.int8)
