@@ -24,11 +24,11 @@ from celosia.sw.compiler.layout.allocate import ALIGNMENT, allocate
 from celosia.sw.compiler.layout.bands import Band
 from celosia.sw.compiler.layout.choose import choose
 from celosia.sw.compiler.layout.pack import packed, packed_bytes
-from celosia.sw.compiler.layout.pitches import lay_out, least_steps
+from celosia.sw.compiler.layout.pitches import lay_out
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.layout.resident import all_resident
-from celosia.sw.compiler.layout.scratch import spreads
 from celosia.sw.compiler.layout.tile import Tiling, tile
+from celosia.sw.compiler.listing import layers_of
 from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.partition import Plan, lacking, partition
 from celosia.sw.compiler.passes import simplified
@@ -37,7 +37,6 @@ from celosia.sw.compiler.schedule.actions import FillMargins
 from celosia.sw.compiler.schedule.pace import overlap_gains
 from celosia.sw.compiler.schedule.scheduler import schedule
 from celosia.sw.compiler.schedule.stream import stream
-from celosia.sw.compiler.spec import DynamicProduct, Product
 from celosia.sw.compiler.verify import verify
 from celosia.sw.ir.graph import Graph, Tensor
 from celosia.sw.ir.parts import (
@@ -217,7 +216,7 @@ class _Compiler:
         tables = b"".join(tiling.tables.contents + tiling.exponentials.contents)
         self.segments += _segments(constants, tables, placement, first)
         self.segments += _contents(network, placement, len(self.segments))
-        self.layers += _layers(network, tiling, placement, config, sizes, repeats)
+        self.layers += layers_of(network, tiling, placement, config, sizes, repeats)
         bands = frozenset(number for number, tiled in enumerate(tiling.layers) if tiled.band)
         self.parts.append(CompiledPart(network, placement.per_image, bands, steps, first))
         return Part(
@@ -341,64 +340,3 @@ def _item_shape(tensor: Tensor, items: int) -> tuple[int, ...]:
         return shape if items == 1 else (tensor.elements // items,)
     first, *rest = unit_shape(shape, items)
     return tuple(rest) if shape[0] == items else (first, *rest)
-
-
-def _layers(
-    network: Network,
-    tiling: Tiling,
-    placement: Placement,
-    config: Config,
-    sizes: list[tuple[int, int]],
-    items: int,
-) -> tuple[Layer, ...]:
-    layers = []
-    for number, (layer, tiled) in enumerate(zip(network.layers, tiling.layers, strict=True)):
-        ends = (network.values[layer.source], network.values[layer.result])
-        notes = []
-        least = least_steps(layer, config) if isinstance(layer, Product) else 0
-        if tiled.band:
-            each = f"{tiled.band.count} results of {tiled.band.channels}"
-            notes.append(f"in bands: {each} channel{'s' * (tiled.band.channels > 1)} a vector")
-        elif isinstance(layer, Product) and tiled.steps > least:
-            pixels = max(layer.pixels, config.rows // config.weight_rows)
-            more = (tiled.steps - least) * tiled.tiles * pixels
-            notes.append(f"{tiled.steps} reduction steps instead of {least}, {more:,} cycles more")
-        if isinstance(layer, DynamicProduct):
-            notes += _passes(layer, tiling, config)
-        if number in placement.stripe_rows:
-            rows = placement.stripe_rows[number]
-            unit = "row" if rows == 1 else "rows"
-            way = (
-                "from the layer before"
-                if number - 1 in placement.direct
-                else "through external memory"
-            )
-            notes.append(f"{way}, {rows} {unit} of results at a time")
-        scalings = (layer.scaling,) if isinstance(layer, Product) else layer.scalings
-        notes += [scaling.note for scaling in scalings if scaling.note]
-        layers.append(
-            Layer(
-                name=layer.name,
-                kind=layer.kind,
-                place=layer.place,
-                runs_on="core",
-                macs=items * layer.macs,
-                weight_bytes=sizes[number][0],
-                parameter_bytes=sizes[number][1] + TABLE_BYTES * (number in tiling.tables.of),
-                activation_bytes=items * sum(value.bytes_per_item for value in ends),
-                resident=not tiled.streams,
-                note="; ".join(notes),
-            )
-        )
-    return tuple(layers)
-
-
-def _passes(layer: DynamicProduct, tiling: Tiling, config: Config) -> Iterator[str]:
-    """Yield remarks on a product of two computed matrices."""
-    yield "weights from activations"
-    passes = layer.passes
-    if layer.columns and spreads(layer, tiling.scratch, config):
-        yield "sums of columns are copied"
-        passes -= layer.columns.times
-    if passes > 1:
-        yield f"{passes} passes of each tile, for zero points"
