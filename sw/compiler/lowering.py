@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -96,38 +96,24 @@ class Lowering:
 
     def add(self, number: int, shape: tuple[int, int, int], *, is_input: bool = False) -> int:
         """Return a new value for a tensor, which from now on is all of it."""
-        tensor = self.graph.tensors[number]
-        height, width, channels = shape
-        self.values.append(
-            Value(
-                name=tensor.name,
-                height=height,
-                width=width,
-                channels=channels,
-                # Values without scale are only moved: the bytes around them never matter.
-                fill=tensor.quantization.zero_point if tensor.quantization else 0,
-                is_input=is_input,
-            )
-        )
-        self.views[number] = View(len(self.values) - 1, 0, 0, height, width)
-        return len(self.values) - 1
+        meaning = self.graph.tensors[number].quantization
+        # Values without scale are only moved: the bytes around them never matter.
+        fill = meaning.zero_point if meaning else 0
+        self.views[number] = view = self._new(number, shape, fill=fill, is_input=is_input)
+        return view.value
 
     def constant(self, number: int, contents: np.ndarray) -> View:
         """Return a new value for a constant: int8, shape ``(height, width, channels)``.
 
         The tensor has no view: other operators may need it in another shape.
         """
-        height, width, channels = contents.shape
-        self.values.append(
-            Value(
-                name=self.graph.tensors[number].name,
-                height=height,
-                width=width,
-                channels=channels,
-                is_input=True,
-                contents=contents,
-            )
-        )
+        return self._new(number, contents.shape, is_input=True, contents=contents)
+
+    def _new(self, number: int, shape: tuple[int, ...], **about: Any) -> View:
+        """Return all of a new value with the name of a tensor; ``about``: fields of ``Value``."""
+        height, width, channels = shape
+        name = self.graph.tensors[number].name
+        self.values.append(Value(name=name, height=height, width=width, channels=channels, **about))
         return View(len(self.values) - 1, 0, 0, height, width)
 
     def view(self, operation: Operation) -> View:

@@ -30,9 +30,10 @@ def function(state: Rewriting, last: Operation) -> list[Operation] | None:
         return None
     if any(each.quantization is None or len(each.quantization.scales) > 1 for each in ends):
         return None
+    graph = state.finished()
     try:
         for operation in chain:
-            require_defined(state.finished(), operation)
+            require_defined(graph, operation)
     except UndefinedError:
         # Refused later, with the name of the operator.
         return None

@@ -49,11 +49,8 @@ def parted(state: Rewriting, last: Operation) -> list[Operation] | None:
     if any(state.tensors[number].data is None for number in constants):
         return None
     inputs = [n if n == -1 else state.channels(n, start, start + count) for n in layer.inputs[1:]]
-    return [
-        Operation(
-            layer.kind, last.place, (layer.inputs[0], *inputs), last.outputs, layer.attributes
-        )
-    ]
+    inputs = (layer.inputs[0], *inputs)
+    return [replace(layer, place=last.place, inputs=inputs, outputs=last.outputs)]
 
 
 def _of_channels(state: Rewriting, last: Operation) -> bool:

@@ -81,9 +81,6 @@ def reshape_later(state: Rewriting, last: Operation) -> list[Operation] | None:
     shaped = state.maker(source, *RESHAPES)
     if shaped is None or not state.read_once(source) or not is_pointwise(state, last):
         return None
-    others = [n for n in last.inputs[1:] if n != -1]
-    if any(state.tensors[number].elements != 1 for number in others):
-        return None
     result = state.fresh(last.outputs[0], state.shape(shaped.inputs[0]))
     first = replace(last, inputs=(shaped.inputs[0], *last.inputs[1:]), outputs=(result,))
     return [first, reshape(shaped.place, result, last.outputs[0])]
@@ -117,8 +114,7 @@ def with_batch(state: Rewriting, last: Operation) -> list[Operation] | None:
     if shapes[0][0] != 1:
         source = state.fresh(source, (1, *shapes[0]))
         before = [reshape(number, last.inputs[0], source)]
-        order = [-1, *order]
-        order = [axis + 1 for axis in order]
+        order = [0, *(axis + 1 for axis in order)]
     order = (0, *(axis for axis in order if axis))
     result = state.fresh(source, [state.shape(source)[axis] for axis in order])
     middle = replace(last, inputs=(source,), outputs=(result,), attributes={"permutation": order})
