@@ -62,26 +62,35 @@ def test_random_transformers_on_the_core() -> None:
     assert not on_host
 
 
+def check(content: bytes, given: np.ndarray, sizes: str, *, device: str, batch: int) -> None:
+    """Compare invocations with LiteRT; the core runs all of them."""
+    graph = load(content)
+    program = compile_graph(graph, preset(sizes), batch)
+    assert all(isinstance(step, Part) for step in program.steps)
+    (wanted,) = invoked(interpreter(content, graph), given)
+    with open_session(program, device=device) as session:
+        (found,) = session.run([given.reshape(len(given), *program.inputs[0].shape)])
+    np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
+
+
+def input_shape(content: bytes) -> tuple[int, ...]:
+    graph = load(content)
+    (number,) = graph.inputs
+    return graph.tensors[number].shape
+
+
 @pytest.mark.parametrize("name", ["vit", "torch_transformer"])
 def test_converted_transformers(name: str, rng: np.random.Generator) -> None:
     """Models of Keras and of PyTorch, as their converters write them, run on the core alone."""
     content = (FIXTURES / f"{name}.tflite").read_bytes()
-    graph = load(content)
-    program = compile_graph(graph, preset("edge" + OPTIONS), batch=3)
-    assert all(isinstance(step, Part) for step in program.steps)
-    (shape,) = (graph.tensors[number].shape for number in graph.inputs)
-    given = rng.integers(-128, 128, (7, *shape)).astype(np.int8)
-    (wanted,) = invoked(interpreter(content, graph), given)
-    with open_session(program) as session:
-        (found,) = session.run([given.reshape(7, *program.inputs[0].shape)])
-    np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
+    given = rng.integers(-128, 128, (7, *input_shape(content))).astype(np.int8)
+    check(content, given, "edge" + OPTIONS, device="machine", batch=3)
 
 
 def characters(count: int) -> tuple[bytes, np.ndarray]:
     """Return the language model, and random characters as it takes them."""
     content = model_path("kjv_text").read_bytes()
-    graph = load(content)
-    (shape,) = (graph.tensors[number].shape for number in graph.inputs)
+    shape = input_shape(content)
     given = np.full((count, *shape), -128, np.int8)
     numbers = np.random.default_rng(1).integers(0, shape[-1], count)
     given.reshape(count, -1)[np.arange(count), numbers] = 127
@@ -93,13 +102,7 @@ def test_language_model(device: str, verilator: None) -> None:
     """Each character depends on those before it, which the core keeps as keys and values."""
     # The cache is full after 64.
     content, given = characters(80 if device == "machine" else 6)
-    graph = load(content)
-    program = compile_graph(graph, preset("transformer"))
-    assert all(isinstance(step, Part) for step in program.steps)
-    (wanted,) = invoked(interpreter(content, graph), given)
-    with open_session(program, device=device) as session:
-        (found,) = session.run([given.reshape(len(given), *program.inputs[0].shape)])
-    np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
+    check(content, given, "transformer", device=device, batch=1)
 
 
 def test_transformers_on_the_rtl(verilator: None) -> None:
