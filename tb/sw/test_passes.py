@@ -199,6 +199,17 @@ def batchless(*, constant: bool = False) -> Graph:
     return chain.graph()
 
 
+def reshaped_pair() -> Graph:
+    """Return the product of a value of another shape and an input."""
+    chain = image(1, 6, 1, 4)
+    chain.operator("LOGISTIC", scale=1 / 256, zero_point=-128)
+    chain.operator("RESHAPE", (6, 4), [np.array([6, 4], np.int32)])
+    one = chain.number
+    second = chain.input("second", (6, 4), 0.1, 5)
+    chain.operator("MUL", (6, 4), inputs=[one, second], scale=0.05, zero_point=3)
+    return chain.graph()
+
+
 def moved_batch() -> Graph:
     """Return a transpose that moves a batch of 1 between others."""
     chain = image(1, 2, 6, 4)
@@ -280,6 +291,7 @@ GRAPHS: dict[str, tuple[Graph, str]] = {
         batchless(constant=True),
         "LOGISTIC RESHAPE TRANSPOSE BATCH_MATMUL RESHAPE",
     ),
+    "two values, one of another shape": (reshaped_pair(), "LOGISTIC RESHAPE MUL"),
     "a batch that is moved": (moved_batch(), "TRANSPOSE RESHAPE"),
     "the batch reduced, too": (reduced((0, 2)), "MEAN RESHAPE"),
     "times a number": (scaled(1, 1, 1, 1), "LookupTable"),

@@ -81,6 +81,10 @@ def reshape_later(state: Rewriting, last: Operation) -> list[Operation] | None:
     shaped = state.maker(source, *RESHAPES)
     if shaped is None or not state.read_once(source) or not is_pointwise(state, last):
         return None
+    # Another value would keep its shape.
+    others = [n for n in last.inputs[1:] if n != -1]
+    if any(state.tensors[number].elements != 1 for number in others):
+        return None
     result = state.fresh(last.outputs[0], state.shape(shaped.inputs[0]))
     first = replace(last, inputs=(shaped.inputs[0], *last.inputs[1:]), outputs=(result,))
     return [first, reshape(shaped.place, result, last.outputs[0])]
