@@ -81,11 +81,10 @@ PRESETS = {
     )
 }
 
-#: `edge` with everything that transformers need; its lanes take multipliers of a column.
+#: `edge` with everything that transformers need.
 PRESETS["transformer"] = replace(
     PRESETS["edge"],
     name="transformer",
-    dsp_columns=6,
     activation_weights=True,
     elementwise_products=True,
     softmax=True,
