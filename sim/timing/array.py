@@ -41,6 +41,9 @@ class Array:
             passes.popleft()
             timeline._announce("ready")
             vectors = footprint.pixels(i) * footprint.steps(i, self.config)
+            if moves:
+                first, end = (at + self.costs.displaced for at in (begin, self.last + 1))
+                timeline.tile_writes.take(first, end, 1.0)
             delay = yield from self._reads(begin, vectors)
             self.last += delay
             if moves:

@@ -55,6 +55,8 @@ class Costs(NamedTuple):
     landing: int = 7
     #: From the last column of a tile, counted from its start, back to a vector of MOVE_WEIGHTS.
     overtaken: int = 6
+    #: From a vector of MOVE_WEIGHTS to the beat of LOAD_WEIGHTS on the bus that its row delays.
+    displaced: int = 4
     #: From the start of VECTOR or FILL to its first request, besides one.
     first_request: int = 2
     #: From a request of FILL to its element.

@@ -54,7 +54,8 @@ class Timeline:
         self.posts: dict[int, list[int]] = {}
         # First cycle in which a unit can take an instruction.
         self.free = {Unit.MATRIX: 0, Unit.VECTOR: 0}
-        self.bus, self.constants = Port(), Port()  # Nothing delays writes of constants.
+        # Nothing delays writes of constants; MOVE_WEIGHTS delays those of tiles.
+        self.bus, self.constants, self.tile_writes = Port(), Port(), Port()
         self.requests: dict[Unit, tuple[int, int, Port, Callable[[int], None]]] = {}
         self.channel: deque[Burst] = deque()
         self.blocks = {unit: Blocks() for unit in (Unit.LOAD, Unit.STORE)}
@@ -254,7 +255,8 @@ class Timeline:
                 yield "taken"
             index, taken, rows = blocks.jobs.popleft()
             i = self.code[index]
-            port = self.buffer_writes if i.opcode is Opcode.LOAD else self.constants
+            ports = {Opcode.LOAD: self.buffer_writes, Opcode.LOAD_WEIGHTS: self.tile_writes}
+            port = ports.get(i.opcode, self.constants)
             complete = partial(self._loaded, index, taken, [sum(map(len, rows))])
             yield taken + self.costs.request
             for beats in chain.from_iterable(rows):

@@ -11,6 +11,7 @@ from litert import interpreter, invoked
 from random_networks.cases import FAMILY, Case, case
 
 from celosia.hw.arch.presets import preset
+from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import HostOperator, Part
@@ -63,13 +64,17 @@ def test_random_transformers_on_the_core() -> None:
 
 
 def check(content: bytes, given: np.ndarray, sizes: str, *, device: str, batch: int) -> None:
-    """Compare invocations with LiteRT; the core runs all of them."""
+    """Compare invocations with LiteRT, and cycles of the RTL with the estimate; no host operators."""
     graph = load(content)
     program = compile_graph(graph, preset(sizes), batch)
     assert all(isinstance(step, Part) for step in program.steps)
     (wanted,) = invoked(interpreter(content, graph), given)
     with open_session(program, device=device) as session:
         (found,) = session.run([given.reshape(len(given), *program.inputs[0].shape)])
+        counted = session.statistics.cycles
+    if counted is not None:
+        each = sum(estimate(section.code, program.config).total for section in program.each)
+        assert counted == pytest.approx(each * -(-len(given) // batch), rel=0.001)
     np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
 
 

@@ -173,6 +173,11 @@ MOVED = {
     "MATMUL taps=16 x_count=20 post=1\n"
     "VECTOR source=ACCUMULATORS x_count=20 channels=4 wait=1 post=2\n"
     "STORE length=40 external=65536 wait=2\n": (403, 290),
+    # Rows delay the beats of a load.
+    "LOAD_WEIGHTS tile=4 tiles=12\nMOVE_WEIGHTS x_count=64 x_stride=4 taps=4\n": (187, 328),
+    "LOAD_WEIGHTS tile=4 tiles=4\nMOVE_WEIGHTS x_count=16 x_stride=4 taps=4\n"
+    "MATMUL taps=16 x_count=20\nMOVE_WEIGHTS x_count=64 x_stride=1 taps=4\n"
+    "LOAD_WEIGHTS tile=8 tiles=12\n": (240, 411),
 }
 
 
