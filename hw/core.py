@@ -110,28 +110,21 @@ class Core(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config = self.config
         blocks = self._blocks()
-        buffer, sequencer, reader = (
-            blocks[name] for name in ("unified_buffer", "sequencer", "reader")
-        )
+        sequencer, reader = blocks["sequencer"], blocks["reader"]
         load, store, matrix, vector = (blocks[name] for name in UNITS)
+        reset = self.reset | sequencer.clear
         for name, block in blocks.items():
-            m.submodules[name] = self._reset(m, name, block, self.reset | sequencer.clear)
+            m.submodules[name] = self._reset(m, name, block, reset)
         cleared = Signal()
-        m.d.sync += cleared.eq(self.reset | sequencer.clear)
+        m.d.sync += cleared.eq(reset)
         for name in UNITS:
             self._connect_unit(m, name, getattr(sequencer, name), blocks[name], ~cleared)
-        self._connect_buffer(m, buffer, blocks, self.reset | sequencer.clear)
+        self._connect_buffer(m, blocks, reset)
         wiring.connect(m, load.weights, matrix.weights)
         wiring.connect(m, load.parameters, vector.parameters)
-        m.d.comb += [
-            matrix.accumulator_read.eq(vector.accumulator_read),
-            vector.sums.eq(matrix.sums),
-            matrix.accumulator_write.eq(vector.accumulator_write),
-        ]
-        if config.parity:
-            m.d.comb += vector.sums_wrong.eq(matrix.sums_wrong)
+        drive(m, matrix, vector, "accumulator_read accumulator_write")
+        drive(m, vector, matrix, "sums" + " sums_wrong" * self.config.parity)
         wiring.connect(m, sequencer.request, reader.request_0)
         wiring.connect(m, reader.beats_0, sequencer.beats)
         wiring.connect(m, load.request, reader.request_1)
@@ -156,12 +149,10 @@ class Core(Component):
         m.d.sync += abort.eq(port.abort & runs)
         m.d.comb += unit.abort.eq(abort)
 
-    def _connect_buffer(
-        self, m: Module, buffer: UnifiedBuffer, blocks: dict[str, Any], reset: Value
-    ) -> None:
+    def _connect_buffer(self, m: Module, blocks: dict[str, Any], reset: Value) -> None:
         # The writes of the vector unit pass a register: the load unit waits for them. Reads have
         # their register in the units.
-        vector = blocks["vector"]
+        buffer, vector = blocks["unified_buffer"], blocks["vector"]
         write: Any = Stage(vector.unified_write.payload.shape())
         m.submodules.vector_write = self._reset(m, "vector_write", write, reset)
         wiring.connect(m, vector.unified_write, write.i)
@@ -186,10 +177,10 @@ class Core(Component):
         for name, block in (("registers", registers), ("interrupts", interrupts)):
             m.submodules[name] = self._reset(m, name, block, self.reset)
         wiring.connect(m, wiring.flipped(self.s_axil), registers.bus)
-        status = Cat(sequencer.running, sequencer.done, sequencer.error, sequencer.draining)
+        ends = Cat(sequencer.done, sequencer.error)
         m.d.comb += [
             registers.fingerprint.eq(self.config.fingerprint),
-            registers.status.eq(status),
+            registers.status.eq(Cat(sequencer.running, ends, sequencer.draining)),
             registers.interrupt.eq(interrupts.pending),
             registers.error_code.eq(sequencer.code),
             registers.error_unit.eq(sequencer.unit),
@@ -197,7 +188,7 @@ class Core(Component):
             Cat(sequencer.start, sequencer.reset, sequencer.clear_counters).eq(
                 registers.control_write
             ),
-            interrupts.events.eq(Cat(sequencer.done, sequencer.error)),
+            interrupts.events.eq(ends),
             interrupts.enable.eq(registers.interrupt_enable),
             interrupts.clear.eq(registers.interrupt_clear),
         ]

@@ -1,6 +1,6 @@
 """Payloads of the streams between the blocks of the core."""
 
-from amaranth.hdl import ShapeLike, signed, unsigned
+from amaranth.hdl import Mux, ShapeLike, Value, signed, unsigned
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Member, Out
 
@@ -59,6 +59,22 @@ def unit_ports(instruction: ShapeLike) -> dict[str, Member]:
         "idle": Out(1),
         "activity": Out(Activity),
     }
+
+
+def activity_of(*classes: tuple[Value, Activity], otherwise: Activity = Activity.IDLE) -> Value:
+    """Return the activity of the first class whose condition holds.
+
+    Parameters
+    ----------
+    *classes : tuple of Value, Activity
+        Conditions and their activities.
+    otherwise : Activity
+        Activity if no condition holds.
+    """
+    activity = Value.cast(otherwise)
+    for holds, one in reversed(classes):
+        activity = Mux(holds, one, activity)
+    return activity
 
 
 def _unified(*, rows: int, unified_bytes: int) -> dict[str, ShapeLike]:

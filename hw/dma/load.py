@@ -1,7 +1,7 @@
 """Load unit: copies from external memory to unified, weight and parameter memory."""
 
 from amaranth.hdl import Cat, Module, Signal, unsigned
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
@@ -10,7 +10,7 @@ from celosia.hw.arch.registers import Activity
 from celosia.hw.dma.decoder import LoadDecoder
 from celosia.hw.dma.receiver import Receiver
 from celosia.hw.dma.splitter import BurstSplitter
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.queue import EagerFIFO
 
 
@@ -148,15 +148,13 @@ class LoadUnit(Component):
 
         # The bus and the queue take a burst in the same cycle.
         burst = splitter.o.payload
-        remembered = Signal(receiver.expected)
+        drive(m, self.request.payload, burst, "address beats")
+        remembered = data.View(receiver.expected, expected.w_data)
         m.d.comb += [
             *(remembered[name].eq(burst[name]) for name, _ in receiver.expected),
             self.request.valid.eq(splitter.o.valid & ~burst.bad & expected.w_rdy & ~stop),
-            self.request.payload.address.eq(burst.address),
-            self.request.payload.beats.eq(burst.beats),
             splitter.o.ready.eq(expected.w_rdy & (self.request.ready | burst.bad)),
             expected.w_en.eq(splitter.o.valid & splitter.o.ready & ~stop),
-            expected.w_data.eq(remembered),
             receiver.bursts.valid.eq(expected.r_rdy),
             receiver.bursts.payload.eq(expected.r_data),
             expected.r_en.eq(receiver.bursts.ready),
@@ -169,12 +167,11 @@ class LoadUnit(Component):
             self.done.eq(visible[-1]),
             self.idle.eq(splitter.idle & (expected.r_level == 0) & receiver.idle & ~visible.any()),
         ]
-        with m.If(self.idle):
-            m.d.comb += self.activity.eq(Activity.IDLE)
-        with m.Elif(requested | (self.beats.valid & self.beats.ready)):
-            m.d.comb += self.activity.eq(Activity.BUSY)
-        with m.Elif(~splitter.idle):
-            m.d.comb += self.activity.eq(Activity.MEMORY)
-        with m.Else():
-            m.d.comb += self.activity.eq(Activity.DRAIN)
+        activity = streams.activity_of(
+            (self.idle, Activity.IDLE),
+            (requested | (self.beats.valid & self.beats.ready), Activity.BUSY),
+            (~splitter.idle, Activity.MEMORY),
+            otherwise=Activity.DRAIN,
+        )
+        m.d.comb += self.activity.eq(activity)
         return m

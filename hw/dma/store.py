@@ -1,6 +1,6 @@
 """Store unit: copies from the unified buffer to external memory."""
 
-from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -12,7 +12,7 @@ from celosia.hw.axi.writer import WriteMaster
 from celosia.hw.dma.decoder import StoreDecoder
 from celosia.hw.dma.gather import Gatherer
 from celosia.hw.dma.splitter import BurstSplitter
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.lib.queue import EagerFIFO
 
@@ -130,52 +130,42 @@ class StoreUnit(Component):
 
         # All three take a burst in the same cycle. After an abort it is dropped.
         burst = splitter.o.payload
-        remembered = Signal(_PENDING)
         fork = Signal()
         may = writer.request.ready & gatherer.bursts.ready & pending.w_rdy
         m.d.comb += [
             fork.eq(splitter.o.valid & ~burst.bad & may),
             splitter.o.ready.eq(Mux(burst.bad, pending.w_rdy, may)),
             writer.request.valid.eq(fork),
-            writer.request.payload.address.eq(burst.address),
-            writer.request.payload.beats.eq(burst.beats),
             gatherer.bursts.valid.eq(fork),
             *(gatherer.bursts.payload[name].eq(burst[name]) for name, _ in gatherer.burst),
-            *(remembered[name].eq(burst[name]) for name, _ in _PENDING),
-            pending.w_data.eq(remembered),
+            pending.w_data.eq(Cat(burst.final, burst.bad)),
             pending.w_en.eq(splitter.o.valid & splitter.o.ready & ~stop),
         ]
+        drive(m, writer.request.payload, burst, "address beats")
         self._answer(m, pending, tag, stop)
 
         requesting = ~splitter.idle | ~gatherer.idle
         m.d.comb += self.idle.eq(~requesting & writer.idle & (pending.r_level == 0) & ~self.done)
-        with m.If(self.idle):
-            m.d.comb += self.activity.eq(Activity.IDLE)
-        with m.Elif(
-            (self.request.valid & self.request.ready) | (self.bus.wvalid & self.bus.wready)
-        ):
-            m.d.comb += self.activity.eq(Activity.BUSY)
-        with m.Elif(requesting):
-            m.d.comb += self.activity.eq(Activity.MEMORY)
-        with m.Else():
-            m.d.comb += self.activity.eq(Activity.DRAIN)
+        asks = self.request.valid & self.request.ready
+        activity = streams.activity_of(
+            (self.idle, Activity.IDLE),
+            (asks | (self.bus.wvalid & self.bus.wready), Activity.BUSY),
+            (requesting, Activity.MEMORY),
+            otherwise=Activity.DRAIN,
+        )
+        m.d.comb += self.activity.eq(activity)
         return m
 
     def _answer(self, m: Module, pending: EagerFIFO, tag: Signal, stop: Signal) -> None:
         """Take bursts from ``pending`` with their responses, and report."""
         writer = self._writer
-        oldest = Signal(_PENDING)
-        bad = Signal()
-        fails = Signal()
+        oldest = data.View(_PENDING, pending.r_data)
+        bad = pending.r_rdy & oldest.bad
         causes: Value = bad | self.read_fault | writer.refused
         if self.parity:
             causes |= self.read_wrong
-        m.d.comb += [
-            oldest.eq(pending.r_data),
-            bad.eq(pending.r_rdy & oldest.bad),
-            pending.r_en.eq(bad | writer.answered),
-            fails.eq(causes & ~stop),
-        ]
+        fails = causes & ~stop
+        m.d.comb += pending.r_en.eq(bad | writer.answered)
         m.d.sync += [
             self.done.eq(writer.answered & oldest.final & ~fails & ~stop),
             self.fault_valid.eq(fails),

@@ -1,52 +1,29 @@
 """Delay line."""
 
-from amaranth.hdl import Module, ShapeLike, Signal
-from amaranth.lib.wiring import In, Out
+from typing import Any
 
-from celosia.hw.lib.component import Component
+from amaranth.hdl import Module, Signal
 
 
-class Delay(Component):
-    """Delay line of a value.
+def delayed(m: Module, value: Any, cycles: int, *, name: str, reset_less: bool = False) -> list:
+    """Return a value by its age: entry ``n`` of the list is ``value`` of ``n`` cycles before.
 
     Parameters
     ----------
-    shape : ShapeLike
-        Shape of the value.
+    m : Module
+        Gets the registers, which are zero at first.
+    value : value or view
+        Entry 0.
     cycles : int
-        Length in cycles, at least 1.
+        Registers, at least 0.
+    name : str
+        The registers are ``<name>_1``, ``<name>_2``, ….
     reset_less : bool
         The registers have no reset.
-
-    Members
-    -------
-    i, o : In, Out(shape)
-        Input, and the input of ``cycles`` cycles before; zero at first.
-
-    Timing
-    ------
-    ``o`` follows ``i`` by ``cycles`` cycles.
-
-    Raises
-    ------
-    ValueError
-        If ``cycles`` is below 1.
     """
-
-    def __init__(self, shape: ShapeLike, *, cycles: int, reset_less: bool = False) -> None:
-        if cycles < 1:
-            raise ValueError(f"cycles: wanted at least 1, got {cycles}")
-        self.shape = shape
-        self.cycles = cycles
-        self.reset_less = reset_less
-        super().__init__({"i": In(shape), "o": Out(shape)})
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        value = self.i
-        for cycle in range(self.cycles):
-            later = Signal(self.shape, name=f"later_{cycle + 1}", reset_less=self.reset_less)
-            m.d.sync += later.eq(value)
-            value = later
-        m.d.comb += self.o.eq(value)
-        return m
+    ages = [value]
+    for age in range(1, cycles + 1):
+        register = Signal(value.shape(), name=f"{name}_{age}", reset_less=reset_less)
+        m.d.sync += register.eq(ages[-1])
+        ages.append(register)
+    return ages

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component
-from celosia.hw.lib.delay import Delay
+from celosia.hw.lib.delay import delayed
 
 
 class Completion(Component):
@@ -81,12 +81,10 @@ class Completion(Component):
         ]
         refused = Signal()
         m.d.sync += refused.eq(self.read_fault)
-        m.submodules.fired_tag = fired_tag = Delay(
-            streams.TAG_BITS, cycles=self.read_latency + 1, reset_less=True
-        )
-        m.d.comb += [fired_tag.i.eq(self.tag), self.fault.code.eq(isa.Error.RANGE)]
+        tags = delayed(m, self.tag, self.read_latency + 1, name="tag", reset_less=True)
+        m.d.comb += self.fault.code.eq(isa.Error.RANGE)
         with m.If(refused):
-            m.d.comb += self.fault.tag.eq(fired_tag.o)
+            m.d.comb += self.fault.tag.eq(tags[-1])
         with m.Elif(self.outside):
             m.d.comb += self.fault.tag.eq(self.tag)
         with m.Else():

@@ -201,13 +201,14 @@ class MatrixControl(Component):
         ended = Signal(reset_less=True)
         with m.If(self.fired):
             m.d.sync += ended.eq(now.final)
-            m.d.comb += self.activity.eq(Activity.BUSY)
-        with m.Elif(self.request.valid):
-            m.d.comb += self.activity.eq(Activity.MEMORY)
-        with m.Elif(Mux(reads.o.valid, clear | ~ended, reads.running) | self.feeder.waiting):
-            m.d.comb += self.activity.eq(Activity.WEIGHTS)
-        with m.Elif(~self.idle):
-            m.d.comb += self.activity.eq(Activity.DRAIN)
+        awaits = Mux(reads.o.valid, clear | ~ended, reads.running) | self.feeder.waiting
+        activity = streams.activity_of(
+            (self.fired, Activity.BUSY),
+            (self.request.valid, Activity.MEMORY),
+            (awaits, Activity.WEIGHTS),
+            (~self.idle, Activity.DRAIN),
+        )
+        m.d.comb += self.activity.eq(activity)
 
     def _moves(
         self, m: Module, order: MoveOrder, now: data.View, begin: Value, halted: Value

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.lib.component import Component, drive
-from celosia.hw.lib.delay import Delay
+from celosia.hw.lib.delay import delayed
 from celosia.hw.matrix.array import SystolicArray
 from celosia.hw.matrix.control import MatrixControl
 from celosia.hw.matrix.feeder import INSTRUCTION
@@ -164,8 +164,9 @@ class MatrixUnit(Component):
 
         # Row and `accumulate` of a pixel, delayed from its request to the accumulators.
         beside = data.StructLayout({"row": control.row.shape(), "accumulate": 1})
-        entries = [Signal(beside, name="entry")]
-        drive(m, entries[0], control, "row accumulate")
+        entry = Signal(beside)
+        drive(m, entry, control, "row accumulate")
+        entries = delayed(m, entry, self.enable_latency, name="entry", reset_less=True)
         multiplies: Value = control.fired
         if self.row_writes:
             multiplies &= ~control.move
@@ -175,9 +176,6 @@ class MatrixUnit(Component):
             valid.eq(Cat(multiplies, valid)),
             switch.eq(Cat(multiplies & control.first, switch)),
         ]
-        for cycle in range(self.enable_latency):
-            entries.append(Signal(beside, name=f"entry_{cycle + 1}", reset_less=True))
-            m.d.sync += entries[-1].eq(entries[-2])
         drive(m, sums, entries[-1], "row accumulate")
         m.d.comb += [
             array.switch.eq(switch[-1]),
@@ -206,16 +204,13 @@ class MatrixUnit(Component):
         """Connect the writes of MOVE_WEIGHTS: responses of the unified buffer, at a ``row``."""
         control = self.control
         m.submodules.row_writes = writes
-        m.submodules.block = block = Delay(
-            control.block.shape(), cycles=self.read_latency, reset_less=True
-        )
-        m.submodules.moved = moved = Delay(1, cycles=self.read_latency)
+        late = self.read_latency
+        moves = delayed(m, control.fired & control.move, late, name="moves")
+        blocks = delayed(m, control.block, late, name="block", reset_less=True)
         m.d.comb += [
-            block.i.eq(control.block),
-            moved.i.eq(control.fired & control.move),
-            writes.enable.eq(moved.o & ~control.drop),
+            writes.enable.eq(moves[-1] & ~control.drop),
             writes.row.eq(row),
-            writes.block.eq(block.o),
+            writes.block.eq(blocks[-1]),
             writes.data.eq(self.read_data),
         ]
         wiring.connect(m, writes.beats, wiring.flipped(self.weights))

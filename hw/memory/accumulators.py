@@ -5,7 +5,8 @@ from amaranth.lib import data
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
@@ -256,29 +257,20 @@ class Accumulators(Component):
                 **({"forward": 1} if self.forwards else {}),
             }
         )
-        chain = [Signal(operation, name="operation_0")]
-        m.d.comb += [chain[0].row.eq(self.row), chain[0].accumulate.eq(self.accumulate)]
+        now = Signal(operation)
+        drive(m, now, self, "row accumulate")
         if self.forwards:
-            m.d.comb += chain[0].forward.eq(self._forward(m))
-        later = Signal(self.columns + self.WRITE_LATENCY - 1)
-        enables = Cat(self.enable, later)
-        m.d.sync += later.eq(enables)
-        for position in range(1, self.columns + self.WRITE_LATENCY):
-            chain.append(Signal(operation, name=f"operation_{position}", reset_less=True))
-            m.d.sync += chain[position].eq(chain[position - 1])
+            m.d.comb += now.forward.eq(self._forward(m))
+        length = self.columns + self.WRITE_LATENCY - 1
+        enables = delayed(m, self.enable, length, name="enable")
+        chain = delayed(m, now, length, name="operation", reset_less=True)
         # The parity error of an operation moves along the columns with it.
         wrong: Value = Const(0, 1)
+        read_row = delayed(m, self.read.row, 1, name="read_row", reset_less=True)[-1]
+        write_row = delayed(m, self.write.row, 1, name="write_row", reset_less=True)[-1]
+        mask = Mux(self.write.enable, self.write.mask, 0)
+        writes = delayed(m, mask, 2, name="writes")[-1]
         rows: list[Signal] = []
-        read_row = Signal.like(self.read.row, reset_less=True)
-        write_row = Signal.like(self.write.row, reset_less=True)
-        mask = Signal(self.columns)
-        writes = Signal(self.columns)
-        m.d.sync += [
-            read_row.eq(self.read.row),
-            write_row.eq(self.write.row),
-            mask.eq(Mux(self.write.enable, self.write.mask, 0)),
-            writes.eq(mask),
-        ]
         for j in range(self.columns):
             if j % _BLOCK == 0:
                 rows = [
@@ -293,13 +285,11 @@ class Accumulators(Component):
                 forwards=self.forwards,
             )
             m.submodules[f"column_{j}"] = column
-            late = chain[j + self.WRITE_LATENCY]
+            drive(m, column, chain[j], "row accumulate" + " forward" * self.forwards)
             m.d.comb += [
                 column.enable.eq(enables[j]),
-                column.row.eq(chain[j].row),
-                column.accumulate.eq(chain[j].accumulate),
                 column.write_enable.eq(enables[j + self.WRITE_LATENCY]),
-                column.write_row.eq(late.row),
+                column.write_row.eq(chain[j + self.WRITE_LATENCY].row),
                 column.sum.eq(self.sums[j]),
                 column.read_row.eq(rows[0]),
                 self.read_sums[j].eq(column.read_sum),
@@ -307,8 +297,6 @@ class Accumulators(Component):
                 column.vector_row.eq(rows[1]),
                 column.vector_sum.eq(self.write.sums[j]),
             ]
-            if self.forwards:
-                m.d.comb += column.forward.eq(chain[j].forward)
             if self.parity:
                 later = Signal(name=f"wrong_{j}")
                 m.d.sync += later.eq(wrong | column.wrong)

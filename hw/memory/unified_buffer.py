@@ -6,7 +6,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
@@ -250,61 +251,40 @@ class UnifiedBuffer(Component):
         )
         reset_less(self, "read_data", "read_fault")
 
+    def _accesses(
+        self, m: Module, kind: str, shape: data.StructLayout, ports: int
+    ) -> tuple[Arbiter, Placer]:
+        """Return the arbiter of the reads or writes, and their bank mapper."""
+        m.submodules[f"{kind}s"] = arbiter = Arbiter(shape=shape, count=ports)
+        m.submodules[f"{kind}_places"] = placer = Placer(
+            rows=self.rows,
+            unified_bytes=self.unified_bytes,
+            carried_bits=max(1, (ports - 1).bit_length()),
+        )
+        for n in range(ports):
+            port = getattr(self, f"{kind}_{n}")
+            wiring.connect(m, getattr(arbiter, f"request_{n}"), wiring.flipped(port))
+        drive(m, placer.access, arbiter.payload, "address skip mask")
+        m.d.comb += [placer.access_valid.eq(arbiter.valid), placer.carried.eq(arbiter.chosen)]
+        return arbiter, placer
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         count = self.rows
-        m.submodules.reads = reads = Arbiter(shape=self.read_shape, count=self.readers)
-        m.submodules.writes = writes = Arbiter(shape=self.write_shape, count=self.writers)
-        for n in range(self.readers):
-            wiring.connect(
-                m, getattr(reads, f"request_{n}"), wiring.flipped(getattr(self, f"read_{n}"))
-            )
-        for n in range(self.writers):
-            wiring.connect(
-                m, getattr(writes, f"request_{n}"), wiring.flipped(getattr(self, f"write_{n}"))
-            )
-
-        sizes = {"rows": count, "unified_bytes": self.unified_bytes}
-        m.submodules.read_places = to_read = Placer(
-            **sizes, carried_bits=max(1, (self.readers - 1).bit_length())
-        )
-        m.submodules.write_places = to_write = Placer(
-            **sizes, carried_bits=max(1, (self.writers - 1).bit_length())
-        )
-        for arbiter, placer in ((reads, to_read), (writes, to_write)):
-            m.d.comb += [
-                placer.access_valid.eq(arbiter.valid),
-                placer.carried.eq(arbiter.chosen),
-                placer.access.address.eq(arbiter.payload.address),
-                placer.access.skip.eq(arbiter.payload.skip),
-                placer.access.mask.eq(arbiter.payload.mask),
-            ]
-        data_1 = Signal(self.write_shape["data"].shape, reset_less=True)
-        data_2 = Signal(self.write_shape["data"].shape, reset_less=True)
+        reads, to_read = self._accesses(m, "read", self.read_shape, self.readers)
+        writes, to_write = self._accesses(m, "write", self.write_shape, self.writers)
         offset = writes.payload.address[: to_write.offset_bits]
-        turned = rotated([writes.payload.data[i] for i in range(count)], offset)
-        m.d.sync += [*(data_1[b].eq(turned[b]) for b in range(count)), data_2.eq(data_1)]
+        turned = Cat(rotated([writes.payload.data[i] for i in range(count)], offset))
+        written = delayed(m, turned, Placer.LATENCY, name="written", reset_less=True)[-1]
         m.d.comb += self.write_fault.eq(to_write.fault << to_write.carried_out)
 
         # Two cycles from the bank to the response: output register, rotator.
-        enable_1 = Signal(count, reset_less=True)
-        offset_1 = Signal(to_read.offset_bits, reset_less=True)
-        offset_2 = Signal(to_read.offset_bits, reset_less=True)
-        answer_1 = Signal(self.readers)
-        answer_2 = Signal(self.readers)
-        fault_1 = Signal(reset_less=True)
-        fault_2 = Signal(reset_less=True)
-        m.d.sync += [
-            enable_1.eq(to_read.enable),
-            offset_1.eq(to_read.offset),
-            offset_2.eq(offset_1),
-            answer_1.eq(to_read.valid << to_read.carried_out),
-            answer_2.eq(answer_1),
-            self.read_valid.eq(answer_2),
-            fault_1.eq(to_read.fault),
-            fault_2.eq(fault_1),
-            self.read_fault.eq(fault_2),
-        ]
+        enable = delayed(m, to_read.enable, 1, name="enable", reset_less=True)[-1]
+        offset = delayed(m, to_read.offset, 2, name="offset", reset_less=True)[-1]
+        fault = delayed(m, to_read.fault, 2, name="fault", reset_less=True)[-1]
+        answers = (to_read.valid << to_read.carried_out)[: self.readers]
+        valid = delayed(m, answers, 2, name="valid")[-1]
+        m.d.sync += [self.read_valid.eq(valid), self.read_fault.eq(fault)]
         bytes_read = []
         wrong = Signal(count, reset_less=True)
         for b in range(count):
@@ -322,18 +302,18 @@ class UnifiedBuffer(Component):
                 read.addr.eq(to_read.row[b]),
                 write.en.eq(to_write.enable[b]),
                 write.addr.eq(to_write.row[b]),
-                write.data.eq(guard.stored(data_2[b], self.parity)),
+                write.data.eq(guard.stored(written.word_select(b, 8), self.parity)),
             ]
-            m.d.sync += value.eq(Mux(enable_1[b], read.data[:8], 0))
+            m.d.sync += value.eq(Mux(enable[b], read.data[:8], 0))
             if self.parity:
                 # A byte that is not read is zero, with correct parity.
                 bits = Signal(1, name=f"parity_{b}", reset_less=True)
                 m.d.sync += [
-                    bits.eq(read.data[8:] & enable_1[b]),
+                    bits.eq(read.data[8:] & enable[b]),
                     wrong[b].eq(guard.is_wrong(value, bits)),
                 ]
             bytes_read.append(value)
-        ordered = rotated(bytes_read, ~offset_2 + 1)
+        ordered = rotated(bytes_read, ~offset + 1)
         m.d.sync += [self.read_data[i].eq(ordered[i]) for i in range(count)]
         if self.parity:
             m.d.sync += self.read_wrong.eq(Mux(wrong.any(), self.read_valid, 0))

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.lib.component import Component
+from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
@@ -151,45 +152,38 @@ class WeightBuffer(Component):
 
         The address of a row moves from bank to bank, one position a cycle; the parity of a bank is
         known three cycles later. The errors of a row move along with it. ``wrong`` has the errors
-        of the banks at each position, ``reads`` is high when the address of a row is at position 0,
-        ``starts`` when a tile starts.
+        of the banks at each position, ``reads`` is high one cycle before the address of a row is at
+        position 0, ``starts`` when a tile starts.
         """
-        there = Signal(max(wrong) + 3)
-        m.d.sync += there.eq(Cat(reads, there))
+        there = delayed(m, reads, max(wrong) + 4, name="reads")
         row: Value = Const(0, 1)
         for position in range(min(wrong), max(wrong) + 1):
             later = Signal(name=f"row_wrong_{position}")
-            m.d.sync += later.eq(there[position + 2] & Cat(row, *wrong.get(position, ())).any())
+            m.d.sync += later.eq(there[position + 4] & Cat(row, *wrong.get(position, ())).any())
             row = later
-        ends = Signal(self.verdict_latency)
-        m.d.sync += ends.eq(Cat(starts, ends))
+        ends = delayed(m, starts, self.verdict_latency, name="tile")[-1]
         earlier = Signal()
-        m.d.sync += earlier.eq(~ends[-1] & (earlier | row))
-        m.d.comb += self.wrong.eq(ends[-1] & (earlier | row))
+        m.d.sync += earlier.eq(~ends & (earlier | row))
+        m.d.comb += self.wrong.eq(ends & (earlier | row))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         depth = self.weight_tiles * self.segment_rows
         left = Signal(range(self.segment_rows))
         address = Signal(range(depth), reset_less=True)
+        starts = self.start & self.ready
         m.d.comb += self.ready.eq(left == 0)
-        with m.If(self.start & self.ready):
+        with m.If(starts):
             m.d.sync += [left.eq(self.segment_rows - 1), address.eq(self.tile * self.segment_rows)]
         with m.Elif(left != 0):
             m.d.sync += [left.eq(left - 1), address.eq(address + 1)]
 
-        strobes = Signal(self.rows + self.LATENCY - 1)
-        m.d.sync += strobes.eq(Cat(self.start & self.ready, strobes))
-        m.d.comb += self.load.eq(strobes[self.LATENCY - 1 :])
+        strobes = delayed(m, starts, self.rows + self.LATENCY - 1, name="start")
+        m.d.comb += self.load.eq(Cat(strobes[self.LATENCY :]))
 
-        addresses = [address]
         ahead = self.LATENCY - 4
-        longest = (self.weight_rows - 1) * self.segment_rows + self.columns
-        for position in range(1, longest + ahead):
-            delayed = Signal(range(depth), name=f"address_{position}", reset_less=True)
-            m.d.sync += delayed.eq(addresses[-1])
-            addresses.append(delayed)
-
+        farthest = ahead + (self.weight_rows - 1) * self.segment_rows + self.columns - 1
+        addresses = delayed(m, address, farthest, name="address", reset_less=True)
         # A copy of the beat for this memory.
         beat = Signal.like(self.write.payload, reset_less=True, attrs=COPY)
         taken = Signal()
@@ -209,10 +203,10 @@ class WeightBuffer(Component):
                 value = Signal(8, name=f"value_{segment}_{j}", reset_less=True)
                 writes = Signal(name=f"writes_{segment}_{j}")
                 block, lane = divmod(j, self.bus_bytes)
-                if self.whole_rows:
-                    m.d.sync += [value.eq(beat.data[j]), writes.eq(hit & beat.mask[block])]
-                else:
-                    m.d.sync += [value.eq(beat.data[lane]), writes.eq(hit & (beat.block == block))]
+                position = ahead + segment * self.segment_rows + j
+                given = beat.mask[block] if self.whole_rows else beat.block == block
+                byte = beat.data[j if self.whole_rows else lane]
+                m.d.sync += [value.eq(byte), writes.eq(hit & given)]
                 shape = guard.stored_shape(unsigned(8), self.parity)
                 bank = Memory(shape=shape, depth=depth, init=[], attrs=race.UNDEFINED)
                 m.submodules[f"bank_{segment}_{j}"] = bank
@@ -222,7 +216,7 @@ class WeightBuffer(Component):
                     write.en.eq(writes),
                     write.addr.eq(targets[j // _BLOCK]),
                     write.data.eq(guard.stored(value, self.parity)),
-                    read.addr.eq(addresses[ahead + segment * self.segment_rows + j]),
+                    read.addr.eq(addresses[position]),
                 ]
                 m.d.sync += self.weights[segment][j].eq(read.data)
                 if self.parity:
@@ -232,11 +226,7 @@ class WeightBuffer(Component):
                         bits.eq(read.data[8:]),
                         bad.eq(guard.is_wrong(self.weights[segment][j], bits)),
                     ]
-                    position = ahead + segment * self.segment_rows + j
                     wrong.setdefault(position, []).append(bad)
         if self.parity:
-            reads = Signal()
-            starts = self.start & self.ready
-            m.d.sync += reads.eq(starts | (left != 0))
-            self._judge(m, wrong, reads, starts)
+            self._judge(m, wrong, starts | (left != 0), starts)
         return m

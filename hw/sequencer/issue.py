@@ -11,7 +11,7 @@ from celosia.hw.arch.commands import CODE_BITS, REGISTERS
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.registers import Activity
 from celosia.hw.lib.component import Component, drive
-from celosia.hw.lib.delay import Delay
+from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.queue import EagerFIFO
 from celosia.hw.memory import race
 from celosia.hw.sequencer.command import QUEUED, Command, is_go
@@ -67,7 +67,7 @@ class InFlight(Component):
         mask, named = masks.read_port(), indices.read_port()
         mask_data = Signal(SEMAPHORES)
         # As late as `overflow`.
-        m.submodules.posted = posted = Delay(streams.TAG_BITS, cycles=3, reset_less=True)
+        posted = delayed(m, self.oldest, 3, name="posted", reset_less=True)[-1]
         # Tag of the next instruction to be pushed.
         next_tag = Signal(streams.TAG_BITS)
         # One cycle after `done`, so that the post mask of the oldest instruction is there.
@@ -83,10 +83,9 @@ class InFlight(Component):
             m.d.comb += [write.en.eq(self.pushed), write.addr.eq(next_tag), write.data.eq(value)]
         at_fault = Mux(self.fault_valid, self.fault.tag, self.oldest)
         m.d.comb += [
-            posted.i.eq(self.oldest),
             mask_data.eq(mask.data),
             mask.addr.eq(self.oldest + ended),
-            named.addr.eq(Mux(self.overflow, posted.o, at_fault)),
+            named.addr.eq(Mux(self.overflow, posted, at_fault)),
             self.index.eq(named.data),
         ]
         return m

@@ -52,6 +52,12 @@ class Sequencer(Component):
 
     def __init__(self, *, config: Config) -> None:
         self.config = config
+        self.supervisor = Supervisor()
+        self.program = ProgramReader(config=config)
+        self.dispatch = Dispatch()
+        self.faults = Faults()
+        self.semaphores = Semaphores(count=SEMAPHORES, units=UNITS)
+        self.issues = {unit: Issue(config=config, unit=unit) for unit in EXECUTORS}
         burst = streams.burst(length_bits=length_bits(config.burst_beats))
         super().__init__(
             {
@@ -85,36 +91,29 @@ class Sequencer(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.supervisor = supervisor = Supervisor()
-        m.submodules.program = program = ProgramReader(config=self.config)
-        m.submodules.dispatch = dispatch = Dispatch()
-        m.submodules.faults = faults = Faults()
-        semaphores = Semaphores(count=SEMAPHORES, units=UNITS)
-        issues = {unit: Issue(config=self.config, unit=unit) for unit in EXECUTORS}
-        m.submodules.semaphores = ResetInserter(supervisor.begin)(semaphores)
-        self._program(m, supervisor, program, dispatch)
-        for unit, issue in issues.items():
-            m.submodules[f"issue_{unit.name.lower()}"] = issue
-            self._unit(m, unit, issue, supervisor, dispatch, faults)
-        self._semaphores(m, semaphores, supervisor, {isa.Unit.SEQUENCER: dispatch, **issues})
-        self._count(m, supervisor, dispatch, issues)
+        supervisor, program, faults = self.supervisor, self.program, self.faults
+        m.submodules.supervisor = supervisor
+        m.submodules.program = program
+        m.submodules.dispatch = self.dispatch
+        m.submodules.faults = faults
+        m.submodules.semaphores = ResetInserter(supervisor.begin)(self.semaphores)
+        self._connect_program(m)
+        for unit in self.issues:
+            self._connect_unit(m, unit)
+        self._connect_semaphores(m)
+        self._count(m)
         drive(m, faults, supervisor, "running")
         drive(m, faults, program, "fault code index")
-        drive(m, faults, semaphores, "overflow")
+        drive(m, faults, self.semaphores, "overflow")
         drive(m, supervisor, faults, "fault_valid codes indices stuck_unit")
         drive(m, supervisor, self, "start reset watchdog")
-        drive(m, supervisor, dispatch, "halted")
+        drive(m, supervisor, self.dispatch, "halted")
         drive(m, self, supervisor, "running done error draining code unit index clear")
-        # One cycle late, which is safe: a unit that takes an instruction in that cycle has no burst
-        # on the bus before a reset; and FENCE and HALT wait longer than this after the last push.
-        idle = Cat(getattr(self, unit.name.lower()).idle for unit in issues).all()
-        waiting = Cat(issue.waiting for issue in issues.values()).any()
-        m.d.sync += [supervisor.units_idle.eq(idle), dispatch.quiet.eq(idle & ~waiting)]
         return m
 
-    def _program(
-        self, m: Module, supervisor: Supervisor, program: ProgramReader, dispatch: Dispatch
-    ) -> None:
+    def _connect_program(self, m: Module) -> None:
+        """Connect the program reader with its client of the bus, and with the dispatcher."""
+        supervisor, program, dispatch = self.supervisor, self.program, self.dispatch
         wiring.connect(m, wiring.flipped(self.request), program.request)
         wiring.connect(m, program.beats, wiring.flipped(self.beats))
         drive(m, program, supervisor, "begin flush")
@@ -129,42 +128,32 @@ class Sequencer(Component):
             program.o.ready.eq(dispatch.i.ready),
         ]
 
-    def _unit(
-        self,
-        m: Module,
-        unit: isa.Unit,
-        issue: Issue,
-        supervisor: Supervisor,
-        dispatch: Dispatch,
-        faults: Faults,
-    ) -> None:
+    def _connect_unit(self, m: Module, unit: isa.Unit) -> None:
         """Connect a unit with its ``Issue``, and its faults."""
         name, number = unit.name.lower(), unit.value
-        port = getattr(self, name)
-        wiring.connect(m, getattr(dispatch, f"push_{name}"), issue.push)
+        port, issue, faults = getattr(self, name), self.issues[unit], self.faults
+        m.submodules[f"issue_{name}"] = issue
+        wiring.connect(m, getattr(self.dispatch, f"push_{name}"), issue.push)
         wiring.connect(m, issue.instruction, wiring.flipped(port.instruction))
-        drive(m, issue, supervisor, "flush")
-        drive(m, port, supervisor, "abort")
+        drive(m, issue, self.supervisor, "flush")
+        drive(m, port, self.supervisor, "abort")
         drive(m, issue, port, "done fault_valid fault")
         m.d.comb += [
             issue.unit_activity.eq(port.activity),
+            issue.overflow.eq(self.semaphores.overflow[number]),
             faults.of_unit[number].eq(port.fault_valid),
             faults.units[number].eq(port.fault),
             faults.waiting[number].eq(issue.waiting),
             faults.issued[number].eq(issue.index),
         ]
 
-    def _semaphores(
-        self,
-        m: Module,
-        semaphores: Semaphores,
-        supervisor: Supervisor,
-        takers: dict[isa.Unit, Dispatch | Issue],
-    ) -> None:
-        for unit, taker in takers.items():
+    def _connect_semaphores(self, m: Module) -> None:
+        """Connect the semaphores with what takes and posts them."""
+        semaphores = self.semaphores
+        for unit, taker in {isa.Unit.SEQUENCER: self.dispatch, **self.issues}.items():
             number = unit.value
             # The dispatcher gets no word while no program runs.
-            runs = supervisor.granting if isinstance(taker, Issue) else 1
+            runs = self.supervisor.granting if unit in self.issues else 1
             m.d.comb += [
                 semaphores.asking[number].eq(taker.asking & runs),
                 semaphores.want[number].eq(taker.want),
@@ -172,26 +161,27 @@ class Sequencer(Component):
                 taker.granted.eq(semaphores.granted[number]),
                 taker.lacking.eq(semaphores.lacking),
             ]
-            if isinstance(taker, Issue):
-                m.d.comb += taker.overflow.eq(semaphores.overflow[number])
 
-    def _count(
-        self,
-        m: Module,
-        supervisor: Supervisor,
-        dispatch: Dispatch,
-        issues: dict[isa.Unit, Issue],
-    ) -> None:
+    def _count(self, m: Module) -> None:
+        """Count cycles by activity; find out if the units are idle, and if something moves."""
+        supervisor, dispatch = self.supervisor, self.dispatch
+        ports = [getattr(self, unit.name.lower()) for unit in self.issues]
         m.submodules.counters = counters = Counters(units=UNITS, counts=self.config.counts)
-        # All classes are one cycle late, as those of ``Issue``.
-        m.d.sync += counters.activities[isa.Unit.SEQUENCER.value].eq(dispatch.activity)
-        for unit, issue in issues.items():
+        for unit, issue in self.issues.items():
             m.d.comb += counters.activities[unit.value].eq(issue.activity)
-        finished = [getattr(self, unit.name.lower()).done for unit in issues]
         busy = [counters.activities[number] == Activity.BUSY for number in range(UNITS)]
+        idle = Cat(port.idle for port in ports).all()
+        waiting = Cat(issue.waiting for issue in self.issues.values()).any()
         m.d.sync += [
+            # All classes are one cycle late, as those of ``Issue``.
+            counters.activities[isa.Unit.SEQUENCER.value].eq(dispatch.activity),
             counters.enable.eq(supervisor.running),
-            supervisor.moved.eq(Cat(*busy, *finished).any()),
+            supervisor.moved.eq(Cat(*busy, *(port.done for port in ports)).any()),
+            # One cycle late, which is safe: a unit that takes an instruction in that cycle has no
+            # burst on the bus before a reset; and FENCE and HALT wait longer than this after the
+            # last push.
+            supervisor.units_idle.eq(idle),
+            dispatch.quiet.eq(idle & ~waiting),
         ]
         drive(m, self, counters, "cycles")
         m.d.comb += [

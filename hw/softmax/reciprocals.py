@@ -1,5 +1,7 @@
 """Reciprocals of the sums of rows, from products of the requantiser."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
@@ -7,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import SOFTMAX_ROWS
 from celosia.hw.lib.component import Component
-from celosia.hw.lib.delay import Delay
+from celosia.hw.lib.delay import delayed
 from celosia.hw.memory import race
 from celosia.hw.softmax.reduction import MARK, SUM_BITS
 
@@ -51,8 +53,7 @@ class Normalizer(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.late = late = Delay(MARK, cycles=self.LATENCY)
-        m.d.comb += [late.i.eq(self.mark), self.done.eq(late.o)]
+        m.d.comb += self.done.eq(delayed(m, self.mark, self.LATENCY, name="mark")[-1])
         word: Value = Cat(Const(0, 31 - SUM_BITS), self.total)
         zeros: list[Value] = []
         for bits in ((4, 3), (2, 1, 0)):
@@ -119,38 +120,31 @@ class Reciprocals(Component):
             }
         )
 
-    def _memory(self, m: Module, name: str, width: int) -> Memory:
+    def _memory(self, m: Module, name: str, width: int, *rows: Value) -> tuple[Any, list[Value]]:
+        """Return the write port of a memory of rows, and its words of these rows."""
         memory = Memory(shape=unsigned(width), depth=SOFTMAX_ROWS, init=[], attrs=race.UNDEFINED)
         m.submodules[name] = memory
-        return memory
+        reads = [memory.read_port() for _ in rows]
+        m.d.comb += [read.addr.eq(row) for read, row in zip(reads, rows, strict=True)]
+        return memory.write_port(), [read.data for read in reads]
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.normalizer = normalizer = Normalizer()
         m.d.comb += [normalizer.mark.eq(self.mark), normalizer.total.eq(self.total)]
-        sums = self._memory(m, "sums", 36)
-        guesses = self._memory(m, "guesses", 31)
-        errors = self._memory(m, "errors", 32)
-
         # Seven passes over the rows; a pass ends with the write of its last row.
         step = Signal(range(7))
         last = Signal(range(SOFTMAX_ROWS), reset_less=True)
         requests = Signal()
         request = Signal(data.StructLayout({"valid": 1, "last": 1, "row": range(SOFTMAX_ROWS)}))
         running = Signal()
-        m.submodules.to_read = to_read = Delay(request.shape(), cycles=self.latency + 1)
-        m.submodules.to_scaled = to_scaled = Delay(request.shape(), cycles=1)
-        m.submodules.to_write = to_write = Delay(request.shape(), cycles=1)
         row = Signal(range(SOFTMAX_ROWS))
         m.d.comb += [
             request.valid.eq(requests),
             request.row.eq(row),
             request.last.eq(row == last),
-            to_read.i.eq(request),
-            to_scaled.i.eq(to_read.o),
-            to_write.i.eq(to_scaled.o),
         ]
-        written = to_write.o
+        *_, to_read, _, written = delayed(m, request, self.latency + 3, name="request")
         pass_ends = Signal()
         m.d.comb += pass_ends.eq(written.valid & written.last)
         m.d.sync += self.finished.eq(pass_ends & (step == 6))
@@ -168,47 +162,31 @@ class Reciprocals(Component):
         with m.Elif(requests):
             m.d.sync += [row.eq(row + 1), requests.eq(row != last)]
 
-        write_sum, read_sum = sums.write_port(), sums.read_port()
-        write_guess, read_guess = guesses.write_port(), guesses.read_port()
-        again = guesses.read_port()
-        write_error, read_error = errors.write_port(), errors.read_port()
         chosen = Mux(running, row, self.row)
-        of_error = step[0]
+        write_sum, [of_sum] = self._memory(m, "sums", 36, chosen)
+        write_guess, [guess, again] = self._memory(m, "guesses", 31, chosen, to_read.row)
+        write_error, [error] = self._memory(m, "errors", 32, row)
+        half, right = of_sum[:31], of_sum[31:]
+        first, of_error = step == 0, step[0]
         m.d.comb += [
-            write_sum.en.eq(normalizer.done.valid),
-            write_sum.addr.eq(normalizer.done.row),
-            write_sum.data.eq(Cat(normalizer.half, normalizer.right)),
-            read_sum.addr.eq(chosen),
-            read_guess.addr.eq(chosen),
-            read_error.addr.eq(row),
-            again.addr.eq(to_read.o.row),
-        ]
-        half, right = read_sum.data[:31], read_sum.data[31:]
-        first = step == 0
-        m.submodules.asked = asked = Delay(1, cycles=1)
-        m.d.comb += [
-            asked.i.eq(requests),
-            self.product.valid.eq(asked.o),
-            self.product.a.eq(
-                Mux(first, SLOPE, Mux(of_error, read_guess.data, read_error.data.as_signed()))
-            ),
-            self.product.b.eq(Mux(first | of_error, half, read_guess.data)),
+            self.product.valid.eq(delayed(m, requests, 1, name="requested")[-1]),
+            self.product.a.eq(Mux(first, SLOPE, Mux(of_error, guess, error.as_signed()))),
+            self.product.b.eq(Mux(first | of_error, half, guess)),
             # 1 has no representation.
-            self.share.multiplier.eq(Mux(read_guess.data[30], (1 << 31) - 1, read_guess.data << 1)),
+            self.share.multiplier.eq(Mux(guess[30], (1 << 31) - 1, guess << 1)),
             self.share.right.eq(right),
         ]
-        error = Signal(signed(32), reset_less=True)
-        guess = Signal(31, reset_less=True)
+        new_error = Signal(signed(32), reset_less=True)
+        new_guess = Signal(31, reset_less=True)
         m.d.sync += [
-            error.eq((1 << 29) - self.scaled),
-            guess.eq(Mux(first, GUESS + self.scaled, again.data + (self.scaled << 2))),
+            new_error.eq((1 << 29) - self.scaled),
+            new_guess.eq(Mux(first, GUESS + self.scaled, again + (self.scaled << 2))),
         ]
-        m.d.comb += [
-            write_error.en.eq(written.valid & of_error),
-            write_error.addr.eq(written.row),
-            write_error.data.eq(error),
-            write_guess.en.eq(written.valid & ~of_error),
-            write_guess.addr.eq(written.row),
-            write_guess.data.eq(guess),
-        ]
+        done = normalizer.done
+        for port, valid, at, word in (
+            (write_sum, done.valid, done.row, Cat(normalizer.half, normalizer.right)),
+            (write_guess, written.valid & ~of_error, written.row, new_guess),
+            (write_error, written.valid & of_error, written.row, new_error),
+        ):
+            m.d.comb += [port.en.eq(valid), port.addr.eq(at), port.data.eq(word)]
         return m

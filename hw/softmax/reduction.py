@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import SOFTMAX_ROWS
 from celosia.hw.lib.component import Component, drive
-from celosia.hw.lib.delay import Delay
+from celosia.hw.lib.delay import delayed
 from celosia.hw.memory import race
 from celosia.hw.softmax.exponentials import BITS
 
@@ -85,12 +85,7 @@ class Reduction(Component):
             m.d.sync += [
                 value.eq(self.combine(*pair)) for value, pair in zip(values, pairs, strict=True)
             ]
-        at_total = Signal(MARK)
-        if level:
-            m.submodules.late = late = Delay(MARK, cycles=level)
-            m.d.comb += [late.i.eq(self.mark), at_total.eq(late.o)]
-        else:
-            m.d.comb += at_total.eq(self.mark)
+        at_total = delayed(m, self.mark, level, name="mark")[-1]
         with m.If(at_total.valid & at_total.first):
             m.d.sync += self.total.eq(values[0])
         with m.Elif(at_total.valid):
@@ -200,11 +195,12 @@ class ExponentialSums(Component):
             total=unsigned(SUM_BITS),
             combine=lambda a, b: a + b,
         )
-        m.submodules.late = late = Delay(MARK, cycles=1)
+        late = Signal(MARK)
         rounded = Signal(sums.values.shape(), reset_less=True)
         for lane in range(self.lanes):
             value = (self.values[lane] + (1 << _DROPPED - 1)) >> _DROPPED
             m.d.sync += rounded[lane].eq(Mux(self.mask[lane], value, 0))
-        m.d.comb += [late.i.eq(self.mark), sums.mark.eq(late.o), sums.values.eq(rounded)]
+        m.d.sync += late.eq(self.mark)
+        m.d.comb += [sums.mark.eq(late), sums.values.eq(rounded)]
         drive(m, self, sums, "done total")
         return m

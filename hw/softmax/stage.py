@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import SOFTMAX_ROWS
 from celosia.hw.lib.component import Component, drive
-from celosia.hw.lib.delay import Delay
+from celosia.hw.lib.delay import delayed
 from celosia.hw.memory.parameter_memory import GIVEN
 from celosia.hw.memory.table_memory import written_layout
 from celosia.hw.softmax.exponentials import BITS, ExponentialMemory
@@ -224,11 +224,6 @@ class SoftmaxStage(Component):
             }
         )
 
-    def _late(self, m: Module, name: str, value: data.View, cycles: int) -> data.View:
-        m.submodules[name] = delay = Delay(value.shape(), cycles=cycles)
-        m.d.comb += delay.i.eq(value)
-        return delay.o
-
     def _exponentials(self, m: Module, elements: Any, greatest: Value) -> data.View:
         """Return the exponentials of elements, one cycle later."""
         sizes = self.sizes
@@ -265,21 +260,16 @@ class SoftmaxStage(Component):
         now = Signal(layout)
         drive(m, now, rows, "mark mask step")
         drive(m, now, group, "valid fault")
-        first = self._late(m, "first", now, 1)
-        second = self._late(m, "second", first, 1)
-        elements = [
-            Signal(group["values"].shape(), name=f"elements_{n}", reset_less=True) for n in range(2)
-        ]
-        m.d.sync += [elements[0].eq(group["values"]), elements[1].eq(elements[0])]
-
+        _, first, second = delayed(m, now, 2, name="at")
+        elements = delayed(m, group["values"], 2, name="elements", reset_less=True)
         for block, stage, step in ((maxima, first, Step.MAXIMUM), (sums, second, Step.SUM)):
             drive(m, block, stage, "mark mask")
             m.d.comb += block.mark.valid.eq(stage.valid & (stage.step == step))
         m.d.comb += [
-            *(maxima.values[lane].eq(elements[0][lane]) for lane in range(sizes.lanes)),
+            *(maxima.values[lane].eq(elements[1][lane]) for lane in range(sizes.lanes)),
             maxima.row.eq(rows.mark.row),
         ]
-        found = self._exponentials(m, elements[0], maxima.greatest)
+        found = self._exponentials(m, elements[1], maxima.greatest)
         m.d.comb += [
             sums.values.eq(found),
             reciprocals.mark.eq(sums.done),
@@ -291,7 +281,7 @@ class SoftmaxStage(Component):
         drive(m, choice, reciprocals, "product share")
         drive(m, self, choice, "late_group given used")
         m.d.comb += [
-            choice.elements.eq(elements[1]),
+            choice.elements.eq(elements[2]),
             choice.exponentials.eq(found),
             self.fault.eq(choice.fault_used),
         ]
@@ -300,6 +290,6 @@ class SoftmaxStage(Component):
 
         entered = Signal(data.StructLayout({name: 1 for name in _PASSED}))
         drive(m, entered, self, " ".join(_PASSED))
-        late = self._late(m, "late", entered, self.LATENCY)
+        late = delayed(m, entered, self.LATENCY, name="late")[-1]
         m.d.comb += [getattr(self, f"late_{name}").eq(late[name]) for name in _PASSED]
         return m

@@ -5,7 +5,8 @@ from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.delay import delayed
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY, read_layout, write_layout
 from celosia.hw.vector.pipe import Pipe
 from celosia.hw.vector.sums import AGES, Forwarding, SumUpdate, place_layout
@@ -85,28 +86,25 @@ class AccumulatorWriter(Component):
 
     def _steps(self, m: Module) -> tuple[list[data.View], Value]:
         """Return the groups by their age, and their valid bits."""
-        steps = [Signal(self._step, name=f"step_{age}", reset_less=True) for age in range(AGES)]
-        earlier = Signal(AGES - 1)
-        valid = Cat(self.soon.valid & self.soon.tag.to_accumulators, earlier)
+        now = Signal(self._step)
         mode = self.endings[self.soon.tag.slot].mode
         squared = mode == isa.Mode.SQUARED_DIFFERENCE
-        m.d.sync += earlier.eq(valid)
+        drive(m, now, self.descriptor, "last")
+        drive(m, now.place, self.descriptor, "group mask")
         m.d.comb += [
-            steps[0].bad.eq(self.soon.tag.fault | self.descriptor.outside),
-            steps[0].last.eq(self.descriptor.last),
-            steps[0].joins.eq(mode != isa.Mode.OVERWRITE),
-            steps[0].subtracts.eq(squared | (mode == isa.Mode.MAX)),
-            steps[0].place.row.eq(self.descriptor.address),
-            steps[0].place.group.eq(self.descriptor.group),
-            steps[0].place.mask.eq(self.descriptor.mask),
+            now.bad.eq(self.soon.tag.fault | self.descriptor.outside),
+            now.joins.eq(mode != isa.Mode.OVERWRITE),
+            now.subtracts.eq(squared | (mode == isa.Mode.MAX)),
+            now.place.row.eq(self.descriptor.address),
         ]
         if self.sizes.elementwise_products:
             m.d.comb += [
-                steps[0].multiplies.eq(squared | (mode == isa.Mode.MULTIPLY)),
-                steps[0].squared.eq(squared),
+                now.multiplies.eq(squared | (mode == isa.Mode.MULTIPLY)),
+                now.squared.eq(squared),
             ]
-        m.d.sync += [late.eq(early) for early, late in zip(steps, steps[1:], strict=False)]
-        return steps, valid
+        comes = self.soon.valid & self.soon.tag.to_accumulators
+        valid = Cat(delayed(m, comes, AGES - 1, name="valid"))
+        return delayed(m, now, AGES - 1, name="step", reset_less=True), valid
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -125,13 +123,12 @@ class AccumulatorWriter(Component):
             *(forwarding.groups[age].eq(step.place) for age, step in enumerate(steps)),
             forwarding.valid.eq(valid),
             forwarding.joins.eq(steps[4].joins),
-            forwarding.sums.eq(self.sums),
             forwarding.written.eq(update.sums),
             update.new.eq(self.scaled),
-            update.old.eq(forwarding.old),
-            update.again.eq(forwarding.again),
-            update.subtracts.eq(steps[5].subtracts),
         ]
+        drive(m, forwarding, self, "sums")
+        drive(m, update, forwarding, "old again")
+        drive(m, update, steps[5], "subtracts" + " squared" * sizes.elementwise_products)
         if sizes.parity:
             used = Signal(sizes.columns)
             m.d.sync += used.eq(Mux(valid[4] & ~steps[4].bad, forwarding.used, 0))
@@ -154,7 +151,6 @@ class AccumulatorWriter(Component):
         step = Signal(self._step)
         m.d.sync += update.multiplied.eq(multiplied)
         m.d.comb += [
-            update.squared.eq(steps[5].squared),
             multiplied.eq(valid[late] & steps[late].multiplies),
             step.eq(Mux(multiplied, steps[late], steps[4])),
         ]
@@ -164,6 +160,7 @@ class AccumulatorWriter(Component):
         """Write the group of ``step``, if it is ``due``; its ``sums`` come two cycles later."""
         sizes, write = self.sizes, self.accumulator_write
         ends = due & ~self.stop
+        drive(m, write, step.place, "row")
         writes = Signal()
         last = Signal(reset_less=True)
         m.d.sync += [
@@ -174,12 +171,10 @@ class AccumulatorWriter(Component):
         ]
         m.d.comb += [
             write.enable.eq(ends & ~step.bad),
-            write.row.eq(step.place.row),
             write.mask.eq(
                 Cat(
-                    (step.place.group == n) & step.place.mask[i]
-                    for n in range(sizes.column_groups)
-                    for i in range(sizes.lanes)
+                    Mux(step.place.group == group, step.place.mask, 0)
+                    for group in range(sizes.column_groups)
                 )
             ),
             *(write.sums[c].eq(sums[c % sizes.lanes]) for c in range(sizes.columns)),

@@ -6,6 +6,7 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.lib.component import Component
+from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.task import VectorSizes
@@ -95,18 +96,10 @@ class Answers(Component):
         m = Module()
         layout = self.asked_layout
         m.submodules.awaited = awaited = SyncFIFO(width=layout.size, depth=self.DEPTH)
-        late = [self.asked]
-        late_valid = [self.ask_accumulators]
-        for cycle in range(1, ACCUMULATOR_LATENCY + 1):
-            asked = Signal(layout, name=f"asked_{cycle}", reset_less=True)
-            valid = Signal(name=f"valid_{cycle}")
-            m.d.sync += [asked.eq(late[-1]), valid.eq(late_valid[-1])]
-            late.append(asked)
-            late_valid.append(valid)
+        late = delayed(m, self.asked, ACCUMULATOR_LATENCY, name="asked", reset_less=True)
+        late_valid = delayed(m, self.ask_accumulators, ACCUMULATOR_LATENCY, name="valid")
         # Registered, so that the decision to issue ends here.
-        nothing = Signal()
-        asked_nothing = Signal(layout, reset_less=True)
-        m.d.sync += [nothing.eq(self.ask_nothing), asked_nothing.eq(self.asked)]
+        nothing = delayed(m, self.ask_nothing, 1, name="nothing")[-1]
         now = Signal(layout)
         element = self.element
         m.d.comb += [
@@ -120,9 +113,7 @@ class Answers(Component):
             awaited.w_data.eq(self.asked),
             awaited.r_en.eq(self.read_valid),
             self.quiet.eq(~awaited.r_rdy & ~Cat(nothing, late_valid[1:]).any()),
-            now.eq(
-                Mux(self.read_valid, awaited.r_data, Mux(late_valid[-1], late[-1], asked_nothing))
-            ),
+            now.eq(Mux(self.read_valid, awaited.r_data, Mux(late_valid[-1], late[-1], late[1]))),
         ]
         # Only one kind is in flight at a time, so the select is registered before the response.
         kind = Signal(reset_less=True)

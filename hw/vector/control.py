@@ -127,18 +127,16 @@ class VectorActivity(Component):
         with m.Elif(settles != 0):
             m.d.sync += settles.eq(settles - 1)
         m.d.comb += self.idle.eq(Mux(self.stop, settles == 0, ~self.used.any() & ~self.waits))
-        # The first that holds.
-        classes = (
-            (self.stop, Mux(self.idle, Activity.IDLE, Activity.DRAIN)),
+        activity = streams.activity_of(
+            (self.stop & self.idle, Activity.IDLE),
+            (self.stop, Activity.DRAIN),
             (self.reads_wait, Activity.MEMORY),
             (self.issues, Activity.BUSY),
             (self.writes_wait, Activity.MEMORY),
             (self.used.any() & ~self.running, Activity.DRAIN),
             (self.waits, Activity.BUSY),
         )
-        for holds, activity in reversed(classes):
-            with m.If(holds):
-                m.d.comb += self.activity.eq(activity)
+        m.d.comb += self.activity.eq(activity)
         return m
 
 

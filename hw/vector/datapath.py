@@ -8,12 +8,18 @@ from celosia.hw.lib.component import Component, drive
 from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.softmax.stage import SoftmaxStage
 from celosia.hw.vector.answers import element_layout
-from celosia.hw.vector.pipe import Pipe
+from celosia.hw.vector.pipe import Pipe, latency
 from celosia.hw.vector.task import MARK, VectorSizes
 from celosia.hw.vector.window import WindowUnit
 
 #: Inputs of ``Pipe`` that pass ``SoftmaxStage``.
 _LATE = ("launch", "slot", "next", "group")
+
+
+def settle_cycles(sizes: VectorSizes) -> int:
+    """Return cycles after the last element in which the datapath empties."""
+    groups = sizes.column_groups * sizes.group_cycles
+    return latency(sizes) + groups + 5 + SoftmaxStage.LATENCY * sizes.softmax
 
 
 class Datapath(Component):

@@ -1,7 +1,5 @@
 """Pipe of the vector unit: parameters, requantiser, clamp and table, group after group."""
 
-from typing import Any
-
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -9,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, drive
-from celosia.hw.lib.delay import Delay
+from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory.parameter_memory import (
     GIVEN,
@@ -170,13 +168,13 @@ class Scaler(Component):
                 requantizer.mark.eq(mark),
             ]
         else:
-            m.submodules.outside = late = Delay(1, cycles=ParameterMemory.LATENCY, reset_less=True)
-            m.submodules.mark_soon = soon = Delay(MARK, cycles=scaled_latency(sizes) - Pipe.SOON)
+            outside = delayed(
+                m, self.outside, ParameterMemory.LATENCY, name="outside", reset_less=True
+            )
+            soon = delayed(m, mark, scaled_latency(sizes) - Pipe.SOON, name="soon")
             m.d.comb += [
-                late.i.eq(self.outside),
-                mark.tag.fault.eq(self.group.fault | late.o),
-                soon.i.eq(mark),
-                self.soon.eq(soon.o),
+                mark.tag.fault.eq(self.group.fault | outside[-1]),
+                self.soon.eq(soon[-1]),
             ]
         if sizes.parity and sizes.group_cycles > 1:
             # Parameters are read again in each cycle of the group.
@@ -270,12 +268,6 @@ class Pipe(Component):
             }
         )
 
-    def _delayed(self, m: Module, name: str, value: data.View, cycles: int) -> Any:
-        marks = value.shape() == MARK
-        m.submodules[name] = delay = Delay(value.shape(), cycles=cycles, reset_less=not marks)
-        m.d.comb += delay.i.eq(value)
-        return delay.o
-
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
@@ -304,25 +296,23 @@ class Pipe(Component):
         drive(m, scaler, store, "channels")
         drive(m, self, scaler, "soon scaled" + " used" * sequential)
         m.d.comb += walk.step.eq(self.used if sequential else self.next)
-        before = self._delayed(m, "mark_before", scaler.soon, self.SOON - 1)
-        at_scaled = self._delayed(m, "mark_scaled", before, 1)
-        at_table = self._delayed(m, "mark_table", at_scaled, Clamp.LATENCY)
-        at_end = self._delayed(m, "mark_end", at_table, TableMemory.LATENCY)
+        scaled, table = self.SOON, self.SOON + Clamp.LATENCY
+        marks = delayed(m, scaler.soon, table + TableMemory.LATENCY, name="mark")
 
         m.submodules.clamp = clamp = Clamp(lanes=sizes.lanes)
         ending = Signal(sizes.ending, reset_less=True)
-        m.d.sync += ending.eq(self.endings[before.tag.slot])
+        m.d.sync += ending.eq(self.endings[marks[scaled - 1].tag.slot])
         drive(m, clamp, ending, "zero_point low high")
-        plain = self._delayed(m, "plain", clamp.bytes, TableMemory.LATENCY)
-        use_table = self.endings[at_end.tag.slot].use_table
+        plain = delayed(m, clamp.bytes, TableMemory.LATENCY, name="plain", reset_less=True)[-1]
+        use_table = self.endings[marks[-1].tag.slot].use_table
         m.d.comb += [
             clamp.scaled.eq(self.scaled),
             *(store.entries[lane].eq(clamp.bytes[lane]) for lane in range(sizes.lanes)),
-            store.table.eq(self.endings[at_table.tag.slot].table),
+            store.table.eq(self.endings[marks[table].tag.slot].table),
             *(
                 self.bytes[lane].eq(Mux(use_table, store.values[lane], plain[lane]))
                 for lane in range(sizes.lanes)
             ),
-            self.result.eq(at_end),
+            self.result.eq(marks[-1]),
         ]
         return m

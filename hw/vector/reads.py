@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.nest import Nest
 from celosia.hw.lib.slice import FAR, link
 from celosia.hw.memory.runs import Runs
@@ -76,55 +76,48 @@ class ReadAddresses(Component):
 
     def _loops(self, m: Module, taken: Signal) -> tuple[Nest, Runs]:
         """Return the loop nest and the skips, which step with ``taken``."""
-        sizes = self.sizes
-        task = self.task
+        sizes, task = self.sizes, self.task
         m.submodules.runs = runs = Runs(
             lanes=sizes.lanes, row_bits=sizes.row_bits, count_bits=isa.COUNT_BITS
         )
-        reads_last = task.group_last[(sizes.read_groups - 1).bit_length() :]
         m.submodules.nest = nest = Nest(
             bits=sizes.address_bits,
             count_bits=(8, 8, sizes.group_bits, *[isa.COUNT_BITS] * 3),
             firsts=(1, 1, 0, 1, 1, 1),
         )
-        by_read = task.source == isa.Space.UNIFIED
-        wide = task.wide
+        wide_stride = Mux(task.wide, sizes.lanes * sizes.read_groups, sizes.lanes)
+        reads_last = task.group_last[(sizes.read_groups - 1).bit_length() :]
+        groups = Mux(task.wide, reads_last, task.group_last)
+        of_bytes = task.source == isa.Space.UNIFIED
+        levels = [
+            *((task.window_strides[n], task.window_elements[n]) for n in range(2)),
+            (wide_stride, Mux(of_bytes, groups, 0)),
+            *((task.source_strides[n], task.pixels[n]) for n in range(3)),
+        ]
+        for n, (stride, count) in enumerate(levels):
+            m.d.comb += [nest.strides[n].eq(stride), nest.counts[str(n)].eq(count)]
         read_ends = nest.last[:2].all()
+        drive(m, runs, self, "run skip_rows")
         m.d.comb += [
             runs.start.eq(self.prepare),
-            runs.run.eq(self.run),
-            runs.skip_rows.eq(self.skip_rows),
             self.prepared.eq(runs.ready),
             # Without effect if reads are wide: skips are zero then.
             runs.restart.eq(self.launch | (taken & read_ends & nest.last[2])),
             runs.advance.eq(taken & read_ends),
             nest.start.eq(self.launch),
             nest.base.eq(task.source_base),
-            nest.strides[2].eq(Mux(wide, sizes.lanes * sizes.read_groups, sizes.lanes)),
-            nest.counts["2"].eq(Mux(by_read, Mux(wide, reads_last, task.group_last), 0)),
             nest.step.eq(taken),
         ]
-        for n in range(2):
-            m.d.comb += nest.strides[n].eq(task.window_strides[n])
-            m.d.comb += nest.counts[str(n)].eq(task.window_elements[n])
-        for n in range(3):
-            m.d.comb += nest.strides[n + 3].eq(task.source_strides[n])
-            m.d.comb += nest.counts[str(n + 3)].eq(task.pixels[n])
         return nest, runs
 
-    def _groups_last(self, m: Module, last_read: Value) -> tuple[Value, Value]:
-        """Return the groups of a read, less one: of either memory, and of the unified buffer."""
-        task = self.task
-        read_groups = self.sizes.read_groups
-        of_bytes = Signal(range(read_groups))
-        of_any = Signal(range(self.sizes.column_groups))
-        with m.If(task.wide):
-            m.d.comb += of_bytes.eq(
-                Mux(last_read, task.group_last[: len(of_bytes)], read_groups - 1)
-            )
-        from_rows = task.source == isa.Space.ACCUMULATORS
-        m.d.comb += of_any.eq(Mux(from_rows, task.group_last, of_bytes))
-        return of_any, of_bytes
+    def _byte_groups_last(self, m: Module, last_read: Value) -> Value:
+        """Return the groups of a read of the unified buffer, less one."""
+        most = self.sizes.read_groups - 1
+        groups_last = Signal(range(most + 1))
+        with m.If(self.task.wide):
+            ends = self.task.group_last[: len(groups_last)]
+            m.d.comb += groups_last.eq(Mux(last_read, ends, most))
+        return groups_last
 
     def _mask(self, last_read: Value, groups_last: Value) -> Value:
         """Return the lanes of a read of the unified buffer that are channels."""
@@ -142,9 +135,9 @@ class ReadAddresses(Component):
         taken = Signal()
         wiring.connect(m, register.o, wiring.flipped(self.o))
         nest, runs = self._loops(m, taken)
-        groups_last, byte_groups_last = self._groups_last(m, nest.last[2])
+        groups_last = self._byte_groups_last(m, nest.last[2])
+        from_rows = self.task.source == isa.Space.ACCUMULATORS
         window_first = Signal(reset_less=True)
-        window_last = nest.last[:2].all()
         outside = ~self.task.constant & is_outside(nest.address, self.task.source, sizes)
         found = register.i.payload
         m.d.comb += [
@@ -152,16 +145,16 @@ class ReadAddresses(Component):
             taken.eq(self.running & register.i.ready),
             found.address.eq(nest.address),
             *(found.skip[lane].eq(runs.skip[lane]) for lane in range(sizes.lanes)),
-            found.mask.eq(Mux(outside, 0, self._mask(nest.last[2], byte_groups_last))),
+            found.mask.eq(Mux(outside, 0, self._mask(nest.last[2], groups_last))),
             found.first.eq(window_first),
-            found.last.eq(window_last),
-            found.groups_last.eq(groups_last),
+            found.last.eq(nest.last[:2].all()),
+            found.groups_last.eq(Mux(from_rows, self.task.group_last, groups_last)),
             found.outside.eq(outside),
         ]
         with m.If(self.launch):
             m.d.sync += [self.running.eq(1), window_first.eq(1)]
         with m.Elif(taken):
-            m.d.sync += window_first.eq(window_last)
+            m.d.sync += window_first.eq(found.last)
             with m.If(nest.last.all()):
                 m.d.sync += self.running.eq(0)
         return m

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component
-from celosia.hw.lib.delay import Delay
+from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.vector.multiplier import Multiplier, multiplier_of
 
@@ -194,9 +194,7 @@ class RequantizerLane(Component):
             ("right", right.right, p.right, leaves),
             ("doubles", right.doubles, ~single, leaves),
         ):
-            delay = Delay(len(value), cycles=cycles, reset_less=True)
-            m.submodules[f"late_{name}"] = delay
-            m.d.comb += [delay.i.eq(value), port.eq(delay.o)]
+            m.d.comb += port.eq(delayed(m, value, cycles, name=name, reset_less=True)[-1])
         m.d.comb += [
             left.sum.eq(self.sum),
             left.bias.eq(p.bias),

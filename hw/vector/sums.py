@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component
+from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.targets.product import Product
 from celosia.hw.vector.pipe import Pipe
@@ -188,11 +189,8 @@ class Forwarding(Component):
         sizes = self.sizes
         hits = self._hits(m)
         group = self.groups[4]
-        results = [self.written]
-        for age in range(1, len(hits) - 1):
-            later = Signal(self.written.shape(), name=f"result_{age}", reset_less=True)
-            m.d.sync += later.eq(results[-1])
-            results.append(later)
+        kept = max(0, len(hits) - 2)
+        results = delayed(m, self.written, kept, name="result", reset_less=True)
         forwards = list(zip(hits[1:], results, strict=False))
         with m.Switch(group.group):
             for number in range(sizes.column_groups):

@@ -17,7 +17,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import EXPONENTIAL_TABLES, REQUANTIZERS
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, drive
 
 #: Instructions of the vector unit.
 INSTRUCTION = streams.issued(isa.Opcode.VECTOR, isa.Opcode.FILL)
@@ -190,13 +190,9 @@ class VectorSizes:
 
     @property
     def decoded(self) -> data.StructLayout:
-        """Layout of a task, with ``run`` and ``skip`` of source and destination."""
-        runs = {
-            f"{side}_{name}": bits
-            for side in ("source", "destination")
-            for name, bits in (("run", isa.COUNT_BITS), ("skip", self.row_bits))
-        }
-        return data.StructLayout({"task": self.task, **runs})
+        """Layout of a task, with ``run`` and ``skip_rows`` of ``source`` and ``destination``."""
+        runs = data.StructLayout({"run": isa.COUNT_BITS, "skip_rows": self.row_bits})
+        return data.StructLayout({"task": self.task, "source": runs, "destination": runs})
 
     @property
     def ending(self) -> data.StructLayout:
@@ -280,8 +276,8 @@ class Decoder(Component):
                 task.destination_strides[n].eq(fields[f"destination_{a}_stride"])
                 for n, a in enumerate("xyz")
             ),
-            decoded.destination_run.eq(fields.destination_run),
-            decoded.destination_skip.eq(fields.destination_skip),
+            decoded.destination.run.eq(fields.destination_run),
+            decoded.destination.skip_rows.eq(fields.destination_skip),
         ]
 
     def _softmax(self, m: Module) -> Value:
@@ -315,15 +311,13 @@ class Decoder(Component):
             task.constant.eq(vector.opcode == isa.Opcode.FILL),
             task.source_base.eq(vector.source_base),
             *(task.source_strides[n].eq(vector[f"source_{a}_stride"]) for n, a in enumerate("xyz")),
-            task.window.eq(vector.window),
             *(task.window_strides[n].eq(vector[f"window_{a}_stride"]) for n, a in enumerate("xy")),
             task.params.eq(vector.params[self.sizes.lane_bits :]),
-            task.rounding.eq(vector.rounding),
-            task.ending.table.eq(vector.table),
-            task.ending.mode.eq(vector.mode),
-            decoded.source_run.eq(vector.source_run),
-            decoded.source_skip.eq(vector.source_skip),
+            decoded.source.run.eq(vector.source_run),
+            decoded.source.skip_rows.eq(vector.source_skip),
         ]
+        drive(m, task, vector, "window rounding")
+        drive(m, task.ending, vector, "table mode")
         softmax = self._softmax(m)
         with m.If(task.constant):
             m.d.comb += self._shared(decoded, fill)
@@ -343,29 +337,17 @@ class Decoder(Component):
                 task.ending.zero_point.eq(-128),
                 task.ending.low.eq(-128),
                 task.ending.high.eq(127),
-                *(
-                    decoded[f"{side}_{name}"].eq(value)
-                    for side in ("source", "destination")
-                    for name, value in (("run", (1 << isa.COUNT_BITS) - 1), ("skip", 0))
-                ),
                 task.rounding.eq(isa.Rounding.DOUBLE),
             ]
+            for side in (decoded.source, decoded.destination):
+                m.d.comb += [side.run.eq((1 << isa.COUNT_BITS) - 1), side.skip_rows.eq(0)]
         with m.Else():
             m.d.comb += self._shared(decoded, vector)
-            m.d.comb += [
-                task.source.eq(vector.source),
-                task.wide.eq(vector.source_skip == 0),
-                task.destination.eq(vector.destination),
-                *(
-                    task.window_elements[n].eq(vector[f"window_{a}_count"])
-                    for n, a in enumerate("xy")
-                ),
-                task.per_channel.eq(vector.per_channel),
-                task.ending.zero_point.eq(vector.zero_point),
-                task.ending.low.eq(vector.low),
-                task.ending.high.eq(vector.high),
-                task.ending.use_table.eq(vector.use_table),
-            ]
+            drive(m, task, vector, "source destination per_channel")
+            drive(m, task.ending, vector, "zero_point low high use_table")
+            m.d.comb += task.wide.eq(vector.source_skip == 0)
+            for n, axis in enumerate("xy"):
+                m.d.comb += task.window_elements[n].eq(vector[f"window_{axis}_count"])
         return m
 
 

@@ -13,11 +13,9 @@ from celosia.hw import streams
 from celosia.hw.lib.component import Component, drive
 from celosia.hw.memory.accumulators import read_layout, write_layout
 from celosia.hw.memory.parameter_memory import parameters_payload
-from celosia.hw.softmax.stage import SoftmaxStage
 from celosia.hw.vector.control import VectorControl
-from celosia.hw.vector.datapath import Datapath
+from celosia.hw.vector.datapath import Datapath, settle_cycles
 from celosia.hw.vector.destination import Destination
-from celosia.hw.vector.pipe import latency
 from celosia.hw.vector.source import RowReads, Source
 from celosia.hw.vector.task import INSTRUCTION, Decoder, Step, VectorSizes
 from celosia.hw.vector.watch import Watch
@@ -142,11 +140,7 @@ class VectorUnit(Component):
         m = Module()
         sizes = self.sizes
         m.submodules.control = control = VectorControl(
-            sizes=sizes,
-            settle_cycles=latency(sizes)
-            + sizes.column_groups * sizes.group_cycles
-            + 5
-            + SoftmaxStage.LATENCY * sizes.softmax,
+            sizes=sizes, settle_cycles=settle_cycles(sizes)
         )
         m.submodules.datapath = datapath = Datapath(sizes=sizes, bus_bytes=self.bus_bytes)
         m.submodules.writers = writers = self.writers
@@ -162,7 +156,7 @@ class VectorUnit(Component):
         drive(m, datapath, source, "element")
         drive(m, writers, datapath, "soon scaled result bytes")
         drive(m, writers, control, "endings oldest stop")
-        drive(m, writers, self, "sums write_fault")
+        drive(m, writers, self, "sums write_fault" + " sums_wrong" * sizes.parity)
         drive(m, self, writers, "accumulator_write")
         drive(m, control, writers, "bytes_finished bytes_fault sums_finished sums_fault")
         drive(m, control, writers, "writes_wait settling")
@@ -195,14 +189,10 @@ class VectorUnit(Component):
             control.running.eq(source.running | destination.running),
             control.reads_wait.eq(source.waits),
         ]
-        decoded = decoder.o.payload
         for number, (name, walk) in enumerate((("source", source), ("destination", destination))):
             drive(m, walk, control, "launch task stop")
-            m.d.comb += [
-                walk.prepare.eq(control.prepare[number]),
-                walk.run.eq(decoded[f"{name}_run"]),
-                walk.skip_rows.eq(decoded[f"{name}_skip"]),
-            ]
+            drive(m, walk, decoder.o.payload[name], "run skip_rows")
+            m.d.comb += walk.prepare.eq(control.prepare[number])
         if self.sizes.softmax:
             # The steps before write nothing.
             step = control.task.step
@@ -217,6 +207,5 @@ class VectorUnit(Component):
         drive(m, watch, self, "read_wrong sums_wrong")
         drive(m, watch, datapath, "group channels_wrong result values_wrong")
         drive(m, watch, self.writers, "added_wrong")
-        drive(m, self.writers, self, "sums_wrong")
         drive(m, control, watch, "wrong wrong_slot")
         m.d.comb += watch.rows.eq(source.accumulator_read.enable)

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.lib.component import Component, drive
-from celosia.hw.lib.delay import Delay
+from celosia.hw.lib.delay import delayed
 from celosia.hw.memory.accumulators import read_layout, write_layout
 from celosia.hw.vector.accumulate import AccumulatorWriter
 from celosia.hw.vector.destination import DescriptorQueue
@@ -106,15 +106,13 @@ class UnifiedWriter(Component):
             ]
 
         ages = Signal(self.visible_cycles)
-        lasts = Delay(1, cycles=self.visible_cycles)
-        m.submodules.lasts = lasts
         m.d.sync += ages.eq((ages << 1) | taken)
         settled = ages[-1]
+        lasts = delayed(m, taken & self.descriptor.last, self.visible_cycles, name="last")
         m.d.comb += [
-            lasts.i.eq(taken & self.descriptor.last),
             self.settling.eq(ages.any()),
             self.fault.eq((there & bad) | (settled & self.write_fault)),
-            self.finished.eq(lasts.o & ~self.write_fault),
+            self.finished.eq(lasts[-1] & ~self.write_fault),
         ]
         return m
 

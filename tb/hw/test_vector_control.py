@@ -207,7 +207,7 @@ async def test_decoder_makes_three_tasks_of_a_softmax():
                     ending = task.ending
                     assert (ending.zero_point, ending.low, ending.high) == (-128, -128, 127)
                     decoded = ctx.get(dut.o.payload)
-                    assert not (decoded.source_skip or decoded.destination_skip)
+                    assert not (decoded.source.skip_rows or decoded.destination.skip_rows)
                 await ctx.tick()
         ctx.set(dut.i.valid, 0)
         ctx.set(dut.o.ready, 1)

@@ -4,7 +4,6 @@ import pytest
 
 from celosia.hw.arch.config import REQUANTIZERS
 from celosia.hw.arch.isa import Rounding
-from celosia.hw.lib.delay import Delay
 from celosia.hw.targets.product import GatedSum
 from celosia.hw.vector import sequential
 from celosia.hw.vector.multiplier import multiplier_of
@@ -167,19 +166,7 @@ def test_clamp(rng):
     pysim.run(dut, bench)
 
 
-@pytest.mark.parametrize("cycles", [1, 4])
-async def test_delay(cycles):
-    dut = Delay(8, cycles=cycles)
-    ctx = await pysim.simulation(dut)
-    for cycle in range(12):
-        ctx.set(dut.i, cycle + 1)
-        assert ctx.get(dut.o) == max(0, cycle + 1 - cycles)
-        await ctx.tick()
-
-
 def test_refuses():
     for requantizer in (Requantizer, SequentialRequantizer):
         with pytest.raises(ValueError, match="lanes: wanted at least 1, got 0"):
             requantizer(lanes=0)
-    with pytest.raises(ValueError, match="cycles: wanted at least 1, got 0"):
-        Delay(1, cycles=0)

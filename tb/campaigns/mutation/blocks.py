@@ -65,14 +65,14 @@ matrix walker | matrix/walker matrix/reads | matrix_walker matrix_reads matrix_m
 matrix moves | matrix/moves | matrix_moves | matrix_unit | move_order
 matrix unit | matrix/unit matrix/verdict | matrix_verdict matrix_unit matrix_parity matrix_moves
 accumulators | memory/accumulators | memory_accumulators memory_parity | matrix_unit
-vector control | vector/control vector/task lib/nest | vector_control lib_nest vector_source
+vector control | vector/control vector/task lib/nest streams | vector_control lib_nest streams vector_source
     vector_unit vector_parity vector_softmax
 vector source | vector/source vector/reads vector/answers vector/window | vector_reads
     vector_window vector_answers vector_source vector_writer vector_unit
 vector pipe | vector/pipe vector/accumulate vector/sums vector/destination vector/writer vector/datapath
     vector/unit lib/component | vector_accumulate vector_sums vector_writer vector_pipe vector_datapath
     vector_unit vector_parity vector_softmax
-requantiser | vector/requantize vector/multiplier lib/delay | vector_requantize | vector_unit |
+requantiser | vector/requantize vector/multiplier lib/delay | vector_requantize lib_delay | vector_unit |
     multipliers requantizer
 sequential requantiser | vector/sequential vector/pace | vector_requantize vector_sequential
     vector_pipe | | sequential | | alone
