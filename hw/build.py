@@ -12,9 +12,11 @@ from amaranth.back import verilog as backend
 from amaranth.lib.wiring import Component
 
 from celosia.hw.arch.config import Config
+from celosia.hw.arch.pod import PodConfig
 from celosia.hw.core import Core
 from celosia.hw.flow.lint import clean
 from celosia.hw.flow.sources import Source, separate, shortened
+from celosia.hw.pod import CORE, Pod
 from celosia.hw.top import Top
 
 TOP = "celosia"
@@ -29,6 +31,8 @@ _APART = (
     "sdram",
     "link",
     "link.py",
+    "pod.py",
+    "windows.py",
 )
 
 #: A block that sets every word of a memory to zero, one statement a word.
@@ -110,6 +114,11 @@ def verilog(config: Config) -> str:
     return convert(Top(Core(config=config)))
 
 
+def pod_verilog(config: PodConfig) -> str:
+    """Return the Verilog of a pod; its top module is ``celosia``, its cores ``celosia_core``."""
+    return convert(Top(Core(config=config.core)), name=CORE) + convert(Pod(config=config))
+
+
 def readable(component: Component, *, name: str = TOP) -> str:
     """Return Verilog of a component for people and linters, with the lines of its sources.
 
@@ -129,6 +138,11 @@ def readable(component: Component, *, name: str = TOP) -> str:
 def readable_verilog(config: Config) -> str:
     """Return the Verilog of a core as ``readable`` does."""
     return readable(Top(Core(config=config)))
+
+
+def readable_pod_verilog(config: PodConfig) -> str:
+    """Return the Verilog of a pod as ``readable`` does."""
+    return readable(Top(Core(config=config.core)), name=CORE) + readable(Pod(config=config))
 
 
 @cache

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "Vcelosia.h"
+#include "bursts.h"
 
 // Channels of the bus whose partner may rest for a cycle.
 enum Channel { kAr, kR, kAw, kW, kB, kChannels };
@@ -64,16 +64,14 @@ class Watch {
     uint32_t broken = 0;
 
     // Looks at the bus before a rising edge.
-    void look(const Vcelosia& c) {
-        address(c.m_axi___05Farvalid, c.m_axi___05Farready, c.m_axi___05Faraddr, c.m_axi___05Farlen, c.m_axi___05Farid,
-                c.m_axi___05Farsize, c.m_axi___05Farburst, ar_, kArHeld);
-        address(c.m_axi___05Fawvalid, c.m_axi___05Fawready, c.m_axi___05Fawaddr, c.m_axi___05Fawlen, c.m_axi___05Fawid,
-                c.m_axi___05Fawsize, c.m_axi___05Fawburst, aw_, kAwHeld);
-        uint64_t word = uint64_t(c.m_axi___05Fwstrb) << 1 | c.m_axi___05Fwlast;
-        bool same = w_.waiting && w_.first == word && !std::memcmp(data_, &c.m_axi___05Fwdata, CELOSIA_BUS_BYTES);
-        if (w_.waiting && !(c.m_axi___05Fwvalid && same)) broken |= kWHeld;
-        w_ = {bool(c.m_axi___05Fwvalid && !c.m_axi___05Fwready), word, 0};
-        std::memcpy(data_, &c.m_axi___05Fwdata, CELOSIA_BUS_BYTES);
+    void look(const Signals& s) {
+        address(*s.arvalid, *s.arready, *s.araddr, *s.arlen, *s.arid, *s.arsize, *s.arburst, ar_, kArHeld);
+        address(*s.awvalid, *s.awready, *s.awaddr, *s.awlen, *s.awid, *s.awsize, *s.awburst, aw_, kAwHeld);
+        uint64_t word = s.strobes() << 1 | *s.wlast;
+        bool same = w_.waiting && w_.first == word && !std::memcmp(data_, s.wdata, kBusBytes);
+        if (w_.waiting && !(*s.wvalid && same)) broken |= kWHeld;
+        w_ = {bool(*s.wvalid && !*s.wready), word, 0};
+        std::memcpy(data_, s.wdata, kBusBytes);
     }
 
     void beat(bool last, bool wanted) {
@@ -92,11 +90,11 @@ class Watch {
         if (held.waiting && !(valid && held.first == address && held.second == second)) broken |= rule;
         held = {valid && !ready, address, second};
         if (!valid) return;
-        uint64_t start = address & ~uint64_t(CELOSIA_BUS_BYTES - 1);
-        if ((start & 4095) + (length + 1) * CELOSIA_BUS_BYTES > 4096) broken |= kBoundary;
-        if (burst != 1 || 1u << size != CELOSIA_BUS_BYTES) broken |= kShape;
+        uint64_t start = address & ~uint64_t(kBusBytes - 1);
+        if ((start & 4095) + (length + 1) * kBusBytes > 4096) broken |= kBoundary;
+        if (burst != 1 || 1u << size != kBusBytes) broken |= kShape;
     }
 
     Held ar_, aw_, w_;
-    uint8_t data_[CELOSIA_BUS_BYTES] = {};
+    uint8_t data_[kBusBytes] = {};
 };

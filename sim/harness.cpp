@@ -1,5 +1,5 @@
-// Drives a Verilated core in process: AXI4-Lite accesses, an AXI4 memory with a latency and a
-// bandwidth, and a loop that runs until the interrupt. One instance a device, called by ctypes.
+// Drives a Verilated core, or several in a pod, in process: AXI4-Lite accesses, an AXI4 memory with
+// a latency and a bandwidth, and a loop that runs until an interrupt. One instance a device, called by ctypes.
 
 #include <cstdint>
 #include <cstring>
@@ -25,39 +25,127 @@
 
 namespace {
 
-// Verilator writes the second of two underscores as ___05F; it gives ports up to 64 bits as integers, wider ones as arrays of 32-bit words.
-template <typename Port>
-void put_bytes(Port& port, const uint8_t* from) {
-    std::memcpy(&port, from, kBusBytes);
-}
+// A memory behind one port, with a latency and a bandwidth.
+struct Port {
+    Signals s;
+    std::vector<uint8_t>& memory;
+    Disturbance& disturbance;
+    uint64_t latency;
+    // Beats that the port may move: `rate` of them are added each cycle, in units of 1 / 65536.
+    uint64_t rate;
+    uint64_t credit = 0;
+    // Bits of an address that count: fewer than all where memory repeats.
+    uint64_t mask = ~uint64_t(0);
 
-template <typename Port>
-void get_bytes(const Port& port, uint8_t* to) {
-    std::memcpy(to, &port, kBusBytes);
-}
+    std::deque<Burst> reads = {};
+    std::deque<Burst> writes = {};
+    std::deque<Answer> answers = {};
+    uint32_t write_response = kOkay;
+    bool reading_first = false;
+    bool read_now = false, write_now = false, answer_now = false;
+    // A beat was offered and not taken: it stays.
+    bool read_held = false;
+    bool answer_held = false;
+    Watch watch = {};
+
+    bool inside(uint64_t address) const { return address + kBusBytes <= memory.size(); }
+
+    bool quiet() const {
+        return reads.empty() && writes.empty() && answers.empty() && !*s.arvalid && !*s.awvalid && !*s.wvalid;
+    }
+
+    // Offers what the memory has in this cycle.
+    void offer(uint64_t cycle) {
+        credit = credit + rate < 2 * 65536 ? credit + rate : 2 * 65536;
+        bool read_due = !reads.empty() && reads.front().ready <= cycle && !disturbance.rests(kR);
+        bool write_may = !writes.empty() && !disturbance.rests(kW);
+        bool write_due = write_may && *s.wvalid;
+        bool may = credit >= 65536;
+        bool both = credit >= 2 * 65536;
+        // Where there is bandwidth for one of them only, they take turns.
+        read_now = read_held || (read_due && may && (both || !write_due || reading_first));
+        write_now = write_may && may && (both || !read_now);
+
+        *s.arready = reads.size() < kAddressQueue && !disturbance.rests(kAr);
+        *s.awready = writes.size() < kAddressQueue && !disturbance.rests(kAw);
+        *s.rvalid = read_now;
+        if (read_now) {
+            const Burst& burst = reads.front();
+            bool good = inside(burst.address);
+            static const uint8_t zeros[kBusBytes] = {};
+            std::memcpy(s.rdata, good ? &memory[burst.address] : zeros, kBusBytes);
+            *s.rid = burst.id;
+            *s.rresp = good ? kOkay : kDecerr;
+            if (disturbance.refuse_beat == 1) *s.rresp = disturbance.response;
+            *s.rlast = burst.beats == 1;
+        }
+        *s.wready = write_now;
+        bool answer_due = !answers.empty() && answers.front().ready <= cycle;
+        answer_now = answer_held || (answer_due && !disturbance.rests(kB));
+        *s.bvalid = answer_now;
+        if (answer_now) {
+            *s.bid = answers.front().id;
+            *s.bresp = answers.front().response;
+        }
+    }
+
+    // Takes what the core offers; `watched` if its channels pause or may.
+    void take(uint64_t cycle, bool watched) {
+        if (watched) watch.look(s);
+        read_held = read_now && !*s.rready;
+        if (read_now && !read_held) {
+            credit -= 65536;
+            reading_first = false;
+            Burst& burst = reads.front();
+            if (disturbance.refuse_beat && --disturbance.refuse_beat == 0)
+                disturbance.refuse(1, burst.address, burst.id);
+            burst.address += kBusBytes;
+            if (--burst.beats == 0) reads.pop_front();
+        }
+        if (write_now && *s.wvalid) {
+            credit -= 65536;
+            reading_first = true;
+            take_beat(cycle, watched);
+        }
+        answer_held = answer_now && !*s.bready;
+        if (answer_now && !answer_held) answers.pop_front();
+        if (*s.arvalid && *s.arready) reads.push_back({cycle + latency, *s.araddr & mask, *s.arlen + 1u, *s.arid});
+        if (*s.awvalid && *s.awready) writes.push_back({cycle, *s.awaddr & mask, *s.awlen + 1u, *s.awid});
+    }
+
+    void take_beat(uint64_t cycle, bool watched) {
+        Burst& burst = writes.front();
+        uint8_t bytes[kBusBytes];
+        std::memcpy(bytes, s.wdata, kBusBytes);
+        if (watched) watch.beat(*s.wlast, burst.beats == 1);
+        if (inside(burst.address)) {
+            uint64_t strobes = s.strobes();
+            for (int n = 0; n < kBusBytes; n++) {
+                if (strobes >> n & 1) memory[burst.address + n] = bytes[n];
+            }
+        } else {
+            write_response = kDecerr;
+        }
+        burst.address += kBusBytes;
+        if (--burst.beats == 0) {
+            if (disturbance.refuse_answer && --disturbance.refuse_answer == 0) {
+                disturbance.refuse(2, burst.address - kBusBytes, burst.id);
+                write_response = disturbance.response;
+            }
+            answers.push_back({cycle + latency, burst.id, write_response});
+            write_response = kOkay;
+            writes.pop_front();
+        }
+    }
+};
 
 struct Device {
     VerilatedContext context;
     std::unique_ptr<Vcelosia> core;
     std::vector<uint8_t> memory;
-    uint64_t latency;
-    // Beats that the memory may move: `rate` of them are added each cycle, in units of 1 / 65536.
-    uint64_t rate;
-    uint64_t credit = 0;
     uint64_t cycle = 0;
-    // Bits of an address that count: fewer than all where memory repeats.
-    uint64_t mask = ~uint64_t(0);
-
-    std::deque<Burst> reads;
-    std::deque<Burst> writes;
-    std::deque<Answer> answers;
-    uint32_t write_response = kOkay;
-    bool reading_first = false;
-    // A beat was offered and not taken: it stays.
-    bool read_held = false;
-    bool answer_held = false;
     Disturbance disturbance;
-    Watch watch;
+    std::vector<Port> ports;
     // The watch costs time: it looks only where channels pause or may.
     bool disturbed = false;
 
@@ -80,8 +168,8 @@ struct Device {
         return &context;
     }
 
-    Device(uint64_t bytes, uint64_t latency_, uint64_t rate_)
-        : core(new Vcelosia(prepared(context))), memory(bytes), latency(latency_), rate(rate_) {
+    Device(uint64_t bytes, uint64_t latency, uint64_t rate) : core(new Vcelosia(prepared(context))), memory(bytes) {
+        for (const Signals& signals : {CELOSIA_PORTS}) ports.push_back({signals, memory, disturbance, latency, rate});
         core->clk = 0;
         core->rst = 1;
         for (int n = 0; n < 4; n++) step();
@@ -98,103 +186,20 @@ struct Device {
     ~Device() { celosia::points.add(counters); }
 #endif
 
-    bool inside(uint64_t address) const { return address + kBusBytes <= memory.size(); }
-
-    // Offers what the memory has in this cycle, takes what the core offers, and moves on.
     void step() {
-        Vcelosia& c = *core;
-        credit = credit + rate < 2 * 65536 ? credit + rate : 2 * 65536;
-        bool read_due = !reads.empty() && reads.front().ready <= cycle && !disturbance.rests(kR);
-        bool write_may = !writes.empty() && !disturbance.rests(kW);
-        bool write_due = write_may && c.m_axi___05Fwvalid;
-        bool may = credit >= 65536;
-        bool both = credit >= 2 * 65536;
-        // Where there is bandwidth for one of them only, they take turns.
-        bool read_now = read_held || (read_due && may && (both || !write_due || reading_first));
-        bool write_now = write_may && may && (both || !read_now);
-
-        c.m_axi___05Farready = reads.size() < kAddressQueue && !disturbance.rests(kAr);
-        c.m_axi___05Fawready = writes.size() < kAddressQueue && !disturbance.rests(kAw);
-        c.m_axi___05Frvalid = read_now;
-        if (read_now) {
-            const Burst& burst = reads.front();
-            bool good = inside(burst.address);
-            static const uint8_t zeros[kBusBytes] = {};
-            put_bytes(c.m_axi___05Frdata, good ? &memory[burst.address] : zeros);
-            c.m_axi___05Frid = burst.id;
-            c.m_axi___05Frresp = good ? kOkay : kDecerr;
-            if (disturbance.refuse_beat == 1) c.m_axi___05Frresp = disturbance.response;
-            c.m_axi___05Frlast = burst.beats == 1;
-        }
-        c.m_axi___05Fwready = write_now;
-        bool answer_due = !answers.empty() && answers.front().ready <= cycle;
-        bool answer_now = answer_held || (answer_due && !disturbance.rests(kB));
-        c.m_axi___05Fbvalid = answer_now;
-        if (answer_now) {
-            c.m_axi___05Fbid = answers.front().id;
-            c.m_axi___05Fbresp = answers.front().response;
-        }
-        c.clk = 0;
-        c.eval();
+        for (Port& port : ports) port.offer(cycle);
+        core->clk = 0;
+        core->eval();
 #ifdef CELOSIA_WAVES
         dump(cycle * CELOSIA_WAVES);
 #endif
-        if (disturbed) watch.look(c);
-
-        read_held = read_now && !c.m_axi___05Frready;
-        if (read_now && !read_held) {
-            credit -= 65536;
-            reading_first = false;
-            Burst& burst = reads.front();
-            if (disturbance.refuse_beat && --disturbance.refuse_beat == 0)
-                disturbance.refuse(1, burst.address, burst.id);
-            burst.address += kBusBytes;
-            if (--burst.beats == 0) reads.pop_front();
-        }
-        if (write_now && c.m_axi___05Fwvalid) {
-            credit -= 65536;
-            reading_first = true;
-            take_beat();
-        }
-        answer_held = answer_now && !c.m_axi___05Fbready;
-        if (answer_now && !answer_held) answers.pop_front();
-        if (c.m_axi___05Farvalid && c.m_axi___05Farready) {
-            reads.push_back({cycle + latency, c.m_axi___05Faraddr & mask, c.m_axi___05Farlen + 1u, c.m_axi___05Farid});
-        }
-        if (c.m_axi___05Fawvalid && c.m_axi___05Fawready) {
-            writes.push_back({cycle, c.m_axi___05Fawaddr & mask, c.m_axi___05Fawlen + 1u, c.m_axi___05Fawid});
-        }
-        c.clk = 1;
-        c.eval();
+        for (Port& port : ports) port.take(cycle, disturbed);
+        core->clk = 1;
+        core->eval();
 #ifdef CELOSIA_WAVES
         dump(cycle * CELOSIA_WAVES + CELOSIA_WAVES / 2);
 #endif
         cycle++;
-    }
-
-    void take_beat() {
-        Vcelosia& c = *core;
-        Burst& burst = writes.front();
-        uint8_t bytes[kBusBytes];
-        get_bytes(c.m_axi___05Fwdata, bytes);
-        if (disturbed) watch.beat(c.m_axi___05Fwlast, burst.beats == 1);
-        if (inside(burst.address)) {
-            for (int n = 0; n < kBusBytes; n++) {
-                if (c.m_axi___05Fwstrb >> n & 1) memory[burst.address + n] = bytes[n];
-            }
-        } else {
-            write_response = kDecerr;
-        }
-        burst.address += kBusBytes;
-        if (--burst.beats == 0) {
-            if (disturbance.refuse_answer && --disturbance.refuse_answer == 0) {
-                disturbance.refuse(2, burst.address - kBusBytes, burst.id);
-                write_response = disturbance.response;
-            }
-            answers.push_back({cycle + latency, burst.id, write_response});
-            write_response = kOkay;
-            writes.pop_front();
-        }
     }
 
     // Returns the response, or -1 after `limit` cycles without one; it may be taken after `rest` cycles.
@@ -281,16 +286,21 @@ int celosia_read_late(Device* device, uint32_t address, uint32_t* value, int res
 }
 
 // Lets memory, a power of two of bytes, repeat over all addresses.
-void celosia_repeat(Device* device) { device->mask = device->memory.size() - 1; }
+void celosia_repeat(Device* device) {
+    for (Port& port : device->ports) port.mask = device->memory.size() - 1;
+}
 
-// Runs until the interrupt, or for `cycles`; returns whether the interrupt is there.
-int celosia_wait(Device* device, uint64_t cycles) {
+// Runs until an interrupt, a bit of `mask` for each core, or for `cycles`; returns whether one is there.
+int celosia_wait_for(Device* device, uint64_t cycles, uint32_t mask) {
     for (uint64_t n = 0; n < cycles; n++) {
-        if (device->core->irq) return 1;
+        if (device->core->irq & mask) return 1;
         device->step();
     }
-    return device->core->irq;
+    return (device->core->irq & mask) != 0;
 }
+
+// The same for any of the interrupts.
+int celosia_wait(Device* device, uint64_t cycles) { return celosia_wait_for(device, cycles, ~0u); }
 
 // Lets the channels AR, R, AW, W and B rest, each with its chance in units of 1 / 65536.
 void celosia_pause(Device* device, uint64_t seed, const uint32_t* chances) {
@@ -315,15 +325,17 @@ uint32_t celosia_refused(Device* device, uint64_t* address, uint32_t* id) {
 }
 
 // Returns the rules of AXI4 that the core has broken, bits of `Rule`.
-uint32_t celosia_broken(Device* device) { return device->watch.broken; }
+uint32_t celosia_broken(Device* device) {
+    uint32_t broken = 0;
+    for (const Port& port : device->ports) broken |= port.watch.broken;
+    return broken;
+}
 
 // Runs for `cycles`; returns whether nothing was asked for and nothing is under way on the bus.
 int celosia_quiet(Device* device, uint64_t cycles) {
-    const Vcelosia& c = *device->core;
     bool quiet = true;
     for (uint64_t n = 0; n < cycles; n++) {
-        quiet &= device->reads.empty() && device->writes.empty() && device->answers.empty();
-        quiet &= !c.m_axi___05Farvalid && !c.m_axi___05Fawvalid && !c.m_axi___05Fwvalid;
+        for (const Port& port : device->ports) quiet &= port.quiet();
         device->step();
     }
     return quiet;

@@ -19,6 +19,7 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import Driver, require_place
+from celosia.hw.arch.pod import BASES, PAGE, PodConfig
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Interrupt
 from celosia.sim import counting, parts, verilate
 from celosia.sim import waves as recorded
@@ -48,7 +49,12 @@ def _gates(netlist: Path) -> str:
 
 
 def model(
-    config: Config, netlist: Path | None = None, *, arrays: bool = False, waves: bool = False
+    config: Config,
+    netlist: Path | None = None,
+    *,
+    arrays: bool = False,
+    waves: bool = False,
+    pod: PodConfig | None = None,
 ) -> Path:
     """Return the compiled model of a core of ``config``, built if it does not exist.
 
@@ -57,7 +63,7 @@ def model(
     ``config``: sizes of the core; ``netlist``: netlist of the core, compiled instead of its own
     Verilog, see ``celosia.hw.flow.gates``; ``arrays``: build a separate model in which bits of the
     core's memories can be flipped, see tb/campaigns/flips; ``waves``: build a separate model that
-    can write waves.
+    can write waves; ``pod``: build a model of a pod of such cores.
     Raises ``SimulatorNotFound`` if there is no Verilator or no C++ compiler.
     Raises ``RtlError`` if the build fails.
     """
@@ -72,13 +78,15 @@ def model(
     else:
         key = f"{config.bus_bytes} {_gates(netlist)}"
     flags = (*counted, arrays, *[verilate.WAVES] * waves)
+    if pod:
+        key += repr((sources_digest(whole=True), pod.cores, pod.ports))
     digest = hashlib.sha256(repr((key, verilate.FLAGS, str(verilator), *flags)).encode())
     more = _counting_files() if counted else ()
     more += (Path(recorded.__file__),) * waves
     for path in (*_HARNESS, *more, Path(__file__), Path(verilate.__file__)):
         digest.update(path.read_bytes())
     target = cache_directory() / "models" / f"{digest.hexdigest()[:32]}.so"
-    kind = {"counted": counted, "arrays": arrays, "waves": waves}
+    kind: dict[str, Any] = {"counted": counted, "arrays": arrays, "waves": waves, "pod": pod}
     once(target, lambda: _build(config, netlist, target, **kind))
     return target
 
@@ -106,13 +114,15 @@ def _build(
     counted: tuple[str, ...],
     arrays: bool,
     waves: bool,
+    pod: PodConfig | None,
 ) -> None:
-    from celosia.hw.build import verilog
+    from celosia.hw.build import pod_verilog, verilog
     from celosia.hw.flow.origins import core_with_origins
 
     start = time.monotonic()
     kind = "counting model" if counted else "Verilator model" + " with waves" * waves
     thing = config.name if netlist is None else netlist.name
+    thing = f"{pod.cores} cores {thing}" if pod else thing
     print(f"building the {kind} of {thing}, once ...", file=sys.stderr, flush=True)
     level = "-O1"
     if netlist is not None:
@@ -122,8 +132,10 @@ def _build(
         text, origins = core_with_origins(config)
         counting.origins_of(target).write_text(json.dumps(origins._asdict()))
     else:
-        text = verilog(config)
-    definitions = [f"CELOSIA_BUS_BYTES={config.bus_bytes}"]
+        text = pod_verilog(replace(pod, core=config)) if pod else verilog(config)
+    names = [f"m_axi_{n}" for n in range(pod.ports)] if pod else ["m_axi"]
+    ports = ", ".join(f"CELOSIA_SIGNALS(core->{name})" for name in names)
+    definitions = [f"CELOSIA_BUS_BYTES={config.bus_bytes}", f"CELOSIA_PORTS={ports}"]
     if waves:
         _ports_of(target).write_text(json.dumps(recorded.ports(text)))
         definitions.append(f"CELOSIA_WAVES={recorded.NANOSECONDS}")
@@ -154,6 +166,7 @@ def _library(path: Path) -> Any:
         ctypes.POINTER(ctypes.c_uint32),
     ]
     library.celosia_wait.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    library.celosia_wait_for.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32]
     library.celosia_pause.argtypes = [
         ctypes.c_void_p,
         ctypes.c_uint64,
@@ -172,81 +185,38 @@ def _library(path: Path) -> Any:
     return library
 
 
-class RtlDevice(Driver):
-    """Simulated core with an external memory.
+class RtlCore(Driver):
+    """A core of a simulation, with its part of the external memory.
 
-    ``config``: sizes of the core; ``latency``: cycles from an address taken by the memory to its
-    first beat, and from the last beat of a write to its response; ``bandwidth``: beats that the
-    memory moves each cycle, reads and writes together, above 0 up to 2; ``memory_bytes``: bytes of
-    external memory; ``cycles_limit``: cycles of one run after which the core counts as hung;
-    ``netlist``: netlist that runs instead of the core's own Verilog, see ``model``; ``arrays``:
-    whether bits of its memories can be flipped, see ``model``; ``waves``: file to write the core's
-    signals to. It is there, with its views, after ``close``.
-    Raises ``ValueError`` if latency or bandwidth are out of range.
-    Raises ``SimulatorNotFound``, ``RtlError``, see ``model``.
+    ``config``: sizes of the core; ``library``, ``device``: the simulation; ``memory``: its part of
+    the memory, uint8; ``number``: of the core in a pod; ``cycles_limit``: cycles of one run after
+    which the core counts as hung.
     """
 
     def __init__(
         self,
         config: Config,
+        library: Any,
+        device: int,
+        memory: np.ndarray,
         *,
-        latency: int = 32,
-        bandwidth: float = 1.0,
-        memory_bytes: int = 64 << 20,
+        number: int = 0,
         cycles_limit: int = 1 << 32,
-        netlist: Path | None = None,
-        arrays: bool = False,
-        waves: recorded.Waves | None = None,
     ) -> None:
-        if not 1 <= latency <= 1 << 20:
-            raise ValueError(f"latency: wanted 1 to {1 << 20} cycles, got {latency}")
-        if not 1 / 1024 <= bandwidth <= 2:
-            raise ValueError(f"bandwidth: wanted 1/1024 to 2 beats per cycle, got {bandwidth}")
         self.config = config
-        self.memory_bytes = memory_bytes
+        self.number = number
+        self.memory_bytes = len(memory)
         self.cycles_limit = cycles_limit
-        if netlist and waves:
-            raise ValueError("waves: wanted the core's own Verilog, got a netlist")
-        path = model(config, netlist, arrays=arrays, waves=waves is not None)
-        self._library = _library(path)
-        counter = counting.current()
-        if counter and netlist is None:
-            counter.note(path, self._library)
-        self._device = self._library.celosia_open(memory_bytes, latency, round(bandwidth * 65536))
-        if not self._device:
-            raise RtlError(
-                f"external memory: wanted {memory_bytes} bytes, this machine has not got them"
-            )
-        self._recording = None
-        if waves:
-            ports = json.loads(_ports_of(path).read_text())
-            self._recording = recorded.Recording(waves, ports, self._library, self._device)
-        self._memory = np.ctypeslib.as_array(
-            self._library.celosia_memory(self._device), shape=(memory_bytes,)
-        )
+        self._library, self._device, self._memory = library, device, memory
         self.set_register("interrupt_enable", (Interrupt.DONE | Interrupt.ERROR).value)
         got = self.register("fingerprint")
         if got != config.fingerprint:
             raise RtlError(f"fingerprint: wanted {config.fingerprint:#x}, the core says {got:#x}")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Free the model; the device cannot be used afterwards."""
-        if self._device is not None:
-            self._library.celosia_close(self._device)
-            self._device = None
-            if self._recording:
-                self._recording.finish()
-
     def read_registers(self, offset: int, count: int = 1) -> list[int]:
         """Return ``count`` registers from byte ``offset`` on, some cycles each."""
         values, value = [], ctypes.c_uint32()
-        for place in range(offset, offset + 4 * count, 4):
+        for place in self._places(offset, count):
             response = self._library.celosia_read_register(self._device, place, ctypes.byref(value))
             if response:
                 raise RtlError(f"register {place:#x}: wanted an answer to a read, got {response}")
@@ -255,11 +225,15 @@ class RtlDevice(Driver):
 
     def write_registers(self, offset: int, *values: int) -> None:
         """Write registers from byte ``offset`` on, some cycles each."""
-        for place, value in enumerate(values):
-            place = offset + 4 * place
+        for place, value in zip(self._places(offset, len(values)), values, strict=True):
             response = self._library.celosia_write_register(self._device, place, value)
             if response:
                 raise RtlError(f"register {place:#x}: wanted an answer to a write, got {response}")
+
+    def _places(self, offset: int, count: int) -> range:
+        """Return the addresses of registers on the bus."""
+        first = self.number * PAGE + offset
+        return range(first, first + 4 * count, 4)
 
     def write(self, address: int, data: bytes) -> None:
         """Write ``data`` to external memory, in no simulated time."""
@@ -285,10 +259,115 @@ class RtlDevice(Driver):
             raise RtlError("reset: wanted the core to become idle, it does not")
         for passed in range(0, self.cycles_limit, _SLICE):
             left = min(self.cycles_limit - passed, _SLICE)
-            if self._library.celosia_wait(self._device, left):
+            if self._library.celosia_wait_for(self._device, left, 1 << self.number):
                 yield
         raise RtlError(f"run: wanted an end within {self.cycles_limit} cycles, got none")
 
     def failure(self, text: str) -> Exception:
         """Return an ``RtlError`` with this message."""
         return RtlError(f"run: {text}")
+
+
+class RtlDevice(RtlCore):
+    """Simulated core with an external memory.
+
+    ``config``: sizes of the core; ``latency``: cycles from an address taken by the memory to its
+    first beat, and from the last beat of a write to its response; ``bandwidth``: beats that the
+    memory moves each cycle, reads and writes together, above 0 up to 2; ``memory_bytes``: bytes of
+    external memory; ``cycles_limit``: cycles of one run after which the core counts as hung;
+    ``netlist``: netlist that runs instead of the core's own Verilog, see ``model``; ``arrays``:
+    whether bits of its memories can be flipped, see ``model``; ``waves``: file to write the core's
+    signals to. It is there, with its views, after ``close``.
+    Raises ``ValueError`` if latency or bandwidth are out of range.
+    Raises ``SimulatorNotFound``, ``RtlError``, see ``model``.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        latency: int = 32,
+        bandwidth: float = 1.0,
+        memory_bytes: int = 64 << 20,
+        cycles_limit: int = 1 << 32,
+        netlist: Path | None = None,
+        arrays: bool = False,
+        waves: recorded.Waves | None = None,
+    ) -> None:
+        _require_memory(latency, bandwidth)
+        if netlist and waves:
+            raise ValueError("waves: wanted the core's own Verilog, got a netlist")
+        path = model(config, netlist, arrays=arrays, waves=waves is not None)
+        library = _library(path)
+        counter = counting.current()
+        if counter and netlist is None:
+            counter.note(path, library)
+        device, memory = _opened(library, memory_bytes, latency, bandwidth)
+        self._recording = None
+        if waves:
+            ports = json.loads(_ports_of(path).read_text())
+            self._recording = recorded.Recording(waves, ports, library, device)
+        super().__init__(config, library, device, memory, cycles_limit=cycles_limit)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the model; the device cannot be used afterwards."""
+        if self._device is not None:
+            self._library.celosia_close(self._device)
+            self._device = None
+            if self._recording:
+                self._recording.finish()
+
+
+class RtlPod:
+    """Simulated pod: its cores, each with a part of the external memory.
+
+    ``pod``: sizes; ``memory_bytes``: bytes of external memory of each core; ``latency``,
+    ``bandwidth``, of each memory port, and errors: see ``RtlDevice``.
+    """
+
+    def __init__(
+        self, pod: PodConfig, *, latency: int = 32, bandwidth: float = 1.0, memory_bytes: int
+    ) -> None:
+        _require_memory(latency, bandwidth)
+        self._library = _library(model(pod.core, pod=pod))
+        window = 1 << (memory_bytes - 1).bit_length()
+        device, memory = _opened(self._library, pod.cores * window, latency, bandwidth)
+        self._device = device
+        for n in range(pod.cores):
+            place = pod.cores * PAGE + BASES + 4 * n
+            if self._library.celosia_write_register(device, place, n * window):
+                raise RtlError(f"base address of core {n}: wanted an answer, got none")
+        parts = memory.reshape(pod.cores, window)[:, :memory_bytes]
+        self.cores = tuple(
+            RtlCore(pod.core, self._library, device, part, number=n) for n, part in enumerate(parts)
+        )
+
+    def close(self) -> None:
+        """Free the model; its cores cannot be used afterwards."""
+        self._library.celosia_close(self._device)
+
+
+def _require_memory(latency: int, bandwidth: float) -> None:
+    if not 1 <= latency <= 1 << 20:
+        raise ValueError(f"latency: wanted 1 to {1 << 20} cycles, got {latency}")
+    if not 1 / 1024 <= bandwidth <= 2:
+        raise ValueError(f"bandwidth: wanted 1/1024 to 2 beats per cycle, got {bandwidth}")
+
+
+def _opened(
+    library: Any, memory_bytes: int, latency: int, bandwidth: float
+) -> tuple[int, np.ndarray]:
+    """Open a simulation; return it and its memory, see ``RtlDevice``."""
+    device = library.celosia_open(memory_bytes, latency, round(bandwidth * 65536))
+    if not device:
+        raise RtlError(
+            f"external memory: wanted {memory_bytes} bytes, this machine has not got them"
+        )
+    memory = library.celosia_memory(device)
+    return device, np.ctypeslib.as_array(memory, shape=(memory_bytes,))

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from celosia.hw.arch.extras import install_command
+from celosia.hw.arch.pod import PodConfig
 from celosia.sw.cli.arguments import board_of
 from celosia.sw.cli.messages import Missing
 from celosia.sw.export.files import verilog_files, verilog_header
@@ -23,15 +24,19 @@ _LOADER = "openFPGALoader"
 
 
 def run_verilog(arguments: argparse.Namespace) -> None:
-    """Write the Verilog of a core with its waivers, and with ``--all`` what a design around it needs."""
-    from celosia.hw.build import readable_verilog
+    """Write the Verilog of a core or a pod with its waivers, and with ``--all`` what a design needs."""
+    from celosia.hw.build import readable_pod_verilog, readable_verilog
 
     config, path = arguments.preset, arguments.output
+    pod = PodConfig(config, arguments.cores, arguments.ports) if arguments.cores > 1 else None
+    if pod and arguments.all:
+        raise InputError(f"--all: wanted one core, got {pod.cores}")
     writable(path)
     contents = verilog_files(config, path.name, everything=arguments.all)
     for name in contents:
         writable(path.with_name(name))
-    contents = {path.name: verilog_header(config) + readable_verilog(config), **contents}
+    text = readable_pod_verilog(pod) if pod else readable_verilog(config)
+    contents = {path.name: verilog_header(config, pod) + text, **contents}
     write_atomically({path.with_name(name): text.encode() for name, text in contents.items()})
     print(f"{path}: {config.name}, fingerprint {config.fingerprint:#010x}")
 

@@ -15,7 +15,7 @@ from celosia.sw.ir.parts import Port, Section
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import Device, DeviceError
-from celosia.sw.runtime.opening import open_session
+from celosia.sw.runtime.machine import MachineDevice
 from celosia.sw.runtime.session import Session
 
 
@@ -86,9 +86,10 @@ def _count(
             for each in tqdm(cut, unit="section", delay=1, file=sys.stderr, disable=hidden):
                 counted[each.section] = _cycles(device, program, each.section)
         alone = _outputs(device, program)
-    with open_session(program) as session:
+    device = MachineDevice(program.config, program.memory_bytes)
+    with Session(program, device) as session:
         session.run(x)
-        if not _outputs(session.device, program) == outputs == alone:
+        if not _outputs(device, program) == outputs == alone:
             raise DeviceError("measure: layers one at a time give other outputs than the model")
     return counted
 

@@ -124,14 +124,26 @@ class Driver(ABC):
         RuntimeError
             If the core does not end, or becomes idle without an end.
         """
+        self.prepare(address, count)
+        self.start()
+        return self.finish()
+
+    def prepare(self, address: int, count: int) -> None:
+        """Make the core idle, clear its counters and set its program; raises as ``run``."""
         require_program(address, count, self.memory_bytes)
         self.make_idle()
         assert OFFSETS["program_length"] == OFFSETS["program_address"] + 4
         self.write_registers(OFFSETS["program_address"], address, count)
         self.set_register("control", Control.CLEAR.value)
         self.cleared()
+
+    def start(self) -> None:
+        """Start the program that was set."""
         self.set_register("control", Control.START.value)
         self.started()
+
+    def finish(self) -> RunResult:
+        """Wait for the end of the program; raises as ``run``."""
         status = Status(0)
         for _ in self.pauses(running=True):
             status = self.status()

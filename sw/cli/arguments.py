@@ -134,6 +134,14 @@ def add_device(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument("--device", type=_device, default=default, metavar="D", help=text)
 
 
+def add_cores(parser: argparse.ArgumentParser) -> None:
+    """Add the options that divide the inputs among the cores of a pod."""
+    parser.add_argument(
+        "--cores", type=whole, default=1, metavar="N", help="of a pod: 1, 2, 4, 8 or 16 (1)"
+    )
+    parser.add_argument("--ports", type=whole, default=1, metavar="P", help="of its memory (1)")
+
+
 def add_workers(parser: argparse.ArgumentParser, default: int = 1) -> None:
     """Add the options that divide work among processes; ``workers_of`` reads them."""
     parser.add_argument(
@@ -218,10 +226,13 @@ def wave_files(arguments: argparse.Namespace) -> tuple[Path, ...]:
 
 
 def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of ``open_device``: external memory and waves, of a simulated core alone."""
+    """Return the options of ``open_session``: cores; external memory and waves, if simulated."""
+    options: dict[str, Any] = {}
+    if getattr(arguments, "cores", 1) > 1:
+        options |= {"cores": arguments.cores, "ports": arguments.ports}
     if arguments.device != "rtl":
-        return {}
-    options = {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
+        return options
+    options |= {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
     if getattr(arguments, "waves", None):
         options["waves"] = (arguments.waves, *(arguments.waves_cycles or (0, 20_000)))
     return options

@@ -13,6 +13,7 @@ from celosia.sw.cli import inputs
 from celosia.sw.cli.arguments import (
     Commands,
     add_batch,
+    add_cores,
     add_device,
     add_files,
     add_machine,
@@ -52,6 +53,7 @@ def add_parsers(command: Commands) -> None:
     inputs.add_conversions(made)
     add_device(made, "machine")
     add_batch(made, 16, "samples of one run (16)")
+    add_cores(made)
     add_workers(made)
     made.add_argument("--limit", type=whole, metavar="N", help="the first N samples alone")
     made.add_argument(
@@ -80,7 +82,8 @@ def run(arguments: argparse.Namespace) -> None:
     index = _output(arguments.output, model, outputs)
     found = _data(arguments, model, names)
     labelled = found.labelled
-    program = compile_graph(graph, arguments.preset, min(arguments.batch, len(labelled.labels)))
+    share = -(-len(labelled.labels) // arguments.cores)
+    program = compile_graph(graph, arguments.preset, min(arguments.batch, share))
     port = program.outputs[index]
     try:
         classes = classes_of(port, labelled)

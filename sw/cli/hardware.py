@@ -4,13 +4,22 @@ import argparse
 from pathlib import Path
 
 from celosia.sw import boards, hardware
-from celosia.sw.cli.arguments import Commands, add_output, add_preset, number, seeds, whole
+from celosia.sw.cli.arguments import (
+    Commands,
+    add_cores,
+    add_output,
+    add_preset,
+    number,
+    seeds,
+    whole,
+)
 
 
 def add_parsers(command: Commands) -> None:
     """Add the commands."""
-    made = command("verilog", "write the Verilog of a core", hardware.run_verilog)
+    made = command("verilog", "write the Verilog of a core or a pod", hardware.run_verilog)
     add_preset(made)
+    add_cores(made)
     add_output(made, "file to write, and beside it one with waivers", required=True)
     made.add_argument(
         "--all", action="store_true", help="also FuseSoC core, SystemRDL, and driver in C"

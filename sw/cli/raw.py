@@ -118,9 +118,9 @@ def _summary(count: int, result: RunResult, config: Config) -> str:
 
 
 def _require_no_model_options(path: Path, arguments: argparse.Namespace) -> None:
-    given = {**vars(arguments), "workers": arguments.workers > 1}
+    given = {**vars(arguments), "workers": arguments.workers > 1, "cores": arguments.cores > 1}
     models = ("input", "output", "batch", "pixels", "flat", "resize")
-    for name in (*models, "workers", "scheduler", "resume"):
+    for name in (*models, "cores", "workers", "scheduler", "resume"):
         if given[name]:
             raise InputError(
                 f"{path}: bare instructions have no --{name} "

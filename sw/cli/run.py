@@ -13,6 +13,7 @@ from celosia.sw.cli import inputs, raw
 from celosia.sw.cli.arguments import (
     Commands,
     add_batch,
+    add_cores,
     add_device,
     add_files,
     add_machine,
@@ -25,9 +26,8 @@ from celosia.sw.cli.arguments import (
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.backends import open_device
-from celosia.sw.runtime.opening import read_source
-from celosia.sw.runtime.session import InputError, Session, Statistics
+from celosia.sw.runtime.opening import open_session, read_source
+from celosia.sw.runtime.session import InputError, Statistics
 from celosia.sw.runtime.shards import run_on_workers
 from celosia.sw.shipped import model_path
 from celosia.sw.workers.spread import Workers
@@ -46,6 +46,7 @@ def add_parsers(command: Commands) -> None:
     inputs.add_conversions(made)
     add_device(made, "rtl")
     add_batch(made, None, "inputs of one run (up to 64)")
+    add_cores(made)
     add_workers(made)
     made.add_argument("--stats", type=Path, metavar="S.json", help="also write cycles and counters")
     add_waves(made)
@@ -78,7 +79,7 @@ def run(arguments: argparse.Namespace) -> None:
     given = inputs.gather(f"{model.name}: --input", arguments.input, ins)
     sources = (model, *inputs.sources_of(arguments.input, ins))
     writable(*paths, arguments.stats, *wave_files(arguments), sources=sources)
-    batch = arguments.batch or min(64, inputs.count_of(given))
+    batch = arguments.batch or min(64, -(-inputs.count_of(given) // arguments.cores))
     compiled = isinstance(source, Program)
     program = source if compiled else compile_graph(source, config or PRESETS["edge"], batch)
     if arguments.batch and arguments.batch != program.batch:
@@ -103,12 +104,13 @@ def carried_out(
     device, options = arguments.device, device_options(arguments)
     workers = workers_of(arguments)
     program.require(config)
+    if "cores" in options and program.variables:
+        raise InputError(f"--cores: wanted a model without state, got {program.name}")
     if device in ("machine", "rtl") and (workers != Workers() or not program.variables):
         return run_on_workers(program, device, options, arrays, workers)
     if workers != Workers():
         raise InputError(f"--workers: wanted machine or rtl as device, got {device}")
-    opened = open_device(device, config, program.memory_bytes, **options)
-    with Session(program, opened) as session:
+    with open_session(program, device=device, **options) as session:
         return session.run(arrays, progress=True), session.statistics
 
 

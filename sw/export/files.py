@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from celosia.hw.arch.config import Config
+from celosia.hw.arch.pod import PodConfig
 from celosia.sw.export.registers import c_constants, system_rdl
 from celosia.sw.version import __version__
 
@@ -59,11 +60,12 @@ targets:
 """
 
 
-def verilog_header(config: Config) -> str:
-    """Return the comment at the head of the Verilog of a core."""
+def verilog_header(config: Config, pod: PodConfig | None = None) -> str:
+    """Return the comment at the head of the Verilog of a core, or of a pod of it."""
+    cores = f" --cores {pod.cores} --ports {pod.ports}" if pod else ""
     lines = [
         f"Celosia {__version__}: an open tensor processing unit. License: Apache-2.0.",
-        f"celosia verilog --preset {config.name}",
+        f"celosia verilog --preset {config.name}{cores}",
         f"Fingerprint of its programs: {config.fingerprint:#010x}",
         "",
         *(f"{name} = {value}" for name, value in config.given().items()),

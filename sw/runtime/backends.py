@@ -3,7 +3,9 @@
 from typing import Any
 
 from celosia.hw.arch.config import Config
+from celosia.hw.arch.pod import PodConfig
 from celosia.sw.runtime.device import Device, DeviceError
+from celosia.sw.runtime.pods import MachinePod, Pod, RtlPodBackend
 
 #: Names of devices.
 DEVICES = ("machine", "rtl", "serial:PATH")
@@ -47,3 +49,19 @@ def open_device(name: str, config: Config, memory_bytes: int, **options: Any) ->
     from celosia.sw.runtime.serial import open_serial
 
     return open_serial(name.removeprefix(_SERIAL), config, memory_bytes)
+
+
+def open_pod(name: str, pod: PodConfig, memory_bytes: int, **options: Any) -> Pod:
+    """Return a pod.
+
+    ``name``: ``machine`` or ``rtl``; ``pod``: its sizes; ``memory_bytes``: external memory of each
+    core; ``**options``: ``rtl``: ``latency`` and ``bandwidth`` of each memory port.
+    Raises ``DeviceError`` as ``open_device``, and for other devices.
+    """
+    if name == "machine":
+        return MachinePod(pod, memory_bytes)
+    if name != "rtl":
+        raise DeviceError(f"cores: wanted machine or rtl as device, got {name}")
+    if unknown := [key for key in options if key not in ("latency", "bandwidth")]:
+        raise DeviceError(f"{unknown[0]}: wanted one core, got {pod.cores}")
+    return RtlPodBackend(pod, memory_bytes, **options)

@@ -3,7 +3,7 @@
 import math
 import sys
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +18,7 @@ from celosia.sw.ir.program import Program
 from celosia.sw.operators import host
 from celosia.sw.runtime.arrays import InputError, label
 from celosia.sw.runtime.device import Device, DeviceError, RunResult
+from celosia.sw.runtime.pods import Pod, SingleCore
 
 #: Approximate limits of the samples that go through all steps at once, and of a tensor's elements.
 _MOST_SAMPLES = 1024
@@ -35,8 +36,9 @@ class Statistics:
     not.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, cores: int = 1) -> None:
         self.program = program
+        self.cores = cores
         self.setup_cycles: int | None = None
         self.cycles: int | None = None
         self.inputs = 0
@@ -72,7 +74,8 @@ class Statistics:
     def utilisation(self) -> float | None:
         """Share of the multipliers' cycles that the model's multiplications take, 0 to 1."""
         config = self.program.config
-        return self.macs / (self.cycles * config.rows * config.columns) if self.cycles else None
+        multipliers = self.cores * config.rows * config.columns
+        return self.macs / (self.cycles * multipliers) if self.cycles else None
 
     def __repr__(self) -> str:
         cycles = "cycles not counted" if self.cycles is None else f"{self.cycles:,} cycles"
@@ -88,6 +91,7 @@ class Statistics:
             "model": self.program.name,
             "preset": self.program.config.name,
             "batch": self.program.batch,
+            "cores": self.cores,
             "setup_cycles": self.setup_cycles,
             "cycles": self.cycles,
             "inputs": self.inputs,
@@ -163,17 +167,20 @@ def count_of(program: Program, inputs: Sequence[np.ndarray]) -> int:
 class Session:
     """A program loaded into a device.
 
-    ``program``: the program; ``device``: the device; its core must be of the configuration that the
-    program was compiled for. Closed with the session, and when there is none because of an error.
+    ``program``: the program; ``device``: the device or pod; its cores must be of the configuration
+    that the program was compiled for. Closed with the session, and when there is none because of an
+    error.
     Raises ``ProgramError`` if the core is of another configuration, or an operator of the host
     cannot be run.
     Raises ``DeviceError`` if the one-time load fails.
     """
 
-    def __init__(self, program: Program, device: Device) -> None:
+    def __init__(self, program: Program, device: Device | Pod) -> None:
         self.program = program
-        self.device = device
-        self.statistics = Statistics(program)
+        self.pod = device if isinstance(device, Pod) else SingleCore(device)
+        #: Numbers of the cores that work.
+        self.cores = list(range(len(self.pod.cores)))
+        self.statistics = Statistics(program, len(self.cores))
         self._variables: dict[int, np.ndarray] = {}
         self.reset()
         # The part whose constants and margins are in the core; True if those of all parts are.
@@ -187,10 +194,11 @@ class Session:
             program.require(device.config)
             for operator in program.host:
                 host.check(operator)
-            for segment in program.segments:
-                device.write(segment.address, segment.data)
-            for _, section in program.sections:
-                device.write(section.address, section.code)
+            for core in self.pod.cores:
+                for segment in program.segments:
+                    core.write(segment.address, segment.data)
+                for _, section in program.sections:
+                    core.write(section.address, section.code)
             if program.parts:
                 for result in self._load(program.parts[0]):
                     self.statistics.add_setup(result)
@@ -295,16 +303,24 @@ class Session:
                 if self._counts_loads:
                     self.statistics.add(loaded, 0, time.perf_counter() - start)
                 start = time.perf_counter()
-        for first in range(0, count, batch):
-            last = min(first + batch, count)
-            self._write(part, [array[first:last] for array in inputs])
+        left = deque((first, min(first + batch, count)) for first in range(0, count, batch))
+        while left:
+            shares = [(core, left.popleft()) for core in self.cores[: len(left)]]
+            for core, (first, last) in shares:
+                self._write(core, part, [array[first:last] for array in inputs])
             start = time.perf_counter()
-            result = self._run(part.main, self._name("main", part))
+            running = [core for core, _ in shares]
+            result, failed = self._run(part.main, self._name("main", part), running)
             self.statistics.add(result, 0, time.perf_counter() - start)
-            for output, port in zip(outputs, part.outputs, strict=True):
-                raw = self.device.read(port.address, (last - first) * port.bytes_per_item)
-                output[first:last] = np.frombuffer(raw, np.int8).reshape(-1, *port.shape)
-            bar.update((last - first) / part.items)
+            for core, (first, last) in shares:
+                if core in failed:
+                    left.appendleft((first, last))
+                    continue
+                for output, port in zip(outputs, part.outputs, strict=True):
+                    place = port.address, (last - first) * port.bytes_per_item
+                    raw = self.pod.cores[core].read(*place)
+                    output[first:last] = np.frombuffer(raw, np.int8).reshape(-1, *port.shape)
+                bar.update((last - first) / part.items)
         pairs = zip(part.outputs, outputs, strict=True)
         return {port.tensor: output.reshape(samples, -1) for port, output in pairs}
 
@@ -312,10 +328,10 @@ class Session:
         """Load a part's resident constants; the section may contain HALT alone."""
         results = []
         if self.program.constants and not self._kept:
-            results.append(self._run(self.program.constants, "constants"))
+            results.append(self._run(self.program.constants, "constants", self.cores)[0])
             self._kept = True
         for section in self.program.before(part):
-            results.append(self._run(section, self._name("setup", part)))
+            results.append(self._run(section, self._name("setup", part), self.cores)[0])
         self._loaded = part
         return results
 
@@ -324,32 +340,55 @@ class Session:
         parts = self.program.parts
         return section if len(parts) == 1 else f"{section} of part {parts.index(part)}"
 
-    def _write(self, part: Part, inputs: Sequence[np.ndarray]) -> None:
-        """Write one batch, filled up with zero points."""
+    def _write(self, core: int, part: Part, inputs: Sequence[np.ndarray]) -> None:
+        """Write one batch into the memory of a core, filled up with zero points."""
         for array, port in zip(inputs, part.inputs, strict=True):
             missing = (self.program.batch - len(array)) * port.bytes_per_item
             padding = np.full(missing, port.zero_point, np.int8).tobytes()
-            self.device.write(port.address, np.ascontiguousarray(array).tobytes() + padding)
+            data = np.ascontiguousarray(array).tobytes() + padding
+            self.pod.cores[core].write(port.address, data)
 
-    def _run(self, section: Section, name: str) -> RunResult:
-        # The contents of the core are unknown if this does not end.
+    def _run(self, section: Section, name: str, cores: list[int]) -> tuple[RunResult, set[int]]:
+        """Run a section on some cores at once.
+
+        Returns the result of the core that took longest, and the cores that failed, which work no
+        longer. Raises DeviceError if no core works.
+        """
+        # The contents of the cores are unknown if this does not end.
         before = self._loaded, self._kept
         self._loaded, self._kept = None, False
-        result = self.device.run(section.address, section.words)
-        if result.error is None:
-            self._loaded, self._kept = before
-            return result
-        code, unit, index = result.error
+        results = self.pod.run_each(section.address, section.words, cores)
+        good, failures = [], dict[int, str]()
+        for core, result in zip(cores, results, strict=True):
+            if isinstance(result, DeviceError):
+                failures[core] = str(result)
+            elif result.error is not None:
+                failures[core] = self._failure(section, name, *result.error)
+            else:
+                good.append(result)
+        working = [core for core in self.cores if core not in failures]
+        for core, text in failures.items():
+            if not working:
+                raise DeviceError(text if len(self.pod.cores) == 1 else f"core {core}: {text}")
+            print(f"core {core}: {text}; the others do its work", file=sys.stderr)
+        self.cores, (self._loaded, self._kept) = working, before
+        longest = max(good, key=lambda result: result.cycles or 0, default=RunResult())
+        return longest, set(failures)
+
+    def _failure(
+        self, section: Section, name: str, code: isa.Error, unit: isa.Unit, index: int
+    ) -> str:
+        """Return where a section stopped, as text."""
         where = f"instruction {index} of {name}"
         if 0 <= index < section.count:
             where += f" ({_assembly(section, index)})"
             if section.layers[index] >= 0:
                 where += f", layer {short_name(self.program.layers[section.layers[index]].name)!r}"
-        raise DeviceError(f"{code.name} in {unit.name}: {where}")
+        return f"{code.name} in {unit.name}: {where}"
 
     def close(self) -> None:
         """Release the device."""
-        self.device.close()
+        self.pod.close()
 
     def __enter__(self) -> "Session":
         return self

@@ -1,6 +1,7 @@
 """A program on simulated devices, its inputs divided among workers."""
 
 import hashlib
+import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -11,8 +12,8 @@ import numpy as np
 from tqdm import tqdm
 
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import RunResult
+from celosia.sw.runtime.opening import open_session
 from celosia.sw.runtime.session import Session, Statistics, count_of, together
 from celosia.sw.workers.spread import Workers, spread
 
@@ -41,7 +42,7 @@ class Runner:
 
     - ``program``: the program.
     - ``device``: ``machine`` or ``rtl``.
-    - ``options``: of the device, see ``open_device``.
+    - ``options``: of the device, see ``open_session``.
     """
 
     def __init__(self, program: Program, device: str, options: Mapping[str, Any]) -> None:
@@ -75,8 +76,7 @@ class Runner:
 
     def _open(self) -> Session:
         program = Program.from_bytes(self._content)
-        device = open_device(self._device, program.config, program.memory_bytes, **self._options)
-        return Session(program, device)
+        return open_session(program, device=self._device, **self._options)
 
     def close(self) -> None:
         """Release the device."""
@@ -95,7 +95,7 @@ def run_on_workers(
     """Run a program on simulated devices; show a progress bar where it takes long.
 
     - ``device``: ``machine`` or ``rtl``.
-    - ``options``: of the device, see ``open_device``.
+    - ``options``: of the device, see ``open_session``.
     - ``inputs``: as ``Session.run`` takes them.
     - ``workers``: processes. Outputs and costs, seconds apart, are the same for all.
     - ``outputs`` (result): those of ``Session.run``.
@@ -105,9 +105,10 @@ def run_on_workers(
     Raises InputError and DeviceError as ``Session.run``, WorkersError as ``spread``.
     """
     count = count_of(program, inputs)
-    runner, shards = Runner(program, device, options), _shards(program, count, inputs)
+    cores = options.get("cores", 1)
+    runner, shards = Runner(program, device, options), _shards(program, count, inputs, cores)
     key = runner.key + _digest(inputs)
-    total, outputs, start = Statistics(program), [], time.perf_counter()
+    total, outputs, start = Statistics(program, cores), [], time.perf_counter()
     with (
         closing(spread(runner, shards, workers, key=key)) as results,
         tqdm(total=count, unit="input", delay=1, file=sys.stderr, disable=None) as bar,
@@ -124,16 +125,18 @@ def run_on_workers(
     return [np.concatenate(arrays) for arrays in zip(*outputs, strict=True)], total
 
 
-def _shards(program: Program, count: int, inputs: Sequence[np.ndarray]) -> list[Shard]:
-    """Return the inputs in shards of whole batches, the same for any number of workers.
+def _shards(
+    program: Program, count: int, inputs: Sequence[np.ndarray], cores: int = 1
+) -> list[Shard]:
+    """Return the inputs in shards of a batch for each core, the same for any number of workers.
 
     None crosses a multiple of the samples that go through all steps together. Invocations of a
     program with variables follow each other, and are one shard.
     """
     if program.variables:
         return [Shard(0, inputs)]
-    batches = -(-count // program.batch)
-    step = program.batch * -(-batches // _SHARDS)
+    each = program.batch * cores
+    step = each * math.ceil(count / each / _SHARDS)
     most = together(program)
     starts = [
         first

@@ -23,10 +23,10 @@ from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.report import Alone, Measured
 from celosia.sw.evaluate import Evaluation
 from celosia.sw.frontend.tflite import load
+from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import RunResult
-from celosia.sw.runtime.interpreter import open_session
 from celosia.sw.runtime.machine import MachineDevice
-from celosia.sw.runtime.session import Statistics
+from celosia.sw.runtime.session import Session, Statistics
 
 #: Of a report as CSV since there is one; new ones follow.
 FIRST = "layer,operator,runs_on,macs,cycles,cycles_per_input,utilisation,bytes,setup_bytes,weights"
@@ -106,8 +106,8 @@ def test_sections_one_after_the_other_do_what_the_program_does(sizes: str, batch
     x = np.random.default_rng(batch).integers(-128, 128, (batch, 14, 14, 1)).astype(np.int8)
     outputs = []
     for order in ([made.program.main], [part.section for part in parts]):
-        with open_session(made.program) as session:
-            device = session.device
+        device = open_device("machine", made.program.config, made.program.memory_bytes)
+        with Session(made.program, device):
             device.write(made.program.inputs[0].address, x.tobytes())
             assert isinstance(device, MachineDevice)
             for section in order:
