@@ -259,7 +259,7 @@ class Runs(Component):
         m = Module()
         lanes = self.lanes
         if lanes == 1:
-            m.submodules.single = single = SingleRuns(
+            m.submodules.single_runs = single = SingleRuns(
                 row_bits=self.row_bits, count_bits=self.count_bits
             )
             drive(m, single, self, "start run skip_rows restart advance")

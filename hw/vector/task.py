@@ -262,15 +262,12 @@ class Decoder(Component):
             }
         )
 
-    def _shared(self, decoded: data.View, fields: data.View) -> list:
+    def _shared(self, decoded: data.View, last: Signal, fields: data.View) -> list:
         """Return the assignments of the fields that both instructions have."""
         task = decoded.task
-        channels = (fields.channels - 1)[: isa.COUNT_BITS]
-        lane_bits = self.sizes.lane_bits
         return [
             *(task.pixels[n].eq(fields[f"{a}_count"]) for n, a in enumerate("xyz")),
-            task.group_last.eq(channels[lane_bits:]),
-            task.lane_last.eq(channels[:lane_bits]),
+            last.eq(fields.channels - 1),
             task.destination_base.eq(fields.destination_base),
             *(
                 task.destination_strides[n].eq(fields[f"destination_{a}_stride"])
@@ -304,7 +301,10 @@ class Decoder(Component):
         task = decoded.task
         instruction = self.i.payload
         vector, fill = instruction.fields.vector, instruction.fields.fill
+        last = Signal(isa.COUNT_BITS)  # Channel.
         m.d.comb += [
+            task.group_last.eq(last[self.sizes.lane_bits :]),
+            task.lane_last.eq(last[: self.sizes.lane_bits]),
             self.o.valid.eq(self.i.valid),
             self.i.ready.eq(self.o.ready),
             task.tag.eq(instruction.tag),
@@ -319,8 +319,9 @@ class Decoder(Component):
         drive(m, task, vector, "window rounding")
         drive(m, task.ending, vector, "table mode")
         softmax = self._softmax(m)
+        m.d.comb += self._shared(decoded, last, vector)
         with m.If(task.constant):
-            m.d.comb += self._shared(decoded, fill)
+            m.d.comb += self._shared(decoded, last, fill)
             m.d.comb += [
                 task.source.eq(isa.Space.UNIFIED),
                 task.destination.eq(isa.Space.UNIFIED),
@@ -329,7 +330,6 @@ class Decoder(Component):
                 task.ending.high.eq(fill.value),
             ]
         with m.Elif(softmax):
-            m.d.comb += self._shared(decoded, vector)
             m.d.comb += [
                 *(task.pixels[n].eq(1) for n in (1, 2)),
                 task.wide.eq(1),
@@ -342,7 +342,6 @@ class Decoder(Component):
             for side in (decoded.source, decoded.destination):
                 m.d.comb += [side.run.eq((1 << isa.COUNT_BITS) - 1), side.skip_rows.eq(0)]
         with m.Else():
-            m.d.comb += self._shared(decoded, vector)
             drive(m, task, vector, "source destination per_channel")
             drive(m, task.ending, vector, "zero_point low high use_table")
             m.d.comb += task.wide.eq(vector.source_skip == 0)

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.build import convert, readable
+from celosia.hw.arch.pod import PodConfig
+from celosia.hw.arch.presets import preset
+from celosia.hw.build import convert, readable, readable_pod_verilog, readable_verilog
 from celosia.hw.lib.component import Component
 from celosia.sim.simulators import find_icarus
 from celosia.sw.export import files
@@ -144,14 +147,32 @@ def test_nothing_is_unread(written: str) -> None:
     )
 
 
-def test_it_is_free_of_warnings(written: str, tmp_path: Path) -> None:
-    verilator = prerequisites.verilator()
-    (tmp_path / "written.v").write_text(written)
-    (tmp_path / "written.vlt").write_text(files.waivers("written.v"))
-    command = [str(verilator), "--lint-only", "-Wall", "--top-module", "written"]
-    command += ["written.vlt", "written.v"]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+def assert_no_warnings(text: str, top: str, folder: Path, *options: str) -> None:
+    """Run Verilator's lint on a design with the waivers of ``celosia verilog``."""
+    (folder / "design.v").write_text(text)
+    (folder / "design.vlt").write_text(files.waivers("design.v"))
+    command = [str(prerequisites.verilator()), "--lint-only", "-Wall", *options]
+    command += ["--top-module", top, "design.vlt", "design.v"]
+    said = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert not said.returncode and "%Warning" not in said.stderr, said.stderr
+
+
+def test_it_is_free_of_warnings(written: str, tmp_path: Path) -> None:
+    assert_no_warnings(written, "written", tmp_path)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "text",
+    [
+        lambda: readable_verilog(preset("nano")),
+        lambda: readable_pod_verilog(PodConfig(preset("pico,lanes=2"), cores=4, ports=2)),
+    ],
+    ids=["nano", "pod"],
+)
+def test_cores_are_free_of_warnings(text: Callable[[], str], tmp_path: Path) -> None:
+    # Old versions take slices of one signal for a loop.
+    assert_no_warnings(text(), "celosia", tmp_path, "-Wno-UNOPTFLAT")
 
 
 def test_a_primitive_keeps_its_connections() -> None:
