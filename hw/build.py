@@ -33,6 +33,7 @@ _APART = (
     "link.py",
     "pod.py",
     "windows.py",
+    "joined.py",
 )
 
 #: A block that sets every word of a memory to zero, one statement a word.

@@ -1,14 +1,16 @@
 """Pod: cores that run the same program on parts of a batch."""
 
+from collections.abc import Callable
 from typing import Any
 
-from amaranth.hdl import ClockDomain, Instance, Module, Signal
+from amaranth.hdl import Cat, ClockDomain, Instance, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, flipped
 
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.axi.arbiter import Arbiter
-from celosia.hw.axi.signature import axi4
+from celosia.hw.axi.joined import JoinedReads
+from celosia.hw.axi.signature import axi4, axi4_read, axi4_write
 from celosia.hw.axi.windows import Windows
 from celosia.hw.lib.component import Component
 
@@ -19,9 +21,10 @@ CORE = "celosia_core"
 class Pod(Component):
     """Cores with one AXI4-Lite slave and one or more AXI4 masters.
 
-    Each core has its own part of the memory: the pod ORs a base address, which the host writes, to
-    all addresses of a core. A port of several cores takes their bursts in turn, by a tree of
-    ``Arbiter``. The cores are instances of a module of Verilog, so that tools read it once.
+    Each core has private bytes of the memory: the pod ORs a base address, which the host writes, to
+    addresses of a range. All other bytes are shared, and read once for all cores of a port, see
+    ``JoinedReads``. A port takes bursts of writes in turn, by a tree of ``Arbiter``. The cores are
+    instances of a module of Verilog, so that tools read it once.
 
     Parameters
     ----------
@@ -41,8 +44,8 @@ class Pod(Component):
 
     Timing
     ------
-    A memory port takes an address in the cycle in which the core's is taken. Write data come two
-    cycles later for each level of the tree.
+    A port of several cores has a read address one cycle after it was taken of the core; a write
+    address in the same cycle, and its data two cycles later for each level of the tree.
     """
 
     def __init__(self, *, config: PodConfig) -> None:
@@ -67,40 +70,64 @@ class Pod(Component):
         m.submodules.windows = windows = self.windows
         wiring.connect(m, flipped(self.s_axil), windows.bus)
         masters = [self._core(m, n) for n in range(self.config.cores)]
-        each = self.config.cores // self.config.ports
+        each = self.config.each
         for number in range(self.config.ports):
-            port = self._tree(m, masters[number * each : (number + 1) * each], number)
-            wiring.connect(m, port, flipped(getattr(self, f"m_axi_{number}")))
+            port = getattr(self, f"m_axi_{number}")
+            group = masters[number * each : (number + 1) * each]
+            self._reads(m, group, port, number)
+            self._writes(m, [bus for bus, _ in group], port, number)
         return m
 
-    def _core(self, m: Module, number: int) -> Any:
-        """Add a core; return its memory port, with addresses in its part of the memory."""
+    def _core(self, m: Module, number: int) -> tuple[Any, Value]:
+        """Add a core; return its memory port, and whether its read is of shared bytes."""
         bus: Any = axi4(self.config.core.bus_bytes).create()
-        registers = getattr(self.windows, f"core_{number}")
-        base = self.windows.bases[number]
+        windows = self.windows
+        registers, base = getattr(windows, f"core_{number}"), windows.bases[number]
         ports: dict[str, Any] = {"i_clk": self.clk, "i_rst": self.rst, "o_irq": self.irq[number]}
         for prefix, interface, driven in (("m_axi", bus, Out), ("s_axil", registers, In)):
             for name, member in interface.signature.members.items():
                 flow = "o" if member.flow is driven else "i"
                 ports[f"{flow}_{prefix}__{name}"] = getattr(interface, name)
-        for channel in ("ar", "aw"):
-            name = f"{channel}addr"
+        private = {}
+        for name in ("araddr", "awaddr"):
             address = Signal(len(getattr(bus, name)), name=f"{name}_{number}")
+            private[name] = (address >= windows.private[0]) & (address < windows.private[1])
             ports[f"o_m_axi__{name}"] = address
-            m.d.comb += getattr(bus, name).eq(address | base)
+            m.d.comb += getattr(bus, name).eq(address | Mux(private[name], base, 0))
         m.submodules[f"core_{number}"] = Instance(CORE, **ports)
-        return bus
+        return bus, ~private["araddr"]
 
-    def _tree(self, m: Module, masters: list[Any], port: int) -> Any:
-        """Join the masters of a port by pairs, level by level; return the one that is left."""
+    def _reads(self, m: Module, group: list[tuple[Any, Value]], port: Any, number: int) -> None:
+        """Connect the read channels of a port with those of its cores."""
+        if len(group) == 1:
+            _connect(m, axi4_read, group[0][0], port)
+            return
+        reads: Any = JoinedReads(masters=len(group), data_bytes=self.config.core.bus_bytes)
+        m.submodules[f"reads_{number}"] = reads
+        m.d.comb += reads.shared.eq(Cat(shared for _, shared in group))
+        for n, (bus, _) in enumerate(group):
+            _connect(m, axi4_read, bus, getattr(reads, f"port_{n}"))
+        _connect(m, axi4_read, reads.bus, port)
+
+    def _writes(self, m: Module, masters: list[Any], port: Any, number: int) -> None:
+        """Join the write channels of cores by pairs, level by level; connect the last with a port."""
         level = 1
         while len(masters) > 1:
             joined = []
             for pair in zip(masters[::2], masters[1::2], strict=True):
                 arbiter: Any = Arbiter(data_bytes=self.config.core.bus_bytes, id_bits=level)
-                m.submodules[f"arbiter_{port}_{level}_{len(joined)}"] = arbiter
+                m.submodules[f"writes_{number}_{level}_{len(joined)}"] = arbiter
                 for source, sink in zip(pair, (arbiter.port_0, arbiter.port_1), strict=True):
-                    wiring.connect(m, source, sink)
+                    _connect(m, axi4_write, source, sink)
                 joined.append(arbiter.bus)
             masters, level = joined, level + 1
-        return masters[0]
+        _connect(m, axi4_write, masters[0], port)
+
+
+def _connect(
+    m: Module, channels: Callable[[int], wiring.Signature], source: Any, sink: Any
+) -> None:
+    """Connect the read or the write channels of a master with those of a slave."""
+    for name, member in channels(1).members.items():
+        one, two = (source, sink) if member.flow is Out else (sink, source)
+        m.d.comb += getattr(two, name).eq(getattr(one, name))

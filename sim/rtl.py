@@ -19,7 +19,7 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import Driver, require_place
-from celosia.hw.arch.pod import BASES, PAGE, PodConfig
+from celosia.hw.arch.pod import BASES, PAGE, PRIVATE, PodConfig
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Interrupt
 from celosia.sim import counting, parts, verilate
 from celosia.sim import waves as recorded
@@ -339,14 +339,27 @@ class RtlPod:
         window = 1 << (memory_bytes - 1).bit_length()
         device, memory = _opened(self._library, pod.cores * window, latency, bandwidth)
         self._device = device
+        self._page = pod.cores * PAGE
         for n in range(pod.cores):
-            place = pod.cores * PAGE + BASES + 4 * n
-            if self._library.celosia_write_register(device, place, n * window):
-                raise RtlError(f"base address of core {n}: wanted an answer, got none")
+            self._set(BASES + 4 * n, n * window)
         parts = memory.reshape(pod.cores, window)[:, :memory_bytes]
         self.cores = tuple(
             RtlCore(pod.core, self._library, device, part, number=n) for n, part in enumerate(parts)
         )
+
+    def _set(self, offset: int, value: int) -> None:
+        """Write a register of the pod."""
+        response = self._library.celosia_write_register(self._device, self._page + offset, value)
+        if response:
+            raise RtlError(f"register {offset:#x} of the pod: wanted an answer, got {response}")
+
+    def keep_private(self, first: int, end: int) -> None:
+        """Let each core have bytes of its own from ``first`` up to the one before ``end``.
+
+        All others are those of core 0.
+        """
+        self._set(PRIVATE, first)
+        self._set(PRIVATE + 4, end)
 
     def close(self) -> None:
         """Free the model; its cores cannot be used afterwards."""

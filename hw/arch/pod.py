@@ -8,8 +8,9 @@ from celosia.hw.arch.registers import REGISTER_ADDRESS_BITS
 #: Bytes of the registers of one core, and of those of the pod behind the last core's.
 PAGE = 1 << REGISTER_ADDRESS_BITS
 
-#: Registers of the pod, in its page: the number of cores, and the base address of the first core.
-CORES, BASES = 0x000, 0x100
+#: Registers of the pod, in its page: the number of cores; the first private address, and the one
+#: after the last; the base address of the first core.
+CORES, PRIVATE, BASES = 0x000, 0x008, 0x100
 
 #: Most cores of a pod.
 MOST_CORES = 16
@@ -52,6 +53,11 @@ class PodConfig:
         return REGISTER_ADDRESS_BITS + self.cores.bit_length()
 
     @property
+    def each(self) -> int:
+        """Cores of a memory port."""
+        return self.cores // self.ports
+
+    @property
     def id_bits(self) -> int:
-        """Bits of a transaction number on a memory port: its core, and the number of the core."""
-        return (self.cores // self.ports).bit_length()
+        """Bits of a transaction number on a memory port; writes have the core's above its own."""
+        return self.each.bit_length()

@@ -6,7 +6,7 @@ from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.arch.pod import BASES, CORES, PAGE, PodConfig
+from celosia.hw.arch.pod import BASES, CORES, PAGE, PRIVATE, PodConfig
 from celosia.hw.arch.registers import REGISTER_ADDRESS_BITS
 from celosia.hw.axi.signature import DECERR, OKAY, SLVERR, axi4_lite
 from celosia.hw.lib.component import Component
@@ -15,8 +15,9 @@ from celosia.hw.lib.component import Component
 class Windows(Component):
     """AXI4-Lite slave whose pages are the registers of the cores, and then those of the pod.
 
-    The pod has the number of its cores, read only, and a base address for each core. An access
-    without a register gets DECERR, a write to the number of cores SLVERR.
+    The pod has the number of its cores, read only, the range of private addresses, and a base
+    address for each core. An access without a register gets DECERR, a write to the number of cores
+    SLVERR.
 
     Parameters
     ----------
@@ -29,6 +30,8 @@ class Windows(Component):
         The host.
     core_0, ... : Out(axi4_lite)
         Registers of the cores.
+    private : Out(ArrayLayout(32, 2))
+        First private address, and the one after the last; all below 4 GiB - 1 at first.
     bases : Out(ArrayLayout(32, cores))
         Base addresses, 0 at first.
 
@@ -41,6 +44,10 @@ class Windows(Component):
     def __init__(self, *, config: PodConfig) -> None:
         self.config = config
         ports: dict[str, Any] = {f"core_{n}": Out(axi4_lite()) for n in range(config.cores)}
+        # The stubs do not know init yet.
+        range_of = data.ArrayLayout(32, 2)
+        whole = [0, 0xFFFF_FFFF]
+        ports["private"] = Out(range_of, init=whole)  # pyright: ignore[reportCallIssue]
         ports["bases"] = Out(data.ArrayLayout(32, config.cores))
         super().__init__({"bus": In(axi4_lite(config.address_bits)), **ports})
 
@@ -55,10 +62,12 @@ class Windows(Component):
         page = address[REGISTER_ADDRESS_BITS:]
         return [(getattr(self, f"core_{n}"), page == n) for n in range(self.config.cores)]
 
-    def _bases(self, address: Signal) -> list[tuple[Signal, Value]]:
-        """Return the base address of each core, and whether an address is that of it."""
-        first = self.config.cores * PAGE + BASES >> 2
-        return [(self.bases[n], address[2:] == first + n) for n in range(self.config.cores)]
+    def _registers(self, address: Signal) -> list[tuple[Signal, Value]]:
+        """Return the registers of the pod that can be written, and whether an address is theirs."""
+        places = {PRIVATE + 4 * n: self.private[n] for n in range(2)}
+        places |= {BASES + 4 * n: self.bases[n] for n in range(self.config.cores)}
+        first = self.config.cores * PAGE
+        return [(value, address[2:] == first + place >> 2) for place, value in places.items()]
 
     def _is_count(self, address: Signal) -> Value:
         """Return whether an address is that of the number of cores."""
@@ -84,12 +93,12 @@ class Windows(Component):
                 bus.bvalid.eq(1),
                 bus.bresp.eq(Mux(self._is_count(address), SLVERR, DECERR)),
             ]
-        for base, chosen in self._bases(address):
+        for value, chosen in self._registers(address):
             with m.If(acts & chosen):
                 m.d.sync += bus.bresp.eq(OKAY)
                 for n in range(4):
                     with m.If(strobes[n]):
-                        m.d.sync += base.word_select(n, 8).eq(word.word_select(n, 8))
+                        m.d.sync += value.word_select(n, 8).eq(word.word_select(n, 8))
         for port, chosen in self._cores(address):
             m.d.comb += [port.awaddr.eq(address), port.wdata.eq(word), port.wstrb.eq(strobes)]
             m.d.comb += [
@@ -117,7 +126,7 @@ class Windows(Component):
         acts = taken & ~bus.rvalid
         with m.If(acts & (address[REGISTER_ADDRESS_BITS:] >= self.config.cores)):
             m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(0), bus.rresp.eq(DECERR)]
-        found = [(Const(self.config.cores), self._is_count(address)), *self._bases(address)]
+        found = [(Const(self.config.cores), self._is_count(address)), *self._registers(address)]
         for value, chosen in found:
             with m.If(acts & chosen):
                 m.d.sync += [bus.rdata.eq(value), bus.rresp.eq(OKAY)]

@@ -5,7 +5,9 @@ from typing import Protocol, runtime_checkable
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import RunResult
+from celosia.hw.arch.isa import Opcode
 from celosia.hw.arch.pod import PodConfig
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.device import Device, DeviceError
 from celosia.sw.runtime.machine import MachineDevice
 
@@ -33,6 +35,14 @@ class Pod(Protocol):
         """Memories of the cores, in the order of their numbers."""
         ...
 
+    def keep_private(self, first: int, end: int) -> None:
+        """Let each core have bytes of its own from ``first`` up to the one before ``end``."""
+        ...
+
+    def write_shared(self, address: int, data: bytes) -> None:
+        """Write bytes that are the same for all cores; raises as ``Device.write``."""
+        ...
+
     def run_each(
         self, address: int, count: int, cores: Sequence[int]
     ) -> list[RunResult | DeviceError]:
@@ -47,6 +57,32 @@ class Pod(Protocol):
         ...
 
 
+def private_range(program: Program) -> tuple[int, int]:
+    """Return the first byte that a program or its host writes for each batch, and the one after.
+
+    It has no constants and no code between them; raises DeviceError otherwise.
+    """
+    written = [
+        (port.address, port.address + program.batch * port.bytes_per_item)
+        for part in program.parts
+        for port in (*part.inputs, *part.outputs)
+    ]
+    for _, section in program.sections:
+        for i in section.instructions:
+            if i.opcode is Opcode.STORE:
+                written.append(
+                    (i.external, i.external + (i.rows - 1) * i.external_pitch + i.length)
+                )
+    first, end = min(first for first, _ in written), max(end for _, end in written)
+    fixed = [(segment.address, len(segment.data)) for segment in program.segments]
+    fixed += [(section.address, len(section.code)) for _, section in program.sections]
+    if any(address < end and address + count > first for address, count in fixed if count):
+        raise DeviceError(
+            "cores: wanted constants apart from values, got them mixed: compile again"
+        )
+    return first, end
+
+
 class SingleCore:
     """A device as a pod of one core; what it raises ends the run."""
 
@@ -54,6 +90,13 @@ class SingleCore:
         self.device = device
         self.config = device.config
         self.cores = (device,)
+
+    def keep_private(self, first: int, end: int) -> None:
+        """Do nothing: all bytes are of one core."""
+
+    def write_shared(self, address: int, data: bytes) -> None:
+        """Write to the memory of the core."""
+        self.device.write(address, data)
 
     def run_each(
         self, address: int, count: int, cores: Sequence[int]
@@ -76,6 +119,14 @@ class MachinePod:
     def __init__(self, pod: PodConfig, memory_bytes: int) -> None:
         self.config = pod.core
         self.cores = tuple(MachineDevice(pod.core, memory_bytes) for _ in range(pod.cores))
+
+    def keep_private(self, first: int, end: int) -> None:
+        """Do nothing: each model has all bytes."""
+
+    def write_shared(self, address: int, data: bytes) -> None:
+        """Write to the memories of all models."""
+        for core in self.cores:
+            core.write(address, data)
 
     def run_each(
         self, address: int, count: int, cores: Sequence[int]
@@ -111,6 +162,14 @@ class RtlPodBackend:
         except (SimulatorNotFound, RtlError, OSError) as error:
             raise DeviceError(f"rtl: {error}") from error
         self.cores = self.device.cores
+
+    def keep_private(self, first: int, end: int) -> None:
+        """Let each core have bytes of its own from ``first`` up to the one before ``end``."""
+        self.device.keep_private(first, end)
+
+    def write_shared(self, address: int, data: bytes) -> None:
+        """Write bytes that are the same for all cores."""
+        self.cores[0].write(address, data)
 
     def run_each(
         self, address: int, count: int, cores: Sequence[int]

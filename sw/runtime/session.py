@@ -18,7 +18,7 @@ from celosia.sw.ir.program import Program
 from celosia.sw.operators import host
 from celosia.sw.runtime.arrays import InputError, label
 from celosia.sw.runtime.device import Device, DeviceError, RunResult
-from celosia.sw.runtime.pods import Pod, SingleCore
+from celosia.sw.runtime.pods import Pod, SingleCore, private_range
 
 #: Approximate limits of the samples that go through all steps at once, and of a tensor's elements.
 _MOST_SAMPLES = 1024
@@ -194,11 +194,12 @@ class Session:
             program.require(device.config)
             for operator in program.host:
                 host.check(operator)
-            for core in self.pod.cores:
-                for segment in program.segments:
-                    core.write(segment.address, segment.data)
-                for _, section in program.sections:
-                    core.write(section.address, section.code)
+            if len(self.cores) > 1:
+                self.pod.keep_private(*private_range(program))
+            for segment in program.segments:
+                self.pod.write_shared(segment.address, segment.data)
+            for _, section in program.sections:
+                self.pod.write_shared(section.address, section.code)
             if program.parts:
                 for result in self._load(program.parts[0]):
                     self.statistics.add_setup(result)

@@ -97,13 +97,14 @@ def test_no_core_is_left(program: Program, x: np.ndarray, pod: Any) -> None:
             session.run([x])
 
 
-def test_an_error_names_its_core(program: Program, x: np.ndarray, pod: Any, capfd: Any) -> None:
-    """A program that is damaged in the memory of one core."""
+def test_an_error_names_its_core(
+    program: Program, x: np.ndarray, wanted: np.ndarray, pod: Any, capfd: Any
+) -> None:
+    """A core that finds itself without progress."""
     with Session(program, pod) as session:
-        (section,) = [section for name, section in program.sections if name == "main"]
-        pod.cores[1].write(section.address, b"\xff" * 4)
-        session.run([x])
-    assert "core 1: OPCODE in SEQUENCER: instruction 0 of main" in capfd.readouterr().err
+        pod.cores[1].set_register("watchdog", 10)
+        np.testing.assert_array_equal(session.run([x])[0], wanted)
+    assert "core 1: WATCHDOG in " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

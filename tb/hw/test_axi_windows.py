@@ -10,7 +10,7 @@ from amaranth.lib.wiring import Component, In
 from devices.axi_lite import AxiLiteHost
 from pysim import simulation
 
-from celosia.hw.arch.pod import BASES, CORES, PAGE, PodConfig
+from celosia.hw.arch.pod import BASES, CORES, PAGE, PRIVATE, PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import MAGIC, OFFSETS
 from celosia.hw.axi.registers import RegisterFile
@@ -24,18 +24,20 @@ class Registers(Component):
     """Windows, with the registers of two cores behind them."""
 
     bus: Any
+    private: Any
     bases: Any
 
     def __init__(self) -> None:
         self.windows = Windows(config=POD)
         members = self.windows.signature.members
-        super().__init__({"bus": In(members["bus"].signature.flip()), "bases": members["bases"]})
+        outputs = {name: members[name] for name in ("private", "bases")}
+        super().__init__({"bus": In(members["bus"].signature.flip()), **outputs})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.windows = windows = self.windows
         wiring.connect(m, wiring.flipped(self.bus), windows.bus)
-        m.d.comb += self.bases.eq(windows.bases)
+        m.d.comb += [self.private.eq(windows.private), self.bases.eq(windows.bases)]
         for n in range(POD.cores):
             m.submodules[f"registers_{n}"] = registers = RegisterFile()
             wiring.connect(m, getattr(windows, f"core_{n}"), registers.bus)
@@ -50,9 +52,9 @@ async def test_each_page_has_its_registers(rng: np.random.Generator, stall: floa
     places = [
         n * PAGE + OFFSETS[name] for n in range(2) for name in ("program_address", "watchdog")
     ]
-    places += [2 * PAGE + BASES, 2 * PAGE + BASES + 4]
+    places += [2 * PAGE + first for first in (PRIVATE, PRIVATE + 4, BASES, BASES + 4)]
     state = {place: (await host.read(ctx, place))[0] for place in places}
-    assert [state[place] for place in places] == [0, 1 << 20] * 2 + [0, 0]
+    assert [state[place] for place in places] == [0, 1 << 20] * 2 + [0, 2**32 - 1, 0, 0]
     for _ in range(100):
         place = int(rng.choice(places))
         if rng.random() < 0.5:
@@ -62,7 +64,8 @@ async def test_each_page_has_its_registers(rng: np.random.Generator, stall: floa
             state[place] = state[place] & ~mask | value & mask
         else:
             assert await host.read(ctx, place) == (state[place], OKAY)
-    assert [ctx.get(dut.bases[n]) for n in range(2)] == [state[place] for place in places[-2:]]
+    found = [ctx.get(values[n]) for values in (dut.private, dut.bases) for n in range(2)]
+    assert found == [state[place] for place in places[-4:]]
 
 
 async def test_places_without_a_register() -> None:
