@@ -72,10 +72,10 @@ PRESETS = {
             weight_tiles=4,
             accumulator_depth=2048,
             lanes=256,
-            bus_bytes=256,
+            bus_bytes=64,
             parameter_channels=4096,
             tables=4,
-            burst_beats=16,
+            burst_beats=64,
             dsp_columns=256,
         ),
     )

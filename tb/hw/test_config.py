@@ -62,8 +62,8 @@ def test_sizes_that_no_core_can_have(changes: dict[str, Any], message: str):
 def test_a_burst_has_at_most_4096_bytes():
     wide = PRESETS["tpu_v1"]
     assert wide.burst_beats * wide.bus_bytes == 4096
-    with pytest.raises(ValueError, match="burst_beats: wanted .* at most 4096 bytes, got 32"):
-        replace(wide, burst_beats=32)
+    with pytest.raises(ValueError, match="burst_beats: wanted .* at most 4096 bytes, got 128"):
+        replace(wide, burst_beats=128)
 
 
 def test_the_least_core():
