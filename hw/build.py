@@ -16,6 +16,9 @@ from celosia.hw.arch.pod import PodConfig
 from celosia.hw.core import Core
 from celosia.hw.flow.lint import clean
 from celosia.hw.flow.sources import Source, separate, shortened
+from celosia.hw.matrix import shared
+from celosia.hw.matrix.twin import twin
+from celosia.hw.memory import bank
 from celosia.hw.pod import CORE, Pod
 from celosia.hw.top import Top
 
@@ -99,20 +102,35 @@ def tidy(text: str) -> str:
     return _driven(_cleared(_NO_BITS.sub("", text)))
 
 
-def convert(component: Component, *, name: str = TOP) -> str:
-    """Return the Verilog of a component as simulators and synthesis read it best."""
-    return tidy(backend.convert(component, name=name, emit_src=False))
+def convert(component: Component, *, name: str = TOP, simulated: bool = False) -> str:
+    """Return the Verilog of a component as simulators and synthesis read it best.
+
+    ``simulated``: a large array is its behavioural twin, see ``celosia.hw.matrix.twin``.
+    """
+    return _completed(tidy(backend.convert(component, name=name, emit_src=False)), simulated)
+
+
+def _completed(text: str, simulated: bool = False) -> str:
+    """Return Verilog after that of the large array and the large banks that it instantiates."""
+    before = [bank.TEXT] if bank.NAME in text else []
+    array = shared.array_in(text)
+    if array and simulated:
+        before.append(twin(array))
+    elif array:
+        found = shared.parts(array)
+        before += [tidy(backend.convert(part, name=name, emit_src=False)) for name, part in found]
+    return "\n".join((*before, text))
 
 
 def convert_with_sources(component: Component, *, name: str = TOP) -> tuple[str, dict[str, Source]]:
     """Return the same Verilog, and the sources of its signals, see ``separate``."""
     text, sources = separate(backend.convert(component, name=name, emit_src=True))
-    return tidy(text), sources
+    return _completed(tidy(text)), sources
 
 
-def verilog(config: Config) -> str:
-    """Return the Verilog of a core; its top module is ``celosia``, see ``Top``."""
-    return convert(Top(Core(config=config)))
+def verilog(config: Config, *, simulated: bool = False) -> str:
+    """Return the Verilog of a core; its top module is ``celosia``, see ``Top`` and ``convert``."""
+    return convert(Top(Core(config=config)), simulated=simulated)
 
 
 def pod_verilog(config: PodConfig) -> str:

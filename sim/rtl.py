@@ -43,6 +43,13 @@ def fast(config: Config) -> Config:
     return replace(config, dsp_columns=config.columns, cells="portable")
 
 
+def array_of(config: Config) -> str:
+    """Return what simulates the array of a core: ``cells``, or ``twin``, see ``hw/matrix/twin.py``."""
+    from celosia.hw.matrix.shared import is_large
+
+    return "twin" if is_large(config.rows, config.columns) else "cells"
+
+
 def _gates(netlist: Path) -> str:
     """Return the Verilog of a netlist with the models of the cells that it leaves as instances."""
     return "\n".join(path.read_text() for path in (*parts.models("*"), netlist))
@@ -123,7 +130,8 @@ def _build(
     kind = "counting model" if counted else "Verilator model" + " with waves" * waves
     thing = config.name if netlist is None else netlist.name
     thing = f"{pod.cores} cores {thing}" if pod else thing
-    print(f"building the {kind} of {thing}, once ...", file=sys.stderr, flush=True)
+    twin = ", with a twin of its array" * (netlist is None and array_of(config) == "twin")
+    print(f"building the {kind} of {thing}{twin}, once ...", file=sys.stderr, flush=True)
     level = "-O1"
     if netlist is not None:
         # A hundred thousand gates that run for seconds.
@@ -132,7 +140,7 @@ def _build(
         text, origins = core_with_origins(config)
         counting.origins_of(target).write_text(json.dumps(origins._asdict()))
     else:
-        text = pod_verilog(replace(pod, core=config)) if pod else verilog(config)
+        text = pod_verilog(replace(pod, core=config)) if pod else verilog(config, simulated=True)
     names = [f"m_axi_{n}" for n in range(pod.ports)] if pod else ["m_axi"]
     ports = ", ".join(f"CELOSIA_SIGNALS(core->{name})" for name in names)
     definitions = [f"CELOSIA_BUS_BYTES={config.bus_bytes}", f"CELOSIA_PORTS={ports}"]

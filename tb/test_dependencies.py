@@ -70,6 +70,7 @@ RULES = (
     ),
     Rule("celosia.sw.files", ()),
     Rule("celosia.sw.ir.records", ()),
+    Rule("celosia.sw.paper", (ARCH, "celosia.sim", "celosia.sw", "numpy"), ("matplotlib",)),
     Rule("celosia.sw.profile", (ARCH, "celosia.sim", "celosia.sw", "numpy"), ("jinja2",)),
     Rule("celosia.sw.quantize", QUANTIZE),
     Rule(

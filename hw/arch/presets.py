@@ -72,13 +72,29 @@ PRESETS = {
             weight_tiles=4,
             accumulator_depth=2048,
             lanes=256,
-            bus_bytes=256,
+            bus_bytes=64,
             parameter_channels=4096,
             tables=4,
-            burst_beats=16,
+            burst_beats=64,
             dsp_columns=256,
         ),
     )
+}
+
+#: `tpu_v1` with smaller arrays, and a bus and a vector unit for gateware.
+PRESETS |= {
+    f"tpu_{rows}": replace(
+        PRESETS["tpu_v1"],
+        name=f"tpu_{rows}",
+        rows=rows,
+        columns=rows,
+        unified_bytes=24 * rows**2 << 4,
+        lanes=16,
+        bus_bytes=16,
+        burst_beats=16,
+        dsp_columns=rows,
+    )
+    for rows in (32, 64, 128)
 }
 
 #: `edge` with everything that transformers need.

@@ -1,8 +1,10 @@
 """Systolic array: rows of cells, and the skew of their inputs."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Signal, Value, signed
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, Signature
 
 from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import COPY
@@ -46,8 +48,13 @@ class Row(Component):
     def __init__(self, *, kinds: list[type[Cell]], sum_bits: int) -> None:
         self.kinds = kinds
         self.sum_bits = sum_bits
+        super().__init__(self.ports(kinds, sum_bits))
+
+    @staticmethod
+    def ports(kinds: list[type[Cell]], sum_bits: int) -> Signature:
+        """Return the signature of a row."""
         sums = data.ArrayLayout(signed(sum_bits), sum(kind.COLUMNS for kind in kinds))
-        super().__init__(
+        return Signature(
             {
                 "act": In(signed(8)),
                 "switch": In(1),
@@ -58,12 +65,17 @@ class Row(Component):
             }
         )
 
+    def cell(self, m: Module, kind: type[Cell], name: str) -> Any:
+        """Add a cell; return it, or an interface with its ports."""
+        m.submodules[name] = cell = kind(sum_bits=self.sum_bits)
+        return cell
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         act, switch, load = self.act, self.switch, self.load
         column = 0
         for n, kind in enumerate(self.kinds):
-            m.submodules[f"cell_{column}"] = cell = kind(sum_bits=self.sum_bits)
+            cell = self.cell(m, kind, f"cell_{column}")
             m.d.comb += [
                 cell.act_in.eq(act),
                 cell.switch_in.eq(switch),
@@ -137,6 +149,8 @@ class SystolicArray(Component):
         self.rows = rows
         self.columns = columns
         self.weight_rows = weight_rows
+        self.dsp_columns = dsp_columns
+        self.cells = cells
         self.kinds = row_cells(columns=columns, dsp_columns=dsp_columns, cells=cells)
         self.sum_bits = 16 + (rows - 1).bit_length()
         self.latency = rows + Cell.LATENCY - 1
@@ -159,6 +173,10 @@ class SystolicArray(Component):
             value = delayed
         return value
 
+    def _bus(self, name: str, **settings: Any) -> Any:
+        """Return a signal for the weight buses of a row."""
+        return Signal(buses(self.kinds), name=name, **settings)
+
     def _buses(self, m: Module) -> list[data.View]:
         """Return the weight buses of each row.
 
@@ -168,7 +186,7 @@ class SystolicArray(Component):
         made = []
         segment_rows = self.rows // self.weight_rows
         for s in range(self.weight_rows):
-            bus = Signal(buses(self.kinds), name=f"buses_{s}")
+            bus = self._bus(f"buses_{s}")
             column = 0
             for n, kind in enumerate(self.kinds):
                 weights = [
@@ -178,10 +196,15 @@ class SystolicArray(Component):
                 m.d.comb += bus[str(n)].eq(kind.pack(weights))
                 column += kind.COLUMNS
             for first in range(0, segment_rows, _BLOCK):
-                late = Signal.like(bus, name=f"buses_{s}_{first}", reset_less=True, attrs=COPY)
+                late = self._bus(f"buses_{s}_{first}", reset_less=True, attrs=COPY)
                 m.d.sync += late.eq(bus)
                 made += [late] * min(_BLOCK, segment_rows - first)
         return made
+
+    def row(self, m: Module, name: str) -> Any:
+        """Add a row; return it, or an interface with its ports."""
+        m.submodules[name] = row = Row(kinds=self.kinds, sum_bits=self.sum_bits)
+        return row
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -189,8 +212,7 @@ class SystolicArray(Component):
         sums: data.View | None = None
         weights = self._buses(m)
         for i in range(self.rows):
-            row = Row(kinds=self.kinds, sum_bits=self.sum_bits)
-            m.submodules[f"row_{i}"] = row
+            row = self.row(m, f"row_{i}")
             if i:
                 switch = self._delay(m, switch, 1, f"switch_{i}")
             m.d.comb += [

@@ -68,8 +68,14 @@ class Cell(wiring.Component, ABC):
         if sum_bits < 16:
             raise ValueError(f"sum_bits: wanted at least 16, got {sum_bits}")
         self.sum_bits = sum_bits
-        sums = data.ArrayLayout(signed(sum_bits), self.COLUMNS)
-        super().__init__(
+        super().__init__(self.ports(sum_bits))
+        reset_less(self, "act_out", "switch_out", "load_out", "sums_out")
+
+    @classmethod
+    def ports(cls, sum_bits: int) -> wiring.Signature:
+        """Return the signature of a cell."""
+        sums = data.ArrayLayout(signed(sum_bits), cls.COLUMNS)
+        return wiring.Signature(
             {
                 "act_in": In(signed(8)),
                 "act_out": Out(signed(8)),
@@ -77,12 +83,11 @@ class Cell(wiring.Component, ABC):
                 "switch_out": Out(1),
                 "load_in": In(1),
                 "load_out": Out(1),
-                "weights": In(self.BUS_BITS),
+                "weights": In(cls.BUS_BITS),
                 "sums_in": In(sums),
                 "sums_out": Out(sums),
             }
         )
-        reset_less(self, "act_out", "switch_out", "load_out", "sums_out")
 
     @classmethod
     def pack(cls, weights: list[Value]) -> Value:

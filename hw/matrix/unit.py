@@ -7,10 +7,10 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.delay import delayed
-from celosia.hw.matrix.array import SystolicArray
 from celosia.hw.matrix.control import MatrixControl
 from celosia.hw.matrix.feeder import INSTRUCTION
 from celosia.hw.matrix.moves import RowWrites
+from celosia.hw.matrix.shared import array_of
 from celosia.hw.matrix.verdict import Verdict
 from celosia.hw.memory import accumulators
 from celosia.hw.memory.accumulators import Accumulators
@@ -92,7 +92,7 @@ class MatrixUnit(Component):
             parity=parity,
             whole_rows=activation_weights,
         )
-        self.array = SystolicArray(
+        self.array = array_of(
             rows=rows,
             columns=columns,
             weight_rows=weight_rows,

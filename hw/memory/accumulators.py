@@ -2,14 +2,13 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
-from celosia.hw.memory import race
+from celosia.hw.memory.bank import bank_of
 
 #: Cycles from ``Accumulators.read`` to ``Accumulators.read_sums``.
 ACCUMULATOR_LATENCY = 4
@@ -51,6 +50,8 @@ class AccumulatorColumn(Component):
         Every sum has a parity bit.
     forwards : bool
         Has ``forward``.
+    banks : int
+        Halves of all columns: see ``bank_of``.
 
     Members
     -------
@@ -80,9 +81,16 @@ class AccumulatorColumn(Component):
     """
 
     def __init__(
-        self, *, depth: int, sum_bits: int, parity: bool = False, forwards: bool = True
+        self,
+        *,
+        depth: int,
+        sum_bits: int,
+        parity: bool = False,
+        forwards: bool = True,
+        banks: int = 2,
     ) -> None:
         self.depth = depth
+        self.banks = banks
         self.parity = parity
         self.forwards = forwards
         row_bits = depth.bit_length()
@@ -111,7 +119,7 @@ class AccumulatorColumn(Component):
         reads = []
         for half in range(2):
             shape = guard.stored_shape(signed(32), self.parity)
-            memory = Memory(shape=shape, depth=self.depth, init=[], attrs=race.UNDEFINED)
+            memory = bank_of(shape, depth=self.depth, banks=self.banks)
             m.submodules[f"half_{half}"] = memory
             read = memory.read_port()
             write = memory.write_port()
@@ -283,6 +291,7 @@ class Accumulators(Component):
                 sum_bits=self.sum_bits,
                 parity=self.parity,
                 forwards=self.forwards,
+                banks=2 * self.columns,
             )
             m.submodules[f"column_{j}"] = column
             drive(m, column, chain[j], "row accumulate" + " forward" * self.forwards)

@@ -2,7 +2,6 @@
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
@@ -10,7 +9,7 @@ from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory import parity as guard
-from celosia.hw.memory import race
+from celosia.hw.memory.bank import bank_of
 
 
 def rotated(lanes: list[Value], amount: Value) -> list[Value]:
@@ -288,12 +287,8 @@ class UnifiedBuffer(Component):
         bytes_read = []
         wrong = Signal(count, reset_less=True)
         for b in range(count):
-            bank = Memory(
-                shape=guard.stored_shape(unsigned(8), self.parity),
-                depth=self.unified_bytes // count,
-                init=[],
-                attrs=race.UNDEFINED,
-            )
+            shape = guard.stored_shape(unsigned(8), self.parity)
+            bank = bank_of(shape, depth=self.unified_bytes // count, banks=count)
             m.submodules[f"bank_{b}"] = bank
             read = bank.read_port()
             write = bank.write_port()

@@ -2,14 +2,13 @@
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.lib.component import Component
 from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
-from celosia.hw.memory import race
+from celosia.hw.memory.bank import bank_of
 
 #: Banks that share a register of the write address.
 _BLOCK = 4
@@ -208,7 +207,8 @@ class WeightBuffer(Component):
                 byte = beat.data[j if self.whole_rows else lane]
                 m.d.sync += [value.eq(byte), writes.eq(hit & given)]
                 shape = guard.stored_shape(unsigned(8), self.parity)
-                bank = Memory(shape=shape, depth=depth, init=[], attrs=race.UNDEFINED)
+                banks = self.columns * self.weight_rows
+                bank = bank_of(shape, depth=depth, banks=banks)
                 m.submodules[f"bank_{segment}_{j}"] = bank
                 write = bank.write_port()
                 read = bank.read_port()

@@ -36,8 +36,8 @@ class Timeline:
         self.costs = costs
         self.words = words(code)
         # Beats of a block of the program, and words of a beat.
-        self.beats = PROGRAM_BYTES // config.bus_bytes
-        self.each = config.bus_bytes // WORD_BYTES
+        self.beats = max(1, PROGRAM_BYTES // config.bus_bytes)
+        self.each = PROGRAM_BYTES // WORD_BYTES // self.beats
         self.beat = max(1.0, 1 / costs.bandwidth)  # In cycles.
         self.times: dict[int, Times] = {}  #: By index.
         self.now = 0

@@ -22,6 +22,7 @@ MODULES = (
     "eval",
     "generate",
     "mlperf",
+    "paper",
     "models",
     "doctor",
     "demo",

@@ -29,13 +29,18 @@ Causes = dict[str, int]
 _OF_LANE = {"load": "activations", "weights": "weights", "vector": "vector", "store": "store"}
 
 
-class _Stretch(NamedTuple):
-    """Cycles of a section with one reason; ``layer`` is that of the array's instruction, if any."""
+class Stretch(NamedTuple):
+    """Cycles with one reason."""
 
     first: int
     last: int
     cause: str
-    layer: int = -1
+    event: Event | None = None  #: The array's instruction, if the array multiplies.
+
+    @property
+    def cycles(self) -> int:
+        """Number of cycles."""
+        return self.last - self.first
 
 
 def causes(
@@ -48,21 +53,26 @@ def causes(
     - ``config``, ``costs``: sizes of the core, constants of the estimate.
     """
     result: list[Causes] = [dict.fromkeys(CAUSES, 0) for _ in range(layers)]
-    sections: dict[int, list[Event]] = defaultdict(list)
-    for event in events:
-        sections[event.section].append(event)
-    stretches: list[_Stretch] = []
-    for section in sections.values():
-        stretches += _stretches(section, stretches[-1].last if stretches else 0, config, costs)
-    for span, stretch, cycles in _overlaps(spans, stretches):
-        other = stretch.cause == "array" and stretch.layer != span.layer
+    for span, stretch, cycles in _overlaps(spans, stretches(events, config, costs)):
+        other = stretch.event is not None and stretch.event.layer != span.layer
         result[span.layer]["other" if other else stretch.cause] += cycles
     return result
 
 
+def stretches(events: Sequence[Event], config: Config, costs: Costs) -> list[Stretch]:
+    """Return the cycles of a batch, in order and without a gap, each with its reason."""
+    sections: dict[int, list[Event]] = defaultdict(list)
+    for event in events:
+        sections[event.section].append(event)
+    found: list[Stretch] = []
+    for section in sections.values():
+        found += _stretches(section, found[-1].last if found else 0, config, costs)
+    return found
+
+
 def _overlaps(
-    spans: Sequence[Span], stretches: Sequence[_Stretch]
-) -> Iterator[tuple[Span, _Stretch, int]]:
+    spans: Sequence[Span], stretches: Sequence[Stretch]
+) -> Iterator[tuple[Span, Stretch, int]]:
     """Yield spans and stretches that share cycles, with their number; both are in order."""
     index = 0
     for span in spans:
@@ -76,29 +86,27 @@ def _overlaps(
             at += 1
 
 
-def _stretches(
-    section: Sequence[Event], start: int, config: Config, costs: Costs
-) -> list[_Stretch]:
+def _stretches(section: Sequence[Event], start: int, config: Config, costs: Costs) -> list[Stretch]:
     """Return the cycles of a section, in order and without a gap, each with its reason."""
     # From the last vector that enters the array to the last sum.
     latency = config.rows + config.columns + costs.matrix
     posted = _posters(section)
     loads = [event for event in section if event.lane in ("load", "weights")]
-    stretches: list[_Stretch] = []
+    stretches: list[Stretch] = []
     at = start
     for event in (e for e in section if e.lane == "matrix"):
         if event.begin > at:
             cause = _cause(event, at - latency, posted[event.number], costs)
             fetched = cause == "instructions"
-            gap = _Stretch(at, event.begin, cause)
+            gap = Stretch(at, event.begin, cause)
             stretches += _fetches(at, event.begin, loads) if fetched else [gap]
-        stretches.append(_Stretch(event.begin, event.end, "array", event.layer))
+        stretches.append(Stretch(event.begin, event.end, "array", event))
         at = event.end
     # After the last pass, the unit that is done next is the reason.
     later = sorted((e for e in section if e.end > at and e.lane != "matrix"), key=lambda e: e.end)
     for event in later:
         if event.end > at and event.lane not in ("load", "weights"):
-            stretches.append(_Stretch(at, event.end, _OF_LANE.get(event.lane, "instructions")))
+            stretches.append(Stretch(at, event.end, _OF_LANE.get(event.lane, "instructions")))
             at = event.end
     return stretches
 
@@ -117,17 +125,17 @@ def _cause(event: Event, before: int, posted: Sequence[Event], costs: Costs) -> 
     return "instructions"
 
 
-def _fetches(first: int, last: int, loads: Sequence[Event]) -> Iterator[_Stretch]:
+def _fetches(first: int, last: int, loads: Sequence[Event]) -> Iterator[Stretch]:
     """Yield the stretches of cycles without an instruction: with data on the bus, and without."""
     for load in loads:
         begin, end = max(first, load.begin), min(last, load.end)
         if begin < end:
             if first < begin:
-                yield _Stretch(first, begin, "instructions")
-            yield _Stretch(begin, end, "bus")
+                yield Stretch(first, begin, "instructions")
+            yield Stretch(begin, end, "bus")
             first = end
     if first < last:
-        yield _Stretch(first, last, "instructions")
+        yield Stretch(first, last, "instructions")
 
 
 def _posters(section: Sequence[Event]) -> dict[int, list[Event]]:

@@ -62,8 +62,8 @@ def test_sizes_that_no_core_can_have(changes: dict[str, Any], message: str):
 def test_a_burst_has_at_most_4096_bytes():
     wide = PRESETS["tpu_v1"]
     assert wide.burst_beats * wide.bus_bytes == 4096
-    with pytest.raises(ValueError, match="burst_beats: wanted .* at most 4096 bytes, got 32"):
-        replace(wide, burst_beats=32)
+    with pytest.raises(ValueError, match="burst_beats: wanted .* at most 4096 bytes, got 128"):
+        replace(wide, burst_beats=128)
 
 
 def test_the_least_core():
@@ -81,6 +81,9 @@ DERIVED = {
     "edge": (16, 16, 20, 17, 8192, 1024, 2, 256),
     "transformer": (16, 16, 20, 17, 8192, 1024, 2, 256),
     "tpu_v1": (256, 256, 24, 25, 98304, 4096, 1, 65536),
+    "tpu_32": (32, 32, 21, 19, 12288, 4096, 2, 1024),
+    "tpu_64": (64, 64, 22, 21, 24576, 4096, 4, 4096),
+    "tpu_128": (128, 128, 23, 23, 49152, 4096, 8, 16384),
 }
 
 
@@ -190,7 +193,10 @@ def test_presets_can_be_changed_by_name():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("mega", "preset: wanted one of pico, nano, micro, edge, tpu_v1, transformer, got 'mega'"),
+        (
+            "mega",
+            "preset: wanted one of pico, nano, micro, edge, tpu_v1, tpu_32, tpu_64, tpu_128, transformer, got 'mega'",
+        ),
         ("", "preset: wanted one of pico, nano"),
         ("edge,colour=3", "preset: wanted one of rows, columns, .*, got 'colour=3'"),
         ("edge,name=3", "preset: wanted one of rows, .*, got 'name=3'"),

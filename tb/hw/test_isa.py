@@ -186,7 +186,7 @@ def test_vectors_of_both_instructions_of_the_matrix_unit_share_registers():
 
 
 def test_parameters_lie_at_whole_beats_of_a_wide_bus():
-    assert limits(PRESETS["tpu_v1"])[Opcode.LOAD_PARAMS]["external"].multiple == 256
+    assert limits(PRESETS["tpu_v1"])[Opcode.LOAD_PARAMS]["external"].multiple == 64
 
 
 @pytest.mark.parametrize("space", ["source", "destination"])

@@ -47,6 +47,17 @@ def test_work_of_one_instruction(instruction: Instruction, cycles: int):
     assert work(instruction, EDGE) == cycles
 
 
+def test_a_beat_may_be_wider_than_a_block_of_the_program():
+    """A beat of 64 bytes has all words of a block; wider ones have no more."""
+    loads = [
+        Instruction(Opcode.LOAD, unified=256 * n, length=256, external_pitch=256) for n in range(9)
+    ]
+    found = [
+        total(*loads, config=preset(f"tpu_v1,bus_bytes={b},burst_beats=16")) for b in (16, 64, 256)
+    ]
+    assert found[0] > found[1] > found[2] > COSTS.memory
+
+
 def test_bursts_end_where_addresses_are_multiples_of_full_ones():
     move = Instruction(Opcode.LOAD, external=250, rows=2, length=300, external_pitch=262)
     assert bursts(move, EDGE) == [[1, 16, 3], [16, 3]]

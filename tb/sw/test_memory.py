@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from agreement import compare
 
+from celosia.hw.arch.isa import Opcode
+
 
 def assert_exact(content: bytes, x: np.ndarray, sizes: str, note: str = "") -> None:
     """Compare machine model and LiteRT; some layer's note must have this text."""
@@ -51,6 +53,22 @@ def test_strips_of_a_pooling(padding: str, rng: np.random.Generator) -> None:
     content = w.write_sequential(layers, input_shape=(1, 40, 40, 4), input_scale=0.1)
     x = rng.integers(-128, 128, (1, 40, 40, 4)).astype(np.int8)
     assert_exact(content, x, "micro,unified_bytes=4096", "through external memory")
+
+
+@pytest.mark.parametrize(("bus_bytes", "loads"), [(8, 4), (4, 2)])
+def test_samples_share_a_tile_that_takes_longer_to_load_than_a_pass(bus_bytes, loads, rng) -> None:
+    """A sample of twelve pixels: a tile takes 8 or 16 cycles on the bus; one stays."""
+    layers: list[w.Layer] = [
+        w.Convolution(**kernel(rng, 8, 1, 1, 8)),
+        w.Convolution(**kernel(rng, 8, 1, 1, 8)),
+        w.Convolution(**kernel(rng, 8, 1, 1, 8)),
+    ]
+    content = w.write_sequential(layers, input_shape=(1, 3, 4, 8), input_scale=0.1)
+    x = rng.integers(-128, 128, (2, 1, 3, 4, 8)).astype(np.int8)
+    sizes = f"micro,weight_tiles=2,bus_bytes={bus_bytes}"
+    program = compare(content, x, sizes=sizes, batch=2)
+    found = [i for section in program.each for i in section.instructions]
+    assert sum(i.tiles for i in found if i.opcode is Opcode.LOAD_WEIGHTS) == loads
 
 
 @pytest.mark.parametrize("widths", [(8, 8, 9), (8, 16, 9), (9, 8, 9), (16, 8, 17), (7, 8, 15)])

@@ -32,13 +32,16 @@ ALIGNMENT = 4096
 
 
 def per_image_layers(network: Network, config: Config) -> int:
-    """Return the number of layers with so many pixels that each sample runs alone."""
-    per_image = 0
+    """Return the number of layers with so many pixels that each sample runs alone.
+
+    They have at least as many as a tile takes cycles to load: from the bus, if tiles are wider.
+    """
+    per_image, least = 0, max(config.rows, config.tile_bytes // config.bus_bytes)
     for number, layer in enumerate(network.layers):
         # A sum may repeat the rows of one of its sources.
         value = network.values[layer.result if isinstance(layer, Sum) else layer.source]
         pixels = layer.pixels if isinstance(layer, Product) else value.height * value.width
-        if pixels >= config.rows and value.height > 1:
+        if pixels >= least and value.height > 1:
             per_image = number + 1
     return per_image
 

@@ -1,0 +1,128 @@
+"""Large arrays: Verilog of one cell and one row, instantiated many times.
+
+Amaranth makes a module of each submodule, equal ones too: an array of 64 × 64 takes minutes. Here
+cell, row and array are converted once each (``parts``), and instantiated by name. ``celosia.hw.build``
+puts their Verilog beside that of the core.
+"""
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Shape, Signal, Value
+from amaranth.lib import data
+from amaranth.lib.wiring import In, Signature
+
+from celosia.hw.lib.component import Component
+from celosia.hw.matrix.array import Row, SystolicArray, buses
+from celosia.hw.matrix.cell import Cell
+
+#: Most cells of an array whose cells are submodules.
+MOST = 16 * 16
+
+#: Name of the module of a shared array: rows, columns, weight_rows, dsp_columns, cells.
+_NAME = re.compile(r"\bcelosia_array_(\d+)_(\d+)_(\d+)_(\d+)_([a-z]\w*)\b")
+
+
+def _instance(m: Module, name: str, module: str, ports: Signature, given: Any = None) -> Any:
+    """Add an instance of the Verilog of a component with these ports; return an interface.
+
+    ``given``: the interface to connect, instead of new signals.
+    """
+    found: dict[str, Any] = {"i_clk": ClockSignal(), "i_rst": Const(0)}
+    made = given or SimpleNamespace()
+    for port, member in ports.members.items():
+        if given is None:
+            setattr(made, port, _plain(member.shape, name=f"{name}_{port}"))
+        direction = "i" if member.flow is In else "o"
+        found[f"{direction}_{port}"] = Value.cast(getattr(made, port))
+    m.submodules[name] = Instance(module, **found)
+    return made
+
+
+def _plain(shape: Any, **settings: Any) -> Any:
+    """Return a signal of a shape. Of a layout, Verilog gets no wire for each field."""
+    signal = Signal(Shape.cast(shape), **settings)
+    return data.View(shape, signal) if isinstance(shape, data.Layout) else signal
+
+
+class SharedRow(Row):
+    """Row whose cells are instances: see ``parts``."""
+
+    def cell(self, m: Module, kind: type[Cell], name: str) -> Any:
+        """Add an instance of a cell; return its ports."""
+        return _instance(m, name, _cell(kind), kind.ports(self.sum_bits))
+
+
+class RowArray(SystolicArray):
+    """Array whose rows are instances: see ``parts``."""
+
+    def row(self, m: Module, name: str) -> Any:
+        """Add an instance of a row; return its ports."""
+        return _instance(m, name, _ROW, Row.ports(self.kinds, self.sum_bits))
+
+    def _bus(self, name: str, **settings: Any) -> Any:
+        """Return a signal for the weight buses of a row."""
+        return _plain(buses(self.kinds), name=name, **settings)
+
+    @staticmethod
+    def _delay(m: Module, value: Value, cycles: int, name: str) -> Value:
+        """Return a value some cycles later, from one register for all cycles."""
+        if not cycles:
+            return value
+        width = len(value)
+        line = Signal(width * cycles, name=name, reset_less=True)
+        m.d.sync += line.eq(Cat(value, line[:-width]))
+        late = line[-width:]
+        return late.as_signed() if value.shape().signed else late
+
+
+class SharedArray(SystolicArray):
+    """Instance of an array whose Verilog ``parts`` gives; see ``SystolicArray``."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        _instance(m, "array", module(self), self.signature, self)
+        return m
+
+
+def module(array: SystolicArray) -> str:
+    """Return the name of the module of an array; it has all sizes."""
+    sizes = (array.rows, array.columns, array.weight_rows, array.dsp_columns, array.cells)
+    return "celosia_array_" + "_".join(map(str, sizes))
+
+
+_ROW = "celosia_array_row"
+
+
+def _cell(kind: type[Cell]) -> str:
+    return f"celosia_array_{kind.__name__}"
+
+
+def is_large(rows: int, columns: int) -> bool:
+    """Return whether the array of a core is a shared one, and simulated by its twin."""
+    return rows * columns > MOST
+
+
+def array_of(**sizes: Any) -> SystolicArray:
+    """Return an array, a shared one if it is large."""
+    kind = SharedArray if is_large(sizes["rows"], sizes["columns"]) else SystolicArray
+    return kind(**sizes)
+
+
+def array_in(text: str) -> RowArray | None:
+    """Return the shared array that a Verilog text instantiates, if any, made of rows."""
+    found = _NAME.search(text)
+    if not found:
+        return None
+    names = ("rows", "columns", "weight_rows", "dsp_columns")
+    return RowArray(**dict(zip(names, map(int, found.groups()[:4]), strict=True)), cells=found[5])
+
+
+def parts(array: RowArray) -> list[tuple[str, Component]]:
+    """Return the modules of a shared array: their names, and what to convert."""
+    cells: list[tuple[str, Any]] = [
+        (_cell(kind), kind(sum_bits=array.sum_bits)) for kind in dict.fromkeys(array.kinds)
+    ]
+    row = SharedRow(kinds=array.kinds, sum_bits=array.sum_bits)
+    return [*cells, (_ROW, row), (module(array), array)]

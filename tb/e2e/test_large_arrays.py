@@ -1,0 +1,55 @@
+"""A core whose array and memories are those of large cores: same bytes in the same cycles."""
+
+from pathlib import Path
+
+import numpy as np
+import prerequisites
+import pytest
+
+from celosia.hw import build
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.presets import preset
+from celosia.hw.matrix import shared
+from celosia.hw.memory import bank
+from celosia.sim import rtl
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.source import load
+from celosia.sw.runtime.interpreter import open_session
+from celosia.sw.shipped import model_path
+
+CORE = preset("nano,weight_tiles=16,parameter_channels=64,unified_bytes=8192")
+
+
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, int | None]:
+    """Return outputs and cycles of three inputs on a model that is built anew."""
+    monkeypatch.setenv("CELOSIA_CACHE", str(folder))
+    program = compile_graph(load(model_path("mnist_mlp")), CORE, 3)
+    x = np.random.default_rng(1).integers(-128, 128, (3, 784)).astype(np.int8)
+    with open_session(program, device="rtl") as session:
+        (y,) = session.run([x])
+        return y.tobytes(), session.statistics.cycles
+
+
+@pytest.mark.cosim
+@pytest.mark.slow
+def test_twin_and_shared_cells_take_the_cycles_of_plain_ones(tmp_path, monkeypatch):
+    prerequisites.verilator()
+    plain = run(tmp_path / "plain", monkeypatch)
+    assert plain[1] is not None
+    monkeypatch.setattr(shared, "MOST", 0)
+    monkeypatch.setattr(bank, "MOST", 0)
+    assert rtl.array_of(CORE) == "twin"
+    assert run(tmp_path / "twin", monkeypatch) == plain
+    whole = build.verilog
+
+    def of_cells(config: Config, **_: bool) -> str:
+        text = whole(config)
+        assert "celosia_array_SingleCell" in text and bank.NAME in text
+        return text
+
+    monkeypatch.setattr(build, "verilog", of_cells)
+    assert run(tmp_path / "shared", monkeypatch) == plain
+
+
+def test_what_simulates_an_array():
+    assert [rtl.array_of(preset(name)) for name in ("edge", "tpu_32")] == ["cells", "twin"]
