@@ -29,6 +29,7 @@ _APART = (
     "sdram",
     "link",
     "link.py",
+    "litex",
 )
 
 #: A block that sets every word of a memory to zero, one statement a word.

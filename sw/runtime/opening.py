@@ -62,8 +62,8 @@ def open_program(
 def open_session(program: Program, *, device: str = "machine", **options: Any) -> Session:
     """Return a program loaded into a device of its configuration.
 
-    ``program``: the program; ``device``: ``machine``, ``rtl`` or ``serial:PATH``; ``**options``: of
-    the device, see ``open_device``.
+    ``program``: the program; ``device``: one of ``backends.DEVICES``; ``**options``: of the device, see
+    ``open_device``.
     Raises ``DeviceError`` if there is no such device, or the one-time load fails.
     """
     return Session(program, open_device(device, program.config, program.memory_bytes, **options))

@@ -1,0 +1,164 @@
+"""Bitstreams of boards through LiteX: any target of litex-boards with LiteDRAM and a serial line."""
+
+import importlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from litex.soc.integration.builder import Builder
+
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.presets import preset
+from celosia.hw.flow import tools
+from celosia.hw.flow.parts import PARTS
+from celosia.hw.litex.system import describe, equip, quiet, sources
+
+#: Bits per second on the line.
+BAUD = 1_000_000
+#: Files with the description of the system, for the host, and with what place and route reached.
+DESCRIPTION = "celosia.json"
+_REPORT = "report.json"
+
+#: Left out of a system without a processor. The core does not see a cache.
+_BARE = {
+    "cpu_type": None,
+    "uart_name": "uartbone",
+    "integrated_sram_size": 0,
+    "with_timer": False,
+    "with_led_chaser": False,
+    "l2_size": 0,
+}
+#: Before synthesis, as in ``hw/flow/flow.py``: abc9 can take the bits of an array port for aliases
+#: of one another (YosysHQ/yosys#4349), and copies of registers are to stay copies.
+_BEFORE = [
+    "hierarchy -top {build_name}",
+    "proc",
+    "opt_clean -purge",
+    "setattr -set keep 1 a:keep %ci1:+[Q] t:$dff %i",
+]
+#: Programs that LiteX calls by these names.
+_TOOLS = ("yosys", "nextpnr-ecp5", "ecppack")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target of litex-boards, and the core on it.
+
+    Parameters
+    ----------
+    module : str
+        Module of ``litex_boards.targets``.
+    config : Config
+        Sizes of the core.
+    clock_hz : int
+        Frequency of core, bus and memory controller.
+    part : str
+        Name in ``hw/flow/parts.py``: decides the multipliers of the core.
+    options : mapping
+        Of the target's ``BaseSoC``.
+    """
+
+    module: str
+    config: Config
+    clock_hz: int
+    part: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _ulx3s(size: int, core: str, clock_hz: int) -> Target:
+    # The memory runs at twice the clock: four bytes a cycle.
+    options = {"device": f"LFE5U-{size}F", "sdram_rate": "1:2"}
+    part = f"LFE5U-{size}F-CABGA381"
+    return Target("radiona_ulx3s", preset(core), clock_hz, part, options)
+
+
+TARGETS = {
+    "ulx3s-85f": _ulx3s(85, "micro", 60_000_000),
+    "ulx3s-45f": _ulx3s(45, "micro", 60_000_000),
+}
+
+
+def make(target: Target, config: Config, baud: int = BAUD) -> Any:
+    """Return the system of a target with a core of ``config``, not finished.
+
+    Raises
+    ------
+    ValueError
+        If the target has no LiteDRAM.
+    """
+    module = importlib.import_module(f"litex_boards.targets.{target.module}")
+    options = {**_BARE, **target.options, "uart_baudrate": baud, "sys_clk_freq": target.clock_hz}
+    soc = module.BaseSoC(**options)
+    equip(soc, config)
+    return soc
+
+
+def write(target: Target, directory: Path, config: Config | None = None) -> Path:
+    """Write the sources of a system, and its description; return the script that builds it.
+
+    Parameters
+    ----------
+    target : Target
+        What is built.
+    directory : Path
+        Where everything goes: ``celosia.json``, and ``gateware`` with sources and script.
+    config : Config, optional
+        Sizes of the core, the target's own unless given.
+
+    Raises
+    ------
+    ValueError
+        If the target has no LiteDRAM.
+    """
+    config = PARTS[target.part].suited(config or target.config)
+    directory.mkdir(parents=True, exist_ok=True)
+    verilog = directory / "celosia.v"
+    verilog.write_text(sources(config))
+    with quiet():
+        soc = make(target, config)
+        soc.platform.add_source(str(verilog.absolute()), copy=True)
+        toolchain = soc.platform.toolchain
+        toolchain._yosys_cmds += _BEFORE
+        toolchain._pnr_opts += f"--report {_REPORT}"
+        Builder(soc, output_dir=str(directory)).build(run=False, abc9=True)
+    described = json.dumps(describe(soc, config, BAUD), indent=1)
+    (directory / DESCRIPTION).write_text(described)
+    return directory / "gateware" / f"build_{soc.platform.name}.sh"
+
+
+def build(script: Path) -> tuple[Path, dict[str, Any]]:
+    """Make the bitstream of a system that ``write`` has written.
+
+    Returns
+    -------
+    tuple
+        The bitstream; ``utilization`` and ``fmax`` as nextpnr reports them.
+
+    Raises
+    ------
+    ToolError
+        If a tool is missing or fails.
+    """
+    with _named():
+        tools.run("bash", [script.name], script.with_name("build.log"))
+    bitstream = script.with_name(f"{script.stem.removeprefix('build_')}.bit")
+    return bitstream, json.loads(script.with_name(_REPORT).read_text())
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    """Let the tools be found by their plain names: those from PyPI have others."""
+    before = os.environ["PATH"]
+    with TemporaryDirectory() as folder:
+        for name in _TOOLS:
+            (Path(folder) / name).symlink_to(tools.find(name))
+        os.environ["PATH"] = f"{folder}{os.pathsep}{before}"
+        try:
+            yield
+        finally:
+            os.environ["PATH"] = before

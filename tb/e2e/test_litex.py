@@ -1,0 +1,52 @@
+"""A whole LiteX system in Verilator, from the bytes of its line to the model of its memory."""
+
+import numpy as np
+import prerequisites
+import pytest
+from devices.link import Noise
+
+from celosia.hw.arch.presets import preset
+from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime.device import DeviceError
+
+prerequisites.package("litex")
+
+pytestmark = pytest.mark.thorough
+
+SIZES = "nano"
+MEMORY = 32 << 20
+
+
+def test_digits(run_digits):
+    assert np.array_equal(run_digits(4, SIZES, "litex:sim"), run_digits(4, SIZES, "machine"))
+
+
+@pytest.fixture
+def device():
+    with prerequisites.needed():
+        made = open_device("litex:sim", preset(SIZES), MEMORY)
+    yield made
+    made.close()
+
+
+def test_all_of_the_memory(device, rng):
+    places = [1, 1 << 20, (1 << 24) + 3, MEMORY - 700]
+    written = [rng.bytes(700) for _ in places]
+    for place, data in zip(places, written, strict=True):
+        device.write(place, data)
+    assert [device.read(place, 700) for place in places] == written
+
+
+def test_damaged_bytes_are_repeated_or_told(device, rng):
+    transport, data = device.link.transport, rng.bytes(4000)
+    responses, requests = Noise(rng, 0.0005), Noise(rng, 0.0)
+    receive, send = transport.receive, transport.send
+    transport.receive = lambda seconds: responses.pass_on(receive(seconds))
+    transport.send = lambda sent: send(requests.pass_on(sent))
+    for _ in range(4):
+        device.write(64, data)
+        assert device.read(64, len(data)) == data
+    assert device.link.repeated
+    requests.rate = 0.01
+    with pytest.raises(DeviceError, match="litex sim: bytes to the system were damaged"):
+        device.write(64, data)

@@ -1,0 +1,119 @@
+import json
+import re
+from zlib import crc32
+
+import prerequisites
+import pytest
+
+from celosia.hw.arch.presets import preset
+from celosia.hw.build import verilog
+
+migen = prerequisites.package("migen")
+stream = prerequisites.package("litex.soc.interconnect.stream")
+board = prerequisites.package("celosia.hw.litex.board")
+core = prerequisites.package("celosia.hw.litex.core")
+line = prerequisites.package("celosia.hw.litex.line")
+simulated = prerequisites.package("celosia.hw.litex.simulated")
+system = prerequisites.package("celosia.hw.litex.system")
+
+pytestmark = pytest.mark.thorough
+
+CONFIG = preset("pico")
+
+
+def instance(made):
+    """Return the instance of the Verilog in a module."""
+    (only,) = [special for special in made.get_fragment().specials if special.of == "celosia"]
+    return only
+
+
+@pytest.mark.parametrize("name", ["pico", "micro"])
+def test_instance_has_the_ports_of_the_verilog(name):
+    config = preset(name)
+    text = verilog(config).rpartition("module celosia(")[2].partition("endmodule")[0]
+    ports = re.findall(r"(?m)^  (input|output) (?:\[(\d+):0\] )?(\w+)", text)
+    wanted = {(way[0], port, int(top or 0) + 1) for way, top, port in ports}
+    items = [item for item in instance(core.Celosia(config)).items if item.expr is not None]
+    got = {(type(item).__name__[0].lower(), item.name, len(item.expr)) for item in items}
+    assert got == wanted
+
+
+class Line(migen.Module):
+    def __init__(self):
+        self.sink, self.source = (stream.Endpoint([("data", 8)]) for _ in range(2))
+        self.check = line.LineCheck(self)
+        self.submodules += self.check
+
+
+def test_sums_are_those_of_zlib(rng):
+    made, sums = Line(), {"sent": 0, "received": 0}
+
+    def bench():
+        for _ in range(300):
+            for end, name in ((made.sink, "sent"), (made.source, "received")):
+                valid, ready, byte = rng.integers(0, (2, 2, 256))
+                yield end.valid.eq(int(valid))
+                yield end.ready.eq(int(ready))
+                yield end.data.eq(int(byte))
+                if valid and ready:
+                    sums[name] = crc32(bytes((byte,)), sums[name])
+            yield
+        yield made.sink.valid.eq(0)
+        yield made.source.valid.eq(0)
+        yield
+        yield
+        for name, value in sums.items():
+            assert (yield getattr(made.check, name).status) == value
+
+    migen.run_simulation(made, bench())
+    assert all(sums.values())
+
+
+@pytest.mark.parametrize(
+    ("members", "says"),
+    [
+        ({}, "wanted a system with LiteDRAM, got none"),
+        ({"sdram": 1}, "wanted a system with UARTBone, got none"),
+        ({"sdram": 1, "uartbone_phy": 1, "l2_cache": 1}, "without L2 cache, got one"),
+    ],
+)
+def test_refusals(members, says):
+    soc = type("System", (), members)()
+    with pytest.raises(ValueError, match=says):
+        system.equip(soc, CONFIG)
+
+
+def test_description_of_a_simulated_system():
+    text, description = simulated.simulated(CONFIG)
+    assert len(re.findall(r"(?m)^module soc\b", text)) == 1
+    assert description["fingerprint"] == CONFIG.fingerprint
+    assert description["memory_bytes"] == 32 << 20
+    starts, control = description["start"], description["start"][-1][0]
+    # Clock enable, then PRECHARGE, MODE, PRECHARGE, two REFRESH, MODE, each on RAS, CAS, WE and CS.
+    commands = [value for address, value in starts if address == control + 4]
+    assert commands == [0b1011, 0b1111, 0b1011, 0b1101, 0b1101, 0b1111]
+    assert starts[-1][1] == 1 and [a for a, _ in starts].count(control) == 2
+
+
+class Interrupted(simulated.SimulatedSystem):
+    """A system that hears interrupts, as with a processor."""
+
+    def add_sdram(self, **options):
+        super().add_sdram(**options)
+        self.irq.enable()
+
+
+def test_a_processor_gets_the_interrupt():
+    with system.quiet():
+        soc = Interrupted(CONFIG)
+    assert "celosia" in soc.irq.locs
+
+
+def test_sources_of_a_board(tmp_path):
+    script = board.write(board.TARGETS["ulx3s-85f"], tmp_path, CONFIG)
+    assert json.loads((tmp_path / "celosia.json").read_text())["preset"] == CONFIG.name
+    assert all(tool in script.read_text() for tool in ("yosys", "nextpnr-ecp5", "ecppack"))
+    (steps,) = script.parent.glob("*.ys")
+    for word in ("celosia.v", "opt_clean -purge", "-abc9"):
+        assert word in steps.read_text()
+    assert "module celosia(" in (script.parent / "celosia.v").read_text()
