@@ -15,6 +15,7 @@ from celosia.hw.arch.config import Config
 from celosia.hw.build import verilog
 from celosia.hw.litex.core import Celosia
 from celosia.hw.litex.line import LineCheck
+from celosia.hw.litex.port import port_of
 
 #: Address of the core's registers on the bus of the system, where no processor caches, and their
 #: bytes.
@@ -55,7 +56,7 @@ def equip(soc: Any, config: Config) -> None:
     if hasattr(soc, "l2_cache"):
         raise ValueError("soc: wanted a system without L2 cache, got one; the core bypasses it")
     soc.celosia = core = Celosia(config)
-    port = soc.sdram.crossbar.get_port(data_width=core.memory.data_width)
+    port = port_of(soc, core.memory.data_width)
     soc.celosia_memory = LiteDRAMAXI2Native(core.memory, port)
     region = SoCRegion(origin=_REGISTERS, size=_REGISTERS_BYTES, cached=False)
     soc.bus.add_slave("celosia", core.registers, region)

@@ -13,6 +13,8 @@ stream = prerequisites.package("litex.soc.interconnect.stream")
 board = prerequisites.package("celosia.hw.litex.board")
 core = prerequisites.package("celosia.hw.litex.core")
 line = prerequisites.package("celosia.hw.litex.line")
+port = prerequisites.package("celosia.hw.litex.port")
+common = prerequisites.package("litedram.common")
 simulated = prerequisites.package("celosia.hw.litex.simulated")
 system = prerequisites.package("celosia.hw.litex.system")
 
@@ -93,6 +95,74 @@ def test_description_of_a_simulated_system():
     commands = [value for address, value in starts if address == control + 4]
     assert commands == [0b1011, 0b1111, 0b1011, 0b1101, 0b1101, 0b1111]
     assert starts[-1][1] == 1 and [a for a, _ in starts].count(control) == 2
+
+
+class Wide(migen.Module):
+    def __init__(self, ratio):
+        self.narrow = common.LiteDRAMNativePort("both", address_width=8, data_width=8)
+        self.submodules.widened = port.Widened(self.narrow, 8 * ratio)
+        self.port = self.widened.port
+
+
+@pytest.mark.parametrize("ratio", [2, 4])
+def test_a_widened_port_makes_a_command_each_cycle(rng, ratio):
+    """Before a memory that is ready when it likes, and moves a command's word later."""
+    made, words = Wide(ratio), 256 // ratio
+    wanted = [int.from_bytes(rng.bytes(ratio), "little") for _ in range(words)]
+    memory, got, cycles = {}, [], {"busy": 0, "all": 0}
+    commands = [(True, n) for n in range(words)] + [(False, n) for n in range(words)]
+    pipeline = [None, None, None]
+
+    def master():
+        for write, address in commands:
+            yield made.port.cmd.valid.eq(1)
+            yield made.port.cmd.we.eq(write)
+            yield made.port.cmd.addr.eq(address)
+            yield
+            while not (yield made.port.cmd.ready):
+                yield
+        yield made.port.cmd.valid.eq(0)
+
+    def writer():
+        for word in wanted:
+            yield made.port.wdata.valid.eq(1)
+            yield made.port.wdata.data.eq(word)
+            yield
+            while not (yield made.port.wdata.ready):
+                yield
+        yield made.port.wdata.valid.eq(0)
+
+    def chip():
+        narrow = made.narrow
+        while len(got) < words:
+            moved = pipeline.pop()
+            if moved and moved[0]:
+                memory[moved[1]] = yield narrow.wdata.data
+            yield narrow.rdata.valid.eq(bool(moved and not moved[0]))
+            yield narrow.rdata.data.eq(memory.get(moved[1], 0) if moved else 0)
+            taken = (yield narrow.cmd.valid) and (yield narrow.cmd.ready)
+            command = (yield narrow.cmd.we), (yield narrow.cmd.addr)
+            pipeline.insert(0, command if taken else None)
+            yield narrow.wdata.ready.eq(bool(pipeline[-1] and pipeline[-1][0]))
+            ready = int(rng.integers(4)) > 0
+            cycles["all"] += ready
+            cycles["busy"] += bool(taken)
+            yield narrow.cmd.ready.eq(ready)
+            yield
+
+    def reader():
+        yield made.port.rdata.ready.eq(1)
+        while len(got) < words:
+            yield
+            if (yield made.port.rdata.valid):
+                got.append((yield made.port.rdata.data))
+
+    migen.run_simulation(made, [master(), writer(), chip(), reader()])
+    assert got == wanted
+    content = b"".join(word.to_bytes(ratio, "little") for word in wanted)
+    assert memory == dict(enumerate(content))
+    assert cycles["busy"] == 2 * words * ratio
+    assert cycles["all"] - cycles["busy"] < 16
 
 
 class Interrupted(simulated.SimulatedSystem):
