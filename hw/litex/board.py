@@ -19,7 +19,7 @@ from celosia.hw.flow.parts import PARTS
 from celosia.hw.litex.system import describe, equip, quiet, sources
 
 #: Bits per second on the line.
-BAUD = 1_000_000
+BAUD = 3_000_000
 #: File with the description of the system, for the host.
 DESCRIPTION = "celosia.json"
 

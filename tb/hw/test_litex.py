@@ -1,5 +1,6 @@
 import json
 import re
+from typing import Any
 from zlib import crc32
 
 import prerequisites
@@ -111,7 +112,7 @@ def test_a_widened_port_makes_a_command_each_cycle(rng, ratio):
     wanted = [int.from_bytes(rng.bytes(ratio), "little") for _ in range(words)]
     memory, got, cycles = {}, [], {"busy": 0, "all": 0}
     commands = [(True, n) for n in range(words)] + [(False, n) for n in range(words)]
-    pipeline = [None, None, None]
+    pipeline: list[Any] = [None, None, None]
 
     def master():
         for write, address in commands:
@@ -200,7 +201,7 @@ def test_a_board_from_sources_to_bitstream(tmp_path, monkeypatch, name, programs
     target = board.TARGETS[name]
     script = board.write(target, tmp_path / "made", CONFIG)
     described = json.loads((tmp_path / "made" / "celosia.json").read_text())
-    assert (described["preset"], described["baud"]) == (CONFIG.name, 1_000_000)
+    assert (described["preset"], described["baud"]) == (CONFIG.name, 3_000_000)
     (steps,) = script.parent.glob("*.ys")
     assert "\nread_verilog celosia.v\n" in steps.read_text()
     assert "\nopt_clean -purge\n" in steps.read_text()

@@ -9,6 +9,7 @@ import types
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,7 +169,7 @@ def test_a_litex_system(capsys, monkeypatch):
         calls.append(arguments)
         return Path("there/build_b.sh")
 
-    module = types.ModuleType("celosia.hw.litex.board")
+    module: Any = types.ModuleType("celosia.hw.litex.board")
     module.TARGETS = {"b": "target"}
     module.write = write
     module.build = lambda *_: (Path("there/b.bit"), {"fmax": clocks, "utilization": cells})
