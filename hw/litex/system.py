@@ -48,13 +48,17 @@ def equip(soc: Any, config: Config) -> None:
     Raises
     ------
     ValueError
-        If the system has no LiteDRAM, no UARTBone, or a cache that the core does not see.
+        If the system has no LiteDRAM, no UARTBone, a cache that the core does not see, or a memory
+        that only a processor can start.
     """
     for name, text in (("sdram", "LiteDRAM"), ("uartbone_phy", "UARTBone")):
         if not hasattr(soc, name):
             raise ValueError(f"soc: wanted a system with {text}, got none")
     if hasattr(soc, "l2_cache"):
         raise ValueError("soc: wanted a system without L2 cache, got one; the core bypasses it")
+    kind = soc.sdram.controller.settings.phy.memtype
+    if kind != "SDR" and not soc.cpu_type:
+        raise ValueError(f"soc: wanted SDR without a processor that trains the memory, got {kind}")
     soc.celosia = core = Celosia(config)
     port = port_of(soc, core.memory.data_width)
     soc.celosia_memory = LiteDRAMAXI2Native(core.memory, port)
@@ -78,7 +82,8 @@ def describe(soc: Any, config: Config, baud: int) -> dict[str, Any]:
         "memory_bytes": memory["size"],
         "registers": _REGISTERS,
         "sums": registers["line_sent"],
-        "start": _start(soc.sdram.controller.settings, registers),
+        # A processor starts the memory itself.
+        "start": [] if soc.cpu_type else _start(soc.sdram.controller.settings, registers),
     }
 
 

@@ -1,5 +1,6 @@
 import json
 import re
+from types import SimpleNamespace
 from typing import Any
 from zlib import crc32
 
@@ -72,16 +73,26 @@ def test_sums_are_those_of_zlib(rng):
     assert all(sums.values())
 
 
+def memory_of(kind):
+    """Return as much of a LiteDRAM as names its kind of memory."""
+    phy = SimpleNamespace(memtype=kind)
+    return SimpleNamespace(controller=SimpleNamespace(settings=SimpleNamespace(phy=phy)))
+
+
 @pytest.mark.parametrize(
     ("members", "says"),
     [
         ({}, "wanted a system with LiteDRAM, got none"),
         ({"sdram": 1}, "wanted a system with UARTBone, got none"),
         ({"sdram": 1, "uartbone_phy": 1, "l2_cache": 1}, "without L2 cache, got one"),
+        (
+            {"sdram": memory_of("DDR3"), "uartbone_phy": 1, "cpu_type": None},
+            "wanted SDR without a processor that trains the memory, got DDR3",
+        ),
     ],
 )
 def test_refusals(members, says):
-    soc = type("System", (), members)()
+    soc = SimpleNamespace(**members)
     with pytest.raises(ValueError, match=says):
         system.equip(soc, CONFIG)
 
