@@ -8,6 +8,9 @@
 #include "Vsoc.h"
 #include "verilated.h"
 
+// A complaint of the memory chip, which may have several in a cycle.
+void vl_finish(const char*, int, const char*) { Verilated::threadContextp()->gotFinish(true); }
+
 namespace {
 
 struct System {
@@ -40,6 +43,8 @@ System* system_open() { return new System; }
 
 void system_close(System* system) { delete system; }
 
+bool system_ended(const System* system) { return system->context.gotFinish(); }
+
 uint64_t system_cycle(const System* system) { return system->cycle; }
 
 void system_send(System* system, const uint8_t* bytes, size_t count) { system->to.insert(system->to.end(), bytes, bytes + count); }
@@ -47,7 +52,7 @@ void system_send(System* system, const uint8_t* bytes, size_t count) { system->t
 // Runs until `count` bytes have left the system, or some and none for `gap` cycles, or `cycles` have passed; returns their number.
 size_t system_receive(System* system, uint8_t* bytes, size_t count, uint64_t gap, uint64_t cycles) {
     size_t got = 0;
-    for (uint64_t quiet = 0; cycles-- && got < count && !(got && quiet >= gap); quiet++) {
+    for (uint64_t quiet = 0; cycles-- && !system_ended(system) && got < count && !(got && quiet >= gap); quiet++) {
         const int byte = system->step();
         if (byte < 0) continue;
         bytes[got++] = uint8_t(byte);

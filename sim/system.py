@@ -61,7 +61,7 @@ def _build(config: Config, target: Path) -> None:
     print(f"building the LiteX system of {config.name}, once ...", file=sys.stderr, flush=True)
     text, described = simulated(config)
     target.with_suffix(".json").write_text(json.dumps(described))
-    compile_library(text, target, [_HARNESS], level="-O1", top=TOP)
+    compile_library(text, target, [_HARNESS], level="-O1", top=TOP, definitions=["VL_USER_FINISH"])
     print(f"built in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
 
 
@@ -82,6 +82,8 @@ class SimulatedLine:
         library.system_close.argtypes = [ctypes.c_void_p]
         library.system_cycle.argtypes = [ctypes.c_void_p]
         library.system_cycle.restype = cycles
+        library.system_ended.argtypes = [ctypes.c_void_p]
+        library.system_ended.restype = ctypes.c_bool
         library.system_send.argtypes = [ctypes.c_void_p, ctypes.c_char_p, size]
         library.system_receive.argtypes = [ctypes.c_void_p, ctypes.c_char_p, size, cycles, cycles]
         library.system_receive.restype = size
@@ -93,10 +95,15 @@ class SimulatedLine:
         self._library.system_send(self._system, data, len(data))
 
     def receive(self, seconds: float) -> bytes:
-        """Return the bytes that arrive, at least one unless ``seconds`` pass."""
+        """Return the bytes that arrive, at least one unless ``seconds`` pass.
+
+        Raises OSError, and prints the rule, once one of the memory chip was broken.
+        """
         buffer = ctypes.create_string_buffer(_MOST)
         cycles = max(1, round(seconds * self._hertz))
         got = self._library.system_receive(self._system, buffer, _MOST, _GAP, cycles)
+        if self._library.system_ended(self._system):
+            raise OSError("the memory chip was driven against its data sheet, see above")
         return buffer.raw[:got]
 
     def now(self) -> float:

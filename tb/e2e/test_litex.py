@@ -1,5 +1,7 @@
 """A whole LiteX system in Verilator, from the bytes of its line to the model of its memory."""
 
+from copy import copy
+
 import numpy as np
 import prerequisites
 import pytest
@@ -35,6 +37,22 @@ def test_all_of_the_memory(device, rng):
     for place, data in zip(places, written, strict=True):
         device.write(place, data)
     assert [device.read(place, 700) for place in places] == written
+
+
+def test_a_chip_slower_than_the_controller_believes(tmp_path, monkeypatch, capfd):
+    simulated = prerequisites.package("celosia.hw.litex.simulated")
+
+    sheet = copy(simulated.MT48LC16M16.speedgrade_timings["default"])
+    sheet.tRCD = 60
+
+    class Slow(simulated.MT48LC16M16):
+        speedgrade_timings = {"default": sheet}
+
+    monkeypatch.setattr(simulated.SimulatedSystem, "chip", Slow)
+    monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path))
+    with prerequisites.needed(), pytest.raises(DeviceError, match="against its data sheet"):
+        open_device("litex:sim", preset("pico"), MEMORY).write(0, bytes(64))
+    assert "ACT->RD violation on bank 0" in capfd.readouterr().out
 
 
 def test_damaged_bytes_are_repeated_or_told(device, rng):
