@@ -13,13 +13,15 @@ from celosia.sw.runtime.serial import LineDevice, open_port
 
 #: Name of the simulated system.
 SIMULATED = "sim"
+#: What a description must have.
+_KEYS = ("baud", "memory", "memory_bytes", "registers", "sums", "start")
 
 
 def open_litex(name: str, config: Config, memory_bytes: int) -> LineDevice:
     """Return the core of a LiteX system.
 
     - ``name``: ``sim``, which is built when it is first used; or the path of a description that
-      ``celosia.hw.litex.board`` has written, ``@``, and the port of the board.
+      ``celosia litex`` has written, ``@``, and the port of the board.
     - ``config``: sizes that its core must have.
     - ``memory_bytes``: external memory that will be used.
 
@@ -49,6 +51,9 @@ def _board(name: str) -> tuple[Transport, dict[str, Any]]:
         raise DeviceError(f"litex: wanted {SIMULATED}, or DESCRIPTION.json@PORT, got {name!r}")
     try:
         description = json.loads(Path(path).read_text())
-        return open_port(port, description["baud"]), description
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise DeviceError(f"litex: {path}: {error}") from None
+    missing = [key for key in _KEYS if not isinstance(description, dict) or key not in description]
+    if missing:
+        raise DeviceError(f"litex: {path}: wanted {', '.join(missing)}, found none")
+    return open_port(port, description["baud"]), description

@@ -1,3 +1,4 @@
+import json
 from typing import Any
 
 import numpy as np
@@ -153,13 +154,15 @@ def test_other_core_is_refused():
     [
         ("none.json", "litex: wanted sim, or DESCRIPTION.json@PORT, got 'none.json'"),
         ("none.json@/dev/null", "litex: none.json: .*No such file"),
-        ("bad.json@/dev/null", "litex: bad.json: "),
+        ("bad.json@/dev/null", "litex: bad.json: Expecting value"),
+        ("list.json@/dev/null", "litex: list.json: wanted baud, memory, .*, start, found none"),
         ("good.json@none", "serial: .*could not open port"),
     ],
 )
 def test_names_of_systems(name, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "bad.json").write_text("[]")
-    (tmp_path / "good.json").write_text('{"baud": 9600}')
+    (tmp_path / "bad.json").write_text("?")
+    (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "good.json").write_text(json.dumps({"baud": 9600, **system().description}))
     with pytest.raises(DeviceError, match=says):
         open_device(f"litex:{name}", preset("nano"), MEMORY)
