@@ -1,4 +1,5 @@
-// Drives a Verilated LiteX system in process: a clock, and the bytes of its host's line.
+// Drives a Verilated LiteX system in process: a clock, and the bytes of its host's line. With CELOSIA_DIVISOR the line has levels, as many
+// cycles a bit.
 
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +8,9 @@
 
 #include "Vsoc.h"
 #include "verilated.h"
+#ifdef CELOSIA_DIVISOR
+#include "line.h"
+#endif
 
 // A complaint of the memory chip, which may have several in a cycle.
 void vl_finish(const char*, int, const char*) { Verilated::threadContextp()->gotFinish(true); }
@@ -19,6 +23,28 @@ struct System {
     std::deque<uint8_t> to;
     uint64_t cycle = 0;
 
+    void tick() {
+        soc->sys_clk = 0;
+        soc->eval();
+        soc->sys_clk = 1;
+        soc->eval();
+        cycle++;
+    }
+
+#ifdef CELOSIA_DIVISOR
+    Sender sender;
+    Receiver receiver;
+
+    // Runs one cycle; returns the byte that left the system in it, or -1.
+    int step() {
+        sender.bytes.insert(sender.bytes.end(), to.begin(), to.end());
+        to.clear();
+        soc->serial_rx = sender.step(CELOSIA_DIVISOR);
+        const int byte = receiver.step(soc->serial_tx, CELOSIA_DIVISOR);
+        tick();
+        return byte;
+    }
+#else
     // Runs one cycle; returns the byte that left the system in it, or -1.
     int step() {
         soc->serial_sink_valid = !to.empty();
@@ -28,11 +54,10 @@ struct System {
         soc->eval();
         const int byte = soc->serial_source_valid ? soc->serial_source_data : -1;
         if (!to.empty() && soc->serial_sink_ready) to.pop_front();
-        soc->sys_clk = 1;
-        soc->eval();
-        cycle++;
+        tick();
         return byte;
     }
+#endif
 };
 
 }  // namespace
