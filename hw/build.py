@@ -37,6 +37,7 @@ _APART = (
     "pod.py",
     "windows.py",
     "joined.py",
+    "litex",
 )
 
 #: A block that sets every word of a memory to zero, one statement a word.

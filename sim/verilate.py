@@ -15,8 +15,6 @@ from celosia.sim.simulators import SimulatorNotFound, find_verilator, has_zlib, 
 
 FLAGS = (
     "--cc",
-    "--top-module",
-    "celosia",
     "-O3",
     "--x-assign",
     "0",
@@ -37,8 +35,10 @@ TOGGLES = (
 )
 #: What lets a model write waves.
 WAVES = ("--trace-fst",)
-# Amaranth sizes operators for its own rules, and names signals without regard to C++.
+# Amaranth sizes operators for its own rules, and names signals without regard to C++; LiteX writes
+# `<=` in combinational logic.
 _WAIVED = (
+    "COMBDLY",
     "WIDTH",
     "UNOPTFLAT",
     "CASEINCOMPLETE",
@@ -47,7 +47,7 @@ _WAIVED = (
     "CMPCONST",
     "UNSIGNED",
 )
-#: For Verilator, before Amaranth's Verilog.
+#: For Verilator, before generated Verilog.
 WAIVERS = "`verilator_config\n" + "".join(f"lint_off -rule {rule}\n" for rule in _WAIVED)
 # Marks of branches (celosia.hw.flow.origins) are wires that nobody sets back.
 _MARKED = "lint_off -rule LATCH\n"
@@ -146,8 +146,9 @@ def compile_library(
     definitions: Sequence[str] = (),
     counting: Sequence[str] = (),
     waves: bool = False,
+    top: str = "celosia",
 ) -> None:
-    """Compile Verilog whose top module is ``celosia``, and C++ that drives it.
+    """Compile Verilog and C++ that drives it.
 
     - ``text``: Verilog.
     - ``target``: library to write.
@@ -157,6 +158,7 @@ def compile_library(
     - ``definitions``: ``NAME=VALUE`` for the C++ compiler.
     - ``counting``: ``LINES`` or ``TOGGLES``: coverage that Verilator counts, see ``points.h``.
     - ``waves``: whether the model can write waves.
+    - ``top``: top module of the Verilog.
 
     Raises SimulatorNotFound if there is no Verilator or no C++ compiler; RtlError if one of them
     fails.
@@ -172,7 +174,7 @@ def compile_library(
         if counting:
             (directory / "verilated_cov.h").write_text(f'#include "{POINTS[0].name}"\n')
         (directory / "waivers.vlt").write_text(WAIVERS + _MARKED * bool(counting))
-        _run([verilator, *FLAGS, *more, "waivers.vlt", "celosia.v"], directory)
+        _run([verilator, *FLAGS, "--top-module", top, *more, "waivers.vlt", "celosia.v"], directory)
         root = subprocess.run(
             [verilator, "--getenv", "VERILATOR_ROOT"],
             capture_output=True,

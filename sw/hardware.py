@@ -66,8 +66,8 @@ def _directory(path: Path) -> Path:
 
 
 @contextmanager
-def _tools() -> Iterator[None]:
-    """Report in one line a package or tool of the flow that is missing or fails."""
+def _tools(extra: str = "synth") -> Iterator[None]:
+    """Report in one line a package of an extra, or a tool of the flow, that is missing or fails."""
     try:
         from celosia.hw.boards.platform import BoardError
         from celosia.hw.flow.tools import ToolError
@@ -77,7 +77,7 @@ def _tools() -> Iterator[None]:
         except (ToolError, BoardError) as error:
             raise Missing(str(error)) from error
     except ImportError as error:
-        text = f"{error.name}: wanted this package, found none ({install_command('synth')})"
+        text = f"{error.name}: wanted this package, found none ({install_command(extra)})"
         raise Missing(text) from None
 
 
@@ -139,6 +139,30 @@ def run_build(arguments: argparse.Namespace) -> None:
             f"{board.name}: wanted {board.clock_hz / 1e6:g} MHz, got {found.fmax_mhz[2]:.1f}; "
             "the bitstream may fail (a lower --clock, more --seeds)"
         )
+
+
+def run_litex(arguments: argparse.Namespace) -> None:
+    """Make a LiteX system of a board with a core; print its resources and its clocks."""
+    with _tools("litex"):
+        from celosia.hw.litex.board import TARGETS, build, write
+
+        if arguments.board not in TARGETS:
+            raise InputError(f"board: wanted one of {', '.join(TARGETS)}, got {arguments.board!r}")
+        directory = _directory(arguments.output or Path("build/litex") / arguments.board)
+        report = _reporter()
+        report(f"elaborating the system of {arguments.board}")
+        target = TARGETS[arguments.board]
+        script = write(target, directory, arguments.preset)
+        report(f"synthesising, placing and routing, see {script.with_name('build.log')}")
+        bitstream, found = build(target, script)
+    for name, cells in found["utilization"].items():
+        if cells["used"]:
+            print(f"{name:<16} {cells['used']:>7,} of {cells['available']:,}")
+    for name, clock in found["fmax"].items():
+        print(f"{name}: {clock['achieved']:.1f} MHz, wanted {clock['constraint']:.1f}")
+    print(f"bitstream        {bitstream}")
+    if any(clock["achieved"] < clock["constraint"] for clock in found["fmax"].values()):
+        raise Missing(f"{arguments.board}: a clock is slower than wanted; the bitstream may fail")
 
 
 def run_flash(arguments: argparse.Namespace) -> None:

@@ -108,6 +108,7 @@ EXTRAS = {
     "synth": _BOARDS,
     "keras": "networks of Keras",
     "litert": "float .tflite files, celosia mlperf",
+    "litex": "celosia litex, --device litex:sim",
     "onnx": "networks of ONNX",
     "serve": "celosia serve",
     "torch": "networks of PyTorch",

@@ -41,10 +41,12 @@ RULES = (
     Rule("celosia.constraints", ()),
     Rule("celosia.hw", (*GATEWARE, "celosia.constraints"), YOWASP),
     Rule("celosia.hw.flow.analytic", ("numpy", "scipy")),
+    Rule("celosia.hw.litex", (*GATEWARE, "litedram", "litex", "migen"), ("litex_boards",)),
     Rule("celosia.hw.flow.places", ("celosia.hw.flow", "numpy")),
     Rule(ARCH, (ARCH, "amaranth.hdl", "amaranth.lib.data", "amaranth.lib.enum")),
     Rule("celosia.sim", MODEL),
     Rule("celosia.sim.rtl", MODEL + GATEWARE),
+    Rule("celosia.sim.system", MODEL, ("celosia.hw",)),
     Rule("celosia.sim.waves", ("vcd",)),
     Rule(
         "celosia.sw",

@@ -44,6 +44,17 @@ def add_parsers(command: Commands) -> None:
     made.add_argument("--clock", type=number, metavar="MHZ", help="of core and memory")
     _folder(made)
 
+    made = command("litex", "make a LiteX system of a board with a core", hardware.run_litex)
+    made.add_argument("board", metavar="BOARD", help="name, see docs/how-to/litex.md")
+    add_preset(made, None)
+    made.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="of sources and bitstream (build/litex/BOARD)",
+    )
+
     made = command("flash", "load a bitstream into a board", hardware.run_flash)
     made.add_argument("board", metavar="BOARD", help="name, see docs/reference/boards.md")
     made.add_argument(

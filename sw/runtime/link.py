@@ -1,6 +1,7 @@
 """Driver of the host link: numbers, timeouts, repetition. See ``docs/reference/link.md``."""
 
 import random
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
@@ -112,6 +113,11 @@ class HostLink:
         self.window = window or self.info.slots
         self.block = min(_FIRST_BLOCK, self.info.payload_bytes)
 
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of external memory; 0 if the far end does not know."""
+        return self.info.memory_bytes
+
     def read(self, address: int, count: int) -> bytes:
         """Return ``count`` bytes of external memory."""
         return self._transfer(Operation.READ, address, bytes(count))
@@ -129,6 +135,10 @@ class HostLink:
         """Write registers from byte ``offset`` on, each exactly once."""
         data = b"".join(value.to_bytes(4, "little") for value in values)
         self._request(Operation.WRITE_REGISTERS, offset, len(data), data)
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass at the far end."""
+        time.sleep(seconds)
 
     def close(self) -> None:
         """Close the line."""

@@ -65,7 +65,7 @@ def open_session(
 ) -> Session:
     """Return a program loaded into a device of its configuration.
 
-    ``program``: the program; ``device``: ``machine``, ``rtl`` or ``serial:PATH``; ``cores``,
+    ``program``: the program; ``device``: one of ``backends.DEVICES``; ``cores``,
     ``ports``: cores of a pod, which divide the samples, and its memory ports, see ``PodConfig``;
     ``**options``: of the device, see ``open_device``.
     Raises ``DeviceError`` if there is no such device, or the one-time load fails.

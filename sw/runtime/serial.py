@@ -1,9 +1,9 @@
-"""A core on a serial line as a device."""
+"""A core on a line as a device."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import Driver, require_place
@@ -78,7 +78,17 @@ class SerialTransport:
             self._port.close()
 
 
-def open_serial(port: str, config: Config, memory_bytes: int) -> "SerialDevice":
+def open_port(port: str, baud: int) -> SerialTransport:
+    """Return the line at a port, see ``SerialTransport``; raises DeviceError."""
+    try:
+        return SerialTransport(port, baud=baud)
+    except ImportError:
+        raise DeviceError("serial: wanted the package pyserial, found none") from None
+    except OSError as error:
+        raise DeviceError(f"serial: {error}") from None
+
+
+def open_serial(port: str, config: Config, memory_bytes: int) -> "LineDevice":
     """Return the core on a serial port.
 
     - ``port``: path or URL, then ``@`` and the bits per second if they are not ``BAUD``.
@@ -91,23 +101,53 @@ def open_serial(port: str, config: Config, memory_bytes: int) -> "SerialDevice":
     path, _, speed = port.rpartition("@")
     if not path or not speed.isdecimal():
         path, speed = port, str(BAUD)
-    try:
-        transport = SerialTransport(path, baud=int(speed))
-    except ImportError:
-        raise DeviceError("serial: wanted the package pyserial, found none") from None
-    except OSError as error:
-        raise DeviceError(f"serial: {error}") from None
-    return SerialDevice(config, memory_bytes, transport, name=f"serial {path}")
+    transport = open_port(path, int(speed))
+    return LineDevice(config, memory_bytes, transport, HostLink, name=f"serial {path}")
 
 
-class SerialDevice(Driver):
+class Link(Protocol):
+    """A protocol on a line: memory and registers of a core, see ``Device`` and ``Driver``."""
+
+    transport: Transport
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of external memory; 0 if the far end does not know."""
+        ...
+
+    def read(self, address: int, count: int) -> bytes:
+        """Return bytes of external memory."""
+        ...
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write to external memory."""
+        ...
+
+    def read_registers(self, offset: int, count: int = 1) -> list[int]:
+        """Return registers."""
+        ...
+
+    def write_registers(self, offset: int, *values: int) -> None:
+        """Write registers."""
+        ...
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass at the far end."""
+        ...
+
+    def close(self) -> None:
+        """Close the line."""
+        ...
+
+
+class LineDevice(Driver):
     """Runs programs on a core that is reached over a line.
 
     - ``config``: sizes that the core must have.
     - ``memory_bytes``: external memory that will be used.
     - ``transport``: the line; closed when the device cannot be opened.
+    - ``open_link``: makes the link of a line and its name.
     - ``name``: its name in messages.
-    - ``window``: see ``HostLink``.
 
     Raises DeviceError if nothing responds, or it is no core of this configuration, or it has too
     little memory.
@@ -118,14 +158,14 @@ class SerialDevice(Driver):
         config: Config,
         memory_bytes: int,
         transport: Transport,
+        open_link: Callable[..., Link],
         *,
-        name: str = "serial",
-        window: int | None = None,
+        name: str,
     ) -> None:
         self.config = config
         self.name = name
         try:
-            self.link = HostLink(transport, name=name, window=window)
+            self.link = open_link(transport, name=name)
             self._identify(memory_bytes)
             self.make_idle()
         except BaseException:
@@ -141,7 +181,7 @@ class SerialDevice(Driver):
                 if name == "fingerprint":
                     text += f"; it is not a {self.config.name!r} core"
                 raise DeviceError(text)
-        there = self.link.info.memory_bytes
+        there = self.link.memory_bytes
         if there and memory_bytes > there:
             raise DeviceError(
                 f"{self.name}: wanted {memory_bytes} bytes of external memory, the board has {there}"
@@ -161,7 +201,7 @@ class SerialDevice(Driver):
         end = self.link.transport.now() + _RESET_SECONDS
         while running or self.link.transport.now() < end:
             yield
-            time.sleep(_POLL_SECONDS if running else 0)
+            self.link.pause(_POLL_SECONDS if running else 0)
         raise self.failure("wanted the core to become idle, it does not")
 
     def failure(self, text: str) -> Exception:

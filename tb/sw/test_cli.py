@@ -205,7 +205,10 @@ def test_bad_input(refused: Callable[[str], str], command: str, says: str) -> No
         ("m.prog --input objects.npy", "objects.npy: Python objects"),
         ("m.prog --input x.npy --preset micro", "compiled for nano"),
         ("m.prog --input x.npy --batch 5", "program was compiled for batch 3, got --batch 5"),
-        ("m.prog --input x.npy --device gpu", "wanted one of machine, rtl, serial:PATH, got 'gpu'"),
+        (
+            "m.prog --input x.npy --device gpu",
+            "wanted one of machine, rtl, serial:PATH, litex:SYSTEM, got 'gpu'",
+        ),
         ("m.prog --input x.npy --stats gone/s", "no such directory as gone"),
         ("m.prog --input x.npy --stats y.npy", "named twice"),
         ("m.prog --input x.npy --latency -1", "--latency: wanted a whole number"),

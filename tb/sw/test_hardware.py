@@ -5,9 +5,11 @@ import json
 import os
 import subprocess
 import sys
+import types
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -156,6 +158,33 @@ def test_clock_and_core_of_a_board_may_be_others(tools, capsys):
     assert json.loads(Path("there/report.json").read_text())["asked_mhz"] == 80
     assert 'CLKOS="80"' in Path("there/celosia.v").read_text().replace(" ", "")
     assert "nano,unified_bytes=512" in capsys.readouterr().out
+
+
+def test_a_litex_system(capsys, monkeypatch):
+    clocks = {"core": {"achieved": 61.5, "constraint": 60.0}}
+    cells = {"FF": {"used": 1234, "available": 9999}, "IO": {"used": 0, "available": 4}}
+    calls = []
+
+    def write(*arguments):
+        calls.append(arguments)
+        return Path("there/build_b.sh")
+
+    module: Any = types.ModuleType("celosia.hw.litex.board")
+    module.TARGETS = {"b": "target"}
+    module.write = write
+    module.build = lambda *_: (Path("there/b.bit"), {"fmax": clocks, "utilization": cells})
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert main("litex b -o there --preset nano".split()) == 0
+    assert calls == [("target", Path("there"), preset("nano"))]
+    said = capsys.readouterr()
+    assert "FF                 1,234 of 9,999\n" in said.out and "IO" not in said.out
+    assert "core: 61.5 MHz, wanted 60.0\nbitstream        there/b.bit\n" in said.out
+    assert "see there/build.log" in said.err
+    clocks["core"]["achieved"] = 59.0
+    assert main("litex b -o there".split()) == 1
+    assert "b: a clock is slower than wanted" in capsys.readouterr().err
+    assert main("litex c".split()) == 2
+    assert "board: wanted one of b, got 'c'" in capsys.readouterr().err
 
 
 def test_what_was_built_before_stays_until_all_is_made(tools, capsys, monkeypatch):

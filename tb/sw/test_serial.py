@@ -307,11 +307,16 @@ def test_no_such_port(tmp_path):
 
 @pytest.mark.parametrize("name", ["serial", "serial:", "serie:/dev/x"])
 def test_names_of_devices(name, capsys):
-    with pytest.raises(DeviceError, match="device: wanted one of machine, rtl, serial:PATH, got"):
+    with pytest.raises(
+        DeviceError, match="device: wanted one of machine, rtl, serial:PATH, litex:SYSTEM, got"
+    ):
         open_device(name, preset("nano"), MEMORY)
     with pytest.raises(SystemExit):
         main(["run", "m", "--input", "x", "--output", "y", "--device", name])
-    assert "argument --device: wanted one of machine, rtl, serial:PATH" in capsys.readouterr().err
+    assert (
+        "argument --device: wanted one of machine, rtl, serial:PATH, litex:SYSTEM"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("count", [0, 1 << 24])

@@ -187,7 +187,8 @@ def test_device_is_closed(program: Program) -> None:
 
 def test_unknown_device() -> None:
     with pytest.raises(
-        DeviceError, match="device: wanted one of machine, rtl, serial:PATH, got 'gpu'"
+        DeviceError,
+        match="device: wanted one of machine, rtl, serial:PATH, litex:SYSTEM, got 'gpu'",
     ):
         open_device("gpu", preset("nano"), 1024)
 

@@ -1,0 +1,86 @@
+"""A LiteX system for simulators: LiteDRAM before a model of its chip, UARTBone on streams."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from litedram.modules import MT48LC16M16
+from litedram.phy.model import SDRAM_VERBOSE_STD, SDRAMPHYModel
+from litex.build.generic_platform import Pins, Subsignal
+from litex.build.io import CRG
+from litex.build.sim import SimPlatform
+from litex.soc.cores.uart import RS232PHYModel, UARTBone
+from litex.soc.integration.soc_core import SoCCore
+
+from celosia.hw.arch.config import Config
+from celosia.hw.litex.system import describe, equip, quiet, sources
+
+TOP = "soc"
+#: Frequency by which the timing of the memory is derived.
+_SDRAM_HZ = 75e6
+_SDRAM_BITS = 16
+#: Statement by which the model of the chip complains of a command that comes too early.
+_COMPLAINT = re.compile(r'\$display\("[^"]*violation[^;]*;')
+
+_STREAMS = [
+    (f"{side}_{name}", width)
+    for side in ("source", "sink")
+    for name, width in (("valid", 1), ("ready", 1), ("data", 8))
+]
+
+
+_System: Any = SoCCore
+
+
+class SimulatedSystem(_System):
+    """ULX3S-like system: a core, 32 MB of SDRAM with 16 data lines, and UARTBone; no processor.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes of the core.
+    """
+
+    #: Cycles of a simulated second: so few that the time-outs of the line pass quickly.
+    clock_hz = 100_000
+    #: Data sheet by which the model of the chip checks the controller.
+    chip = MT48LC16M16
+    #: The line: names and widths of its pads, and what is behind them.
+    pads = _STREAMS
+    line = RS232PHYModel
+
+    def __init__(self, config: Config) -> None:
+        serial = [Subsignal(name, Pins(width)) for name, width in self.pads]
+        platform = SimPlatform("SIM", [("sys_clk", 0, Pins(1)), ("serial", 0, *serial)])
+        self.crg = CRG(platform.request("sys_clk"))
+        none = {"integrated_sram_size": 0, "with_uart": False, "with_timer": False}
+        super().__init__(platform, self.clock_hz, cpu_type=None, **none)
+        self.uartbone_phy = self.line(platform.request("serial"))
+        self.uartbone = UARTBone(self.uartbone_phy, clk_freq=self.clock_hz)
+        self.bus.add_master("uartbone", self.uartbone.wishbone)
+        options = {"data_width": _SDRAM_BITS, "clk_freq": _SDRAM_HZ, "verbosity": SDRAM_VERBOSE_STD}
+        self.sdrphy = SDRAMPHYModel(self.chip(_SDRAM_HZ, "1:1"), **options)
+        self.add_sdram(phy=self.sdrphy, module=MT48LC16M16(_SDRAM_HZ, "1:1"), l2_cache_size=0)
+        equip(self, config)
+
+
+def simulated(
+    config: Config, system: Callable[[Config], Any] = SimulatedSystem
+) -> tuple[str, dict[str, Any]]:
+    """Return the Verilog of a simulated system, its top module ``soc``, and its description.
+
+    The simulation ends when the memory chip is driven against its data sheet.
+
+    Parameters
+    ----------
+    config : Config
+        Sizes of the core.
+    system : class
+        The system; its ``baud`` in the description is the frequency of its clock.
+    """
+    with quiet():
+        soc = system(config)
+        soc.finalize()
+        text = soc.platform.get_verilog(soc, name=TOP).main_source
+    text = _COMPLAINT.sub(lambda match: f"begin {match[0]} $finish; end", text)
+    return f"{text}\n{sources(config)}", describe(soc, config, baud=soc.clock_hz)

@@ -1,0 +1,122 @@
+"""A LiteX system made one with a core, and what a host must know of it."""
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from litedram.frontend.axi import LiteDRAMAXI2Native
+from litedram.init import get_sdram_phy_init_sequence
+from litex.soc.integration.export import get_csr_json
+from litex.soc.integration.soc import SoCRegion
+
+from celosia.hw.arch.config import Config
+from celosia.hw.build import verilog
+from celosia.hw.litex.core import Celosia
+from celosia.hw.litex.line import LineCheck
+from celosia.hw.litex.port import port_of
+
+#: Address of the core's registers on the bus of the system, where no processor caches, and their
+#: bytes.
+_REGISTERS = 0xE0000000
+_REGISTERS_BYTES = 0x1000
+#: Lines of the chip by the bits of DFI, as LiteDRAM's start-up sequences name them.
+_LINES = {
+    "DFII_CONTROL_CKE": 2,
+    "DFII_CONTROL_ODT": 4,
+    "DFII_CONTROL_RESET_N": 8,
+    "DFII_COMMAND_CS": 1,
+    "DFII_COMMAND_WE": 2,
+    "DFII_COMMAND_CAS": 4,
+    "DFII_COMMAND_RAS": 8,
+}
+#: The memory controller, no longer the host, drives the chip.
+_HARDWARE = 1
+
+
+def equip(soc: Any, config: Config) -> None:
+    """Add a core and the check of the host's line to a system.
+
+    Parameters
+    ----------
+    soc : SoCCore
+        System with LiteDRAM as ``sdram``, without an L2 cache, and UARTBone as ``uartbone``.
+    config : Config
+        Sizes of the core.
+
+    Raises
+    ------
+    ValueError
+        If the system has no LiteDRAM, no UARTBone, a cache that the core does not see, or a memory
+        that only a processor can start.
+    """
+    for name, text in (("sdram", "LiteDRAM"), ("uartbone_phy", "UARTBone")):
+        if not hasattr(soc, name):
+            raise ValueError(f"soc: wanted a system with {text}, got none")
+    if hasattr(soc, "l2_cache"):
+        raise ValueError("soc: wanted a system without L2 cache, got one; the core bypasses it")
+    kind = soc.sdram.controller.settings.phy.memtype
+    if kind != "SDR" and not soc.cpu_type:
+        raise ValueError(f"soc: wanted SDR without a processor that trains the memory, got {kind}")
+    soc.celosia = core = Celosia(config)
+    port = port_of(soc, core.memory.data_width)
+    soc.celosia_memory = LiteDRAMAXI2Native(core.memory, port)
+    region = SoCRegion(origin=_REGISTERS, size=_REGISTERS_BYTES, cached=False)
+    soc.bus.add_slave("celosia", core.registers, region)
+    soc.line = LineCheck(soc.uartbone_phy)
+    if soc.irq.enabled:
+        soc.irq.add("celosia", use_loc_if_exists=True)
+
+
+def describe(soc: Any, config: Config, baud: int) -> dict[str, Any]:
+    """Return what a host must know of a finished system, see ``docs/how-to/litex.md``."""
+    exported = json.loads(get_csr_json(soc.csr_regions, soc.constants, soc.mem_regions))
+    registers = {name: entry["addr"] for name, entry in exported["csr_registers"].items()}
+    memory = exported["memories"]["main_ram"]
+    return {
+        "preset": config.name,
+        "fingerprint": config.fingerprint,
+        "baud": baud,
+        "memory": memory["base"],
+        "memory_bytes": memory["size"],
+        "registers": _REGISTERS,
+        "sums": registers["line_sent"],
+        # A processor starts the memory itself.
+        "start": [] if soc.cpu_type else _start(soc.sdram.controller.settings, registers),
+    }
+
+
+def _start(settings: Any, registers: dict[str, int]) -> list[tuple[int, int]]:
+    """Return the addresses and values that start the memory chip, in order."""
+
+    def bits(text: str) -> int:
+        return sum(_LINES[name] for name in text.split("|"))
+
+    sequence, _ = get_sdram_phy_init_sequence(settings.phy, settings.timing)
+    control = registers["sdram_dfii_control"]
+    writes = []
+    for _, address, bank, command, _ in sequence:
+        lines = [("address", address), ("baddress", bank)]
+        writes += [(registers[f"sdram_dfii_pi0_{name}"], value) for name, value in lines]
+        if "CONTROL" in command:
+            writes.append((control, bits(command)))
+        else:
+            writes.append((registers["sdram_dfii_pi0_command"], bits(command)))
+            writes.append((registers["sdram_dfii_pi0_command_issue"], 1))
+    return [*writes, (control, _HARDWARE)]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep back the hundreds of lines in which LiteX describes what it makes."""
+    logging.disable(logging.INFO)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def sources(config: Config) -> str:
+    """Return the Verilog of the core that a system instantiates."""
+    return verilog(config)

@@ -1,0 +1,59 @@
+"""LiteX systems as devices: simulated, or on a board."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from celosia.hw.arch.config import Config
+from celosia.sw.runtime.bone import BoneLink
+from celosia.sw.runtime.device import DeviceError
+from celosia.sw.runtime.link import Transport
+from celosia.sw.runtime.serial import LineDevice, open_port
+
+#: Name of the simulated system.
+SIMULATED = "sim"
+#: What a description must have.
+_KEYS = ("baud", "memory", "memory_bytes", "registers", "sums", "start")
+
+
+def open_litex(name: str, config: Config, memory_bytes: int) -> LineDevice:
+    """Return the core of a LiteX system.
+
+    - ``name``: ``sim``, which is built when it is first used; or the path of a description that
+      ``celosia litex`` has written, ``@``, and the port of the board.
+    - ``config``: sizes that its core must have.
+    - ``memory_bytes``: external memory that will be used.
+
+    Raises DeviceError if LiteX, a simulator or the description is missing, the port cannot be
+    opened, nothing responds, or the core is of another configuration.
+    """
+    transport, description = _simulated(config) if name == SIMULATED else _board(name)
+    link = partial(BoneLink, description=description)
+    return LineDevice(config, memory_bytes, transport, link, name=f"litex {name}")
+
+
+def _simulated(config: Config) -> tuple[Transport, dict[str, Any]]:
+    from celosia.sim import system
+    from celosia.sim.simulators import SimulatorNotFound
+    from celosia.sim.verilate import RtlError
+
+    try:
+        path = system.model(config)
+    except (SimulatorNotFound, RtlError, OSError) as error:
+        raise DeviceError(f"litex: {error}") from error
+    return system.SimulatedLine(path), system.description(path)
+
+
+def _board(name: str) -> tuple[Transport, dict[str, Any]]:
+    path, _, port = name.partition("@")
+    if not port:
+        raise DeviceError(f"litex: wanted {SIMULATED}, or DESCRIPTION.json@PORT, got {name!r}")
+    try:
+        description = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise DeviceError(f"litex: {path}: {error}") from None
+    missing = [key for key in _KEYS if not isinstance(description, dict) or key not in description]
+    if missing:
+        raise DeviceError(f"litex: {path}: wanted {', '.join(missing)}, found none")
+    return open_port(port, description["baud"]), description

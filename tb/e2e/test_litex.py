@@ -1,0 +1,120 @@
+"""A whole LiteX system in Verilator, from the bytes of its line to the model of its memory."""
+
+import json
+from copy import copy
+from pathlib import Path
+
+import numpy as np
+import prerequisites
+import pytest
+from devices import board
+from devices.link import Noise
+
+from celosia.hw.arch.presets import preset
+from celosia.hw.arch.registers import MAGIC, OFFSETS
+from celosia.sim import system
+from celosia.sim.verilate import compile_library
+from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime.bone import BoneLink
+from celosia.sw.runtime.device import DeviceError
+
+prerequisites.package("litex")
+
+pytestmark = pytest.mark.thorough
+
+SIZES = "nano"
+MEMORY = 32 << 20
+
+
+def test_digits(run_digits):
+    assert np.array_equal(run_digits(4, SIZES, "litex:sim"), run_digits(4, SIZES, "machine"))
+
+
+@pytest.fixture
+def device():
+    with prerequisites.needed():
+        made = open_device("litex:sim", preset(SIZES), MEMORY)
+    yield made
+    made.close()
+
+
+def test_all_of_the_memory(device, rng):
+    places = [1, 1 << 20, (1 << 24) + 3, MEMORY - 700]
+    written = [rng.bytes(700) for _ in places]
+    for place, data in zip(places, written, strict=True):
+        device.write(place, data)
+    assert [device.read(place, 700) for place in places] == written
+
+
+@pytest.mark.slow
+def test_a_chip_slower_than_the_controller_believes(tmp_path, monkeypatch, capfd):
+    simulated = prerequisites.package("celosia.hw.litex.simulated")
+
+    sheet = copy(simulated.MT48LC16M16.speedgrade_timings["default"])
+    sheet.tRCD = 60
+
+    class Slow(simulated.MT48LC16M16):
+        speedgrade_timings = {"default": sheet}
+
+    monkeypatch.setattr(simulated.SimulatedSystem, "chip", Slow)
+    monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path))
+    with prerequisites.needed(), pytest.raises(DeviceError, match="against its data sheet"):
+        open_device("litex:sim", preset("pico"), MEMORY).write(0, bytes(64))
+    assert "ACT->RD violation on bank 0" in capfd.readouterr().out
+
+
+def test_damaged_bytes_are_repeated_or_told(device, rng):
+    transport, data = device.link.transport, rng.bytes(4000)
+    responses, requests = Noise(rng, 0.0005), Noise(rng, 0.0)
+    receive, send = transport.receive, transport.send
+    transport.receive = lambda seconds: responses.pass_on(receive(seconds))
+    transport.send = lambda sent: send(requests.pass_on(sent))
+    for _ in range(4):
+        device.write(64, data)
+        assert device.read(64, len(data)) == data
+    assert device.link.repeated
+    requests.rate = 0.01
+    with pytest.raises(DeviceError, match="litex sim: bytes to the system were damaged"):
+        device.write(64, data)
+
+
+#: Cycles of a bit.
+DIVISOR = 4
+
+
+@pytest.mark.slow
+def test_a_line_of_levels(tmp_path, rng):
+    """The receiver and transmitter of LiteX, and a bridge that loses what comes while it works."""
+    simulated = prerequisites.package("celosia.hw.litex.simulated")
+    uart = prerequisites.package("litex.soc.cores.uart")
+    config, target = preset("pico"), tmp_path / "system.so"
+
+    class Serial(simulated.SimulatedSystem):
+        clock_hz = 1_000_000
+        pads = [("tx", 1), ("rx", 1)]
+
+        def line(self, pads):
+            return uart.RS232PHY(pads, self.clock_hz, self.clock_hz // DIVISOR)
+
+    text, description = simulated.simulated(config, Serial)
+    target.with_suffix(".json").write_text(json.dumps(description))
+    harness = [Path(system.__file__).with_suffix(".cpp"), Path(board.__file__).with_name("line.h")]
+    with prerequisites.needed():
+        compile_library(
+            text,
+            target,
+            harness,
+            level="-O1",
+            top=simulated.TOP,
+            definitions=["VL_USER_FINISH", f"CELOSIA_DIVISOR={DIVISOR}"],
+        )
+    line = system.SimulatedLine(target)
+    line.seconds_per_byte = 10 * DIVISOR / Serial.clock_hz
+    link = BoneLink(line, description, name="levels")
+    for place, count in ((0, 4000), (5, 1), ((1 << 22) + 2, 1023)):
+        data = rng.bytes(count)
+        link.write(place, data)
+        assert link.read(place, count) == data
+    assert link.read_registers(OFFSETS["magic"]) == [MAGIC]
+    assert not link.repeated
+    link.close()

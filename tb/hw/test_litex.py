@@ -1,0 +1,227 @@
+import json
+import re
+from types import SimpleNamespace
+from typing import Any
+from zlib import crc32
+
+import prerequisites
+import pytest
+
+from celosia.hw.arch.presets import preset
+from celosia.hw.build import verilog
+
+migen = prerequisites.package("migen")
+stream = prerequisites.package("litex.soc.interconnect.stream")
+board = prerequisites.package("celosia.hw.litex.board")
+core = prerequisites.package("celosia.hw.litex.core")
+line = prerequisites.package("celosia.hw.litex.line")
+port = prerequisites.package("celosia.hw.litex.port")
+common = prerequisites.package("litedram.common")
+simulated = prerequisites.package("celosia.hw.litex.simulated")
+system = prerequisites.package("celosia.hw.litex.system")
+
+pytestmark = pytest.mark.thorough
+
+CONFIG = preset("pico")
+
+
+def instance(made):
+    """Return the instance of the Verilog in a module."""
+    (only,) = [special for special in made.get_fragment().specials if special.of == "celosia"]
+    return only
+
+
+@pytest.mark.parametrize("name", ["pico", "micro"])
+def test_instance_has_the_ports_of_the_verilog(name):
+    config = preset(name)
+    text = verilog(config).rpartition("module celosia(")[2].partition("endmodule")[0]
+    ports = re.findall(r"(?m)^  (input|output) (?:\[(\d+):0\] )?(\w+)", text)
+    wanted = {(way[0], port, int(top or 0) + 1) for way, top, port in ports}
+    items = [item for item in instance(core.Celosia(config)).items if item.expr is not None]
+    got = {(type(item).__name__[0].lower(), item.name, len(item.expr)) for item in items}
+    assert got == wanted
+
+
+class Line(migen.Module):
+    def __init__(self):
+        self.sink, self.source = (stream.Endpoint([("data", 8)]) for _ in range(2))
+        self.check = line.LineCheck(self)
+        self.submodules += self.check
+
+
+def test_sums_are_those_of_zlib(rng):
+    made, sums = Line(), {"sent": 0, "received": 0}
+
+    def bench():
+        for _ in range(300):
+            for end, name in ((made.sink, "sent"), (made.source, "received")):
+                valid, ready, byte = rng.integers(0, (2, 2, 256))
+                yield end.valid.eq(int(valid))
+                yield end.ready.eq(int(ready))
+                yield end.data.eq(int(byte))
+                if valid and ready:
+                    sums[name] = crc32(bytes((byte,)), sums[name])
+            yield
+        yield made.sink.valid.eq(0)
+        yield made.source.valid.eq(0)
+        yield
+        yield
+        for name, value in sums.items():
+            assert (yield getattr(made.check, name).status) == value
+
+    migen.run_simulation(made, bench())
+    assert all(sums.values())
+
+
+def memory_of(kind):
+    """Return as much of a LiteDRAM as names its kind of memory."""
+    phy = SimpleNamespace(memtype=kind)
+    return SimpleNamespace(controller=SimpleNamespace(settings=SimpleNamespace(phy=phy)))
+
+
+@pytest.mark.parametrize(
+    ("members", "says"),
+    [
+        ({}, "wanted a system with LiteDRAM, got none"),
+        ({"sdram": 1}, "wanted a system with UARTBone, got none"),
+        ({"sdram": 1, "uartbone_phy": 1, "l2_cache": 1}, "without L2 cache, got one"),
+        (
+            {"sdram": memory_of("DDR3"), "uartbone_phy": 1, "cpu_type": None},
+            "wanted SDR without a processor that trains the memory, got DDR3",
+        ),
+    ],
+)
+def test_refusals(members, says):
+    soc = SimpleNamespace(**members)
+    with pytest.raises(ValueError, match=says):
+        system.equip(soc, CONFIG)
+
+
+def test_description_of_a_simulated_system():
+    text, description = simulated.simulated(CONFIG)
+    assert len(re.findall(r"(?m)^module soc\b", text)) == 1
+    assert description["fingerprint"] == CONFIG.fingerprint
+    assert description["memory_bytes"] == 32 << 20
+    starts, control = description["start"], description["start"][-1][0]
+    # Clock enable, then PRECHARGE, MODE, PRECHARGE, two REFRESH, MODE, each on RAS, CAS, WE and CS.
+    commands = [value for address, value in starts if address == control + 4]
+    assert commands == [0b1011, 0b1111, 0b1011, 0b1101, 0b1101, 0b1111]
+    assert starts[-1][1] == 1 and [a for a, _ in starts].count(control) == 2
+
+
+class Wide(migen.Module):
+    def __init__(self, ratio):
+        self.narrow = common.LiteDRAMNativePort("both", address_width=8, data_width=8)
+        self.submodules.widened = port.Widened(self.narrow, 8 * ratio)
+        self.port = self.widened.port
+
+
+@pytest.mark.parametrize("ratio", [2, 4])
+def test_a_widened_port_makes_a_command_each_cycle(rng, ratio):
+    """Before a memory that is ready when it likes, and moves a command's word later."""
+    made, words = Wide(ratio), 256 // ratio
+    wanted = [int.from_bytes(rng.bytes(ratio), "little") for _ in range(words)]
+    memory, got, cycles = {}, [], {"busy": 0, "all": 0}
+    commands = [(True, n) for n in range(words)] + [(False, n) for n in range(words)]
+    pipeline: list[Any] = [None, None, None]
+
+    def master():
+        for write, address in commands:
+            yield made.port.cmd.valid.eq(1)
+            yield made.port.cmd.we.eq(write)
+            yield made.port.cmd.addr.eq(address)
+            yield
+            while not (yield made.port.cmd.ready):
+                yield
+        yield made.port.cmd.valid.eq(0)
+
+    def writer():
+        for word in wanted:
+            yield made.port.wdata.valid.eq(1)
+            yield made.port.wdata.data.eq(word)
+            yield
+            while not (yield made.port.wdata.ready):
+                yield
+        yield made.port.wdata.valid.eq(0)
+
+    def chip():
+        narrow = made.narrow
+        while len(got) < words:
+            moved = pipeline.pop()
+            if moved and moved[0]:
+                memory[moved[1]] = yield narrow.wdata.data
+            yield narrow.rdata.valid.eq(bool(moved and not moved[0]))
+            yield narrow.rdata.data.eq(memory.get(moved[1], 0) if moved else 0)
+            taken = (yield narrow.cmd.valid) and (yield narrow.cmd.ready)
+            command = (yield narrow.cmd.we), (yield narrow.cmd.addr)
+            pipeline.insert(0, command if taken else None)
+            yield narrow.wdata.ready.eq(bool(pipeline[-1] and pipeline[-1][0]))
+            ready = int(rng.integers(4)) > 0
+            cycles["all"] += ready
+            cycles["busy"] += bool(taken)
+            yield narrow.cmd.ready.eq(ready)
+            yield
+
+    def reader():
+        yield made.port.rdata.ready.eq(1)
+        while len(got) < words:
+            yield
+            if (yield made.port.rdata.valid):
+                got.append((yield made.port.rdata.data))
+
+    migen.run_simulation(made, [master(), writer(), chip(), reader()])
+    assert got == wanted
+    content = b"".join(word.to_bytes(ratio, "little") for word in wanted)
+    assert memory == dict(enumerate(content))
+    assert cycles["busy"] == 2 * words * ratio
+    assert cycles["all"] - cycles["busy"] < 16
+
+
+class Interrupted(simulated.SimulatedSystem):
+    """A system that hears interrupts, as with a processor."""
+
+    def add_sdram(self, **options):
+        super().add_sdram(**options)
+        self.irq.enable()
+
+
+def test_a_processor_gets_the_interrupt():
+    with system.quiet():
+        soc = Interrupted(CONFIG)
+    assert "celosia" in soc.irq.locs
+
+
+#: Nextpnr and packers of shell.
+PLACER = """#!/bin/sh
+while [ $# -gt 0 ]; do
+  case "$1" in --report) echo '{"fmax": {}, "utilization": {}}' > "$2" ;; esac
+  case "$1" in --textcfg | --write | --bit | -o) echo made > "$2" ;; esac
+  shift
+done
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "programs"),
+    [
+        ("ulx3s-85f", ("nextpnr-ecp5", "ecppack")),
+        ("tang-nano-20k", ("nextpnr-himbaechel", "gowin_pack")),
+    ],
+)
+def test_a_board_from_sources_to_bitstream(tmp_path, monkeypatch, name, programs):
+    target = board.TARGETS[name]
+    script = board.write(target, tmp_path / "made", CONFIG)
+    described = json.loads((tmp_path / "made" / "celosia.json").read_text())
+    assert (described["preset"], described["baud"]) == (CONFIG.name, 3_000_000)
+    (steps,) = script.parent.glob("*.ys")
+    assert "\nread_verilog celosia.v\n" in steps.read_text()
+    assert "\nopt_clean -purge\n" in steps.read_text()
+    assert "module celosia(" in (script.parent / "celosia.v").read_text()
+    monkeypatch.setattr(board.tools, "find", lambda program: str(tmp_path / program))
+    (tmp_path / "bash").symlink_to("/bin/bash")
+    for program, packaged in board._TOOLS.items():
+        (tmp_path / packaged).write_text(PLACER if program in programs else "#!/bin/sh\n")
+        (tmp_path / packaged).chmod(0o700)
+    bitstream, report = board.build(target, script)
+    assert bitstream.read_text() == "made\n"
+    assert report == {"fmax": {}, "utilization": {}}

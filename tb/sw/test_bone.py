@@ -1,0 +1,168 @@
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from devices.bone import Bone
+from devices.link import MachineRegisters, Noise
+
+from celosia.hw.arch.presets import preset
+from celosia.hw.arch.registers import OFFSETS
+from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime.bone import BoneLink
+from celosia.sw.runtime.device import DeviceError
+from celosia.sw.runtime.interpreter import open_program
+from celosia.sw.runtime.serial import LineDevice
+from celosia.sw.runtime.session import Session
+
+MEMORY = 1 << 18
+
+
+def system(config="nano", memory_bytes=MEMORY, **noise) -> Any:
+    """Return a line to a core of the machine model."""
+    registers = MachineRegisters(preset(config), memory_bytes)
+    # The machine's own memory, as bytes that can be replaced.
+    return Bone(registers.machine.memory.data, registers, **noise)
+
+
+def opened(line):
+    return BoneLink(line, line.description, name="bone")
+
+
+def device(line, config="nano"):
+    def link(transport, *, name):
+        return BoneLink(transport, line.description, name=name)
+
+    return LineDevice(preset(config), len(line.memory), line, link, name="bone")
+
+
+def test_memory(rng):
+    line = system()
+    link = opened(line)
+    mirror = bytearray(line.memory)
+    for _ in range(40):
+        count = int(rng.integers(1, 9000))
+        address = int(rng.integers(0, MEMORY - count))
+        mirror[address : address + count] = data = rng.bytes(count)
+        link.write(address, data)
+        first = max(0, address - 100)
+        assert link.read(first, count + 100) == mirror[first : first + count + 100]
+    assert bytes(line.memory) == mirror
+    assert link.repeated == 0
+    link.write(0, b"")
+    assert link.read(0, 0) == b""
+    assert line.starts == [14, 1]
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.002])
+def test_damaged_responses_are_asked_for_again(mnist_model, mnist, rng, rate):
+    program = open_program(mnist_model, config="nano", batch=8)
+    x = (mnist[0][:16].reshape(16, -1).astype(np.int16) - 128).astype(np.int8)
+    x = x.reshape(16, *program.inputs[0].shape)
+    results = []
+    line = system(memory_bytes=program.memory_bytes + -program.memory_bytes % 4)
+    both: Any = (open_device("machine", program.config, program.memory_bytes), device(line))
+    for each in both:
+        line.responses = Noise(rng, rate)
+        with Session(program, each) as session:
+            results += session.run([x])
+    assert np.array_equal(*results)
+    assert bool(both[1].link.repeated) == bool(rate)
+    assert line.closed
+
+
+def test_damaged_requests_are_errors_or_do_no_harm(rng):
+    ends = {"same": 0, "error": 0}
+    for _ in range(60):
+        line = system(requests=Noise(rng, 0.0))
+        link = opened(line)
+        line.requests.rate = 0.0002
+        data = rng.bytes(3000)
+        try:
+            link.write(1000, data)
+            assert bytes(line.memory[1000:4000]) == data
+            assert not np.any(line.memory[:1000]) and not np.any(line.memory[4000:])
+            ends["same"] += 1
+        except DeviceError as error:
+            text = str(error)
+            assert "were damaged, its memory may be wrong; run again" in text or "in a row" in text
+            ends["error"] += 1
+    assert min(ends.values()) > 10
+
+
+def test_a_line_too_noisy(rng):
+    line = system()
+    link = opened(line)
+    line.responses = Noise(rng, 0.5)
+    with pytest.raises(DeviceError, match="bone: 8 damaged (responses|exchanges) in a row"):
+        link.read(0, 4000)
+
+
+def test_memory_that_forgets_is_told():
+    line = system()
+    link = opened(line)
+    write = line._write
+
+    def forgetful(address, value):
+        write(address, value & ~0x400 if address == 0x40000010 else value)
+
+    line._write = forgetful
+    with pytest.raises(DeviceError, match="memory at 0x11: wanted 0x4 as written, got 0x0"):
+        link.write(0x11, b"\x04")
+
+
+def test_nobody_answers():
+    line = system()
+    line.mute = True
+    with pytest.raises(DeviceError, match="bone: no response within 0.5 s"):
+        opened(line)
+
+
+def test_a_line_that_is_gone():
+    line = system()
+    link = opened(line)
+
+    def gone(*_):
+        raise OSError("unplugged")
+
+    line.send = gone
+    with pytest.raises(DeviceError, match="bone: the line is gone: unplugged"):
+        link.read(0, 4)
+
+
+def test_predecessor_left_half_a_request():
+    line = system()
+    line.send(bytes((1, 200)))
+    assert opened(line).read_registers(0) == [0x43454C4F]
+
+
+def test_registers():
+    link = opened(system())
+    link.write_registers(OFFSETS["program_address"], 64, 3)
+    assert link.read_registers(OFFSETS["program_address"], 2) == [64, 3]
+
+
+def test_other_core_is_refused():
+    line = system()
+    with pytest.raises(DeviceError, match="fingerprint: wanted 0x.*; it is not a 'micro' core"):
+        device(line, "micro")
+    assert line.closed
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("none.json", "litex: wanted sim, or DESCRIPTION.json@PORT, got 'none.json'"),
+        ("none.json@/dev/null", "litex: none.json: .*No such file"),
+        ("bad.json@/dev/null", "litex: bad.json: Expecting value"),
+        ("list.json@/dev/null", "litex: list.json: wanted baud, memory, .*, start, found none"),
+        ("good.json@none", "serial: .*could not open port"),
+    ],
+)
+def test_names_of_systems(name, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.json").write_text("?")
+    (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "good.json").write_text(json.dumps({"baud": 9600, **system().description}))
+    with pytest.raises(DeviceError, match=says):
+        open_device(f"litex:{name}", preset("nano"), MEMORY)
