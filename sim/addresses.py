@@ -67,6 +67,7 @@ class _Shape(NamedTuple):
     span: int
     blocks: tuple[_Block, ...]
     covers: tuple[_Cover, ...]
+    apart: bool
 
 
 def _view(
@@ -109,7 +110,19 @@ def _shape(loops: _Loops, elements: int, segment: int, jump: int) -> _Shape:
         covers.append(_cover(whole * pitch, (*loops, (rest, 1))))
     last = elements - 1
     span = last + last // segment * jump + sum((count - 1) * stride for count, stride in loops)
-    return _Shape(loops, elements, segment, jump, span, tuple(blocks), tuple(covers))
+    apart = _apart((*loops, (-(-elements // segment), pitch), (segment, 1)))
+    return _Shape(loops, elements, segment, jump, span, tuple(blocks), tuple(covers), apart)
+
+
+def _apart(loops: _Loops) -> bool:
+    """Return True if surely no address of loops is touched twice."""
+    reach = 0
+    for stride, count in sorted((stride, count) for count, stride in loops):
+        if count > 1:
+            if stride <= reach:
+                return False
+            reach += stride * (count - 1)
+    return True
 
 
 class Pattern:
@@ -178,15 +191,7 @@ class Pattern:
     @property
     def apart(self) -> bool:
         """True if surely no address is touched twice."""
-        pitch = self.segment + self.jump
-        loops = (*self.loops, (-(-self.elements // self.segment), pitch), (self.segment, 1))
-        reach = 0
-        for stride, count in sorted((stride, count) for count, stride in loops):
-            if count > 1:
-                if stride <= reach:
-                    return False
-                reach += stride * (count - 1)
-        return True
+        return self._shape.apart
 
     @property
     def distinct(self) -> "Pattern":

@@ -234,7 +234,9 @@ class Machine:
         def matmul() -> None:
             x = taps.gather(self.unified).reshape(-1, i.taps).astype(number)
             weights = self.weights[tiles].reshape(-1, self.config.columns)[: i.taps]
-            sums = quantize.wrap32((x @ weights.astype(number)).astype(np.int64))
+            product = x @ weights.astype(number)
+            exact = product.astype(np.int32 if number is np.float32 else np.int64)
+            sums = quantize.wrap32(exact)
             if i.accumulate:
                 self.accumulators[rows] += sums
             else:
@@ -274,6 +276,8 @@ class Machine:
 
         def channels() -> _Channels:
             chosen = self.parameters[indices]
+            if not i.per_channel and (chosen == chosen[0]).all():
+                chosen = chosen[0]
             return (
                 chosen["bias"].astype(np.int64),
                 chosen["multiplier"].astype(np.int64),
@@ -297,7 +301,9 @@ class Machine:
         rounding = Rounding(i.rounding)
 
         def vector() -> None:
-            x = elements[0].gather(memory).astype(np.int64)
+            x = elements[0].gather(memory)
+            if elements[1:]:
+                x = x.astype(np.int64)
             for element in elements[1:]:
                 combine(x, element.gather(memory), out=x)
             h = quantize.requantize(quantize.wrap32(x), *channels(), rounding)
@@ -318,7 +324,7 @@ class Machine:
         write = footprint.destination(i, self.config).addresses().reshape(-1, i.channels)
         scale = self.config.columns if i.source == Space.ACCUMULATORS.value else 1
         offsets = np.array(footprint.window(i), np.int64)[:, None] * scale
-        parameters = self._channels(i)()
+        parameters = [np.broadcast_to(each, i.channels) for each in self._channels(i)()]
         combine = np.max if i.window == Window.MAX.value else np.sum
         for pixel in range(len(read)):
             for first in range(0, i.channels, self.config.lanes):
