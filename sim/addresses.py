@@ -6,7 +6,7 @@ Memories are one-dimensional NumPy arrays, so that every access is at most two s
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -216,6 +216,26 @@ class Pattern:
         for columns, view in self.views(memory):
             result[..., columns].reshape(view.shape)[...] = view
         return result
+
+    def reader(self, memory: np.ndarray, kind: type[np.generic]) -> Callable[[], np.ndarray]:
+        """Return ``gather`` of a memory as a function, for many calls, with results of a kind."""
+        views, shape = list(self.views(memory)), (*self.counts, self.elements)
+        if len(views) == 1:
+            ((_, only),) = views
+            return lambda: only.astype(kind, order="C").reshape(shape)
+        return lambda: self.gather(memory).astype(kind, copy=False)
+
+    def writer(self, memory: np.ndarray) -> Callable[[np.ndarray], None]:
+        """Return ``scatter`` into a memory as a function, for many calls."""
+        views = list(self.views(memory))
+        if len(views) > 1 or not self.apart:
+            return lambda values: self.scatter(memory, values)
+        ((_, only),) = views
+
+        def write(values: np.ndarray) -> None:
+            only[...] = values.reshape(only.shape)
+
+        return write
 
     def scatter(self, memory: np.ndarray, values: np.ndarray) -> None:
         """Write ``values`` of shape (\\*counts, elements), in order: the last write wins."""

@@ -43,7 +43,8 @@ _LONG_WINDOW = 64
 _SHORT = {Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS, Opcode.MOVE_WEIGHTS, Opcode.SOFTMAX}
 
 Step = Callable[[], None]
-_Channels = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+_Values = np.ndarray | np.int64
+_Channels = tuple[_Values, _Values, _Values, _Values]
 
 
 class TooLong(RuntimeError):
@@ -231,12 +232,13 @@ class Machine:
         rows = slice(i.accumulator, i.accumulator + footprint.pixels(i))
         number = np.float32 if i.taps < _FLOAT32_TAPS else np.float64
 
+        exact = np.int32 if i.taps < _FLOAT32_TAPS else np.int64
+        read = taps.reader(self.unified, number)
+        tiled = self.weights[tiles].reshape(-1, self.config.columns)[: i.taps]
+
         def matmul() -> None:
-            x = taps.gather(self.unified).reshape(-1, i.taps).astype(number)
-            weights = self.weights[tiles].reshape(-1, self.config.columns)[: i.taps]
-            product = x @ weights.astype(number)
-            exact = product.astype(np.int32 if number is np.float32 else np.int64)
-            sums = quantize.wrap32(exact)
+            product = read().reshape(-1, i.taps) @ tiled.astype(number)
+            sums = quantize.wrap32(product.astype(exact))
             if i.accumulate:
                 self.accumulators[rows] += sums
             else:
@@ -249,9 +251,11 @@ class Machine:
         first = i.tile * self.config.rows
         rows = slice(first, first + footprint.pixels(i))
 
+        read = taps.reader(self.unified, np.int8)
+        target = self.weights.reshape(-1, self.config.columns)[rows]
+
         def move_weights() -> None:
-            target = self.weights.reshape(-1, self.config.columns)[rows]
-            target[:, : i.taps] = taps.gather(self.unified).reshape(-1, i.taps)
+            target[:, : i.taps] = read().reshape(-1, i.taps)
             target[:, i.taps :] = 0
 
         return move_weights
@@ -270,14 +274,20 @@ class Machine:
         return softmax
 
     def _channels(self, i: Instruction) -> Callable[[], _Channels]:
-        """Return a function that reads bias, multiplier, left and right of all channels."""
+        """Return a function that reads bias, multiplier, left and right of all channels.
+
+        They are single numbers if all channels have the same.
+        """
         lanes = np.arange(i.channels)
         indices = i.params + (lanes if i.per_channel else lanes % self.config.lanes)
+        used = self.parameters[i.params : i.params + min(i.channels, self.config.lanes)]
 
         def channels() -> _Channels:
+            raw = used.tobytes()
+            if not i.per_channel and raw == raw[: CHANNEL.itemsize] * len(used):
+                bias, multiplier, left, right = used[0].item()
+                return np.int64(bias), np.int64(multiplier), np.int64(left), np.int64(right)
             chosen = self.parameters[indices]
-            if not i.per_channel and (chosen == chosen[0]).all():
-                chosen = chosen[0]
             return (
                 chosen["bias"].astype(np.int64),
                 chosen["multiplier"].astype(np.int64),
@@ -294,26 +304,29 @@ class Machine:
 
     def _vector(self, i: Instruction) -> Step:
         memory = self._sums if i.source == Space.ACCUMULATORS.value else self.unified
-        elements = [footprint.source(i, self.config, o) for o in footprint.window(i)]
+        offsets = footprint.window(i)
+        # Maxima and single elements fit 32 bits; sums wrap.
+        kind = np.int64 if i.window == Window.SUM.value and len(offsets) > 1 else np.int32
+        elements = [footprint.source(i, self.config, o).reader(memory, kind) for o in offsets]
         target = footprint.destination(i, self.config)
+        result = self.unified if i.destination == Space.UNIFIED.value else self._sums
+        write = target.writer(result)
         combine = np.maximum if i.window == Window.MAX.value else np.add
         channels = self._channels(i)
         rounding = Rounding(i.rounding)
 
         def vector() -> None:
-            x = elements[0].gather(memory)
-            if elements[1:]:
-                x = x.astype(np.int64)
+            x = elements[0]()
             for element in elements[1:]:
-                combine(x, element.gather(memory), out=x)
+                combine(x, element(), out=x)
             h = quantize.requantize(quantize.wrap32(x), *channels(), rounding)
             if i.destination == Space.UNIFIED.value:
-                target.scatter(self.unified, self._result(i, h))
+                write(self._result(i, h))
             elif i.mode == Mode.OVERWRITE.value:
-                target.scatter(self._sums, h)
+                write(h)
             else:
                 old = target.gather(self._sums)
-                target.scatter(self._sums, quantize.combined(Mode(i.mode), old, h))
+                write(quantize.combined(Mode(i.mode), old, h))
 
         return vector
 
