@@ -236,13 +236,15 @@ class Machine:
         read = taps.reader(self.unified, number)
         tiled = self.weights[tiles].reshape(-1, self.config.columns)[: i.taps]
 
+        count, accumulate, target = i.taps, i.accumulate, self.accumulators[rows]
+
         def matmul() -> None:
-            product = read().reshape(-1, i.taps) @ tiled.astype(number)
+            product = read().reshape(-1, count) @ tiled.astype(number)
             sums = quantize.wrap32(product.astype(exact))
-            if i.accumulate:
-                self.accumulators[rows] += sums
+            if accumulate:
+                np.add(target, sums, out=target)
             else:
-                self.accumulators[rows] = sums
+                target[...] = sums
 
         return matmul
 
@@ -253,10 +255,11 @@ class Machine:
 
         read = taps.reader(self.unified, np.int8)
         target = self.weights.reshape(-1, self.config.columns)[rows]
+        moved, rest = target[:, : i.taps], target[:, i.taps :]
 
         def move_weights() -> None:
-            target[:, : i.taps] = read().reshape(-1, i.taps)
-            target[:, i.taps :] = 0
+            moved[...] = read().reshape(moved.shape)
+            rest[...] = 0
 
         return move_weights
 
@@ -278,13 +281,13 @@ class Machine:
 
         They are single numbers if all channels have the same.
         """
-        lanes = np.arange(i.channels)
+        lanes, alike = np.arange(i.channels), not i.per_channel
         indices = i.params + (lanes if i.per_channel else lanes % self.config.lanes)
         used = self.parameters[i.params : i.params + min(i.channels, self.config.lanes)]
 
         def channels() -> _Channels:
             raw = used.tobytes()
-            if not i.per_channel and raw == raw[: CHANNEL.itemsize] * len(used):
+            if alike and raw == raw[: CHANNEL.itemsize] * len(used):
                 bias, multiplier, left, right = used[0].item()
                 return np.int64(bias), np.int64(multiplier), np.int64(left), np.int64(right)
             chosen = self.parameters[indices]
@@ -297,10 +300,16 @@ class Machine:
 
         return channels
 
-    def _result(self, i: Instruction, h: np.ndarray) -> np.ndarray:
-        """Return the int8 results for the unified buffer of requantised ``h``."""
-        y = quantize.finish(h, i.zero_point, i.low, i.high)
-        return self.tables[i.table][y.view(np.uint8)] if i.use_table else y
+    def _result(self, i: Instruction) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the function from requantised numbers to int8 for the unified buffer."""
+        limits = i.zero_point, i.low, i.high
+        table = self.tables[i.table] if i.use_table else None
+
+        def result(h: np.ndarray) -> np.ndarray:
+            y = quantize.finish(h, *limits)
+            return y if table is None else table[y.view(np.uint8)]
+
+        return result
 
     def _vector(self, i: Instruction) -> Step:
         memory = self._sums if i.source == Space.ACCUMULATORS.value else self.unified
@@ -309,8 +318,9 @@ class Machine:
         kind = np.int64 if i.window == Window.SUM.value and len(offsets) > 1 else np.int32
         elements = [footprint.source(i, self.config, o).reader(memory, kind) for o in offsets]
         target = footprint.destination(i, self.config)
-        result = self.unified if i.destination == Space.UNIFIED.value else self._sums
-        write = target.writer(result)
+        inside = i.destination == Space.UNIFIED.value
+        write = target.writer(self.unified if inside else self._sums)
+        finish, mode = self._result(i) if inside else None, Mode(i.mode)
         combine = np.maximum if i.window == Window.MAX.value else np.add
         channels = self._channels(i)
         rounding = Rounding(i.rounding)
@@ -320,13 +330,12 @@ class Machine:
             for element in elements[1:]:
                 combine(x, element(), out=x)
             h = quantize.requantize(quantize.wrap32(x), *channels(), rounding)
-            if i.destination == Space.UNIFIED.value:
-                write(self._result(i, h))
-            elif i.mode == Mode.OVERWRITE.value:
+            if finish:
+                write(finish(h))
+            elif mode is Mode.OVERWRITE:
                 write(h)
             else:
-                old = target.gather(self._sums)
-                write(quantize.combined(Mode(i.mode), old, h))
+                write(quantize.combined(mode, target.gather(self._sums), h))
 
         return vector
 
@@ -339,6 +348,7 @@ class Machine:
         offsets = np.array(footprint.window(i), np.int64)[:, None] * scale
         parameters = [np.broadcast_to(each, i.channels) for each in self._channels(i)()]
         combine = np.max if i.window == Window.MAX.value else np.sum
+        finish = self._result(i)
         for pixel in range(len(read)):
             for first in range(0, i.channels, self.config.lanes):
                 group = slice(first, min(first + self.config.lanes, i.channels))
@@ -349,7 +359,7 @@ class Machine:
                 )
                 target = write[pixel, group]
                 if i.destination == Space.UNIFIED.value:
-                    self.unified[target] = self._result(i, h)
+                    self.unified[target] = finish(h)
                 else:
                     old = self._sums[target]
                     self._sums[target] = quantize.combined(Mode(i.mode), old, h)
