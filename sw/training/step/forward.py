@@ -57,7 +57,7 @@ def _jobs(layout: Layout) -> Iterator[_Job]:
     for number in layout.products:
         count, high = layout.inputs[number], layout.weights[number][0]
         parts = [(0, count)]
-        if layout.streamed and number == layout.first:
+        if layout.streamed and layout.is_streamed(number):
             parts = layout.streamed.parts
         for j in range(layout.outputs[number] // layout.size):
             for part, rows in enumerate(parts):
@@ -81,7 +81,7 @@ def products(emit: Emitter) -> None:
             emit.layer = job.layer
             count = layout.tiles_of(job.rows[1] - job.rows[0])
             emit.load_weights(job.weights, places[turn % len(places)], count)
-            if job.layer == layout.first and layout.streamed:
+            if layout.is_streamed(job.layer):
                 wide.load_inputs(emit, job.part, turn % 2)
 
     for turn in range(len(places)):
@@ -104,10 +104,7 @@ def _product(emit: Emitter, job: _Job, tile: int, turn: int, half: int) -> None:
     layout, number = emit.layout, job.layer
     emit.layer = number
     taps = job.rows[1] - job.rows[0]
-    if layout.streamed and number == layout.first:
-        source = layout.streamed.inputs[turn % 2]
-    else:
-        source = layout.activations[number]
+    source = layout.source(number, turn % 2)
     emit.multiply(source, tile, taps=taps, half=half, accumulate=job.part > 0)
     if not job.last:
         return

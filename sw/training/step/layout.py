@@ -249,6 +249,16 @@ class Layout:
         #: Tiles of the forward pass, which take turns.
         self.forward = [space.take(most) for _ in range(min(2, free // most))]
 
+    def is_streamed(self, number: int) -> bool:
+        """Return True for the product whose inputs and weights are streamed."""
+        return self.streamed is not None and number == self.first
+
+    def source(self, number: int, turn: int) -> Matrix:
+        """Return the inputs of a product; ``turn``: which buffer of a part, if streamed."""
+        if self.streamed and number == self.first:
+            return self.streamed.inputs[turn]
+        return self.activations[number]
+
     @property
     def held(self) -> range:
         """Numbers of the matrix products that are not streamed."""

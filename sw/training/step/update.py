@@ -88,19 +88,18 @@ def _apart(one: Block, two: Block) -> bool:
 
 
 def _load(emit: Emitter, chunks: list[Chunk], busy: list[Chunk], loaded: set[int]) -> None:
-    """Append the loads of blocks that are not there, unless busy ones have their bytes."""
-    for block in (chunk.block for chunk in chunks):
-        taken = any(block.high == other.block.high for other in busy)
-        if id(block) not in loaded and not taken:
-            loaded.add(id(block))
-            backward.load_block(emit, block)
-    layout = emit.layout
+    """Append the loads of blocks that are not there, unless busy ones have their bytes.
+
+    The inputs of a streamed part come with its first block.
+    """
     for chunk in chunks:
-        # The inputs of a streamed part come with its first block.
-        if layout.streamed and chunk.block.layer == layout.first and not chunk.block.number:
-            if id(chunk) not in loaded:
-                loaded.add(id(chunk))
-                wide.load_inputs(emit, chunk.part, chunk.part % 2)
+        block = chunk.block
+        if id(block) in loaded or any(block.high == other.block.high for other in busy):
+            continue
+        loaded.add(id(block))
+        backward.load_block(emit, block)
+        if emit.layout.is_streamed(block.layer) and block.number == 0:
+            wide.load_inputs(emit, chunk.part, chunk.part % 2)
 
 
 def _gradient(emit: Emitter, chunk: Chunk, half: int) -> None:
@@ -111,10 +110,7 @@ def _gradient(emit: Emitter, chunk: Chunk, half: int) -> None:
     tile = layout.gradient[block.number % 2]
     if rows[0] == 0:
         emit.move(layout.errors[number], tile, count=batch, first=block.number * size)
-    if layout.streamed and number == layout.first:
-        source = layout.streamed.inputs[chunk.part % 2]
-    else:
-        source = layout.activations[number]
+    source = layout.source(number, chunk.part % 2)
     emit.product(
         source.access(False, (0, batch), rows),
         source.at(0, rows[0]),

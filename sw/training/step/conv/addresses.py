@@ -58,11 +58,11 @@ class Convolution:
 
     ``number``: of the layer; ``geometry``; ``images``, ``masks``, ``errors``, ``pooled``: external
     addresses of images, masks, errors and errors of the maxima, image by image; ``noise``: of noise
-    for the errors of its inputs; ``tile``: first tile of those that change from phase to phase;
-    ``noisy``: tile that makes noise as wide as its shift.
+    for the errors of its inputs.
+    Raises InputError if a row of windows, or of the kernel, does not fit half of the accumulators.
     """
 
-    noise = tile = noisy = 0
+    noise = 0
 
     def __init__(self, number: int, layer: Conv, batch: int, config: Config) -> None:
         self.number = number
