@@ -6,7 +6,7 @@ Memories are one-dimensional NumPy arrays, so that every access is at most two s
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -67,6 +67,7 @@ class _Shape(NamedTuple):
     span: int
     blocks: tuple[_Block, ...]
     covers: tuple[_Cover, ...]
+    apart: bool
 
 
 def _view(
@@ -109,7 +110,19 @@ def _shape(loops: _Loops, elements: int, segment: int, jump: int) -> _Shape:
         covers.append(_cover(whole * pitch, (*loops, (rest, 1))))
     last = elements - 1
     span = last + last // segment * jump + sum((count - 1) * stride for count, stride in loops)
-    return _Shape(loops, elements, segment, jump, span, tuple(blocks), tuple(covers))
+    apart = _apart((*loops, (-(-elements // segment), pitch), (segment, 1)))
+    return _Shape(loops, elements, segment, jump, span, tuple(blocks), tuple(covers), apart)
+
+
+def _apart(loops: _Loops) -> bool:
+    """Return True if surely no address of loops is touched twice."""
+    reach = 0
+    for stride, count in sorted((stride, count) for count, stride in loops):
+        if count > 1:
+            if stride <= reach:
+                return False
+            reach += stride * (count - 1)
+    return True
 
 
 class Pattern:
@@ -178,15 +191,7 @@ class Pattern:
     @property
     def apart(self) -> bool:
         """True if surely no address is touched twice."""
-        pitch = self.segment + self.jump
-        loops = (*self.loops, (-(-self.elements // self.segment), pitch), (self.segment, 1))
-        reach = 0
-        for stride, count in sorted((stride, count) for count, stride in loops):
-            if count > 1:
-                if stride <= reach:
-                    return False
-                reach += stride * (count - 1)
-        return True
+        return self._shape.apart
 
     @property
     def distinct(self) -> "Pattern":
@@ -211,6 +216,26 @@ class Pattern:
         for columns, view in self.views(memory):
             result[..., columns].reshape(view.shape)[...] = view
         return result
+
+    def reader(self, memory: np.ndarray, kind: type[np.generic]) -> Callable[[], np.ndarray]:
+        """Return ``gather`` of a memory as a function, for many calls, with results of a kind."""
+        views, shape = list(self.views(memory)), (*self.counts, self.elements)
+        if len(views) == 1:
+            ((_, only),) = views
+            return lambda: only.astype(kind, order="C").reshape(shape)
+        return lambda: self.gather(memory).astype(kind, copy=False)
+
+    def writer(self, memory: np.ndarray) -> Callable[[np.ndarray], None]:
+        """Return ``scatter`` into a memory as a function, for many calls."""
+        views = list(self.views(memory))
+        if len(views) > 1 or not self.apart:
+            return lambda values: self.scatter(memory, values)
+        ((_, only),) = views
+
+        def write(values: np.ndarray) -> None:
+            only[...] = values.reshape(only.shape)
+
+        return write
 
     def scatter(self, memory: np.ndarray, values: np.ndarray) -> None:
         """Write ``values`` of shape (\\*counts, elements), in order: the last write wins."""

@@ -43,7 +43,8 @@ _LONG_WINDOW = 64
 _SHORT = {Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS, Opcode.MOVE_WEIGHTS, Opcode.SOFTMAX}
 
 Step = Callable[[], None]
-_Channels = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+_Values = np.ndarray | np.int64
+_Channels = tuple[_Values, _Values, _Values, _Values]
 
 
 class TooLong(RuntimeError):
@@ -231,14 +232,19 @@ class Machine:
         rows = slice(i.accumulator, i.accumulator + footprint.pixels(i))
         number = np.float32 if i.taps < _FLOAT32_TAPS else np.float64
 
+        exact = np.int32 if i.taps < _FLOAT32_TAPS else np.int64
+        read = taps.reader(self.unified, number)
+        tiled = self.weights[tiles].reshape(-1, self.config.columns)[: i.taps]
+
+        count, accumulate, target = i.taps, i.accumulate, self.accumulators[rows]
+
         def matmul() -> None:
-            x = taps.gather(self.unified).reshape(-1, i.taps).astype(number)
-            weights = self.weights[tiles].reshape(-1, self.config.columns)[: i.taps]
-            sums = quantize.wrap32((x @ weights.astype(number)).astype(np.int64))
-            if i.accumulate:
-                self.accumulators[rows] += sums
+            product = read().reshape(-1, count) @ tiled.astype(number)
+            sums = quantize.wrap32(product.astype(exact))
+            if accumulate:
+                np.add(target, sums, out=target)
             else:
-                self.accumulators[rows] = sums
+                target[...] = sums
 
         return matmul
 
@@ -247,10 +253,13 @@ class Machine:
         first = i.tile * self.config.rows
         rows = slice(first, first + footprint.pixels(i))
 
+        read = taps.reader(self.unified, np.int8)
+        target = self.weights.reshape(-1, self.config.columns)[rows]
+        moved, rest = target[:, : i.taps], target[:, i.taps :]
+
         def move_weights() -> None:
-            target = self.weights.reshape(-1, self.config.columns)[rows]
-            target[:, : i.taps] = taps.gather(self.unified).reshape(-1, i.taps)
-            target[:, i.taps :] = 0
+            moved[...] = read().reshape(moved.shape)
+            rest[...] = 0
 
         return move_weights
 
@@ -268,11 +277,19 @@ class Machine:
         return softmax
 
     def _channels(self, i: Instruction) -> Callable[[], _Channels]:
-        """Return a function that reads bias, multiplier, left and right of all channels."""
-        lanes = np.arange(i.channels)
+        """Return a function that reads bias, multiplier, left and right of all channels.
+
+        They are single numbers if all channels have the same.
+        """
+        lanes, alike = np.arange(i.channels), not i.per_channel
         indices = i.params + (lanes if i.per_channel else lanes % self.config.lanes)
+        used = self.parameters[i.params : i.params + min(i.channels, self.config.lanes)]
 
         def channels() -> _Channels:
+            raw = used.tobytes()
+            if alike and raw == raw[: CHANNEL.itemsize] * len(used):
+                bias, multiplier, left, right = used[0].item()
+                return np.int64(bias), np.int64(multiplier), np.int64(left), np.int64(right)
             chosen = self.parameters[indices]
             return (
                 chosen["bias"].astype(np.int64),
@@ -283,31 +300,42 @@ class Machine:
 
         return channels
 
-    def _result(self, i: Instruction, h: np.ndarray) -> np.ndarray:
-        """Return the int8 results for the unified buffer of requantised ``h``."""
-        y = quantize.finish(h, i.zero_point, i.low, i.high)
-        return self.tables[i.table][y.view(np.uint8)] if i.use_table else y
+    def _result(self, i: Instruction) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the function from requantised numbers to int8 for the unified buffer."""
+        limits = i.zero_point, i.low, i.high
+        table = self.tables[i.table] if i.use_table else None
+
+        def result(h: np.ndarray) -> np.ndarray:
+            y = quantize.finish(h, *limits)
+            return y if table is None else table[y.view(np.uint8)]
+
+        return result
 
     def _vector(self, i: Instruction) -> Step:
         memory = self._sums if i.source == Space.ACCUMULATORS.value else self.unified
-        elements = [footprint.source(i, self.config, o) for o in footprint.window(i)]
+        offsets = footprint.window(i)
+        # Maxima and single elements fit 32 bits; sums wrap.
+        kind = np.int64 if i.window == Window.SUM.value and len(offsets) > 1 else np.int32
+        elements = [footprint.source(i, self.config, o).reader(memory, kind) for o in offsets]
         target = footprint.destination(i, self.config)
+        inside = i.destination == Space.UNIFIED.value
+        write = target.writer(self.unified if inside else self._sums)
+        finish, mode = self._result(i) if inside else None, Mode(i.mode)
         combine = np.maximum if i.window == Window.MAX.value else np.add
         channels = self._channels(i)
         rounding = Rounding(i.rounding)
 
         def vector() -> None:
-            x = elements[0].gather(memory).astype(np.int64)
+            x = elements[0]()
             for element in elements[1:]:
-                combine(x, element.gather(memory), out=x)
+                combine(x, element(), out=x)
             h = quantize.requantize(quantize.wrap32(x), *channels(), rounding)
-            if i.destination == Space.UNIFIED.value:
-                target.scatter(self.unified, self._result(i, h))
-            elif i.mode == Mode.OVERWRITE.value:
-                target.scatter(self._sums, h)
+            if finish:
+                write(finish(h))
+            elif mode is Mode.OVERWRITE:
+                write(h)
             else:
-                old = target.gather(self._sums)
-                target.scatter(self._sums, quantize.combined(Mode(i.mode), old, h))
+                write(quantize.combined(mode, target.gather(self._sums), h))
 
         return vector
 
@@ -318,8 +346,9 @@ class Machine:
         write = footprint.destination(i, self.config).addresses().reshape(-1, i.channels)
         scale = self.config.columns if i.source == Space.ACCUMULATORS.value else 1
         offsets = np.array(footprint.window(i), np.int64)[:, None] * scale
-        parameters = self._channels(i)()
+        parameters = [np.broadcast_to(each, i.channels) for each in self._channels(i)()]
         combine = np.max if i.window == Window.MAX.value else np.sum
+        finish = self._result(i)
         for pixel in range(len(read)):
             for first in range(0, i.channels, self.config.lanes):
                 group = slice(first, min(first + self.config.lanes, i.channels))
@@ -330,7 +359,7 @@ class Machine:
                 )
                 target = write[pixel, group]
                 if i.destination == Space.UNIFIED.value:
-                    self.unified[target] = self._result(i, h)
+                    self.unified[target] = finish(h)
                 else:
                     old = self._sums[target]
                     self._sums[target] = quantize.combined(Mode(i.mode), old, h)

@@ -14,8 +14,11 @@ _LEAST = -(1 << 31)
 
 
 def wrap32(values: ArrayLike) -> np.ndarray:
-    """Return int64 ``values`` modulo 2³², as int32."""
-    return np.asarray(values, np.int64).astype(np.int32)
+    """Return whole ``values`` modulo 2³², as int32."""
+    found = np.asarray(values)
+    if found.dtype.kind != "i":
+        found = found.astype(np.int64)
+    return found.astype(np.int32, copy=False)
 
 
 def requantize(
@@ -38,6 +41,10 @@ def requantize(
 
     Returns int32, before zero point, clamp and table.
     """
+    shifts = _shifts(x, bias, multiplier, left, right)
+    if shifts:
+        biased = np.asarray(x, np.int32) + np.asarray(bias, np.int32)
+        return _divided(biased, *shifts, rounding)
     multiplier, right = np.asarray(multiplier, np.int64), np.asarray(right, np.int64)
     biased = wrap32(np.asarray(x, np.int64) + np.asarray(bias, np.int64)).astype(np.int64)
     shifted = biased << np.asarray(left, np.int64)
@@ -52,6 +59,34 @@ def requantize(
     half = (np.int64(1) << right) >> 1
     scaled = np.where(right > 0, (high + half - away) >> right, high)
     return wrap32(scaled)
+
+
+def _shifts(
+    x: ArrayLike, bias: ArrayLike, multiplier: ArrayLike, left: ArrayLike, right: ArrayLike
+) -> tuple[int, int] | None:
+    """Return the shifts of a requantisation of small numbers that only shifts, all alike; or None.
+
+    With a multiplier of 2³⁰, the product is ``x · 2^(30 + left)``.
+    """
+    given = [np.asarray(each) for each in (bias, multiplier, left, right)]
+    if any(each.ndim for each in given) or not np.size(x):
+        return None
+    added, factor, before, after = (int(each) for each in given)
+    most = (1 << 30) - 1 - abs(added)
+    if factor != 1 << 30 or before > 1 or np.min(x) < -most or np.max(x) > most:
+        return None
+    return before, after
+
+
+def _divided(x: np.ndarray, left: int, right: int, rounding: Rounding) -> np.ndarray:
+    """Return steps 2 to 5 of the contract for int32 below 2³⁰ and a multiplier of 2³⁰."""
+    double = rounding == Rounding.DOUBLE
+    if not left:
+        x = (x + np.int32(double or not right)) >> np.int32(1)
+    if not right:
+        return x
+    half = np.int32((1 << right) >> 1)
+    return (x + half + (x >> np.int32(31)) * np.int32(double)) >> np.int32(right)
 
 
 def combined(mode: Mode, old: ArrayLike, h: ArrayLike) -> np.ndarray:
@@ -81,8 +116,8 @@ def finish(h: ArrayLike, zero_point: int, low: int, high: int) -> np.ndarray:
 
     A ``low`` above ``high`` gives ``high``, because the comparisons are made one after the other.
     """
-    exact = np.asarray(h, np.int64) + zero_point
-    return np.minimum(np.maximum(exact, low), high).astype(np.int8)
+    limited = np.minimum(np.maximum(h, low - zero_point), high - zero_point)
+    return (limited + zero_point).astype(np.int8)
 
 
 #: First guess of a reciprocal, 48/17, and its slope, −32/17, with two integer bits.

@@ -26,8 +26,9 @@ from celosia.sw.files import writable, write_atomically
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.training.batches import pixels
 from celosia.sw.training.export import tflite_of
+from celosia.sw.training.networks import NETWORKS
 from celosia.sw.training.picture import draw
-from celosia.sw.training.scheme import NETWORKS, Network
+from celosia.sw.training.scheme import Network
 from celosia.sw.training.state import Settings, State, restore, save
 from celosia.sw.training.trainer import Images, Trainer, first_state, split
 

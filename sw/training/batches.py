@@ -8,6 +8,7 @@ import numpy as np
 
 from celosia.sw.training.scheme import ERROR_SHIFT, ONE, noise_bits
 from celosia.sw.training.step.constants import CHANNEL, LEFT, MULTIPLIER
+from celosia.sw.training.step.conv.geometry import Geometry
 from celosia.sw.training.step.layout import Layout
 
 #: Batches that are drawn ahead.
@@ -23,14 +24,17 @@ class Batch:
 
     ``images``: int8, 0 to ONE, shape ``(batch, inputs)``; ``labels``: shape ``(batch,)``;
     ``gradient``: noise of each layer's gradients, int32, one number for each column of each part of
-    the rows, shapes ``(parts, outputs)``; ``rows``: noise of the products with the softmax, of its error, and of the errors of the layers before each but the
-    first, int8, shapes ``(batch, R)``.
+    the rows, shapes ``(parts, outputs)``; ``rows``: noise of the products with the softmax, of its
+    error, and of the errors of the inputs of each matrix product but a first layer, int8, shapes
+    ``(batch, R)``; ``pixels``: noise of the errors of the inputs of each convolution, int8, shapes
+    ``(noise_rows, R)``.
     """
 
     images: np.ndarray
     labels: np.ndarray
     gradient: list[np.ndarray]
     rows: list[np.ndarray]
+    pixels: list[np.ndarray]
 
 
 def pixels(images: np.ndarray) -> np.ndarray:
@@ -60,7 +64,12 @@ def draw(
     for number, (layer, count) in enumerate(zip(layers, layout.outputs, strict=True)):
         half, shape = 1 << (layer.update_shift - 1), (len(layout.parts(number)), count)
         gradient.append(random.integers(-half, half, shape, np.int32))
-    return Batch(images, labels, gradient, [noise(s, (layout.batch, size)) for s in shifts])
+    rows = [noise(shift, (layout.batch, size)) for shift in shifts]
+    around = [
+        noise(conv.layer.error_shift or ERROR_SHIFT, (conv.noise_rows, size))
+        for conv in layout.convolutions
+    ]
+    return Batch(images, labels, gradient, rows, around)
 
 
 def packed(layout: Layout, batch: Batch) -> bytes:
@@ -71,15 +80,31 @@ def packed(layout: Layout, batch: Batch) -> bytes:
         first = address - layout.host
         return found[first : first + rows * length].reshape(rows, length)
 
-    images = at(layout.images, layout.batch, layout.inputs[0])
-    images[:, : batch.images.shape[1]] = batch.images
+    images = at(layout.images, layout.batch, layout.image_bytes)
+    if layout.convolutions:
+        _on_grid(layout.convolutions[0].geometry, batch.images, images)
+    else:
+        images[:, : batch.images.shape[1]] = batch.images
     chunks = len(layout.chunks)
     at(layout.noise, chunks, layout.chunk_parameters)[...] = _steps(layout, batch)
+    for conv, noise in zip(layout.convolutions, batch.pixels, strict=True):
+        at(conv.noise, *noise.shape)[...] = noise
     for address, length, noise in zip(layout.rows, layout.row_lengths, batch.rows, strict=True):
         at(address, layout.batch, length)[:, length - layout.size :] = noise
     right = at(layout.rows[0], layout.batch, layout.row_lengths[0])
     right[np.arange(layout.batch), layout.batch + batch.labels.astype(np.int64)] = ONE
     return found.tobytes()
+
+
+def _on_grid(geometry: Geometry, images: np.ndarray, target: np.ndarray) -> None:
+    """Write images, shape ``(batch, inputs)``, to bytes of zeros of their grids."""
+    g, layer = geometry, geometry.layer
+    rows = images.reshape(-1, layer.height, layer.width, layer.inputs)
+    first = g.origin * g.pitch
+    for y in range(layer.height):
+        start = first + y * g.grid * g.pitch
+        line = target[:, start : start + layer.width * g.pitch]
+        line.reshape(-1, layer.width, g.pitch)[..., : layer.inputs] = rows[:, y]
 
 
 def _steps(layout: Layout, batch: Batch) -> np.ndarray:

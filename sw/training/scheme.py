@@ -1,6 +1,5 @@
 """Scheme of training: layers, shifts, noise, and the number formats of weights."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from celosia.sw.runtime.arrays import InputError
@@ -25,6 +24,9 @@ MOST_SHIFT = NOISE_BITS + 6
 
 #: Greatest shift of updates: sums and noise are int32.
 MOST_UPDATE_SHIFT = 30
+
+#: Greatest shift of the vector unit.
+MOST_RIGHT = 31
 
 #: Shift from a product of two probabilities to one: ``ONE²`` to ``ONE``.
 ERROR_SHIFT = 7
@@ -52,20 +54,97 @@ class Dense:
     update_shift: int
     spread: float
 
+    @property
+    def rows(self) -> int:
+        """Rows of the matrix of weights; its columns are the outputs."""
+        return self.inputs
+
+    @property
+    def values(self) -> int:
+        """Inputs of one image."""
+        return self.inputs
+
+    @property
+    def results(self) -> int:
+        """Outputs of one image."""
+        return self.outputs
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of the forward pass of one image."""
+        return self.inputs * self.outputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conv:
+    """A convolution without bias, ReLU, and the maxima of square windows.
+
+    ``height``, ``width``, ``inputs``: an image and its channels; ``outputs``: channels of the
+    results; ``kernel``: side of the kernel; ``same``: zeros around the images, so that results have
+    their size; ``pool``: side of the windows of the maxima, 1 for none; others as in Dense.
+    Rows and columns that fill no window are left out.
+    """
+
+    height: int
+    width: int
+    inputs: int
+    outputs: int
+    kernel: int
+    same: bool = False
+    pool: int = 1
+    shift: int
+    error_shift: int = 0
+    update_shift: int
+    spread: float
+
+    @property
+    def padding(self) -> int:
+        """Zeros on each side of an image."""
+        return (self.kernel - 1) // 2 if self.same else 0
+
+    @property
+    def pooled(self) -> tuple[int, int]:
+        """Height and width of the results."""
+        less = self.kernel - 1 - 2 * self.padding
+        return (self.height - less) // self.pool, (self.width - less) // self.pool
+
+    @property
+    def rows(self) -> int:
+        """Rows of the matrix of weights: kernel row, kernel column, channel."""
+        return self.kernel**2 * self.inputs
+
+    @property
+    def values(self) -> int:
+        """Inputs of one image."""
+        return self.height * self.width * self.inputs
+
+    @property
+    def results(self) -> int:
+        """Outputs of one image."""
+        return self.pooled[0] * self.pooled[1] * self.outputs
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of the forward pass of one image."""
+        return self.results * self.pool**2 * self.rows
+
+
+Layer = Dense | Conv
+
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
     """Network that trains, and its settings.
 
-    ``name``: of files; ``dataset``: usual data set; ``layers``: from the images to the logits;
-    ``batch``: images of a step; ``exponent``: steps of the logits in which e^x grows by e;
-    ``halvings``: epochs, counted from 0, before which all updates are halved.
+    ``name``: of files; ``dataset``: usual data set; ``layers``: from the images to the logits,
+    convolutions first; ``batch``: images of a step; ``exponent``: steps of the logits in which e^x
+    grows by e; ``halvings``: epochs, counted from 0, before which all updates are halved.
     """
 
     name: str
     text: str
     dataset: str
-    layers: tuple[Dense, ...]
+    layers: tuple[Layer, ...]
     batch: int = 32
     exponent: float = 6.0
     halvings: tuple[int, ...] = (5, 7)
@@ -73,20 +152,30 @@ class Network:
     def __post_init__(self) -> None:
         """Refuse layers that do not follow one another, and shifts that noise cannot reach."""
         for one, two in zip(self.layers, self.layers[1:], strict=False):
-            if one.outputs != two.inputs:
-                raise InputError(f"layers: wanted {one.outputs} inputs, got {two.inputs}")
-        if not 2 <= self.layers[-1].outputs <= MOST_CLASSES:
+            _require_following(one, two)
+        last = self.layers[-1]
+        if isinstance(last, Conv):
+            raise InputError("layers: wanted a matrix product as the last one, got a convolution")
+        if not 2 <= last.outputs <= MOST_CLASSES:
             wanted = f"2 to {MOST_CLASSES} classes"
-            raise InputError(f"layers: wanted {wanted}, got {self.layers[-1].outputs}")
+            raise InputError(f"layers: wanted {wanted}, got {last.outputs}")
+        for conv in self.convs:
+            _require_windows(conv)
+            _require_shift("shift", conv.shift, MOST_RIGHT)
         for layer in self.layers[1:]:
             _require_shift("error_shift", layer.error_shift, MOST_SHIFT)
         for layer in self.layers:
             _require_shift("update_shift", layer.update_shift, MOST_UPDATE_SHIFT)
 
     @property
+    def convs(self) -> tuple[Conv, ...]:
+        """The convolutions, which are the first layers."""
+        return tuple(layer for layer in self.layers if isinstance(layer, Conv))
+
+    @property
     def macs(self) -> int:
         """Multiplications of a step: forward, gradients, and errors of all layers but the first."""
-        sizes = [layer.inputs * layer.outputs for layer in self.layers]
+        sizes = [layer.macs for layer in self.layers]
         return self.batch * (3 * sum(sizes) - sizes[0])
 
     def at(self, epoch: int) -> "Network":
@@ -95,6 +184,29 @@ class Network:
         most = MOST_UPDATE_SHIFT
         layers = (replace(x, update_shift=min(x.update_shift + more, most)) for x in self.layers)
         return replace(self, layers=tuple(layers), halvings=())
+
+
+def _require_following(one: Layer, two: Layer) -> None:
+    """Refuse a layer that does not take the results of the one before."""
+    if isinstance(two, Conv):
+        if isinstance(one, Dense):
+            raise InputError("layers: wanted convolutions first, got one after a matrix product")
+        given, taken = (*one.pooled, one.outputs), (two.height, two.width, two.inputs)
+        if given != taken:
+            shapes = ("x".join(map(str, shape)) for shape in (given, taken))
+            raise InputError("layers: wanted inputs of {}, got {}".format(*shapes))
+    elif one.results != two.inputs:
+        raise InputError(f"layers: wanted {one.results} inputs, got {two.inputs}")
+
+
+def _require_windows(conv: Conv) -> None:
+    if min(conv.pooled) < 1:
+        raise InputError(
+            f"layers: wanted images that a kernel of {conv.kernel} and a pool of {conv.pool} fit, "
+            f"got {conv.height}x{conv.width}"
+        )
+    if conv.same and conv.kernel % 2 == 0:
+        raise InputError(f"kernel: wanted an odd one with same, got {conv.kernel}")
 
 
 def _require_shift(name: str, shift: int, most: int) -> None:
@@ -110,21 +222,3 @@ def noise_bits(shift: int) -> int:
 def noise_factor(shift: int) -> int:
     """Return the factor of noise bytes that makes them as wide as a shift."""
     return 1 << (shift - noise_bits(shift))
-
-
-def _mlp(inputs: int, hidden: int, outputs: int) -> tuple[Dense, ...]:
-    return (
-        Dense(inputs=inputs, outputs=hidden, shift=10, update_shift=8, spread=8.0),
-        Dense(inputs=hidden, outputs=outputs, shift=8, error_shift=6, update_shift=7, spread=24.0),
-    )
-
-
-#: Networks by name.
-NETWORKS: Mapping[str, Network] = {
-    "mnist_mlp": Network(
-        name="mnist_mlp",
-        text="MLP 784-128-10, ReLU, no biases",
-        dataset="mnist",
-        layers=_mlp(784, 128, 10),
-    ),
-}

@@ -118,7 +118,7 @@ def _arrays(found: dict[str, np.ndarray], name: str, network: Network) -> list[n
     """Return the arrays of all layers; raises ValueError or KeyError if they do not fit."""
     arrays = [found[f"{name}{n}"] for n in range(len(network.layers))]
     for array, layer in zip(arrays, network.layers, strict=True):
-        if array.shape != (layer.inputs, layer.outputs) or array.dtype != np.int32:
+        if array.shape != (layer.rows, layer.outputs) or array.dtype != np.int32:
             raise ValueError(name)
         if array.min() < -MOST_WEIGHT or array.max() > MOST_WEIGHT:
             raise ValueError(name)

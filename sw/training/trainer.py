@@ -15,7 +15,7 @@ from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import Device, DeviceError
 from celosia.sw.runtime.session import Session
 from celosia.sw.training import batches, weights
-from celosia.sw.training.export import tflite_of
+from celosia.sw.training.export import image_shape, tflite_of
 from celosia.sw.training.scheme import Network
 from celosia.sw.training.state import State
 from celosia.sw.training.step import constants
@@ -128,7 +128,7 @@ class Trainer:
         memory = program.memory_bytes
         device = open_device(self.device_name, self.config, memory, **self.options)
         with Session(program, device) as session:
-            (scores,) = session.run([images.images])
+            (scores,) = session.run([images.images.reshape(-1, *image_shape(self.network))])
         return float((scores.reshape(len(images), -1).argmax(1) == images.labels).mean())
 
     def validate(self, state: State, validation: Images) -> float:

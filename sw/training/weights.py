@@ -21,21 +21,37 @@ def lows(weights: np.ndarray) -> np.ndarray:
 
 
 def random(network: Network, seed: int) -> list[np.ndarray]:
-    """Return first weights: int32, shape ``(inputs, outputs)`` for each layer."""
+    """Return first weights: int32, shape ``(rows, outputs)`` for each layer."""
     source, most = generator(seed, WEIGHTS), MOST_HIGH << LOW_BITS
     found = []
     for layer in network.layers:
-        drawn = source.normal(0, layer.spread, (layer.inputs, layer.outputs))
+        drawn = source.normal(0, layer.spread, (layer.rows, layer.outputs))
         limited = np.clip(np.round(drawn * (1 << LOW_BITS)), -most, most)
         found.append(limited.astype(np.int32))
     return found
 
 
+def _channels(layout: Layout, number: int) -> tuple[int, int]:
+    """Return the channels whose rows follow one another in a layer's weights.
+
+    Those of the network, and those in memory.
+    """
+    layers, first = layout.network.layers, layout.first
+    if number < first:
+        return layers[number].inputs, layout.convolutions[number].geometry.channels
+    if number and number == first:
+        return layers[number - 1].outputs, layout.outputs[number - 1]
+    return layers[number].inputs, layout.inputs[number]
+
+
 def write(layout: Layout, device: Device, weights: list[np.ndarray]) -> None:
     """Write the weights to external memory."""
     for number, values in enumerate(weights):
+        channels, wide = _channels(layout, number)
+        groups, columns = len(values) // channels, values.shape[1]
         whole = np.zeros((layout.inputs[number], layout.outputs[number]), np.int32)
-        whole[: values.shape[0], : values.shape[1]] = values
+        split = whole[: groups * wide].reshape(groups, wide, -1)
+        split[:, :channels, :columns] = values.reshape(groups, channels, -1)
         for address, each in zip(layout.weights[number], (highs(whole), lows(whole)), strict=True):
             blocks = each.reshape(len(each), -1, layout.size).transpose(1, 0, 2)
             device.write(address, blocks.tobytes())
@@ -46,11 +62,15 @@ def read(layout: Layout, device: Device) -> list[np.ndarray]:
     found = []
     for number, layer in enumerate(layout.network.layers):
         shape = layout.outputs[number] // layout.size, layout.inputs[number], layout.size
+        channels, wide = _channels(layout, number)
+        groups = layer.rows // channels
         high, low = (
             np.frombuffer(device.read(address, int(np.prod(shape))), np.int8)
             .reshape(shape)
             .transpose(1, 0, 2)
-            .reshape(shape[1], -1)[: layer.inputs, : layer.outputs]
+            .reshape(shape[1], -1)[: groups * wide, : layer.outputs]
+            .reshape(groups, wide, -1)[:, :channels]
+            .reshape(layer.rows, -1)
             .astype(np.int32)
             for address in layout.weights[number]
         )

@@ -30,12 +30,48 @@ def high(weights: np.ndarray) -> np.ndarray:
     return np.clip(up(weights, LOW), -127, 127)
 
 
+def is_conv(layer) -> bool:
+    return hasattr(layer, "kernel")
+
+
+def exact(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """Multiply matrices of integers; all sums are below 2 ** 53."""
+    return (one.astype(np.float64) @ two.astype(np.float64)).astype(np.int64)
+
+
+def patches(images: np.ndarray, kernel: int, padding: int) -> np.ndarray:
+    """Return the pixels under the kernel: ``(batch, height, width, kernel, kernel, channels)``."""
+    padded = np.pad(images, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+    found = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (1, 2))
+    return found.transpose(0, 1, 2, 4, 5, 3)
+
+
+def convolved(layer, w, images) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what the weights multiply, results by window, and their maxima.
+
+    Shapes ``(batch * pixels, rows)``, ``(batch, height, pool, width, pool, outputs)``, ``(batch,
+    height, width, outputs)``.
+    """
+    (height, width), pool = layer.pooled, layer.pool
+    images = images.reshape(-1, layer.height, layer.width, layer.inputs)
+    found = patches(images, layer.kernel, layer.padding)[:, : height * pool, : width * pool]
+    taps = found.reshape(-1, layer.rows)
+    halves = up(exact(taps, high(w)), 1)
+    results = np.clip(away(halves, layer.shift - 1), 0, 127)
+    results = results.reshape(len(images), height, pool, width, pool, layer.outputs)
+    return taps, results, results.max((2, 4))
+
+
 def forward(layers, weights, images) -> list[np.ndarray]:
-    """Return images, activations, logits."""
+    """Return images, activations of each layer, logits."""
     found = [images.astype(np.int64)]
     for number, (layer, w) in enumerate(zip(layers, weights, strict=True)):
+        if is_conv(layer):
+            found.append(convolved(layer, w, found[-1])[2])
+            continue
         least = -128 if number == len(layers) - 1 else 0
-        found.append(np.clip(away(found[-1] @ high(w), layer.shift), least, 127))
+        source = found[-1].reshape(len(images), -1)
+        found.append(np.clip(away(exact(source, high(w)), layer.shift), least, 127))
     return found
 
 
@@ -62,29 +98,87 @@ def stepped(weights: np.ndarray, step: np.ndarray) -> np.ndarray:
     return (np.clip(up(both, LOW), -127, 127) << LOW) + low
 
 
-def by_parts(noise: np.ndarray, shape: tuple[int, int], padding: int) -> np.ndarray:
-    """Return a number for each column and part of the rows as a matrix of ``shape``."""
-    rows = -(-shape[0] // padding) * padding
-    each = np.repeat(noise.astype(np.int64), -(-rows // len(noise)), axis=0)
-    return each[: shape[0], : shape[1]]
+def by_parts(noise: np.ndarray, columns: int, lengths: list[int]) -> np.ndarray:
+    """Return a number for each column and row, the same for the rows of a part."""
+    return np.repeat(noise.astype(np.int64)[:, :columns], lengths, axis=0)
 
 
-def train_step(network, weights, batch, padding) -> tuple[list[np.ndarray], np.ndarray]:
+def unpooled(error: np.ndarray, results: np.ndarray, maxima: np.ndarray) -> np.ndarray:
+    """Return the errors of results: those of their maxima, 0 where results are less or zero.
+
+    Shape ``(batch, height, width, outputs)``.
+    """
+    batch, height, pool, width, _, outputs = results.shape
+    error = error.reshape(batch, height, 1, width, 1, outputs)
+    chosen = (results == maxima[:, :, None, :, None]) & (results > 0)
+    found = np.where(chosen, error, 0)
+    return found.reshape(batch, height * pool, width * pool, outputs)
+
+
+def noise_of_pixels(layer, noise: np.ndarray, batch: int) -> np.ndarray:
+    """Return the noise of the errors of inputs, shape ``(batch, pixels, inputs)``.
+
+    R channels of an image take rows of noise, one for each pixel, and begin one row after those
+    before.
+    """
+    size = noise.shape[1]
+    blocks = -(-layer.inputs // size)
+    rows = np.arange(batch * blocks)[:, None] + np.arange(layer.height * layer.width)
+    found = noise[rows].reshape(batch, blocks, -1, size).transpose(0, 2, 1, 3)
+    return found.reshape(batch, -1, blocks * size)[..., : layer.inputs]
+
+
+def before_conv(layer, w, error: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Return the errors of the inputs of a convolution, shape ``(batch, values)``."""
+    batch, height, width, _ = error.shape
+    kernel, least = layer.kernel, layer.kernel - 1 - layer.padding
+    whole = np.zeros((batch, layer.height + kernel - 1, layer.width + kernel - 1, layer.outputs))
+    whole[:, least : least + height, least : least + width] = error
+    turned = high(w).reshape(kernel, kernel, layer.inputs, layer.outputs)[::-1, ::-1]
+    turned = turned.transpose(0, 1, 3, 2).reshape(-1, layer.inputs)
+    around = patches(whole, kernel, 0).reshape(-1, kernel**2 * layer.outputs)
+    sums = exact(around, turned).reshape(batch, -1, layer.inputs)
+    sums += scaled(noise_of_pixels(layer, noise, batch), layer.error_shift)
+    return np.clip(up(sums, layer.error_shift), -ONE, 127).reshape(batch, -1)
+
+
+def before_dense(layer, w, error: np.ndarray, noise: np.ndarray, width: int) -> np.ndarray:
+    """Return the errors of the inputs of a matrix product.
+
+    Noise is repeated every R of the inputs, which have ``width`` channels in whole times R.
+    """
+    size = noise.shape[1]
+    groups = layer.inputs // width
+    columns = -(-width // size) * size
+    wide = np.tile(spread(noise, columns)[:, None, :width], (1, groups, 1))
+    sums = exact(error, high(w).T) + scaled(wide.reshape(len(error), -1), layer.error_shift)
+    return np.clip(up(sums, layer.error_shift), -ONE, 127)
+
+
+def train_step(network, weights, batch, parts) -> tuple[list[np.ndarray], np.ndarray]:
     """Return weights after a step, and the logits before it.
 
-    ``padding``: multiple that the counts of inputs are rounded up to.
+    ``parts``: lengths of the parts of the rows of each layer that share noise.
     """
-    layers = network.layers
+    layers, first = network.layers, sum(map(is_conv, network.layers))
     weights = [w.astype(np.int64) for w in weights]
     found = forward(layers, weights, batch.images)
     error = softmax_error(network, found[-1], batch.labels, batch.rows[:2])
     after = []
     for number in range(len(layers) - 1, -1, -1):
-        layer, source, w = layers[number], found[number], weights[number]
-        sums = source.T @ error + by_parts(batch.gradient[number], w.shape, padding)
+        layer, w = layers[number], weights[number]
+        if is_conv(layer):
+            source, results, maxima = convolved(layer, w, found[number])
+            error = unpooled(error, results, maxima)
+        else:
+            source = found[number].reshape(len(error), -1)
+        sums = exact(source.T, error.reshape(len(source), -1))
+        sums += by_parts(batch.gradient[number], w.shape[1], parts[number])
         after.append(stepped(w, up(sums, layer.update_shift)))
-        if number:
-            noise = scaled(spread(batch.rows[number + 1], w.shape[0]), layer.error_shift)
-            back = np.clip(up(error @ high(w).T + noise, layer.error_shift), -ONE, 127)
-            error = np.where(source > 0, back, 0)
+        if number and is_conv(layer):
+            error = before_conv(layer, w, error, batch.pixels[number])
+        elif number:
+            width = layers[number - 1].outputs
+            error = before_dense(layer, w, error, batch.rows[2 + number - max(first, 1)], width)
+            error = np.where((source > 0) | (number == first), error, 0)
     return after[::-1], found[-1]

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -27,13 +29,21 @@ def test_everything_follows_from_the_addresses(rng: np.random.Generator):
         np.testing.assert_array_equal(p.addresses().ravel(), want)
         assert (p.base, p.last, p.size) == (want.min(), want.max(), want.size)
         memory = rng.integers(0, 1000, p.last + 1)
+        read, write = p.reader(memory, np.int32), p.writer(memory)
         np.testing.assert_array_equal(p.gather(memory).ravel(), memory[want])
         values = rng.integers(0, 1000, (*p.counts, p.elements))
         expected = memory.copy()
         for address, value in zip(want, values.ravel(), strict=True):
             expected[address] = value
-        p.scatter(memory, values)
-        np.testing.assert_array_equal(memory, expected)
+        for scatter in (partial(p.scatter, memory), write):
+            memory[:] = -1
+            scatter(values)
+            np.testing.assert_array_equal(memory[want], expected[want])
+            assert (memory >= 0).sum() == np.unique(want).size
+            found = read()
+            assert (found.dtype, found.shape) == (np.int32, values.shape)
+            np.testing.assert_array_equal(found.ravel(), memory[want])
+            assert not np.shares_memory(found, memory)
         touched = np.zeros(p.last + 1, np.bool_)
         p.mark(touched, True)
         np.testing.assert_array_equal(np.flatnonzero(touched), np.unique(want))

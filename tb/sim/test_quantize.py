@@ -55,6 +55,23 @@ def test_requantize_is_the_contract(rounding: Rounding, rng: np.random.Generator
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("rounding", Rounding)
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_shifts_alone_are_the_contract(
+    rounding: Rounding, left: int, rng: np.random.Generator
+) -> None:
+    """One multiplier of a power of two for all elements, of which some are too large for 2³⁰."""
+    double = rounding is Rounding.DOUBLE
+    for right in range(32):
+        for bias in (0, int(rng.integers(-5, 5)), int(rng.choice(INT32))):
+            most = int(rng.choice([300, 1 << 20, (1 << 30) - 1, (1 << 30) + 5, INT32[1]]))
+            x = np.array([-most, most, *rng.integers(-most, most, 20)], np.int32)
+            got = quantize.requantize(x, bias, 1 << 30, left, right, rounding)
+            want = [by_contract(each, bias, 1 << 30, left, right, double) for each in x.tolist()]
+            assert got.dtype == np.int32
+            np.testing.assert_array_equal(got, want)
+
+
 def test_the_roundings_differ_where_the_first_rounding_makes_a_half():
     # A little less than a half: the first of two rounds to 1, whose half is rounded up again.
     multiplier, right = (1 << 31) - 1, 1

@@ -122,6 +122,18 @@ def test_more_epochs_after_the_last(digits: object) -> None:
     assert MODEL.read_bytes() == wanted
 
 
+def test_a_network_with_convolutions(digits: object) -> None:
+    """A run that goes on after an epoch gives the same bits."""
+    command = ["train", "mnist_c", "--limit", "100", "--epochs"]
+    main([*command, "2"])
+    model, checkpoint = Path("mnist_c_trained.tflite"), Path("mnist_c_trained.checkpoint.npz")
+    wanted = model.read_bytes(), checkpoint.read_bytes()
+    main([*command, "1"])
+    assert model.read_bytes() != wanted[0]
+    assert main([*command, "2", "--resume"]) == 0
+    assert (model.read_bytes(), checkpoint.read_bytes()) == wanted
+
+
 def test_it_stops_early(digits: object, monkeypatch: pytest.MonkeyPatch) -> None:
     found = iter([0.5, 0.7, 0.6, 0.7, 0.9])
     monkeypatch.setattr(train.Trainer, "accuracy", lambda *_: next(found))

@@ -6,20 +6,18 @@ import numpy as np
 import prerequisites
 import pytest
 import training_reference as reference
+from training_steps import OPTION, core, require_equal
 
-from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
 from celosia.sim import hazards
 from celosia.sw.runtime.arrays import InputError
-from celosia.sw.runtime.backends import open_device
-from celosia.sw.training import batches, export, weights
-from celosia.sw.training.scheme import NETWORKS, Dense, Network
-from celosia.sw.training.step import constants
+from celosia.sw.training import export, weights
+from celosia.sw.training.networks import NETWORKS
+from celosia.sw.training.scheme import Dense, Network
 from celosia.sw.training.step.layout import Layout
-from celosia.sw.training.step.program import encoded, instructions
+from celosia.sw.training.step.program import instructions
 
-OPTION = "activation_weights=true"
 CORES = (
     "edge",
     "edge,unified_bytes=104448",  # One buffer for the blocks of the first layer.
@@ -38,40 +36,6 @@ SMALL = Network(
         Dense(inputs=18, outputs=7, shift=6, error_shift=9, update_shift=8, spread=30.0),
     ),
 )
-
-
-def core(name: str) -> Config:
-    return preset(f"{name},{OPTION}")
-
-
-def require_equal(network: Network, config: Config, device: str, steps: int, seed: int) -> int:
-    """Compare weights and logits of some steps with the reference; return the cycles."""
-    layout = Layout(network, config)
-    code = encoded(layout)
-    rng = np.random.default_rng(seed)
-    opened = open_device(device, config, layout.program + len(code) + 64)
-    known = weights.random(network, seed)
-    for address, content in constants.contents(layout).items():
-        opened.write(address, content)
-    opened.write(layout.program, code)
-    weights.write(layout, opened, known)
-    cycles = 0
-    shape = layout.batch, network.layers[0].inputs
-    for step in range(steps):
-        images = rng.integers(0, 128, shape, np.int8) * rng.integers(0, 2, shape, np.int8)
-        labels = rng.integers(0, layout.classes, layout.batch)
-        batch = batches.draw(layout, images, labels, batches.generator(seed, step))
-        opened.write(layout.host, batches.packed(layout, batch))
-        result = opened.run(layout.program, len(code) // WORD_BYTES)
-        assert result.error is None
-        cycles += result.cycles or 0
-        known, logits = reference.train_step(network, known, batch, config.rows)
-        scores = np.frombuffer(opened.read(layout.scores, logits.size), np.int8)
-        np.testing.assert_array_equal(scores.reshape(logits.shape), logits)
-        for one, two in zip(weights.read(layout, opened), known, strict=True):
-            np.testing.assert_array_equal(one, two, err_msg=f"step {step}")
-    opened.close()
-    return cycles
 
 
 @pytest.mark.parametrize("name", CORES)
@@ -168,11 +132,13 @@ def test_halvings_raise_the_shifts_of_updates() -> None:
     assert shifts == [[8, 7], [8, 7], [9, 8], [9, 8], [10, 9], [10, 9]]
 
 
-def test_the_exported_file_equals_the_forward_pass(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_exported_file_equals_the_forward_pass(name: str, rng: np.random.Generator) -> None:
     """LiteRT's reference kernels give the logits of the reference."""
-    network = NETWORKS["mnist_mlp"]
+    network = NETWORKS[name]
     values = weights.random(network, 3)
-    images = rng.integers(0, 128, (40, 784), np.int8)
-    (found,) = prerequisites.litert_outputs(export.tflite_of(network, values), images)
+    images = rng.integers(0, 128, (40, network.layers[0].values), np.int8)
+    shaped = images.reshape(-1, *export.image_shape(network))
+    (found,) = prerequisites.litert_outputs(export.tflite_of(network, values), shaped)
     wanted = reference.forward(network.layers, values, images)[-1]
     np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)

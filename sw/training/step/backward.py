@@ -3,7 +3,7 @@
 from celosia.hw.arch.isa import Opcode, Window
 from celosia.sw.training.scheme import ONE
 from celosia.sw.training.step.emitter import Emitter
-from celosia.sw.training.step.layout import Block
+from celosia.sw.training.step.places import Block
 
 
 def load_block(emit: Emitter, block: Block) -> None:

@@ -28,10 +28,14 @@ def parameters(layout: Layout) -> bytes:
             f"sum{number}": layer.shift,
             f"back{number}": layer.error_shift,
         }
+    twice = {f"sum{conv.number}" for conv in layout.convolutions}
     found = np.zeros((len(layout.sets), layout.config.lanes), CHANNEL)
     found["multiplier"] = MULTIPLIER
     for row, name in zip(found, layout.sets, strict=True):
         row["left"], row["right"] = LEFT, shifts.get(name, 0)
+        if name in twice:
+            # As LiteRT: half of the sum is rounded, then the rest of the shift.
+            row["left"], row["right"] = 0, shifts[name] - 1
         if name == "reciprocal":
             row["bias"] = -ONE
         elif name == "threshold":
@@ -96,10 +100,15 @@ def tiles(layout: Layout) -> bytes:
         columns = whole[:, number * size : (number + 1) * size]
         found[project : project + last] = columns.reshape(last, size, size)
         found[project + last] = noise
-    for number, layer in enumerate(network.layers):
-        for group in layout.back[number]:
+    shifts = [layer.error_shift for layer in network.layers]
+    for number, groups in layout.back.items():
+        for group in groups:
             noisy = group + layout.tiles_of(layout.outputs[number])
-            found[noisy] = noise_factor(layer.error_shift) * one
+            found[noisy] = noise_factor(shifts[number]) * one
+    for number, tile in layout.noise_tiles.items():
+        found[tile] = noise_factor(shifts[number]) * one
+    if layout.streamed:
+        found[layout.minus], found[layout.twice] = -one, 2 * one
     return _padded(found, layout.config)
 
 

@@ -3,7 +3,32 @@
 from celosia.hw.arch.config import TABLE_BYTES
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Rounding, Space
 from celosia.sw.compiler.emit.access import Access, Step, span
-from celosia.sw.training.step.layout import TABLES, Layout, Matrix
+from celosia.sw.training.step.layout import TABLES, Layout
+from celosia.sw.training.step.places import Matrix
+
+#: Count and stride of each loop, the innermost first; at most three.
+Loops = tuple[tuple[int, int], ...]
+
+
+def loops(found: Loops) -> dict[str, int]:
+    """Return the fields of the pixels of MATMUL or MOVE_WEIGHTS."""
+    return counts(found) | strides(found)
+
+
+def counts(found: Loops) -> dict[str, int]:
+    """Return the fields of the counts of loops."""
+    return {f"{name}_count": count for name, (count, _) in zip("xyz", found, strict=False)}
+
+
+def strides(found: Loops, side: str = "") -> dict[str, int]:
+    """Return the fields of strides; ``side``: ``"source_"`` or ``"destination_"`` of VECTOR."""
+    steps = [stride if count > 1 else 0 for count, stride in found]
+    return {f"{side}{name}_stride": step for name, step in zip("xyz", steps, strict=False)}
+
+
+def block(writes: bool, base: int, count: int) -> Access:
+    """Return an access to bytes of the unified buffer."""
+    return span("unified", writes, base, count)
 
 
 class Emitter:
@@ -17,6 +42,12 @@ class Emitter:
         self.config = layout.config
         self.steps: list[Step] = []
         self.layer = 0
+        self._half = 1
+
+    def next_half(self) -> int:
+        """Return the half of the accumulators that was not used last."""
+        self._half = 1 - self._half
+        return self._half
 
     def add(self, opcode: Opcode, accesses: tuple[Access, ...], **fields: int) -> None:
         """Append an instruction."""
@@ -28,22 +59,50 @@ class Emitter:
         return span("accumulators", True, half * depth, depth)
 
     def copy(
-        self, opcode: Opcode, matrix: Matrix, rows: tuple[int, int], external: int, length: int
+        self,
+        opcode: Opcode,
+        matrix: Matrix,
+        rows: tuple[int, int],
+        external: int,
+        length: int,
+        external_pitch: int | None = None,
     ) -> None:
-        """Append a LOAD or STORE of rows; those in external memory follow one another."""
-        count = rows[1] - rows[0]
-        total = count * length
+        """Append a LOAD or STORE of rows.
+
+        Those in external memory follow one another, unless they have a pitch there.
+        """
+        count, pitch = rows[1] - rows[0], external_pitch or length
         accesses = (
             matrix.access(opcode is Opcode.LOAD, rows, (0, length)),
-            span("external", opcode is Opcode.STORE, external, total),
+            span("external", opcode is Opcode.STORE, external, (count - 1) * pitch + length),
         )
         fields = {"external": external, "unified": matrix.at(rows[0])}
-        if length == matrix.pitch:
-            fields["length"] = total
+        if length == matrix.pitch == pitch:
+            fields["length"] = count * length
         else:
             fields |= {"rows": count, "length": length}
-            fields |= {"external_pitch": length, "unified_pitch": matrix.pitch}
+            fields |= {"external_pitch": pitch, "unified_pitch": matrix.pitch}
         self.add(opcode, accesses, **fields)
+
+    def copy_bytes(self, opcode: Opcode, unified: int, external: int, count: int) -> None:
+        """Append a LOAD or STORE of bytes side by side."""
+        accesses = (
+            block(opcode is Opcode.LOAD, unified, count),
+            span("external", opcode is Opcode.STORE, external, count),
+        )
+        self.add(opcode, accesses, external=external, unified=unified, length=count)
+
+    def clear(self, unified: int, count: int) -> None:
+        """Append zeros."""
+        size = self.layout.size
+        pixels, rest = divmod(count, size)
+        for first, fields in (
+            (unified, {"x_count": pixels, "channels": size, "destination_x_stride": size}),
+            (unified + pixels * size, {"channels": rest}),
+        ):
+            if fields.get("x_count", 1) and fields["channels"]:
+                access = block(True, unified, count)
+                self.add(Opcode.FILL, (access,), destination_base=first, **fields)
 
     def load_weights(self, external: int, tile: int, tiles: int) -> None:
         """Append a load of tiles."""
@@ -101,22 +160,55 @@ class Emitter:
             **(fields if column else {"x_stride": matrix.pitch}),
         )
 
-    def multiply(self, matrix: Matrix, tile: int, *, taps: int, half: int, row: int = 0) -> None:
-        """Append MATMUL of the rows of a batch: a pixel for each."""
+    def multiply(
+        self,
+        matrix: Matrix,
+        tile: int,
+        *,
+        taps: int,
+        half: int,
+        row: int = 0,
+        column: int = 0,
+        accumulate: bool = False,
+    ) -> None:
+        """Append MATMUL of the rows of a batch, from a column on: a pixel for each."""
         batch = self.layout.batch
+        self.product(
+            matrix.access(False, (0, batch), (column, column + taps)),
+            matrix.at(0, column),
+            ((batch, matrix.pitch),),
+            tile,
+            taps=taps,
+            half=half,
+            row=row,
+            accumulate=accumulate,
+        )
+
+    def product(
+        self,
+        reads: Access,
+        unified: int,
+        pixels: Loops,
+        tile: int,
+        *,
+        taps: int,
+        half: int,
+        row: int = 0,
+        accumulate: bool = False,
+        **fields: int,
+    ) -> None:
+        """Append MATMUL of the pixels of loops; the sums follow one another from ``row`` on."""
+        tiles = self.layout.tiles_of(taps)
         self.add(
             Opcode.MATMUL,
-            (
-                matrix.access(False, (0, batch), (0, taps)),
-                span("weights", False, tile, self.layout.tiles_of(taps)),
-                self.half(half),
-            ),
-            unified=matrix.at(),
-            x_count=batch,
-            x_stride=matrix.pitch,
+            (reads, span("weights", False, tile, tiles), self.half(half)),
+            unified=unified,
             taps=taps,
             tile=tile,
             accumulator=half * self.config.accumulator_depth + row,
+            accumulate=int(accumulate),
+            **loops(pixels),
+            **fields,
         )
 
     def vector(
@@ -126,11 +218,14 @@ class Emitter:
         *,
         table: str | None = None,
         rounding: Rounding = Rounding.SINGLE,
+        source_loops: Loops = (),
+        destination_loops: Loops = (),
         **fields: int | Space,
     ) -> None:
         """Append VECTOR with the table of a name, and parameters.
 
-        ``parameters``: name of a set, or the first channel of a set for each column.
+        ``parameters``: name of a set, or the first channel of a set for each column;
+        ``source_loops``, ``destination_loops``: of the same counts, the innermost first.
         """
         columns = isinstance(parameters, int)
         slot = parameters if isinstance(parameters, int) else self.layout.set_of(parameters)
@@ -143,6 +238,8 @@ class Emitter:
             number = self.layout.table_of(table)
             used.append(span("tables", False, number, 1))
             given |= {"use_table": 1, "table": number}
+        given |= counts(source_loops) | strides(source_loops, "source_")
+        given |= strides(destination_loops, "destination_")
         given |= {"params": slot, "per_channel": int(columns), "rounding": rounding.value}
         self.add(Opcode.VECTOR, (*accesses, *used), **given)
 
@@ -158,7 +255,7 @@ class Emitter:
         blocks: int = 1,
         table: str | None = None,
         rounding: Rounding = Rounding.SINGLE,
-        **fields: int,
+        low: int = -128,
     ) -> None:
         """Append VECTOR from sums to columns of a matrix; each block has its own rows of sums."""
         size, batch = self.layout.size, self.layout.batch
@@ -179,5 +276,5 @@ class Emitter:
             destination_base=matrix.at(0, column),
             destination_x_stride=matrix.pitch,
             destination_y_stride=size if blocks > 1 else 0,
-            **fields,
+            low=low,
         )

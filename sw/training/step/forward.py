@@ -1,12 +1,29 @@
 """Forward pass of a training step: activations, logits, and the error of the softmax."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from celosia.hw.arch.isa import Opcode, Rounding, Space, Window
 from celosia.sw.training.scheme import ONE
-from celosia.sw.training.step import backward
+from celosia.sw.training.step import backward, wide
 from celosia.sw.training.step.emitter import Emitter
-from celosia.sw.training.step.layout import Block
+from celosia.sw.training.step.layout import Layout
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Product of a batch with a part of a block of weights.
+
+    ``layer``, ``number``: of the block; ``part``, ``rows``: of its rows; ``last``: the sums are
+    complete after it; ``weights``: external address of the tiles.
+    """
+
+    layer: int
+    number: int
+    part: int
+    rows: tuple[int, int]
+    last: bool
+    weights: int
 
 
 def load(emit: Emitter) -> None:
@@ -14,23 +31,38 @@ def load(emit: Emitter) -> None:
     layout = emit.layout
     count = len(layout.sets) * emit.config.lanes
     emit.load_parameters(layout.parameters, 0, count)
-    images, batch = layout.activations[0], layout.batch
-    emit.copy(Opcode.LOAD, images, (0, batch), layout.images, layout.inputs[0])
+    if not layout.streamed:
+        images, batch = layout.activations[0], layout.batch
+        emit.copy(Opcode.LOAD, images, (0, batch), layout.images, layout.inputs[0])
 
 
 def _rest(emit: Emitter) -> Iterator[None]:
     """Append the loads of constants and of rows for each image, one for each turn."""
     layout, batch = emit.layout, emit.layout.batch
-    emit.load_weights(layout.tile_content, 0, layout.constant_tiles)
-    yield
+    if not layout.streamed:
+        emit.load_weights(layout.tile_content, 0, layout.constant_tiles)
+        yield
     emit.load_table("exponential")
-    targets = [layout.products, layout.differences, *(layout.errors[n] for n in layout.noisy)]
+    targets = [layout.shares, layout.differences, *(layout.errors[n] for n in layout.noisy)]
     for matrix, external in zip(targets, layout.rows, strict=True):
         yield
         emit.copy(Opcode.LOAD, matrix, (0, batch), external, matrix.pitch)
     for block in layout.early_blocks:
         yield
         backward.load_block(emit, block)
+
+
+def _jobs(layout: Layout) -> Iterator[_Job]:
+    """Yield the products of the forward pass, in order."""
+    for number in layout.products:
+        count, high = layout.inputs[number], layout.weights[number][0]
+        parts = [(0, count)]
+        if layout.streamed and layout.is_streamed(number):
+            parts = layout.streamed.parts
+        for j in range(layout.outputs[number] // layout.size):
+            for part, rows in enumerate(parts):
+                weights = high + (j * count + rows[0]) * layout.size
+                yield _Job(number, j, part, rows, part == len(parts) - 1, weights)
 
 
 def products(emit: Emitter) -> None:
@@ -40,37 +72,46 @@ def products(emit: Emitter) -> None:
     products do not need, come between.
     """
     layout, rest = emit.layout, _rest(emit)
-    jobs = [block for blocks in layout.blocks for block in blocks]
+    jobs = list(_jobs(layout))
     places = layout.forward
 
-    def tiles(turn: int) -> None:
+    def load(turn: int) -> None:
         if turn < len(jobs):
-            block = jobs[turn]
-            emit.layer = block.layer
-            count = layout.tiles_of(layout.inputs[block.layer])
-            emit.load_weights(block.external_high, places[turn % len(places)], count)
+            job = jobs[turn]
+            emit.layer = job.layer
+            count = layout.tiles_of(job.rows[1] - job.rows[0])
+            emit.load_weights(job.weights, places[turn % len(places)], count)
+            if layout.is_streamed(job.layer):
+                wide.load_inputs(emit, job.part, turn % 2)
 
     for turn in range(len(places)):
-        tiles(turn)
-    for turn, block in enumerate(jobs):
+        load(turn)
+    half = 0
+    for turn, job in enumerate(jobs):
         next(rest, None)
-        _product(emit, block, places[turn % len(places)], turn % 2)
-        tiles(turn + len(places))
-        if block.layer + 1 < len(layout.blocks):
-            backward.masks(emit, block.layer + 1, block.number * layout.size)
+        _product(emit, job, places[turn % len(places)], turn, half)
+        load(turn + len(places))
+        if job.last:
+            half = 1 - half
+            if job.layer + 1 < len(layout.inputs):
+                backward.masks(emit, job.layer + 1, job.number * layout.size)
     for _ in rest:
         pass
 
 
-def _product(emit: Emitter, block: Block, tile: int, half: int) -> None:
-    """Append the product with a block of weights, and its results."""
-    layout, number = emit.layout, block.layer
+def _product(emit: Emitter, job: _Job, tile: int, turn: int, half: int) -> None:
+    """Append the product of a job, and the results if the sums are complete."""
+    layout, number = emit.layout, job.layer
     emit.layer = number
-    final = number == len(layout.blocks) - 1
-    emit.multiply(layout.activations[number], tile, taps=layout.inputs[number], half=half)
+    taps = job.rows[1] - job.rows[0]
+    source = layout.source(number, turn % 2)
+    emit.multiply(source, tile, taps=taps, half=half, accumulate=job.part > 0)
+    if not job.last:
+        return
+    final = number == len(layout.inputs) - 1
     emit.drain(
         layout.logits if final else layout.activations[number + 1],
-        block.number * layout.size,
+        job.number * layout.size,
         f"sum{number}",
         half=half,
         channels=layout.size,
@@ -118,17 +159,17 @@ def _maximum(emit: Emitter) -> None:
 
 def _reciprocals(emit: Emitter, half: int) -> None:
     """Append the reciprocals of sums, on the diagonal of the products' first columns."""
-    batch, products = emit.layout.batch, emit.layout.products
+    batch, shares = emit.layout.batch, emit.layout.shares
     emit.vector(
-        (emit.half(half), products.access(True, (0, batch), (0, batch))),
+        (emit.half(half), shares.access(True, (0, batch), (0, batch))),
         "reciprocal",
         table="reciprocal",
         source=Space.ACCUMULATORS,
         x_count=batch,
         source_base=half * emit.config.accumulator_depth,
         source_x_stride=1,
-        destination_base=products.at(),
-        destination_x_stride=products.pitch + 1,
+        destination_base=shares.at(),
+        destination_x_stride=shares.pitch + 1,
         zero_point=-128,
     )
 
@@ -140,14 +181,21 @@ def error(emit: Emitter) -> None:
     for number, tile in enumerate(layout.product):
         half = number % 2
         emit.move(layout.exponentials, tile, count=batch, first=number * size)
-        emit.multiply(layout.products, tile, taps=layout.row_lengths[0], half=half)
+        emit.multiply(layout.shares, tile, taps=layout.row_lengths[0], half=half)
         channels, column = _real(emit, number)
         emit.drain(layout.differences, column, "error", half=half, channels=channels, low=-ONE)
     for number, tile in enumerate(layout.project):
         half = number % 2
         emit.multiply(layout.differences, tile, taps=last + size, half=half)
         channels, column = _real(emit, number)
-        emit.drain(layout.errors[-1], column, "error", half=half, channels=channels, low=-ONE)
+        emit.drain(
+            layout.errors[len(layout.inputs) - 1],
+            column,
+            "error",
+            half=half,
+            channels=channels,
+            low=-ONE,
+        )
 
 
 def _real(emit: Emitter, number: int) -> tuple[int, int]:

@@ -1,12 +1,13 @@
 """Addresses of a training step: unified buffer, weight buffer, external memory."""
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from celosia.hw.arch.config import PARAMETER_BYTES, PROGRAM_BYTES, TABLE_BYTES, Config
-from celosia.sw.compiler.emit.access import Access
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.training.scheme import Network
+from celosia.sw.training.step.conv.addresses import Backward, Convolution, Forward, Gradient
+from celosia.sw.training.step.places import Block, Chunk, Matrix, Space, balanced
+from celosia.sw.training.step.streamed import Streamed
 
 #: Sets of parameters besides those of the layers, in order: see ``constants.parameters``.
 SETS = ("same", "reciprocal", "error", "threshold", "low", "high")
@@ -16,71 +17,11 @@ _NOISE_SLOTS = 4
 TABLES = ("exponential", "reciprocal", "mask")
 
 
-@dataclass(frozen=True)
-class Matrix:
-    """Matrix in the unified buffer: ``rows`` rows of ``pitch`` bytes from byte ``base``."""
-
-    base: int
-    rows: int
-    pitch: int
-
-    @property
-    def end(self) -> int:
-        """Byte after the last."""
-        return self.base + self.rows * self.pitch
-
-    def at(self, row: int = 0, column: int = 0) -> int:
-        """Return the address of an element."""
-        return self.base + row * self.pitch + column
-
-    def access(self, writes: bool, rows: tuple[int, int], columns: tuple[int, int]) -> Access:
-        """Return an access to a rectangle."""
-        return Access("unified", writes, self.base, self.pitch, *rows, *columns)
-
-    def all(self, writes: bool) -> Access:
-        """Return an access to all of it."""
-        return self.access(writes, (0, self.rows), (0, self.pitch))
-
-
-@dataclass(frozen=True)
-class Block:
-    """C columns of the weights of a layer, high and low bytes, in both memories."""
-
-    layer: int
-    number: int  #: Of the columns, from 0.
-    high: Matrix
-    low: Matrix
-    external_high: int
-    external_low: int
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Rows of a block whose gradients fit half of the accumulators."""
-
-    number: int  #: Among all chunks.
-    block: Block
-    part: int  #: Of the rows of the block, from 0.
-    rows: tuple[int, int]
-
-
-class _Space:
-    """Bytes given out one after the other."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-        self.end = 0
-
-    def take(self, count: int) -> int:
-        """Return the first of ``count`` bytes, or tiles."""
-        first = self.end
-        self.end += -(-count // self.step) * self.step
-        return first
-
-
 class Layout:
     """Addresses of one training step of a network on a core.
 
+    Layers have their numbers in the network; ``first`` is the first matrix product. After
+    convolutions, its inputs and weights are streamed (``streamed``).
     Raises InputError if the core lacks MOVE_WEIGHTS, is not square, or is too small.
     """
 
@@ -91,16 +32,36 @@ class Layout:
         self.batch = network.batch
         self._check()
         layers = network.layers
-        #: Bytes of the inputs and outputs of each layer, rounded up to whole tiles.
-        self.inputs = [self.padded(layer.inputs) for layer in layers]
+        self.convolutions = [
+            Convolution(number, layer, self.batch, config)
+            for number, layer in enumerate(network.convs)
+        ]
+        self.first = len(self.convolutions)
+        #: Rows and columns of the weights of each layer, rounded up to whole tiles.
+        self.inputs = [self.padded(layer.rows) for layer in layers]
         self.outputs = [self.padded(layer.outputs) for layer in layers]
+        for number, conv in enumerate(self.convolutions):
+            self.inputs[number] = conv.geometry.rows
+        self.streamed: Streamed | None = None
+        if self.convolutions:
+            last = self.convolutions[-1].geometry
+            self.inputs[self.first] = last.blocks * last.maxima_bytes
+            count, outputs = self.inputs[self.first], self.outputs[self.first]
+            self.streamed = Streamed(self.first, count, outputs, self.batch, config)
         self.classes = layers[-1].outputs
-        #: Layers whose errors have noise in their rows, to make the errors of the layer before; the
-        #: last layer is always one, as the host clears what is beside its errors.
-        self.noisy = list(range(1, len(layers))) or [0]
+        #: Products whose errors have noise in their rows, to make the errors of the layer before;
+        #: the last is always one, as the host clears what is beside its errors.
+        self.noisy = list(range(max(self.first, 1), len(layers))) or [0]
+        self.row_lengths = [self.batch + self.outputs[-1] + self.size, self.outputs[-1] + self.size]
+        self.row_lengths += [self.outputs[n] + self.size for n in self.noisy]
         self._tiles()
-        self._external()
+        self._parameters()
+        space = Space(PROGRAM_BYTES)
+        self._constants(space)
         self._unified()
+        self._host(space)
+        self._results(space)
+        self.program = space.end
 
     def _check(self) -> None:
         config, batch = self.config, self.batch
@@ -124,105 +85,135 @@ class Layout:
         """Return the tiles of so many taps."""
         return -(-count // self.size)
 
+    def _require(self, field: str, wanted: int) -> None:
+        given = getattr(self.config, field)
+        if given < wanted:
+            raise InputError(
+                f"training: wanted {field} of at least {wanted}, got {given} in {self.config.name}"
+            )
+
+    @property
+    def products(self) -> range:
+        """Numbers of the matrix products."""
+        return range(self.first, len(self.network.layers))
+
     # External memory.
 
-    def _external(self) -> None:
-        space = _Space(PROGRAM_BYTES)
-        lanes, layers = self.config.lanes, len(self.network.layers)
+    def _parameters(self) -> None:
+        """Give out the channels of the parameters."""
         self.sets = [
             *SETS,
-            *(f"{kind}{n}" for n in range(layers) for kind in ("sum", "back")),
+            *(f"{kind}{n}" for n in range(len(self.inputs)) for kind in ("sum", "back")),
         ]
-        first = len(self.sets) * lanes
+        first = len(self.sets) * self.config.lanes
         #: Channels of the parameters of chunks, in turn.
         self.noise_slots = [first + n * self.size for n in range(_NOISE_SLOTS)]
-        wanted = first + _NOISE_SLOTS * self.size
-        if wanted > self.config.parameter_channels:
-            raise InputError(
-                f"training: wanted parameter_channels of at least {wanted}, "
-                f"got {self.config.parameter_channels} in {self.config.name}"
-            )
-        self.parameters = space.take(len(self.sets) * lanes * PARAMETER_BYTES)
+        self._require("parameter_channels", first + _NOISE_SLOTS * self.size)
+
+    def _constants(self, space: Space) -> None:
+        """Take what the host writes before the first step: constants and weights."""
+        self.parameters = space.take(len(self.sets) * self.config.lanes * PARAMETER_BYTES)
         self.tables = space.take(len(TABLES) * TABLE_BYTES)
+        self.tile_content = space.take(self.constant_tiles * self.config.tile_bytes)
+        #: Addresses of the high and the low bytes of each layer.
         self.weights = [
-            tuple(space.take(i * o) for _ in "hl")
+            (space.take(i * o), space.take(i * o))
             for i, o in zip(self.inputs, self.outputs, strict=True)
         ]
-        #: What the host writes for a step: images, parameters of each chunk, then rows.
+
+    def _host(self, space: Space) -> None:
+        """Take what the host writes for a step: images, parameters of each chunk, noise, rows."""
         self.host = space.end
-        self.images = space.take(self.batch * self.inputs[0])
-        chunks = (len(self.parts(n)) * o // self.size for n, o in enumerate(self.outputs))
-        self.noise = space.take(sum(chunks) * self.chunk_parameters)
-        self.row_lengths = [self.batch + self.outputs[-1] + self.size, self.outputs[-1] + self.size]
-        self.row_lengths += [self.outputs[n] + self.size for n in self.noisy]
+        self.images = space.take(self.batch * self.image_bytes)
+        self.noise = space.take(len(self.chunks) * self.chunk_parameters)
+        for conv in self.convolutions:
+            conv.noise = space.take(conv.noise_rows * self.size)
         #: Rows of one image each: for the products with the softmax, its error, errors of layers.
         self.rows = [space.take(self.batch * length) for length in self.row_lengths]
         self.host_end = space.end
+
+    def _results(self, space: Space) -> None:
+        """Take what a step computes: logits, and what it streams."""
         self.scores = space.take(self.batch * self.classes)
-        self.tile_content = space.take(self.constant_tiles * self.config.tile_bytes)
-        self.program = space.end
+        for conv in self.convolutions:
+            conv.external(space, None if conv.number else self.images)
+        if self.streamed:
+            self.streamed.external = space.take(self.batch * self.streamed.count)
+
+    @property
+    def image_bytes(self) -> int:
+        """Bytes of one image as the host writes it."""
+        if self.convolutions:
+            return self.convolutions[0].geometry.image_bytes
+        return self.inputs[0]
 
     # Unified buffer.
 
     def _unified(self) -> None:
-        space = _Space(self.size)
-
-        def matrix(rows: int, pitch: int) -> Matrix:
-            return Matrix(space.take(rows * pitch), rows, pitch)
-
+        space = Space(self.size)
         batch, size, last = self.batch, self.size, self.outputs[-1]
         # Columns can be read, as the pitch is 1 modulo R.
-        self.activations = [matrix(batch, count + 1) for count in self.inputs]
-        self.logits = matrix(batch, last + size)
-        self.exponentials = matrix(batch, last)
-        self.products = matrix(batch, self.row_lengths[0])
-        self.differences = matrix(batch, self.row_lengths[1])
-        self.errors: list[Matrix] = []
-        #: For each layer but the first: errors of its inputs, then the mask for them, twice.
-        self.masked: list[list[Matrix]] = [[]]
-        for number, count in enumerate(self.outputs):
-            pitch = count + size * (number in self.noisy)
+        self.activations = {n: space.matrix(batch, self.inputs[n] + 1) for n in self.held}
+        self.logits = space.matrix(batch, last + size)
+        self.exponentials = space.matrix(batch, last)
+        self.shares = space.matrix(batch, self.row_lengths[0])
+        self.differences = space.matrix(batch, self.row_lengths[1])
+        self.errors: dict[int, Matrix] = {}
+        #: For each product after another: errors of its inputs, then the mask for them, twice.
+        self.masked: dict[int, list[Matrix]] = {}
+        for number in self.products:
+            pitch = self.outputs[number] + size * (number in self.noisy)
             hidden = number < len(self.outputs) - 1
-            first, *masks = (matrix(batch, pitch) for _ in range(3 if hidden else 1))
-            self.errors.append(first)
+            planes = [space.matrix(batch, pitch) for _ in range(3 if hidden else 1)]
+            self.errors[number] = planes[0]
             if hidden:
-                self.masked.append([first, *masks])
+                self.masked[number + 1] = planes
         self._blocks(space)
-        if space.end > self.config.unified_bytes:
-            raise InputError(
-                f"training: wanted unified_bytes of at least {space.end}, "
-                f"got {self.config.unified_bytes} in {self.config.name}"
-            )
+        self._require("unified_bytes", max(space.end, self._phases(space.end)))
 
-    def _blocks(self, space: _Space) -> None:
-        """Place the blocks of weights: those of the first layer take turns."""
-        self.blocks: list[list[Block]] = []
-        first = 2 * self.inputs[0] * self.size
+    def _blocks(self, space: Space) -> None:
+        """Place the blocks of weights that are not streamed: those of a first layer take turns."""
+        self.blocks: dict[int, list[Block]] = {}
         later = sum(
-            2 * i * (self.size + 1) * self.tiles_of(o)
-            for i, o in list(zip(self.inputs, self.outputs, strict=True))[1:]
+            2 * self.inputs[n] * (self.size + 1) * self.tiles_of(self.outputs[n])
+            for n in self.held
+            if n
         )
-        turns = 2 if space.end + later + 2 * first <= self.config.unified_bytes else 1
-        buffers = [self._pair(space, self.inputs[0], self.size) for _ in range(turns)]
-        for number, (count, outputs) in enumerate(zip(self.inputs, self.outputs, strict=True)):
-            blocks = []
-            for j in range(outputs // self.size):
+        rows = self.inputs[0]
+        twice = space.end + later + 4 * rows * self.size <= self.config.unified_bytes
+        turns = 0 if self.streamed else 1 + twice
+        buffers = [space.pair(rows, self.size) for _ in range(turns)]
+        for number in self.held:
+            count, blocks = self.inputs[number], []
+            for j in range(self.outputs[number] // self.size):
                 # The bytes of a column, of which the errors of the layer before are made.
-                pair = buffers[j % turns] if not number else self._pair(space, count, self.size + 1)
+                pair = space.pair(count, self.size + 1) if number else buffers[j % turns]
                 high, low = (x + j * count * self.size for x in self.weights[number])
                 blocks.append(Block(number, j, *pair, high, low))
-            self.blocks.append(blocks)
+            self.blocks[number] = blocks
 
-    @staticmethod
-    def _pair(space: _Space, rows: int, pitch: int) -> tuple[Matrix, Matrix]:
-        """Return places of high and low bytes, the low ones first."""
-        low = Matrix(space.take(rows * pitch), rows, pitch)
-        return Matrix(space.take(rows * pitch), rows, pitch), low
+    def _phases(self, base: int) -> int:
+        """Place what one phase needs at a time, from ``base`` on; return the end of the longest."""
+        self.forward_buffers: list[Forward] = []
+        self.backward_buffers: list[Backward] = []
+        self.gradient_buffers: list[Gradient] = []
+        following = [conv.geometry.image_bytes for conv in self.convolutions[1:]]
+        end = base
+        if self.streamed:
+            following.append(self.streamed.count)
+            end = self.streamed.place(base, self.weights[self.first])
+        for conv, length in zip(self.convolutions, following, strict=True):
+            spaces = [Space(self.size, base) for _ in range(3)]
+            self.forward_buffers.append(conv.forward(spaces[0], length))
+            self.backward_buffers.append(conv.backward(spaces[1]))
+            self.gradient_buffers.append(conv.gradient(spaces[2], self.weights[conv.number]))
+            end = max(end, *(space.end for space in spaces))
+        return end
 
     # Weight buffer. A group of tiles is multiplied by one MATMUL.
 
     def _tiles(self) -> None:
-        space = _Space(1)
+        space = Space(1)
         last, outputs = self.tiles_of(self.outputs[-1]), self.outputs[-1] // self.size
         per_batch = self.tiles_of(self.batch)
         self.identity = space.take(2)
@@ -230,27 +221,54 @@ class Layout:
         self.centre = [space.take(last + 1) for _ in range(outputs)]
         self.product = [space.take(per_batch + last + 1) for _ in range(outputs)]
         self.project = [space.take(last + 1) for _ in range(outputs)]
-        self.back = [
-            [space.take(self.tiles_of(o) + 1) for _ in range(i // self.size)] if n else []
-            for n, (i, o) in enumerate(zip(self.inputs, self.outputs, strict=True))
-        ]
+        self.back: dict[int, list[int]] = {}
+        for n in self.products[1:]:
+            count = self.tiles_of(self.outputs[n]) + 1
+            self.back[n] = [space.take(count) for _ in range(self.inputs[n] // self.size)]
+        if self.streamed:
+            #: Tiles of -I and 2 I.
+            self.minus, self.twice = space.take(1), space.take(1)
+        #: Tiles that make noise as wide as the shift of the errors of a streamed layer's inputs.
+        self.noise_tiles = {n: space.take(1) for n in range(1, self.first + bool(self.first))}
         self.constant_tiles = space.end
         #: Tiles of errors, in turn.
         self.gradient = [space.take(per_batch) for _ in "01"]
-        most = max(self.inputs) // self.size
+        #: First tile of those that change from phase to phase.
+        self.changing = space.end
+        self._changing_tiles(space)
+
+    def _changing_tiles(self, space: Space) -> None:
         free = self.config.weight_tiles - space.end
-        if free < most:
-            raise InputError(
-                f"training: wanted weight_tiles of at least {space.end + most}, "
-                f"got {self.config.weight_tiles} in {self.config.name}"
-            )
+        most = max((self.inputs[n] // self.size for n in self.held), default=0)
+        wanted = max([most, *(conv.tiles for conv in self.convolutions)])
+        if self.streamed:
+            self.streamed.limit(free)
+            most = max(most, self.streamed.part_tiles)
+            wanted = max(wanted, most, self.tiles_of(self.outputs[self.first]))
+        self._require("weight_tiles", space.end + wanted)
         #: Tiles of the forward pass, which take turns.
         self.forward = [space.take(most) for _ in range(min(2, free // most))]
+
+    def is_streamed(self, number: int) -> bool:
+        """Return True for the product whose inputs and weights are streamed."""
+        return self.streamed is not None and number == self.first
+
+    def source(self, number: int, turn: int) -> Matrix:
+        """Return the inputs of a product; ``turn``: which buffer of a part, if streamed."""
+        if self.streamed and number == self.first:
+            return self.streamed.inputs[turn]
+        return self.activations[number]
+
+    @property
+    def held(self) -> range:
+        """Numbers of the matrix products that are not streamed."""
+        return self.products[1:] if self.streamed else self.products
 
     @property
     def early_blocks(self) -> list[Block]:
         """Blocks of weights that are in the unified buffer before the backward pass."""
-        return [*(block for blocks in self.blocks[1:] for block in blocks), self.blocks[0][0]]
+        later = [block for n in self.held if n for block in self.blocks[n]]
+        return later if self.streamed else [*later, self.blocks[0][0]]
 
     @property
     def chunk_parameters(self) -> int:
@@ -259,20 +277,30 @@ class Layout:
 
     def parts(self, number: int) -> list[tuple[int, int]]:
         """Return the rows of each chunk of a block of a layer."""
-        count, depth = self.inputs[number], self.config.accumulator_depth
-        rows = -(-count // -(-count // depth))
-        return [(first, min(first + rows, count)) for first in range(0, count, rows)]
+        if number < self.first:
+            return self.convolutions[number].parts
+        if self.streamed and number == self.first:
+            return self.streamed.parts
+        return balanced(self.inputs[number], self.config.accumulator_depth)
 
     @cached_property
     def chunks(self) -> list[Chunk]:
         """Chunks of all layers, the last layer first."""
-        every = [
-            (block, part, rows)
-            for blocks in reversed(self.blocks)
-            for block in blocks
-            for part, rows in enumerate(self.parts(block.layer))
-        ]
+        every = [each for n in reversed(range(len(self.inputs))) for each in self._chunks(n)]
         return [Chunk(number, *each) for number, each in enumerate(every)]
+
+    def _chunks(self, number: int) -> list[tuple[Block, int, tuple[int, int]]]:
+        """Return block, part and rows of the chunks of a layer; streamed blocks are of one part."""
+        parts = self.parts(number)
+        if number < self.first:
+            some = self.gradient_buffers[number].blocks
+            turns = [(block, turn % len(parts)) for turn, block in enumerate(some)]
+        elif self.streamed and number == self.first:
+            turns = [(x, part) for part, some in enumerate(self.streamed.blocks) for x in some]
+        else:
+            blocks = self.blocks[number]
+            return [(block, part, rows) for block in blocks for part, rows in enumerate(parts)]
+        return [(block, part, (0, parts[part][1] - parts[part][0])) for block, part in turns]
 
     def noise_slot(self, chunk: Chunk) -> int:
         """Return the first channel of the parameters of a chunk."""

@@ -4,6 +4,7 @@ from celosia.hw.arch import commands
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.emit.synchronise import synchronise
 from celosia.sw.training.step import forward, update
+from celosia.sw.training.step.conv import forward as convolutions
 from celosia.sw.training.step.emitter import Emitter
 from celosia.sw.training.step.layout import Layout
 
@@ -15,6 +16,8 @@ def instructions(layout: Layout) -> list[Instruction]:
     """
     emit = Emitter(layout)
     forward.load(emit)
+    if layout.convolutions:
+        convolutions.forward(emit)
     forward.products(emit)
     emit.copy(Opcode.STORE, layout.logits, (0, layout.batch), layout.scores, layout.classes)
     forward.softmax(emit)

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from celosia.hw.arch.isa import Opcode, Rounding, Space
 from celosia.sw.compiler.emit.access import span
 from celosia.sw.training.scheme import MOST_HIGH
-from celosia.sw.training.step import backward
+from celosia.sw.training.step import backward, wide
+from celosia.sw.training.step.conv import errors, gradients
 from celosia.sw.training.step.emitter import Emitter
-from celosia.sw.training.step.layout import Block, Chunk
+from celosia.sw.training.step.places import Block, Chunk
 
 #: Chunks in flight: one in each half of the accumulators.
 _AT_ONCE = 2
@@ -22,31 +23,53 @@ def updates(emit: Emitter) -> None:
     While the array works on one chunk, the vector unit works on the other. The errors of a layer's
     inputs come before the update of its weights, their mask after the first gradients.
     """
-    groups = list(_groups(emit.layout.chunks))
-    loaded = {id(block) for block in emit.layout.early_blocks}
+    layout = emit.layout
+    groups = list(_groups(layout.chunks))
+    loaded = {id(block) for block in layout.early_blocks}
     layers = [some[0].block.layer for some in groups]
-    before, unmasked = len(emit.layout.blocks), 0
+    before, unmasked = len(layout.inputs), 0
     turn = _FIRST_HALF
     for some, following, layer in zip(groups, [*groups[1:], []], layers, strict=True):
-        if layer != before and layer:
-            backward.errors(emit, layer)
-            unmasked = layer
+        if layer != before:
+            unmasked = layer if _errors(emit, layer) else 0
         before = layer
         _load(emit, some, [], loaded)
         halves = [(turn + n) % _AT_ONCE for n in range(len(some))]
         turn += len(some)
         for half, chunk in zip(halves, some, strict=True):
-            _gradient(emit, chunk, half)
+            _load_noise(emit, chunk)
+            if layer >= layout.first:
+                _gradient(emit, chunk, half)
+        if layer < layout.first:
+            gradients.append(emit, some, halves)
         if unmasked:
             backward.mask(emit, unmasked)
             unmasked = 0
         for half, chunk in zip(halves, some, strict=True):
             _round(emit, chunk, half)
-        _load(emit, following, some, loaded)
+        if following and following[0].block.layer in (layer, *layout.held):
+            # The errors of other layers, which come first, use the bytes of their blocks.
+            _load(emit, following, some, loaded)
         for half, chunk in zip(halves, some, strict=True):
             _add_weights(emit, chunk, half)
         for half, chunk in zip(halves, some, strict=True):
             _write(emit, chunk, half)
+
+
+def _errors(emit: Emitter, layer: int) -> bool:
+    """Append the errors that a layer's gradients and the layers before need.
+
+    Returns True if the errors of its inputs are to be masked.
+    """
+    layout = emit.layout
+    if layer < layout.first:
+        errors.append(emit, layer)
+    elif layer > layout.first:
+        backward.errors(emit, layer)
+        return True
+    elif layout.streamed:
+        wide.errors(emit)
+    return False
 
 
 def _groups(chunks: list[Chunk]) -> Iterator[list[Chunk]]:
@@ -65,12 +88,18 @@ def _apart(one: Block, two: Block) -> bool:
 
 
 def _load(emit: Emitter, chunks: list[Chunk], busy: list[Chunk], loaded: set[int]) -> None:
-    """Append the loads of blocks that are not there, unless busy ones have their bytes."""
-    for block in (chunk.block for chunk in chunks):
-        taken = any(block.high == other.block.high for other in busy)
-        if id(block) not in loaded and not taken:
-            loaded.add(id(block))
-            backward.load_block(emit, block)
+    """Append the loads of blocks that are not there, unless busy ones have their bytes.
+
+    The inputs of a streamed part come with its first block.
+    """
+    for chunk in chunks:
+        block = chunk.block
+        if id(block) in loaded or any(block.high == other.block.high for other in busy):
+            continue
+        loaded.add(id(block))
+        backward.load_block(emit, block)
+        if emit.layout.is_streamed(block.layer) and block.number == 0:
+            wide.load_inputs(emit, chunk.part, chunk.part % 2)
 
 
 def _gradient(emit: Emitter, chunk: Chunk, half: int) -> None:
@@ -81,25 +110,25 @@ def _gradient(emit: Emitter, chunk: Chunk, half: int) -> None:
     tile = layout.gradient[block.number % 2]
     if rows[0] == 0:
         emit.move(layout.errors[number], tile, count=batch, first=block.number * size)
-    external = layout.noise + chunk.number * layout.chunk_parameters
-    emit.load_parameters(external, layout.noise_slot(chunk), size)
-    source = layout.activations[number]
-    emit.add(
-        Opcode.MATMUL,
-        (
-            source.access(False, (0, batch), rows),
-            span("weights", False, tile, layout.tiles_of(batch)),
-            emit.half(half),
-        ),
-        unified=source.at(0, rows[0]),
-        x_count=rows[1] - rows[0],
-        x_stride=1,
+    source = layout.source(number, chunk.part % 2)
+    emit.product(
+        source.access(False, (0, batch), rows),
+        source.at(0, rows[0]),
+        ((rows[1] - rows[0], 1),),
+        tile,
         taps=batch,
+        half=half,
         run=1,
         skip=(source.pitch - 1) // size,
-        tile=tile,
-        accumulator=half * emit.config.accumulator_depth,
     )
+
+
+def _load_noise(emit: Emitter, chunk: Chunk) -> None:
+    """Append the load of the parameters that shift a gradient, with noise as bias."""
+    layout = emit.layout
+    emit.layer = chunk.block.layer
+    external = layout.noise + chunk.number * layout.chunk_parameters
+    emit.load_parameters(external, layout.noise_slot(chunk), layout.size)
 
 
 def _round(emit: Emitter, chunk: Chunk, half: int) -> None:
