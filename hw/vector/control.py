@@ -128,7 +128,7 @@ class VectorActivity(Component):
             m.d.sync += settles.eq(settles - 1)
         m.d.comb += self.idle.eq(Mux(self.stop, settles == 0, ~self.used.any() & ~self.waits))
         activity = streams.activity_of(
-            (self.stop & self.idle, Activity.IDLE),
+            (self.idle, Activity.IDLE),
             (self.stop, Activity.DRAIN),
             (self.reads_wait, Activity.MEMORY),
             (self.issues, Activity.BUSY),
