@@ -151,10 +151,9 @@ def run_litex(arguments: argparse.Namespace) -> None:
         directory = _directory(arguments.output or Path("build/litex") / arguments.board)
         report = _reporter()
         report(f"elaborating the system of {arguments.board}")
-        target = TARGETS[arguments.board]
-        script = write(target, directory, arguments.preset)
+        script = write(TARGETS[arguments.board], directory, arguments.preset)
         report(f"synthesising, placing and routing, see {script.with_name('build.log')}")
-        bitstream, found = build(target, script)
+        bitstream, found = build(script)
     for name, cells in found["utilization"].items():
         if cells["used"]:
             print(f"{name:<16} {cells['used']:>7,} of {cells['available']:,}")

@@ -39,14 +39,8 @@ _BEFORE = [
     "opt_clean -purge",
     "setattr -set keep 1 a:keep %ci1:+[Q] t:$dff %i",
 ]
-#: Programs by the names that LiteX calls, and by those of their packages.
-_TOOLS = {
-    "yosys": "yosys",
-    "nextpnr-ecp5": "nextpnr-ecp5",
-    "ecppack": "ecppack",
-    "nextpnr-himbaechel": "nextpnr-himbaechel-gowin",
-    "gowin_pack": "gowin_pack",
-}
+#: Programs that LiteX calls by these names.
+_TOOLS = ("yosys", "nextpnr-ecp5", "ecppack")
 
 
 @dataclass(frozen=True)
@@ -65,8 +59,6 @@ class Target:
         Name in ``hw/flow/parts.py``: decides the multipliers of the core.
     options : mapping
         Of the target's ``BaseSoC``.
-    bitstream : str
-        Suffix of the bitstream.
     """
 
     module: str
@@ -74,7 +66,6 @@ class Target:
     clock_hz: int
     part: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    bitstream: str = "bit"
 
 
 def _ulx3s(size: int, core: str, clock_hz: int) -> Target:
@@ -102,13 +93,6 @@ TARGETS = {
     "colorlight-i5": Target(
         "colorlight_i5", preset(_SMALL), 50_000_000, "LFE5U-25F-CABGA381", {"board": "i5"}
     ),
-    "tang-nano-20k": Target(
-        "sipeed_tang_nano_20k",
-        preset("nano,unified_bytes=32768,requantizer=sequential,counters=none"),
-        48_000_000,
-        "GW2AR-18",
-        bitstream="fs",
-    ),
 }
 
 
@@ -133,19 +117,8 @@ def make(target: Target, config: Config, baud: int = BAUD) -> Any:
 
     options = {**_BARE, **target.options, "uart_baudrate": baud, "sys_clk_freq": target.clock_hz}
     soc = System(**options)
-    if target.part.startswith("GW"):
-        _use_apicula(soc.platform)
     equip(soc, config)
     return soc
-
-
-def _use_apicula(platform: Any) -> None:
-    """Let a platform for Gowin be built by open tools: targets name those of the maker."""
-    from litex.build.gowin.apicula import GowinApiculaToolchain
-
-    options = platform.toolchain.options
-    platform.toolchain = GowinApiculaToolchain()
-    platform.toolchain.options = options
 
 
 def write(target: Target, directory: Path, config: Config | None = None) -> Path:
@@ -175,8 +148,7 @@ def write(target: Target, directory: Path, config: Config | None = None) -> Path
         soc.platform.add_source(str(verilog))
         toolchain = soc.platform.toolchain
         toolchain._yosys_cmds += _BEFORE
-        if toolchain.pnr_fmt != "report":
-            toolchain._pnr_opts += f"--report {soc.platform.name}.report "
+        toolchain._pnr_opts += f"--report {soc.platform.name}.report "
         Builder(soc, output_dir=str(directory)).build(run=False, abc9=True)
     script = gateware / f"build_{soc.platform.name}.sh"
     # Tools from PyPI do not see all folders: paths begin at that of the script.
@@ -187,13 +159,11 @@ def write(target: Target, directory: Path, config: Config | None = None) -> Path
     return script
 
 
-def build(target: Target, script: Path) -> tuple[Path, dict[str, Any]]:
+def build(script: Path) -> tuple[Path, dict[str, Any]]:
     """Make the bitstream of a system.
 
     Parameters
     ----------
-    target : Target
-        What is built.
     script : Path
         What ``write`` has returned for it.
 
@@ -207,21 +177,20 @@ def build(target: Target, script: Path) -> tuple[Path, dict[str, Any]]:
     ToolError
         If a tool is missing or fails.
     """
-    with _named(script.read_text()):
+    with _named():
         tools.run("bash", [script.name], script.with_name("build.log"))
     name = script.with_name(script.stem.removeprefix("build_"))
     report = json.loads(name.with_suffix(".report").read_text())
-    return name.with_suffix(f".{target.bitstream}"), report
+    return name.with_suffix(".bit"), report
 
 
 @contextmanager
-def _named(commands: str) -> Iterator[None]:
-    """Let the tools that commands name be found by these names: those from PyPI have others."""
+def _named() -> Iterator[None]:
+    """Let the tools be found by their plain names: those from PyPI have others."""
     before = os.environ["PATH"]
     with TemporaryDirectory() as folder:
-        for name, packaged in _TOOLS.items():
-            if name in commands:
-                (Path(folder) / name).symlink_to(tools.find(packaged))
+        for name in _TOOLS:
+            (Path(folder) / name).symlink_to(tools.find(name))
         os.environ["PATH"] = f"{folder}{os.pathsep}{before}"
         try:
             yield
