@@ -104,7 +104,10 @@ class Pod(Component):
             return
         reads: Any = JoinedReads(masters=len(group), data_bytes=self.config.core.bus_bytes)
         m.submodules[f"reads_{number}"] = reads
-        m.d.comb += reads.shared.eq(Cat(shared for _, shared in group))
+        m.d.comb += [
+            reads.working.eq(self.windows.working[number * len(group) :]),
+            reads.shared.eq(Cat(shared for _, shared in group)),
+        ]
         for n, (bus, _) in enumerate(group):
             _connect(m, axi4_read, bus, getattr(reads, f"port_{n}"))
         _connect(m, axi4_read, reads.bus, port)

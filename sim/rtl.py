@@ -10,7 +10,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +19,7 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import Driver, require_place
-from celosia.hw.arch.pod import BASES, PAGE, PRIVATE, PodConfig
+from celosia.hw.arch.pod import BASES, PAGE, PRIVATE, WORKING, PodConfig
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Interrupt
 from celosia.sim import counting, parts, verilate
 from celosia.sim import waves as recorded
@@ -368,6 +368,10 @@ class RtlPod:
         """
         self._set(PRIVATE, first)
         self._set(PRIVATE + 4, end)
+
+    def let_work(self, cores: Sequence[int]) -> None:
+        """Let some cores work: the others are not waited for."""
+        self._set(WORKING, sum(1 << n for n in cores))
 
     def close(self) -> None:
         """Free the model; its cores cannot be used afterwards."""

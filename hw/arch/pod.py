@@ -8,9 +8,9 @@ from celosia.hw.arch.registers import REGISTER_ADDRESS_BITS
 #: Bytes of the registers of one core, and of those of the pod behind the last core's.
 PAGE = 1 << REGISTER_ADDRESS_BITS
 
-#: Registers of the pod, in its page: the number of cores; the first private address, and the one
-#: after the last; the base address of the first core.
-CORES, PRIVATE, BASES = 0x000, 0x008, 0x100
+#: Registers of the pod, in its page: the number of cores; a bit for each core that works; the first
+#: private address, and the one after the last; the base address of the first core.
+CORES, WORKING, PRIVATE, BASES = 0x000, 0x004, 0x008, 0x100
 
 #: Most cores of a pod.
 MOST_CORES = 16

@@ -17,9 +17,9 @@ class JoinedReads(Component):
     """Read channels of masters on one memory.
 
     Masters that run the same program ask for the same shared bytes, one a little later than the
-    other. A shared burst waits until all masters ask for shared bytes, or for ``patience`` cycles.
-    Then one burst of the memory serves all that ask for the same. A master that did not come in
-    time is not waited for until it asks again. Private bursts are taken in turn.
+    other. A shared burst waits until all that work ask for shared bytes, or for ``patience``
+    cycles. Then one burst of the memory serves all that ask for the same. A master that did not
+    come in time is not waited for until it asks again. Private bursts are taken in turn.
 
     Parameters
     ----------
@@ -36,6 +36,8 @@ class JoinedReads(Component):
     -------
     port_0, ... : In(axi4_read(data_bytes))
         Masters.
+    working : In(masters)
+        The master works.
     shared : In(masters)
         The address that a master offers is one of shared bytes.
     bus : Out(axi4_read(data_bytes))
@@ -48,7 +50,7 @@ class JoinedReads(Component):
     """
 
     def __init__(
-        self, *, masters: int, data_bytes: int, patience: int = 512, bursts: int = 64
+        self, *, masters: int, data_bytes: int, patience: int = 1 << 16, bursts: int = 64
     ) -> None:
         self.masters = masters
         self.patience = patience
@@ -57,6 +59,7 @@ class JoinedReads(Component):
         super().__init__(
             {
                 **{f"port_{n}": In(port) for n in range(masters)},
+                "working": In(masters),
                 "shared": In(masters),
                 "bus": Out(port),
             }
@@ -112,7 +115,7 @@ class JoinedReads(Component):
         waited = Signal(range(self.patience))
         expired = waited == self.patience - 1
         wants = asks & self.shared
-        come = (wants | ~present).all()
+        come = (wants | ~present | ~self.working).all()
         m.d.sync += present.eq(present | asks)
         with m.If(~wants.any() | come | expired):
             m.d.sync += waited.eq(0)

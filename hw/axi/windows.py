@@ -6,7 +6,7 @@ from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.arch.pod import BASES, CORES, PAGE, PRIVATE, PodConfig
+from celosia.hw.arch.pod import BASES, CORES, PAGE, PRIVATE, WORKING, PodConfig
 from celosia.hw.arch.registers import REGISTER_ADDRESS_BITS
 from celosia.hw.axi.signature import DECERR, OKAY, SLVERR, axi4_lite
 from celosia.hw.lib.component import Component
@@ -15,8 +15,8 @@ from celosia.hw.lib.component import Component
 class Windows(Component):
     """AXI4-Lite slave whose pages are the registers of the cores, and then those of the pod.
 
-    The pod has the number of its cores, read only, the range of private addresses, and a base
-    address for each core. An access without a register gets DECERR, a write to the number of cores
+    The pod has the number of its cores, read only, a bit for each core that works, the range of
+    private addresses, and a base address for each core. An access without a register gets DECERR, a write to the number of cores
     SLVERR.
 
     Parameters
@@ -30,6 +30,8 @@ class Windows(Component):
         The host.
     core_0, ... : Out(axi4_lite)
         Registers of the cores.
+    working : Out(32)
+        Bit n: core n works. All ones at first.
     private : Out(ArrayLayout(32, 2))
         First private address, and the one after the last; all below 4 GiB - 1 at first.
     bases : Out(ArrayLayout(32, cores))
@@ -45,9 +47,9 @@ class Windows(Component):
         self.config = config
         ports: dict[str, Any] = {f"core_{n}": Out(axi4_lite()) for n in range(config.cores)}
         # The stubs do not know init yet.
-        range_of = data.ArrayLayout(32, 2)
-        whole = [0, 0xFFFF_FFFF]
-        ports["private"] = Out(range_of, init=whole)  # pyright: ignore[reportCallIssue]
+        range_of, ones = data.ArrayLayout(32, 2), 0xFFFF_FFFF
+        ports["working"] = Out(32, init=ones)  # pyright: ignore[reportCallIssue]
+        ports["private"] = Out(range_of, init=[0, ones])  # pyright: ignore[reportCallIssue]
         ports["bases"] = Out(data.ArrayLayout(32, config.cores))
         super().__init__({"bus": In(axi4_lite(config.address_bits)), **ports})
 
@@ -64,7 +66,8 @@ class Windows(Component):
 
     def _registers(self, address: Signal) -> list[tuple[Signal, Value]]:
         """Return the registers of the pod that can be written, and whether an address is theirs."""
-        places = {PRIVATE + 4 * n: self.private[n] for n in range(2)}
+        places = {WORKING: self.working}
+        places |= {PRIVATE + 4 * n: self.private[n] for n in range(2)}
         places |= {BASES + 4 * n: self.bases[n] for n in range(self.config.cores)}
         first = self.config.cores * PAGE
         return [(value, address[2:] == first + place >> 2) for place, value in places.items()]

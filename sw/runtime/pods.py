@@ -178,6 +178,7 @@ class RtlPodBackend:
         from celosia.sim.rtl import RtlError
 
         chosen = [self.cores[n] for n in cores]
+        self.device.let_work(cores)
         for core in chosen:
             core.prepare(address, count)
         for core in chosen:

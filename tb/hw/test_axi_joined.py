@@ -27,6 +27,7 @@ class Master:
 
     async def read(self, ctx: Any, place: int, beats: int, *, shared: bool) -> None:
         """Read a burst."""
+        ctx.set(self.dut.working[self.number], 1)
         await rest(ctx, self.rng, self.stall)
         bus, number = self.bus, int(self.rng.integers(0, 2)) if not shared else place >> 2 & 1
         fields = {"addr": place, "len": beats - 1, "size": 2, "burst": INCR, "id": number}
@@ -107,6 +108,7 @@ async def test_different_shared_bytes_do_not_wait() -> None:
     for n, port in enumerate((dut.port_0, dut.port_1)):
         ctx.set(port.arvalid, 1)
         ctx.set(port.araddr, 64 * n)
+    ctx.set(dut.working, 3)
     ctx.set(dut.shared, 3)
     ctx.set(dut.bus.arready, 1)
     seen = [await ctx.tick().sample(dut.bus.araddr, dut.bus.arvalid) for _ in range(6)]

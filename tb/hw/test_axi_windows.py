@@ -10,11 +10,12 @@ from amaranth.lib.wiring import Component, In
 from devices.axi_lite import AxiLiteHost
 from pysim import simulation
 
-from celosia.hw.arch.pod import BASES, CORES, PAGE, PRIVATE, PodConfig
+from celosia.hw.arch.pod import BASES, CORES, PAGE, PRIVATE, WORKING, PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import MAGIC, OFFSETS
 from celosia.hw.axi.registers import RegisterFile
 from celosia.hw.axi.windows import Windows
+from celosia.hw.lib.component import drive
 
 OKAY, SLVERR, DECERR = 0, 2, 3
 POD = PodConfig(preset("pico"), cores=2)
@@ -24,20 +25,21 @@ class Registers(Component):
     """Windows, with the registers of two cores behind them."""
 
     bus: Any
+    working: Any
     private: Any
     bases: Any
 
     def __init__(self) -> None:
         self.windows = Windows(config=POD)
         members = self.windows.signature.members
-        outputs = {name: members[name] for name in ("private", "bases")}
+        outputs = {name: members[name] for name in ("working", "private", "bases")}
         super().__init__({"bus": In(members["bus"].signature.flip()), **outputs})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.windows = windows = self.windows
         wiring.connect(m, wiring.flipped(self.bus), windows.bus)
-        m.d.comb += [self.private.eq(windows.private), self.bases.eq(windows.bases)]
+        drive(m, self, windows, "working private bases")
         for n in range(POD.cores):
             m.submodules[f"registers_{n}"] = registers = RegisterFile()
             wiring.connect(m, getattr(windows, f"core_{n}"), registers.bus)
@@ -52,9 +54,9 @@ async def test_each_page_has_its_registers(rng: np.random.Generator, stall: floa
     places = [
         n * PAGE + OFFSETS[name] for n in range(2) for name in ("program_address", "watchdog")
     ]
-    places += [2 * PAGE + first for first in (PRIVATE, PRIVATE + 4, BASES, BASES + 4)]
+    places += [2 * PAGE + first for first in (WORKING, PRIVATE, PRIVATE + 4, BASES, BASES + 4)]
     state = {place: (await host.read(ctx, place))[0] for place in places}
-    assert [state[place] for place in places] == [0, 1 << 20] * 2 + [0, 2**32 - 1, 0, 0]
+    assert [state[place] for place in places] == [0, 1 << 20] * 2 + [2**32 - 1, 0, 2**32 - 1, 0, 0]
     for _ in range(100):
         place = int(rng.choice(places))
         if rng.random() < 0.5:
@@ -65,14 +67,14 @@ async def test_each_page_has_its_registers(rng: np.random.Generator, stall: floa
         else:
             assert await host.read(ctx, place) == (state[place], OKAY)
     found = [ctx.get(values[n]) for values in (dut.private, dut.bases) for n in range(2)]
-    assert found == [state[place] for place in places[-4:]]
+    assert [ctx.get(dut.working), *found] == [state[place] for place in places[-5:]]
 
 
 async def test_places_without_a_register() -> None:
     dut = Registers()
     ctx = await simulation(dut, cycles_limit=10_000)
     host = AxiLiteHost(dut.bus)
-    count, absent = 2 * PAGE + CORES, (2 * PAGE + 4, 2 * PAGE + BASES + 8, 3 * PAGE, 0xFFC)
+    count, absent = 2 * PAGE + CORES, (2 * PAGE + 16, 2 * PAGE + BASES + 8, 3 * PAGE, 0xFFC)
     assert await host.read(ctx, PAGE) == (MAGIC, OKAY)
     assert await host.read(ctx, count) == (2, OKAY)
     assert await host.write(ctx, PAGE, 1) == await host.write(ctx, count, 1) == SLVERR
