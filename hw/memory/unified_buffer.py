@@ -10,14 +10,25 @@ from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory.bank import bank_of
 
+#: Most lanes that are rotated as an expression for each lane, which grows with their square.
+_MOST = 16
 
-def rotated(lanes: list[Value], amount: Value) -> list[Value]:
+
+def rotated(m: Module, lanes: list[Value], amount: Value) -> list[Value]:
     """Return ``lanes`` rotated by ``amount``: result ``(i + amount) mod n`` is lane ``i``.
 
-    The number of lanes must be a power of two. One level of multiplexers for each bit of
-    ``amount``.
+    The number of lanes, all of one width, must be a power of two. One level of multiplexers for
+    each bit of ``amount``. ``m`` gets the logic.
     """
     count = len(lanes)
+    if count > _MOST:
+        width, whole = len(lanes[0]), Cat(lanes)
+        for bit in range((count - 1).bit_length()):
+            turned = Signal(len(whole), name=f"rotated_{bit}")
+            step = width << bit
+            m.d.comb += turned.eq(Mux(amount[bit], Cat(whole[-step:], whole[:-step]), whole))
+            whole = turned
+        return [whole[i * width : (i + 1) * width] for i in range(count)]
     for bit in range((count - 1).bit_length()):
         step = 1 << bit
         lanes = [Mux(amount[bit], lanes[(i - step) % count], lanes[i]) for i in range(count)]
@@ -92,8 +103,8 @@ class Placer(Component):
         before_1 = Signal(reset_less=True)
         skip = Signal(data.ArrayLayout(unsigned(self.row_bits + 1), count), reset_less=True)
         mask = Signal(count, reset_less=True)
-        skips = rotated([self.access.skip[i] for i in range(count)], offset)
-        masks = rotated([self.access.mask[i] for i in range(count)], offset)
+        skips = rotated(m, [self.access.skip[i] for i in range(count)], offset)
+        masks = rotated(m, [self.access.mask[i] for i in range(count)], offset)
         m.d.sync += [
             valid.eq(self.access_valid),
             offset_1.eq(offset),
@@ -281,7 +292,7 @@ class UnifiedBuffer(Component):
         data_1 = Signal(self.write_shape["data"].shape, reset_less=True)
         data_2 = Signal(self.write_shape["data"].shape, reset_less=True)
         offset = writes.payload.address[: to_write.offset_bits]
-        turned = rotated([writes.payload.data[i] for i in range(count)], offset)
+        turned = rotated(m, [writes.payload.data[i] for i in range(count)], offset)
         m.d.sync += [*(data_1[b].eq(turned[b]) for b in range(count)), data_2.eq(data_1)]
         m.d.comb += self.write_fault.eq(to_write.fault << to_write.carried_out)
 
@@ -328,7 +339,7 @@ class UnifiedBuffer(Component):
                     wrong[b].eq(guard.is_wrong(value, bits)),
                 ]
             bytes_read.append(value)
-        ordered = rotated(bytes_read, ~offset_2 + 1)
+        ordered = rotated(m, bytes_read, ~offset_2 + 1)
         m.d.sync += [self.read_data[i].eq(ordered[i]) for i in range(count)]
         if self.parity:
             m.d.sync += self.read_wrong.eq(Mux(wrong.any(), self.read_valid, 0))
