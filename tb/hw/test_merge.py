@@ -52,7 +52,8 @@ def test_modules_that_differ_in_their_names_are_one():
 
 def test_parents_of_equal_modules_may_be_equal():
     parents = "".join(
-        f"module p{n}(i, o);\n  input i;\n  output o;\n  \\top.{part}  part (\n    .i(i), .o(o)\n  );\nendmodule\n"
+        f"module p{n}(i, o);\n  input i;\n  output o;\n"
+        f"  \\top.{part}  part (\n    .i(i), .o(o)\n  );\nendmodule\n"
         for n, part in enumerate("abc")
     )
     text = merged(TEXT + parents)
