@@ -19,6 +19,7 @@ from celosia.hw.flow.sources import Source, separate, shortened
 from celosia.hw.matrix import shared
 from celosia.hw.matrix.twin import twin
 from celosia.hw.memory import bank
+from celosia.hw.merge import merged
 from celosia.hw.pod import CORE, Pod
 from celosia.hw.top import Top
 
@@ -120,7 +121,7 @@ def _completed(text: str, simulated: bool = False) -> str:
     elif array:
         found = shared.parts(array)
         before += [tidy(backend.convert(part, name=name, emit_src=False)) for name, part in found]
-    return "\n".join((*before, text))
+    return "\n".join((*before, merged(text) if array else text))
 
 
 def convert_with_sources(component: Component, *, name: str = TOP) -> tuple[str, dict[str, Source]]:

@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
-from celosia.hw.arch.config import PARAMETER_BYTES, Config
+from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.hw.axi.interrupts import Interrupts
 from celosia.hw.axi.reader import ReadMaster
 from celosia.hw.axi.registers import RegisterFile
@@ -38,7 +38,7 @@ class Core(Component):
     Parameters
     ----------
     config : Config
-        Sizes. ``bus_bytes`` is at most 16: a beat holds one channel's parameters or a part of them.
+        Sizes. ``bus_bytes`` is at most 64, a block of the program.
 
     Members
     -------
@@ -58,9 +58,9 @@ class Core(Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        if config.bus_bytes > PARAMETER_BYTES:
+        if config.bus_bytes > PROGRAM_BYTES:
             raise ValueError(
-                f"bus_bytes: wanted at most {PARAMETER_BYTES} for gateware, got {config.bus_bytes}"
+                f"bus_bytes: wanted at most {PROGRAM_BYTES} for gateware, got {config.bus_bytes}"
             )
         self.config = config
         super().__init__(

@@ -44,7 +44,7 @@ def fast(config: Config) -> Config:
 
 
 def array_of(config: Config) -> str:
-    """Return what simulates the array of a core: ``cells``, or ``twin``, see ``hw/matrix/twin.py``."""
+    """Return what simulates a core's array: ``cells``, or ``twin``, see ``hw/matrix/twin.py``."""
     from celosia.hw.matrix.shared import is_large
 
     return "twin" if is_large(config.rows, config.columns) else "cells"

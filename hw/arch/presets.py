@@ -81,7 +81,7 @@ PRESETS = {
     )
 }
 
-#: `tpu_v1` with smaller arrays, and a bus and a vector unit for gateware.
+#: `tpu_v1` with smaller arrays and fewer requantisers.
 PRESETS |= {
     f"tpu_{rows}": replace(
         PRESETS["tpu_v1"],
@@ -90,7 +90,7 @@ PRESETS |= {
         columns=rows,
         unified_bytes=24 * rows**2 << 4,
         lanes=16,
-        bus_bytes=16,
+        bus_bytes=max(16, rows // 4),
         burst_beats=16,
         dsp_columns=rows,
     )

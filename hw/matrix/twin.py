@@ -42,14 +42,16 @@ module {name}(activations, weights, load, clk, rst, sums, switch);
     for (r = {rows} - 1; r >= 0; r = r - 1) begin
       first = r * {columns};
       if (r == 0)
-        for (c = 0; c < {columns}; c = c + 1) sum[c] = {{{{({bits} - 16){{product[c][15]}}}}, product[c]}};
+        for (c = 0; c < {columns}; c = c + 1) sum[c] = product[c];
       else
         for (c = 0; c < {columns}; c = c + 1)
-          sum[first + c] = sum[first - {columns} + c] + {{{{({bits} - 16){{product[first + c][15]}}}}, product[first + c]}};
-      for (c = 0; c < {columns}; c = c + 1) product[first + c] = act[first + c] * active[first + c];
+          sum[first + c] = sum[first - {columns} + c] + product[first + c];
+      for (c = 0; c < {columns}; c = c + 1)
+        product[first + c] = act[first + c] * active[first + c];
       selected = switches[r];
       if (selected != 0)
-        for (c = 0; c < {columns}; c = c + 1) if (selected[c]) active[first + c] = shadow[first + c];
+        for (c = 0; c < {columns}; c = c + 1)
+          if (selected[c]) active[first + c] = shadow[first + c];
       selected = loads[r];
       if (selected != 0)
         for (c = 0; c < {columns}; c = c + 1)
@@ -63,7 +65,8 @@ module {name}(activations, weights, load, clk, rst, sums, switch);
     latest = late;
     late = weights;
     now = (now + 1) & ({rows} - 1);
-    for (c = 0; c < {columns}; c = c + 1) packed_sums[c * {bits} +: {bits}] = sum[{cells} - {columns} + c];
+    for (c = 0; c < {columns}; c = c + 1)
+      packed_sums[c * {bits} +: {bits}] = sum[{cells} - {columns} + c];
     sums <= packed_sums;
   end
 endmodule

@@ -8,8 +8,8 @@ from amaranth.lib.memory import Memory
 
 from celosia.hw.memory import race
 
-#: Most words of all banks of a memory that are converted word by word.
-MOST = 1 << 18
+#: Most bits of all banks of a memory that are converted word by word: those of `edge` with parity.
+MOST = 9 << 17
 
 #: Name of the module of the banks of larger memories.
 NAME = "celosia_bank"
@@ -81,6 +81,6 @@ class LargeBank(Elaboratable):
 
 def bank_of(shape: Any, *, depth: int, banks: int) -> Any:
     """Return one of ``banks`` equal banks of a memory, whose words have a ``shape``."""
-    if depth * banks > MOST:
+    if Shape.cast(shape).width * depth * banks > MOST:
         return LargeBank(shape=Shape.cast(shape), depth=depth)
     return Memory(shape=shape, depth=depth, init=[], attrs=race.UNDEFINED)

@@ -11,14 +11,25 @@ from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory.bank import bank_of
 
+#: Most lanes that are rotated as an expression for each lane, which grows with their square.
+_MOST = 16
 
-def rotated(lanes: list[Value], amount: Value) -> list[Value]:
+
+def rotated(m: Module, lanes: list[Value], amount: Value) -> list[Value]:
     """Return ``lanes`` rotated by ``amount``: result ``(i + amount) mod n`` is lane ``i``.
 
-    The number of lanes must be a power of two. One level of multiplexers for each bit of
-    ``amount``.
+    The number of lanes, all of one width, must be a power of two. One level of multiplexers for
+    each bit of ``amount``. ``m`` gets the logic.
     """
     count = len(lanes)
+    if count > _MOST:
+        width, whole = len(lanes[0]), Cat(lanes)
+        for bit in range((count - 1).bit_length()):
+            turned = Signal(len(whole), name=f"rotated_{bit}")
+            step = width << bit
+            m.d.comb += turned.eq(Mux(amount[bit], Cat(whole[-step:], whole[:-step]), whole))
+            whole = turned
+        return [whole[i * width : (i + 1) * width] for i in range(count)]
     for bit in range((count - 1).bit_length()):
         step = 1 << bit
         lanes = [Mux(amount[bit], lanes[(i - step) % count], lanes[i]) for i in range(count)]
@@ -93,8 +104,8 @@ class Placer(Component):
         before_1 = Signal(reset_less=True)
         skip = Signal(data.ArrayLayout(unsigned(self.row_bits + 1), count), reset_less=True)
         mask = Signal(count, reset_less=True)
-        skips = rotated([self.access.skip[i] for i in range(count)], offset)
-        masks = rotated([self.access.mask[i] for i in range(count)], offset)
+        skips = rotated(m, [self.access.skip[i] for i in range(count)], offset)
+        masks = rotated(m, [self.access.mask[i] for i in range(count)], offset)
         m.d.sync += [
             valid.eq(self.access_valid),
             offset_1.eq(offset),
@@ -273,7 +284,7 @@ class UnifiedBuffer(Component):
         reads, to_read = self._accesses(m, "read", self.read_shape, self.readers)
         writes, to_write = self._accesses(m, "write", self.write_shape, self.writers)
         offset = writes.payload.address[: to_write.offset_bits]
-        turned = Cat(rotated([writes.payload.data[i] for i in range(count)], offset))
+        turned = Cat(rotated(m, [writes.payload.data[i] for i in range(count)], offset))
         written = delayed(m, turned, Placer.LATENCY, name="written", reset_less=True)[-1]
         m.d.comb += self.write_fault.eq(to_write.fault << to_write.carried_out)
 
@@ -308,7 +319,7 @@ class UnifiedBuffer(Component):
                     wrong[b].eq(guard.is_wrong(value, bits)),
                 ]
             bytes_read.append(value)
-        ordered = rotated(bytes_read, ~offset + 1)
+        ordered = rotated(m, bytes_read, ~offset + 1)
         m.d.sync += [self.read_data[i].eq(ordered[i]) for i in range(count)]
         if self.parity:
             m.d.sync += self.read_wrong.eq(Mux(wrong.any(), self.read_valid, 0))

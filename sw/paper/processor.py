@@ -89,7 +89,7 @@ def as_text(rows: Sequence[Compared], cores: Sequence[Core], batch: int) -> str:
             *lines,
             "",
             f"CPU: LiteRT, one thread, one input at a time, median. Cores: {clocks};",
-            f"estimated cycles of an input, batch {batch}; times as fast as the CPU. The paper: 15 to 30",
-            "times a server of its day, for its own networks.",
+            f"estimated cycles of an input, batch {batch}; times as fast as the CPU.",
+            "The paper: 15 to 30 times a server of its day, for its own networks.",
         )
     )

@@ -1,6 +1,7 @@
-"""Figures of the paper: Jouppi et al., In-Datacenter Performance Analysis of a Tensor Processing Unit.
+"""Figures of the first TPU's paper.
 
-Tables 1, 2 and 3 of https://arxiv.org/abs/1704.04760 (ISCA 2017).
+N. P. Jouppi et al., "In-Datacenter Performance Analysis of a Tensor Processing Unit", ISCA 2017,
+tables 1, 2 and 3 of https://arxiv.org/abs/1704.04760.
 """
 
 from typing import NamedTuple

@@ -15,7 +15,7 @@ _INK, _COLORS = "#22303c", {"paper": "#c0392b", "core": "#2471a3"}
 _HEAD = ("network", "batch", "", "active", "stall", "shift", "other", "useful", "TOPS")
 
 _NOTES = """\
-paper: {source}; measured on production networks. The others are estimates.
+paper: {source}; measured. Others: estimates.
 core: active: a vector enters the array; stall: weights have not arrived; shift: a tile moves into
   the array and no vector enters; other: the rest. Per cent of all cycles.
 TPU: the same cycles, those of waiting divided as on the TPU: it shifts a whole tile in before a

@@ -20,26 +20,31 @@ from celosia.sw.shipped import model_path
 CORE = preset("nano,weight_tiles=16,parameter_channels=64,unified_bytes=8192")
 
 
-def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, int | None]:
-    """Return outputs and cycles of three inputs on a model that is built anew."""
-    monkeypatch.setenv("CELOSIA_CACHE", str(folder))
-    program = compile_graph(load(model_path("mnist_mlp")), CORE, 3)
+def run(config: Config, device: str = "rtl") -> tuple[bytes, int | None]:
+    """Return outputs and cycles of three inputs."""
+    program = compile_graph(load(model_path("mnist_mlp")), config, 3)
     x = np.random.default_rng(1).integers(-128, 128, (3, 784)).astype(np.int8)
-    with open_session(program, device="rtl") as session:
+    with open_session(program, device=device) as session:
         (y,) = session.run([x])
         return y.tobytes(), session.statistics.cycles
+
+
+def run_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, int | None]:
+    """Return the same of a model that is built anew."""
+    monkeypatch.setenv("CELOSIA_CACHE", str(folder))
+    return run(CORE)
 
 
 @pytest.mark.cosim
 @pytest.mark.slow
 def test_twin_and_shared_cells_take_the_cycles_of_plain_ones(tmp_path, monkeypatch):
     prerequisites.verilator()
-    plain = run(tmp_path / "plain", monkeypatch)
+    plain = run_anew(tmp_path / "plain", monkeypatch)
     assert plain[1] is not None
     monkeypatch.setattr(shared, "MOST", 0)
     monkeypatch.setattr(bank, "MOST", 0)
     assert rtl.array_of(CORE) == "twin"
-    assert run(tmp_path / "twin", monkeypatch) == plain
+    assert run_anew(tmp_path / "twin", monkeypatch) == plain
     whole = build.verilog
 
     def of_cells(config: Config, **_: bool) -> str:
@@ -48,7 +53,19 @@ def test_twin_and_shared_cells_take_the_cycles_of_plain_ones(tmp_path, monkeypat
         return text
 
     monkeypatch.setattr(build, "verilog", of_cells)
-    assert run(tmp_path / "shared", monkeypatch) == plain
+    assert run_anew(tmp_path / "shared", monkeypatch) == plain
+
+
+@pytest.mark.cosim
+@pytest.mark.slow
+@pytest.mark.parametrize("bus_bytes", [32, 64])
+def test_a_bus_as_wide_as_a_block_of_the_program(bus_bytes: int):
+    """A beat has parameters of several channels, and all words of a block."""
+    prerequisites.verilator()
+    sizes = f"rows={bus_bytes},bus_bytes={bus_bytes},lanes=4,unified_bytes=4096,weight_tiles=8"
+    config = preset(f"nano,{sizes},parameter_channels=64,requantizer=sequential")
+    output, cycles = run(config)
+    assert output == run(config, "machine")[0] and cycles
 
 
 def test_what_simulates_an_array():

@@ -35,8 +35,8 @@ def test_a_memory_is_cleared_in_one_line():
 
 
 def test_a_core_that_gateware_cannot_be_is_refused_at_once():
-    with pytest.raises(ValueError, match="bus_bytes: wanted at most 16 for gateware, got 64"):
-        verilog(preset("tpu_v1"))
+    with pytest.raises(ValueError, match="bus_bytes: wanted at most 64 for gateware, got 128"):
+        verilog(preset("tpu_v1,bus_bytes=128,burst_beats=32"))
 
 
 def test_the_digest_is_of_the_sources():

@@ -10,8 +10,8 @@ from celosia.hw.memory.bank import LargeBank, bank_of
 
 
 def test_large_memories_have_other_banks():
-    assert isinstance(bank_of(unsigned(8), depth=1 << 14, banks=16), Memory)
-    large = bank_of(signed(9), depth=1 << 14, banks=17)
+    assert isinstance(bank_of(unsigned(9), depth=1 << 13, banks=16), Memory)
+    large = bank_of(signed(9), depth=1 << 14, banks=16)
     assert isinstance(large, LargeBank)
     assert large.read_port().data.shape() == Shape(9, signed=True)
     assert len(large.write_port().addr) == 14

@@ -27,7 +27,7 @@ def access(dut, rng, *, outside=False):
     return {"address": wrapped, "skip": skips, "mask": mask}, lanes
 
 
-@pytest.mark.parametrize(("rows", "size"), [(4, 64), (8, 256), (16, 1024), (4, 48)])
+@pytest.mark.parametrize(("rows", "size"), [(4, 64), (8, 256), (16, 1024), (4, 48), (32, 2048)])
 async def test_random_accesses(rows, size):
     dut: Any = UnifiedBuffer(rows=rows, unified_bytes=size, readers=1, writers=1)
     rng = np.random.default_rng(rows)

@@ -60,6 +60,7 @@ parity | memory/parity vector/watch | memory_parity vector_watch vector_parity |
     alone
 cell, product | matrix/cell targets/product | matrix_cell targets_product | matrix_array | cells | core | alone
 array | matrix/array | matrix_array | matrix_unit | | core
+large array | matrix/shared | matrix_shared | | | | alone
 matrix control | matrix/control matrix/completion matrix/feeder matrix/spacing | matrix_control
     matrix_completion matrix_feeder matrix_spacing matrix_moves | matrix_unit
 matrix walker | matrix/walker matrix/reads | matrix_walker matrix_reads matrix_moves | matrix_unit
