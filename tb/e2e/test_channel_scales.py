@@ -7,10 +7,10 @@ import prerequisites
 import pytest
 from conformance import differences
 from networks import Chain, Constant, serialize
-from networks.graph import Graph
 from random_networks.cases import Case
 
 from celosia.hw.arch.presets import preset
+from celosia.sw.export.tflite import Graph
 from celosia.sw.frontend.tflite import ModelError, load
 
 

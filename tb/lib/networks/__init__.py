@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
-from networks import chain, graph, layers, moves, weights
+from celosia.sw.export import tflite
+from celosia.sw.export.tflite import *
+from networks import chain, layers, moves, weights
 from networks.chain import *
-from networks.graph import *
 from networks.layers import *
 from networks.moves import *
-from networks.serialize import serialize
 from networks.weights import *
 
-__all__ = ["sequential", "serialize", "write_fully_connected", "write_sequential"]
+__all__ = ["sequential", "write_fully_connected", "write_sequential"]
 __all__ += chain.__all__
-__all__ += graph.__all__
+__all__ += tflite.__all__
 __all__ += layers.__all__
 __all__ += moves.__all__
 __all__ += weights.__all__

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from networks.graph import RESOURCE, Graph, Operation, Quantization, Tensor
+from celosia.sw.export.tflite import RESOURCE, Graph, Operation, Quantization, Tensor
 
 __all__ = ["Chain", "Constant", "Operand", "quantized", "window_count"]
 

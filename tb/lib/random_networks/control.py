@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 from networks import Chain, Constant, serialize
-from networks.graph import Graph
+
+from celosia.sw.export.tflite import Graph
 
 #: All states have one meaning, that of results of TANH.
 _SCALE = 1 / 128

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from networks import Chain, serialize
 from networks.chain import quantized
-from networks.graph import Graph
+
+from celosia.sw.export.tflite import Graph
 
 RNN = ("RNN", "UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_RNN")
 
