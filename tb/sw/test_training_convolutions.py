@@ -110,7 +110,7 @@ def random_case(rng: np.random.Generator) -> tuple[Network, Config]:
             break
         convs.append(random_conv(rng, height, width, inputs))
         (height, width), inputs = convs[-1].pooled, convs[-1].outputs
-    hidden = int(rng.choice([0, rng.integers(2, 40)]))
+    hidden = int(rng.choice([0, int(rng.integers(2, 40))]))
     batch = size * int(rng.integers(1, 16 // size + 1))
     return ended(*convs, hidden=hidden, classes=int(rng.integers(2, 20)), batch=batch), config
 
