@@ -1,23 +1,26 @@
 """Memories inside components, for tests that change a bit of a word."""
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
-from amaranth.lib import memory as library
 
 
 def recorded(monkeypatch: pytest.MonkeyPatch, *rooms: ModuleType) -> list[Any]:
     """Return a list that takes the memories of these modules in the order in which they are made."""
     made: list[Any] = []
 
-    class Recorded(library.Memory):
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **options)
-            made.append(self)
+    def recorder(make: Callable[..., Any]) -> Callable[..., Any]:
+        def make_one(*arguments: Any, **options: Any) -> Any:
+            made.append(make(*arguments, **options))
+            return made[-1]
+
+        return make_one
 
     for room in rooms:
-        monkeypatch.setattr(room, "Memory", Recorded)
+        name = "bank_of" if hasattr(room, "bank_of") else "Memory"
+        monkeypatch.setattr(room, name, recorder(getattr(room, name)))
     return made
 
 
