@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -261,14 +262,14 @@ def test_no_false_alarm_where_a_read_meets_a_write(seed, tmp_path, monkeypatch) 
     spoilt: list[str] = []
     verilog = build.verilog
 
-    def spoil(config: Config) -> str:
+    def spoil(config: Config, **options: Any) -> str:
         def one(match: re.Match[str]) -> str:
             if not match["name"].startswith(memories):
                 return match[0]
             spoilt.append(match["name"])
             return spoiled(match)
 
-        return PORTS.sub(one, verilog(config))
+        return PORTS.sub(one, verilog(config, **options))
 
     monkeypatch.setattr(build, "verilog", spoil)
     monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path))
