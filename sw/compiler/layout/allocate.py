@@ -32,11 +32,8 @@ ALIGNMENT = 4096
 
 
 def per_image_layers(network: Network, config: Config) -> int:
-    """Return the number of layers with so many pixels that each sample runs alone.
-
-    They have at least as many as a tile takes cycles to load: from the bus, if tiles are wider.
-    """
-    per_image, least = 0, max(config.rows, config.tile_bytes // config.bus_bytes)
+    """Return the number of layers whose pixels hide the load of a tile: samples run one by one."""
+    per_image, least = 0, max(config.rows, config.tile_bytes // config.bus_bytes)  # Cycles.
     for number, layer in enumerate(network.layers):
         # A sum may repeat the rows of one of its sources.
         value = network.values[layer.result if isinstance(layer, Sum) else layer.source]
