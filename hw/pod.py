@@ -104,8 +104,10 @@ class Pod(Component):
             return
         reads: Any = JoinedReads(masters=len(group), data_bytes=self.config.core.bus_bytes)
         m.submodules[f"reads_{number}"] = reads
+        first = number * len(group)
         m.d.comb += [
-            reads.working.eq(self.windows.working[number * len(group) :]),
+            # A core that has ended asks for nothing until the host has seen its interrupt.
+            reads.working.eq(self.windows.working[first:] & ~self.irq[first:]),
             reads.shared.eq(Cat(shared for _, shared in group)),
         ]
         for n, (bus, _) in enumerate(group):

@@ -50,7 +50,7 @@ class JoinedReads(Component):
     """
 
     def __init__(
-        self, *, masters: int, data_bytes: int, patience: int = 1 << 16, bursts: int = 64
+        self, *, masters: int, data_bytes: int, patience: int = 512, bursts: int = 64
     ) -> None:
         self.masters = masters
         self.patience = patience
