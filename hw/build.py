@@ -130,14 +130,17 @@ def convert_with_sources(component: Component, *, name: str = TOP) -> tuple[str,
     return _completed(tidy(text)), sources
 
 
-def verilog(config: Config, *, simulated: bool = False) -> str:
-    """Return the Verilog of a core; its top module is ``celosia``, see ``Top`` and ``convert``."""
-    return convert(Top(Core(config=config)), simulated=simulated)
+def _modules(config: Config | PodConfig) -> list[tuple[str, Component]]:
+    """Return the modules of a core, or of a pod: their names, and what to convert."""
+    if isinstance(config, PodConfig):
+        return [(CORE, Top(Core(config=config.core))), (TOP, Pod(config=config))]
+    return [(TOP, Top(Core(config=config)))]
 
 
-def pod_verilog(config: PodConfig) -> str:
-    """Return the Verilog of a pod; its top module is ``celosia``, its cores ``celosia_core``."""
-    return convert(Top(Core(config=config.core)), name=CORE) + convert(Pod(config=config))
+def verilog(config: Config | PodConfig, *, simulated: bool = False) -> str:
+    """Return the Verilog of a core or a pod; its top module is ``celosia``, see ``convert``."""
+    found = _modules(config)
+    return "".join(convert(part, name=name, simulated=simulated) for name, part in found)
 
 
 def readable(component: Component, *, name: str = TOP) -> str:
@@ -156,14 +159,9 @@ def readable(component: Component, *, name: str = TOP) -> str:
     return _REPEATED.sub(lambda m: f"{{{1 + m[2].count(m[1])}{{{m[1]}}}}}", text)
 
 
-def readable_verilog(config: Config) -> str:
-    """Return the Verilog of a core as ``readable`` does."""
-    return readable(Top(Core(config=config)))
-
-
-def readable_pod_verilog(config: PodConfig) -> str:
-    """Return the Verilog of a pod as ``readable`` does."""
-    return readable(Top(Core(config=config.core)), name=CORE) + readable(Pod(config=config))
+def readable_verilog(config: Config | PodConfig) -> str:
+    """Return the Verilog of a core or a pod as ``readable`` does."""
+    return "".join(readable(part, name=name) for name, part in _modules(config))
 
 
 @cache

@@ -1,6 +1,5 @@
 """Pod: cores that run the same program on parts of a batch."""
 
-from collections.abc import Callable
 from typing import Any
 
 from amaranth.hdl import Cat, ClockDomain, Instance, Module, Mux, Signal, Value
@@ -10,7 +9,7 @@ from amaranth.lib.wiring import In, Out, flipped
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.axi.arbiter import Arbiter
 from celosia.hw.axi.joined import JoinedReads
-from celosia.hw.axi.signature import axi4, axi4_read, axi4_write
+from celosia.hw.axi.signature import axi4, axi4_read, axi4_write, connect
 from celosia.hw.axi.windows import Windows
 from celosia.hw.lib.component import Component
 
@@ -100,7 +99,7 @@ class Pod(Component):
     def _reads(self, m: Module, group: list[tuple[Any, Value]], port: Any, number: int) -> None:
         """Connect the read channels of a port with those of its cores."""
         if len(group) == 1:
-            _connect(m, axi4_read, group[0][0], port)
+            connect(m, axi4_read(1), group[0][0], port)
             return
         reads: Any = JoinedReads(masters=len(group), data_bytes=self.config.core.bus_bytes)
         m.submodules[f"reads_{number}"] = reads
@@ -111,8 +110,8 @@ class Pod(Component):
             reads.shared.eq(Cat(shared for _, shared in group)),
         ]
         for n, (bus, _) in enumerate(group):
-            _connect(m, axi4_read, bus, getattr(reads, f"port_{n}"))
-        _connect(m, axi4_read, reads.bus, port)
+            connect(m, axi4_read(1), bus, getattr(reads, f"port_{n}"))
+        connect(m, axi4_read(1), reads.bus, port)
 
     def _writes(self, m: Module, masters: list[Any], port: Any, number: int) -> None:
         """Join the write channels of cores by pairs, level by level; connect the last with a port."""
@@ -123,16 +122,7 @@ class Pod(Component):
                 arbiter: Any = Arbiter(data_bytes=self.config.core.bus_bytes, id_bits=level)
                 m.submodules[f"writes_{number}_{level}_{len(joined)}"] = arbiter
                 for source, sink in zip(pair, (arbiter.port_0, arbiter.port_1), strict=True):
-                    _connect(m, axi4_write, source, sink)
+                    connect(m, axi4_write(1), source, sink)
                 joined.append(arbiter.bus)
             masters, level = joined, level + 1
-        _connect(m, axi4_write, masters[0], port)
-
-
-def _connect(
-    m: Module, channels: Callable[[int], wiring.Signature], source: Any, sink: Any
-) -> None:
-    """Connect the read or the write channels of a master with those of a slave."""
-    for name, member in channels(1).members.items():
-        one, two = (source, sink) if member.flow is Out else (sink, source)
-        m.d.comb += getattr(two, name).eq(getattr(one, name))
+        connect(m, axi4_write(1), masters[0], port)

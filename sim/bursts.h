@@ -49,6 +49,10 @@ struct Signals {
     }
 };
 
+#ifndef CELOSIA_PORTS
+#define CELOSIA_PORTS CELOSIA_SIGNALS(core->m_axi)
+#endif
+
 // Verilator writes the second of two underscores as ___05F.
 #define CELOSIA_SIGNALS(port)                                                                                      \
     Signals{&port##___05Farvalid, &port##___05Farready, &port##___05Farid,    &port##___05Faraddr, &port##___05Farlen,     \

@@ -123,7 +123,7 @@ def _build(
     waves: bool,
     pod: PodConfig | None,
 ) -> None:
-    from celosia.hw.build import pod_verilog, verilog
+    from celosia.hw.build import verilog
     from celosia.hw.flow.origins import core_with_origins
 
     start = time.monotonic()
@@ -140,10 +140,11 @@ def _build(
         text, origins = core_with_origins(config)
         counting.origins_of(target).write_text(json.dumps(origins._asdict()))
     else:
-        text = pod_verilog(replace(pod, core=config)) if pod else verilog(config, simulated=True)
-    names = [f"m_axi_{n}" for n in range(pod.ports)] if pod else ["m_axi"]
-    ports = ", ".join(f"CELOSIA_SIGNALS(core->{name})" for name in names)
-    definitions = [f"CELOSIA_BUS_BYTES={config.bus_bytes}", f"CELOSIA_PORTS={ports}"]
+        text = verilog(replace(pod, core=config) if pod else config, simulated=True)
+    definitions = [f"CELOSIA_BUS_BYTES={config.bus_bytes}"]
+    if pod:
+        ports = ", ".join(f"CELOSIA_SIGNALS(core->m_axi_{n})" for n in range(pod.ports))
+        definitions.append(f"CELOSIA_PORTS={ports}")
     if waves:
         _ports_of(target).write_text(json.dumps(recorded.ports(text)))
         definitions.append(f"CELOSIA_WAVES={recorded.NANOSECONDS}")

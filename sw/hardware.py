@@ -25,7 +25,7 @@ _LOADER = "openFPGALoader"
 
 def run_verilog(arguments: argparse.Namespace) -> None:
     """Write the Verilog of a core or a pod with its waivers, and with ``--all`` what a design needs."""
-    from celosia.hw.build import readable_pod_verilog, readable_verilog
+    from celosia.hw.build import readable_verilog
 
     config, path = arguments.preset, arguments.output
     pod = PodConfig(config, arguments.cores, arguments.ports) if arguments.cores > 1 else None
@@ -35,7 +35,7 @@ def run_verilog(arguments: argparse.Namespace) -> None:
     contents = verilog_files(config, path.name, everything=arguments.all)
     for name in contents:
         writable(path.with_name(name))
-    text = readable_pod_verilog(pod) if pod else readable_verilog(config)
+    text = readable_verilog(pod or config)
     contents = {path.name: verilog_header(config, pod) + text, **contents}
     write_atomically({path.with_name(name): text.encode() for name, text in contents.items()})
     print(f"{path}: {config.name}, fingerprint {config.fingerprint:#010x}")

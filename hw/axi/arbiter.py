@@ -6,11 +6,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.axi.signature import axi4
+from celosia.hw.axi.signature import ADDRESS, axi4
 from celosia.hw.lib.component import Component
-
-#: Fields of AR and AW.
-_ADDRESS = ("id", "addr", "len", "size", "burst")
 
 
 class Arbiter(Component):
@@ -120,7 +117,7 @@ class Arbiter(Component):
             mine = chosen == number
             m.d.comb += getattr(port, ready).eq(getattr(bus, ready) & offered & mine)
             with m.If(mine):
-                for field in _ADDRESS:
+                for field in ADDRESS:
                     value = getattr(port, f"{channel}{field}")
                     if field == "id":
                         value = Cat(value, Const(number, 1))

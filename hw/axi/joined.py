@@ -6,11 +6,8 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.axi.signature import axi4_read
+from celosia.hw.axi.signature import ADDRESS, axi4_read
 from celosia.hw.lib.component import Component
-
-#: Fields of AR.
-_ADDRESS = ("id", "addr", "len", "size", "burst")
 
 
 class JoinedReads(Component):
@@ -88,13 +85,13 @@ class JoinedReads(Component):
         m.d.comb += candidates.eq(asks & (~self.shared | go.replicate(self.masters)))
         chosen = self._next(m, candidates)
         first = {
-            name: Array(getattr(port, f"ar{name}") for port in ports)[chosen] for name in _ADDRESS
+            name: Array(getattr(port, f"ar{name}") for port in ports)[chosen] for name in ADDRESS
         }
         shared = Array(self.shared)[chosen]
         # Those that the burst serves.
         served = Signal(self.masters)
         for n, port in enumerate(ports):
-            same = Cat(*(getattr(port, f"ar{name}") == first[name] for name in _ADDRESS)).all()
+            same = Cat(*(getattr(port, f"ar{name}") == first[name] for name in ADDRESS)).all()
             joins = candidates[n] & self.shared[n] & shared & same
             m.d.comb += served[n].eq(joins | (candidates[n] & (chosen == n)))
         room = Mux(first["id"], queues[1].w_rdy, queues[0].w_rdy)

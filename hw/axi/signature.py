@@ -13,6 +13,10 @@ SLVERR = 2
 DECERR = 3
 
 
+#: Fields of AR and AW.
+ADDRESS = ("id", "addr", "len", "size", "burst")
+
+
 def _address(channel: str, address_bits: int, id_bits: int) -> dict[str, Any]:
     return {
         f"{channel}valid": Out(1),
@@ -112,6 +116,21 @@ def join(m: Module, bus: Any, *parts: Any) -> None:
         Ports of signature ``Out(axi4_read(...))`` or ``Out(axi4_write(...))`` of submodules.
     """
     for part in parts:
-        for name, member in part.signature.members.items():
-            source, sink = (part, bus) if member.flow == Out else (bus, part)
-            m.d.comb += getattr(sink, name).eq(getattr(source, name))
+        connect(m, part.signature, part, bus)
+
+
+def connect(m: Module, channels: wiring.Signature, master: Any, slave: Any) -> None:
+    """Connect some channels of a master with those of a slave, which may have more bits of an id.
+
+    Parameters
+    ----------
+    m : Module
+        Gets the assignments.
+    channels : Signature
+        :func:`axi4_read` or :func:`axi4_write`; sizes do not matter.
+    master, slave : interface
+        The master's port, or one of the component itself that is driven by it.
+    """
+    for name, member in channels.members.items():
+        source, sink = (master, slave) if member.flow == Out else (slave, master)
+        m.d.comb += getattr(sink, name).eq(getattr(source, name))

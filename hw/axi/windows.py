@@ -16,8 +16,8 @@ class Windows(Component):
     """AXI4-Lite slave whose pages are the registers of the cores, and then those of the pod.
 
     The pod has the number of its cores, read only, a bit for each core that works, the range of
-    private addresses, and a base address for each core. An access without a register gets DECERR, a write to the number of cores
-    SLVERR.
+    private addresses, and a base address for each core. An access without a register gets DECERR,
+    a write to the number of cores SLVERR.
 
     Parameters
     ----------

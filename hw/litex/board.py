@@ -14,9 +14,10 @@ from litex.soc.integration.builder import Builder
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
+from celosia.hw.build import verilog
 from celosia.hw.flow import tools
 from celosia.hw.flow.parts import PARTS
-from celosia.hw.litex.system import describe, equip, quiet, sources
+from celosia.hw.litex.system import describe, equip, quiet
 
 #: Bits per second on the line.
 BAUD = 3_000_000
@@ -141,11 +142,11 @@ def write(target: Target, directory: Path, config: Config | None = None) -> Path
     config = PARTS[target.part].suited(config or target.config)
     gateware = directory.absolute() / "gateware"
     gateware.mkdir(parents=True, exist_ok=True)
-    verilog = gateware / "celosia.v"
-    verilog.write_text(sources(config))
+    source = gateware / "celosia.v"
+    source.write_text(verilog(config))
     with quiet():
         soc = make(target, config)
-        soc.platform.add_source(str(verilog))
+        soc.platform.add_source(str(source))
         toolchain = soc.platform.toolchain
         toolchain._yosys_cmds += _BEFORE
         toolchain._pnr_opts += f"--report {soc.platform.name}.report "

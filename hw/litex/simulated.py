@@ -13,7 +13,8 @@ from litex.soc.cores.uart import RS232PHYModel, UARTBone
 from litex.soc.integration.soc_core import SoCCore
 
 from celosia.hw.arch.config import Config
-from celosia.hw.litex.system import describe, equip, quiet, sources
+from celosia.hw.build import verilog
+from celosia.hw.litex.system import describe, equip, quiet
 
 TOP = "soc"
 #: Frequency by which the timing of the memory is derived.
@@ -83,4 +84,4 @@ def simulated(
         soc.finalize()
         text = soc.platform.get_verilog(soc, name=TOP).main_source
     text = _COMPLAINT.sub(lambda match: f"begin {match[0]} $finish; end", text)
-    return f"{text}\n{sources(config)}", describe(soc, config, baud=soc.clock_hz)
+    return f"{text}\n{verilog(config)}", describe(soc, config, baud=soc.clock_hz)

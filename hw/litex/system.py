@@ -12,7 +12,6 @@ from litex.soc.integration.export import get_csr_json
 from litex.soc.integration.soc import SoCRegion
 
 from celosia.hw.arch.config import Config
-from celosia.hw.build import verilog
 from celosia.hw.litex.core import Celosia
 from celosia.hw.litex.line import LineCheck
 from celosia.hw.litex.port import port_of
@@ -115,8 +114,3 @@ def quiet() -> Iterator[None]:
         yield
     finally:
         logging.disable(logging.NOTSET)
-
-
-def sources(config: Config) -> str:
-    """Return the Verilog of the core that a system instantiates."""
-    return verilog(config)

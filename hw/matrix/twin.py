@@ -24,7 +24,6 @@ module {name}(activations, weights, load, clk, rst, sums, switch);
   reg [{rows} - 1:0] begun = 0;
   reg [{segments} * {columns} * 8 - 1:0] late = 0, latest = 0;
   reg [{columns} * {bits} - 1:0] packed_sums;
-  reg signed [7:0] bus [0:{columns} - 1];
   reg [{columns} - 1:0] selected;
   integer r, c, first, now = 0;
 

@@ -10,10 +10,8 @@ class DeviceError(RuntimeError):
     """A device stopped, is not available, or does not match; the message is one line."""
 
 
-class Device(Protocol):
-    """A core with external memory."""
-
-    config: Config
+class Memory(Protocol):
+    """External memory of a core."""
 
     def write(self, address: int, data: bytes) -> None:
         """Write to external memory, from byte ``address`` on.
@@ -27,6 +25,12 @@ class Device(Protocol):
     def read(self, address: int, count: int) -> bytes:
         """Return ``count`` bytes of external memory from byte ``address`` on; raises as ``write``."""
         ...
+
+
+class Device(Memory, Protocol):
+    """A core with external memory."""
+
+    config: Config
 
     def run(self, address: int, count: int) -> RunResult:
         """Run the program of ``count`` instructions at byte ``address``.

@@ -8,20 +8,8 @@ from celosia.hw.arch.driver import RunResult
 from celosia.hw.arch.isa import Opcode
 from celosia.hw.arch.pod import PodConfig
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.device import Device, DeviceError
+from celosia.sw.runtime.device import Device, DeviceError, Memory
 from celosia.sw.runtime.machine import MachineDevice
-
-
-class Memory(Protocol):
-    """Memory of a core."""
-
-    def write(self, address: int, data: bytes) -> None:
-        """Write from byte ``address`` on; raises as ``Device.write``."""
-        ...
-
-    def read(self, address: int, count: int) -> bytes:
-        """Return ``count`` bytes from byte ``address`` on; raises as ``Device.write``."""
-        ...
 
 
 @runtime_checkable

@@ -5,9 +5,15 @@ in float32, on the same images, batches and epochs with halved updates, and with
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
+
+from training_reference import patches
 
 from celosia.sw import data
 from celosia.sw.training import batches
@@ -17,13 +23,6 @@ from celosia.sw.training.trainer import Images, split
 
 #: Images of one forward pass.
 _AT_ONCE = 200
-
-
-def patches(images: np.ndarray, kernel: int, padding: int) -> np.ndarray:
-    """Return the pixels under the kernel: ``(batch, height, width, kernel, kernel, channels)``."""
-    padded = np.pad(images, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
-    found = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (1, 2))
-    return found.transpose(0, 1, 2, 4, 5, 3)
 
 
 def convolved(layer: Conv, matrix: np.ndarray, images: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -15,7 +15,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
-from celosia.hw.build import convert, readable, readable_pod_verilog, readable_verilog
+from celosia.hw.build import convert, readable, readable_verilog
 from celosia.hw.lib.component import Component
 from celosia.sim.simulators import find_icarus
 from celosia.sw.export import files
@@ -166,7 +166,7 @@ def test_it_is_free_of_warnings(written: str, tmp_path: Path) -> None:
     "text",
     [
         lambda: readable_verilog(preset("nano")),
-        lambda: readable_pod_verilog(PodConfig(preset("pico,lanes=2"), cores=4, ports=2)),
+        lambda: readable_verilog(PodConfig(preset("pico,lanes=2"), cores=4, ports=2)),
     ],
     ids=["nano", "pod"],
 )

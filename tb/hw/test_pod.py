@@ -8,11 +8,11 @@ import prerequisites
 
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
-from celosia.hw.build import pod_verilog
+from celosia.hw.build import verilog
 
 
 def test_verilog(tmp_path: Path) -> None:
-    text = pod_verilog(PodConfig(preset("pico"), cores=4, ports=2))
+    text = verilog(PodConfig(preset("pico"), cores=4, ports=2))
     top = text[text.index("module celosia(") :]
     head, body = top.split(";", 1)
     for port in range(2):

@@ -6,12 +6,14 @@ import training_reference as reference
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
+from celosia.sim import hazards
+from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.training import batches, weights
 from celosia.sw.training.scheme import Conv, Network
 from celosia.sw.training.step import constants
 from celosia.sw.training.step.layout import Layout
-from celosia.sw.training.step.program import encoded
+from celosia.sw.training.step.program import encoded, instructions
 
 OPTION = "activation_weights=true"
 
@@ -66,3 +68,14 @@ def require_equal(network: Network, config: Config, device: str, steps: int, see
             np.testing.assert_array_equal(one, two, err_msg=f"step {step}")
     opened.close()
     return cycles
+
+
+def require_equal_or_refused(network: Network, config: Config, steps: int, seed: int) -> None:
+    """Judge the program of a network and compare it on the machine model, unless it is refused."""
+    try:
+        program = instructions(Layout(network, config))
+    except InputError as error:
+        assert "wanted" in str(error)
+        return
+    hazards.judge(program, config)
+    require_equal(network, config, "machine", steps, seed)

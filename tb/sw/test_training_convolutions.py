@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from training_steps import OPTION, core, require_equal
+from training_steps import OPTION, core, require_equal, require_equal_or_refused
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
@@ -118,13 +118,7 @@ def random_case(rng: np.random.Generator) -> tuple[Network, Config]:
 @pytest.mark.parametrize("number", range(24))
 def test_random_networks_on_random_cores(number: int, seed: int) -> None:
     trained, config = random_case(np.random.default_rng([seed, number]))
-    try:
-        program = instructions(Layout(trained, config))
-    except InputError as error:
-        assert "wanted" in str(error)
-        return
-    hazards.judge(program, config)
-    require_equal(trained, config, "machine", 2, seed)
+    require_equal_or_refused(trained, config, 2, seed)
 
 
 @pytest.mark.parametrize("name", ["nano,weight_tiles=1024", "edge"])
