@@ -43,7 +43,7 @@ class Pod(Component):
 
     Timing
     ------
-    A port of several cores has a read address one cycle after it was taken of the core; a write
+    A port of several cores has a read address three cycles after it was taken of the core; a write
     address in the same cycle, and its data two cycles later for each level of the tree.
     """
 
@@ -101,7 +101,10 @@ class Pod(Component):
         if len(group) == 1:
             connect(m, axi4_read(1), group[0][0], port)
             return
-        reads: Any = JoinedReads(masters=len(group), data_bytes=self.config.core.bus_bytes)
+        core = self.config.core
+        reads: Any = JoinedReads(
+            masters=len(group), data_bytes=core.bus_bytes, outstanding=core.outstanding
+        )
         m.submodules[f"reads_{number}"] = reads
         first = number * len(group)
         m.d.comb += [

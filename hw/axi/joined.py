@@ -2,21 +2,131 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.axi.signature import ADDRESS, axi4_read
+from celosia.hw.axi.reader import RoundRobin
+from celosia.hw.axi.signature import INCR, axi4_read
 from celosia.hw.lib.component import Component
+
+#: Requested burst of a master: ``beats`` less one; ``shared``: its bytes are the same for all.
+REQUEST = data.StructLayout({"address": 32, "beats": 8, "shared": 1})
+
+
+def burst(masters: int) -> data.StructLayout:
+    """Return the payload of a burst of the memory: a request, and the masters that it serves."""
+    return data.StructLayout({"address": 32, "beats": 8, "masters": masters})
+
+
+class JoinedRequests(Component):
+    """Requests of several masters, of one id, each kept in a queue.
+
+    Masters that run the same program ask for the same shared bytes in the same order, one a little
+    later than the other. A shared request waits until the oldest of all masters that work are of
+    shared bytes, or for ``patience`` cycles. Then one burst serves all that ask for the same. A
+    master that did not come in time is not waited for until it asks again. Private requests are
+    taken in turn.
+
+    Parameters
+    ----------
+    masters : int
+        Number of masters, at least 2.
+    outstanding : int
+        Requests of a queue, at least 2.
+    patience : int
+        Cycles.
+
+    Members
+    -------
+    request_0, ... : In(stream of REQUEST)
+        Masters.
+    working : In(masters)
+        The master works.
+    burst : Out(stream of :func:`burst`)
+        Bursts. An offer may change until it is taken.
+
+    Timing
+    ------
+    A burst is offered two cycles after the last request of those that it serves was taken.
+    """
+
+    def __init__(self, *, masters: int, outstanding: int, patience: int) -> None:
+        self.masters = masters
+        self.outstanding = outstanding
+        self.patience = patience
+        request = stream.Signature(REQUEST)
+        super().__init__(
+            {
+                **{f"request_{n}": In(request) for n in range(masters)},
+                "working": In(masters),
+                "burst": Out(stream.Signature(burst(masters))),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        queues: list[Any] = []
+        for n in range(self.masters):
+            request = getattr(self, f"request_{n}")
+            queue = SyncFIFOBuffered(width=REQUEST.size, depth=self.outstanding)
+            m.submodules[f"queue_{n}"] = queue
+            m.d.comb += [
+                queue.w_data.eq(request.payload),
+                queue.w_en.eq(request.valid),
+                request.ready.eq(queue.w_rdy),
+            ]
+            queues.append(queue)
+        oldest: list[Any] = [data.View(REQUEST, queue.r_data) for queue in queues]
+        asks = Cat(queue.r_rdy for queue in queues)
+        shared = Cat(request.shared for request in oldest)
+        may, first = Signal(), Signal(REQUEST)
+        m.submodules.turns = turns = RoundRobin(self.masters)
+        m.d.comb += [
+            turns.requests.eq(asks & (~shared | may.replicate(self.masters))),
+            turns.advance.eq(self.burst.ready),
+            self.burst.valid.eq(turns.requests.any()),
+            self.burst.payload.address.eq(first.address),
+            self.burst.payload.beats.eq(first.beats),
+        ]
+        for n, queue in enumerate(queues):
+            with m.If(turns.grants[n]):
+                m.d.comb += first.eq(oldest[n])
+            same = oldest[n].as_value() == first.as_value()
+            served = self.burst.payload.masters[n]
+            m.d.comb += [
+                served.eq(turns.grants[n] | (turns.requests[n] & first.shared & same)),
+                queue.r_en.eq(self.burst.ready & served),
+            ]
+        taken = self.burst.valid & self.burst.ready & first.shared
+        m.d.comb += may.eq(self._may(m, asks, asks & shared, taken))
+        return m
+
+    def _may(self, m: Module, asks: Value, wants: Value, taken: Value) -> Value:
+        """Return whether shared requests may be taken.
+
+        ``wants``: masters with one; ``taken``: one of them is.
+        """
+        present = Signal(self.masters, init=(1 << self.masters) - 1)
+        waited = Signal(range(self.patience))
+        come, expired = Signal(), Signal()
+        m.d.comb += [
+            come.eq((wants | ~present | ~self.working).all()),
+            expired.eq(waited == self.patience - 1),
+        ]
+        m.d.sync += [
+            present.eq(Mux(expired, 0, present) | asks),
+            waited.eq(Mux(~wants.any() | come | taken, 0, waited + ~expired)),
+        ]
+        return come | expired
 
 
 class JoinedReads(Component):
-    """Read channels of masters on one memory.
+    """Read channels of masters on one memory; shared bytes are read once, see ``JoinedRequests``.
 
-    Masters that run the same program ask for the same shared bytes, one a little later than the
-    other. A shared burst waits until all that work ask for shared bytes, or for ``patience``
-    cycles. Then one burst of the memory serves all that ask for the same. A master that did not
-    come in time is not waited for until it asks again. Private bursts are taken in turn.
+    Each id has queues of its own, with space for all requests of a master: those of one id come in
+    the same order from all masters, and those of two ids do not.
 
     Parameters
     ----------
@@ -24,15 +134,17 @@ class JoinedReads(Component):
         Number of masters, at least 2.
     data_bytes : int
         Bytes of one beat, a power of two.
+    outstanding : int
+        Most requests of one id of a master whose last beat has not come, at least 2.
     patience : int
-        Cycles.
+        Cycles that a shared request waits for other masters.
     bursts : int
         Most bursts of one id whose last beat has not come.
 
     Members
     -------
     port_0, ... : In(axi4_read(data_bytes))
-        Masters.
+        Masters, with bursts INCR of whole beats.
     working : In(masters)
         The master works.
     shared : In(masters)
@@ -42,16 +154,26 @@ class JoinedReads(Component):
 
     Timing
     ------
-    The memory sees an address one cycle after it was taken. A beat is taken when all masters have
-    taken it.
+    The memory sees an address three cycles after it was taken. A beat is taken when all masters
+    have taken it.
     """
 
     def __init__(
-        self, *, masters: int, data_bytes: int, patience: int = 512, bursts: int = 64
+        self,
+        *,
+        masters: int,
+        data_bytes: int,
+        outstanding: int = 32,
+        patience: int = 1 << 16,
+        bursts: int = 64,
     ) -> None:
         self.masters = masters
+        self.data_bytes = data_bytes
+        self.outstanding = outstanding
         self.patience = patience
         self.bursts = bursts
+        sizes = {"masters": masters, "outstanding": outstanding, "patience": patience}
+        self.requests: list[Any] = [JoinedRequests(**sizes) for _ in range(2)]
         port = axi4_read(data_bytes)
         super().__init__(
             {
@@ -68,73 +190,54 @@ class JoinedReads(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        bus = self.bus
+        requests = self.requests
         # For each id, the masters of the bursts under way.
         queues = [SyncFIFOBuffered(width=self.masters, depth=self.bursts) for _ in range(2)]
-        for number, queue in enumerate(queues):
+        m.submodules.turns = turns = RoundRobin(2)
+        m.d.comb += [
+            turns.requests.eq(
+                Cat(r.burst.valid & q.w_rdy for r, q in zip(requests, queues, strict=True))
+            ),
+            turns.advance.eq(~bus.arvalid | bus.arready),
+            bus.arsize.eq((self.data_bytes - 1).bit_length()),
+            bus.arburst.eq(INCR),
+        ]
+        with m.If(turns.advance):
+            m.d.sync += bus.arvalid.eq(turns.grants.any())
+        for number, (joined, queue) in enumerate(zip(requests, queues, strict=True)):
+            m.submodules[f"requests_{number}"] = joined
             m.submodules[f"queue_{number}"] = queue
-        self._addresses(m, queues)
+            taken = joined.burst.ready
+            payload = joined.burst.payload
+            m.d.comb += [
+                joined.working.eq(self.working),
+                taken.eq(turns.advance & turns.grants[number]),
+                queue.w_en.eq(taken),
+                queue.w_data.eq(payload.masters),
+            ]
+            with m.If(taken):
+                m.d.sync += [
+                    bus.arid.eq(number),
+                    bus.araddr.eq(payload.address),
+                    bus.arlen.eq(payload.beats),
+                ]
+        self._split(m)
         self._beats(m, queues)
         return m
 
-    def _addresses(self, m: Module, queues: list[Any]) -> None:
-        bus, ports = self.bus, self._ports
-        asks = Cat(port.arvalid for port in ports)
-        go = Signal()
-        m.d.comb += go.eq(self._may(m, asks))
-        candidates = Signal(self.masters)
-        m.d.comb += candidates.eq(asks & (~self.shared | go.replicate(self.masters)))
-        chosen = self._next(m, candidates)
-        first = {
-            name: Array(getattr(port, f"ar{name}") for port in ports)[chosen] for name in ADDRESS
-        }
-        shared = Array(self.shared)[chosen]
-        # Those that the burst serves.
-        served = Signal(self.masters)
-        for n, port in enumerate(ports):
-            same = Cat(*(getattr(port, f"ar{name}") == first[name] for name in ADDRESS)).all()
-            joins = candidates[n] & self.shared[n] & shared & same
-            m.d.comb += served[n].eq(joins | (candidates[n] & (chosen == n)))
-        room = Mux(first["id"], queues[1].w_rdy, queues[0].w_rdy)
-        taken = Signal()
-        m.d.comb += taken.eq(candidates.any() & room & (~bus.arvalid | bus.arready))
-        for number, queue in enumerate(queues):
-            m.d.comb += [queue.w_data.eq(served), queue.w_en.eq(taken & (first["id"] == number))]
-        m.d.comb += [port.arready.eq(taken & served[n]) for n, port in enumerate(ports)]
-        with m.If(bus.arready):
-            m.d.sync += bus.arvalid.eq(0)
-        with m.If(taken):
-            m.d.sync += bus.arvalid.eq(1)
-            m.d.sync += [getattr(bus, f"ar{name}").eq(value) for name, value in first.items()]
-
-    def _may(self, m: Module, asks: Value) -> Value:
-        """Return whether shared bursts may be taken."""
-        present = Signal(self.masters, init=(1 << self.masters) - 1)
-        waited = Signal(range(self.patience))
-        expired = waited == self.patience - 1
-        wants = asks & self.shared
-        come = (wants | ~present | ~self.working).all()
-        m.d.sync += present.eq(present | asks)
-        with m.If(~wants.any() | come | expired):
-            m.d.sync += waited.eq(0)
-        with m.Else():
-            m.d.sync += waited.eq(waited + 1)
-        with m.If(expired):
-            m.d.sync += present.eq(asks)
-        return come | expired
-
-    def _next(self, m: Module, candidates: Signal) -> Signal:
-        """Return the candidate that follows the one chosen before."""
-        chosen, latest = Signal(range(self.masters)), Signal(range(self.masters))
-        with m.Switch(latest):
-            for before in range(self.masters):
-                with m.Case(before):
-                    for after in range(self.masters):
-                        n = (before - after) % self.masters
-                        with m.If(candidates[n]):
-                            m.d.comb += chosen.eq(n)
-        with m.If(candidates.any()):
-            m.d.sync += latest.eq(chosen)
-        return chosen
+    def _split(self, m: Module) -> None:
+        """Give the requests of the masters to the queues of their ids."""
+        for n, port in enumerate(self._ports):
+            ends = [getattr(joined, f"request_{n}") for joined in self.requests]
+            for number, end in enumerate(ends):
+                m.d.comb += [
+                    end.valid.eq(port.arvalid & (port.arid == number)),
+                    end.payload.address.eq(port.araddr),
+                    end.payload.beats.eq(port.arlen),
+                    end.payload.shared.eq(self.shared[n]),
+                ]
+            m.d.comb += port.arready.eq(Mux(port.arid, ends[1].ready, ends[0].ready))
 
     def _beats(self, m: Module, queues: list[Any]) -> None:
         """Give each beat to the masters of its burst."""
