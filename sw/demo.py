@@ -15,9 +15,9 @@ from celosia.sw.evaluate import inputs_of
 from celosia.sw.files import write_atomically
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError
-from celosia.sw.runtime.session import Session, Statistics
+from celosia.sw.runtime.opening import open_session
+from celosia.sw.runtime.session import Statistics
 from celosia.sw.shipped import shipped
 
 _RED = "#c0392b"
@@ -47,25 +47,28 @@ def demo(
     latency: int = 32,
     bandwidth: float = 1.0,
     device: str = "rtl",
+    cores: int = 1,
+    ports: int = 1,
 ) -> Statistics:
     """Classify digits, print results and costs, and draw both.
 
     - ``output``: picture to write, PNG.
     - ``images``: number of test digits.
     - ``batch``: digits of one run.
-    - ``latency``, ``bandwidth``: of the external memory, see ``open_device``.
+    - ``latency``, ``bandwidth``: of the external memory, see ``open_session``.
     - ``device``: name of the device.
+    - ``cores``, ``ports``: of a pod, see ``open_session``.
 
     Raises DeviceError if the device fails, or gives other bytes than the machine model.
     """
     found = find("mnist")
     pictures, labels = found.images[:images], found.labels[:images]
     model = shipped()["mnist_mlp"].path
-    program = compile_graph(load(model), config, min(batch, len(pictures)))
+    program = compile_graph(load(model), config, min(batch, -(-len(pictures) // cores)))
     x = inputs_of(program, "mnist", pictures)
     options = {"latency": latency, "bandwidth": bandwidth} if device == "rtl" else {}
-    y, statistics = _run(program, x, device, **options)
-    wanted, _ = _run(program, x, "machine")
+    y, statistics = _run(program, x, device=device, cores=cores, ports=ports, **options)
+    wanted, _ = _run(program, x)
     if not np.array_equal(y, wanted):
         raise DeviceError(f"{device}: {np.sum(y != wanted)} bytes differ from the machine model")
     guesses = y.argmax(axis=1)
@@ -81,11 +84,8 @@ def demo(
     return statistics
 
 
-def _run(
-    program: Program, x: np.ndarray, device: str, **options: Any
-) -> tuple[np.ndarray, Statistics]:
-    opened = open_device(device, program.config, program.memory_bytes, **options)
-    with Session(program, opened) as session:
+def _run(program: Program, x: np.ndarray, **options: Any) -> tuple[np.ndarray, Statistics]:
+    with open_session(program, **options) as session:
         (y,) = session.run([x], progress=True)
         return y, session.statistics
 
@@ -94,8 +94,9 @@ def summary(statistics: Statistics, accuracy: float) -> dict[str, str]:
     """Return a text for each figure of the result."""
     config = statistics.program.config
     wrong = round(statistics.inputs * (1 - accuracy))
+    several = f"{statistics.cores} x " * (statistics.cores > 1)
     lines = {
-        "core": f"{config.name}, {config.rows} x {config.columns} multipliers",
+        "core": f"{several}{config.name}, {config.rows} x {config.columns} multipliers",
         "accuracy": f"{accuracy:.2%} of {statistics.inputs} digits, {wrong} wrong",
     }
     if statistics.cycles_per_input and statistics.utilisation and statistics.cycles:

@@ -85,8 +85,11 @@ class Interpreter:
         self.close()
 
     def allocate_tensors(self) -> None:
-        """Make inputs and outputs ready for the batch chosen; compiles the model for it."""
-        batch = min(self._samples, MOST_BATCH)
+        """Make inputs and outputs ready for the batch chosen; compiles the model for it.
+
+        The cores of a pod divide the batch.
+        """
+        batch = min(-(-self._samples // self._options.get("cores", 1)), MOST_BATCH)
         stateful = bool(self._program.variables)
         if batch != self._program.batch and not stateful and not is_program(self._source):
             self.close()

@@ -13,6 +13,7 @@ from celosia.sw.frontend.source import load
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.backends import open_pod
 from celosia.sw.runtime.device import DeviceError
+from celosia.sw.runtime.interpreter import Interpreter
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.runtime.session import Session
 from celosia.sw.shipped import model_path
@@ -45,6 +46,18 @@ def pod(program: Program, verilator: None) -> Any:
 def test_machine_models(program: Program, x: np.ndarray, wanted: np.ndarray) -> None:
     with open_session(program, cores=4) as session:
         np.testing.assert_array_equal(session.run([x])[0], wanted)
+
+
+def test_interpreter(program: Program, x: np.ndarray, wanted: np.ndarray) -> None:
+    """It compiles a batch that all its cores divide."""
+    interpreter = Interpreter(model_path("mnist_mlp"), config="pico", cores=4)
+    interpreter.resize_tensor_input(0, x.shape)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(0, x)
+    interpreter.invoke()
+    np.testing.assert_array_equal(interpreter.get_tensor(1), wanted)
+    assert interpreter.statistics.as_dict()["batch"] == -(-COUNT // 4)
+    interpreter.close()
 
 
 def test_two_cores_take_half_as_long(

@@ -30,6 +30,13 @@ def test_demo_on_the_machine_model(digits, tmp_path, capsys) -> None:
     assert output.read_bytes().startswith(PNG)
 
 
+def test_demo_on_several_cores(digits, tmp_path, capsys) -> None:
+    sizes = {"config": preset("nano"), "images": 40, "cores": 4, "device": "machine"}
+    made = demo.demo(tmp_path / "digits.png", **sizes)
+    assert (made.cores, made.inputs, made.program.batch) == (4, 40, 10)
+    assert "4 x nano, 4 x 4 multipliers" in capsys.readouterr().out
+
+
 def test_semaphores_are_named_by_who_is_waited_for() -> None:
     first, second = SEMAPHORE[Unit.MATRIX, Unit.VECTOR], SEMAPHORE[Unit.STORE, Unit.VECTOR]
     counters = {"vector": {"busy": 5, f"semaphore_{first}": 3, f"semaphore_{second}": 2}}
