@@ -168,7 +168,7 @@ def readable_verilog(config: Config | PodConfig) -> str:
 def sources_digest(*, whole: bool = False) -> str:
     """Return a digest of everything that decides the Verilog of a core, sizes apart.
 
-    Saves elaborating a core just to learn that it was built before. Sources are read once a process.
+    A core that was built before is found without elaboration. Sources are read once a process.
 
     Parameters
     ----------

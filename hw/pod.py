@@ -117,7 +117,7 @@ class Pod(Component):
         connect(m, axi4_read(1), reads.bus, port)
 
     def _writes(self, m: Module, masters: list[Any], port: Any, number: int) -> None:
-        """Join the write channels of cores by pairs, level by level; connect the last with a port."""
+        """Join the write channels of cores by pairs, level by level; connect the last to a port."""
         level = 1
         while len(masters) > 1:
             joined = []

@@ -90,7 +90,7 @@ def _divided(x: np.ndarray, left: int, right: int, rounding: Rounding) -> np.nda
 
 
 def combined(mode: Mode, old: ArrayLike, h: ArrayLike) -> np.ndarray:
-    """Return the sums, int32, after results ``h`` were written to sums ``old`` of the accumulators."""
+    """Return the sums, int32, after results ``h`` were written to old sums ``old``."""
     old, h = np.asarray(old, np.int64), np.asarray(h, np.int64)
     match mode:
         case Mode.OVERWRITE:

@@ -24,8 +24,8 @@ FLAGS = (
 )
 #: What lets a model count how often branches were taken.
 LINES = ("--coverage-line",)
-#: And how often bits have changed; the widest signal of a core is a word of its program, or a row of
-#: sums.
+#: And how often bits have changed; the widest signal of a core is a word of its program, or a row
+#: of sums.
 TOGGLES = (
     *LINES,
     "--coverage-toggle",

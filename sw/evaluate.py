@@ -187,8 +187,8 @@ def summary(evaluation: Evaluation) -> dict[str, str]:
 def draw(evaluation: Evaluation) -> bytes:
     """Return the confusion matrix as a picture, PNG.
 
-    Rows are labels, with the share that was recognised; columns are predicted classes. Right results
-    are blue, wrong ones red; darker cells have higher counts.
+    Rows are labels, with the share that was recognised; columns are predicted classes. Right
+    results are blue, wrong ones red; darker cells have higher counts.
     """
     from matplotlib.figure import Figure
 
@@ -217,7 +217,7 @@ def _cells(axes: Any, confusion: np.ndarray) -> None:
 
     diagonal = np.eye(len(confusion), dtype=bool)
     share = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
-    # Mistakes are rare: right and wrong cells have separate scales, and the root raises single ones.
+    # Mistakes are rare: right and wrong cells have separate scales; the root raises single ones.
     full = np.where(diagonal, 1.0, max(share[~diagonal].max(), 1e-9))
     depth = np.sqrt(np.clip(share / full, 0, 1))[..., None]
     ink = np.where(diagonal[..., None], to_rgb(_RIGHT), to_rgb(_WRONG))

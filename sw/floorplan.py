@@ -37,7 +37,7 @@ class Cell(Protocol):
 
 
 def draw(cells: Sequence[Cell], *, title: str) -> bytes:
-    """Return a PNG of the device from above, each tile in the colour of the block with most cells in it.
+    """Return a PNG of the device from above; each tile has the colour of its largest block.
 
     - ``cells``: the cells with their sites.
     - ``title``: above the picture.

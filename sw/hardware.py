@@ -24,7 +24,7 @@ _LOADER = "openFPGALoader"
 
 
 def run_verilog(arguments: argparse.Namespace) -> None:
-    """Write the Verilog of a core or a pod with its waivers, and with ``--all`` what a design needs."""
+    """Write the Verilog of a core or a pod with its waivers; ``--all`` adds what designs need."""
     from celosia.hw.build import readable_verilog
 
     config, path = arguments.preset, arguments.output

@@ -106,7 +106,7 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 @pytest.fixture
 def refused(tmp_path, monkeypatch, capsys) -> Callable[[str], str]:
-    """Runs ``celosia``, which must fail and write nothing, in ``tmp_path``; returns its one line."""
+    """Runs ``celosia``, which must fail and write nothing, in ``tmp_path``; returns its line."""
     from celosia.sw.cli import main
 
     monkeypatch.chdir(tmp_path)

@@ -1,8 +1,8 @@
 """The tutorials: each command is run, and each line shown is a line that it prints.
 
 A ``console`` block holds commands after ``$``, each with its output. A ``text`` block continues the
-output of the last command; before the first command it is a diagram. ``...`` stands for anything. A command fails just when a line shown is
-an error of ``celosia``.
+output of the last command; before the first command it is a diagram. ``...`` stands for anything. A
+command fails just when a line shown is an error of ``celosia``.
 """
 
 import os

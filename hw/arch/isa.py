@@ -114,7 +114,7 @@ class Instruction:
 
     @classmethod
     def of(cls, opcode: Opcode, fields: dict[str, int]) -> "Instruction":
-        """Return the instruction with ``fields``: all of its fields, already checked, not copied."""
+        """Return the instruction with ``fields``: all of its fields, checked before, not copied."""
         self = cls.__new__(cls)
         self.opcode = opcode
         self.fields = fields

@@ -18,7 +18,7 @@ class Limits:
     reference, feedback, feedback_output, output : sequence of int
         Factors.
     steps : int
-        In how many steps an output can lag by a cycle of the loop, or, where ``shared``, of its own.
+        Steps of an output's lag in a cycle of the loop, or in one of the output if ``shared``.
     shared : bool
         ``feedback_output`` and ``output`` are the same divider.
     """

@@ -58,8 +58,8 @@ _STAGES = {
     "Info: Running router2": "routing",
 }
 
-#: A round of router 2, and how many there may be: seeds that get to their end take 40 to 210. Where the
-#: wires wanted twice become this many times as many as they once were, they rise without end.
+#: A round of router 2, and how many there may be: seeds that get to their end take 40 to 210. Where
+#: the wires wanted twice become this many times as many as they once were, they rise without end.
 _ROUND = re.compile(r"Info: +iter=(\d+) wires=\d+ overused=([1-9]\d*) ")
 _ROUNDS = 600
 _RISEN = 8
@@ -187,7 +187,8 @@ def placed(
     ------
     ToolError
         If a tool is missing or fails, the router for every seed: it may give up on a single one,
-        where a block is to take more signals than it has pins for, or be ended where it gets nowhere.
+        where a block is to take more signals than it has pins for, or be stopped because it
+        makes no progress.
     TooLargeError
         If the part has fewer cells than the design wants; no more seeds are tried then.
     """

@@ -97,7 +97,7 @@ class Rooms:
         return BETWEEN if path or not name.startswith("$") else None
 
     def of_nets(self, names: Iterable[str]) -> str | None:
-        """Return the room that drives a net of so many names: the one that assigns it, else the deepest."""
+        """Return the module that drives a net of these names: it assigns it, or is the deepest."""
         told = []
         for name in names:
             room = None if name.startswith("$") else self.of(name)

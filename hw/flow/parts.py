@@ -193,8 +193,8 @@ class Part:
 #: in the order of the rows; of the orders tried this one left the shortest wires.
 _85F_COLUMNS = (*range(4, 60, 9), *range(69, 120, 9))
 
-#: Router 2 looks for a net's way 12 tiles around the box of its ends, instead of 3; HeAP minds what is
-#: late three times as much as by default.
+#: Router 2 looks for a net's way 12 tiles around the box of its ends, instead of 3; HeAP minds what
+#: is late three times as much as by default.
 _ECP5_SETTINGS = {
     "router2/bbMargin/x": "12",
     "router2/bbMargin/y": "12",

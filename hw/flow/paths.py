@@ -81,7 +81,7 @@ def _name(text: str) -> str:
 
 
 def read(lines: Iterable[str]) -> Delays:
-    """Return the delays of an SDF of nextpnr; what times are held against are clocks, and launch paths."""
+    """Return the delays of an SDF of nextpnr; times are held against clocks and launch paths."""
     found = Delays(defaultdict(list), defaultdict(list), {}, {})
     clocks: set[str] = set()
     cell = ""

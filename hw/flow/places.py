@@ -62,7 +62,7 @@ def array_places(names: Iterable[str], part: Part) -> dict[str, str]:
 
 
 def _runs(part: Part, length: int) -> list[list[list[str]]]:
-    """Return runs of blocks: those that a row of blocks has room for, then what is left of the rows.
+    """Return runs of blocks: as many as a row of blocks holds, then what is left of the rows.
 
     That is one line, which turns at the end of each row.
     """
@@ -143,7 +143,7 @@ def other_places(
 
 
 def fix(netlist: Path, top: str, part: Part, report: Say = lambda line: None) -> Path:
-    """Return a netlist whose multipliers and memories have their sites, and the router its settings.
+    """Return a netlist whose multipliers and memories have sites, and settings of the router.
 
     It is beside the one given, or that one where there is nothing to say.
     """

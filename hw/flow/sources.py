@@ -36,7 +36,8 @@ def separate(text: str) -> tuple[str, dict[str, Source]]:
     text : str
         As Amaranth writes it without.
     sources : dict of str to Source
-        Of each signal that is no input of its module, by the instances down to it below the top and its name, joined by dots.
+        Of each signal that is no input of its module, by the instances down to it below the top and
+        its name, joined by dots.
     """
     sources: dict[str, Source] = {}
     inputs: set[str] = set()

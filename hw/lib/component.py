@@ -9,8 +9,8 @@ from amaranth.lib import wiring
 class Component(wiring.Component):
     """Component whose signature alone declares its ports.
 
-    Sizes of most ports depend on parameters, so the signature is made in ``__init__``. Type checkers
-    take any attribute for a port.
+    Sizes of most ports depend on parameters, so the signature is made in ``__init__``. Type
+    checkers take any attribute for a port.
     """
 
     if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Bitstreams of boards through LiteX: any target of litex-boards with LiteDRAM and a serial line."""
+"""Bitstreams of boards through LiteX: any target of litex-boards with LiteDRAM and a UART."""
 
 import importlib
 import json

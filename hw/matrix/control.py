@@ -18,8 +18,8 @@ from celosia.hw.matrix.spacing import PassSpacing
 class MatrixControl(Component):
     """Control of the matrix unit: weight tiles, reads of activations, accumulator rows.
 
-    ``TileFeeder`` takes a MATMUL and starts its tiles, one pass ahead. ``PassReads`` gives the reads
-    of its passes, which ``PassSpacing`` keeps apart, and ``Completion`` reports its end.
+    ``TileFeeder`` takes a MATMUL and starts its tiles, one pass ahead. ``PassReads`` gives the
+    reads of its passes, which ``PassSpacing`` keeps apart, and ``Completion`` reports its end.
     ``MoveOrder`` keeps MOVE_WEIGHTS and the tiles of MATMULs in order.
 
     Parameters

@@ -30,8 +30,8 @@ class Verdict(Component):
 
     Timing
     ------
-    ``verdict_latency`` - 1 cycles after the first request of a pass, the parity of its tile has been
-    checked, and that of no later tile.
+    ``verdict_latency`` - 1 cycles after the first request of a pass, the parity of its tile has
+    been checked, and that of no later tile.
     """
 
     def __init__(self, *, read_latency: int, verdict_latency: int, results_latency: int) -> None:

@@ -105,8 +105,10 @@ class Choice(Component):
     -------
     valid, fault, step : In(1), In(1), In(Step)
         A group, its fault, and the step of its task.
-    elements, exponentials : In(ArrayLayout(signed(32), lanes)), In(ArrayLayout(unsigned(BITS), lanes))
-        Its elements and their exponentials.
+    elements : In(ArrayLayout(signed(32), lanes))
+        Its elements.
+    exponentials : In(ArrayLayout(unsigned(BITS), lanes))
+        Their exponentials.
     product, share : In(PRODUCT), In(SHARE)
         From ``Reciprocals``.
     late_group, used, fault_used : Out(group_layout), Out(1), Out(1)
@@ -167,9 +169,10 @@ class Choice(Component):
 class SoftmaxStage(Component):
     """Stage of a core with SOFTMAX between the window unit and the pipe.
 
-    A SOFTMAX is three tasks, its steps. MAXIMUM finds the greatest element of each row. SUM adds the
-    exponentials of each row, and computes the reciprocals of the sums. SHARE gives the exponentials
-    to the pipe, with the multipliers of their rows. Groups of other tasks pass unchanged, as late.
+    A SOFTMAX is three tasks, its steps. MAXIMUM finds the greatest element of each row. SUM adds
+    the exponentials of each row, and computes the reciprocals of the sums. SHARE gives the
+    exponentials to the pipe, with the multipliers of their rows. Groups of other tasks pass
+    unchanged, as late.
 
     Parameters
     ----------

@@ -37,9 +37,10 @@ def partial_products(a: Value, b: Value) -> list[Value]:
     """Return signed values whose sum is the product of two signed ones.
 
     Synthesis uses no hardware multiplier for it. Radix-4 Booth recoding (O. L. MacSorley,
-    "High-speed arithmetic in binary computers", 1961): each pair of bits of ``b`` adds −2 to 2 times
-    ``a``, half as many terms as bits. A negative term is the complement of its magnitude; the one
-    that completes it stands in the empty bits of the next term, that of the last in a term of its own.
+    "High-speed arithmetic in binary computers", 1961): each pair of bits of ``b`` adds −2 to 2
+    times ``a``, half as many terms as bits. A negative term is the complement of its magnitude; the
+    one that completes it stands in the empty bits of the next term, that of the last in a term of
+    its own.
     """
     digits = -(-len(b) // 2)
     # Above its sign, and below its lowest bit.

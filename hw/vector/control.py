@@ -102,8 +102,8 @@ class VectorActivity(Component):
 
     Timing
     ------
-    Combinational. After ``stop``, ``idle`` comes ``settle_cycles`` cycles after the last response or
-    write is through.
+    Combinational. After ``stop``, ``idle`` comes ``settle_cycles`` cycles after the last response
+    or write is through.
     """
 
     def __init__(self, *, settle_cycles: int) -> None:

@@ -57,8 +57,8 @@ class Datapath(Component):
 
     Timing
     ------
-    ``bytes`` follow the last element of a window by ``WindowUnit.LATENCY`` + ``latency`` of the pipe
-    cycles, with SOFTMAX ``SoftmaxStage.LATENCY`` more.
+    ``bytes`` follow the last element of a window by ``WindowUnit.LATENCY`` + ``latency`` of the
+    pipe cycles, with SOFTMAX ``SoftmaxStage.LATENCY`` more.
     """
 
     def __init__(self, *, sizes: VectorSizes, bus_bytes: int) -> None:

@@ -117,7 +117,7 @@ class Scaler(Component):
 
     Timing
     ------
-    ``scaled`` follows ``group`` by ``scaled_latency`` cycles, ``soon`` by ``Pipe.SOON`` cycles less.
+    ``scaled`` follows ``group`` by ``scaled_latency`` cycles, ``soon`` ``Pipe.SOON`` earlier.
     """
 
     def __init__(self, *, sizes: VectorSizes) -> None:

@@ -64,7 +64,7 @@ class SerialProduct(Component):
         reset_less(self, "product")
 
     def _row(self, m: Module, n: int, upper: Value, bit: Value, less: Value) -> Signal:
-        """Return ``upper``, with the multiplier added if ``bit`` is set, or subtracted if ``less``."""
+        """Return ``upper``, with the multiplier added if ``bit`` is set, subtracted if ``less``."""
         shape = signed(1 + len(upper))
         x, y = (Signal(shape, name=f"{name}_{n}") for name in ("upper", "factor"))
         row = Signal(shape, name=f"row_{n}")

@@ -140,7 +140,7 @@ class Forwarding(Component):
     written : In(ArrayLayout(signed(32), lanes))
         Result of the group of age 6.
     old, again : Out(ArrayLayout(signed(32), lanes)), Out(lanes)
-        Old sums of the group of age 5, and its lanes whose old sum is ``written`` of the next cycle.
+        Old sums of the group of age 5, and its lanes whose old sum is the next ``written``.
     used : Out(columns)
         Columns of ``sums`` that are old sums of the group of age 4.
 
@@ -167,7 +167,7 @@ class Forwarding(Component):
         reset_less(self, "old", "again")
 
     def _hits(self, m: Module) -> list[Signal]:
-        """Return lanes of the group of age 4 that a group 1, 2, ... cycles before it writes, too."""
+        """Return lanes of the group of age 4 that a group 1, 2, ... cycles before it writes."""
         hits = []
         for distance in range(self.sizes.group_cycles, Pipe.SOON):
             group, earlier = self.groups[2], self.groups[2 + distance]

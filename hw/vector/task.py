@@ -158,8 +158,8 @@ class VectorSizes:
 
         ``tag`` is the tag of the instruction. ``constant`` is 1 for FILL. ``_last`` is a count
         less one: of groups, of channels in the last group (``lane_last``). ``pixels`` are counts in
-        x, y, z, ``window_elements`` in x, y. ``wide``: a read of the unified buffer takes ``read_groups``
-        groups, because the channels of a pixel are neighbours; else it takes one.
+        x, y, z, ``window_elements`` in x, y. ``wide``: a read of the unified buffer takes
+        ``read_groups`` groups, because the channels of a pixel are neighbours; else it takes one.
         """
         address = unsigned(self.address_bits)
         strides = data.ArrayLayout(address, 3)

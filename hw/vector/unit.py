@@ -44,9 +44,11 @@ class VectorUnit(Component):
     -------
     instruction, done, fault_valid, fault, abort, idle, activity
         See "Contract of a unit" in ``docs/design/architecture.md``.
-    unified_read, read_valid, read_data, read_fault : Out(stream of streams.unified_read), In, In, In
-        Read port of the unified buffer. Responses come a fixed number of cycles after their
-        requests, at most 16 for full rate.
+    unified_read : Out(stream of streams.unified_read)
+        Requests to the read port of the unified buffer.
+    read_valid, read_data, read_fault : In, In, In
+        Responses of that port, a fixed number of cycles after the requests, at most 16 for full
+        rate.
     unified_write, write_fault : Out(stream of streams.unified_write), In(1)
         Write port of the unified buffer.
     accumulator_read, sums, accumulator_write : Out(read_layout), In, Out(write_layout)

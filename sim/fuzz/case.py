@@ -42,8 +42,8 @@ class Bus(NamedTuple):
 class Fault(NamedTuple):
     """Fault outside the program.
 
-    ``kind`` is one of ``FAULTS``; ``place`` counts beats or bursts from 1, cycles from the doorbell,
-    or words; ``response`` is the AXI4 response.
+    ``kind`` is one of ``FAULTS``; ``place`` counts beats or bursts from 1, cycles from the
+    doorbell, or words; ``response`` is the AXI4 response.
     """
 
     kind: str

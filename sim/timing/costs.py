@@ -15,7 +15,7 @@ class Costs(NamedTuple):
     All but the first two are lengths and depths of the RTL's pipelines.
     """
 
-    #: From an address on the bus to the first beat read; from the last beat written to the response.
+    #: From an address on the bus to the first beat read, or from the last beat to the response.
     memory: int = 32
     #: Beats that external memory moves per cycle, reads and writes together, above 0 up to 2.
     bandwidth: float = 1.0

@@ -46,7 +46,7 @@ class Timeline:
         # Cycles of each beat fetched, and of the last word of each block passed on.
         self.fetched: list[int] = []
         self.passed: list[int] = []
-        # Instructions that have entered a queue, their number, and the cycles in which they left it.
+        # Instructions that entered a queue, their number, and the cycles in which they left it.
         self.queues: dict[Unit, deque[tuple[int, int]]] = {unit: deque() for unit in EXECUTING}
         self.pushed: dict[Unit, int] = dict.fromkeys(EXECUTING, 0)
         self.left: dict[Unit, list[int]] = {unit: [] for unit in EXECUTING}
@@ -128,7 +128,7 @@ class Timeline:
                 yield from self._push(index, i.unit)
 
     def _push(self, index: int, unit: Unit) -> Process:
-        """Push the last word of an instruction into a queue, which holds ``queue_depth`` of them."""
+        """Push the last word of an instruction into a queue that holds ``queue_depth`` of them."""
         queue, left = self.queues[unit], self.left[unit]
         before = self.pushed[unit] - self.config.queue_depth
         if before >= 0:
@@ -303,7 +303,7 @@ class Timeline:
             self._finish(index, taken, responses[-1] + self.costs.written)
 
     def _reads(self, start: float, end: float) -> float:
-        """Return the cycles from ``start`` on in which bursts that are ready by ``end`` are read."""
+        """Return the cycles from ``start`` on in which bursts ready by ``end`` are read."""
         first = at = self.read_from
         for burst in self.channel:
             if burst.ready < end:

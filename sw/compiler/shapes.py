@@ -21,7 +21,7 @@ OF_ROWS = frozenset({"BATCH_MATMUL", "TRANSPOSE"})
 def items_of(graph: Graph, without: Container[int] = ()) -> int:
     """Return the model's own batch: the first extent, if all operators keep samples apart.
 
-    Operators with numbers in ``without`` are assumed to do so. Computed weights belong to no sample.
+    Operators with numbers in ``without`` are assumed to do so. Computed weights have no sample.
     """
     ends = [graph.tensors[number] for number in (*graph.inputs, *graph.outputs)]
     first = {tensor.shape[0] if len(tensor.shape) > 1 else 1 for tensor in ends}

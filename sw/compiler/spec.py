@@ -168,8 +168,8 @@ class Pooling(_Layer):
     scalings: tuple[Scaling, ...]  #: For one channel each, the same for all.
     #: Rows, columns and channels as which a source of one row is read.
     seen: tuple[int, int, int] | None = None
-    #: uint32, shape ``(256,)``: those of SOFTMAX of each window, which is one pixel. Its scaling has
-    #: no effect then.
+    #: uint32, shape ``(256,)``: those of SOFTMAX of each window, which is one pixel. Its scaling
+    #: has no effect then.
     exponentials: np.ndarray | None = None
 
     macs = 0
@@ -271,7 +271,7 @@ class DynamicProduct(_Layer):
     #: True if the columns of the first, or second, matrix are rows in its value.
     turned: tuple[bool, bool]
     output: tuple[int, int]  #: Rows and columns of the result's value.
-    #: Of results: for each channel, or for one, the same for all. Of sums of columns that are copied.
+    #: Of results: for each channel, or one for all. Of sums of columns that are copied.
     scalings: tuple[Scaling, Scaling]
     #: Term of the first zero point, times the sums of the second matrix's columns: ``taps`` bytes.
     columns: Correction | None = None

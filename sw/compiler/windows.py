@@ -77,7 +77,7 @@ def taken(
     top: int = 0,
     left: int = 0,
 ) -> tuple[Windows, ...]:
-    """Return windows of one pixel: each result's row and column of a source at ``top``, ``left``."""
+    """Return windows of one pixel: row and column in a source at ``top``, ``left``, by result."""
     return tuple(
         Windows(
             result=(y.result, x.result),

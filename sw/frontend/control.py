@@ -1,8 +1,9 @@
 """IF and WHILE of ``.tflite`` files: their subgraphs replace them.
 
 Operators of a subgraph are read once for each call, with the tensors that the call gives as inputs.
-Constants stay constants, so that counters of loops, and values that depend on them, are known: a WHILE
-is unrolled. Of an IF whose condition is computed, both branches run, and SELECT_V2 takes results of one.
+Constants stay constants, so that counters of loops, and values that depend on them, are known: a
+WHILE is unrolled. Of an IF whose condition is computed, both branches run, and SELECT_V2 takes
+results of one.
 """
 
 from collections.abc import Sequence

@@ -1,1 +1,1 @@
-"""MLPerf Tiny: its models compared byte by byte, their cycles, and published results beside them."""
+"""MLPerf Tiny: its models compared byte by byte, their cycles, beside published results."""

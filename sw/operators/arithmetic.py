@@ -86,7 +86,7 @@ def _run_quotient(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
 
 
 def _squared_factors(scales: Sequence[np.float32]) -> tuple[float, float, float]:
-    """Return the factors of both inputs and of their squared difference; scales include the result's."""
+    """Return the factors of both inputs and of their squared difference, with all scales."""
     first, second, output = map(float, scales)
     twice = 2 * max(first, second)
     return first / twice, second / twice, twice * twice / ((1 << 2 * _SHIFT) * output)

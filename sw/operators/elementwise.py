@@ -234,7 +234,7 @@ def _constant(lowering: Lowering, operation: Operation, number: int, other: View
 
 
 def _pixels(lowering: Lowering, operation: Operation, constant: Tensor, other: View) -> np.ndarray:
-    """Return a constant input, shape ``(rows, columns, channels)``; one row or column for equal ones.
+    """Return a constant input, shape ``(rows, columns, channels)``; axes of equal values are 1.
 
     Raises CompileError if it differs between samples, or its pixels do not lie as those of the
     other input.

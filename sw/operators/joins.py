@@ -166,7 +166,7 @@ def _side_by_side(lowering: Lowering, operation: Operation, wanted: tuple[int, i
 
 
 def _maker(lowering: Lowering, operation: Operation, source: int) -> int | None:
-    """Return the layer that makes a tensor, if it can write it into the result of its one reader."""
+    """Return the layer that makes a tensor, if it can write into the result of its one reader."""
     view = lowering.views[source]
     shown = [number for number, other in lowering.views.items() if other.value == view.value]
     alone = lowering.follower(source) is operation and shown == [source]

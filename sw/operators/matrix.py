@@ -124,7 +124,7 @@ def _weights(lowering: Lowering, operation: Operation) -> np.ndarray:
 
 
 def lower_convolution(scale: Scale) -> Lower:
-    """Return the lowering of convolutions, depthwise ones too, whose channels keep to themselves."""
+    """Return the lowering of convolutions, also of depthwise ones."""
 
     def lower(lowering: Lowering, operation: Operation) -> None:
         view = lowering.view(operation)
@@ -253,7 +253,7 @@ def _lower_dense(lowering: Lowering, operation: Operation) -> None:
 
 
 def dense_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the sums of a matrix product, int32, int64 of int16, shape ``(samples, rows, channels)``."""
+    """Return sums of a matrix product, shape ``(samples, rows, channels)``; int64 of int16."""
     source, weights = operator.sources[:2]
     matrix = arrays[1].astype(np.int64)
     if weights.data is None:

@@ -168,7 +168,7 @@ def mover(kind: str, shapes: Shapes, kernel: Kernel, host: str, **about: Any) ->
 
 
 def by_type(**kernels: Kernel) -> Kernel:
-    """Return the kernel that picks one by the type of the first operand; ``plain`` of all others."""
+    """Return the kernel that chooses by the type of the first operand; ``plain`` by default."""
 
     def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
         dtype = operator.sources[0].dtype

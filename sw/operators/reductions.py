@@ -120,7 +120,7 @@ def lower_windows(
 
 
 def _lower_sum(lowering: Lowering, operation: Operation) -> None:
-    """Lower MEAN and SUM: over rows, columns or both windows, over channels a matrix layer of ones."""
+    """Lower MEAN and SUM: windows over rows and columns, a matrix layer of ones over channels."""
     graph = lowering.graph
     shape, axes = graph.tensors[operation.inputs[0]].shape, operation.attributes["axes"]
     count = math.prod(shape[axis] for axis in axes)

@@ -34,7 +34,7 @@ _SIGMOID = _sigmoid()
 
 
 def _thirds(operator: HostOperator, arrays: Sequence[np.ndarray], most: int) -> np.ndarray:
-    """Return inputs in units of 1 / 12288; scales that are powers of two shift by up to ``most``."""
+    """Return inputs in units of 1 / 12288; power-of-two scales shift by up to ``most``."""
     (source,) = operator.sources
     exponent = math.log2(source.scale)
     shift = 12 + round(exponent)
@@ -74,7 +74,7 @@ def tanh(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarra
 
 
 def _table(function: Callable[[np.ndarray], np.ndarray], low: float, high: float) -> np.ndarray:
-    """Return 513 values of a function, of 15 bits, such that steps between them are right midway."""
+    """Return 513 values of a function, of 15 bits, such that midpoints of steps are right."""
     step = (high - low) / 512
     arguments = low + np.arange(513) * step
     rounded = _away(function(arguments) * (1 << 15))

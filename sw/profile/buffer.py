@@ -1,4 +1,4 @@
-"""Contents of the unified buffer over time: the layers whose bytes live in which blocks, and when."""
+"""Contents of the unified buffer over time: layers, the blocks with their bytes, and when."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -112,7 +112,7 @@ def _stretches(section: Sequence[Event], start: int, config: Config, costs: Cost
 
 
 def _cause(event: Event, before: int, posted: Sequence[Event], costs: Costs) -> str:
-    """Return the reason why a pass began later than ``before``, the end of the previous pass's vectors.
+    """Return why a pass began later than ``before``, the end of the vectors of the last pass.
 
     ``posted`` are the instructions that posted the semaphores it waited for.
     """

@@ -50,8 +50,8 @@ class Dot(NamedTuple):
 class Roofline(NamedTuple):
     """Layers by MACs per byte and MACs per cycle, both on logarithmic scales.
 
-    ``roof`` is the lower of the limits of memory and array, as points of a polyline, and ``top`` the
-    height of its flat part; ``outside`` are labels of matrix layers that move no bytes.
+    ``roof`` is the lower of the limits of memory and array, as points of a polyline, and ``top``
+    the height of its flat part; ``outside`` are labels of matrix layers that move no bytes.
     """
 
     roof: str

@@ -77,7 +77,7 @@ class Converter:
         return self._call("quantise", _quantize, self._named(arrays))
 
     def outputs(self, content: bytes | None, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """Return a file's outputs for samples, shape ``(N, elements)``; of the float file for None."""
+        """Return outputs for samples, shape ``(N, elements)``; of the float file for None."""
         return self._call("run", _outputs, content, self._named(arrays))
 
     def _named(self, arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:

@@ -23,7 +23,7 @@ class Memory(Protocol):
         ...
 
     def read(self, address: int, count: int) -> bytes:
-        """Return ``count`` bytes of external memory from byte ``address`` on; raises as ``write``."""
+        """Return ``count`` bytes of external memory from ``address`` on; raises as ``write``."""
         ...
 
 

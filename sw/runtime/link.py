@@ -179,7 +179,7 @@ class HostLink:
         return bool(received)
 
     def _count_damaged(self, event: Response | _Damaged) -> None:
-        """Count damaged frames in a row; wait after each of many, because repeating does not help."""
+        """Count damaged frames in a row; wait after many, because repeating does not help."""
         self._damaged = self._damaged + 1 if isinstance(event, _Damaged) else 0
         until = self.transport.now() + _SHORTEST
         if self._damaged > _DAMAGED_IN_A_ROW:

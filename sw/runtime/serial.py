@@ -197,7 +197,7 @@ class LineDevice(Driver):
         self.link.write_registers(offset, *values)
 
     def pauses(self, *, running: bool) -> Iterator[None]:
-        """Yield every ``_POLL_SECONDS`` of a program, without end; raises DeviceError at a reset."""
+        """Yield every ``_POLL_SECONDS`` of a program; raises DeviceError at a reset."""
         end = self.link.transport.now() + _RESET_SECONDS
         while running or self.link.transport.now() < end:
             yield

@@ -58,7 +58,7 @@ class Recorder(MachineDevice):
         return [self._best[layer][1] for layer in sorted(self._best)]
 
     def _see(self, layers: Sequence[int], index: int, i: Instruction) -> None:
-        """Keep a pass of a MATMUL that is about to run, if its activations vary most in its layer."""
+        """Keep a pass of a MATMUL before it runs, if its activations vary most in its layer."""
         from celosia.sim import footprint
 
         if i.opcode is not Opcode.MATMUL:

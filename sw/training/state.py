@@ -20,9 +20,9 @@ _FORMAT = 1
 class Settings:
     """Settings on which the bits of a training depend.
 
-    ``core``: preset; ``batch``: images of a step; ``seed``: of weights, split, order and noise; ``limit``: images to train and
-    validate with, all if None; ``patience``: epochs without a better validation after which
-    training stops, none if None.
+    ``core``: preset; ``batch``: images of a step; ``seed``: of weights, split, order and noise;
+    ``limit``: images to train and validate with, all if None; ``patience``: epochs without a better
+    validation after which training stops, none if None.
     """
 
     network: str

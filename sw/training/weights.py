@@ -11,7 +11,7 @@ _HALF = 1 << (LOW_BITS - 1)
 
 
 def highs(weights: np.ndarray) -> np.ndarray:
-    """Return the high bytes, which multiply: weights divided by ``2^LOW_BITS``, rounded, as int8."""
+    """Return the high bytes, which multiply: weights over ``2^LOW_BITS``, rounded, as int8."""
     return ((weights + _HALF) >> LOW_BITS).astype(np.int8)
 
 

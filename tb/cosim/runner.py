@@ -28,8 +28,8 @@ SIMULATORS = ("icarus", "verilator")
 TIMESCALE = ("1ns", "1ps")
 
 # Amaranth leaves the widths of operands to Verilog's own rules, writes `casez` without all cases,
-# and puts parts of one bundle on both sides of an assignment. Loops over lanes compare with the least
-# and the greatest number too. C++ has a function `abort`.
+# and puts parts of one bundle on both sides of an assignment. Loops over lanes compare with the
+# least and the greatest number too. C++ has a function `abort`.
 WAIVERS = """\
 `verilator_config
 lint_off -rule WIDTHEXPAND
@@ -69,7 +69,7 @@ def simulators() -> tuple[str, ...]:
 
 @contextmanager
 def _surroundings(sim: str) -> Iterator[None]:
-    """Put the simulator's folder on ``PATH``, and this one on Python's, as the runner reads them."""
+    """Put the simulator's folder on ``PATH``, and this one on Python's, for the runner."""
     program = find_icarus() if sim == "icarus" else find_verilator(COCOTB_VERILATOR)
     before, modules = os.environ.copy(), sys.path.copy()
     os.environ["PATH"] = os.pathsep.join((str(program.parent), before["PATH"]))
@@ -181,9 +181,9 @@ def run(
 ) -> None:
     """Run ``bench_core`` on a simulator; fail if one of its tests does.
 
-    ``config``: sizes of the core; ``sim``: one of ``SIMULATORS``; ``seed``: seed of all that is random in the bench; ``folder``: where the
-    bench runs and leaves its log and results; ``waves``: file for a waveform, without its ending;
-    ``only``: the one of its tests to run;
+    ``config``: sizes of the core; ``sim``: one of ``SIMULATORS``; ``seed``: seed of all that is
+    random in the bench; ``folder``: where the bench runs and leaves its log and results; ``waves``:
+    file for a waveform, without its ending; ``only``: the one of its tests to run;
     ``**options``: what else the bench wants to know; anything that JSON can say.
     """
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Float training of a network of ``celosia train``, for as many epochs: the accuracy to compare with.
+"""Float training of a network of ``celosia train``, as many epochs, to compare accuracy.
 
 ``python tb/e2e/float_training.py NETWORK [--rate R]`` trains with plain stochastic gradient descent
 in float32, on the same images, batches and epochs with halved updates, and without biases, too.

@@ -1,4 +1,4 @@
-"""Whole boards in Verilator, their SDRAM chip judging, and the real command on their serial line."""
+"""Whole boards in Verilator, checked by their SDRAM; the real command on their serial line."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Outputs that no operator makes: inputs, constants, the same tensor twice; graphs of these alone."""
+"""Outputs that no operator makes: inputs, constants, a tensor twice; graphs of these alone."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Fully connected networks: LiteRT's reference kernels and the machine model give the same bytes."""
+"""Fully connected networks: LiteRT's reference kernels and the model give the same bytes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Random programs on the RTL, a short campaign; and that a bug is found, made small and replayed."""
+"""Random programs on the RTL, a short campaign; a bug is found, made small and replayed."""
 
 import json
 import random

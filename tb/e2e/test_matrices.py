@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("litert")
 
 @pytest.mark.parametrize("constant", [True, False])
 def test_scales_are_divided_in_double_precision(constant: bool) -> None:
-    """255 · 181 + 120 · 1 times the factor is just above a half; in single precision, just below."""
+    """255 · 181 + 120 · 1 times the factor is just above a half; in float32, just below."""
     chain = Chain((1, 1, 2), 0.05, -128)
     matrix = np.array([[[53], [-127]]], np.int8)
     x, scale = np.array([[[[127, -8]]]], np.int8), 0.03

@@ -1,4 +1,4 @@
-"""MUL and SQUARED_DIFFERENCE of two computed values: each byte is that of LiteRT's reference kernel."""
+"""MUL and SQUARED_DIFFERENCE of two computed values: bytes of LiteRT's reference kernels."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Bits that flip in the memories of a protected core: seen where they are used, by whom, and nowhere else."""
+"""Bits that flip in memories of a protected core: reported where they are used, only there."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Shapes that a file records wrongly, as converters do for a dynamic batch, follow from the inputs."""
+"""Shapes that a file records wrongly (converters, dynamic batches) follow from the inputs."""
 
 from dataclasses import replace
 

@@ -64,7 +64,7 @@ def test_random_transformers_on_the_core() -> None:
 
 
 def check(content: bytes, given: np.ndarray, sizes: str, *, device: str, batch: int) -> None:
-    """Compare invocations with LiteRT, and cycles of the RTL with the estimate; no host operators."""
+    """Compare invocations with LiteRT, cycles of the RTL with the estimate; no host operators."""
     graph = load(content)
     program = compile_graph(graph, preset(sizes), batch)
     assert all(isinstance(step, Part) for step in program.steps)

@@ -240,7 +240,7 @@ def _missed(spec: Spec, circuit: btor.Circuit, cycles: int) -> list[str]:
 
 
 def prove(spec: Spec, *, depth: int, induction: bool = True, reach: int = 0) -> Verdict:
-    """Judge claims, and covers within ``reach`` cycles; what was judged before is not judged again."""
+    """Check claims, and covers within ``reach`` cycles; those checked before are left out."""
     text = spec.btor()
     question = (bitwuzla.version(), depth, induction, reach, sorted(spec.fixed), spec.names)
     digest = hashlib.sha256(repr(question).encode())
@@ -294,7 +294,7 @@ def proved(spec: Spec, *, depth: int, reach: int, induction: bool = True) -> Non
 
 
 def refuted(spec: Spec, claim: str, *, depth: int) -> None:
-    """Want one claim, whatever becomes of the others, broken within ``depth`` cycles after reset."""
+    """Require one claim, whatever becomes of others, broken in ``depth`` cycles after reset."""
     wanted, spec.names["claim"] = spec.names["claim"], [claim]
     verdict = prove(spec, depth=depth, induction=False)
     assert claim in wanted and verdict.verdict == "refuted", verdict

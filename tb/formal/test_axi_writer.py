@@ -51,7 +51,7 @@ def addresses(spec, dut, accept):
 
 
 def beats(spec, dut):
-    """Claim that each beat comes to the data channel in the next cycle, and on abort writes nothing."""
+    """Claim that each beat reaches the data channel in the next cycle; an abort writes nothing."""
     bus, beat = dut.bus, dut.beats
     took = spec.past(beat.valid & beat.ready)
     strobe = Mux(dut.abort, 0, beat.payload.strobe)

@@ -24,7 +24,7 @@ MOVES = preset("nano,activation_weights=true")
 
 
 def check_spec(module=check, config=MOVES):
-    """Words pass in order, with the index of their instruction; what passes is within its limits."""
+    """Words pass in order, with the index of their instruction, and are within its limits."""
     spec = Spec()
     opcodes = [opcode.value for opcode in isa.Opcode if isa.has(opcode, config)]
     dut = spec.open("dut", module.Check(config=config))
@@ -137,7 +137,7 @@ def command_spec(module=command):
 
 
 def issue_spec(module=None):
-    """The queue before a unit. Here instructions set one register at most, so the queue is short."""
+    """The queue before a unit, short because instructions set one register at most here."""
     spec = Spec()
     config, unit, in_flight = preset("nano,queue_depth=3"), isa.Unit.STORE, 3
     small: Any = module or broken_module(issue)

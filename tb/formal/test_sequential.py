@@ -1,4 +1,4 @@
-"""Sequential requantiser: bias, shifts, saturation and both roundings, around a multiplication by 2³⁰."""
+"""Sequential requantiser: bias, shifts, saturation, both roundings, multiplication by 2³⁰."""
 
 import pytest
 from amaranth.hdl import Array, Mux, Signal, signed

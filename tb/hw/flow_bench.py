@@ -1,4 +1,4 @@
-"""Tools of the flow made of shell: they take the options the real ones take, and leave what they leave."""
+"""Tools of the flow made of shell, with the options and the outputs of the real ones."""
 
 import stat
 

@@ -1,4 +1,4 @@
-"""The matrix unit between a unified buffer and a vector unit made of Python, and NumPy beside it."""
+"""The matrix unit between a unified buffer and a vector unit in Python, with NumPy beside."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def matmul(index, fields):
 
 
 def pixels(dut, fields):
-    """Yield the outputs of a ``PassWalker`` for each pixel of each pass, by the meaning of MATMUL."""
+    """Yield the outputs of a ``PassWalker`` for each pixel of each pass, as MATMUL defines."""
     f = MATMUL | fields
     move = fields.get("opcode") is isa.Opcode.MOVE_WEIGHTS
     base = f["tile"] * dut.rows if move else f["accumulator"]

@@ -8,7 +8,7 @@ import pytest
 
 
 def recorded(monkeypatch: pytest.MonkeyPatch, *rooms: ModuleType) -> list[Any]:
-    """Return a list that takes the memories of these modules in the order in which they are made."""
+    """Return a list that takes the memories of these modules in the order of their making."""
     made: list[Any] = []
 
     def recorder(make: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Analytic placement: rough places keep their order and fill the part, memories end near their wires."""
+"""Analytic placement: rough places keep order and fill the part, memories end near wires."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_spread_fills_the_part(count):
 
 
 def test_spread_gives_large_cells_more_room():
-    """The left half is as large as the right: it takes half of the room, nine of ten small ones less."""
+    """The left half is as large as the right: it takes half, nine of ten small ones less."""
     places = np.stack([np.arange(1000.0), np.zeros(1000)], axis=1)
     areas = np.where(np.arange(1000) < 100, 9.0, 1.0)
     found = _spread(places, areas, SIZE)
@@ -43,7 +43,7 @@ def lengths_by_hand(nets, places):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_springs_hold_the_length_of_nets(seed):
-    """Springs of both axes store the sum of the sides of all boxes, and rest is no longer than before."""
+    """Springs of both axes store the sum of the sides of all boxes; rest is no longer."""
     rng = np.random.default_rng(seed)
     count = 60
     nets = [np.sort(rng.choice(count, rng.integers(2, 9), replace=False)) for _ in range(90)]
@@ -72,7 +72,7 @@ def test_a_net_at_one_place():
 
 
 def grid(rng):
-    """Return cells in columns of logic between a fixed cell and a memory, and the sites of memories."""
+    """Return cells in columns of logic between a fixed cell and a memory, and memory sites."""
     kinds, nets, fixed = [], [], {}
     for column in range(8):
         first = len(kinds)

@@ -25,7 +25,7 @@ from celosia.hw.synthesis import OPENED
 
 
 class Lamp(Elaboratable):
-    """Clock of a board and a counter behind a lamp; with ``memory`` also the chip behind its pads."""
+    """Clock of a board and a counter that drives a lamp; ``memory`` adds the chip and pads."""
 
     def __init__(self, board, *, memory=False):
         self.board = board

@@ -70,7 +70,7 @@ def spaced(rows, columns, moved):
     ("rows", "moved", "wait"), [(4, 4, 5), (4, 8, 5), (4, 5, 8), (16, 16, 2), (16, 3, 6), (8, 8, 2)]
 )
 def test_a_tile_starts_as_soon_as_its_last_row_will_be_there(rows, moved, wait):
-    """``wait`` is 1 for the pass after the tile's start, and ROW_LATENCY + 6 cycles less the row."""
+    """``wait``: 1 for the pass after the tile's start, and ROW_LATENCY + 6 less the row."""
     _, rows_moved, after = spaced(rows, rows, moved)
     assert np.diff(rows_moved).tolist() == [1] * (moved - 1)
     assert after[0] - rows_moved[-1] == wait

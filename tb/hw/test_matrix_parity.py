@@ -12,7 +12,7 @@ from celosia.hw.memory import accumulators, weight_buffer
 
 
 class ParityBench(Bench):
-    """A matrix unit that runs a program again and again, with a bit flipped and a reset each time."""
+    """A matrix unit that repeats a program, with a bit flipped and a reset each time."""
 
     def __init__(self, monkeypatch, **sizes):
         super().__init__(parity=True, **sizes)

@@ -30,7 +30,7 @@ async def test_wrong_bytes():
 
 @pytest.mark.parametrize("at", range(3, 20))
 async def test_wrong_weights_of_the_pass_that_uses_the_tile(at):
-    """Parity of a tile is known ``TILE`` - 1 cycles after the first request of its pass, at most."""
+    """Parity of a tile is known at most ``TILE`` - 1 cycles after its pass's first request."""
     events = {"begins": [0, 8], "tile_wrong": [at]}
     known = [begin for begin in events["begins"] if at <= begin + TILE - 1]
     assert await reports(events) == [begin + RESULTS for begin in known[:1]]

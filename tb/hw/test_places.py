@@ -92,7 +92,7 @@ def test_without_multipliers_the_router_has_its_settings_alone(tmp_path):
 
 
 def around(places):
-    """Return a netlist: for each multiplier that has a place, a memory that is wired to it alone."""
+    """Return a netlist: for each multiplier with a site, a memory that is wired to it alone."""
     cells = {}
     for n, name in enumerate(places):
         wires = list(range(8 * n, 8 * n + 8))
@@ -112,7 +112,7 @@ def test_memories_go_where_their_wires_go():
 
 
 def test_every_memory_has_a_site_of_its_own():
-    """As many as there are, all of them wired to one multiplier; other multipliers find sites, too."""
+    """As many as there are, all wired to one multiplier; other multipliers find sites, too."""
     places = {"m": "X58/Y34/MULT18_0"}
     wires = list(range(300))
     cells = {"m": {"type": "MULT18X18D", "connections": {"A": wires}}}

@@ -141,7 +141,7 @@ def test_random_instructions(producer, full, lack, quiet, rng):
 
 
 async def test_latencies():
-    """A word for a unit is handed on in its first cycle; the sequencer's own posts in its second."""
+    """A word for a unit leaves in its first cycle; the sequencer's posts in its second."""
     dut: Any = Dispatch()
     cycles = []
     ctx = await pysim.simulation(dut)

@@ -23,8 +23,8 @@ ROWS = 3
 class Rows:
     """Accumulators played, and what they should hold in the end.
 
-    Rubbish comes where nothing is read, and where a sum is read as its write is told. Both are looked
-    at later: reads by one cycle, writes by two, when their sums come.
+    Rubbish comes where nothing is read, and where a sum is read as its write is told. Both are
+    looked at later: reads by one cycle, writes by two, when their sums come.
     """
 
     def __init__(self, rng: np.random.Generator, given: VectorSizes) -> None:
@@ -36,7 +36,8 @@ class Rows:
         #: Sums of wrong parity: as they are, and as they are once all groups so far are written.
         self.wrong = rng.random(shape) < 0.1
         self.expected_wrong = self.wrong.copy()
-        #: Where the sums of this cycle are written, and of the next; the row read in the one before.
+        #: Where the sums of this cycle and of the next are written; the row read before.
+        #: before.
         self.places = deque([(0, np.zeros(given.columns, bool))] * 2, 2)
         self.row: int | None = None
         self.read = deque([self.nothing()] * ACCUMULATOR_LATENCY, ACCUMULATOR_LATENCY)

@@ -18,7 +18,7 @@ FIELDS = ("first", "last", "groups_last")
 
 @pytest.mark.parametrize("name", ["nano", "wide", "tall"])
 async def test_answers(name: str, rng: np.random.Generator) -> None:
-    """One kind of read after the other; the unified buffer is slow enough that there is no room, too."""
+    """One kind of read after the other; a slow unified buffer leaves no space at times."""
     given = sizes(name)
     del given["bus_bytes"]
     shape = VectorSizes(**given)

@@ -1,4 +1,4 @@
-"""Flipped bits around and in a vector unit: seen where an instruction uses them, and nowhere else."""
+"""Flipped bits around and in a vector unit: reported where an instruction uses them only."""
 
 from collections import deque
 from typing import Any

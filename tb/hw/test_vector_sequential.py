@@ -1,4 +1,4 @@
-"""Vector units whose requantiser takes a digit a cycle: the same results, at the pace that costs say."""
+"""Vector units whose requantiser takes a digit a cycle: same results, at the pace of costs."""
 
 from typing import Any
 

@@ -131,7 +131,7 @@ class Account:
 
 @pytest.mark.parametrize("name", ["nano", "twelve", "full"])
 async def test_blames_the_task_that_used_the_word(name: str, rng: np.random.Generator) -> None:
-    """Any events at once, resets between them; words that are no channels are wrong all the time."""
+    """Any events at once, resets between them; words that are no channels are always wrong."""
     account = Account(rng, vector_sizes(name))
     dut = Watch(sizes=account.sizes)
     reset = Signal()

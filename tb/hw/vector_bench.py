@@ -319,7 +319,7 @@ class Bench:
 
 
 def run(rng, name, instructions, *, stall=0.0, visit=None, limit=20_000, **changes):
-    """Run ``instructions`` on random memories, compare, and return the bench and the cycles taken."""
+    """Run ``instructions`` on random memories, compare; return the bench and the cycles."""
     bench = Bench(rng, stall=stall, **sizes(name, **changes))
     taken = []
 

@@ -51,7 +51,7 @@ async def pulse(ctx: Any, signal: Any, value: Any = 1) -> None:
 
 
 async def rest(ctx: Any, rng: Draws | None, stall: float) -> None:
-    """Wait a random number of cycles, each further one with probability ``stall`` (0 to below 1)."""
+    """Wait a random number of cycles, each further one with probability ``stall`` below 1."""
     while rng is not None and rng.random() < stall:
         await ctx.tick()
 

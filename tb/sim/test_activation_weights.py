@@ -1,4 +1,4 @@
-"""Whole programs with MOVE_WEIGHTS: products of two matrices that were both loaded as activations."""
+"""Whole programs with MOVE_WEIGHTS: products of two matrices, both loaded as activations."""
 
 import numpy as np
 import pytest

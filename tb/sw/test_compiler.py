@@ -120,7 +120,7 @@ def test_the_array_begins_on_the_first_rows_of_an_image(mnist_model, name: str) 
 
 
 def test_the_last_block_of_few_steps_is_small() -> None:
-    """Of 25 rows of 5 pixels and 4 steps: 45 pixels at the end, which drain in time for the next tile."""
+    """Of 25 rows of 5 pixels and 4 steps: 45 pixels at the end drain before the next tile."""
     zeros, shape = np.zeros(64, np.int32), (1, 25, 5, 64)
     weights = np.ones((64, 1, 1, 64), np.int8)
     layers = [Convolution(weights=weights, weight_scale=0.01, output_scale=0.5, bias=zeros)] * 2

@@ -137,7 +137,7 @@ def speed(host, line, operation, count=100_000):
 
 
 def test_window_fills_the_line(figure):
-    """With an adapter's latency of 1 ms, four requests under way keep the line busy; one does not."""
+    """With an adapter's latency of 1 ms, four requests under way keep the line busy, not one."""
     got = {}
     for window in (1, 2, 4):
         for latency in (0.001, 0.016):

@@ -90,7 +90,7 @@ def test_neighbours_in_the_unified_buffer(widths, rng) -> None:
 
 @pytest.mark.parametrize("batch", [2, 5])
 def test_results_kept_for_later_layers_outlast_the_next_samples(batch, rng) -> None:
-    """Convolutions run sample by sample, FULLY_CONNECTED on all: nothing may overwrite its input."""
+    """Convolutions run by sample, FULLY_CONNECTED on all: nothing may overwrite its input."""
     layers: list[w.Layer] = [
         w.Convolution(**kernel(rng, 16, 3, 3, 4), padding="VALID"),
         w.Convolution(**kernel(rng, 8, 3, 3, 16), padding="VALID", stride=(2, 2)),

@@ -126,7 +126,7 @@ def multiplied(first: tuple[int, ...], second: tuple[int, ...], flags=(False, Fa
 
 
 def floats(*kinds: str, first: str = "int8") -> Graph:
-    """Return functions of float32 between DEQUANTIZE and QUANTIZE; ``first`` is the input's type."""
+    """Return functions of float32 between DEQUANTIZE and QUANTIZE; ``first``: input type."""
     chain = Chain((1, 9, 9, 4), 0.02, 5, first)
     chain.operator("DEQUANTIZE", dtype="float32")
     for kind in kinds:

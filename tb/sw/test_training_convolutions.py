@@ -47,8 +47,8 @@ def ended(*convs: Conv, hidden: int = 0, classes: int = 5, batch: int = 16) -> N
     return network(*convs, dense(count, hidden), dense(hidden, classes), batch=batch)
 
 
-#: One convolution, with a row that fills no window; two with zeros around, a hidden layer; images of
-#: three channels, an even kernel, no windows; windows of three, an error shift above the noise.
+#: One convolution, with a row that fills no window; two with zeros around, a hidden layer; images
+#: of three channels, an even kernel, no windows; windows of three, an error shift above the noise.
 SMALL = (
     ended(conv(8, 7, 1, 5, 3, pool=2), classes=4),
     ended(

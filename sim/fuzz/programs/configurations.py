@@ -64,7 +64,7 @@ CONFIGURATIONS["small"] = replace(
 
 
 def variant(config: Config, *, protection: str = "none", requantizer: str = "pipelined") -> Config:
-    """Return a core with other memories or another requantiser, without SOFTMAX if they exclude it."""
+    """Return a core with other memories or requantiser, without SOFTMAX if they exclude it."""
     softmax = config.softmax and (protection, requantizer) == ("none", "pipelined")
     return replace(config, protection=protection, requantizer=requantizer, softmax=softmax)
 

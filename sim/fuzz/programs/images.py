@@ -6,7 +6,7 @@ from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
 
 
 def channels_image(count: int, numbers: np.random.Generator) -> np.ndarray:
-    """Return parameters of ``count`` channels as in external memory, uint8, mostly common values."""
+    """Return parameters of ``count`` channels as in external memory, uint8, mostly common."""
     raw = np.zeros((count, PARAMETER_BYTES), np.uint8)
     bias = numbers.integers(-(2**31), 2**31, count) >> numbers.integers(0, 31, count)
     multiplier = numbers.integers(0, 2**31, count) | numbers.choice([0, 2**30], count)

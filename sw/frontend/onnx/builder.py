@@ -1,8 +1,8 @@
 """The graph under construction: images have their channels last, without moving bytes.
 
 ONNX keeps channels before rows. A value records the order in which its axes are stored. A transpose
-or reshape in the model thus costs nothing until an operator needs the order of the model. An operator
-with weights has its weights permuted instead.
+or reshape in the model thus costs nothing until an operator needs the order of the model. An
+operator with weights has its weights permuted instead.
 """
 
 from dataclasses import dataclass, replace

@@ -22,7 +22,7 @@ _Pads = tuple[_Pair, _Pair]
 
 
 def _pair(attributes: dict[str, Any], name: str, rank: int) -> _Pair:
-    """Return two numbers of an attribute; missing ones, and the first one of a single number, are 1."""
+    """Return two numbers of an attribute; missing ones are 1, a single number is the second."""
     found = list(attributes.get(name, [1] * rank))
     if len(found) != rank or min(found) < 1:
         raise ModelError(f"wanted {rank} {name} of at least 1, got {found}")

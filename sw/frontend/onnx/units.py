@@ -2,8 +2,8 @@
 
 A QDQ model has float operators between DequantizeLinear and QuantizeLinear, a model of quantised
 operators has QLinearConv and others that name their scales. Both become units: the operator under
-its float name, with integer operands that know their quantisation. Operators that only move elements
-are units on any operands.
+its float name, with integer operands that know their quantisation. Operators that only move
+elements are units on any operands.
 """
 
 from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ def load_block(emit: Emitter, block: Block) -> None:
 
 
 def errors(emit: Emitter, number: int) -> None:
-    """Append the errors of a layer's inputs, before their mask: errors times its weights, turned."""
+    """Append the errors of a layer's inputs, before their mask: errors times turned weights."""
     layout = emit.layout
     size, batch, blocks = layout.size, layout.batch, layout.blocks[number]
     emit.layer = number

@@ -57,7 +57,7 @@ class Chunk:
 
 
 class Space:
-    """Bytes, or tiles, given out one after the other, from ``first`` on, in multiples of ``step``."""
+    """Bytes, or tiles, given out in order, from ``first`` on, in multiples of ``step``."""
 
     def __init__(self, step: int, first: int = 0) -> None:
         self.step = step

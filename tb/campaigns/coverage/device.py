@@ -110,7 +110,7 @@ def _near(i: Instruction) -> Instruction:
 
 
 def good(i: Instruction, config: Config, most: int) -> bool:
-    """Return True if an instruction is legal, moves at most ``most`` elements, and can be played."""
+    """Return True if an instruction is legal, playable, and moves at most ``most`` elements."""
     try:
         isa.check(i, config)
         return elements(i) <= most and playable(i, config)

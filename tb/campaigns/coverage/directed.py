@@ -1,4 +1,4 @@
-"""Directed programs of the coverage: great sizes, addresses and counts, and accesses of the host."""
+"""Directed programs of the coverage: great sizes, addresses, counts; accesses of the host."""
 
 import random
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def _field(limit: isa.Limit, rng: random.Random) -> int:
 
 
 def rich(opcode: Opcode, rng: random.Random, most: int = _WORK) -> Instruction:
-    """Return a legal instruction of ``VAST`` with fields of any size: of a few, the one with most ones."""
+    """Return a legal instruction of ``VAST``; of a few of random fields, that with most ones."""
     found = [_drawn(opcode, rng, most) for _ in range(_DRAWS)]
     return max(found, key=lambda i: int.from_bytes(commands.encode([i]), "little").bit_count())
 
@@ -81,7 +81,7 @@ def _drawn(opcode: Opcode, rng: random.Random, most: int) -> Instruction:
 
 
 def _corner(opcode: Opcode, name: str, less: int) -> Instruction | None:
-    """Return an instruction of which one field is as great as can be, but for ``less``; None if it is small."""
+    """Return an instruction with one field at its greatest less ``less``; None if it is small."""
     low, high, multiple = isa.limits(VAST)[opcode][name]
     value = high
     while value > low:
@@ -94,7 +94,7 @@ def _corner(opcode: Opcode, name: str, less: int) -> Instruction | None:
 
 
 def _great(rng: random.Random) -> None:
-    """Instructions of any size, the rare ones as often as the others; each field at its greatest."""
+    """Instructions of any size, the rare as often as the others; each field at its greatest."""
     fields = [(opcode, name) for opcode in _MOVING for name in isa.limits(VAST)[opcode]]
     corners = [_corner(*field, less) for field in fields for less in (0, 1)]
     with closing(CheckedDevice(VAST, rng)) as device:
@@ -106,7 +106,7 @@ def _great(rng: random.Random) -> None:
 
 
 def _faults(rng: random.Random) -> None:
-    """Wrong fields, ends of memories passed in each way, and semaphores past their limit by each unit."""
+    """Wrong fields; each end of a memory passed; semaphores past their limit, by each unit."""
     with closing(CheckedDevice(VAST, rng)) as device:
         for opcode in (*_MOVING, Opcode.NOP):
             one = 1 << rng.randrange(SEMAPHORES)

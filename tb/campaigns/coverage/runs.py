@@ -13,14 +13,14 @@ from celosia.sw.workers.spread import Workers, spread
 
 #: Models that run through the runtime, on the greatest core.
 NETWORKS = ("mnist_mlp", "fashion_b")
-#: Cores whose bits are also counted; few, so that a run takes minutes: greatest memories, sizes that
-#: are not powers of two, widest array and bus.
+#: Cores whose bits are also counted; few, so that a run takes minutes: greatest memories, sizes
+#: that are not powers of two, widest array and bus.
 TOGGLED = ("vast", "odd", "square16")
 _MODELS = Path(__file__).parents[3] / "sw" / "models"
 
 
 class Plan(NamedTuple):
-    """Names of cores, counts of legal and faulted programs on each, seed; ``more`` adds the rest."""
+    """Names of cores, legal and faulted programs on each, seed; ``more`` adds the rest."""
 
     cores: tuple[str, ...]
     legal: int
@@ -30,7 +30,7 @@ class Plan(NamedTuple):
 
 
 class Job(NamedTuple):
-    """Job on one core: ``kind`` is ``build``, ``legal``, ``faulted``, ``directed`` or ``network``."""
+    """Job on one core; ``kind``: ``build``, ``legal``, ``faulted``, ``directed``, ``network``."""
 
     core: str
     kind: str

@@ -50,10 +50,10 @@ class Plan(NamedTuple):
 class Outcome(NamedTuple):
     """Outcome of one flip.
 
-    ``memory`` is the flipped memory, ``guard`` is True for a bit of parity; ``reported`` is the unit
-    of the error, or None; ``right`` is True for a right result; ``bare`` is True if a core without
-    protection gives the right result; ``label`` is True if that result has at least the right
-    class.
+    ``memory`` is the flipped memory, ``guard`` is True for a bit of parity; ``reported`` is the
+    unit of the error, or None; ``right`` is True for a right result; ``bare`` is True if a core
+    without protection gives the right result; ``label`` is True if that result has at least the
+    right class.
     """
 
     memory: str
@@ -65,7 +65,7 @@ class Outcome(NamedTuple):
 
 
 def _play(plan: Plan, config: Config, x: np.ndarray, flip: Any) -> tuple[np.ndarray | None, Any]:
-    """Return the result, None after an error, and the error, of a core that starts from power-up."""
+    """Return result (None after an error) and error of a core that starts from power-up."""
     from flips.device import FlipDevice
 
     memory_bytes = max(plan.program.memory_bytes, 1)

@@ -1,4 +1,4 @@
-"""Model files with random changes: of any bytes, of numbers that the reader uses, or of the graph."""
+"""Model files with random changes: of any bytes, of numbers the reader uses, of the graph."""
 
 import random
 import struct

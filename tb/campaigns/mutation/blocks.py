@@ -30,8 +30,8 @@ def _block(row: str) -> Block:
     return Block(name.strip(), sources, *found, fuzz=not tests[4].strip())
 
 
-#: A block a row: name | sources | unit | room | proofs | benches | "alone" if not for ``fuzz``; in the
-#: order of docs/log/2026-11-23-mutation.md.
+#: A block a row: name | sources | unit | room | proofs | benches | "alone" if not for ``fuzz``; in
+#: the order of docs/log/2026-11-23-mutation.md.
 _ROWS = """
 fetch | sequencer/fetch | sequencer_fetch | sequencer
 check, dispatch | sequencer/check sequencer/dispatch | sequencer_check sequencer_dispatch |

@@ -1,7 +1,8 @@
 """Possible changes in the source of a component: expressions, conditions, assignments.
 
-A change is made in the syntax tree of a function and has no other effect. It never touches code that
-decides the shape of a circuit instead of its function: widths, names, loops and tests of Python.
+A change is made in the syntax tree of a function and has no other effect. It never touches code
+that decides the shape of a circuit instead of its function: widths, names, loops and tests of
+Python.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Random programs on small cores, for changes that no test of a block notices. Not in `make test`."""
+"""Random programs on small cores, for changes that no test of a block notices."""
 
 import os
 import random

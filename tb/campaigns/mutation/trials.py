@@ -1,4 +1,4 @@
-"""Trials of tests on changed gateware: each change in a separate process, forked after all tests are
+"""Trials of tests on changed gateware: each change in a process, forked after the tests were
 collected, until the first test fails.
 """
 
@@ -33,8 +33,8 @@ KILLED, SURVIVED, INVALID, SAME, UNREACHED = "killed", "survived", "invalid", "s
 class Result(NamedTuple):
     """Result of a change.
 
-    ``verdict`` is ``killed`` by the test ``by``; ``survived``; ``unreached``, no test elaborates it;
-    ``invalid``, it is not a circuit; ``same``, the circuit is equivalent to the original.
+    ``verdict`` is ``killed`` by the test ``by``; ``survived``; ``unreached``, no test elaborates
+    it; ``invalid``, it is not a circuit; ``same``, the circuit is equivalent to the original.
     """
 
     verdict: str
@@ -197,7 +197,7 @@ class Trials:
         report((self._failure[0] if self._failure else "", timings))
 
     def _order(self, session: pytest.Session, site: Site) -> list[pytest.Item]:
-        """Return the tests that a change may break, the one that did before and short ones first."""
+        """Return the tests that a change may break: the one that did before, then short ones."""
         method, module = "." in site.function, module_of(site.file)
         chosen = [
             item

@@ -229,7 +229,7 @@ class Chain:
         return operand
 
     def graph(self, *outputs: int, name: str = "model") -> Graph:
-        """Return the graph; its outputs are those given, else the results that no operator reads."""
+        """Return the graph; outputs are those given, else the results that no operator reads."""
         read = {number for operation in self._operations for number in operation.inputs}
         results = (number for operation in self._operations for number in operation.outputs)
         ends = outputs or tuple(number for number in results if number not in read)

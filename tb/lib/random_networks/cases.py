@@ -9,7 +9,7 @@ its operators are drawn from the seed. Each ten thousand seeds are a family:
 | 10,000 | with DEPTHWISE_CONV_2D or ADD |
 | 20,000 | graphs of 3 to 12 operators whose branches meet in sums |
 | 30,000 | operators of the host |
-| 40,000 | graphs of 3 to 12 operators of host and core, some with floating-point inputs or outputs |
+| 40,000 | graphs of 3 to 12 operators of host and core, some with float inputs or outputs |
 | 50,000 | DEPTHWISE_CONV_2D between other layers |
 | 60,000 | rests of earlier models, with some inner tensors as inputs |
 | 70,000 | single operators of the host of every type |

@@ -138,7 +138,7 @@ def looping(rng: np.random.Generator) -> bytes:
 
 
 def branching(rng: np.random.Generator) -> bytes:
-    """Return a model of an IF whose condition is constant or computed; its branches may be calls."""
+    """Return a model of an IF with a constant or computed condition; branches may be calls."""
     model = Model(rng)
     chain = model.main
     if rng.random() < 0.7:

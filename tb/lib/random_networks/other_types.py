@@ -1,7 +1,7 @@
 """Random cases of other types: those of int8 with other tensors, weights and inputs.
 
-``unsigned`` makes everything uint8, weights with any zero point among it. ``wide`` makes activations
-int16 and leaves weights int8.
+``unsigned`` makes everything uint8, weights with any zero point among it. ``wide`` makes
+activations int16 and leaves weights int8.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Networks whose figures are frozen: shipped ones, those of MLPerf Tiny, two with random weights."""
+"""Networks with frozen figures: shipped ones, MLPerf Tiny, two with random weights."""
 
 import os
 from collections.abc import Callable
