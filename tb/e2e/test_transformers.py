@@ -1,6 +1,7 @@
 """Normalisations, attention and transformer blocks: every byte is that of LiteRT's kernels."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,12 @@ from random_networks.cases import FAMILY, Case, case
 
 from celosia.hw.arch.presets import preset
 from celosia.sim.timing.cycles import estimate
+from celosia.sw import data
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
+from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.parts import HostOperator, Part
+from celosia.sw.runtime.arrays import quantized
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.shipped import model_path
 
@@ -113,3 +117,52 @@ def test_language_model(device: str, verilator: None) -> None:
 def test_transformers_on_the_rtl(verilator: None) -> None:
     for seed in range(FIRST, FIRST + 4):
         assert differences(case(seed), preset("nano" + OPTIONS), "rtl") == "", seed
+
+
+#: Shipped transformers, and the data sets of their pictures.
+SHIPPED = {"mnist_vit": "mnist", "fashion_vit": "fashion-mnist", "kjv_text": None}
+
+
+def shipped(name: str, count: int) -> tuple[bytes, np.ndarray]:
+    """Return a shipped network, and inputs: the first test images, or random characters."""
+    dataset = SHIPPED[name]
+    if dataset is None:
+        return characters(count)
+    if not data.folder_of(dataset):
+        dataset = "mnist"
+    content = model_path(name).read_bytes()
+    (port,) = compile_graph(load(content), preset("transformer")).inputs
+    pictures = data.load(dataset)[0][:count, :, :, None] / np.float32(255)
+    return content, quantized(pictures, port)
+
+
+def int8_results(graph: Graph) -> list[int]:
+    """Return the numbers of all results of int8: of all operators but those of tables' functions."""
+    results = [number for operation in graph.operations for number in operation.outputs]
+    return [number for number in results if graph.tensors[number].dtype == np.int8]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHIPPED)
+def test_all_tensors_of_shipped_transformers(name: str, figure: Callable[[str], None]) -> None:
+    """The logits, and all results of int8 in a program of which they are the outputs."""
+    count = 500
+    content, given = shipped(name, count)
+    graph = load(content)
+    numbers = int8_results(graph)
+    kernels = interpreter(content, graph, experimental_preserve_all_tensors=True)
+    wanted = dict(zip(numbers, invoked(kernels, given, tensors=numbers), strict=True))
+    for outputs in (graph.outputs, tuple(numbers)):
+        program = compile_graph(replace(graph, outputs=outputs), preset("transformer"), 1)
+        with open_session(program, device="machine") as session:
+            found = session.run([given.reshape(count, *program.inputs[0].shape)])
+        for number, values in zip(outputs, found, strict=True):
+            expected = wanted[number].reshape(values.shape)
+            np.testing.assert_array_equal(values, expected, graph.tensors[number].name)
+    figure(f"machine, transformer: {name}: {count} inputs, {len(numbers)} tensors identical")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_transformers_on_the_rtl(name: str, verilator: None) -> None:
+    check(*shipped(name, 10), "transformer", device="rtl", batch=1)

@@ -77,22 +77,17 @@ def interrupts() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize(
-    ("stop", "signalled"), [(8, False), (13, False), (3, True), (11, True), (17, True)]
-)
-def test_a_resumed_run_gives_the_same_bits(
-    stop: int,
-    signalled: bool,
-    digits: object,
-    interrupts: None,
-    monkeypatch: pytest.MonkeyPatch,
+def resumed(
+    command: list[str], model: Path, stop: int, signalled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SIGINT ends a run after its step; a run that was killed goes on from a checkpoint before."""
-    monkeypatch.setattr(train, "_CHECKPOINT_STEPS", 4)
-    command = [*COMMAND, "--epochs", "2", "--stats", "s.json"]
+    """Compare the files of a run that was stopped in a step and resumed with those of a whole one.
+
+    SIGINT ends a run after its step; a run that was killed goes on from a checkpoint before.
+    """
+    checkpoint, command = model.with_suffix(".checkpoint.npz"), [*command, "--stats", "s.json"]
     assert main(command) == 0
-    wanted = MODEL.read_bytes(), CHECKPOINT.read_bytes(), Path("s.json").read_text()
-    for path in (MODEL, CHECKPOINT):
+    wanted = model.read_bytes(), checkpoint.read_bytes(), Path("s.json").read_text()
+    for path in (model, checkpoint):
         path.unlink()
     run, passed = train.Trainer._step, 0
 
@@ -107,11 +102,44 @@ def test_a_resumed_run_gives_the_same_bits(
 
     monkeypatch.setattr(train.Trainer, "_step", stopped)
     assert main(command) == 130
-    assert not MODEL.exists()
+    assert not model.exists()
     monkeypatch.setattr(train.Trainer, "_step", run)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert main([*command, "--resume"]) == 0
-    assert (MODEL.read_bytes(), CHECKPOINT.read_bytes(), Path("s.json").read_text()) == wanted
+    assert (model.read_bytes(), checkpoint.read_bytes(), Path("s.json").read_text()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("stop", "signalled"), [(8, False), (13, False), (3, True), (11, True), (17, True)]
+)
+def test_a_resumed_run_gives_the_same_bits(
+    stop: int,
+    signalled: bool,
+    digits: object,
+    interrupts: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(train, "_CHECKPOINT_STEPS", 4)
+    resumed([*COMMAND, "--epochs", "2"], MODEL, stop, signalled, monkeypatch)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("name", "stop", "signalled"),
+    [("mnist_c", 3, False), ("mnist_c", 6, True), ("fashion_b", 7, False), ("mnist_a", 6, True)],
+)
+def test_convolutions_go_on_in_mid_epoch(
+    name: str,
+    stop: int,
+    signalled: bool,
+    digits: object,
+    interrupts: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two epochs of four steps; the updates of the second are halved."""
+    monkeypatch.setattr(train, "_CHECKPOINT_STEPS", 2)
+    command = ["train", name, "--limit", "140", "--epochs", "2"]
+    resumed(command, Path(f"{name}_trained.tflite"), stop, signalled, monkeypatch)
 
 
 def test_more_epochs_after_the_last(digits: object) -> None:

@@ -127,7 +127,9 @@ def test_steps_on_the_rtl_equal_exact_integers(name: str, seed: int, verilator: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "most"), [("mnist_c", 2_000_000), ("fashion_b", 1_500_000)])
+@pytest.mark.parametrize(
+    ("name", "most"), [("mnist_c", 2_000_000), ("fashion_b", 1_500_000), ("mnist_a", 5_600_000)]
+)
 def test_twenty_steps_on_the_rtl(name: str, most: int, seed: int, verilator: None) -> None:
     """20 steps of batch 32 at edge."""
     cycles = require_equal(NETWORKS[name], core("edge"), "rtl", 20, seed)
