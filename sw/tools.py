@@ -102,9 +102,9 @@ PROGRAMS = (
 #: Features that the packages of each extra are for; those of none are always needed.
 EXTRAS = {
     "": "all commands",
+    "cluster": "--scheduler: Dask clusters",
     "data": "images of demo and eval without a network",
     "docs": "make docs",
-    "fuzz": "--scheduler: Dask clusters",
     "synth": _BOARDS,
     "keras": "networks of Keras",
     "litert": "float .tflite files, celosia mlperf",

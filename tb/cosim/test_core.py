@@ -18,7 +18,7 @@ WIDE = (
 def test_programs(cosim, simulator, sizes, stall):
     options = {"programs": 1, "longest": 11, "wrong": 2, "resets": 1}
     if simulator == "verilator":
-        options = {"programs": 4, "longest": 30, "wrong": 12, "resets": 5}
+        options = {"programs": 3, "longest": 25, "wrong": 8, "resets": 4}
     cosim(preset(sizes), stall=stall, widths=[20, 14, 5], batch=3, **options)
 
 
@@ -29,5 +29,5 @@ def test_programs(cosim, simulator, sizes, stall):
 def test_cells(cosim, verilator, cells, columns):
     """Columns after the fourth have cells in logic."""
     sizes = f"{SQUARE},columns={columns},cells={cells},dsp_columns=4"
-    options = {"programs": 4, "longest": 20, "only": "random_programs"}
+    options = {"programs": 2, "longest": 12, "only": "random_programs"}
     cosim(preset(sizes), stall=0.2, **options)

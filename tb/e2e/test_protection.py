@@ -274,10 +274,10 @@ def test_no_false_alarm_where_a_read_meets_a_write(seed, tmp_path, monkeypatch) 
     monkeypatch.setattr(build, "verilog", spoil)
     monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path))
     rng = random.Random(seed)
-    with FlipDevice(WIDE, memory_bytes=stage.SIZE) as device:
+    with FlipDevice(ODD, memory_bytes=stage.SIZE) as device:
         assert len(spoilt) == len(device.arrays)
         for _ in range(60):
-            program, image, machine = drawn_program(WIDE, rng)
+            program, image, machine = drawn_program(ODD, rng)
             device.write(0, image.tobytes())
             assert run(device, program).error is None
             assert device.read(0, stage.SIZE) == machine.memory.tobytes()
