@@ -80,7 +80,7 @@ def test_random_networks_on_random_cores(number: int, seed: int) -> None:
     require_equal_or_refused(network, config, 3, seed)
 
 
-@pytest.mark.parametrize("name", ["nano,weight_tiles=512", "edge"])
+@pytest.mark.parametrize("name", ["nano,weight_tiles=1024", "transformer"])
 def test_steps_on_the_rtl_equal_exact_integers(name: str, seed: int, verilator: None) -> None:
     assert require_equal(SMALL, core(name), "rtl", 3, seed) > 0
 

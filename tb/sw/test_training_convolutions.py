@@ -121,7 +121,7 @@ def test_random_networks_on_random_cores(number: int, seed: int) -> None:
     require_equal_or_refused(trained, config, 2, seed)
 
 
-@pytest.mark.parametrize("name", ["nano,weight_tiles=1024", "edge"])
+@pytest.mark.parametrize("name", ["nano,weight_tiles=1024", "transformer"])
 def test_steps_on_the_rtl_equal_exact_integers(name: str, seed: int, verilator: None) -> None:
     assert require_equal(SMALL[1], core(name), "rtl", 2, seed) > 0
 
