@@ -24,6 +24,13 @@ RESPONSE_BYTES = 3
 INFO_BYTES = 8
 #: Bytes of a slot besides data: header, CRC, padding to a multiple of 16.
 SLOT_OVERHEAD = 16
+#: Words of a request before its data, and words that a bridge keeps of one; most words of data.
+HEADER_WORDS = 2
+REQUEST_WORDS = 256
+MOST_WORDS = 128
+#: Numbers of requests; bit of a response whose request the bus refused.
+NUMBERS = 1 << 16
+ERROR = 1 << 31
 #: CRC-32 of anything followed by its own CRC-32.
 RESIDUE = 0x2144DF1C
 
@@ -146,6 +153,27 @@ def frame(contents: bytes) -> bytes:
         stuffed += bytes((ESCAPE, byte ^ ESCAPED)) if byte in (FLAG, ESCAPE) else bytes((byte,))
     stuffed.append(FLAG)
     return bytes(stuffed)
+
+
+def framed(contents: bytes) -> bytes:
+    """Return the bytes on the line of a frame with ``contents`` and their checksum.
+
+    Examples
+    --------
+    >>> framed(bytes((1, FLAG))).hex(" ")
+    '01 7d 5e 85 7f 7f ef 7e'
+    """
+    raw = contents + binascii.crc32(contents).to_bytes(CRC_BYTES, "little")
+    for byte in (ESCAPE, FLAG):
+        raw = raw.replace(bytes((byte,)), bytes((ESCAPE, byte ^ ESCAPED)))
+    return raw + bytes((FLAG,))
+
+
+def unframed(received: bytes) -> bytes | None:
+    """Return the contents of a frame, received up to its flag; None for a damaged one."""
+    for byte in (FLAG, ESCAPE):
+        received = received.replace(bytes((ESCAPE, byte ^ ESCAPED)), bytes((byte,)))
+    return received[:-CRC_BYTES] if binascii.crc32(received) == RESIDUE else None
 
 
 class Deframer:

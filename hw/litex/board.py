@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from litex.soc.cores.uart import RS232PHY
 from litex.soc.integration.builder import Builder
 
 from celosia.hw.arch.config import Config
@@ -27,7 +28,7 @@ DESCRIPTION = "celosia.json"
 #: Left out of a system without a processor.
 _BARE = {
     "cpu_type": None,
-    "uart_name": "uartbone",
+    "with_uart": False,
     "integrated_sram_size": 0,
     "with_timer": False,
     "with_led_chaser": False,
@@ -116,9 +117,9 @@ def make(target: Target, config: Config, baud: int = BAUD) -> Any:
         def add_spi_flash(self, *_: Any, **__: Any) -> None:
             pass
 
-    options = {**_BARE, **target.options, "uart_baudrate": baud, "sys_clk_freq": target.clock_hz}
-    soc = System(**options)
-    equip(soc, config)
+    soc = System(**{**_BARE, **target.options, "sys_clk_freq": target.clock_hz})
+    pads = soc.platform.request("serial")
+    equip(soc, config, RS232PHY(pads, soc.sys_clk_freq, baud))
     return soc
 
 

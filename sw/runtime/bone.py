@@ -1,183 +1,173 @@
-"""Host end of UARTBone, the line to a LiteX system. See ``docs/how-to/litex.md``."""
+"""Host end of the line to a system: numbers, checks, repetition. See ``docs/reference/link.md``."""
 
+import random
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 
+from celosia.hw.arch.link import (
+    ERROR,
+    FLAG,
+    HEADER_WORDS,
+    MOST_WORDS,
+    NUMBERS,
+    framed,
+    unframed,
+)
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.link import Transport
 
-_WRITE, _READ = 1, 2
 _WORD = 4
-#: Words of one request.
-_MOST_WORDS = 255
-#: Silence after which a response counts as lost, and after which the far end has given up a request
-#: that it got in part, in seconds.
-_PATIENCE = 0.5
-_IDLE = 0.15
-#: Attempts at a read, each of half the words, and at agreeing on the sums.
-_TRIES = 8
+#: Silence after which a request counts as lost, in seconds.
+_PATIENCE = 0.1
+#: Attempts in a row, and blocks without loss until they grow.
+_TRIES = 20
+_STREAK = 8
+#: Bytes of a request and its response that are not data.
+_OVERHEAD = _WORD * (HEADER_WORDS + 3) + 2
 
 
 class BoneLink:
-    """Memory and registers of a core over UARTBone.
-
-    UARTBone checks nothing. The system therefore sums all bytes of its line, see
-    ``celosia.hw.litex.line``, and this end compares after each request. A damaged response is asked
-    for again. A damaged request may have changed anything: that is an error. Memory is read back.
+    """Memory and registers of a core over a line that may lose, double and change bytes.
 
     - ``transport``: the line.
     - ``description``: of the system, see ``celosia.hw.litex.system``.
     - ``name``: its name in messages.
     - ``memory_bytes``: external memory of the system.
-    - ``repeated``: damaged responses.
+    - ``block``: words of one request for memory, at present.
+    - ``repeated``: requests that were lost.
 
-    Raises DeviceError if the far end does not respond, or requests are damaged.
+    Raises DeviceError if the far end does not respond.
     """
 
     def __init__(self, transport: Transport, description: dict[str, Any], *, name: str) -> None:
         self.transport = transport
         self.name = name
         self.memory_bytes: int = description["memory_bytes"]
+        self.block = MOST_WORDS
         self.repeated = 0
         self._memory: int = description["memory"]
         self._registers: int = description["registers"]
-        self._sums = _header(_READ, description["sums"], 2)
-        self._sent = self._received = 0
-        self._most = _MOST_WORDS
-        self._agree()
+        self._number = random.randrange(NUMBERS)
+        self._held = b""
+        self._heard = False
+        self._streak = 0
+        # Ends a frame that a predecessor has sent in part; a read lets the bridge forget its write.
+        self._send(bytes((FLAG,)))
+        self.read_registers(0)
         for address, value in description["start"]:
-            self._write(address, np.array([value], np.uint32))
+            self._insist(address, value.to_bytes(_WORD, "little"))
 
     def read(self, address: int, count: int) -> bytes:
         """Return ``count`` bytes of external memory."""
         first = address & -_WORD
         words = -(-(address + count - first) // _WORD)
-        data = self._read(self._memory + first, words).astype("<u4").tobytes()
-        return data[address - first :][:count]
+        return self._transfer(self._memory + first, words)[address - first :][:count]
 
     def write(self, address: int, data: bytes) -> None:
-        """Write to external memory, from byte ``address`` on, and read it back."""
+        """Write to external memory, from byte ``address`` on."""
         if not data:
             return
         first, end = address & -_WORD, address + len(data)
         before = self.read(first, address - first)
         after = self.read(end, -end % _WORD)
-        self._write(self._memory + first, np.frombuffer(before + data + after, "<u4"))
-        got = self.read(address, len(data))
-        if got != data:
-            place = next(n for n, (a, b) in enumerate(zip(got, data, strict=True)) if a != b)
-            raise DeviceError(
-                f"{self.name}: memory at {address + place:#x}: "
-                f"wanted {data[place]:#x} as written, got {got[place]:#x}"
-            )
+        whole = before + data + after
+        self._transfer(self._memory + first, len(whole) // _WORD, whole)
 
     def read_registers(self, offset: int, count: int = 1) -> list[int]:
         """Return ``count`` registers from byte ``offset`` on."""
-        return [int(value) for value in self._read(self._registers + offset, count)]
+        got = self._transfer(self._registers + offset, count)
+        return [int(value) for value in np.frombuffer(got, "<u4")]
 
     def write_registers(self, offset: int, *values: int) -> None:
         """Write registers from byte ``offset`` on, each exactly once."""
-        self._write(self._registers + offset, np.array(values, np.uint32))
+        self._insist(self._registers + offset, np.array(values, "<u4").tobytes())
 
     def pause(self, seconds: float) -> None:
-        """Let time pass at the far end, which sends nothing unasked."""
-        self._receive(seconds)
+        """Let time pass at the far end."""
+        self._held += self._receive(seconds)
 
     def close(self) -> None:
         """Close the line."""
         self.transport.close()
 
-    def _read(self, address: int, words: int) -> np.ndarray:
-        """Return words of the system's bus."""
-        read = bytearray()
-        while words > len(read) // _WORD:
-            read += self._request(_READ, address + len(read), words - len(read) // _WORD)
-        return np.frombuffer(read, ">u4")
-
-    def _write(self, address: int, words: np.ndarray) -> None:
-        """Write words on the system's bus."""
-        data = words.astype(">u4").tobytes()
-        for n in range(0, len(data), _WORD * _MOST_WORDS):
-            part = data[n : n + _WORD * _MOST_WORDS]
-            self._request(_WRITE, address + n, len(part) // _WORD, part)
-
-    def _request(self, command: int, address: int, words: int, data: bytes = b"") -> bytes:
-        """Read or write words; return those read, at least one and at most as many as wanted.
-
-        Fewer are read at once where responses are damaged. A write has no response but the sums.
-        """
-        for _ in range(_TRIES):
-            words = min(words, _MOST_WORDS if data else self._most)
-            count = 0 if data else _WORD * words
-            got = self._exchange(_header(command, address, words) + data, count)
-            wanted = self._received
-            sums = self._exchange(self._sums, 2 * _WORD)
-            if sums == _words(wanted, self._sent) and len(got) == count:
-                self._most = min(2 * self._most, _MOST_WORDS)
-                return got
-            self.repeated += 1
-            self._most = max(1, self._most // 2)
-            if not self._agree():
-                raise DeviceError(
-                    f"{self.name}: bytes to the system were damaged, its memory may be wrong; "
-                    "run again"
-                )
-            if data:
-                return got
-        raise DeviceError(f"{self.name}: {_TRIES} damaged responses in a row")
-
-    def _agree(self) -> bool:
-        """Wait for silence, then take over the sums; return whether all that was sent arrived."""
-        for _ in range(_TRIES):
-            while self._receive(_IDLE):
-                pass
-            first, expected = self._exchange(self._sums, 2 * _WORD), self._sent
-            second = self._exchange(self._sums, 2 * _WORD)
-            if not first and not second:
-                raise DeviceError(f"{self.name}: no response within {_PATIENCE} s")
-            if len(first) != 2 * _WORD:
+    def _transfer(self, address: int, words: int, data: bytes = b"") -> bytes:
+        """Write the words of ``data``, or return as many; fewer at once after a loss."""
+        read, done, tries = bytearray(), 0, 0
+        while done < words:
+            count = min(words - done, self.block)
+            part = data[_WORD * done :][: _WORD * count]
+            place = address + _WORD * done
+            got = self._exchange(self._next(), place, 0 if part else count, part)
+            if got is None:
+                tries += 1
+                self._lose(tries, place)
                 continue
-            sent, received = _values(first)
-            after = crc32(first, sent), crc32(self._sums, received)
-            if second == _words(*after):
-                self._received, self._sent = crc32(second, after[0]), after[1]
-                return received == expected
-        raise DeviceError(f"{self.name}: {_TRIES} damaged exchanges in a row")
+            read += got
+            done, tries = done + count, 0
+            self._streak += 1
+            if self._streak >= _STREAK:
+                self._streak, self.block = 0, min(2 * self.block, MOST_WORDS)
+        return bytes(read)
 
-    def _exchange(self, request: bytes, count: int) -> bytes:
-        """Send a request; return its response of ``count`` bytes, less if they do not come."""
-        self._sent = crc32(request, self._sent)
+    def _insist(self, address: int, data: bytes) -> None:
+        """Write words in one request, always under the same number, until its response comes."""
+        number, tries = self._next(), 0
+        while self._exchange(number, address, 0, data) is None:
+            tries += 1
+            self._lose(tries, address)
+
+    def _lose(self, tries: int, address: int) -> None:
+        """Count a request that was lost; raise DeviceError after the last attempt."""
+        self.repeated += 1
+        self._streak, self.block = 0, max(1, self.block // 2)
+        if tries == _TRIES:
+            raise DeviceError(
+                f"{self.name}: no response to {tries} requests of {address:#x}"
+                f"{', all damaged' if self._heard else ''}"
+            )
+
+    def _next(self) -> int:
+        self._number = (self._number + 1) % NUMBERS
+        return self._number
+
+    def _exchange(self, number: int, address: int, count: int, data: bytes) -> bytes | None:
+        """Send a request once; return the words read, None if it or its response is lost."""
+        control = number | count << 16
+        header = np.array((control, address), "<u4").tobytes()
+        self._send(framed(header + data))
+        line = 2 * (len(data) + _WORD * count + _OVERHEAD) * self.transport.seconds_per_byte
+        end = self.transport.now() + line + _PATIENCE
+        while (left := end - self.transport.now()) > 0:
+            self._held += self._receive(left)
+            *frames, self._held = self._held.split(bytes((FLAG,)))
+            contents = [unframed(frame) for frame in frames]
+            for got in contents:
+                if got is None or len(got) != _WORD * (count + 1):
+                    continue
+                said = int.from_bytes(got[-_WORD:], "little")
+                if said == control | ERROR:
+                    raise DeviceError(f"{self.name}: bus error at {address:#x}")
+                if said == control:
+                    self._heard = False
+                    return got[:-_WORD]
+            if None in contents:
+                return None
+        return None
+
+    def _send(self, data: bytes) -> None:
         try:
-            self.transport.send(request)
+            self.transport.send(data)
         except OSError as error:
             raise self._gone(error) from None
-        response = b""
-        line = 2 * (len(request) + count) * self.transport.seconds_per_byte
-        end = self.transport.now() + line + _PATIENCE
-        while len(response) < count and (left := end - self.transport.now()) > 0:
-            response += self._receive(left)
-        self._received = crc32(response, self._received)
-        return response
 
     def _receive(self, seconds: float) -> bytes:
         try:
-            return self.transport.receive(seconds)
+            received = self.transport.receive(seconds)
         except OSError as error:
             raise self._gone(error) from None
+        self._heard |= bool(received)
+        return received
 
     def _gone(self, error: OSError) -> DeviceError:
         return DeviceError(f"{self.name}: the line is gone: {error}")
-
-
-def _header(command: int, address: int, words: int) -> bytes:
-    return bytes((command, words)) + (address // _WORD).to_bytes(4, "big")
-
-
-def _words(*values: int) -> bytes:
-    return b"".join(value.to_bytes(_WORD, "big") for value in values)
-
-
-def _values(data: bytes) -> tuple[int, int]:
-    return int.from_bytes(data[:_WORD], "big"), int.from_bytes(data[_WORD:], "big")

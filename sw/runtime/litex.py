@@ -14,7 +14,7 @@ from celosia.sw.runtime.serial import LineDevice, open_port
 #: Name of the simulated system.
 SIMULATED = "sim"
 #: What a description must have.
-_KEYS = ("baud", "memory", "memory_bytes", "registers", "sums", "start")
+_KEYS = ("baud", "memory", "memory_bytes", "registers", "start")
 
 
 def open_litex(name: str, config: Config, memory_bytes: int) -> LineDevice:
