@@ -64,7 +64,8 @@ class Bridge(_Module):
     def _receive(self) -> None:
         """Take the bytes of a request, words of data into a memory."""
         memory = Memory(32, link.REQUEST_WORDS)
-        self.load, store = memory.get_port(), memory.get_port(write_capable=True)
+        self.load: Any = memory.get_port()
+        store: Any = memory.get_port(write_capable=True)
         self.specials += memory, self.load, store
         rx, shift, count = self.rx, self.shift, self.count
         receives, flag = self.fsm.ongoing("RECEIVE"), rx.data == link.FLAG

@@ -4,10 +4,10 @@ import json
 from copy import copy
 from pathlib import Path
 
+import devices
 import numpy as np
 import prerequisites
 import pytest
-from devices import board
 from devices.link import Noise
 
 from celosia.hw.arch.presets import preset
@@ -15,9 +15,9 @@ from celosia.hw.arch.registers import MAGIC, OFFSETS
 from celosia.sim import system
 from celosia.sim.verilate import compile_library
 from celosia.sw.runtime.backends import open_device
-from celosia.sw.runtime.bone import BoneLink
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.interpreter import open_program
+from celosia.sw.runtime.link import HostLink
 from celosia.sw.runtime.session import Session
 
 prerequisites.package("litex")
@@ -102,7 +102,10 @@ def test_a_line_of_levels(tmp_path, rng):
 
     text, description = simulated.simulated(config, Serial)
     target.with_suffix(".json").write_text(json.dumps(description))
-    harness = [Path(system.__file__).with_suffix(".cpp"), Path(board.__file__).with_name("line.h")]
+    harness = [
+        Path(system.__file__).with_suffix(".cpp"),
+        Path(devices.__file__).with_name("line.h"),
+    ]
     with prerequisites.needed():
         compile_library(
             text,
@@ -114,7 +117,7 @@ def test_a_line_of_levels(tmp_path, rng):
         )
     line = system.SimulatedLine(target)
     line.seconds_per_byte = 10 * DIVISOR / Serial.clock_hz
-    link = BoneLink(line, description, name="levels")
+    link = HostLink(line, description, name="levels")
     for place, count in ((0, 4000), (5, 1), ((1 << 22) + 2, 1023)):
         data = rng.bytes(count)
         link.write(place, data)

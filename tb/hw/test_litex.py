@@ -1,5 +1,5 @@
-import json
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +12,9 @@ from celosia.hw.build import verilog
 
 migen = prerequisites.package("migen")
 stream = prerequisites.package("litex.soc.interconnect.stream")
-board = prerequisites.package("celosia.hw.litex.board")
+boards = prerequisites.package("celosia.hw.litex.boards")
 bridge = prerequisites.package("celosia.hw.litex.bridge")
+build = prerequisites.package("celosia.hw.litex.build")
 core = prerequisites.package("celosia.hw.litex.core")
 port = prerequisites.package("celosia.hw.litex.port")
 common = prerequisites.package("litedram.common")
@@ -272,29 +273,38 @@ def test_a_processor_gets_the_interrupt():
     assert "celosia" in soc.irq.locs
 
 
-#: Yosys, nextpnr or packer of shell.
-TOOL = """#!/bin/sh
-while [ $# -gt 0 ]; do
-  case "$1" in --report) echo '{"fmax": {}, "utilization": {}}' > "$2" ;; esac
-  case "$1" in --textcfg | --bit) echo made > "$2" ;; esac
-  shift
-done
-"""
+@pytest.fixture(scope="module", params=boards.BOARDS)
+def built(request):
+    """A board with a small core: its design, and its description."""
+    board = boards.BOARDS[request.param]
+    return board, *build.design(replace(board, config=CONFIG))
 
 
-def test_a_board_from_sources_to_bitstream(tmp_path, monkeypatch):
-    script = board.write(board.TARGETS["ulx3s-85f"], tmp_path / "made", CONFIG)
-    described = json.loads((tmp_path / "made" / "celosia.json").read_text())
-    assert (described["preset"], described["baud"]) == (CONFIG.name, 3_000_000)
-    (steps,) = script.parent.glob("*.ys")
-    assert "\nread_verilog celosia.v\n" in steps.read_text()
-    assert "\nopt_clean -purge\n" in steps.read_text()
-    assert "module celosia(" in (script.parent / "celosia.v").read_text()
-    monkeypatch.setattr(board.tools, "find", lambda program: str(tmp_path / program))
-    (tmp_path / "bash").symlink_to("/bin/bash")
-    for program in board._TOOLS:
-        (tmp_path / program).write_text(TOOL)
-        (tmp_path / program).chmod(0o700)
-    bitstream, report = board.build(script)
-    assert bitstream.read_text() == "made\n"
-    assert report == {"fmax": {}, "utilization": {}}
+def test_a_board_has_clocks_pins_and_a_core(built):
+    board, made, description = built
+    assert description["fingerprint"] == CONFIG.fingerprint
+    assert description["baud"] == boards.BAUD
+    assert description["memory_bytes"] == board.memory_bytes
+    assert len(description["start"]) > 10
+    located = re.findall(r'LOCATE COMP "([^"]*)" SITE "([^"]*)";', made.pins)
+    assert len(located) == len({port for port, _ in located}) == len({pin for _, pin in located})
+    assert {"clk25", "serial_rx", "serial_tx", "sdram_clock"} <= {port for port, _ in located}
+    assert 'FREQUENCY PORT "clk25" 25.0 MHz;' in made.pins
+    assert made.megahertz == board.clock_hz / 1e6
+    for module in ("board", "celosia", "celosia.core"):
+        assert re.search(rf"(?m)^module \\?{re.escape(module)} ?\(", made.verilog), module
+    assert "EHXPLLL" in made.verilog and "no_rw_check" in made.verilog
+    source = made.sources["celosia.core.sequencer.cycles"]
+    assert source.place.startswith("hw/sequencer/")
+
+
+def test_a_board_is_the_same_tomorrow():
+    board = replace(boards.BOARDS["colorlight-i5"], config=CONFIG)
+    assert build.design(board)[0].verilog == build.design(board)[0].verilog
+    assert "Date" not in build.design(board)[0].verilog
+
+
+def test_a_clock_that_the_loop_cannot_make():
+    board = replace(boards.BOARDS["ulx3s-12f"], config=CONFIG, clock_hz=900_000_000)
+    with pytest.raises(ValueError, match="ulx3s-12f: No PLL config found, 900 MHz"):
+        build.design(board)
