@@ -19,7 +19,7 @@ DEV := $(STAMPS)/dev
 TOOLS := $(STAMPS)/tools
 VIEWERS := $(STAMPS)/viewers
 VIEW := build/view/celosia/__init__.py
-PACKAGES := hw sim sw constraints
+PACKAGES := hw sim sw
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check unit test docs prose test-only nightly conformance prove mutate gates malformed coverage flips lint type synth pictures clean view setup
@@ -68,7 +68,7 @@ flips: $(DEV) $(TOOLS)  ## flip 100 bits in the memories of a core with parity
 nightly: conformance prove gates malformed coverage mutate flips  ## all campaigns: many hours
 
 lint: $(DEV)  ## ruff over all Python files
-	@$(BIN)/ruff check hw sim sw tb constraints docs
+	@$(BIN)/ruff check hw sim sw tb docs
 
 prose: $(DEV)  ## spelling, line lengths and words of README, CHANGELOG and docs
 	@$(BIN)/codespell README.md CHANGELOG.md docs hw sim sw tb
@@ -80,7 +80,7 @@ docs: $(DEV) $(VIEW)  ## the pages and the API reference as a site: build/docs
 type: $(DEV) $(VIEW)  ## pyright over all Python files
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
-synth: $(DEV)  ## bitstream of edge for a ULX3S-85F: synthesise, place and route five seeds
+synth: $(DEV)  ## bitstream of a ULX3S-85F: synthesise, place and route five seeds
 	@$(BIN)/celosia build ulx3s-85f --seeds 5
 
 pictures: $(DEV) $(VIEWERS)  ## draw the pictures of the documentation again

@@ -33,7 +33,7 @@ def packages() -> dict[str, Path]:
         parent, _, last = name.rpartition(".")
         return folder(parent) / last
 
-    return {name: folder(name) for name in setup["packages"] if name != "celosia.constraints"}
+    return {name: folder(name) for name in setup["packages"]}
 
 
 def modules(package: str, folder: Path) -> Iterator[str]:

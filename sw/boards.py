@@ -37,7 +37,7 @@ def add_arguments(made: argparse.ArgumentParser) -> None:
 
 def run_boards(arguments: argparse.Namespace) -> None:
     """Print the table of boards."""
-    from celosia.hw.boards.table import BOARDS
+    from celosia.hw.litex.boards import BOARDS
 
     built = {
         name: _built(arguments.directory / name / "report.json", board)

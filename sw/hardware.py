@@ -69,12 +69,11 @@ def _directory(path: Path) -> Path:
 def _tools(extra: str = "synth") -> Iterator[None]:
     """Report in one line a package of an extra, or a tool of the flow, that is missing or fails."""
     try:
-        from celosia.hw.boards.platform import BoardError
         from celosia.hw.flow.tools import ToolError
 
         try:
             yield
-        except (ToolError, BoardError) as error:
+        except ToolError as error:
             raise Missing(str(error)) from error
     except ImportError as error:
         text = f"{error.name}: wanted this package, found none ({install_command(extra)})"
@@ -103,7 +102,7 @@ def _folder(arguments: argparse.Namespace) -> Path:
 
 
 def run_build(arguments: argparse.Namespace) -> None:
-    """Make the bitstream of a board; print its resources, its clock and the critical path."""
+    """Make the LiteX system of a board with a core, and its bitstream; print area and clock."""
     from celosia.sw.floorplan import draw
 
     board, directory = board_of(arguments.board), _directory(_folder(arguments))
@@ -114,17 +113,18 @@ def run_build(arguments: argparse.Namespace) -> None:
             raise InputError(f"clock: wanted 1 to 1000 MHz, got {arguments.clock:g}")
         board = replace(board, clock_hz=round(arguments.clock * 1e6))
     seeds = range(1, arguments.seeds + 1)
-    with _tools():
-        from celosia.hw.boards.build import build
+    with _tools("litex"):
         from celosia.hw.flow.report import as_text
+        from celosia.hw.litex.build import build
 
-        found = build(board, seeds=seeds, directory=directory, report=_reporter())
+        found, description = build(board, seeds=seeds, directory=directory, report=_reporter())
         figures = {"board": board.name, "core": board.config.name, **found.as_dict()}
     assert found.bitstream is not None
     title = f"{board.config.name} on {board.title}, {found.fmax_mhz[2]:.1f} MHz"
-    bitstream = directory / f"{board.name}.{board.fpga.family.bitstream}"
+    bitstream = directory / f"{board.name}.bit"
     contents: dict[str | Path, bytes] = {
         bitstream: found.bitstream.read_bytes(),
+        directory / "celosia.json": (json.dumps(description, indent=1) + "\n").encode(),
         directory / "report.json": (json.dumps(figures, indent=2) + "\n").encode(),
         directory / "floorplan.png": draw(found.places, title=title),
     }
@@ -132,7 +132,9 @@ def run_build(arguments: argparse.Namespace) -> None:
     found.bitstream.unlink()
     print(f"{board.config.name} on {board.title}")
     print(as_text(found), end="")
-    for path, name in zip(contents, ("bitstream", "report", "floorplan"), strict=True):
+    for path, name in zip(
+        contents, ("bitstream", "description", "report", "floorplan"), strict=True
+    ):
         print(f"{name:<16} {path}")
     if not found.is_fast_enough:
         raise Missing(
@@ -141,33 +143,10 @@ def run_build(arguments: argparse.Namespace) -> None:
         )
 
 
-def run_litex(arguments: argparse.Namespace) -> None:
-    """Make a LiteX system of a board with a core; print its resources and its clocks."""
-    with _tools("litex"):
-        from celosia.hw.litex.board import TARGETS, build, write
-
-        if arguments.board not in TARGETS:
-            raise InputError(f"board: wanted one of {', '.join(TARGETS)}, got {arguments.board!r}")
-        directory = _directory(arguments.output or Path("build/litex") / arguments.board)
-        report = _reporter()
-        report(f"elaborating the system of {arguments.board}")
-        script = write(TARGETS[arguments.board], directory, arguments.preset)
-        report(f"synthesising, placing and routing, see {script.with_name('build.log')}")
-        bitstream, found = build(script)
-    for name, cells in found["utilization"].items():
-        if cells["used"]:
-            print(f"{name:<16} {cells['used']:>7,} of {cells['available']:,}")
-    for name, clock in found["fmax"].items():
-        print(f"{name}: {clock['achieved']:.1f} MHz, wanted {clock['constraint']:.1f}")
-    print(f"bitstream        {bitstream}")
-    if any(clock["achieved"] < clock["constraint"] for clock in found["fmax"].values()):
-        raise Missing(f"{arguments.board}: a clock is slower than wanted; the bitstream may fail")
-
-
 def run_flash(arguments: argparse.Namespace) -> None:
     """Load the bitstream of a board through openFPGALoader."""
     board, directory = board_of(arguments.board), _folder(arguments)
-    bitstream = directory / f"{board.name}.{board.fpga.family.bitstream}"
+    bitstream = directory / f"{board.name}.bit"
     if not bitstream.is_file():
         raise InputError(f"{bitstream}: no such file (celosia build {board.name})")
     loader = shutil.which(_LOADER)

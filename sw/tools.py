@@ -78,7 +78,7 @@ class Program:
 
 
 _RTL = "simulated core: demo, --device rtl, report --measure, fuzz"
-_BOARDS = "celosia build, celosia synth"
+_BOARDS = "celosia synth, celosia build"
 
 #: The programs.
 PROGRAMS = (
@@ -108,7 +108,7 @@ EXTRAS = {
     "synth": _BOARDS,
     "keras": "networks of Keras",
     "litert": "float .tflite files, celosia mlperf",
-    "litex": "celosia litex, --device litex:sim",
+    "litex": "celosia build, --device litex:sim",
     "onnx": "networks of ONNX",
     "serve": "celosia serve",
     "torch": "networks of PyTorch",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("constraints", "hw", "sim", "sw")
+ROOMS = ("hw", "sim", "sw")
 
 
 class Rule(NamedTuple):
@@ -38,8 +38,7 @@ RUNTIME = ("frontend", "operators", "runtime", "shipped", "workers")
 
 # The longest prefix that fits a module rules it. The standard library is open to all.
 RULES = (
-    Rule("celosia.constraints", ()),
-    Rule("celosia.hw", (*GATEWARE, "celosia.constraints"), YOWASP),
+    Rule("celosia.hw", GATEWARE, YOWASP),
     Rule("celosia.hw.flow.analytic", ("numpy", "scipy")),
     Rule("celosia.hw.litex", (*GATEWARE, "litedram", "litex", "migen"), ("litex_boards",)),
     Rule("celosia.hw.flow.places", ("celosia.hw.flow", "numpy")),

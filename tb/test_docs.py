@@ -11,11 +11,11 @@ from celosia.sw.cli import MODULES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-FOLDERS = ("constraints", "docs", "hw", "sim", "sw", "tb")
+FOLDERS = ("docs", "hw", "sim", "sw", "tb")
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(rf"(?<![\w/.~<-])(?:{'|'.join(FOLDERS)})/[\w./*-]*[\w/*]")
-MODULE = re.compile(r"\bcelosia\.(?:hw|sim|sw|constraints)(?:\.\w+)*")
+MODULE = re.compile(r"\bcelosia\.(?:hw|sim|sw)(?:\.\w+)*")
 COMMAND = re.compile(r"\bcelosia (?!compiler|core)([a-z]+)\b([^\n`]*)")
 TARGET = re.compile(r"(?:`|\$ )make ([a-z]+(?:-[a-z]+)*)\b")
 #: Code spans and blocks of consoles: commands elsewhere are prose.

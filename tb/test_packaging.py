@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("constraints", "hw", "sim", "sw")
+ROOMS = ("hw", "sim", "sw")
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
 MODULES = ["celosia"] + sorted(
     ".".join(("celosia", *path.relative_to(ROOT).with_suffix("").parts))

@@ -262,7 +262,7 @@ def _place(design: Design, netlist: Path, base: Path, seed: int, report: Say) ->
         if "--write" not in arguments:
             arguments += ["--write", names["placed"].name]
         if design.pins:
-            pins = Path(f"{base}.{family.suffix}")
+            pins = Path(f"{base}.pins")
             pins.write_text(design.pins)
             arguments += _filled(family.constraints, file=pins.name)
         watch = _Stages(family, lambda stage: report(f"seed {seed}: {stage}"))
@@ -276,7 +276,9 @@ def _place(design: Design, netlist: Path, base: Path, seed: int, report: Say) ->
         for cell, count in said["utilization"].items()
         if count["used"]
     }
-    run = Run(seed, _clock(said), used, names["routed"], names["placed"], names["sdf"])
+    run = Run(
+        seed, _clock(said, design.megahertz), used, names["routed"], names["placed"], names["sdf"]
+    )
     report(f"seed {seed}: {run.fmax:.1f} MHz")
     return run
 
@@ -285,9 +287,13 @@ def _filled(arguments: Iterable[str], **values: str) -> list[str]:
     return [argument.format(**values) for argument in arguments]
 
 
-def _clock(said: dict[str, Any]) -> float:
-    """Return the clock in MHz that a report of nextpnr says was reached."""
-    return min(clock["achieved"] for clock in said["fmax"].values())
+def _clock(said: dict[str, Any], megahertz: float) -> float:
+    """Return the clock that a report of nextpnr says was reached, where ``megahertz`` was wanted.
+
+    Other clocks of the design are multiples of it: all must be reached.
+    """
+    clocks = said["fmax"].values()
+    return min(megahertz * clock["achieved"] / clock["constraint"] for clock in clocks)
 
 
 class _Passes:

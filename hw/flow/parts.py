@@ -27,15 +27,12 @@ class Family:
     threads : tuple of str
         Options that make it faster, for programs that take them.
     constraints : tuple of str
-        Options by which it takes the file of pins, ``{file}``.
+        Options by which it takes the file of pins, ``{file}``, where there are boards.
     routed : tuple of str
         Options by which it leaves what the packer reads, ``{file}``.
-    suffix : str
-        Of the file of pins.
     packer : tuple of str
-        Program that makes the bitstream, then its arguments: ``{routed}``, ``{bitstream}``.
-    bitstream : str
-        Suffix of the bitstream.
+        Program that makes the bitstream, then its arguments: ``{routed}``, ``{bitstream}``, where
+        there are boards.
     models : str
         Commands of Yosys that read what its cells do, for simulation; empty for none. Cells that
         are boxes there stay as they are.
@@ -54,11 +51,9 @@ class Family:
     router: str
     effort: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
-    constraints: tuple[str, ...]
+    constraints: tuple[str, ...] = ()
     routed: tuple[str, ...]
-    suffix: str
-    packer: tuple[str, ...]
-    bitstream: str
+    packer: tuple[str, ...] = ()
     models: str = ""
     cells: str = "portable"
     lane_multipliers: int = 0
@@ -76,9 +71,7 @@ ECP5 = Family(
     threads=("--parallel-refine",),
     constraints=("--lpf", "{file}"),
     routed=("--textcfg", "{file}"),
-    suffix="lpf",
     packer=("ecppack", "--compress", "--input", "{routed}", "--bit", "{bitstream}"),
-    bitstream="bit",
     models="read_verilog -lib +/ecp5/cells_bb.v; read_verilog -overwrite +/ecp5/cells_sim.v",
     cells="ecp5_pair",
     lane_multipliers=3,
@@ -98,11 +91,7 @@ ICE40 = Family(
     synthesis="synth_ice40 -spram -top {top} -run begin:check",
     finish="blackbox =A:whitebox",
     router="nextpnr-ice40",
-    constraints=("--pcf", "{file}"),
     routed=("--asc", "{file}"),
-    suffix="pcf",
-    packer=("icepack", "{routed}", "{bitstream}"),
-    bitstream="bin",
     models="read_verilog -defer +/ice40/cells_sim.v",
     cells="ice40_pair",
     columns={
@@ -121,11 +110,7 @@ GOWIN = Family(
     synthesis="synth_gowin -family gw2a -nowidelut -top {top} -run begin:check",
     finish="blackbox =A:whitebox",
     router="nextpnr-himbaechel-gowin",
-    constraints=("--vopt", "cst={file}"),
     routed=("--write", "{file}"),
-    suffix="cst",
-    packer=("gowin_pack", "-d", "GW2A-18C", "-o", "{bitstream}", "{routed}"),
-    bitstream="fs",
     columns={
         "LUT*": ("LUT", 1),
         "ALU": ("LUT", 1),

@@ -1,1 +1,1 @@
-"""The core in a LiteX system: memory by LiteDRAM, the host over UARTBone."""
+"""The core in a LiteX system: memory by LiteDRAM, bitstreams of boards."""

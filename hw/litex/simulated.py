@@ -1,4 +1,4 @@
-"""A LiteX system for simulators: LiteDRAM before a model of its chip, UARTBone on streams."""
+"""A LiteX system for simulators: LiteDRAM before a model of its chip, the host's line as streams."""
 
 import re
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from litedram.phy.model import SDRAM_VERBOSE_STD, SDRAMPHYModel
 from litex.build.generic_platform import Pins, Subsignal
 from litex.build.io import CRG
 from litex.build.sim import SimPlatform
-from litex.soc.cores.uart import RS232PHYModel, UARTBone
+from litex.soc.cores.uart import RS232PHYModel
 from litex.soc.integration.soc_core import SoCCore
 
 from celosia.hw.arch.config import Config
@@ -34,7 +34,7 @@ _System: Any = SoCCore
 
 
 class SimulatedSystem(_System):
-    """ULX3S-like system: a core, 32 MB of SDRAM with 16 data lines, and UARTBone; no processor.
+    """ULX3S-like system: a core, 32 MB of SDRAM with 16 data lines, and a line; no processor.
 
     Parameters
     ----------
@@ -46,9 +46,8 @@ class SimulatedSystem(_System):
     clock_hz = 100_000
     #: Data sheet by which the model of the chip checks the controller.
     chip = MT48LC16M16
-    #: The line: names and widths of its pads, and what is behind them.
+    #: Names and widths of the pads of the line.
     pads = _STREAMS
-    line = RS232PHYModel
 
     def __init__(self, config: Config) -> None:
         serial = [Subsignal(name, Pins(width)) for name, width in self.pads]
@@ -56,13 +55,14 @@ class SimulatedSystem(_System):
         self.crg = CRG(platform.request("sys_clk"))
         none = {"integrated_sram_size": 0, "with_uart": False, "with_timer": False}
         super().__init__(platform, self.clock_hz, cpu_type=None, **none)
-        self.uartbone_phy = self.line(platform.request("serial"))
-        self.uartbone = UARTBone(self.uartbone_phy, clk_freq=self.clock_hz)
-        self.bus.add_master("uartbone", self.uartbone.wishbone)
         options = {"data_width": _SDRAM_BITS, "clk_freq": _SDRAM_HZ, "verbosity": SDRAM_VERBOSE_STD}
         self.sdrphy = SDRAMPHYModel(self.chip(_SDRAM_HZ, "1:1"), **options)
         self.add_sdram(phy=self.sdrphy, module=MT48LC16M16(_SDRAM_HZ, "1:1"), l2_cache_size=0)
-        equip(self, config)
+        equip(self, config, self.line(platform.request("serial")))
+
+    def line(self, pads: Any) -> Any:
+        """Return the line of some pads: streams of bytes."""
+        return RS232PHYModel(pads)
 
 
 def simulated(

@@ -12,8 +12,8 @@ from litex.soc.integration.export import get_csr_json
 from litex.soc.integration.soc import SoCRegion
 
 from celosia.hw.arch.config import Config
+from celosia.hw.litex.bridge import Bridge
 from celosia.hw.litex.core import Celosia
-from celosia.hw.litex.line import LineCheck
 from celosia.hw.litex.port import port_of
 
 #: Address of the core's registers on the bus of the system, where no processor caches, and their
@@ -34,25 +34,26 @@ _LINES = {
 _HARDWARE = 1
 
 
-def equip(soc: Any, config: Config) -> None:
-    """Add a core and the check of the host's line to a system.
+def equip(soc: Any, config: Config, line: Any) -> None:
+    """Add a core, and the bridge of the host's line, to a system.
 
     Parameters
     ----------
     soc : SoCCore
-        System with LiteDRAM as ``sdram``, without an L2 cache, and UARTBone as ``uartbone``.
+        System with LiteDRAM as ``sdram``, without an L2 cache.
     config : Config
         Sizes of the core.
+    line : module
+        The line: streams ``source`` and ``sink`` of bytes, as ``UARTPHY`` of LiteX has.
 
     Raises
     ------
     ValueError
-        If the system has no LiteDRAM, no UARTBone, a cache that the core does not see, or a memory
-        that only a processor can start.
+        If the system has no LiteDRAM, a cache that the core does not see, or a memory that only a
+        processor can start.
     """
-    for name, text in (("sdram", "LiteDRAM"), ("uartbone_phy", "UARTBone")):
-        if not hasattr(soc, name):
-            raise ValueError(f"soc: wanted a system with {text}, got none")
+    if not hasattr(soc, "sdram"):
+        raise ValueError("soc: wanted a system with LiteDRAM, got none")
     if hasattr(soc, "l2_cache"):
         raise ValueError("soc: wanted a system without L2 cache, got one; the core bypasses it")
     kind = soc.sdram.controller.settings.phy.memtype
@@ -63,7 +64,8 @@ def equip(soc: Any, config: Config) -> None:
     soc.celosia_memory = LiteDRAMAXI2Native(core.memory, port)
     region = SoCRegion(origin=_REGISTERS, size=_REGISTERS_BYTES, cached=False)
     soc.bus.add_slave("celosia", core.registers, region)
-    soc.line = LineCheck(soc.uartbone_phy)
+    soc.celosia_line, soc.celosia_bridge = line, Bridge(line)
+    soc.bus.add_master("celosia_bridge", soc.celosia_bridge.bus)
     if soc.irq.enabled:
         soc.irq.add("celosia", use_loc_if_exists=True)
 
@@ -80,7 +82,6 @@ def describe(soc: Any, config: Config, baud: int) -> dict[str, Any]:
         "memory": memory["base"],
         "memory_bytes": memory["size"],
         "registers": _REGISTERS,
-        "sums": registers["line_sent"],
         # A processor starts the memory itself.
         "start": [] if soc.cpu_type else _start(soc.sdram.controller.settings, registers),
     }

@@ -82,8 +82,8 @@ def _board(text: str) -> Any:
 
 
 def board_of(name: str) -> Any:
-    """Return a board of ``hw/boards/table.py``; raises InputError if there is none of this name."""
-    from celosia.hw.boards.table import BOARDS
+    """Return a board of ``hw/litex/boards.py``; raises InputError if there is none of this name."""
+    from celosia.hw.litex.boards import BOARDS
 
     if name not in BOARDS:
         raise InputError(f"board: wanted one of {', '.join(BOARDS)}, got {name!r}")
@@ -241,8 +241,7 @@ def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
 def settle(arguments: argparse.Namespace) -> None:
     """Fill in the options of core and memory that were left out: the board's, else the usual.
 
-    ``preset`` stays None where neither a board nor the command names a core. Raises ValueError if
-    the core cannot be on the board.
+    ``preset`` stays None where neither a board nor the command names a core.
     """
     if not hasattr(arguments, "bandwidth"):
         return
@@ -250,7 +249,6 @@ def settle(arguments: argparse.Namespace) -> None:
     usual = (arguments.core, 32, 1.0)
     if board:
         board = arguments.board = replace(board, config=arguments.preset or board.config)
-        board.check()
         usual = (board.config, board.memory_latency, board.memory_bandwidth)
     for name, value in zip(("preset", "latency", "bandwidth"), usual, strict=True):
         if getattr(arguments, name) is None:

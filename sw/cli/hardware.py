@@ -37,23 +37,12 @@ def add_parsers(command: Commands) -> None:
         "--directory", type=Path, default=Path("build/synth"), metavar="D", help="of the results"
     )
 
-    made = command("build", "make the bitstream of a board", hardware.run_build)
+    made = command("build", "make the bitstream of a board with a core", hardware.run_build)
     made.add_argument("board", metavar="BOARD", help="name, see docs/reference/boards.md")
     add_preset(made, None)
     made.add_argument("--seeds", type=whole, default=5, metavar="N", help="placements (5)")
     made.add_argument("--clock", type=number, metavar="MHZ", help="of core and memory")
     _folder(made)
-
-    made = command("litex", "make a LiteX system of a board with a core", hardware.run_litex)
-    made.add_argument("board", metavar="BOARD", help="name, see docs/how-to/litex.md")
-    add_preset(made, None)
-    made.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="of sources and bitstream (build/litex/BOARD)",
-    )
 
     made = command("flash", "load a bitstream into a board", hardware.run_flash)
     made.add_argument("board", metavar="BOARD", help="name, see docs/reference/boards.md")

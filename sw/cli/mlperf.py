@@ -89,7 +89,7 @@ def _of_board(name: str) -> Setting:
     board = board_of(name)
     return Setting(
         name=board.title,
-        memory=f"SDRAM {board.sdram.part}",
+        memory=f"SDRAM {board.memory}",
         config=board.config,
         latency=board.memory_latency,
         bandwidth=board.memory_bandwidth,

@@ -8,9 +8,8 @@ from celosia.sw.runtime.device import Device, DeviceError
 from celosia.sw.runtime.pods import MachinePod, Pod, RtlPodBackend
 
 #: Names of devices.
-DEVICES = ("machine", "rtl", "serial:PATH", "litex:SYSTEM")
+DEVICES = ("machine", "rtl", "litex:SYSTEM")
 
-_SERIAL = "serial:"
 _LITEX = "litex:"
 
 
@@ -21,7 +20,7 @@ def device_name(text: str) -> str:
     """
     if text in ("machine", "rtl"):
         return text
-    if text.startswith((_SERIAL, _LITEX)) and text not in (_SERIAL, _LITEX):
+    if text.startswith(_LITEX) and text != _LITEX:
         return text
     raise ValueError(f"device: wanted one of {', '.join(DEVICES)}, got {text!r}")
 
@@ -29,8 +28,7 @@ def device_name(text: str) -> str:
 def open_device(name: str, config: Config, memory_bytes: int, **options: Any) -> Device:
     """Return a device.
 
-    ``name``: ``machine``, ``rtl``, ``serial:`` and the path of a port, see ``open_serial``, or
-    ``litex:`` and the name of a system, see ``open_litex``;
+    ``name``: ``machine``, ``rtl``, or ``litex:`` and the name of a system, see ``open_litex``;
     ``config``: sizes of its core; ``memory_bytes``: external memory that will be used, from address
     0; ``**options``: ``rtl``: ``latency`` in cycles and ``bandwidth`` in beats per cycle of
     external memory; ``netlist``, the file of a netlist that runs instead of the core's own Verilog;
@@ -50,13 +48,9 @@ def open_device(name: str, config: Config, memory_bytes: int, **options: Any) ->
         from celosia.sw.runtime.rtl import RtlBackend
 
         return RtlBackend(config, memory_bytes, **options)
-    if name.startswith(_LITEX):
-        from celosia.sw.runtime.litex import open_litex
+    from celosia.sw.runtime.litex import open_litex
 
-        return open_litex(name.removeprefix(_LITEX), config, memory_bytes)
-    from celosia.sw.runtime.serial import open_serial
-
-    return open_serial(name.removeprefix(_SERIAL), config, memory_bytes)
+    return open_litex(name.removeprefix(_LITEX), config, memory_bytes)
 
 
 def open_pod(name: str, pod: PodConfig, memory_bytes: int, **options: Any) -> Pod:

@@ -1,12 +1,10 @@
 """LiteX systems as devices: simulated, or on a board."""
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from celosia.hw.arch.config import Config
-from celosia.sw.runtime.bone import BoneLink
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.link import Transport
 from celosia.sw.runtime.serial import LineDevice, open_port
@@ -14,14 +12,14 @@ from celosia.sw.runtime.serial import LineDevice, open_port
 #: Name of the simulated system.
 SIMULATED = "sim"
 #: What a description must have.
-_KEYS = ("baud", "memory", "memory_bytes", "registers", "sums", "start")
+_KEYS = ("baud", "memory", "memory_bytes", "registers", "start")
 
 
 def open_litex(name: str, config: Config, memory_bytes: int) -> LineDevice:
     """Return the core of a LiteX system.
 
     - ``name``: ``sim``, which is built when it is first used; or the path of a description that
-      ``celosia litex`` has written, ``@``, and the port of the board.
+      ``celosia build`` has written, ``@``, and the port of the board.
     - ``config``: sizes that its core must have.
     - ``memory_bytes``: external memory that will be used.
 
@@ -29,8 +27,7 @@ def open_litex(name: str, config: Config, memory_bytes: int) -> LineDevice:
     opened, nothing responds, or the core is of another configuration.
     """
     transport, description = _simulated(config) if name == SIMULATED else _board(name)
-    link = partial(BoneLink, description=description)
-    return LineDevice(config, memory_bytes, transport, link, name=f"litex {name}")
+    return LineDevice(config, memory_bytes, transport, description, name=f"litex {name}")
 
 
 def _simulated(config: Config) -> tuple[Transport, dict[str, Any]]:

@@ -1,9 +1,9 @@
 """A core on a line as a device."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import Driver, require_place
@@ -11,8 +11,7 @@ from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.link import HostLink, Transport
 
-#: Bits per second of the boards' gateware, and the most that a port is set to.
-BAUD = 3_000_000
+#: Most bits per second that a port is set to.
 _MOST_BAUD = (1 << 31) - 1
 #: Bits on the line for a byte.
 _BITS = 10
@@ -33,7 +32,7 @@ class SerialTransport:
     Raises OSError if it cannot be opened, or not at this speed.
     """
 
-    def __init__(self, port: str, *, baud: int = BAUD) -> None:
+    def __init__(self, port: str, *, baud: int) -> None:
         import serial
 
         if not 1 <= baud <= _MOST_BAUD:
@@ -88,65 +87,13 @@ def open_port(port: str, baud: int) -> SerialTransport:
         raise DeviceError(f"serial: {error}") from None
 
 
-def open_serial(port: str, config: Config, memory_bytes: int) -> "LineDevice":
-    """Return the core on a serial port.
-
-    - ``port``: path or URL, then ``@`` and the bits per second if they are not ``BAUD``.
-    - ``config``: sizes that its core must have.
-    - ``memory_bytes``: external memory that will be used.
-
-    Raises DeviceError if the port cannot be opened, nothing responds, or the core is of another
-    configuration.
-    """
-    path, _, speed = port.rpartition("@")
-    if not path or not speed.isdecimal():
-        path, speed = port, str(BAUD)
-    transport = open_port(path, int(speed))
-    return LineDevice(config, memory_bytes, transport, HostLink, name=f"serial {path}")
-
-
-class Link(Protocol):
-    """A protocol on a line: memory and registers of a core, see ``Device`` and ``Driver``."""
-
-    transport: Transport
-
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes of external memory; 0 if the far end does not know."""
-        ...
-
-    def read(self, address: int, count: int) -> bytes:
-        """Return bytes of external memory."""
-        ...
-
-    def write(self, address: int, data: bytes) -> None:
-        """Write to external memory."""
-        ...
-
-    def read_registers(self, offset: int, count: int = 1) -> list[int]:
-        """Return registers."""
-        ...
-
-    def write_registers(self, offset: int, *values: int) -> None:
-        """Write registers."""
-        ...
-
-    def pause(self, seconds: float) -> None:
-        """Let time pass at the far end."""
-        ...
-
-    def close(self) -> None:
-        """Close the line."""
-        ...
-
-
 class LineDevice(Driver):
     """Runs programs on a core that is reached over a line.
 
     - ``config``: sizes that the core must have.
     - ``memory_bytes``: external memory that will be used.
     - ``transport``: the line; closed when the device cannot be opened.
-    - ``open_link``: makes the link of a line and its name.
+    - ``description``: of the system, see ``celosia.hw.litex.system``.
     - ``name``: its name in messages.
 
     Raises DeviceError if nothing responds, or it is no core of this configuration, or it has too
@@ -158,14 +105,14 @@ class LineDevice(Driver):
         config: Config,
         memory_bytes: int,
         transport: Transport,
-        open_link: Callable[..., Link],
+        description: dict[str, Any],
         *,
         name: str,
     ) -> None:
         self.config = config
         self.name = name
         try:
-            self.link = open_link(transport, name=name)
+            self.link = HostLink(transport, description, name=name)
             self._identify(memory_bytes)
             self.make_idle()
         except BaseException:
@@ -182,11 +129,11 @@ class LineDevice(Driver):
                     text += f"; it is not a {self.config.name!r} core"
                 raise DeviceError(text)
         there = self.link.memory_bytes
-        if there and memory_bytes > there:
+        if memory_bytes > there:
             raise DeviceError(
                 f"{self.name}: wanted {memory_bytes} bytes of external memory, the board has {there}"
             )
-        self.memory_bytes = there or 1 << 32
+        self.memory_bytes = there
 
     def read_registers(self, offset: int, count: int = 1) -> list[int]:
         """Return ``count`` registers from byte ``offset`` on; raises DeviceError."""

@@ -16,7 +16,7 @@ import numpy as np
 #: Function of one shard. It may have a method ``close``, which releases what it holds.
 Job = Callable[[Any], Any]
 
-_PACKAGES = ("celosia.constraints", "celosia.hw", "celosia.sim", "celosia.sw")
+_PACKAGES = ("celosia.hw", "celosia.sim", "celosia.sw")
 _SOURCES = (".cpp", ".h", ".py", ".toml", ".v")
 #: Characters of a digest.
 _DIGITS = 16

@@ -4,10 +4,10 @@ import json
 from copy import copy
 from pathlib import Path
 
+import devices
 import numpy as np
 import prerequisites
 import pytest
-from devices import board
 from devices.link import Noise
 
 from celosia.hw.arch.presets import preset
@@ -15,8 +15,10 @@ from celosia.hw.arch.registers import MAGIC, OFFSETS
 from celosia.sim import system
 from celosia.sim.verilate import compile_library
 from celosia.sw.runtime.backends import open_device
-from celosia.sw.runtime.bone import BoneLink
 from celosia.sw.runtime.device import DeviceError
+from celosia.sw.runtime.interpreter import open_program
+from celosia.sw.runtime.link import HostLink
+from celosia.sw.runtime.session import Session
 
 prerequisites.package("litex")
 
@@ -63,19 +65,21 @@ def test_a_chip_slower_than_the_controller_believes(tmp_path, monkeypatch, capfd
     assert "ACT->RD violation on bank 0" in capfd.readouterr().out
 
 
-def test_damaged_bytes_are_repeated_or_told(device, rng):
-    transport, data = device.link.transport, rng.bytes(4000)
-    responses, requests = Noise(rng, 0.0005), Noise(rng, 0.0)
+def test_digits_over_a_line_that_damages_bytes(device, rng, mnist_model, mnist):
+    """One in a hundred bytes, in both directions: the same results."""
+    program = open_program(mnist_model, config=SIZES, batch=4)
+    x = (mnist[0][:4].reshape(4, -1).astype(np.int16) - 128).astype(np.int8)
+    x = x.reshape(4, *program.inputs[0].shape)
+    link, transport = device.link, device.link.transport
+    responses, requests = Noise(rng, 0.01), Noise(rng, 0.01)
     receive, send = transport.receive, transport.send
     transport.receive = lambda seconds: responses.pass_on(receive(seconds))
     transport.send = lambda sent: send(requests.pass_on(sent))
-    for _ in range(4):
-        device.write(64, data)
-        assert device.read(64, len(data)) == data
-    assert device.link.repeated
-    requests.rate = 0.01
-    with pytest.raises(DeviceError, match="litex sim: bytes to the system were damaged"):
-        device.write(64, data)
+    (y,) = Session(program, device).run([x])
+    transport.receive, transport.send = receive, send
+    with Session(program, open_device("machine", preset(SIZES), MEMORY)) as session:
+        assert np.array_equal(y, session.run([x])[0])
+    assert min(responses.damaged, requests.damaged, link.repeated) > 100
 
 
 #: Cycles of a bit.
@@ -84,7 +88,7 @@ DIVISOR = 4
 
 @pytest.mark.slow
 def test_a_line_of_levels(tmp_path, rng):
-    """The receiver and transmitter of LiteX, and a bridge that loses what comes while it works."""
+    """The receiver and transmitter of LiteX, and bytes that come one after the other."""
     simulated = prerequisites.package("celosia.hw.litex.simulated")
     uart = prerequisites.package("litex.soc.cores.uart")
     config, target = preset("pico"), tmp_path / "system.so"
@@ -98,7 +102,10 @@ def test_a_line_of_levels(tmp_path, rng):
 
     text, description = simulated.simulated(config, Serial)
     target.with_suffix(".json").write_text(json.dumps(description))
-    harness = [Path(system.__file__).with_suffix(".cpp"), Path(board.__file__).with_name("line.h")]
+    harness = [
+        Path(system.__file__).with_suffix(".cpp"),
+        Path(devices.__file__).with_name("line.h"),
+    ]
     with prerequisites.needed():
         compile_library(
             text,
@@ -110,7 +117,7 @@ def test_a_line_of_levels(tmp_path, rng):
         )
     line = system.SimulatedLine(target)
     line.seconds_per_byte = 10 * DIVISOR / Serial.clock_hz
-    link = BoneLink(line, description, name="levels")
+    link = HostLink(line, description, name="levels")
     for place, count in ((0, 4000), (5, 1), ((1 << 22) + 2, 1023)):
         data = rng.bytes(count)
         link.write(place, data)

@@ -123,7 +123,7 @@ def test_an_error_names_its_core(
 @pytest.mark.parametrize(
     ("device", "options", "message"),
     [
-        ("serial:/dev/null", {}, "cores: wanted machine or rtl as device, got serial:/dev/null"),
+        ("litex:sim", {}, "cores: wanted machine or rtl as device, got litex:sim"),
         ("rtl", {"netlist": "a.v"}, "netlist: wanted one core, got 2"),
     ],
 )

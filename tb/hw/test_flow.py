@@ -13,15 +13,15 @@ import prerequisites
 import pytest
 from flow_bench import NEXTPNR, make_tools
 
+from celosia.hw.arch.presets import preset
+from celosia.hw.axi.arbiter import Arbiter
 from celosia.hw.build import convert, convert_with_sources
 from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, synthesised
 from celosia.hw.flow.netlist import BETWEEN, Cell, Netlist, Rooms, areas, assign, column_of
 from celosia.hw.flow.parts import ECP5, GOWIN, ICE40, PARTS
 from celosia.hw.flow.paths import Delays, End, Late, Start, Timing, ends, read
-from celosia.hw.flow.pins import Pin, pin_file
 from celosia.hw.flow.sources import Source, separate
-from celosia.hw.link.uart import UartReceiver
 
 ROOMS = Rooms(
     ["inner"], {"inner.a.sum": Source("a.py:1", True), "inner.b.x": Source("b.py:2", False)}
@@ -83,10 +83,10 @@ def test_kinds_of_cells(family, kind, column):
 
 
 def test_the_verilog_with_sources_is_the_verilog():
-    text, sources = convert_with_sources(UartReceiver(divisor=8), name="celosia")
-    assert text == convert(UartReceiver(divisor=8), name="celosia")
+    text, sources = convert_with_sources(Arbiter(data_bytes=4, id_bits=1), name="celosia")
+    assert text == convert(Arbiter(data_bytes=4, id_bits=1), name="celosia")
     places = {source.place.partition(":")[0] for source in sources.values()}
-    assert "hw/link/uart.py" in places
+    assert "hw/axi/arbiter.py" in places
     assert any(source.assigned for source in sources.values())
 
 
@@ -161,18 +161,29 @@ def test_a_loop_of_gates_is_left_out():
     assert [path.nanoseconds for path in found] == [0.65]
 
 
-def test_files_of_pins():
-    pins = [Pin("clk", "G2", {"IO_TYPE": "LVCMOS33"}), Pin("q[1]", "B2", {"PULLUP": 1})]
-    clocks = {"clk": 25_000_000}
-    assert pin_file(ECP5, pins, clocks) == (
-        'LOCATE COMP "clk" SITE "G2";\nIOBUF PORT "clk" IO_TYPE=LVCMOS33;\n'
-        'LOCATE COMP "q[1]" SITE "B2";\nIOBUF PORT "q[1]" PULLUP=1;\n'
-        'FREQUENCY PORT "clk" 25 MHZ;\n'
-    )
-    assert pin_file(ICE40, pins, clocks) == (
-        "set_io clk G2\nset_io -pullup yes q[1] B2\nset_frequency clk 25\n"
-    )
-    assert pin_file(GOWIN, pins, clocks).startswith('IO_LOC "clk" G2;\nIO_PORT "clk" IO_TYPE=')
+@pytest.mark.parametrize(
+    ("part", "sizes", "columns"),
+    [
+        ("LFE5U-85F", "edge", 16),
+        ("LFE5U-85F", "nano", 4),
+        ("LFE5U-45F-CABGA381", "edge", 6),
+        ("LFE5U-25F-CABGA381", "micro", 4),
+        ("LFE5U-25F-CABGA381", "micro,requantizer=sequential", 6),
+        ("LFE5U-12F-CABGA381", "edge,lanes=16", 0),
+        ("iCE40UP5K", "nano", 4),
+    ],
+)
+def test_multipliers_of_a_part(part, sizes, columns):
+    part, config = PARTS[part], preset(sizes)
+    suited = part.suited(config)
+    assert suited.dsp_columns == columns
+    used = columns // 2 * config.rows
+    if config.requantizer == "pipelined":
+        used += part.family.lane_multipliers * config.lanes
+    assert used <= part.multipliers or columns == 0
+    assert suited.fingerprint == config.fingerprint
+    assert suited.cells == part.family.cells
+    assert part.suited(suited) == suited
 
 
 def test_tools_of_the_system_come_first(tmp_path, monkeypatch):

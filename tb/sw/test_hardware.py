@@ -5,28 +5,28 @@ import json
 import os
 import subprocess
 import sys
-import types
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
+import prerequisites
 import pytest
 
 from celosia.hw import synthesis
 from celosia.hw.arch.extras import install_command
 from celosia.hw.arch.presets import preset
-from celosia.hw.boards import build as build_module
-from celosia.hw.boards import table
 from celosia.hw.flow import tools as flow_tools
 from celosia.hw.flow.flow import Design, Run
 from celosia.hw.flow.parts import PARTS
 from celosia.hw.flow.paths import End, Late, Start
 from celosia.hw.flow.report import Report
 from celosia.hw.flow.tools import ToolError
+from celosia.hw.litex import boards as table
 from celosia.sw import floorplan
 from celosia.sw.cli import main
 from celosia.sw.floorplan import draw
+
+build_module = prerequisites.package("celosia.hw.litex.build")
 
 pytestmark = pytest.mark.thorough
 
@@ -118,6 +118,8 @@ def test_build_keeps_the_best_seed_and_flash_loads_it(tools, capsys):
     said = capsys.readouterr()
     made = Path("build/boards/ulx3s-12f")
     assert (made / "ulx3s-12f.bit").read_text() == "packed 2\n"
+    description = json.loads((made / "celosia.json").read_text())
+    assert description["preset"] == "nano,unified_bytes=1024,weight_tiles=4"
     assert (made / "floorplan.png").read_bytes().startswith(b"\x89PNG")
     report = json.loads((made / "report.json").read_text())
     assert report["seed"] == 2 and report["board"] == "ulx3s-12f"
@@ -156,35 +158,7 @@ def test_clock_and_core_of_a_board_may_be_others(tools, capsys):
     command = "build ulx3s-12f --seeds 1 --clock 80 --preset nano,unified_bytes=512,weight_tiles=4"
     assert main([*command.split(), "-o", "there"]) == 0
     assert json.loads(Path("there/report.json").read_text())["asked_mhz"] == 80
-    assert 'CLKOS="80"' in Path("there/celosia.v").read_text().replace(" ", "")
     assert "nano,unified_bytes=512" in capsys.readouterr().out
-
-
-def test_a_litex_system(capsys, monkeypatch):
-    clocks = {"core": {"achieved": 61.5, "constraint": 60.0}}
-    cells = {"FF": {"used": 1234, "available": 9999}, "IO": {"used": 0, "available": 4}}
-    calls = []
-
-    def write(*arguments):
-        calls.append(arguments)
-        return Path("there/build_b.sh")
-
-    module: Any = types.ModuleType("celosia.hw.litex.board")
-    module.TARGETS = {"b": "target"}
-    module.write = write
-    module.build = lambda *_: (Path("there/b.bit"), {"fmax": clocks, "utilization": cells})
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    assert main("litex b -o there --preset nano".split()) == 0
-    assert calls == [("target", Path("there"), preset("nano"))]
-    said = capsys.readouterr()
-    assert "FF                 1,234 of 9,999\n" in said.out and "IO" not in said.out
-    assert "core: 61.5 MHz, wanted 60.0\nbitstream        there/b.bit\n" in said.out
-    assert "see there/build.log" in said.err
-    clocks["core"]["achieved"] = 59.0
-    assert main("litex b -o there".split()) == 1
-    assert "b: a clock is slower than wanted" in capsys.readouterr().err
-    assert main("litex c".split()) == 2
-    assert "board: wanted one of b, got 'c'" in capsys.readouterr().err
 
 
 def test_what_was_built_before_stays_until_all_is_made(tools, capsys, monkeypatch):
@@ -215,14 +189,17 @@ def test_a_missing_tool_is_told_before_the_work(tools, capsys, monkeypatch):
     assert not list(Path().rglob("yosys.runs"))
 
 
-@pytest.mark.parametrize("command", ["build ulx3s-12f", "synth --preset nano"])
-def test_a_missing_package_is_one_line(command):
-    text = "import sys; sys.modules['scipy'] = None; from celosia.sw.cli import main"
+@pytest.mark.parametrize(
+    ("command", "package", "extra"),
+    [("build ulx3s-12f", "litex", "litex"), ("synth --preset nano", "scipy", "synth")],
+)
+def test_a_missing_package_is_one_line(command, package, extra):
+    text = f"import sys; sys.modules['{package}'] = None; from celosia.sw.cli import main"
     text += f"; sys.exit(main({command.split()}))"
     ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     assert ended.returncode == 1
-    assert ended.stderr.startswith("celosia: scipy") and ended.stderr.count("\n") == 1
-    assert install_command("synth") in ended.stderr
+    assert ended.stderr.startswith(f"celosia: {package}") and ended.stderr.count("\n") == 1
+    assert install_command(extra) in ended.stderr
 
 
 @pytest.mark.parametrize("command", ["build ulx3s-12f -o", "synth --directory"])

@@ -18,7 +18,7 @@ import pytest
 from random_networks.recurrent import shift_register
 
 from celosia.hw.arch.presets import preset
-from celosia.hw.boards.table import BOARDS
+from celosia.hw.litex.boards import BOARDS
 from celosia.sw.cli import main
 from celosia.sw.mlperf import benchmark, page
 from celosia.sw.mlperf.benchmark import Setting
@@ -96,7 +96,7 @@ def of(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 def test_all_bytes_and_cycles(litert: None, folder: Path) -> None:
     found = figures("--inputs 3 --preset micro --board ulx3s-85f ulx3s-45f")
-    assert [made["preset"] for made in found["settings"]] == ["micro", "edge", "micro"]
+    assert [made["preset"] for made in found["settings"]] == ["micro", "micro", "micro"]
     rows = [row for made in found["settings"] for row in made["models"]]
     assert [row["file"] for row in rows] == 3 * [model.file for model in MODELS]
     assert {row["bytes_compared"] for row in rows} == {30}
@@ -244,7 +244,7 @@ def test_peers_cycles_follow_from_clock_and_throughput() -> None:
         ("--models PART", "PART: has no kws_ref_model.tflite, ad01_int8.tflite; wanted the models"),
         ("--models FOLDER -o m.txt", "wanted a file that ends in .md, .html, .json, got m.txt"),
         ("--models FOLDER -o none/m.md", "none/m.md: no such directory"),
-        ("--models FOLDER --device serial:x", "wanted the device machine or rtl, got serial:x"),
+        ("--models FOLDER --device litex:sim", "wanted the device machine or rtl, got litex:sim"),
         ("--models FOLDER --board vcu128", "board: wanted one of ulx3s-85f"),
         ("--models FOLDER --inputs 0", "wanted a whole number of at least 1, got '0'"),
     ],

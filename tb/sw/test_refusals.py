@@ -128,8 +128,8 @@ run odd.bin --dump 0:4=y.npy
     odd.bin: program: wanted a multiple of 4 bytes, got 5
 run two.tflite --dump 0:4=y.npy
     two.tflite: --memory and --dump are for bare instructions
-run two.tflite --input both.npz --output y.npz --workers 2 --device serial:/dev/null
-    --workers: wanted machine or rtl as device, got serial:/dev/null
+run two.tflite --input both.npz --output y.npz --workers 2 --device litex:sim
+    --workers: wanted machine or rtl as device, got litex:sim
 """
 ROWS = re.findall(r"^(\w.*)\n((?: .*\n)+)", REFUSALS, flags=re.M)
 

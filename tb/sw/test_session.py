@@ -188,7 +188,7 @@ def test_device_is_closed(program: Program) -> None:
 def test_unknown_device() -> None:
     with pytest.raises(
         DeviceError,
-        match="device: wanted one of machine, rtl, serial:PATH, litex:SYSTEM, got 'gpu'",
+        match="device: wanted one of machine, rtl, litex:SYSTEM, got 'gpu'",
     ):
         open_device("gpu", preset("nano"), 1024)
 

@@ -80,12 +80,6 @@ sequential requantiser | vector/sequential vector/pace | vector_requantize vecto
     vector_pipe | | sequential | | alone
 softmax | softmax/exponentials softmax/reduction softmax/reciprocals softmax/stage | softmax_blocks
     softmax_stage | vector_softmax
-SDRAM controller | sdram/bank sdram/buffer sdram/chunks sdram/columns sdram/controller
-    sdram/countdown sdram/data_path sdram/opener sdram/reads sdram/scheduler sdram/startup
-    sdram/writes | sdram_rooms sdram_controller sdram_rules | sdram_bandwidth | | |
-    alone
-core | core link/system | core link_system | | | core
-host link | link/beat link/bridge link/frames link/link link/request link/response link/slots
-    link/transfer link/uart | link_bridge link_frames link_uart link_endpoint | | | | alone
+core | core | core | | | core
 """
 BLOCKS = tuple(_block(row) for row in re.findall(r"\S.*(?:\n .*)*", _ROWS))

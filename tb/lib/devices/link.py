@@ -1,25 +1,31 @@
-"""Far end of the host link in Python: the behaviour of ``hw/link/``, with a core.
-
-Serves tests of the driver, and as a board without hardware. The protocol is that of
-``docs/reference/link.md``.
-"""
+"""Bridge of a LiteX system in Python, before memory and registers of a core."""
 
 import threading
-from collections import Counter
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from pysim import Draws
 
-from celosia.hw.arch import isa, link
+from celosia.hw.arch import isa
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.link import Info, Operation, Request, Response, Status
-from celosia.hw.arch.registers import COUNTERS, COUNTERS_PER_UNIT, OFFSETS, REGISTERS, Control
-from celosia.hw.arch.registers import Status as CoreStatus
+from celosia.hw.arch.link import ERROR, FLAG, HEADER_WORDS, REQUEST_WORDS, framed, unframed
+from celosia.hw.arch.registers import (
+    COUNTERS,
+    COUNTERS_PER_UNIT,
+    OFFSETS,
+    REGISTERS,
+    Control,
+    Status,
+)
 from celosia.sim.machine import Machine, MachineError, TooLong
 
+#: Where a system has what; a description of ``celosia.hw.litex.system`` says the same.
+MEMORY, CORE, START = 0x40000000, 0xE0000000, 0x2000
+_END = bytes((FLAG,))
+
 #: In these states a core does not hear the doorbell.
-_DEAF = (CoreStatus.BUSY | CoreStatus.ERROR).value
+_DEAF = (Status.BUSY | Status.ERROR).value
 
 
 class Noise:
@@ -59,74 +65,115 @@ class Registers(Protocol):
         ...
 
 
-class FarEnd:
-    """Responds to requests as the gateware does.
+class Bridge:
+    """Carries out requests as the bridge of ``hw/litex/bridge.py`` does.
 
-    ``memory``: external memory; the bus refuses addresses past its end; ``registers``: the core's;
-    ``slots``, ``slot_bytes``: as in ``hw.link.link.Link``.
-    ``done`` (Counter of (operation, sequence number)): how often requests were carried out.
+    ``memory``: external memory; the bus refuses addresses past its end; ``registers``: the core's.
+    ``starts`` (list of int): values written to the register that starts the memory chip;
+    ``repeats``: writes that came again.
     """
 
-    def __init__(
-        self, memory: Any, registers: Registers, *, slots: int = 4, slot_bytes: int = 512
-    ) -> None:
+    def __init__(self, memory: Any, registers: Registers) -> None:
         self.memory = memory
         self.registers = registers
-        self.slot_bytes = slot_bytes
-        payload = slot_bytes - link.SLOT_OVERHEAD
-        self.info = Info(link.VERSION, slots, payload, len(memory))
-        self.done: Counter[tuple[Operation, int]] = Counter()
-        self._deframer = link.Deframer(slot_bytes)
-        self._kept: Response | None = None
+        self.starts: list[int] = []
+        self.repeats = 0
+        self._pending = b""
+        self._last = (0, False)
+
+    @property
+    def description(self) -> dict[str, object]:
+        """Description of the system, for the host."""
+        return {
+            "memory": MEMORY,
+            "memory_bytes": len(self.memory),
+            "registers": CORE,
+            "start": [(START, 14), (START, 1)],
+        }
 
     def feed(self, received: bytes) -> bytes:
         """Return the bytes on the line in response to those received."""
-        sent = b""
-        for contents in self._deframer.feed(received):
-            sent += link.frame(link.encode_response(self._response(contents)))
-        return sent
+        *frames, self._pending = (self._pending + received).split(_END)
+        return b"".join(self._response(unframed(frame)) for frame in frames if frame)
 
-    def _response(self, contents: bytes | None) -> Response:
-        if contents is None or len(contents) < link.HEADER_BYTES:
-            return Response(0, Operation.NONE, Status.BAD_FRAME)
-        request = link.decode_request(contents)
-        kept, self._kept = self._kept, None
-        writes = request.operation is Operation.WRITE_REGISTERS
-        if writes and kept is not None and kept.sequence == request.sequence:
-            self._kept = kept
-            return kept
-        if link.fault(request, self.info.payload_bytes):
-            return Response(request.sequence, request.operation, Status.BAD_REQUEST)
-        assert isinstance(request.operation, Operation)
-        self.done[request.operation, request.sequence] += 1
-        data, refused = self._carry_out(request)
-        status = Status.BUS_ERROR if refused else Status.OK
-        response = Response(request.sequence, request.operation, status, b"" if refused else data)
-        if writes:
-            self._kept = response
-        return response
+    def _response(self, contents: bytes | None) -> bytes:
+        """Return the bytes on the line after a frame."""
+        if contents is None or len(contents) % 4 or len(contents) < 4 * HEADER_WORDS:
+            return _END
+        if len(contents) >= 4 * (REQUEST_WORDS - 1):
+            return b""
+        control, address, *data = _words(contents)
+        read, error = b"", False
+        for n in range(count := control >> 16):
+            value = self._read(address + 4 * n)
+            error |= value is None
+            read += (value or 0).to_bytes(4, "little")
+        if not count and control == self._last[0]:
+            self.repeats += 1
+            error = self._last[1]
+        elif not count:
+            for n, value in enumerate(data):
+                error |= not self._write(address + 4 * n, value)
+        self._last = control, error
+        return framed(read + (control | ERROR * error).to_bytes(4, "little"))
 
-    def _carry_out(self, request: Request) -> tuple[bytes, bool]:
-        """Return the data read, and True if the bus refused a transfer."""
-        first, end = request.address, request.address + request.count
-        if request.operation is Operation.INFO:
-            return self.info.encode(), False
-        if request.operation is Operation.READ:
-            return bytes(self.memory[first:end]), end > len(self.memory)
-        if request.operation is Operation.WRITE:
-            inside = max(0, min(request.count, len(self.memory) - first))
-            self.memory[first : first + inside] = request.data[:inside]
-            return b"", inside < request.count
-        data, refused = b"", False
-        for offset in range(first, end, 4):
-            if request.operation is Operation.READ_REGISTERS:
-                value = self.registers.read(offset)
-                data += (value or 0).to_bytes(4, "little")
-                refused |= value is None
-            else:
-                word = request.data[offset - first :][:4]
-                refused |= not self.registers.write(offset, int.from_bytes(word, "little"))
-        return data, refused
+    def _read(self, address: int) -> int | None:
+        if 0 <= address - MEMORY < len(self.memory):
+            return int.from_bytes(self.memory[address - MEMORY :][:4], "little")
+        return self.registers.read(address - CORE)
+
+    def _write(self, address: int, value: int) -> bool:
+        if 0 <= address - MEMORY < len(self.memory):
+            first = address - MEMORY
+            self.memory[first : first + 4] = value.to_bytes(4, "little")
+        elif address == START:
+            self.starts.append(value)
+        else:
+            return self.registers.write(address - CORE, value)
+        return True
+
+
+def _words(data: bytes) -> Iterator[int]:
+    return (int.from_bytes(data[n : n + 4], "little") for n in range(0, len(data), 4))
+
+
+class Line:
+    """A line with a bridge at its other end, as a ``Transport`` in simulated seconds.
+
+    ``bridge``: the bridge; ``requests``, ``responses``: damage to each direction, None for none;
+    ``mute``: whether nothing arrives any more.
+    """
+
+    seconds_per_byte = 1e-5
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.bridge = bridge
+        self.requests: Noise | None = None
+        self.responses: Noise | None = None
+        self.mute = self.closed = False
+        self.leaving = b""
+        self._time = 0.0
+
+    def send(self, data: bytes) -> None:
+        """Take bytes from the host."""
+        self.leaving += self.bridge.feed(self.requests.pass_on(data) if self.requests else data)
+
+    def receive(self, seconds: float) -> bytes:
+        """Return the bytes for the host; otherwise let time pass."""
+        if self.mute or not self.leaving:
+            self._time += seconds
+            return b""
+        data, self.leaving = self.leaving, b""
+        self._time += len(data) * self.seconds_per_byte
+        return self.responses.pass_on(data) if self.responses else data
+
+    def now(self) -> float:
+        """Return the time in seconds."""
+        return self._time
+
+    def close(self) -> None:
+        """Close the line."""
+        self.closed = True
 
 
 class MachineRegisters:
@@ -169,7 +216,7 @@ class MachineRegisters:
             self._values[status] = 0
         elif value & Control.START.value and not self._values[status] & _DEAF:
             self.starts += 1
-            self._values[status] = CoreStatus.BUSY.value
+            self._values[status] = Status.BUSY.value
             self._runner = threading.Thread(target=self._run, daemon=True)
             self._runner.start()
 
@@ -177,17 +224,17 @@ class MachineRegisters:
         first = self._values[OFFSETS["program_address"]]
         count = self._values[OFFSETS["program_length"]]
         words = self.machine.memory[first : first + count * WORD_BYTES].tobytes()
-        status = CoreStatus.DONE
+        status = Status.DONE
         try:
             self.machine.run(words)
         except MachineError as error:
-            status = CoreStatus.ERROR
+            status = Status.ERROR
             self._values[OFFSETS["error_code"]] = error.error.value
             self._values[OFFSETS["error_unit"]] = error.unit.value
             self._values[OFFSETS["error_index"]] = error.index
         except (TooLong, ValueError) as error:
             # A core takes its time, or reads past the end of memory.
-            status = CoreStatus.ERROR
+            status = Status.ERROR
             code = isa.Error.WATCHDOG if isinstance(error, TooLong) else isa.Error.BUS
             self._values[OFFSETS["error_code"]] = code.value
         self._values[OFFSETS["status"]] = status.value

@@ -1,1 +1,0 @@
-"""Pins of boards that amaranth-boards does not know, one file per board."""

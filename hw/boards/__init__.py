@@ -1,1 +1,0 @@
-"""Boards: ``table.py`` has a row for each; the rest is what the rows are made of."""

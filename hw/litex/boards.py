@@ -1,0 +1,117 @@
+"""All boards: a new one is a row here, and a part of ``hw/flow/parts.py`` if it has a new one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.presets import preset
+from celosia.hw.flow.parts import PARTS, Part
+
+#: Bits per second on the line.
+BAUD = 3_000_000
+
+#: Bytes that the memory of a board moves in a cycle of the core, and the share of the cycles in which
+#: long bursts do: refreshes and changes of rows take the others.
+_BYTES = 4
+_SHARE = 0.97
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """A board of litex-boards, and the core on it.
+
+    Parameters
+    ----------
+    name : str
+        What the command line calls it.
+    title : str
+        Board and part in words.
+    module : str
+        Module of ``litex_boards.targets``: pins, clocks and memory of the board.
+    options : mapping
+        Of the ``BaseSoC`` of that module.
+    part : str
+        Name in ``hw/flow/parts.py``.
+    config : Config
+        Sizes of the core.
+    clock_hz : int
+        Frequency of core, bus and memory controller.
+    memory : str
+        Memory chip.
+    memory_bytes : int
+        Bytes of external memory.
+    loader : str
+        What openFPGALoader calls the board.
+    memory_latency : int
+        Cycles from an address to the first beat.
+    """
+
+    name: str
+    title: str
+    module: str
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    part: str
+    config: Config
+    clock_hz: int
+    memory: str
+    memory_bytes: int
+    loader: str
+    memory_latency: int = 32
+
+    @property
+    def fpga(self) -> Part:
+        """Its part."""
+        return PARTS[self.part]
+
+    @property
+    def memory_bandwidth(self) -> float:
+        """Beats of the core's bus for each cycle, of long bursts."""
+        return _SHARE * _BYTES / self.config.bus_bytes
+
+
+def _ulx3s(size: int, core: str, clock_hz: int) -> Board:
+    return Board(
+        name=f"ulx3s-{size}f",
+        title=f"ULX3S with LFE5U-{size}F",
+        module="radiona_ulx3s",
+        # The memory runs at twice the clock: four bytes a cycle.
+        options={"device": f"LFE5U-{size}F", "sdram_rate": "1:2"},
+        part=f"LFE5U-{size}F-CABGA381",
+        config=preset(core),
+        clock_hz=clock_hz,
+        memory="MT48LC16M16",
+        memory_bytes=32 << 20,
+        loader="ulx3s",
+    )
+
+
+def _colorlight(board: str, size: int, core: str, clock_hz: int, **options: str) -> Board:
+    return Board(
+        name=f"colorlight-{board}",
+        title=f"Colorlight {board} with LFE5U-{size}F",
+        module="colorlight_i5",
+        options={"board": board, **options},
+        part=f"LFE5U-{size}F-CABGA381",
+        config=preset(core),
+        clock_hz=clock_hz,
+        memory="M12L64322A",
+        memory_bytes=8 << 20,
+        loader=f"colorlight-{board}",
+    )
+
+
+#: What fits beside the memory controller where there are 56 block memories.
+_SMALL = "nano,unified_bytes=65536,requantizer=sequential"
+
+BOARDS = {
+    board.name: board
+    for board in (
+        _ulx3s(85, "micro", 60_000_000),
+        _ulx3s(45, "micro", 60_000_000),
+        _ulx3s(25, _SMALL, 50_000_000),
+        _ulx3s(12, _SMALL, 50_000_000),
+        _colorlight("i9", 45, "micro", 60_000_000, revision="7.2"),
+        _colorlight("i5", 25, _SMALL, 50_000_000),
+    )
+}

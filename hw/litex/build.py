@@ -1,0 +1,147 @@
+"""Bitstreams of boards: a LiteX system with a core, through Yosys and nextpnr."""
+
+import importlib
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from litex.soc.cores.uart import RS232PHY
+from litex.soc.integration.builder import Builder
+
+from celosia.hw.build import TOP, convert_with_sources
+from celosia.hw.core import Core
+from celosia.hw.flow import tools
+from celosia.hw.flow.flow import Design, packed, placed
+from celosia.hw.flow.report import Report, examine
+from celosia.hw.flow.tools import Say
+from celosia.hw.litex.boards import BAUD, Board
+from celosia.hw.litex.system import describe, equip, quiet
+from celosia.hw.top import Top
+
+#: Top module, and files.
+NAME = "board"
+#: Instances from the top down that are no blocks of their own.
+_OPENED = (TOP, f"{TOP}.core")
+
+#: Left out of a system without a processor.
+_BARE = {
+    "cpu_type": None,
+    "with_uart": False,
+    "integrated_sram_size": 0,
+    "with_timer": False,
+    "with_led_chaser": False,
+}
+#: Comments of LiteX, which name the day, and modules in no order.
+_COMMENT = re.compile(r"(?ms)^/\*.*?\*/\n|^//[^\n]*\n")
+
+
+def system(board: Board) -> Any:
+    """Return the system of a board with its core, not finished.
+
+    Raises
+    ------
+    ValueError
+        If the board has no LiteDRAM.
+    """
+    base: Any = importlib.import_module(f"litex_boards.targets.{board.module}").BaseSoC
+
+    class System(base):
+        """The target without a cache, which the core does not see, flash memory and its name."""
+
+        def add_sdram(self, name: str = "sdram", **options: Any) -> None:
+            super().add_sdram(name, **{**options, "l2_cache_size": 0})
+
+        def add_spi_flash(self, *_: Any, **__: Any) -> None:
+            pass
+
+        def add_identifier(self, *_: Any, **__: Any) -> None:
+            pass
+
+    soc = System(**{**_BARE, **board.options, "sys_clk_freq": board.clock_hz})
+    equip(soc, board.config, RS232PHY(soc.platform.request("serial"), board.clock_hz, BAUD))
+    return soc
+
+
+def design(board: Board) -> tuple[Design, dict[str, Any]]:
+    """Return what the flow builds for a board, and the description of its system for the host.
+
+    Parameters
+    ----------
+    board : Board
+        Target, core and clock.
+
+    Raises
+    ------
+    ValueError
+        If the board has no LiteDRAM, or its PLL cannot make the clock.
+    """
+    board = replace(board, config=board.fpga.suited(board.config))
+    core, sources = convert_with_sources(Top(Core(config=board.config)), name=TOP)
+    with quiet(), TemporaryDirectory() as folder:
+        try:
+            soc = system(board)
+            Builder(soc, output_dir=folder).build(build_name=NAME, run=False)
+        except (AssertionError, ValueError) as error:
+            text = str(error) or "No PLL config found"
+            raise ValueError(f"{board.name}: {text}, {board.clock_hz / 1e6:g} MHz") from None
+        base = Path(folder) / "gateware" / NAME
+        text, pins = (base.with_suffix(suffix).read_text() for suffix in (".v", ".lpf"))
+    made = Design(
+        name=NAME,
+        verilog=f"{core}\n{_COMMENT.sub('', text)}",
+        part=board.fpga,
+        megahertz=board.clock_hz / 1e6,
+        pins=f"{pins}\n",
+        opened=_OPENED,
+        sources={f"{TOP}.{name}": source for name, source in sources.items()},
+    )
+    return made, describe(soc, board.config, BAUD)
+
+
+def build(
+    board: Board,
+    *,
+    seeds: Iterable[int],
+    directory: Path,
+    report: Say = lambda line: None,
+) -> tuple[Report, dict[str, Any]]:
+    """Make the bitstream of a board out of the fastest of some runs.
+
+    Parameters
+    ----------
+    board : Board
+        Target, core and clock.
+    seeds : iterable of int
+        Seeds of the placer; one run each.
+    directory : Path
+        Folder of the files.
+    report : function of str
+        Called with messages about the progress.
+
+    Returns
+    -------
+    tuple
+        The report, and the description of the system for the host.
+
+    Raises
+    ------
+    ToolError
+        If a tool is missing or fails.
+    ValueError
+        If there are no seeds, or the board does not fit together, see ``design``.
+    """
+    seeds = tuple(seeds)
+    if not seeds:
+        raise ValueError("seeds: wanted at least one, got none")
+    family = board.fpga.family
+    for tool in ("yosys", family.router, family.packer[0]):
+        tools.find(tool)
+    report(f"elaborating {board.config.name} for {board.title}")
+    made, description = design(board)
+    runs = placed(made, directory, seeds=seeds, report=report)
+    report("examining the fastest run, packing its bitstream")
+    found = replace(examine(made, directory, runs), bitstream=packed(made, runs[0]))
+    return found, description

@@ -1,1 +1,0 @@
-"""SDRAM controller: a chip of single data rate as external memory behind AXI4."""
