@@ -43,7 +43,7 @@ supervisor, counters | sequencer/supervisor sequencer/counters | sequencer_super
 sequencer | sequencer/sequencer sequencer/program sequencer/faults | sequencer
     sequencer_program sequencer_faults | core
 host registers | axi/registers axi/interrupts | axi_registers axi_interrupts
-pod | pod axi/windows axi/joined | pod axi_windows axi_joined
+pod | pod axi/windows axi/joined | pod axi_windows axi_joined | | axi_joined
 AXI reader, writer | axi/reader axi/writer | axi_reader axi_writer | axi_signature | axi_reader
     axi_writer
 AXI arbiter, slices, queue | axi/arbiter lib/slice lib/queue axi/signature | axi_arbiter
