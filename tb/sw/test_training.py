@@ -20,7 +20,7 @@ from celosia.sw.training.step.program import instructions
 
 CORES = (
     "edge",
-    "edge,unified_bytes=104448",  # One buffer for the blocks of the first layer.
+    "edge,unified_bytes=98304",  # One buffer for the blocks of the first layer.
     "micro,unified_bytes=131072",
     "micro,unified_bytes=131072,accumulator_depth=64",
     "nano,weight_tiles=512",
