@@ -11,7 +11,7 @@ from celosia.hw.flow.parts import PARTS, Part
 #: Bits per second on the line.
 BAUD = 3_000_000
 
-#: Bytes that the memory of a board moves in a cycle of the core, and the share of the cycles in which
+#: Bytes that the memory of a board moves in a cycle of the core, and the share of cycles in which
 #: long bursts do: refreshes and changes of rows take the others.
 _BYTES = 4
 _SHARE = 0.97

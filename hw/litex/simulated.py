@@ -1,4 +1,4 @@
-"""A LiteX system for simulators: LiteDRAM before a model of its chip, the host's line as streams."""
+"""LiteX system for simulators: LiteDRAM before a model of its chip, the host's line as streams."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Host end of the line to a LiteX system: numbers, checks, repetition. See ``docs/reference/link.md``."""
+"""Host end of the line to a LiteX system: see ``docs/reference/link.md``."""
 
 import random
 from typing import Any, Protocol

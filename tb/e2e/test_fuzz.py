@@ -51,9 +51,7 @@ def test_core_and_machine_model_agree(faults, programs, seed, tmp_path, capsys, 
 
 
 def test_a_sequential_requantizer_makes_no_difference(seed, tmp_path, capsys, figure) -> None:
-    options = (
-        f"--configurations small --requantizer sequential --workers 1 --directory {tmp_path}"
-    )
+    options = f"--configurations small --requantizer sequential --workers 1 --directory {tmp_path}"
     code, out, err = fuzz(f"--programs 60 --seed {seed} {options}", capsys)
     assert code == 0, err
     figure(f"fuzz, sequential: {out.splitlines()[0]}")

@@ -137,7 +137,7 @@ def shipped(name: str, count: int) -> tuple[bytes, np.ndarray]:
 
 
 def int8_results(graph: Graph) -> list[int]:
-    """Return the numbers of all results of int8: of all operators but those of tables' functions."""
+    """Return the numbers of all int8 results, which the functions of tables do not have."""
     results = [number for operation in graph.operations for number in operation.outputs]
     return [number for number in results if graph.tensors[number].dtype == np.int8]
 

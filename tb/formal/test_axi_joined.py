@@ -72,7 +72,7 @@ def together(spec, dut, heads):
 
 
 def in_time(spec, dut, heads):
-    """Claim that a burst is offered within the time that a request waits, to one after the other."""
+    """Claim that a burst is offered within the time that a request waits, in turn."""
     burst = dut.burst
     waits = Signal(range(PATIENCE + 1))
     idle = Cat(asks for asks, _, _ in heads).any() & ~burst.valid
@@ -150,7 +150,7 @@ def rooms(spec, number):
 
 
 def served_by(spec, dut, bursts):
-    """Claim that a burst's masters are known as long as it is on the bus; return those of a beat."""
+    """Claim that a burst's masters are known while it is on the bus; return those of a beat."""
     bus = dut.bus
     counts, fronts = [], []
     for number, burst in enumerate(bursts):
