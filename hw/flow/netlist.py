@@ -69,7 +69,8 @@ class Rooms:
     Parameters
     ----------
     opened : sequence of str
-        Instances, dots between them, that are no rooms: what they contain are rooms.
+        Instances, dots between them, that are no rooms: what they contain are rooms, and nothing
+        else is.
     sources : mapping of str to Source
         What is known of the signals.
 
@@ -93,7 +94,7 @@ class Rooms:
                 break
             path = f"{path}.{instance}" if path else instance
             if path not in self.opened:
-                return instance
+                return instance if path.rpartition(".")[0] in self.opened else BETWEEN
         return BETWEEN if path or not name.startswith("$") else None
 
     def of_nets(self, names: Iterable[str]) -> str | None:

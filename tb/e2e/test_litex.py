@@ -61,7 +61,9 @@ def test_a_chip_slower_than_the_controller_believes(tmp_path, monkeypatch, capfd
     monkeypatch.setattr(simulated.SimulatedSystem, "chip", Slow)
     monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path))
     with prerequisites.needed(), pytest.raises(DeviceError, match="against its data sheet"):
-        open_device("litex:sim", preset("pico"), MEMORY).write(0, bytes(64))
+        device = open_device("litex:sim", preset("pico"), MEMORY)
+        device.write(0, bytes(64))
+        device.read(0, 64)
     assert "ACT->RD violation on bank 0" in capfd.readouterr().out
 
 
@@ -117,6 +119,8 @@ def test_a_line_of_levels(tmp_path, rng):
         )
     line = system.SimulatedLine(target)
     line.seconds_per_byte = 10 * DIVISOR / Serial.clock_hz
+    # The line is high for a while before anybody sends.
+    line.receive(1e-3)
     link = HostLink(line, description, name="levels")
     for place, count in ((0, 4000), (5, 1), ((1 << 22) + 2, 1023)):
         data = rng.bytes(count)
