@@ -107,7 +107,7 @@ class Windows(Component):
             m.d.comb += [
                 port.awvalid.eq(acts & chosen & left[0]),
                 port.wvalid.eq(acts & chosen & left[1]),
-                port.bready.eq(acts & chosen),
+                port.bready.eq(acts),
             ]
             with m.If(port.awvalid & port.awready):
                 m.d.sync += left[0].eq(0)
@@ -137,7 +137,7 @@ class Windows(Component):
             m.d.comb += [
                 port.araddr.eq(address),
                 port.arvalid.eq(acts & chosen & left),
-                port.rready.eq(acts & chosen),
+                port.rready.eq(acts),
             ]
             with m.If(port.arvalid & port.arready):
                 m.d.sync += left.eq(0)
