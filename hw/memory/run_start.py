@@ -71,6 +71,7 @@ class RunStart(Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        # Rest and skip of lane 0 are always 0: nothing drives them.
         # Stage in progress, one-hot; the last bit: all are done.
         stage = Signal(self.stages + 1)
         with m.If(self.start):
@@ -120,7 +121,5 @@ class RunStart(Component):
                 self.step_skip_more.eq(
                     Mux(single, add_rows(self.skip_rows, self.skip_rows), self.skip_rows)
                 ),
-                self.rest[0].eq(0),
-                self.skip[0].eq(0),
             ]
         return m

@@ -56,6 +56,15 @@ def jumping(config: Config, rng: random.Random) -> Iterator[Instruction]:
                     skip //= 2
 
 
+def _pixels(config: Config, rng: random.Random) -> Iterator[Instruction]:
+    """Yield MATMULs of a few pixels of two segments, half of the unified buffer apart, or none."""
+    half = config.unified_bytes // config.rows // 2
+    for run in (config.rows // 4, config.rows // 2) * 4:
+        for skip in (half, 0):
+            fields = {"taps": 2 * run, "run": run, "skip": skip, "x_count": 4}
+            yield _drawn(Opcode.MATMUL, config, ["unified"], fields, rng)
+
+
 def _jumps(rng: random.Random) -> None:
     config = _LANES
     first = [
@@ -63,7 +72,7 @@ def _jumps(rng: random.Random) -> None:
         Instruction(Opcode.LOAD_PARAMS, external=0, count=config.parameter_channels),
     ]
     last = Instruction(Opcode.STORE, external=HALF // 2, length=config.unified_bytes)
-    program = [*jumping(config, rng)]
+    program = [*jumping(config, rng), *_pixels(config, rng)]
     rng.shuffle(program)
     with closing(CheckedDevice(config, rng)) as device:
         device.play(apart([*first, *program, last]), far(rng))

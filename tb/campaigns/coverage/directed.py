@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
+import numpy as np
+
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.commands import CODE_BITS, WORD_BYTES, padded
-from celosia.hw.arch.config import SEMAPHORES
-from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.hw.arch.config import EXPONENTIAL_TABLES, SEMAPHORES, TABLE_BYTES
+from celosia.hw.arch.isa import Instruction, Kind, Opcode
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import (
     COUNTERS_PER_UNIT,
@@ -184,6 +186,22 @@ def _counts(rng: random.Random) -> None:
         device.play([Instruction(Opcode.NOP, wait=1), Instruction(Opcode.HALT)], far(rng))
 
 
+def _sums(rng: random.Random) -> None:
+    """SOFTMAX of rows of any length whose exponentials are all near the greatest."""
+    count = EXPONENTIAL_TABLES * TABLE_BYTES // 4
+    tables = b"".join((rng.getrandbits(31) | 31 << 26).to_bytes(4, "little") for _ in range(count))
+    most = isa.limits(VAST)[Opcode.SOFTMAX]["channels"].high
+    lengths = [most, 1, *(rng.randint(1, most) for _ in range(30))]
+    load = {"kind": Kind.TABLES.value, "first": VAST.tables, "count": EXPONENTIAL_TABLES}
+    with closing(CheckedDevice(VAST, rng)) as device:
+        device.write(0, tables)
+        device.machine.memory[: len(tables)] = np.frombuffer(tables, np.uint8)
+        program = [Instruction(Opcode.LOAD_PARAMS, **load)]
+        program += [Instruction(Opcode.SOFTMAX, channels=n, **_APART) for n in lengths]
+        program.append(Instruction(Opcode.STORE, unified=_APART["destination_base"], length=most))
+        device.play(apart(program), far(rng))
+
+
 def _host(rng: random.Random) -> None:
     """Accesses to all registers and beside them, while the core is idle and while it runs."""
     every = range(0, 1 << REGISTER_ADDRESS_BITS, 2)
@@ -256,6 +274,7 @@ RUNS: dict[str, Run] = {
     "faults": Run(VAST, _faults),
     "late": Run(VAST, _late),
     "counts": Run(VAST, _counts),
+    "sums": Run(VAST, _sums),
     "host": Run(VAST, _host),
     **CORNERS,
 }
