@@ -138,6 +138,9 @@ def _beyond(opcode: Opcode, rng: random.Random) -> Iterator[Instruction]:
         yield Instruction(opcode, taps=limits["taps"].high)
         yield Instruction(opcode, tile=VAST.weight_tiles - 1, taps=VAST.rows + 1)
         yield Instruction(opcode, unified=VAST.unified_bytes - VAST.rows, taps=2 * VAST.rows)
+        jump = {"taps": VAST.rows, "run": 1, "skip": limits["skip"].high}
+        last = range(VAST.unified_bytes - VAST.rows, VAST.unified_bytes)
+        yield from (Instruction(opcode, unified=first, **jump) for first in last)
     if opcode is Opcode.MOVE_WEIGHTS:
         yield Instruction(opcode, tile=VAST.weight_tiles - 1, y_count=VAST.rows + 1)
     if opcode is Opcode.VECTOR:
