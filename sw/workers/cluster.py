@@ -105,7 +105,7 @@ def _connected(address: str) -> Any:
         from dask.distributed import Client
     except ImportError:
         raise WorkersError(
-            f"distributed: wanted it for --scheduler, found none ({install_command('fuzz')})"
+            f"distributed: wanted it for --scheduler, found none ({install_command('cluster')})"
         ) from None
     # Errors are reported here, in one line.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
