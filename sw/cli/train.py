@@ -52,6 +52,9 @@ def add_parsers(command: Commands) -> None:
         "--seed", type=seeds, default=0, metavar="N", help="of weights, order and noise (0)"
     )
     made.add_argument(
+        "--dropout", action="store_true", help="leave out half of the hidden results of a step"
+    )
+    made.add_argument(
         "--patience",
         type=whole,
         metavar="N",
@@ -78,6 +81,8 @@ def run(arguments: argparse.Namespace) -> None:
     """Train a network, measure it, and write model and curve."""
     network = NETWORKS[arguments.network]
     network = replace(network, batch=arguments.batch or network.batch)
+    if arguments.dropout:
+        network = network.with_dropout()
     files = _files(arguments, network)
     settings = Settings(
         network=network.name,
@@ -87,6 +92,7 @@ def run(arguments: argparse.Namespace) -> None:
         seed=arguments.seed,
         limit=arguments.limit,
         patience=arguments.patience,
+        dropout=arguments.dropout,
     )
     options = device_options(arguments)
     trainer = Trainer(network, arguments.preset, arguments.device, options, settings.seed)

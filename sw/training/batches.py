@@ -27,7 +27,8 @@ class Batch:
     the rows, shapes ``(parts, outputs)``; ``rows``: noise of the products with the softmax, of its
     error, and of the errors of the inputs of each matrix product but a first layer, int8, shapes
     ``(batch, R)``; ``pixels``: noise of the errors of the inputs of each convolution, int8, shapes
-    ``(noise_rows, R)``.
+    ``(noise_rows, R)``; ``dropped``: True for the results that are left out, shape ``(batch,
+    outputs)``, for each layer with dropout.
     """
 
     images: np.ndarray
@@ -35,6 +36,7 @@ class Batch:
     gradient: list[np.ndarray]
     rows: list[np.ndarray]
     pixels: list[np.ndarray]
+    dropped: list[np.ndarray]
 
 
 def pixels(images: np.ndarray) -> np.ndarray:
@@ -69,7 +71,9 @@ def draw(
         noise(conv.layer.error_shift or ERROR_SHIFT, (conv.noise_rows, size))
         for conv in layout.convolutions
     ]
-    return Batch(images, labels, gradient, rows, around)
+    shapes = [(layout.batch, layers[n].outputs) for n in layout.dropped]
+    dropped = [random.integers(0, 2, shape, np.int8).astype(bool) for shape in shapes]
+    return Batch(images, labels, gradient, rows, around, dropped)
 
 
 def packed(layout: Layout, batch: Batch) -> bytes:
@@ -91,6 +95,9 @@ def packed(layout: Layout, batch: Batch) -> bytes:
         at(conv.noise, *noise.shape)[...] = noise
     for address, length, noise in zip(layout.rows, layout.row_lengths, batch.rows, strict=True):
         at(address, layout.batch, length)[:, length - layout.size :] = noise
+    for (number, address), left_out in zip(layout.dropped.items(), batch.dropped, strict=True):
+        values = at(address, layout.batch, layout.outputs[number])
+        values[:, : left_out.shape[1]] = np.where(left_out, -128, 0)
     right = at(layout.rows[0], layout.batch, layout.row_lengths[0])
     right[np.arange(layout.batch), layout.batch + batch.labels.astype(np.int64)] = ONE
     return found.tobytes()

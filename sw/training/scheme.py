@@ -44,7 +44,8 @@ class Dense:
 
     All shifts divide by a power of two. ``shift``: sums to activations; ``error_shift``: sums of
     errors to the errors of the inputs, unused in the first layer; ``update_shift``: sums of
-    gradients to steps of the low byte; ``spread``: standard deviation of the first high bytes.
+    gradients to steps of the low byte; ``spread``: standard deviation of the first high bytes;
+    ``dropout``: half of the results, others for each image and step, are 0 while it trains.
     """
 
     inputs: int
@@ -53,6 +54,7 @@ class Dense:
     error_shift: int = 0
     update_shift: int
     spread: float
+    dropout: bool = False
 
     @property
     def rows(self) -> int:
@@ -159,12 +161,14 @@ class Network:
         if not 2 <= last.outputs <= MOST_CLASSES:
             wanted = f"2 to {MOST_CLASSES} classes"
             raise InputError(f"layers: wanted {wanted}, got {last.outputs}")
+        if isinstance(last, Dense) and last.dropout:
+            raise InputError("layers: wanted dropout in hidden layers, got it in the last one")
         for conv in self.convs:
             _require_windows(conv)
-            _require_shift("shift", conv.shift, MOST_RIGHT)
         for layer in self.layers[1:]:
             _require_shift("error_shift", layer.error_shift, MOST_SHIFT)
         for layer in self.layers:
+            _require_shift("shift", layer.shift, MOST_RIGHT)
             _require_shift("update_shift", layer.update_shift, MOST_UPDATE_SHIFT)
 
     @property
@@ -177,6 +181,27 @@ class Network:
         """Multiplications of a step: forward, gradients, and errors of all layers but the first."""
         sizes = [layer.macs for layer in self.layers]
         return self.batch * (3 * sum(sizes) - sizes[0])
+
+    @property
+    def dropping(self) -> tuple[int, ...]:
+        """Numbers of the layers with dropout."""
+        layers = enumerate(self.layers)
+        return tuple(n for n, layer in layers if isinstance(layer, Dense) and layer.dropout)
+
+    def sum_shift(self, number: int) -> int:
+        """Return the shift of a layer's sums in training: one less after dropout.
+
+        So the sums are, on average, as large as those of all results.
+        """
+        return self.layers[number].shift - (number - 1 in self.dropping)
+
+    def with_dropout(self) -> "Network":
+        """Return the network with dropout in all hidden matrix products."""
+        *hidden, last = self.layers
+        if not any(isinstance(layer, Dense) for layer in hidden):
+            raise InputError(f"dropout: wanted a hidden matrix product, got {self.text}")
+        found = (replace(x, dropout=True) if isinstance(x, Dense) else x for x in hidden)
+        return replace(self, layers=(*found, last))
 
     def at(self, epoch: int) -> "Network":
         """Return the network with the updates of an epoch."""

@@ -22,7 +22,7 @@ class Settings:
 
     ``core``: preset; ``batch``: images of a step; ``seed``: of weights, split, order and noise;
     ``limit``: images to train and validate with, all if None; ``patience``: epochs without a better
-    validation after which training stops, none if None.
+    validation after which training stops, none if None; ``dropout``: in hidden matrix products.
     """
 
     network: str
@@ -32,6 +32,7 @@ class Settings:
     seed: int = 0
     limit: int | None = None
     patience: int | None = None
+    dropout: bool = False
 
 
 @dataclass(kw_only=True)

@@ -62,16 +62,24 @@ def convolved(layer, w, images) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return taps, results, results.max((2, 4))
 
 
-def forward(layers, weights, images) -> list[np.ndarray]:
-    """Return images, activations of each layer, logits."""
-    found = [images.astype(np.int64)]
+def forward(layers, weights, images, dropped=()) -> list[np.ndarray]:
+    """Return images, activations of each layer, logits.
+
+    ``dropped``: True for the activations that are 0, for each layer with dropout. What remains
+    counts twice in the layer after it.
+    """
+    found, dropped, doubled = [images.astype(np.int64)], iter(dropped), 0
     for number, (layer, w) in enumerate(zip(layers, weights, strict=True)):
         if is_conv(layer):
             found.append(convolved(layer, w, found[-1])[2])
             continue
         least = -128 if number == len(layers) - 1 else 0
         source = found[-1].reshape(len(images), -1)
-        found.append(np.clip(away(exact(source, high(w)), layer.shift), least, 127))
+        sums = away(exact(source, high(w)), layer.shift - doubled)
+        found.append(np.clip(sums, least, 127))
+        doubled = int(layer.dropout)
+        if layer.dropout:
+            found[-1] = np.where(next(dropped), 0, found[-1])
     return found
 
 
@@ -162,7 +170,7 @@ def train_step(network, weights, batch, parts) -> tuple[list[np.ndarray], np.nda
     """
     layers, first = network.layers, sum(map(is_conv, network.layers))
     weights = [w.astype(np.int64) for w in weights]
-    found = forward(layers, weights, batch.images)
+    found = forward(layers, weights, batch.images, batch.dropped)
     error = softmax_error(network, found[-1], batch.labels, batch.rows[:2])
     after = []
     for number in range(len(layers) - 1, -1, -1):

@@ -43,14 +43,18 @@ def share(content: bytes, images: np.ndarray, labels: np.ndarray) -> float:
     return float((scores.reshape(len(labels), -1).argmax(1) == labels).mean())
 
 
+@pytest.mark.parametrize("option", [[], ["--dropout"]])
 def test_it_learns(
-    digits: tuple[np.ndarray, np.ndarray], capsys: pytest.CaptureFixture[str]
+    option: list[str],
+    digits: tuple[np.ndarray, np.ndarray],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """LiteRT has the accuracy that the command prints."""
-    assert main([*COMMAND, "--epochs", "4", "--limit", "1000", "--stats", "s.json"]) == 0
+    assert main([*COMMAND, "--epochs", "4", "--limit", "1000", "--stats", "s.json", *option]) == 0
     figures = json.loads(Path("s.json").read_text())
     assert figures["test_accuracy"] == share(MODEL.read_bytes(), *digits) > 0.75
     assert [passed for passed, _ in figures["validations"]] == [1, 2, 3, 4]
+    assert figures["dropout"] == bool(option)
     assert figures["steps"] == 4 * ((1000 - 1000 // 12) // 32)
     assert len(figures["curve"]) == 4 * 20
     assert figures["curve"][-1][0] == 4
@@ -244,6 +248,10 @@ def test_damaged_checkpoints(digits: object, capsys: pytest.CaptureFixture[str])
         (["--resume"], "mnist_mlp_trained.checkpoint.npz: no such file"),
         (["--resume", "-o", "a.tflite"], "a.checkpoint.npz: not a checkpoint of this network"),
         (["--resume", "-o", "b.tflite"], "b.checkpoint.npz: wanted seed 5, got 0"),
+        (
+            ["--resume", "--seed", "5", "--dropout", "-o", "b.tflite"],
+            "b.checkpoint.npz: wanted dropout False, got True",
+        ),
     ],
 )
 def test_refusals(

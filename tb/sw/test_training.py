@@ -12,7 +12,7 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
 from celosia.sim import hazards
 from celosia.sw.runtime.arrays import InputError
-from celosia.sw.training import export, weights
+from celosia.sw.training import batches, export, weights
 from celosia.sw.training.networks import NETWORKS
 from celosia.sw.training.scheme import Dense, Network
 from celosia.sw.training.step.layout import Layout
@@ -39,7 +39,11 @@ SMALL = Network(
 
 
 @pytest.mark.parametrize("name", CORES)
-@pytest.mark.parametrize("network", [SMALL, NETWORKS["mnist_mlp"]], ids=lambda n: n.name)
+@pytest.mark.parametrize(
+    "network",
+    [SMALL, SMALL.with_dropout(), NETWORKS["mnist_mlp"], NETWORKS["mnist_mlp"].with_dropout()],
+    ids=lambda network: f"{network.name}{'-dropout' * bool(network.dropping)}",
+)
 def test_steps_equal_exact_integers(network: Network, name: str, seed: int) -> None:
     config = core(name)
     hazards.judge(instructions(Layout(network, config)), config)
@@ -71,7 +75,9 @@ def random_case(rng: np.random.Generator) -> tuple[Network, Config]:
     batch = size * int(rng.integers(1, 32 // size + 1))
     exponent = float(rng.uniform(4, 20))
     given = {"batch": batch, "exponent": exponent, "layers": tuple(layers[rng.integers(0, 2) :])}
-    return replace(SMALL, **given), config
+    network = replace(SMALL, **given)
+    drops = len(network.layers) > 1 and rng.random() < 0.4
+    return network.with_dropout() if drops else network, config
 
 
 @pytest.mark.parametrize("number", range(24))
@@ -83,6 +89,7 @@ def test_random_networks_on_random_cores(number: int, seed: int) -> None:
 @pytest.mark.parametrize("name", ["nano,weight_tiles=1024", "transformer"])
 def test_steps_on_the_rtl_equal_exact_integers(name: str, seed: int, verilator: None) -> None:
     assert require_equal(SMALL, core(name), "rtl", 3, seed) > 0
+    assert require_equal(SMALL.with_dropout(), core(name), "rtl", 3, seed) > 0
 
 
 @pytest.mark.slow
@@ -115,9 +122,23 @@ def test_a_network_refuses_what_noise_cannot_reach() -> None:
         ((one, replace(two, error_shift=15)), "error_shift: wanted 1 to 14, got 15"),
         ((replace(one, update_shift=0),), "update_shift: wanted 1 to 30, got 0"),
         ((replace(one, outputs=129),), "wanted 2 to 128 classes, got 129"),
+        ((replace(one, shift=0), two), "shift: wanted 1 to 31, got 0"),
+        ((replace(one, dropout=True),), "wanted dropout in hidden layers, got it in the last one"),
     ):
         with pytest.raises(InputError, match=wanted):
             replace(SMALL, layers=layers)
+
+
+def test_half_of_the_results_are_left_out(seed: int) -> None:
+    layout = Layout(NETWORKS["mnist_mlp"].with_dropout(), core("edge"))
+    images, labels = np.zeros((32, 784), np.int8), np.zeros(32, int)
+    first, second = (
+        batches.draw(layout, images, labels, batches.generator(seed, step)).dropped[0]
+        for step in (0, 1)
+    )
+    assert first.shape == (32, 128)
+    assert 0.45 < first.mean() < 0.55
+    assert 0.45 < (first == second).mean() < 0.55
 
 
 def test_halvings_raise_the_shifts_of_updates() -> None:

@@ -74,6 +74,19 @@ def test_steps_of_whole_networks_equal_exact_integers(name: str, seed: int) -> N
     require_equal(replace(NETWORKS[name], batch=16), core("edge"), "machine", 2, seed)
 
 
+@pytest.mark.parametrize("name", CORES)
+def test_steps_with_dropout_equal_exact_integers(name: str, seed: int) -> None:
+    for small in SMALL[1:3]:
+        dropping, config = small.with_dropout(), core(name)
+        hazards.judge(instructions(Layout(dropping, config)), config)
+        require_equal(dropping, config, "machine", 3, seed)
+
+
+def test_steps_of_c_with_dropout_equal_exact_integers(seed: int) -> None:
+    dropping = replace(NETWORKS["mnist_c"], batch=16).with_dropout()
+    require_equal(dropping, core("edge"), "machine", 2, seed)
+
+
 def random_conv(rng: np.random.Generator, height: int, width: int, inputs: int) -> Conv:
     same = bool(rng.integers(0, 2))
     kernel = int(rng.choice([1, 3, 5] if same else [1, 2, 3]))
@@ -112,7 +125,8 @@ def random_case(rng: np.random.Generator) -> tuple[Network, Config]:
         (height, width), inputs = convs[-1].pooled, convs[-1].outputs
     hidden = int(rng.choice([0, int(rng.integers(2, 40))]))
     batch = size * int(rng.integers(1, 16 // size + 1))
-    return ended(*convs, hidden=hidden, classes=int(rng.integers(2, 20)), batch=batch), config
+    trained = ended(*convs, hidden=hidden, classes=int(rng.integers(2, 20)), batch=batch)
+    return trained.with_dropout() if hidden and rng.random() < 0.4 else trained, config
 
 
 @pytest.mark.parametrize("number", range(24))
@@ -124,6 +138,7 @@ def test_random_networks_on_random_cores(number: int, seed: int) -> None:
 @pytest.mark.parametrize("name", ["nano,weight_tiles=1024", "transformer"])
 def test_steps_on_the_rtl_equal_exact_integers(name: str, seed: int, verilator: None) -> None:
     assert require_equal(SMALL[1], core(name), "rtl", 2, seed) > 0
+    assert require_equal(SMALL[1].with_dropout(), core(name), "rtl", 2, seed) > 0
 
 
 @pytest.mark.slow
@@ -148,6 +163,13 @@ def test_twenty_steps_on_the_rtl(name: str, most: int, seed: int, verilator: Non
 def test_refusals(name: str, wanted: str) -> None:
     with pytest.raises(InputError, match=wanted):
         Layout(NETWORKS["mnist_c"], core(name))
+
+
+def test_dropout_without_a_hidden_product() -> None:
+    with pytest.raises(
+        InputError, match="dropout: wanted a hidden matrix product, got conv 3x3x64"
+    ):
+        NETWORKS["fashion_b"].with_dropout()
 
 
 def test_a_network_refuses_what_does_not_follow() -> None:

@@ -25,7 +25,7 @@ def parameters(layout: Layout) -> bytes:
     shifts = {"same": 0, "error": ERROR_SHIFT, "high": LOW_BITS, "reciprocal": RECIPROCAL_SHIFT}
     for number, layer in enumerate(layout.network.layers):
         shifts |= {
-            f"sum{number}": layer.shift,
+            f"sum{number}": layout.network.sum_shift(number),
             f"back{number}": layer.error_shift,
         }
     twice = {f"sum{conv.number}" for conv in layout.convolutions}

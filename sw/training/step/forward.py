@@ -34,6 +34,9 @@ def load(emit: Emitter) -> None:
     if not layout.streamed:
         images, batch = layout.activations[0], layout.batch
         emit.copy(Opcode.LOAD, images, (0, batch), layout.images, layout.inputs[0])
+    for number, external in layout.dropped.items():
+        plane = layout.masked[number + 1][1]
+        emit.copy(Opcode.LOAD, plane, (0, layout.batch), external, layout.outputs[number])
 
 
 def _rest(emit: Emitter) -> Iterator[None]:
@@ -109,14 +112,46 @@ def _product(emit: Emitter, job: _Job, tile: int, turn: int, half: int) -> None:
     if not job.last:
         return
     final = number == len(layout.inputs) - 1
+    target = layout.logits if final else layout.activations[number + 1]
+    if number in layout.dropped:
+        target = layout.masked[number + 1][0]
     emit.drain(
-        layout.logits if final else layout.activations[number + 1],
+        target,
         job.number * layout.size,
         f"sum{number}",
         half=half,
         channels=layout.size,
         rounding=Rounding.DOUBLE,
         low=-128 if final else 0,
+    )
+    if number in layout.dropped:
+        _drop(emit, number, job.number * layout.size)
+
+
+def _drop(emit: Emitter, number: int, column: int) -> None:
+    """Append a block of a layer's results with dropout: its sum with -128 is less than 0.
+
+    The planes of the errors and their masks, which come later, hold results and what is left out.
+    """
+    layout, batch = emit.layout, emit.layout.batch
+    target, columns = layout.activations[number + 1], (column, column + layout.size)
+    results, dropped = layout.masked[number + 1][:2]
+    emit.vector(
+        (
+            *(matrix.access(False, (0, batch), columns) for matrix in (results, dropped)),
+            target.access(True, (0, batch), columns),
+        ),
+        "same",
+        x_count=batch,
+        channels=layout.size,
+        source_base=results.at(0, column),
+        source_x_stride=results.pitch,
+        window=Window.SUM.value,
+        window_x_count=2,
+        window_x_stride=dropped.base - results.base,
+        destination_base=target.at(0, column),
+        destination_x_stride=target.pitch,
+        low=0,
     )
 
 

@@ -130,6 +130,8 @@ class Layout:
             conv.noise = space.take(conv.noise_rows * self.size)
         #: Rows of one image each: for the products with the softmax, its error, errors of layers.
         self.rows = [space.take(self.batch * length) for length in self.row_lengths]
+        #: For each layer with dropout: -128 for the results that are left out, else 0.
+        self.dropped = {n: space.take(self.batch * self.outputs[n]) for n in self.network.dropping}
         self.host_end = space.end
 
     def _results(self, space: Space) -> None:
