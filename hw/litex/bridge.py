@@ -135,7 +135,7 @@ class Bridge(_Module):
             bus.we.eq(self.is_write),
             bus.sel.eq(0xF),
             bus.adr.eq(self.address[2:]),
-            bus.dat_w.eq(self.load.dat_r),
+            bus.dat_w.eq(self.shift),
         ]
         step = [NextValue(self.address, self.address + 4), NextValue(left, left - 1)]
         step.append(NextValue(self.error, self.error | bus.err))
@@ -152,9 +152,11 @@ class Bridge(_Module):
             "NEXT",
             NextValue(self.trailer, self.trailer + (left == 0)),
             If(left == 0, NextState("SEND"), *self._trail())
-            .Elif(self.is_write, NextState("WRITE"))
+            .Elif(self.is_write, NextState("FETCH"))
             .Else(NextState("READ")),
         )
+        # A register: the memory of the system may be far from this one.
+        self.fsm.act("FETCH", NextValue(self.shift, self.load.dat_r), NextState("WRITE"))
         self.fsm.act(
             "WRITE", If(done, *step, NextValue(self.place, self.place + 1), NextState("NEXT"))
         )
