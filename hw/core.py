@@ -16,7 +16,7 @@ from celosia.hw.dma.load import LoadUnit
 from celosia.hw.dma.store import StoreUnit
 from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.fanout import COPY
-from celosia.hw.lib.slice import Stage
+from celosia.hw.lib.skid_buffer import PipelineRegister
 from celosia.hw.matrix.unit import MatrixUnit
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
 from celosia.hw.sequencer.sequencer import Sequencer
@@ -93,7 +93,7 @@ class Core(Component):
                 **sizes("rows columns lanes unified_bytes accumulator_depth parameter_channels"),
                 **sizes("tables bus_bytes primitive requantizer skid parity softmax"),
                 **sizes("elementwise_products"),
-                visible_cycles=buffer.WRITE_LATENCY + Stage.LATENCY,
+                visible_cycles=buffer.WRITE_LATENCY + PipelineRegister.LATENCY,
             ),
             "load": LoadUnit(
                 **sizes("rows columns unified_bytes weight_tiles parameter_channels"),
@@ -153,7 +153,7 @@ class Core(Component):
         # The writes of the vector unit pass a register: the load unit waits for them. Reads have
         # their register in the units.
         buffer, vector = blocks["unified_buffer"], blocks["vector"]
-        write: Any = Stage(vector.unified_write.payload.shape())
+        write: Any = PipelineRegister(vector.unified_write.payload.shape())
         m.submodules.vector_write = self._reset(m, "vector_write", write, reset)
         wiring.connect(m, vector.unified_write, write.i)
         writers = {"vector": write.o, "load": blocks["load"].write}

@@ -108,7 +108,7 @@ class Pod(Component):
         m.submodules[f"reads_{number}"] = reads
         first = number * len(group)
         m.d.comb += [
-            # A core that has ended asks for nothing until the host has seen its interrupt.
+            # A core that has ended has no requests until the host has seen its interrupt.
             reads.working.eq(self.windows.working[first:] & ~self.irq[first:]),
             reads.shared.eq(Cat(shared for _, shared in group)),
         ]

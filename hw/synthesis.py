@@ -10,7 +10,7 @@ from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, placed
 from celosia.hw.flow.parts import PARTS, Part
 from celosia.hw.flow.report import Report, examine
-from celosia.hw.flow.tools import Say
+from celosia.hw.flow.tools import Progress
 from celosia.hw.folded import Folded
 
 #: Requested clock in MHz, and instances around the core that are not blocks.
@@ -24,7 +24,7 @@ def synthesise(
     seeds: Iterable[int],
     directory: Path,
     part: Part = PARTS["LFE5U-85F"],
-    report: Say = lambda line: None,
+    report: Progress = lambda line: None,
 ) -> Report:
     """Synthesise, place and route the core alone.
 

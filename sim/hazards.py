@@ -88,7 +88,7 @@ class Written:
         return None
 
 
-def judge(
+def check_hazards(
     program: Program | Sequence[Program], config: Config, *, initial: Written | None = None
 ) -> Written:
     """Refuse a program with a hazard: its results would depend on the timing of the units.

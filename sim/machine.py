@@ -97,18 +97,18 @@ class Machine:
         names = ("memory", "unified", "weights", "accumulators", "parameters", "tables")
         return {name: getattr(self, name).copy() for name in names}
 
-    def run(self, program: Program, *, judge: bool = False) -> None:
+    def run(self, program: Program, *, check: bool = False) -> None:
         """Run a program to its HALT.
 
         Every unit runs its instructions in order, as early as semaphores allow; all semaphores
         start at zero. A program that ran before is not decoded or checked again.
 
-        ``program``: ends with HALT; instructions after HALT are ignored; ``judge``: refuse the
-        program before it starts if ``hazards.judge`` finds a hazard, given the addresses that
+        ``program``: ends with HALT; instructions after HALT are ignored; ``check``: refuse the
+        program before it starts if ``check_hazards`` finds a hazard, given the addresses that
         earlier programs wrote.
         Raises ``MachineError`` if the core would stop with an error. Effects of earlier
         instructions remain; the failing instruction has none.
-        Raises ``hazards.Hazard`` if ``judge`` is set and the program has a hazard.
+        Raises ``hazards.Hazard`` if ``check`` is set and the program has a hazard.
         Raises ``TooLong`` if an instruction touches the same addresses so often that its run would
         seem endless. Effects of earlier instructions remain.
         """
@@ -118,8 +118,8 @@ class Machine:
             prepared = self._prepared[key] = _Prepared(self, program)
             if len(self._prepared) > _CACHE:
                 self._prepared.popitem(last=False)
-        if judge and not prepared.checked:
-            hazards.judge(program, self.config, initial=self.written)
+        if check and not prepared.checked:
+            hazards.check_hazards(program, self.config, initial=self.written)
             prepared.checked = True
         for index, step in zip(prepared.schedule.order, prepared.steps, strict=True):
             if self.watch:

@@ -67,7 +67,7 @@ def model(
 
     Inside ``celosia.sim.counting.counting`` the model counts coverage.
 
-    ``config``: sizes of the core; ``netlist``: netlist of the core, compiled instead of its own
+    ``config``: sizes of the core; ``netlist``: netlist of the core, compiled instead of its
     Verilog, see ``celosia.hw.flow.gates``; ``arrays``: build a separate model in which bits of the
     core's memories can be flipped, see tb/campaigns/flips; ``waves``: build a separate model that
     can write waves; ``pod``: build a model of a pod of such cores.
@@ -220,7 +220,7 @@ class RtlCore(Driver):
         self.set_register("interrupt_enable", (Interrupt.DONE | Interrupt.ERROR).value)
         got = self.register("fingerprint")
         if got != config.fingerprint:
-            raise RtlError(f"fingerprint: wanted {config.fingerprint:#x}, the core says {got:#x}")
+            raise RtlError(f"fingerprint: wanted {config.fingerprint:#x}, the core has {got:#x}")
 
     def read_registers(self, offset: int, count: int = 1) -> list[int]:
         """Return ``count`` registers from byte ``offset`` on, some cycles each."""
@@ -228,7 +228,7 @@ class RtlCore(Driver):
         for place in self._places(offset, count):
             response = self._library.celosia_read_register(self._device, place, ctypes.byref(value))
             if response:
-                raise RtlError(f"register {place:#x}: wanted an answer to a read, got {response}")
+                raise RtlError(f"register {place:#x}: wanted a response to a read, got {response}")
             values.append(value.value)
         return values
 
@@ -237,7 +237,7 @@ class RtlCore(Driver):
         for place, value in zip(self._places(offset, len(values)), values, strict=True):
             response = self._library.celosia_write_register(self._device, place, value)
             if response:
-                raise RtlError(f"register {place:#x}: wanted an answer to a write, got {response}")
+                raise RtlError(f"register {place:#x}: wanted a response to a write, got {response}")
 
     def _places(self, offset: int, count: int) -> range:
         """Return the addresses of registers on the bus."""
@@ -360,10 +360,10 @@ class RtlPod:
         """Write a register of the pod."""
         response = self._library.celosia_write_register(self._device, self._page + offset, value)
         if response:
-            raise RtlError(f"register {offset:#x} of the pod: wanted an answer, got {response}")
+            raise RtlError(f"register {offset:#x} of the pod: wanted a response, got {response}")
 
     def keep_private(self, first: int, end: int) -> None:
-        """Let each core have bytes of its own from ``first`` up to the one before ``end``.
+        """Let each core have private bytes from ``first`` up to the one before ``end``.
 
         All others are those of core 0.
         """

@@ -74,7 +74,7 @@ def _built(path: Path, board: Any) -> Built | None:
         report = json.loads(path.read_text())
         if report["core"] != board.config.name:
             return None
-        blocks, found = report["rooms"].values(), report["fmax_mhz"]
+        blocks, found = report["blocks"].values(), report["fmax_mhz"]
         areas = [f"{sum(block[column] for block in blocks):,}" for column in COLUMNS]
         seeds = len(found["seeds"])
         which = {1: ("median",), 2: ("minimum", "maximum")}

@@ -26,7 +26,7 @@ class Cell(Protocol):
         ...
 
     @property
-    def room(self) -> str:
+    def block(self) -> str:
         """Block of the core or the board."""
         ...
 
@@ -48,10 +48,10 @@ def draw(cells: Sequence[Cell], *, title: str) -> bytes:
     marks: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for cell in cells:
         if cell.kind in _MARKS:
-            marks[cell.kind, cell.room].append((cell.column, cell.row))
+            marks[cell.kind, cell.block].append((cell.column, cell.row))
         else:
-            tiles[cell.column, cell.row][cell.room] += 1
-    sizes = Counter(cell.room for cell in cells)
+            tiles[cell.column, cell.row][cell.block] += 1
+    sizes = Counter(cell.block for cell in cells)
     blocks = [block for block, _ in sizes.most_common()]
     figure = Figure(figsize=(12, 6), layout="constrained")
     axes = figure.add_subplot()

@@ -121,11 +121,11 @@ def refused(tmp_path, monkeypatch, capsys) -> Callable[[str], str]:
             code = main(command.split())
         except SystemExit as stop:
             code = stop.code
-        said = capsys.readouterr()
-        assert code == 2 and said.out == ""
-        assert said.err.startswith("celosia: ") and said.err.count("\n") == 1
+        printed = capsys.readouterr()
+        assert code == 2 and printed.out == ""
+        assert printed.err.startswith("celosia: ") and printed.err.count("\n") == 1
         assert contents() == before
-        return said.err
+        return printed.err
 
     return run
 

@@ -1,12 +1,14 @@
-"""Check of the prose: lines and words of the pages, first words of the docstrings.
+"""Check of the prose: lines of the pages; words of pages, docstrings and comments.
 
-``python tb/prose.py`` prints each finding, and the docstrings of each package that begin with a
-word such as "What" or "Whether". The rules are in ``tb/prose.toml``.
+``python tb/prose.py`` prints each finding, and the docstrings that begin with a word such as "What"
+or "Whether". The rules are in ``tb/prose.toml``.
 """
 
 import ast
+import io
 import re
 import sys
+import tokenize
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 RULES = tomllib.loads((ROOT / "tb" / "prose.toml").read_text(encoding="utf-8"))
 
-_CODE = re.compile(r"`[^`\n]+`|\]\([^)\s]+\)|<!--.*?-->|https?://\S+")
+_CODE = re.compile(r"``?[^`\n]+``?|\]\([^)\s]+\)|<!--.*?-->|https?://\S+")
 _WORDS = {
     re.compile(rf"\b(?:{word})\b", re.IGNORECASE): instead
     for word, instead in RULES["words"].items()
@@ -49,9 +51,14 @@ def findings(text: str) -> Iterator[tuple[int, str]]:
     for number, line in prose_lines(text):
         if is_long(line):
             yield number, f"line: wanted at most {RULES['columns']} characters, got {len(line)}"
-        for pattern, instead in _WORDS.items():
-            for match in pattern.finditer(_CODE.sub(" ", line)):
-                yield number, f"word: got {match[0]!r}, wanted one of: {instead}"
+        yield from wrong_words(number, line)
+
+
+def wrong_words(number: int, line: str) -> Iterator[tuple[int, str]]:
+    """Yield line number and message of each refused word in a line."""
+    for pattern, instead in _WORDS.items():
+        for match in pattern.finditer(_CODE.sub(" ", line)):
+            yield number, f"word: got {match[0]!r}, wanted one of: {instead}"
 
 
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
@@ -62,13 +69,21 @@ def docstrings(source: str) -> Iterator[tuple[int, str]]:
             yield node.body[0].lineno, text
 
 
-def wrong_first_words(source: str) -> list[tuple[int, str]]:
-    """Return line number and first line of the docstrings that begin with a question word."""
-    return [
-        (number, text.splitlines()[0])
-        for number, text in docstrings(source)
-        if text.split(maxsplit=1)[0].strip(",:") in RULES["first_words"]
-    ]
+def comments(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line number and text of each comment of a module."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def module_findings(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line number and message of each finding in the docstrings and comments of a module."""
+    for number, text in docstrings(source):
+        if text.split(maxsplit=1)[0].strip(",:") in RULES["first_words"]:
+            yield number, f"first word: {text.splitlines()[0]}"
+    for number, text in (*docstrings(source), *comments(source)):
+        for offset, line in enumerate(text.splitlines()):
+            yield from wrong_words(number + offset, line)
 
 
 def packages(root: Path = ROOT) -> dict[str, list[Path]]:
@@ -83,15 +98,11 @@ def packages(root: Path = ROOT) -> dict[str, list[Path]]:
 def main() -> int:
     """Print all findings; return 1 if there are any."""
     wrong = 0
-    for page in pages():
-        for number, message in findings(page.read_text(encoding="utf-8")):
+    modules = [(file, module_findings) for files in packages().values() for file in files]
+    for file, check in [*((page, findings) for page in pages()), *modules]:
+        for number, message in check(file.read_text(encoding="utf-8")):
             wrong += 1
-            print(f"{page.relative_to(ROOT)}:{number}: {message}")
-    for files in packages().values():
-        for file in files:
-            for number, line in wrong_first_words(file.read_text(encoding="utf-8")):
-                wrong += 1
-                print(f"{file.relative_to(ROOT)}:{number}: first word: {line}")
+            print(f"{file.relative_to(ROOT)}:{number}: {message}")
     print(f"{wrong} findings")
     return int(wrong > 0)
 

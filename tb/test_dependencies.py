@@ -1,4 +1,4 @@
-"""The arrows between the rooms: who may import whom."""
+"""The arrows between the packages: who may import whom."""
 
 import ast
 import sys
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("hw", "sim", "sw")
+PACKAGES = ("hw", "sim", "sw")
 
 
 class Rule(NamedTuple):
@@ -76,7 +76,7 @@ RULES = (
     Rule("celosia.sw.quantize", QUANTIZE),
     Rule(
         "celosia.sw.runtime",
-        (*COMPILER, *(f"celosia.sw.{room}" for room in RUNTIME), "tqdm"),
+        (*COMPILER, *(f"celosia.sw.{package}" for package in RUNTIME), "tqdm"),
         ("celosia.sim",),
     ),
     Rule("celosia.sw.serve", (ARCH, "celosia.sw", "numpy"), ("PIL", "celosia.sim")),
@@ -90,7 +90,7 @@ RULES = (
 
 
 def below(name: str, prefix: str) -> bool:
-    """Say whether a dotted name is `prefix` or lies in it."""
+    """Return whether a dotted name is `prefix` or lies in it."""
     return name == prefix or name.startswith(prefix + ".")
 
 
@@ -122,7 +122,7 @@ def violations(module: str, source: str) -> list[str]:
 
 def test_arrows() -> None:
     wrong = []
-    for path in sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+    for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(("celosia", *parts)).removesuffix(".__init__")
         wrong += violations(name, path.read_text())

@@ -108,8 +108,11 @@ def test_the_checks_find_mistakes(tmp_path: Path) -> None:
         "celosia.sw.clo.main"
     ]
     assert list(missing_targets("`make test`, `make tests`")) == ["tests"]
-    said = "`celosia run x --device rtl`, `celosia run --devise rtl`, `celosia ran`"
-    assert list(wrong_commands(said, help_texts())) == ["celosia run --devise rtl", "celosia ran"]
+    printed = "`celosia run x --device rtl`, `celosia run --devise rtl`, `celosia ran`"
+    assert list(wrong_commands(printed, help_texts())) == [
+        "celosia run --devise rtl",
+        "celosia ran",
+    ]
 
 
 def test_pictures_are_small() -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("hw", "sim", "sw")
+PACKAGES = ("hw", "sim", "sw")
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
 MODULES = ["celosia"] + sorted(
     ".".join(("celosia", *path.relative_to(ROOT).with_suffix("").parts))
-    for room in ROOMS
-    for path in (ROOT / room).rglob("*.py")
+    for package in PACKAGES
+    for path in (ROOT / package).rglob("*.py")
     if path.name not in ("__init__.py", "__main__.py")
 )
 #: The folder that is the package ``celosia`` itself.
@@ -43,7 +43,7 @@ def package(folder: Path) -> str:
 
 
 def test_package_list_is_the_tree() -> None:
-    folders = {path.parent for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    folders = {path.parent for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
     assert SETUPTOOLS["packages"] == sorted(map(package, folders))
     assert all((folder / "__init__.py").is_file() for folder in folders)
 
@@ -51,7 +51,7 @@ def test_package_list_is_the_tree() -> None:
 def test_every_data_file_is_packaged() -> None:
     for path in tracked_files():
         parts = path.relative_to(ROOT).parts
-        if path.suffix == ".py" or parts[0] not in ROOMS:
+        if path.suffix == ".py" or parts[0] not in PACKAGES:
             continue
         # A folder without Python files is data of the package that it is in.
         folder = next(each for each in path.parents if (each / "__init__.py").is_file())
@@ -64,9 +64,9 @@ def test_imports_come_from_this_tree() -> None:
     top = importlib.import_module("celosia").__file__
     assert top, "make view"
     assert Path(top).resolve() == TOP / "__init__.py"
-    for room in ROOMS:
-        module = importlib.import_module(f"celosia.{room}")
-        assert Path(module.__path__[0]).resolve() == ROOT / room
+    for package in PACKAGES:
+        module = importlib.import_module(f"celosia.{package}")
+        assert Path(module.__path__[0]).resolve() == ROOT / package
 
 
 def test_tb_is_no_package() -> None:
@@ -99,7 +99,7 @@ def test_messages_name_extras_that_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
-    texts = [path.read_text() for room in ROOMS for path in (ROOT / room).rglob("*.py")]
+    texts = [path.read_text() for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
     named = {name for text in texts for name in re.findall(r'install_command\(["\'](\w+)', text)}
     assert named and named <= set(extras)
     # No registry has the package: such a command would not work.

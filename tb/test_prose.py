@@ -1,4 +1,4 @@
-"""Prose of the pages and first words of docstrings, by the rules of ``tb/prose.toml``."""
+"""Prose of pages, docstrings and comments, by the rules of ``tb/prose.toml``."""
 
 import subprocess
 import sys
@@ -17,9 +17,9 @@ def test_pages_are_clean(page: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(prose.packages()))
-def test_docstrings_begin_with_a_name(name: str) -> None:
+def test_docstrings_and_comments_are_clean(name: str) -> None:
     found = {
-        file.name: prose.wrong_first_words(file.read_text(encoding="utf-8"))
+        file.name: list(prose.module_findings(file.read_text(encoding="utf-8")))
         for file in prose.packages()[name]
     }
     assert not {file: wrong for file, wrong in found.items() if wrong}
@@ -58,4 +58,10 @@ def test_each_word_has_an_example() -> None:
 
 def test_first_words() -> None:
     source = '"""What it is."""\n\ndef f():\n    """Return 1."""\n\ndef g():\n    """How: so."""\n'
-    assert prose.wrong_first_words(source) == [(1, "What it is."), (7, "How: so.")]
+    found = list(prose.module_findings(source))
+    assert found == [(1, "first word: What it is."), (7, "first word: How: so.")]
+
+
+def test_words_of_a_module() -> None:
+    source = '"""A part.\n\nIt asks.\n"""\nsaid = 1  # ``said`` once, by a judge\n'
+    assert [number for number, _ in prose.module_findings(source)] == [3, 5]

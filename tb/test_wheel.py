@@ -93,5 +93,9 @@ def test_commands(installed: Path, tmp_path: Path) -> None:
 def test_missing_packages_are_named(installed: Path, tmp_path: Path) -> None:
     """A wheel knows no folder to install extras from: their packages are named."""
     text = "from celosia.hw.arch.extras import install_command; print(install_command('torch'))"
-    said = run(installed, tmp_path, "-c", text).stdout
-    assert "celosia[" not in said and "'torch>=2.6'" in said and "'ai-edge-quantizer>=0.5'" in said
+    printed = run(installed, tmp_path, "-c", text).stdout
+    assert (
+        "celosia[" not in printed
+        and "'torch>=2.6'" in printed
+        and "'ai-edge-quantizer>=0.5'" in printed
+    )

@@ -87,7 +87,7 @@ class Register(NamedTuple):
 #: First code of each unit's registers.
 _FIRST = {Unit.LOAD: 16, Unit.STORE: 32, Unit.MATRIX: 48, Unit.VECTOR: 64}
 
-#: Fields that share a register. Only the last of them may have limits of its own.
+#: Fields that share a register. Only the last of them may have limits.
 _SHARED = {
     Unit.LOAD: {"first": ("kind", "first")},
     Unit.MATRIX: {"sums": ("accumulate", "accumulator")},

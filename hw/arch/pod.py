@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.registers import REGISTER_ADDRESS_BITS
 
-#: Bytes of the registers of one core, and of those of the pod behind the last core's.
+#: Bytes of the registers of one core, and of those of the pod after the last core's.
 PAGE = 1 << REGISTER_ADDRESS_BITS
 
 #: Registers of the pod, in its page: the number of cores; a bit for each core that works; the first

@@ -96,19 +96,19 @@ class Arbiter(Component):
                     m.d.comb += getattr(port, name).eq(getattr(bus, name))
         return m
 
-    def _addresses(self, m: Module, channel: str, room: Any) -> Signal:
+    def _addresses(self, m: Module, channel: str, space: Any) -> Signal:
         """Pass the addresses of one master at a time; return the number of that master."""
         bus = self.bus
         valid, ready = f"{channel}valid", f"{channel}ready"
         latest = Signal(name=f"{channel}_latest")
         held = Signal(name=f"{channel}_held")
         chosen = Signal(name=f"{channel}_chosen")
-        asks = [getattr(port, valid) for port in (self.port_0, self.port_1)]
+        valids = [getattr(port, valid) for port in (self.port_0, self.port_1)]
         offered = getattr(bus, valid)
         # An address that is offered stays until it is taken.
         m.d.comb += [
-            chosen.eq(Mux(held, latest, Mux(asks[0] & asks[1], ~latest, asks[1]))),
-            offered.eq(Mux(chosen, asks[1], asks[0]) & (held | room)),
+            chosen.eq(Mux(held, latest, Mux(valids[0] & valids[1], ~latest, valids[1]))),
+            offered.eq(Mux(chosen, valids[1], valids[0]) & (held | space)),
         ]
         m.d.sync += held.eq(offered & ~getattr(bus, ready))
         with m.If(offered):

@@ -1,4 +1,4 @@
-"""Reads of several AXI4 masters; one burst serves all that ask for the same shared bytes."""
+"""Reads of several AXI4 masters; one burst serves all requests for the same shared bytes."""
 
 from typing import Any
 
@@ -23,10 +23,10 @@ def burst(masters: int) -> data.StructLayout:
 class JoinedRequests(Component):
     """Requests of several masters, of one id, each kept in a queue.
 
-    Masters that run the same program ask for the same shared bytes in the same order, one a little
+    Masters that run the same program request the same shared bytes in the same order, one a little
     later than the other. A shared request waits until the oldest of all masters that work are of
-    shared bytes, or for ``patience`` cycles. Then one burst serves all that ask for the same. A
-    master that did not come in time is not waited for until it asks again. Private requests are
+    shared bytes, or for ``patience`` cycles. Then one burst serves all requests for those bytes. A
+    master that did not come in time is not waited for until its next request. Private requests are
     taken in turn.
 
     Parameters
@@ -79,12 +79,12 @@ class JoinedRequests(Component):
             ]
             queues.append(queue)
         oldest: list[Any] = [data.View(REQUEST, queue.r_data) for queue in queues]
-        asks = Cat(queue.r_rdy for queue in queues)
+        waiting = Cat(queue.r_rdy for queue in queues)
         shared = Cat(request.shared for request in oldest)
         may, first = Signal(), Signal(REQUEST)
         m.submodules.turns = turns = RoundRobin(self.masters)
         m.d.comb += [
-            turns.requests.eq(asks & (~shared | may.replicate(self.masters))),
+            turns.requests.eq(waiting & (~shared | may.replicate(self.masters))),
             turns.advance.eq(self.burst.ready),
             self.burst.valid.eq(turns.requests.any()),
             self.burst.payload.address.eq(first.address),
@@ -100,24 +100,24 @@ class JoinedRequests(Component):
                 queue.r_en.eq(self.burst.ready & served),
             ]
         taken = self.burst.valid & self.burst.ready & first.shared
-        m.d.comb += may.eq(self._may(m, asks, asks & shared, taken))
+        m.d.comb += may.eq(self._may(m, waiting, waiting & shared, taken))
         return m
 
-    def _may(self, m: Module, asks: Value, wants: Value, taken: Value) -> Value:
+    def _may(self, m: Module, waiting: Value, shared_waiting: Value, taken: Value) -> Value:
         """Return whether shared requests may be taken.
 
-        ``wants``: masters with one; ``taken``: one of them is.
+        ``shared_waiting``: masters with one; ``taken``: one of them is.
         """
         present = Signal(self.masters, init=(1 << self.masters) - 1)
         waited = Signal(range(self.patience))
         come, expired = Signal(), Signal()
         m.d.comb += [
-            come.eq((wants | ~present | ~self.working).all()),
+            come.eq((shared_waiting | ~present | ~self.working).all()),
             expired.eq(waited == self.patience - 1),
         ]
         m.d.sync += [
-            present.eq(Mux(expired, 0, present) | asks),
-            waited.eq(Mux(~wants.any() | come | taken, 0, waited + ~expired)),
+            present.eq(Mux(expired, 0, present) | waiting),
+            waited.eq(Mux(~shared_waiting.any() | come | taken, 0, waited + ~expired)),
         ]
         return come | expired
 
@@ -125,7 +125,7 @@ class JoinedRequests(Component):
 class JoinedReads(Component):
     """Read channels of masters on one memory; shared bytes are read once, see ``JoinedRequests``.
 
-    Each id has queues of its own, with space for all requests of a master: those of one id come in
+    Each id has separate queues, with space for all requests of a master: those of one id come in
     the same order from all masters, and those of two ids do not.
 
     Parameters

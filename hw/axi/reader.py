@@ -8,7 +8,7 @@ from celosia.hw import streams
 from celosia.hw.axi.signature import INCR, axi4_read
 from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
-from celosia.hw.lib.slice import link
+from celosia.hw.lib.skid_buffer import link
 
 
 def length_bits(burst_beats: int) -> int:
@@ -53,8 +53,8 @@ class RoundRobin(Component):
         with m.Switch(latest):
             for n in range(self.count):
                 with m.Case(n):
-                    for place in reversed(range(self.count)):
-                        candidate = (n + 1 + place) % self.count
+                    for distance in reversed(range(self.count)):
+                        candidate = (n + 1 + distance) % self.count
                         with m.If(self.requests[candidate]):
                             m.d.comb += self.grants.eq(1 << candidate)
         for n in range(self.count):
@@ -167,32 +167,32 @@ class ReadMaster(Component):
                 ]
 
         # The register holds the id with the beat.
-        m.submodules.beats = answers = link(
+        m.submodules.beats = register = link(
             data.StructLayout({"id": len(bus.rid), "beat": read_beat(self.data_bytes)}),
             skid=self.skid,
         )
         m.d.comb += [
-            answers.i.valid.eq(bus.rvalid),
-            bus.rready.eq(answers.i.ready),
-            answers.i.payload.id.eq(bus.rid),
-            answers.i.payload.beat.data.eq(bus.rdata),
-            answers.i.payload.beat.error.eq(bus.rresp[1]),
-            answers.i.payload.beat.last.eq(bus.rlast),
-            self.idle.eq(~Cat(counts).any() & ~answers.o.valid),
+            register.i.valid.eq(bus.rvalid),
+            bus.rready.eq(register.i.ready),
+            register.i.payload.id.eq(bus.rid),
+            register.i.payload.beat.data.eq(bus.rdata),
+            register.i.payload.beat.error.eq(bus.rresp[1]),
+            register.i.payload.beat.last.eq(bus.rlast),
+            self.idle.eq(~Cat(counts).any() & ~register.o.valid),
         ]
         ends = bus.rvalid & bus.rready & bus.rlast
         for n in numbers:
-            mine = answers.o.payload.id == n
+            mine = register.o.payload.id == n
             m.d.comb += [
-                beats[n].valid.eq(answers.o.valid & mine),
-                beats[n].payload.eq(answers.o.payload.beat),
+                beats[n].valid.eq(register.o.valid & mine),
+                beats[n].payload.eq(register.o.payload.beat),
             ]
             with m.If(mine):
-                m.d.comb += answers.o.ready.eq(beats[n].ready)
-            asked, ended = requests[n].ready, ends & (bus.rid == n)
-            fills = asked & (counts[n] == self.outstanding - 1)
+                m.d.comb += register.o.ready.eq(beats[n].ready)
+            issued, ended = requests[n].ready, ends & (bus.rid == n)
+            fills = issued & (counts[n] == self.outstanding - 1)
             m.d.sync += [
-                counts[n].eq(counts[n] + asked - ended),
+                counts[n].eq(counts[n] + issued - ended),
                 full[n].eq((full[n] | fills) & ~ended),
             ]
         return m

@@ -134,8 +134,8 @@ class RegisterFile(Component):
                 for register in REGISTERS:
                     with m.If(address == register.offset >> 2):
                         m.d.sync += [bus.rdata.eq(getattr(self, register.name)), bus.rresp.eq(OKAY)]
-                m.next = "ANSWER"
-            with m.State("ANSWER"):
+                m.next = "RESPOND"
+            with m.State("RESPOND"):
                 m.d.sync += bus.rvalid.eq(1)
                 with m.If(counter):
                     m.d.sync += bus.rdata.eq(self.counter_value)

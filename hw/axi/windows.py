@@ -40,7 +40,7 @@ class Windows(Component):
     Timing
     ------
     One read and one write at a time. A core sees an access one cycle after the last part of it was
-    taken; the host sees the core's answer one cycle after it came.
+    taken; the host sees the core's response one cycle after it came.
     """
 
     def __init__(self, *, config: PodConfig) -> None:
@@ -66,18 +66,18 @@ class Windows(Component):
 
     def _registers(self, address: Signal) -> list[tuple[Signal, Value]]:
         """Return the registers of the pod that can be written, and whether an address is theirs."""
-        places = {WORKING: self.working}
-        places |= {PRIVATE + 4 * n: self.private[n] for n in range(2)}
-        places |= {BASES + 4 * n: self.bases[n] for n in range(self.config.cores)}
+        registers = {WORKING: self.working}
+        registers |= {PRIVATE + 4 * n: self.private[n] for n in range(2)}
+        registers |= {BASES + 4 * n: self.bases[n] for n in range(self.config.cores)}
         first = self.config.cores * PAGE
-        return [(value, address[2:] == first + place >> 2) for place, value in places.items()]
+        return [(value, address[2:] == first + offset >> 2) for offset, value in registers.items()]
 
     def _is_count(self, address: Signal) -> Value:
         """Return whether an address is that of the number of cores."""
         return address[2:] == self.config.cores * PAGE + CORES >> 2
 
     def _write(self, m: Module) -> None:
-        """Take address and data in either order; pass them on, or write; answer."""
+        """Take address and data in either order; pass them on, or write; respond."""
         bus = self.bus
         address = Signal(self.config.address_bits)
         word, strobes = Signal(32), Signal(4)
@@ -117,7 +117,7 @@ class Windows(Component):
                 m.d.sync += [bus.bvalid.eq(1), bus.bresp.eq(port.bresp)]
 
     def _read(self, m: Module) -> None:
-        """Take an address; pass it on, or read; answer."""
+        """Take an address; pass it on, or read; respond."""
         bus = self.bus
         address = Signal(self.config.address_bits)
         taken, left = Signal(), Signal()

@@ -9,7 +9,7 @@ from celosia.hw.axi.reader import length_bits
 from celosia.hw.axi.signature import INCR, axi4_write
 from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
-from celosia.hw.lib.slice import Stage
+from celosia.hw.lib.skid_buffer import PipelineRegister
 
 
 def write_beat(data_bytes: int) -> data.StructLayout:
@@ -37,7 +37,7 @@ class WriteMaster(Component):
         Bursts, aligned to beats, not crossing 4 KiB.
     beats : In(stream of :func:`write_beat`)
         Their beats, in the same order, each after the request of its burst.
-    answered, refused : Out(1)
+    responded, refused : Out(1)
         The oldest burst got its response in the cycle before; the response was an error.
     abort : In(1)
         Takes no more requests. Beats are sent with zero strobes.
@@ -67,7 +67,7 @@ class WriteMaster(Component):
             {
                 "request": In(stream.Signature(self.burst)),
                 "beats": In(stream.Signature(write_beat(data_bytes))),
-                "answered": Out(1),
+                "responded": Out(1),
                 "refused": Out(1),
                 "abort": In(1),
                 "bus": Out(axi4_write(data_bytes)),
@@ -82,7 +82,7 @@ class WriteMaster(Component):
         count = Signal(range(self.outstanding + 1))
         # Registered, because every request depends on it.
         full = Signal()
-        m.submodules.addresses = addresses = Stage(self.burst)
+        m.submodules.addresses = addresses = PipelineRegister(self.burst)
         accept = Signal()
         may = addresses.i.ready & ~full & ~self.abort
         m.d.comb += [
@@ -109,7 +109,7 @@ class WriteMaster(Component):
 
         m.d.comb += bus.bready.eq(1)
         m.d.sync += [
-            Cat(self.answered, self.refused).eq(Cat(bus.bvalid, bus.bvalid & bus.bresp[1])),
+            Cat(self.responded, self.refused).eq(Cat(bus.bvalid, bus.bvalid & bus.bresp[1])),
             count.eq(count + accept - bus.bvalid),
             full.eq((full | (accept & (count == self.outstanding - 1))) & ~bus.bvalid),
         ]

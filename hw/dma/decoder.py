@@ -29,8 +29,8 @@ def copied(block: Any, fields: Any) -> list[Any]:
     return [
         block.external.eq(fields.external),
         block.external_pitch.eq(fields.external_pitch),
-        block.place.eq(fields.unified),
-        block.place_pitch.eq(fields.unified_pitch),
+        block.local.eq(fields.unified),
+        block.local_pitch.eq(fields.unified_pitch),
         block.extent.eq(fields.length - 1),
         block.rows.eq(fields.rows),
     ]
@@ -39,9 +39,9 @@ def copied(block: Any, fields: Any) -> list[Any]:
 class LoadDecoder(Component):
     """Decoder of LOAD, LOAD_WEIGHTS and LOAD_PARAMS to blocks, see ``block_layout``.
 
-    LOAD is a block of its rows. LOAD_WEIGHTS is a block with one row for each tile; the place of a
-    row is the number of the tile. LOAD_PARAMS is a block of one row; its place is the byte offset
-    in the memory. Fields must be within ``isa.limits``.
+    LOAD is a block of its rows. LOAD_WEIGHTS is a block with one row for each tile; the local
+    address of a row is the number of the tile. LOAD_PARAMS is a block of one row; its local address
+    is the byte offset in the memory. Fields must be within ``isa.limits``.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ class LoadDecoder(Component):
                 m.d.comb += [
                     block.external.eq(weights.external),
                     block.external_pitch.eq(self.tile_bytes),
-                    block.place.eq(weights.tile),
-                    block.place_pitch.eq(1),
+                    block.local.eq(weights.tile),
+                    block.local_pitch.eq(1),
                     block.extent.eq(self.tile_bytes - 1),
                     block.rows.eq(weights.tiles),
                     block.target.eq(Target.WEIGHTS),
@@ -93,7 +93,7 @@ class LoadDecoder(Component):
             with m.Case(isa.Opcode.LOAD_PARAMS):
                 params = fields.load_params
                 tables = params.kind == isa.Kind.TABLES
-                # Both may exceed the width of a place: `bad` reports it.
+                # Both may exceed the width of a local address: `bad` reports it.
                 first, extent = (Signal(32, name=name) for name in ("first", "extent"))
                 kinds = [
                     (Cat(Const(0, bits), params.first), Cat(Const(-1, bits), params.count - 1))
@@ -103,11 +103,11 @@ class LoadDecoder(Component):
                     first.eq(Mux(tables, kinds[1][0], kinds[0][0])),
                     extent.eq(Mux(tables, kinds[1][1], kinds[0][1])),
                     block.external.eq(params.external),
-                    block.place.eq(first),
+                    block.local.eq(first),
                     block.extent.eq(extent),
                     block.rows.eq(1),
                     block.bad.eq(
-                        first[len(block.place) :].any() | extent[len(block.extent) :].any()
+                        first[len(block.local) :].any() | extent[len(block.extent) :].any()
                     ),
                     block.target.eq(Mux(tables, Target.TABLES, Target.CHANNELS)),
                 ]

@@ -14,14 +14,14 @@ from celosia.hw.lib.queue import EagerFIFO
 
 
 def gathered_layout(
-    *, data_bytes: int, length_bits: int, place_bits: int, tag: ShapeLike | None = None
+    *, data_bytes: int, length_bits: int, local_bits: int, tag: ShapeLike | None = None
 ) -> data.StructLayout:
     """Return the payload of the gatherer's bursts: members of ``burst_layout`` that it reads."""
     offset_bits = (data_bytes - 1).bit_length()
     return data.StructLayout(
         {
             "beats": unsigned(length_bits),
-            "place": unsigned(place_bits),
+            "local": unsigned(local_bits),
             "first_offset": unsigned(offset_bits),
             "last_offset": unsigned(offset_bits),
             "start": 1,
@@ -33,13 +33,13 @@ def gathered_layout(
 class Gatherer(Component):
     """Reads the beats of bursts from the unified buffer.
 
-    A request is so placed that lane ``i`` of its response is byte ``i`` of the beat.
+    The address of a request is such that lane ``i`` of its response is byte ``i`` of the beat.
 
     Parameters
     ----------
     rows, unified_bytes, bus_bytes : int
         See ``Config``.
-    length_bits, place_bits : int
+    length_bits, local_bits : int
         As for ``burst_layout``.
     tag : ShapeLike, optional
         Shape of the tag of a burst; none if left out.
@@ -77,13 +77,13 @@ class Gatherer(Component):
         unified_bytes: int,
         bus_bytes: int,
         length_bits: int,
-        place_bits: int,
+        local_bits: int,
         tag: ShapeLike | None = None,
     ) -> None:
         self.bus_bytes = bus_bytes
         self.has_tags = tag is not None
         self.burst = gathered_layout(
-            data_bytes=bus_bytes, length_bits=length_bits, place_bits=place_bits, tag=tag
+            data_bytes=bus_bytes, length_bits=length_bits, local_bits=local_bits, tag=tag
         )
         request = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
         super().__init__(
@@ -127,19 +127,19 @@ class Gatherer(Component):
         with m.If(step):
             m.d.sync += [
                 request.valid.eq(1),
-                request.payload.address.eq(burst.place),
+                request.payload.address.eq(burst.local),
                 request.payload.mask.eq(mask),
-                burst.place.eq(burst.place + self.bus_bytes),
+                burst.local.eq(burst.local + self.bus_bytes),
                 burst.beats.eq(burst.beats - 1),
                 begins.eq(0),
                 busy.eq(~ends),
             ]
         with m.If(self.bursts.valid & self.bursts.ready):
             given = self.bursts.payload
-            m.d.sync += [burst[name].eq(given[name]) for name, _ in self.burst if name != "place"]
+            m.d.sync += [burst[name].eq(given[name]) for name, _ in self.burst if name != "local"]
             m.d.sync += [begins.eq(1), busy.eq(1)]
             with m.If(given.start):
-                m.d.sync += burst.place.eq(given.place)
+                m.d.sync += burst.local.eq(given.local)
 
         m.d.comb += [
             strobes.w_en.eq(step),

@@ -87,13 +87,13 @@ class LoadUnit(Component):
             unified_bytes, tile_bytes, parameter_channels * PARAMETER_BYTES, tables * TABLE_BYTES
         )
         extent_bits = (longest - 1).bit_length()
-        place_bits = max(write["address"].width, extent_bits, weight_tiles.bit_length())
+        local_bits = max(write["address"].width, extent_bits, weight_tiles.bit_length())
         self._splitter = BurstSplitter(
             data_bytes=bus_bytes,
             burst_beats=burst_beats,
-            place_bits=place_bits,
+            local_bits=local_bits,
             extent_bits=extent_bits,
-            # In the order of ``Target``. The place of a tile is its number.
+            # In the order of ``Target``. The local address of a tile is its number.
             limits=(
                 unified_bytes,
                 weight_tiles + tile_bytes - 1,
@@ -103,7 +103,7 @@ class LoadUnit(Component):
             tag=unsigned(0),
         )
         self._decoder = LoadDecoder(tile_bytes=tile_bytes, block=self._splitter.block)
-        self._receiver = Receiver(**sizes, place_bits=place_bits)
+        self._receiver = Receiver(**sizes, local_bits=local_bits)
         length_bits = self._splitter.burst["beats"].width
         receiver = self._receiver
         super().__init__(

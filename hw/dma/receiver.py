@@ -20,12 +20,12 @@ def lane_mask(first: Value, last: Value, *, lanes: int) -> Value:
     return Cat(*((first <= lane) & (last >= lane) for lane in range(lanes)))
 
 
-def expected_layout(*, data_bytes: int, place_bits: int) -> data.StructLayout:
+def expected_layout(*, data_bytes: int, local_bits: int) -> data.StructLayout:
     """Return the payload of the receiver's bursts: members of ``burst_layout`` that it reads."""
     offset_bits = (data_bytes - 1).bit_length()
     return data.StructLayout(
         {
-            "place": unsigned(place_bits),
+            "local": unsigned(local_bits),
             "first_offset": unsigned(offset_bits),
             "last_offset": unsigned(offset_bits),
             "start": 1,
@@ -46,7 +46,7 @@ class Receiver(Component):
     ----------
     rows, columns, unified_bytes, weight_tiles, parameter_channels, tables, bus_bytes : int
         See ``Config``.
-    place_bits : int
+    local_bits : int
         As for ``burst_layout``.
 
     Members
@@ -84,7 +84,7 @@ class Receiver(Component):
         parameter_channels: int,
         tables: int,
         bus_bytes: int,
-        place_bits: int,
+        local_bits: int,
     ) -> None:
         self.blocks = -(-columns // bus_bytes)
         self.bus_bytes = bus_bytes
@@ -95,7 +95,7 @@ class Receiver(Component):
         parameters = parameters_payload(
             bus_bytes=bus_bytes, parameter_channels=parameter_channels, tables=tables
         )
-        self.expected = expected_layout(data_bytes=bus_bytes, place_bits=place_bits)
+        self.expected = expected_layout(data_bytes=bus_bytes, local_bits=local_bits)
         #: Write on offer, or a fault. ``waits``: one bit for each memory that has to take it.
         self._taken = data.StructLayout(
             {
@@ -103,7 +103,7 @@ class Receiver(Component):
                 "fault": 1,
                 "bad": 1,
                 "final": 1,
-                "place": unsigned(place_bits),
+                "local": unsigned(local_bits),
                 "mask": unsigned(bus_bytes),
                 "row": weights["row"].shape,
                 "block": weights["block"].shape,
@@ -158,12 +158,12 @@ class Receiver(Component):
             self.fault_valid.eq(offered & now.fault),
             self.code.eq(Mux(now.bad, isa.Error.RANGE.value, isa.Error.BUS.value)),
             self.idle.eq(~valid),
-            self.write.payload.address.eq(now.place),
+            self.write.payload.address.eq(now.local),
             self.write.payload.mask.eq(now.mask),
             self.write.payload.data.eq(now.data),
-            self.weights.payload.tile.eq(now.place),
+            self.weights.payload.tile.eq(now.local),
             *(self.weights.payload[name].eq(now[name]) for name in ("row", "block", "data")),
-            self.parameters.payload.offset.eq(now.place),
+            self.parameters.payload.offset.eq(now.local),
             self.parameters.payload.kind.eq(now.kind),
             self.parameters.payload.data.eq(now.data),
         ]
@@ -185,7 +185,7 @@ class Receiver(Component):
             new.bad.eq(burst.bad),
             new.fault.eq(fault),
             new.final.eq(burst.final & beat.last),
-            new.place.eq(Mux(starts, burst.place, now.place + step)),
+            new.local.eq(Mux(starts, burst.local, now.local + step)),
             new.mask.eq(lane_mask(first, last, lanes=self.bus_bytes)),
             new.row.eq(Mux(starts, 0, now.row + full)),
             new.block.eq(Mux(starts | full, 0, now.block + 1)),

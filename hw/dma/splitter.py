@@ -1,8 +1,8 @@
 """Address generator of the load and store units: blocks to bursts.
 
 A *block* is the transfer of one instruction: rows of bytes, with a pitch from row to row on both
-sides. A *place* is the position of a row inside the core: a byte address, a tile number or a byte
-offset, by the *target*, the memory inside the core. A row is split into *bursts* of AXI4.
+sides. A *local address* is the position of a row inside the core: a byte address, a tile number or
+a byte offset, by the *target*, the memory inside the core. A row is split into *bursts* of AXI4.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from celosia.hw.lib.component import Component
 
 
 def block_layout(
-    *, place_bits: int, extent_bits: int, targets: int, tag: ShapeLike
+    *, local_bits: int, extent_bits: int, targets: int, tag: ShapeLike
 ) -> data.StructLayout:
     """Return the payload of a block, the input of :class:`BurstSplitter`.
 
     Parameters
     ----------
-    place_bits : int
-        Width in bits of a place.
+    local_bits : int
+        Width in bits of a local address.
     extent_bits : int
         Width in bits of the length of a row in bytes, less one.
     targets : int
@@ -37,8 +37,8 @@ def block_layout(
     -------
     external, external_pitch
         Byte address of the first row in external memory; bytes from row to row.
-    place, place_pitch
-        Place of the first row; distance of places from row to row.
+    local, local_pitch
+        Local address of the first row; its distance from row to row.
     extent
         Bytes of a row, less one.
     rows
@@ -46,7 +46,7 @@ def block_layout(
     bad
         The block is out of range; its other members are not used.
     target
-        Number of the memory inside the core; selects the limit of places.
+        Number of the memory inside the core; selects the limit of local addresses.
     tag
         See above.
     """
@@ -54,8 +54,8 @@ def block_layout(
         {
             "external": unsigned(ADDRESS_BITS),
             "external_pitch": unsigned(ADDRESS_BITS),
-            "place": unsigned(place_bits),
-            "place_pitch": unsigned(place_bits),
+            "local": unsigned(local_bits),
+            "local_pitch": unsigned(local_bits),
             "extent": unsigned(extent_bits),
             "rows": unsigned(COUNT_BITS),
             "bad": 1,
@@ -66,7 +66,7 @@ def block_layout(
 
 
 def burst_layout(
-    *, data_bytes: int, burst_beats: int, place_bits: int, targets: int, tag: ShapeLike
+    *, data_bytes: int, burst_beats: int, local_bits: int, targets: int, tag: ShapeLike
 ) -> data.StructLayout:
     """Return the payload of a burst, the output of :class:`BurstSplitter`.
 
@@ -76,8 +76,8 @@ def burst_layout(
         Byte address of the first beat, a multiple of the bytes of a beat.
     beats
         Number of beats, less one.
-    place
-        Place of byte 0 of the first beat of the row.
+    local
+        Local address of byte 0 of the first beat of the row.
     first_offset, last_offset
         First byte of the first beat, and last byte of the last beat, that belong to the row.
     start
@@ -94,7 +94,7 @@ def burst_layout(
         {
             "address": unsigned(ADDRESS_BITS),
             "beats": unsigned(length_bits(burst_beats)),
-            "place": unsigned(place_bits),
+            "local": unsigned(local_bits),
             "first_offset": unsigned(offset_bits),
             "last_offset": unsigned(offset_bits),
             "start": 1,
@@ -118,11 +118,11 @@ class BurstSplitter(Component):
         Bytes of one beat, a power of two.
     burst_beats : int
         Longest burst in beats, a power of two, at most 4096 bytes.
-    place_bits, extent_bits, tag
+    local_bits, extent_bits, tag
         See :func:`block_layout`.
     limits : sequence of int
-        For each target, the least sum of ``place`` and ``extent`` that is out of range. A place
-        that is one pitch past the limit must fit ``place_bits``.
+        For each target, the least sum of ``local`` and ``extent`` that is out of range. A local
+        address that is one pitch past the limit must fit ``local_bits``.
 
     Members
     -------
@@ -153,7 +153,7 @@ class BurstSplitter(Component):
         *,
         data_bytes: int,
         burst_beats: int,
-        place_bits: int,
+        local_bits: int,
         extent_bits: int,
         limits: Sequence[int],
         tag: ShapeLike,
@@ -167,12 +167,12 @@ class BurstSplitter(Component):
         self.beat_at = (data_bytes - 1).bit_length()
         self.frame_at = self.beat_at + (burst_beats - 1).bit_length()
         self.block = block_layout(
-            place_bits=place_bits, extent_bits=extent_bits, targets=len(limits), tag=tag
+            local_bits=local_bits, extent_bits=extent_bits, targets=len(limits), tag=tag
         )
         self.burst = burst_layout(
             data_bytes=data_bytes,
             burst_beats=burst_beats,
-            place_bits=place_bits,
+            local_bits=local_bits,
             targets=len(limits),
             tag=tag,
         )
@@ -181,7 +181,7 @@ class BurstSplitter(Component):
             {
                 "first": unsigned(self.frame_at),
                 "last": unsigned(max(extent_bits, self.frame_at) + 1),
-                "place": unsigned(place_bits),
+                "local": unsigned(local_bits),
                 "final": 1,
                 "target": self.block["target"].shape,
                 "tag": tag,
@@ -230,7 +230,7 @@ class BurstSplitter(Component):
             burst.start.eq(begins),
             burst.final.eq(ends & row.final),
             burst.bad.eq(bad),
-            *(burst[name].eq(row[name]) for name in ("place", "target", "tag")),
+            *(burst[name].eq(row[name]) for name in ("local", "target", "tag")),
         ]
         with m.If(self.o.ready):
             m.d.sync += [frame.eq(frame + 1), begins.eq(0)]
@@ -244,16 +244,16 @@ class BurstSplitter(Component):
             m.d.sync += [
                 active.eq(1),
                 begins.eq(1),
-                bad.eq(block.bad | beyond | end[-1] | (block.place + block.extent >= limit)),
+                bad.eq(block.bad | beyond | end[-1] | (block.local + block.extent >= limit)),
                 frame.eq(block.external[self.frame_at :]),
                 row.first.eq(block.external),
                 row.last.eq(end),
-                row.place.eq(block.place - block.external[: self.beat_at]),
+                row.local.eq(block.local - block.external[: self.beat_at]),
                 row.final.eq(block.rows == 1),
                 row.target.eq(block.target),
                 row.tag.eq(block.tag),
                 Cat(block.external, beyond).eq(block.external + block.external_pitch),
-                block.place.eq(block.place + block.place_pitch),
+                block.local.eq(block.local + block.local_pitch),
                 block.rows.eq(block.rows - 1),
                 busy.eq(block.rows != 1),
             ]

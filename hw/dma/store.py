@@ -70,13 +70,13 @@ class StoreUnit(Component):
         self.parity = parity
         self.outstanding = outstanding
         request = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
-        place_bits = request["address"].width
+        local_bits = request["address"].width
         # A wrong byte may belong to an instruction that is not the oldest.
         tag = unsigned(streams.TAG_BITS if parity else 0)
         self._splitter = BurstSplitter(
             data_bytes=bus_bytes,
             burst_beats=burst_beats,
-            place_bits=place_bits,
+            local_bits=local_bits,
             extent_bits=(unified_bytes - 1).bit_length(),
             limits=[unified_bytes],
             tag=tag,
@@ -87,7 +87,7 @@ class StoreUnit(Component):
             unified_bytes=unified_bytes,
             bus_bytes=bus_bytes,
             length_bits=self._splitter.burst["beats"].width,
-            place_bits=place_bits,
+            local_bits=local_bits,
             tag=tag if parity else None,
         )
         self._writer = WriteMaster(
@@ -115,7 +115,7 @@ class StoreUnit(Component):
         m.submodules.pending = pending = EagerFIFO(width=_PENDING.size, depth=self.outstanding + 2)
         # Tag of the oldest instruction that is not done.
         tag = Signal(streams.TAG_BITS)
-        m.d.sync += tag.eq(tag + (writer.answered & pending.r_data[0]))
+        m.d.sync += tag.eq(tag + (writer.responded & pending.r_data[0]))
         wiring.connect(m, wiring.flipped(self.instruction), decoder.i)
         wiring.connect(m, decoder.o, splitter.i)
         wiring.connect(m, gatherer.beats, writer.beats)
@@ -142,21 +142,21 @@ class StoreUnit(Component):
             pending.w_en.eq(splitter.o.valid & splitter.o.ready & ~stop),
         ]
         drive(m, writer.request.payload, burst, "address beats")
-        self._answer(m, pending, tag, stop)
+        self._respond(m, pending, tag, stop)
 
         requesting = ~splitter.idle | ~gatherer.idle
         m.d.comb += self.idle.eq(~requesting & writer.idle & (pending.r_level == 0) & ~self.done)
-        asks = self.request.valid & self.request.ready
+        issued = self.request.valid & self.request.ready
         activity = streams.activity_of(
             (self.idle, Activity.IDLE),
-            (asks | (self.bus.wvalid & self.bus.wready), Activity.BUSY),
+            (issued | (self.bus.wvalid & self.bus.wready), Activity.BUSY),
             (requesting, Activity.MEMORY),
             otherwise=Activity.DRAIN,
         )
         m.d.comb += self.activity.eq(activity)
         return m
 
-    def _answer(self, m: Module, pending: EagerFIFO, tag: Signal, stop: Signal) -> None:
+    def _respond(self, m: Module, pending: EagerFIFO, tag: Signal, stop: Signal) -> None:
         """Take bursts from ``pending`` with their responses, and report."""
         writer = self._writer
         oldest = data.View(_PENDING, pending.r_data)
@@ -165,9 +165,9 @@ class StoreUnit(Component):
         if self.parity:
             causes |= self.read_wrong
         fails = causes & ~stop
-        m.d.comb += pending.r_en.eq(bad | writer.answered)
+        m.d.comb += pending.r_en.eq(bad | writer.responded)
         m.d.sync += [
-            self.done.eq(writer.answered & oldest.final & ~fails & ~stop),
+            self.done.eq(writer.responded & oldest.final & ~fails & ~stop),
             self.fault_valid.eq(fails),
             self.fault.code.eq(Mux(writer.refused, isa.Error.BUS.value, isa.Error.RANGE.value)),
             self.fault.tag.eq(tag),

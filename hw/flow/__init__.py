@@ -1,1 +1,1 @@
-"""From Verilog to a bitstream with open tools, and what the tools say about it."""
+"""From Verilog to a bitstream with open tools, and the reports of the tools."""

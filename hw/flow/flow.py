@@ -16,9 +16,9 @@ from celosia.hw.flow import places, tools
 from celosia.hw.flow.netlist import column_of
 from celosia.hw.flow.parts import Family, Part
 from celosia.hw.flow.sources import Source
-from celosia.hw.flow.tools import Say
+from celosia.hw.flow.tools import Progress
 
-# ``hierarchy; proc; opt_clean -purge`` in front of synthesis and ``check -assert`` behind it: abc9
+# ``hierarchy; proc; opt_clean -purge`` before synthesis and ``check -assert`` after it: abc9
 # can take the bits of an array port for aliases of one another (YosysHQ/yosys#4349). Registers of
 # signals to be kept are kept themselves, else equal ones become one again.
 _SCRIPT = """\
@@ -47,7 +47,7 @@ _PASSES = {
 }
 _PASS = re.compile(r"[\d.]+ Executing (\w+) pass")
 
-#: What nextpnr says when a stage begins, and what to call it.
+#: Output of nextpnr when a stage begins, and the name of the stage.
 _STAGES = {
     "Info: Packing": "packing",
     "Info: Creating initial analytic placement": "placing",
@@ -66,7 +66,7 @@ _RISEN = 8
 #: So few wires may become more for a while.
 _FEW = 500
 
-#: What nextpnr says of a kind of cells once it has packed them: how many, and how many there are.
+#: Output of nextpnr after packing a kind of cells: how many, and how many there are.
 _COUNT = re.compile(r"Info:\s+(\w+):\s+(\d+)/\s*(\d+)\s+\d+%")
 
 
@@ -83,11 +83,11 @@ class Design:
     part : Part
         What it is built for.
     megahertz : float
-        Clock that is asked for, where the file of pins does not say.
+        Wanted clock, unless the file of pins has one.
     pins : str
         File of pins and clocks; empty for none.
     opened : sequence of str
-        Instances that are no rooms of their own, see ``netlist.Rooms``.
+        Instances that are no blocks, see ``netlist.Rooms``.
     sources : mapping of str to Source
         Where its signals are declared, see ``sources.separate``.
     """
@@ -133,7 +133,7 @@ class Run(NamedTuple):
     delays: Path
 
 
-def synthesised(design: Design, directory: Path, report: Say = lambda line: None) -> Path:
+def synthesised(design: Design, directory: Path, report: Progress = lambda line: None) -> Path:
     """Return the netlist of a design; made anew only when Verilog or script changed.
 
     Other runs in the same folder are waited for.
@@ -147,7 +147,7 @@ def synthesised(design: Design, directory: Path, report: Say = lambda line: None
         return _synthesised(design, directory, report)
 
 
-def _synthesised(design: Design, directory: Path, report: Say) -> Path:
+def _synthesised(design: Design, directory: Path, report: Progress) -> Path:
     stamp = hashlib.sha256((design.verilog + design.script).encode()).hexdigest()[:16]
     netlist = directory / f"{stamp}.json"
     (directory / f"{design.name}.v").write_text(design.verilog)
@@ -161,7 +161,7 @@ def _synthesised(design: Design, directory: Path, report: Say) -> Path:
 
 
 def placed(
-    design: Design, directory: Path, *, seeds: Iterable[int], report: Say = lambda line: None
+    design: Design, directory: Path, *, seeds: Iterable[int], report: Progress = lambda line: None
 ) -> list[Run]:
     """Place and route a design once for each seed, as many at once as the machine has cores.
 
@@ -176,7 +176,7 @@ def placed(
     seeds : iterable of int
         Seeds of the placer.
     report : function of str
-        Told what is going on.
+        Called with each line of progress.
 
     Returns
     -------
@@ -196,7 +196,7 @@ def placed(
         return _placed(design, directory, tuple(seeds), report)
 
 
-def _placed(design: Design, directory: Path, seeds: Sequence[int], report: Say) -> list[Run]:
+def _placed(design: Design, directory: Path, seeds: Sequence[int], report: Progress) -> list[Run]:
     netlist = _synthesised(design, directory, report)
     if not seeds:
         return []
@@ -238,14 +238,14 @@ def _placed(design: Design, directory: Path, seeds: Sequence[int], report: Say) 
 
 
 def _digest(design: Design) -> str:
-    """Return what tells the runs of nextpnr over one netlist apart."""
+    """Return what distinguishes the runs of nextpnr over one netlist."""
     family = design.part.family
     effort = (family.effort, family.threads)
     text = repr((design.pins, design.part.options, effort, design.megahertz))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _place(design: Design, netlist: Path, base: Path, seed: int, report: Say) -> Run:
+def _place(design: Design, netlist: Path, base: Path, seed: int, report: Progress) -> Run:
     """Place and route with one seed, or take what an earlier run left."""
     family = design.part.family
     names = {kind: Path(f"{base}.{kind}") for kind in ("report.json", "routed", "placed", "sdf")}
@@ -270,14 +270,14 @@ def _place(design: Design, netlist: Path, base: Path, seed: int, report: Say) ->
         if "--write" in family.routed:
             names["placed"].write_bytes(names["routed"].read_bytes())
         partial.rename(result)
-    said = json.loads(result.read_text())
+    found = json.loads(result.read_text())
     used = {
         cell: (count["used"], count["available"])
-        for cell, count in said["utilization"].items()
+        for cell, count in found["utilization"].items()
         if count["used"]
     }
     run = Run(
-        seed, _clock(said, design.megahertz), used, names["routed"], names["placed"], names["sdf"]
+        seed, _clock(found, design.megahertz), used, names["routed"], names["placed"], names["sdf"]
     )
     report(f"seed {seed}: {run.fmax:.1f} MHz")
     return run
@@ -287,36 +287,36 @@ def _filled(arguments: Iterable[str], **values: str) -> list[str]:
     return [argument.format(**values) for argument in arguments]
 
 
-def _clock(said: dict[str, Any], megahertz: float) -> float:
-    """Return the clock that a report of nextpnr says was reached, where ``megahertz`` was wanted.
+def _clock(found: dict[str, Any], megahertz: float) -> float:
+    """Return the clock that was reached by a report of nextpnr, where ``megahertz`` was wanted.
 
     Other clocks of the design are multiples of it: all must be reached.
     """
-    clocks = said["fmax"].values()
+    clocks = found["fmax"].values()
     return min(megahertz * clock["achieved"] / clock["constraint"] for clock in clocks)
 
 
 class _Passes:
-    """Tells each stage of Yosys once, out of what it says."""
+    """Reports each stage of Yosys once, from its output."""
 
-    def __init__(self, tell: Say) -> None:
-        self.tell = tell
-        self.told: set[str] = set()
+    def __init__(self, report: Progress) -> None:
+        self.report = report
+        self.known: set[str] = set()
 
     def line(self, text: str) -> None:
         found = _PASS.match(text)
         stage = _PASSES.get(found[1]) if found else None
-        if stage and stage not in self.told:
-            self.told.add(stage)
-            self.tell(stage)
+        if stage and stage not in self.known:
+            self.known.add(stage)
+            self.report(stage)
 
 
 class _Stages:
-    """Tells each stage of nextpnr once, out of what it says, and ends it where it gets nowhere."""
+    """Reports each stage of nextpnr once, from its output, and ends it if it gets nowhere."""
 
-    def __init__(self, family: Family, tell: Say) -> None:
+    def __init__(self, family: Family, report: Progress) -> None:
         self.family = family
-        self.tell = tell
+        self.report = report
         self.stage = ""
         self.lacking: list[str] = []
         self.least = math.inf
@@ -325,7 +325,7 @@ class _Stages:
         count = _COUNT.match(text)
         if count:
             kind, used, there = count[1], int(count[2]), int(count[3])
-            # What else there is, packers count in ways of their own.
+            # Packers count other cells in other ways.
             if used > there and column_of(self.family, kind):
                 self.lacking.append(f"{there:,} {kind}, got {used:,}")
         elif self.lacking:
@@ -333,7 +333,7 @@ class _Stages:
         for start, stage in _STAGES.items():
             if text.startswith(start) and stage != self.stage:
                 self.stage = stage
-                self.tell(stage)
+                self.report(stage)
         found = _ROUND.match(text)
         if not found:
             return

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, synthesised
-from celosia.hw.flow.tools import Say
+from celosia.hw.flow.tools import Progress
 
 # Boxes of cells that came with the netlist give way to their models. Nothing is optimised but what
 # the constants of a cell decide, else a simulator would have each look-up table before it as a tree
@@ -29,7 +29,7 @@ write_verilog -noattr {verilog}
 """
 
 
-def gates(design: Design, directory: Path, report: Say = lambda line: None) -> Path:
+def gates(design: Design, directory: Path, report: Progress = lambda line: None) -> Path:
     """Return the netlist of a design as Verilog, with Yosys's own models of the cells in place.
 
     What Yosys has no model of stays an instance. Made anew only when netlist or script changed.
@@ -41,7 +41,7 @@ def gates(design: Design, directory: Path, report: Say = lambda line: None) -> P
     directory : Path
         Where netlist, logs and the file go.
     report : function of str
-        Told what is going on.
+        Called with each line of progress.
 
     Raises
     ------

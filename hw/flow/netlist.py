@@ -11,7 +11,7 @@ from typing import NamedTuple
 from celosia.hw.flow.parts import COLUMNS, Family
 from celosia.hw.flow.sources import Source
 
-#: Room of what lies between the rooms.
+#: Block of what lies between the blocks.
 BETWEEN = "between"
 
 
@@ -63,22 +63,23 @@ def read(path: Path, top: str) -> Netlist:
     return Netlist(cells, dict(nets))
 
 
-class Rooms:
-    """Says to which room a name belongs.
+class Blocks:
+    """Blocks of a design, by the names of their cells and nets.
 
     Parameters
     ----------
     opened : sequence of str
-        Instances, dots between them, that are no rooms: what they contain are rooms, and nothing
+        Instances, dots between them, that are no blocks: what they contain are blocks, and nothing
         else is.
     sources : mapping of str to Source
         What is known of the signals.
 
     Examples
     --------
-    >>> rooms = Rooms(["inner", "inner.core"], {})
-    >>> rooms.of("inner.core.matrix.cell.sum"), rooms.of("inner.core.reset"), rooms.of("$abc$1")
-    ('matrix', 'between', None)
+    >>> blocks = Blocks(["inner", "inner.core"], {})
+    >>> names = "inner.core.matrix.cell.sum", "inner.core.reset", "$abc$1"
+    >>> [blocks.of(name) for name in names]
+    ['matrix', 'between', None]
     """
 
     def __init__(self, opened: Sequence[str], sources: Mapping[str, Source]) -> None:
@@ -86,7 +87,7 @@ class Rooms:
         self.sources = sources
 
     def of(self, name: str) -> str | None:
-        """Return the room, ``BETWEEN`` for what is in none, None for a name that does not tell."""
+        """Return the block, ``BETWEEN`` outside all blocks, None if the name does not show it."""
         path = ""
         *instances, _ = name.split(".")
         for instance in instances:
@@ -99,32 +100,33 @@ class Rooms:
 
     def of_nets(self, names: Iterable[str]) -> str | None:
         """Return the module that drives a net of these names: it assigns it, or is the deepest."""
-        told = []
+        candidates = []
         for name in names:
-            room = None if name.startswith("$") else self.of(name)
-            if room:
+            block = None if name.startswith("$") else self.of(name)
+            if block:
                 source = self.sources.get(name)
                 known = -1 if source is None else int(source.assigned)
-                told.append((known, room != BETWEEN, name.count("."), room))
-        return max(told)[3] if told else None
+                candidates.append((known, block != BETWEEN, name.count("."), block))
+        return max(candidates)[3] if candidates else None
 
 
 def assign(
-    netlist: Netlist, rooms: Rooms, known: Mapping[str, str] | None = None
+    netlist: Netlist, blocks: Blocks, known: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the room of each cell.
+    """Return the block of each cell.
 
-    A cell's own name tells, or those of the nets it drives. What technology mapping made and
-    named anew belongs where most of what it feeds belongs, else where most of what feeds it does.
+    The name of a cell shows its block, or those of the nets it drives. A cell that technology
+    mapping made and named belongs where most of the cells that it feeds belong, else where most of
+    those that feed it do.
 
     Parameters
     ----------
     netlist : Netlist
         The cells.
-    rooms : Rooms
-        Says to which room names belong.
+    blocks : Blocks
+        Block of each name.
     known : mapping of str to str, optional
-        Rooms of cells of an earlier netlist, whose names may have got something appended.
+        Blocks of cells of an earlier netlist, whose names may have got a suffix.
     """
     found: dict[str, str] = {}
     earlier = known or {}
@@ -132,15 +134,15 @@ def assign(
     for name, cell in netlist.cells.items():
         for net in cell.outputs:
             driver[net] = name
-        if room := earlier.get(name) or earlier.get(name.rpartition("$")[0]):
-            found[name] = room
+        if block := earlier.get(name) or earlier.get(name.rpartition("$")[0]):
+            found[name] = block
             continue
-        room = rooms.of(name) if "." in name else None
-        if room in (None, BETWEEN):
+        block = blocks.of(name) if "." in name else None
+        if block in (None, BETWEEN):
             names = (name for net in cell.outputs for name in netlist.nets.get(net, ()))
-            room = rooms.of_nets(names) or room
-        if room:
-            found[name] = room
+            block = blocks.of_nets(names) or block
+        if block:
+            found[name] = block
     sinks: dict[str, list[str]] = defaultdict(list)
     sources: dict[str, list[str]] = defaultdict(list)
     for name, cell in netlist.cells.items():
@@ -154,7 +156,7 @@ def assign(
 
 
 def _spread(found: dict[str, str], left: list[str], neighbours: dict[str, list[str]]) -> None:
-    """Give cells the room of most of their neighbours, until no more can be given."""
+    """Give cells the block of most of their neighbours, until no more can be given."""
     while left:
         news = {}
         for name in left:
@@ -181,7 +183,7 @@ def _columns(columns: tuple[tuple[str, tuple[str, int]], ...], kind: str) -> tup
 
 
 def areas(netlist: Netlist, belongs: dict[str, str], family: Family) -> dict[str, dict[str, int]]:
-    """Return what each room takes, by column of ``COLUMNS``; the largest room first."""
+    """Return the cells of each block, by column of ``COLUMNS``; the largest block first."""
     table: dict[str, dict[str, int]] = {}
     for name, cell in netlist.cells.items():
         entry = column_of(family, cell.kind)

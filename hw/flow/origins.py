@@ -1,4 +1,4 @@
-"""The Verilog of a component with marks in its branches, and the Python lines behind it."""
+"""Verilog of a component with marks in its branches, and the Python lines that it comes from."""
 
 import re
 from collections import deque
@@ -30,7 +30,7 @@ _GATEWARE = Path(celosia.hw.__file__).parent
 class Bits(NamedTuple):
     """A signal, or a field of one: where it is declared, as ``file:line``, and its name.
 
-    It is ``width`` bits of the signal from ``low`` on; ``constant`` is a mask of its own bits.
+    It is ``width`` bits of the signal from ``low`` on; ``constant`` is a mask of its bits.
     """
 
     place: str
@@ -60,7 +60,7 @@ class _Marks:
         self.netlist: Any = None
 
     def place(self, source: Any) -> str | None:
-        """Return ``file:line`` of what Amaranth says of a source, None outside the folder."""
+        """Return ``file:line`` of a source as Amaranth writes it, None outside the folder."""
         if source is None or not Path(source[0]).is_relative_to(self.folder):
             return None
         return f"{Path(source[0]).relative_to(self.folder.parent)}:{source[1]}"
@@ -69,7 +69,7 @@ class _Marks:
 class _Marking(rtlil.ModuleEmitter):
     """Writes a module as its base does, with a mark in each branch that has a source line.
 
-    A mark is an assignment to a wire of its own that nobody reads.
+    A mark is an assignment to a new wire that nobody reads.
     """
 
     marks = _Marks(_GATEWARE)
@@ -147,7 +147,7 @@ def _marking(folder: Path) -> Iterator[_Marks]:
 
 
 class _Constants:
-    """Tells which nets can never change: registers that nothing writes, values that all agree."""
+    """Nets that can never change: registers that nothing writes, values that all agree."""
 
     def __init__(self, netlist: Any) -> None:
         self._netlist = netlist
@@ -256,7 +256,7 @@ def _signals(marks: _Marks) -> dict[tuple[str, str], tuple[Bits, ...]]:
 
 
 def _read(text: str, marks: _Marks) -> tuple[str, Origins]:
-    """Return what the lines of a text stand for; Verilator is told to look at no other signals."""
+    """Return what the lines of a text stand for; Verilator looks at no other signals."""
     known = _signals(marks)
     origins = Origins({}, {})
     path, lines = "", text.split("\n")
@@ -279,7 +279,7 @@ def convert_with_origins(
 ) -> tuple[str, Origins]:
     """Return the Verilog of a component for a simulator that counts, and what its lines stand for.
 
-    It is that of ``convert`` with a mark in each branch, so that branches can be told again
+    It is that of ``convert`` with a mark in each branch, so that branches can be found again
     whatever Yosys makes of conditions.
 
     Parameters

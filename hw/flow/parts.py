@@ -35,7 +35,7 @@ class Family:
         there are boards.
     models : str
         Commands of Yosys that read what its cells do, for simulation; empty for none. Cells that
-        are boxes there stay as they are.
+        are boxes there do not change.
     cells : str
         Cells of the array that its multipliers make, see ``Config``; each does two columns.
     lane_multipliers : int
@@ -60,7 +60,7 @@ class Family:
     columns: dict[str, tuple[str, int]] = field(hash=False)
 
 
-#: The last step of ``synth_ecp5`` is said here, without its ``autoname``, which takes longer than
+#: The last step of ``synth_ecp5`` is written here, without ``autoname``, which takes longer than
 #: all the others. Router 1 takes hours on a part that is four fifths full.
 ECP5 = Family(
     name="ECP5",
@@ -163,7 +163,7 @@ class Part:
     def suited(self, config: Config) -> Config:
         """Return the same core made of the multipliers that this part has.
 
-        A core that says itself what its cells are made of stays as it is.
+        A core that names the cells it is made of does not change.
         """
         family = self.family
         if config.cells != "portable" or family.cells == "portable":

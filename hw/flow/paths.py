@@ -20,7 +20,7 @@ class End(NamedTuple):
 
     name: str
     source: str
-    room: str
+    block: str
 
 
 class TimingPath(NamedTuple):
@@ -158,7 +158,7 @@ class Timing:
     graph : Delays
         Of its cells and wires.
     end : function of str
-        Tells the signal that a cell drives, see ``ends``.
+        Gives the signal that a cell drives, see ``ends``.
     """
 
     def __init__(self, graph: Delays, end: Callable[[str], End]) -> None:
@@ -228,14 +228,14 @@ class Timing:
 def ends(
     netlist: Netlist, belongs: Mapping[str, str], sources: Mapping[str, Source]
 ) -> Callable[[str], End]:
-    """Return what tells the signal that a cell drives.
+    """Return a function from a cell to the signal that it drives.
 
     Parameters
     ----------
     netlist : Netlist
         As synthesised.
     belongs : mapping of str to str
-        Room of each of its cells.
+        Block of each of its cells.
     sources : mapping of str to Source
         See ``sources.separate``.
     """
@@ -248,13 +248,13 @@ def _end(
     """Return the signal that a register, memory or multiplier drives."""
     known = netlist.cells.get(cell)
     names = [name for net in known.outputs for name in netlist.nets.get(net, ())] if known else []
-    room = belongs.get(cell, "")
-    told = [name for name in names if name in sources]
-    if told:
-        name = max(told, key=lambda text: (sources[text].assigned, text.count(".")))
-        return End(name, sources[name].place, room)
-    # A memory or a primitive, named after its instance: any signal of its module tells the file.
+    block = belongs.get(cell, "")
+    named = [name for name in names if name in sources]
+    if named:
+        name = max(named, key=lambda text: (sources[text].assigned, text.count(".")))
+        return End(name, sources[name].place, block)
+    # A memory or a primitive, named after its instance: any signal of its module has the file.
     module = cell.rpartition(".")[0]
     while module and module not in sources:
         module = module.rpartition(".")[0]
-    return End(cell, sources[module].place if module else "", room)
+    return End(cell, sources[module].place if module else "", block)

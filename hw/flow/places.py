@@ -14,7 +14,7 @@ import numpy as np
 from celosia.hw.flow import analytic
 from celosia.hw.flow.netlist import column_of
 from celosia.hw.flow.parts import Part
-from celosia.hw.flow.tools import Say
+from celosia.hw.flow.tools import Progress
 
 __all__ = ["array_places", "fix", "other_places"]
 
@@ -142,7 +142,7 @@ def other_places(
     return {order[cell]: site for cell, site in found.items()}
 
 
-def fix(netlist: Path, top: str, part: Part, report: Say = lambda line: None) -> Path:
+def fix(netlist: Path, top: str, part: Part, report: Progress = lambda line: None) -> Path:
     """Return a netlist whose multipliers and memories have sites, and settings of the router.
 
     It is beside the one given, or that one where there is nothing to say.

@@ -13,7 +13,7 @@ from celosia.hw.flow.parts import COLUMNS
 #: Signals shown from which late paths start, the slowest first.
 _STARTS = 20
 
-#: Clocks beyond the fastest run's of which it is told what is too late for them, as its multiples.
+#: Multiples of the fastest run's clock for which late ends are reported.
 _BEYOND = (1.1, 1.25, 1.5, 2.0)
 
 _PLACE = re.compile(r"X(\d+)/?Y(\d+)/")
@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
     column: int
     row: int
-    room: str
+    block: str
     kind: str
 
 
@@ -38,14 +38,14 @@ class Report:
         What was built.
     runs : list of Run
         The fastest first; none where the design was only synthesised.
-    rooms : dict
-        Room, to column of ``COLUMNS``, to how many; as synthesised.
+    blocks : dict
+        Block, to column of ``COLUMNS``, to how many; as synthesised.
     slowest : list of paths.TimingPath
         The worst paths of the fastest run.
     unwired : paths.TimingPath, optional
         The path of it whose cells take longest, wires left out.
     late : paths.Late, optional
-        What is too late in it for the clock that was asked for.
+        What is too late in it for the wanted clock.
     beyond : list of (float, paths.Late)
         What is too late in it for clocks that are faster than it, in MHz.
     places : list of Place
@@ -56,7 +56,7 @@ class Report:
 
     design: Design
     runs: Sequence[Run]
-    rooms: dict[str, dict[str, int]]
+    blocks: dict[str, dict[str, int]]
     slowest: list[paths.TimingPath] = field(default_factory=list)
     unwired: paths.TimingPath | None = None
     late: paths.Late | None = None
@@ -81,52 +81,52 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but the places, as JSON takes it."""
-        said: dict[str, Any] = {
+        found: dict[str, Any] = {
             "part": self.design.part.title,
             "tools": {
                 name: tools.version(name) for name in ("yosys", self.design.part.family.router)
             },
             "asked_mhz": self.design.megahertz,
-            "rooms": self.rooms,
+            "blocks": self.blocks,
         }
         if self.runs:
             least, middle, most = self.fmax_mhz
-            said["seed"] = self.runs[0].seed
-            said["fmax_mhz"] = {
+            found["seed"] = self.runs[0].seed
+            found["fmax_mhz"] = {
                 "minimum": least,
                 "median": middle,
                 "maximum": most,
                 "seeds": {run.seed: run.fmax for run in sorted(self.runs)},
             }
-            said["cells"] = {
+            found["cells"] = {
                 kind: {"used": used, "available": there}
                 for kind, (used, there) in sorted(self.used.items())
             }
-            said["slowest_paths"] = [path.as_dict() for path in self.slowest]
+            found["slowest_paths"] = [path.as_dict() for path in self.slowest]
         if self.unwired:
-            said["longest_without_wires"] = self.unwired.as_dict()
+            found["longest_without_wires"] = self.unwired.as_dict()
         if self.late:
             starts = [start.as_dict() for start in self.late.starts]
-            said["late"] = {"of": self.late.ends, "count": self.late.late, "starts": starts}
-            said["beyond"] = [
+            found["late"] = {"of": self.late.ends, "count": self.late.late, "starts": starts}
+            found["beyond"] = [
                 {"mhz": clock, "count": late.late, "starts": len(late.starts)}
                 for clock, late in self.beyond
             ]
-        return said
+        return found
 
 
 def examine(design: Design, directory: Path, runs: Sequence[Run]) -> Report:
     """Return the report of a design that was synthesised in ``directory`` and run some times."""
     family = design.part.family
-    rooms = netlist.Rooms(design.opened, design.sources)
+    blocks = netlist.Blocks(design.opened, design.sources)
     made = netlist.read(synthesised(design, directory), design.name)
-    known = netlist.assign(made, rooms)
+    known = netlist.assign(made, blocks)
     areas = netlist.areas(made, known, family)
     if not runs:
-        return Report(design=design, runs=runs, rooms=areas)
+        return Report(design=design, runs=runs, blocks=areas)
     best = runs[0]
     placed = netlist.read(best.placed, design.name)
-    belongs = netlist.assign(placed, rooms, known)
+    belongs = netlist.assign(placed, blocks, known)
     places = []
     for name, cell in placed.cells.items():
         entry, place = netlist.column_of(family, cell.kind), _PLACE.match(cell.bel)
@@ -138,7 +138,7 @@ def examine(design: Design, directory: Path, runs: Sequence[Run]) -> Report:
     return Report(
         design=design,
         runs=runs,
-        rooms=areas,
+        blocks=areas,
         slowest=timing.slowest(),
         unwired=timing.unwired(),
         late=timing.late(1000 / design.megahertz),
@@ -163,9 +163,9 @@ def as_text(report: Report) -> str:
         lines.append(f"{'Fmax':<16} {text}")
         lines.append(f"{'requested':<16} {report.design.megahertz:.1f} MHz")
     lines += ["", f"{'block':<16} " + " ".join(f"{column:>9}" for column in COLUMNS)]
-    total = {column: sum(row[column] for row in report.rooms.values()) for column in COLUMNS}
-    for room, row in {**report.rooms, "total": total}.items():
-        lines.append(f"{room:<16} " + " ".join(f"{row[column]:>9,}" for column in COLUMNS))
+    total = {column: sum(row[column] for row in report.blocks.values()) for column in COLUMNS}
+    for block, row in {**report.blocks, "total": total}.items():
+        lines.append(f"{block:<16} " + " ".join(f"{row[column]:>9,}" for column in COLUMNS))
     if report.slowest:
         lines += ["", "slowest paths"]
     for path in report.slowest:
@@ -192,5 +192,5 @@ def _share(late: paths.Late) -> str:
 def _path(path: paths.TimingPath) -> list[str]:
     lines = [f"{path.nanoseconds:>6.2f} ns, of it wires {path.wires:.2f}, {path.levels} cells"]
     for what, end in (("from", path.start), ("to", path.end)):
-        lines.append(f"{what:>9} {end.name} ({end.source or 'source unknown'}), {end.room}")
+        lines.append(f"{what:>9} {end.name} ({end.source or 'source unknown'}), {end.block}")
     return lines

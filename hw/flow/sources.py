@@ -12,7 +12,7 @@ _MODULE = re.compile(r"module \\?(\S+?) ?\(")
 _DECLARATION = re.compile(
     r"\s*(wire|reg|input|output|inout)\b(?: signed)?(?: \[[^]]*\])? \\?(\S+?) ?[;=]"
 )
-#: File whose lines stand for signals declared elsewhere: the module's own line says more.
+#: File whose lines stand for signals declared elsewhere: the line of the module is more useful.
 HELPERS = ("hw/lib/fanout.py",)
 
 
@@ -24,7 +24,7 @@ class Source(NamedTuple):
 
 
 def separate(text: str) -> tuple[str, dict[str, Source]]:
-    """Return Verilog without source attributes, and what they said.
+    """Return Verilog without source attributes, and the sources.
 
     Parameters
     ----------

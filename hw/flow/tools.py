@@ -11,8 +11,8 @@ from pathlib import Path
 
 from celosia.hw.arch.extras import install_command
 
-#: Takes a line that tells what is going on.
-Say = Callable[[str], None]
+#: Takes a line of progress.
+Progress = Callable[[str], None]
 
 
 class ToolError(RuntimeError):
@@ -43,13 +43,13 @@ def find(name: str) -> str:
 
 
 def version(name: str) -> str:
-    """Return what a tool says of its version, one line; raises ToolError as ``find``."""
-    said = subprocess.run([find(name), "--version"], capture_output=True, text=True, check=False)
-    return (said.stdout + said.stderr).strip().partition("\n")[0]
+    """Return the version line of a tool; raises ToolError as ``find``."""
+    found = subprocess.run([find(name), "--version"], capture_output=True, text=True, check=False)
+    return (found.stdout + found.stderr).strip().partition("\n")[0]
 
 
 @contextmanager
-def alone(directory: Path, report: Say) -> Iterator[None]:
+def alone(directory: Path, report: Progress) -> Iterator[None]:
     """Keep other runs out of a folder, which is made; tools write files of fixed names there."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("w") as lock:
@@ -62,7 +62,7 @@ def alone(directory: Path, report: Say) -> Iterator[None]:
 
 
 def knows(name: str, option: str) -> bool:
-    """Return whether a tool says in its help that it takes an option: packaged ones lack some.
+    """Return whether a tool has an option by its help: packaged ones lack some.
 
     Raises
     ------
@@ -74,8 +74,8 @@ def knows(name: str, option: str) -> bool:
 
 @lru_cache
 def _help(command: str) -> str:
-    said = subprocess.run([command, "--help"], capture_output=True, text=True, check=False)
-    return said.stdout + said.stderr
+    found = subprocess.run([command, "--help"], capture_output=True, text=True, check=False)
+    return found.stdout + found.stderr
 
 
 @lru_cache
@@ -88,7 +88,7 @@ def _with_parent() -> tuple[str, ...]:
     return words if usable else ()
 
 
-def run(name: str, arguments: list[str], log: Path, watch: Say = lambda line: None) -> None:
+def run(name: str, arguments: list[str], log: Path, watch: Progress = lambda line: None) -> None:
     """Run a tool in the folder of its log.
 
     Parameters
@@ -98,9 +98,9 @@ def run(name: str, arguments: list[str], log: Path, watch: Say = lambda line: No
     arguments : list of str
         What follows on the command line.
     log : Path
-        Takes everything the tool says.
+        File for the output of the tool.
     watch : function of str
-        Called with each line as it is said; the tool is ended if it raises.
+        Called with each line of output; the tool is ended if it raises.
 
     Raises
     ------

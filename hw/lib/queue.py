@@ -58,8 +58,8 @@ class EagerFIFO(SyncFIFOBuffered):
         pushed = Signal()
         moved = Signal()
 
-        def following(place: Signal) -> Value:
-            return Mux(place == words - 1, 0, place + 1)
+        def following(index: Signal) -> Value:
+            return Mux(index == words - 1, 0, index + 1)
 
         m.d.comb += [
             self.w_rdy.eq(~full),

@@ -16,14 +16,14 @@ from celosia.hw.core import Core
 from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, packed, placed
 from celosia.hw.flow.report import Report, examine
-from celosia.hw.flow.tools import Say
+from celosia.hw.flow.tools import Progress
 from celosia.hw.litex.boards import BAUD, Board
 from celosia.hw.litex.system import describe, equip, quiet
 from celosia.hw.top import Top
 
 #: Top module, and files.
 NAME = "board"
-#: Instances from the top down that are no blocks of their own.
+#: Instances from the top down that are no blocks.
 _OPENED = (TOP, f"{TOP}.core")
 
 #: Left out of a system without a processor.
@@ -106,7 +106,7 @@ def build(
     *,
     seeds: Iterable[int],
     directory: Path,
-    report: Say = lambda line: None,
+    report: Progress = lambda line: None,
 ) -> tuple[Report, dict[str, Any]]:
     """Make the bitstream of a board out of the fastest of some runs.
 

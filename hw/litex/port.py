@@ -11,7 +11,7 @@ _Module: Any = LiteXModule
 
 
 class Widened(_Module):
-    """Port that makes several commands of each of its own, without a pause between them.
+    """Port that makes several commands of each command, without a pause between them.
 
     LiteDRAM's own converter stops for a cycle at each command: a third of the bandwidth where a
     word of the core is two of the memory.

@@ -9,8 +9,8 @@ from celosia.hw.arch.registers import Activity
 from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.matrix.completion import Completion
-from celosia.hw.matrix.feeder import INSTRUCTION, TileFeeder
 from celosia.hw.matrix.moves import MoveOrder
+from celosia.hw.matrix.prefetcher import INSTRUCTION, TilePrefetcher
 from celosia.hw.matrix.reads import PassReads
 from celosia.hw.matrix.spacing import PassSpacing
 
@@ -18,7 +18,7 @@ from celosia.hw.matrix.spacing import PassSpacing
 class MatrixControl(Component):
     """Control of the matrix unit: weight tiles, reads of activations, accumulator rows.
 
-    ``TileFeeder`` takes a MATMUL and starts its tiles, one pass ahead. ``PassReads`` gives the
+    ``TilePrefetcher`` takes a MATMUL and starts its tiles, one pass ahead. ``PassReads`` gives the
     reads of its passes, which ``PassSpacing`` keeps apart, and ``Completion`` reports its end.
     ``MoveOrder`` keeps MOVE_WEIGHTS and the tiles of MATMULs in order.
 
@@ -55,7 +55,7 @@ class MatrixControl(Component):
     fired : Out(1)
         A request is taken in this cycle.
     first, row, accumulate : Out(1), Out(row_bits), Out(1)
-        Of that request: first of its pass; row, see ``PassWalker``; its sums are added.
+        Of that request: first of its pass; row, see ``PassAddresses``; its sums are added.
     move, block : Out(1), Out(range(blocks))
         With ``blocks``, of that request: it belongs to MOVE_WEIGHTS; number of its pass.
     drop : Out(1)
@@ -92,7 +92,7 @@ class MatrixControl(Component):
         self.unified_bytes = unified_bytes
         self.read_latency = read_latency
         self.results_latency = results_latency
-        self.feeder = TileFeeder(
+        self.prefetcher = TilePrefetcher(
             rows=rows,
             weight_tiles=weight_tiles,
             weight_rows=weight_rows,
@@ -131,7 +131,7 @@ class MatrixControl(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.feeder = feeder = self.feeder
+        m.submodules.prefetcher = prefetcher = self.prefetcher
         m.submodules.reads = reads = self.reads
         m.submodules.spacing = spacing = PassSpacing(forwards=self.forwards)
         may_begin = Signal()
@@ -142,21 +142,21 @@ class MatrixControl(Component):
             m.d.sync += [halted.eq(1), held.eq(1)]
 
         # The next instruction is prepared during the passes of this one.
-        wiring.connect(m, feeder.instruction, wiring.flipped(self.instruction))
+        wiring.connect(m, prefetcher.instruction, wiring.flipped(self.instruction))
         m.d.comb += [
-            feeder.enable.eq(~halted),
-            may_begin.eq(feeder.waiting & reads.ready),
-            feeder.begin.eq(may_begin),
-            reads.prepare.eq(feeder.taken),
+            prefetcher.enable.eq(~halted),
+            may_begin.eq(prefetcher.waiting & reads.ready),
+            prefetcher.begin.eq(may_begin),
+            reads.prepare.eq(prefetcher.taken),
             reads.arriving.eq(self.instruction.payload.fields.matmul),
             reads.begin.eq(may_begin),
-            reads.instruction.eq(feeder.current.fields.matmul),
-            reads.tag.eq(feeder.current.tag),
+            reads.instruction.eq(prefetcher.current.fields.matmul),
+            reads.tag.eq(prefetcher.current.tag),
         ]
-        drive(m, self, feeder, "start tile")
+        drive(m, self, prefetcher, "start tile")
 
         now = reads.o.payload
-        begins: Value = feeder.loaded & spacing.clear
+        begins: Value = prefetcher.loaded & spacing.clear
         multiplies: Value = self.fired
         if self.order:
             settled = self._moves(m, self.order, now, may_begin, halted)
@@ -167,7 +167,7 @@ class MatrixControl(Component):
             self.request.valid.eq(reads.o.valid & ~held & ~now.outside & (~now.first | begins)),
             self.fired.eq(self.request.valid & self.request.ready),
             reads.o.ready.eq(self.fired),
-            feeder.switched.eq(multiplies & now.first),
+            prefetcher.switched.eq(multiplies & now.first),
             spacing.fired.eq(multiplies),
         ]
         drive(m, self, now, "first row accumulate")
@@ -178,7 +178,7 @@ class MatrixControl(Component):
 
     def _complete(self, m: Module, now: data.View) -> None:
         """Drive ``done``, ``idle`` and the first fault."""
-        feeder, reads = self.feeder, self.reads
+        prefetcher, reads = self.prefetcher, self.reads
         m.submodules.completion = completion = Completion(
             read_latency=self.read_latency,
             results_latency=self.results_latency,
@@ -186,9 +186,9 @@ class MatrixControl(Component):
         )
         m.d.comb += [
             completion.outside.eq(reads.o.valid & now.outside),
-            completion.tile_outside.eq(feeder.outside),
-            completion.tile_tag.eq(feeder.current.tag),
-            completion.pending.eq(reads.running | reads.o.valid | feeder.waiting),
+            completion.tile_outside.eq(prefetcher.outside),
+            completion.tile_tag.eq(prefetcher.current.tag),
+            completion.pending.eq(reads.running | reads.o.valid | prefetcher.waiting),
         ]
         drive(m, completion, now, "final tag")
         drive(m, completion, self, "fired read_fault abort" + " wrong" * self.parity)
@@ -201,7 +201,7 @@ class MatrixControl(Component):
         ended = Signal(reset_less=True)
         with m.If(self.fired):
             m.d.sync += ended.eq(now.final)
-        awaits = Mux(reads.o.valid, clear | ~ended, reads.running) | self.feeder.waiting
+        awaits = Mux(reads.o.valid, clear | ~ended, reads.running) | self.prefetcher.waiting
         activity = streams.activity_of(
             (self.fired, Activity.BUSY),
             (self.request.valid, Activity.MEMORY),
@@ -214,18 +214,18 @@ class MatrixControl(Component):
         self, m: Module, order: MoveOrder, now: data.View, begin: Value, halted: Value
     ) -> Value:
         """Drive the outputs of MOVE_WEIGHTS; return True if its first request may be taken."""
-        feeder = self.feeder
+        prefetcher = self.prefetcher
         m.submodules.order = order
         # The response of a fault is known in its cycle, the fault two cycles later.
         refused = Signal()
         m.d.sync += refused.eq(self.read_fault)
         m.d.comb += [
-            order.begin.eq(begin & feeder.move),
+            order.begin.eq(begin & prefetcher.move),
             order.fired.eq(self.fired & now.move),
             self.drop.eq(self.read_fault | refused | halted),
         ]
         drive(m, order, now, "final row")
         drive(m, order, self, "start")
-        drive(m, feeder, order, "hold")
+        drive(m, prefetcher, order, "hold")
         drive(m, self, now, "move block")
         return order.settled

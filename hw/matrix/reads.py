@@ -6,24 +6,24 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.lib.component import Component
-from celosia.hw.lib.slice import FAR, link
-from celosia.hw.matrix.walker import MATMUL, PassWalker
+from celosia.hw.lib.skid_buffer import FAR, link
+from celosia.hw.matrix.addresses import MATMUL, PassAddresses
 from celosia.hw.memory.runs import Runs
 
-#: Outputs of ``PassWalker`` that belong to a read of any core, besides its request.
-_WALKED = ("row", "accumulate", "first", "last", "final", "outside")
+#: Outputs of ``PassAddresses`` that belong to a read of any core, besides its request.
+_FIELDS = ("row", "accumulate", "first", "last", "final", "outside")
 
 
 class PassReads(Component):
     """Address generator of the matrix unit: the reads of an instruction, vector by vector.
 
-    ``PassWalker`` and ``Runs`` give the address and the jumps of each vector. While the passes of
-    one instruction are read, the jumps of the next one are prepared.
+    ``PassAddresses`` and ``Runs`` give the address and the jumps of each vector. While the passes
+    of one instruction are read, the jumps of the next one are prepared.
 
     Parameters
     ----------
     rows, unified_bytes, weight_tiles, accumulator_depth, blocks : int
-        See ``PassWalker``.
+        See ``PassAddresses``.
     skid : bool
         See ``Config``.
 
@@ -39,7 +39,7 @@ class PassReads(Component):
         The loops have more reads.
     o : Out(stream of ``PassReads.read``)
         Reads, in order. ``request``: for the unified buffer; ``tag``: of the instruction; the
-        other fields as of ``PassWalker``.
+        other fields as of ``PassAddresses``.
 
     Timing
     ------
@@ -59,16 +59,16 @@ class PassReads(Component):
     ) -> None:
         self.rows = rows
         self.skid = skid
-        self.walker = PassWalker(
+        self.addresses = PassAddresses(
             rows=rows,
             unified_bytes=unified_bytes,
             weight_tiles=weight_tiles,
             accumulator_depth=accumulator_depth,
             blocks=blocks,
         )
-        self.walked = (*_WALKED, "move", "block") if blocks else _WALKED
+        self.addressed = (*_FIELDS, "move", "block") if blocks else _FIELDS
         request = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
-        fields = {name: getattr(self.walker, name).shape() for name in self.walked}
+        fields = {name: getattr(self.addresses, name).shape() for name in self.addressed}
         self.read = data.StructLayout({"request": request, "tag": streams.TAG_BITS, **fields})
         super().__init__(
             {
@@ -85,10 +85,10 @@ class PassReads(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.walker = walker = self.walker
+        m.submodules.addresses = addresses = self.addresses
         skip = self.o.payload.request.skip
         m.submodules.runs = runs = Runs(
-            lanes=self.rows, count_bits=walker.taps_bits, row_bits=len(skip[0])
+            lanes=self.rows, count_bits=addresses.taps_bits, row_bits=len(skip[0])
         )
         m.submodules.register = register = link(self.read, skid=self.skid, block=FAR)
         wiring.connect(m, register.o, wiring.flipped(self.o))
@@ -98,23 +98,23 @@ class PassReads(Component):
         read = register.i.payload
         m.d.comb += [
             taken.eq(self.running & register.i.ready),
-            ends.eq(taken & walker.final),
+            ends.eq(taken & addresses.final),
             self.ready.eq(runs.ready & (~self.running | ends)),
             runs.start.eq(self.prepare),
             # A `run` above all numbers of taps becomes the greatest value.
-            runs.run.eq(Mux(self.arriving.run[walker.taps_bits :].any(), -1, self.arriving.run)),
+            runs.run.eq(Mux(self.arriving.run[addresses.taps_bits :].any(), -1, self.arriving.run)),
             runs.skip_rows.eq(self.arriving.skip),
             runs.restart.eq(self.begin),
-            runs.advance.eq(taken & walker.last),
-            walker.begin.eq(self.begin),
-            walker.instruction.eq(self.instruction),
-            walker.advance.eq(taken & ~walker.final),
+            runs.advance.eq(taken & addresses.last),
+            addresses.begin.eq(self.begin),
+            addresses.instruction.eq(self.instruction),
+            addresses.advance.eq(taken & ~addresses.final),
             register.i.valid.eq(self.running),
-            read.request.address.eq(walker.address),
-            read.request.mask.eq(walker.mask),
+            read.request.address.eq(addresses.address),
+            read.request.mask.eq(addresses.mask),
             read.request.skip.eq(runs.skip),
             read.tag.eq(tag),
-            *(read[name].eq(getattr(walker, name)) for name in self.walked),
+            *(read[name].eq(getattr(addresses, name)) for name in self.addressed),
         ]
         with m.If(self.begin):
             m.d.sync += [self.running.eq(1), tag.eq(self.tag)]

@@ -8,8 +8,8 @@ from celosia.hw import streams
 from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.delay import delayed
 from celosia.hw.matrix.control import MatrixControl
-from celosia.hw.matrix.feeder import INSTRUCTION
 from celosia.hw.matrix.moves import RowWrites
+from celosia.hw.matrix.prefetcher import INSTRUCTION
 from celosia.hw.matrix.shared import array_of
 from celosia.hw.matrix.verdict import Verdict
 from celosia.hw.memory import accumulators

@@ -46,11 +46,11 @@ class Verdict(Component):
         meets = self.verdict_latency - 1
         firsts = Signal(meets)
         m.d.sync += firsts.eq(Cat(self.begins, firsts))
-        judged = Signal()
-        m.d.sync += judged.eq(~firsts[-1] & (judged | self.tile_wrong))
+        remembered = Signal()
+        m.d.sync += remembered.eq(~firsts[-1] & (remembered | self.tile_wrong))
         joins = (
             (self.read_latency + 1, self.read_wrong),
-            (meets, firsts[-1] & (judged | self.tile_wrong)),
+            (meets, firsts[-1] & (remembered | self.tile_wrong)),
         )
         wrong: Value = Const(0, 1)
         for age in range(min(age for age, _ in joins), self.results_latency):

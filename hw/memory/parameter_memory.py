@@ -78,7 +78,7 @@ class ParameterMemory(Component):
         Parameters of the group.
     given : In({valid, multiplier, right})
         Only with ``overrides``, one cycle before ``parameters``: multiplier and shift to the right
-        of all lanes, without bias and shift to the left, in the place of those of the group.
+        of all lanes, without bias and shift to the left, instead of those of the group.
     wrong : Out(lanes)
         With ``parity``, one cycle after ``parameters``: lanes of wrong parity.
 
@@ -180,12 +180,14 @@ class ParameterMemory(Component):
                 m.d.comb += write.data.eq(guard.stored(channel, True))
             # The beat's channel that belongs to this lane, and its row.
             turn = Signal(max(1, lane_bits), name=f"turn_{lane}")
-            place = Signal(len(row) + 1, name=f"place_{lane}")
+            written = Signal(len(row) + 1, name=f"written_row_{lane}")
             m.d.comb += [
                 turn.eq(lane - held_first[:lane_bits] if lane_bits else 0),
-                place.eq(row + (lane < held_first[:lane_bits])),
-                write.addr.eq(place),
-                write.en.eq(held & (turn < len(channels)) & (place < self.channels // self.lanes)),
+                written.eq(row + (lane < held_first[:lane_bits])),
+                write.addr.eq(written),
+                write.en.eq(
+                    held & (turn < len(channels)) & (written < self.channels // self.lanes)
+                ),
                 read.addr.eq(self.group),
             ]
             with m.Switch(turn):

@@ -94,7 +94,7 @@ class TableMemory(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         index = Signal(range(self.bus_bytes))
-        place = Signal(len(self.offset), reset_less=True)
+        address = Signal(len(self.offset), reset_less=True)
         value = Signal(8, reset_less=True)
         writes = Signal()
         # Registered, because the next beat depends on it.
@@ -106,13 +106,13 @@ class TableMemory(Component):
                 last.eq(index == (self.bus_bytes - 2) % self.bus_bytes),
             ]
         m.d.sync += [
-            place.eq(self.offset + index),
+            address.eq(self.offset + index),
             value.eq(self.data[index]),
             writes.eq(self.enable),
         ]
         m.d.comb += [
             self.written.valid.eq(writes),
-            self.written.offset.eq(place),
+            self.written.offset.eq(address),
             self.written.byte.eq(value),
         ]
         for lane in range(self.lanes):
@@ -125,8 +125,8 @@ class TableMemory(Component):
             write = memory.write_port()
             read = memory.read_port()
             m.d.comb += [
-                write.en.eq(writes & (place < self.tables * TABLE_BYTES)),
-                write.addr.eq(place),
+                write.en.eq(writes & (address < self.tables * TABLE_BYTES)),
+                write.addr.eq(address),
                 write.data.eq(guard.stored(value, self.parity)),
                 read.addr.eq(Cat(self.entries[lane], self.table)),
             ]

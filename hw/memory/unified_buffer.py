@@ -36,7 +36,7 @@ def rotated(m: Module, lanes: list[Value], amount: Value) -> list[Value]:
     return lanes
 
 
-class Placer(Component):
+class BankMapper(Component):
     """Bank mapper: row number of each bank for an access in lane order.
 
     Parameters
@@ -263,10 +263,10 @@ class UnifiedBuffer(Component):
 
     def _accesses(
         self, m: Module, kind: str, shape: data.StructLayout, ports: int
-    ) -> tuple[Arbiter, Placer]:
+    ) -> tuple[Arbiter, BankMapper]:
         """Return the arbiter of the reads or writes, and their bank mapper."""
         m.submodules[f"{kind}s"] = arbiter = Arbiter(shape=shape, count=ports)
-        m.submodules[f"{kind}_places"] = placer = Placer(
+        m.submodules[f"{kind}_mapper"] = mapper = BankMapper(
             rows=self.rows,
             unified_bytes=self.unified_bytes,
             carried_bits=max(1, (ports - 1).bit_length()),
@@ -274,9 +274,9 @@ class UnifiedBuffer(Component):
         for n in range(ports):
             port = getattr(self, f"{kind}_{n}")
             wiring.connect(m, getattr(arbiter, f"request_{n}"), wiring.flipped(port))
-        drive(m, placer.access, arbiter.payload, "address skip mask")
-        m.d.comb += [placer.access_valid.eq(arbiter.valid), placer.carried.eq(arbiter.chosen)]
-        return arbiter, placer
+        drive(m, mapper.access, arbiter.payload, "address skip mask")
+        m.d.comb += [mapper.access_valid.eq(arbiter.valid), mapper.carried.eq(arbiter.chosen)]
+        return arbiter, mapper
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -285,15 +285,15 @@ class UnifiedBuffer(Component):
         writes, to_write = self._accesses(m, "write", self.write_shape, self.writers)
         offset = writes.payload.address[: to_write.offset_bits]
         turned = Cat(rotated(m, [writes.payload.data[i] for i in range(count)], offset))
-        written = delayed(m, turned, Placer.LATENCY, name="written", reset_less=True)[-1]
+        written = delayed(m, turned, BankMapper.LATENCY, name="written", reset_less=True)[-1]
         m.d.comb += self.write_fault.eq(to_write.fault << to_write.carried_out)
 
         # Two cycles from the bank to the response: output register, rotator.
         enable = delayed(m, to_read.enable, 1, name="enable", reset_less=True)[-1]
         offset = delayed(m, to_read.offset, 2, name="offset", reset_less=True)[-1]
         fault = delayed(m, to_read.fault, 2, name="fault", reset_less=True)[-1]
-        answers = (to_read.valid << to_read.carried_out)[: self.readers]
-        valid = delayed(m, answers, 2, name="valid")[-1]
+        to_reader = (to_read.valid << to_read.carried_out)[: self.readers]
+        valid = delayed(m, to_reader, 2, name="valid")[-1]
         m.d.sync += [self.read_valid.eq(valid), self.read_fault.eq(fault)]
         bytes_read = []
         wrong = Signal(count, reset_less=True)

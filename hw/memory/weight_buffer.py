@@ -146,7 +146,9 @@ class WeightBuffer(Component):
         )
         reset_less(self, "weights")
 
-    def _judge(self, m: Module, wrong: dict[int, list[Value]], reads: Value, starts: Value) -> None:
+    def _verdict(
+        self, m: Module, wrong: dict[int, list[Value]], reads: Value, starts: Value
+    ) -> None:
         """Drive ``wrong``: combine the parity errors of the banks for each tile.
 
         The address of a row moves from bank to bank, one position a cycle; the parity of a bank is
@@ -228,5 +230,5 @@ class WeightBuffer(Component):
                     ]
                     wrong.setdefault(position, []).append(bad)
         if self.parity:
-            self._judge(m, wrong, starts | (left != 0), starts)
+            self._verdict(m, wrong, starts | (left != 0), starts)
         return m

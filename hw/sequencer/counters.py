@@ -49,27 +49,27 @@ class UnitCounters(Component):
         read = memory.read_port()
         write = memory.write_port()
         counts = Signal()
-        place = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
+        index = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
         # Count written last, for an activity that repeats: the memory does not show it yet.
         latest = Signal(32, reset_less=True)
-        latest_place = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
+        latest_index = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
         latest_valid = Signal()
-        before = Mux(latest_valid & (latest_place == place), latest, read.data)
+        before = Mux(latest_valid & (latest_index == index), latest, read.data)
         total = Signal(32)
         m.d.comb += [
             read.addr.eq(Mux(self.enable, Value.cast(self.activity), self.address)),
             # One more than minus one clears.
             total.eq((before | self.clear.replicate(32)) + 1),
             write.en.eq(counts | self.clear),
-            write.addr.eq(Mux(self.clear, self.address, place)),
+            write.addr.eq(Mux(self.clear, self.address, index)),
             write.data.eq(total),
             self.value.eq(read.data),
         ]
         m.d.sync += [
             counts.eq(self.enable),
-            place.eq(self.activity),
+            index.eq(self.activity),
             latest.eq(total),
-            latest_place.eq(place),
+            latest_index.eq(index),
             latest_valid.eq(counts),
         ]
         return m

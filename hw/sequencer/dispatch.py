@@ -35,8 +35,8 @@ class Dispatch(Component):
         To each unit's queue.
     quiet : In(1)
         In the cycle before, every unit was idle and every queue empty.
-    asking, want, granted, lacking : Out(1), Out(SEMAPHORES), In(1), In(SEMAPHORES)
-        See ``Semaphores``; ``asking`` and ``granted`` are the bits of this unit.
+    requesting, want, granted, lacking : Out(1), Out(SEMAPHORES), In(1), In(SEMAPHORES)
+        See ``Semaphores``; ``requesting`` and ``granted`` are the bits of this unit.
     post : Out(SEMAPHORES)
         Semaphores that get a count in this cycle.
     halted : Out(1)
@@ -58,7 +58,7 @@ class Dispatch(Component):
                     f"push_{unit.name.lower()}": Out(stream.Signature(QUEUED)) for unit in EXECUTORS
                 },
                 "quiet": In(1),
-                "asking": Out(1),
+                "requesting": Out(1),
                 "want": Out(SEMAPHORES),
                 "granted": In(1),
                 "lacking": In(SEMAPHORES),
@@ -87,7 +87,7 @@ class Dispatch(Component):
         m.d.comb += [
             own.eq(self.i.valid & (self.i.payload.unit == isa.Unit.SEQUENCER)),
             self.want.eq(value),
-            self.asking.eq(own & ~acquired),
+            self.requesting.eq(own & ~acquired),
         ]
         with m.If(own & self.granted):
             m.d.sync += acquired.eq(1)
@@ -111,7 +111,7 @@ class Dispatch(Component):
         m.d.comb += [missing.eq(self.want & self.lacking), self.activity.eq(Activity.MEMORY)]
         with m.If(self.i.valid & self.i.ready):
             m.d.comb += self.activity.eq(Activity.BUSY)
-        with m.Elif(self.asking & missing.any()):
+        with m.Elif(self.requesting & missing.any()):
             for semaphore in reversed(range(SEMAPHORES)):
                 with m.If(missing[semaphore]):
                     m.d.comb += self.activity.eq(Activity.SEMAPHORE.value + semaphore)

@@ -114,7 +114,7 @@ class Fetch(Component):
 
         # Words of the beat at the head of the queue.
         each = self.bus_bytes // WORD_BYTES
-        place = Signal(range(each))
+        index = Signal(range(each))
         words = Signal(LENGTH_BITS)
         more = Signal()
         taken = Signal()
@@ -123,15 +123,15 @@ class Fetch(Component):
             store.w_en.eq(self.beats.valid & ~self.stop),
             store.w_data.eq(Cat(self.beats.payload.data, self.beats.payload.error)),
             self.words.valid.eq(store.r_rdy & more & ~self.stop),
-            self.words.payload.bits.eq(store.r_data[:-1].word_select(place, 8 * WORD_BYTES)),
+            self.words.payload.bits.eq(store.r_data[:-1].word_select(index, 8 * WORD_BYTES)),
             self.words.payload.error.eq(store.r_data[-1]),
             taken.eq(self.words.valid & self.words.ready),
-            read.eq(taken & (place == each - 1)),
+            read.eq(taken & (index == each - 1)),
             store.r_en.eq(read),
             self.exhausted.eq(~more),
         ]
         with m.If(self.begin):
-            m.d.sync += [words.eq(self.length), more.eq(self.length != 0), place.eq(0)]
+            m.d.sync += [words.eq(self.length), more.eq(self.length != 0), index.eq(0)]
         with m.Elif(taken):
-            m.d.sync += [words.eq(words - 1), more.eq(words != 1), place.eq(place + 1)]
+            m.d.sync += [words.eq(words - 1), more.eq(words != 1), index.eq(index + 1)]
         return m

@@ -170,8 +170,8 @@ class Issue(Component):
         The same, one cycle later. IDLE becomes SEMAPHORE + n while the next instruction lacks
         semaphore n, DRAIN while an instruction is not done, else EMPTY. DRAIN becomes SEMAPHORE + n
         likewise.
-    asking, want, granted, lacking : Out(1), Out(SEMAPHORES), In(1), In(SEMAPHORES)
-        See ``Semaphores``; ``asking`` and ``granted`` are the bits of this unit.
+    requesting, want, granted, lacking : Out(1), Out(SEMAPHORES), In(1), In(SEMAPHORES)
+        See ``Semaphores``; ``requesting`` and ``granted`` are the bits of this unit.
     post : Out(SEMAPHORES)
         Semaphores that get a count in this cycle.
     overflow : In(1)
@@ -205,7 +205,7 @@ class Issue(Component):
                 "done": In(1),
                 "unit_activity": In(Activity),
                 "activity": Out(Activity),
-                "asking": Out(1),
+                "requesting": Out(1),
                 "want": Out(SEMAPHORES),
                 "granted": In(1),
                 "lacking": In(SEMAPHORES),
@@ -259,7 +259,7 @@ class Issue(Component):
             self.instruction.payload.eq(command.o.payload),
             self.instruction.payload.tag.eq(offered),
             self.want.eq(command.o.payload.fields[self.header].wait),
-            self.asking.eq(command.o.valid & ~acquired),
+            self.requesting.eq(command.o.valid & ~acquired),
             under_way.eq(offered - in_flight.oldest),
             # `acquired` implies that `command.o` is valid.
             self.instruction.valid.eq(acquired & (under_way != self.in_flight) & ~leaving),
@@ -275,6 +275,6 @@ class Issue(Component):
             in_flight.pushed.eq(pushed),
             in_flight.mask.eq(posts),
             in_flight.push_index.eq(self.push.payload.index),
-            classes.held.eq(self.asking),
+            classes.held.eq(self.requesting),
         ]
         return m

@@ -24,7 +24,7 @@ class Semaphores(Component):
 
     Members
     -------
-    asking : In(units)
+    requesting : In(units)
         Each unit waits for the semaphores of its ``want``.
     want : In(ArrayLayout(count, units))
         Mask of semaphores, for each unit.
@@ -40,8 +40,8 @@ class Semaphores(Component):
 
     Timing
     ------
-    ``granted`` is combinational from ``asking`` and ``want``. A count posted in one cycle can be
-    taken in the next.
+    ``granted`` is combinational from ``requesting`` and ``want``. A count posted in one cycle can
+    be taken in the next.
     """
 
     def __init__(self, *, count: int, units: int) -> None:
@@ -52,7 +52,7 @@ class Semaphores(Component):
         super().__init__(
             {
                 "want": In(masks),
-                "asking": In(units),
+                "requesting": In(units),
                 "granted": Out(units),
                 "lacking": beginning(count, init=(1 << count) - 1),
                 "post": In(masks),
@@ -70,7 +70,7 @@ class Semaphores(Component):
         free: Value = Signal(init=1, name="free")
         m.d.comb += free.eq(1)
         for u in range(self.units):
-            can = self.asking[u] & ~(self.want[u] & self.lacking).any()
+            can = self.requesting[u] & ~(self.want[u] & self.lacking).any()
             m.d.comb += self.granted[u].eq(free & can)
             free = free & ~can
         taken = Signal(self.count)

@@ -155,7 +155,7 @@ class Sequencer(Component):
             # The dispatcher gets no word while no program runs.
             runs = self.supervisor.granting if unit in self.issues else 1
             m.d.comb += [
-                semaphores.asking[number].eq(taker.asking & runs),
+                semaphores.requesting[number].eq(taker.requesting & runs),
                 semaphores.want[number].eq(taker.want),
                 semaphores.post[number].eq(taker.post),
                 taker.granted.eq(semaphores.granted[number]),

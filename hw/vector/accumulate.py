@@ -9,7 +9,7 @@ from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.delay import delayed
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY, read_layout, write_layout
 from celosia.hw.vector.pipe import Pipe
-from celosia.hw.vector.sums import AGES, Forwarding, SumUpdate, place_layout
+from celosia.hw.vector.sums import AGES, Forwarding, SumUpdate, position_layout
 from celosia.hw.vector.task import MARK, VectorSizes
 
 
@@ -64,7 +64,7 @@ class AccumulatorWriter(Component):
                 "joins": 1,
                 "subtracts": 1,
                 **({"multiplies": 1, "squared": 1} if sizes.elementwise_products else {}),
-                "place": place_layout(sizes),
+                "position": position_layout(sizes),
             }
         )
         super().__init__(
@@ -90,12 +90,12 @@ class AccumulatorWriter(Component):
         mode = self.endings[self.soon.tag.slot].mode
         squared = mode == isa.Mode.SQUARED_DIFFERENCE
         drive(m, now, self.descriptor, "last")
-        drive(m, now.place, self.descriptor, "group mask")
+        drive(m, now.position, self.descriptor, "group mask")
         m.d.comb += [
             now.bad.eq(self.soon.tag.fault | self.descriptor.outside),
             now.joins.eq(mode != isa.Mode.OVERWRITE),
             now.subtracts.eq(squared | (mode == isa.Mode.MAX)),
-            now.place.row.eq(self.descriptor.address),
+            now.position.row.eq(self.descriptor.address),
         ]
         if self.sizes.elementwise_products:
             m.d.comb += [
@@ -113,14 +113,14 @@ class AccumulatorWriter(Component):
         m.d.comb += [
             self.pop.eq(valid[0]),
             self.accumulator_read.enable.eq(valid[0] & steps[0].joins & ~steps[0].bad & ~self.stop),
-            self.accumulator_read.row.eq(steps[0].place.row),
+            self.accumulator_read.row.eq(steps[0].position.row),
         ]
         m.submodules.forwarding = forwarding = Forwarding(sizes=sizes)
         m.submodules.update = update = SumUpdate(
             lanes=sizes.lanes, products=sizes.elementwise_products, primitive=sizes.primitive
         )
         m.d.comb += [
-            *(forwarding.groups[age].eq(step.place) for age, step in enumerate(steps)),
+            *(forwarding.groups[age].eq(step.position) for age, step in enumerate(steps)),
             forwarding.valid.eq(valid),
             forwarding.joins.eq(steps[4].joins),
             forwarding.written.eq(update.sums),
@@ -160,7 +160,7 @@ class AccumulatorWriter(Component):
         """Write the group of ``step``, if it is ``due``; its ``sums`` come two cycles later."""
         sizes, write = self.sizes, self.accumulator_write
         ends = due & ~self.stop
-        drive(m, write, step.place, "row")
+        drive(m, write, step.position, "row")
         writes = Signal()
         last = Signal(reset_less=True)
         m.d.sync += [
@@ -173,7 +173,7 @@ class AccumulatorWriter(Component):
             write.enable.eq(ends & ~step.bad),
             write.mask.eq(
                 Cat(
-                    Mux(step.place.group == group, step.place.mask, 0)
+                    Mux(step.position.group == group, step.position.mask, 0)
                     for group in range(sizes.column_groups)
                 )
             ),

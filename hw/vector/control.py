@@ -254,10 +254,10 @@ class VectorControl(Component):
             self.launch.eq(may_launch),
         ]
         # One copy of the state for the source and one for the destination.
-        for walk in range(2):
-            free = Signal(name=f"free_{walk}", init=1, attrs=COPY)
+        for side in range(2):
+            free = Signal(name=f"free_{side}", init=1, attrs=COPY)
             m.d.sync += free.eq((free & ~taken) | ends)
-            m.d.comb += self.prepare[walk].eq(self.instruction.valid & free & ~self.stop)
+            m.d.comb += self.prepare[side].eq(self.instruction.valid & free & ~self.stop)
         # Registered: a condition that holds stays true until the task starts, except `stop`.
         m.d.sync += may_launch.eq(
             (state == State.PREPARING)

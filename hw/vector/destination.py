@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component
-from celosia.hw.lib.nest import Nest
+from celosia.hw.lib.loop_nest import LoopNest
 from celosia.hw.memory.runs import Runs
 from celosia.hw.vector.task import VectorSizes, lane_mask
 
@@ -71,7 +71,7 @@ class Destination(Component):
         m.submodules.runs = runs = Runs(
             lanes=sizes.lanes, row_bits=sizes.row_bits, count_bits=isa.COUNT_BITS
         )
-        m.submodules.nest = nest = Nest(
+        m.submodules.loops = loops = LoopNest(
             bits=sizes.address_bits,
             count_bits=(sizes.group_bits, *[isa.COUNT_BITS] * 3),
             firsts=(0, 1, 1, 1),
@@ -83,28 +83,28 @@ class Destination(Component):
             runs.run.eq(self.run),
             runs.skip_rows.eq(self.skip_rows),
             self.prepared.eq(runs.ready),
-            runs.restart.eq(self.launch | (taken & nest.last[0])),
+            runs.restart.eq(self.launch | (taken & loops.last[0])),
             runs.advance.eq(taken),
-            nest.start.eq(self.launch),
-            nest.base.eq(task.destination_base),
-            nest.strides[0].eq(Mux(to_rows, 0, sizes.lanes)),
-            nest.counts["0"].eq(task.group_last),
-            *(nest.strides[n + 1].eq(task.destination_strides[n]) for n in range(3)),
-            *(nest.counts[str(n + 1)].eq(task.pixels[n]) for n in range(3)),
-            nest.step.eq(taken),
+            loops.start.eq(self.launch),
+            loops.base.eq(task.destination_base),
+            loops.strides[0].eq(Mux(to_rows, 0, sizes.lanes)),
+            loops.counts["0"].eq(task.group_last),
+            *(loops.strides[n + 1].eq(task.destination_strides[n]) for n in range(3)),
+            *(loops.counts[str(n + 1)].eq(task.pixels[n]) for n in range(3)),
+            loops.step.eq(taken),
             self.descriptors.valid.eq(self.running & ~self.stop),
-            self.descriptors.payload.address.eq(nest.address),
+            self.descriptors.payload.address.eq(loops.address),
             self.descriptors.payload.skip.eq(runs.skip),
-            self.descriptors.payload.mask.eq(lane_mask(task, nest.last[0], lanes=sizes.lanes)),
+            self.descriptors.payload.mask.eq(lane_mask(task, loops.last[0], lanes=sizes.lanes)),
             self.descriptors.payload.group.eq(group),
-            self.descriptors.payload.last.eq(nest.last.all()),
-            self.descriptors.payload.outside.eq(is_outside(nest.address, task.destination, sizes)),
+            self.descriptors.payload.last.eq(loops.last.all()),
+            self.descriptors.payload.outside.eq(is_outside(loops.address, task.destination, sizes)),
         ]
         with m.If(self.launch):
             m.d.sync += [self.running.eq(1), group.eq(0)]
         with m.Elif(taken):
-            m.d.sync += group.eq(Mux(nest.last[0], 0, group + 1))
-            with m.If(nest.last.all()):
+            m.d.sync += group.eq(Mux(loops.last[0], 0, group + 1))
+            with m.If(loops.last.all()):
                 m.d.sync += self.running.eq(0)
         return m
 

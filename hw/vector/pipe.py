@@ -22,7 +22,7 @@ from celosia.hw.vector.task import MARK, TAG, VectorSizes
 from celosia.hw.vector.window import group_layout
 
 
-class ParameterWalk(Component):
+class ParameterAddresses(Component):
     """Address generator of the parameter memory.
 
     Parameters
@@ -288,14 +288,14 @@ class Pipe(Component):
             drive(m, self, scaler, "channels_wrong")
             drive(m, self, store, "values_wrong")
         wiring.connect(m, wiring.flipped(self.parameters), store.parameters)
-        m.submodules.walk = walk = ParameterWalk(sizes=sizes)
-        drive(m, walk, self, "launch task")
-        drive(m, store, walk, "group")
+        m.submodules.addresses = addresses = ParameterAddresses(sizes=sizes)
+        drive(m, addresses, self, "launch task")
+        drive(m, store, addresses, "group")
         drive(m, scaler, self, "launch task slot group")
-        drive(m, scaler, walk, "outside")
+        drive(m, scaler, addresses, "outside")
         drive(m, scaler, store, "channels")
         drive(m, self, scaler, "soon scaled" + " used" * sequential)
-        m.d.comb += walk.step.eq(self.used if sequential else self.next)
+        m.d.comb += addresses.step.eq(self.used if sequential else self.next)
         scaled, table = self.SOON, self.SOON + Clamp.LATENCY
         marks = delayed(m, scaler.soon, table + TableMemory.LATENCY, name="mark")
 

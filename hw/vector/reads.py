@@ -1,4 +1,4 @@
-"""Reads of a task: their addresses, lanes and places in the windows."""
+"""Reads of a task: their addresses, lanes and positions in the windows."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, drive
-from celosia.hw.lib.nest import Nest
-from celosia.hw.lib.slice import FAR, link
+from celosia.hw.lib.loop_nest import LoopNest
+from celosia.hw.lib.skid_buffer import FAR, link
 from celosia.hw.memory.runs import Runs
 from celosia.hw.vector.destination import is_outside
 from celosia.hw.vector.task import VectorSizes, lane_mask
@@ -74,13 +74,13 @@ class ReadAddresses(Component):
             }
         )
 
-    def _loops(self, m: Module, taken: Signal) -> tuple[Nest, Runs]:
+    def _loops(self, m: Module, taken: Signal) -> tuple[LoopNest, Runs]:
         """Return the loop nest and the skips, which step with ``taken``."""
         sizes, task = self.sizes, self.task
         m.submodules.runs = runs = Runs(
             lanes=sizes.lanes, row_bits=sizes.row_bits, count_bits=isa.COUNT_BITS
         )
-        m.submodules.nest = nest = Nest(
+        m.submodules.loops = loops = LoopNest(
             bits=sizes.address_bits,
             count_bits=(8, 8, sizes.group_bits, *[isa.COUNT_BITS] * 3),
             firsts=(1, 1, 0, 1, 1, 1),
@@ -95,20 +95,20 @@ class ReadAddresses(Component):
             *((task.source_strides[n], task.pixels[n]) for n in range(3)),
         ]
         for n, (stride, count) in enumerate(levels):
-            m.d.comb += [nest.strides[n].eq(stride), nest.counts[str(n)].eq(count)]
-        read_ends = nest.last[:2].all()
+            m.d.comb += [loops.strides[n].eq(stride), loops.counts[str(n)].eq(count)]
+        read_ends = loops.last[:2].all()
         drive(m, runs, self, "run skip_rows")
         m.d.comb += [
             runs.start.eq(self.prepare),
             self.prepared.eq(runs.ready),
             # Without effect if reads are wide: skips are zero then.
-            runs.restart.eq(self.launch | (taken & read_ends & nest.last[2])),
+            runs.restart.eq(self.launch | (taken & read_ends & loops.last[2])),
             runs.advance.eq(taken & read_ends),
-            nest.start.eq(self.launch),
-            nest.base.eq(task.source_base),
-            nest.step.eq(taken),
+            loops.start.eq(self.launch),
+            loops.base.eq(task.source_base),
+            loops.step.eq(taken),
         ]
-        return nest, runs
+        return loops, runs
 
     def _byte_groups_last(self, m: Module, last_read: Value) -> Value:
         """Return the groups of a read of the unified buffer, less one."""
@@ -134,20 +134,20 @@ class ReadAddresses(Component):
         m.submodules.register = register = link(self.o.payload.shape(), skid=sizes.skid, block=FAR)
         taken = Signal()
         wiring.connect(m, register.o, wiring.flipped(self.o))
-        nest, runs = self._loops(m, taken)
-        groups_last = self._byte_groups_last(m, nest.last[2])
+        loops, runs = self._loops(m, taken)
+        groups_last = self._byte_groups_last(m, loops.last[2])
         from_rows = self.task.source == isa.Space.ACCUMULATORS
         window_first = Signal(reset_less=True)
-        outside = ~self.task.constant & is_outside(nest.address, self.task.source, sizes)
+        outside = ~self.task.constant & is_outside(loops.address, self.task.source, sizes)
         found = register.i.payload
         m.d.comb += [
             register.i.valid.eq(self.running),
             taken.eq(self.running & register.i.ready),
-            found.address.eq(nest.address),
+            found.address.eq(loops.address),
             *(found.skip[lane].eq(runs.skip[lane]) for lane in range(sizes.lanes)),
-            found.mask.eq(Mux(outside, 0, self._mask(nest.last[2], groups_last))),
+            found.mask.eq(Mux(outside, 0, self._mask(loops.last[2], groups_last))),
             found.first.eq(window_first),
-            found.last.eq(nest.last[:2].all()),
+            found.last.eq(loops.last[:2].all()),
             found.groups_last.eq(Mux(from_rows, self.task.group_last, groups_last)),
             found.outside.eq(outside),
         ]
@@ -155,6 +155,6 @@ class ReadAddresses(Component):
             m.d.sync += [self.running.eq(1), window_first.eq(1)]
         with m.Elif(taken):
             m.d.sync += window_first.eq(found.last)
-            with m.If(nest.last.all()):
+            with m.If(loops.last.all()):
                 m.d.sync += self.running.eq(0)
         return m

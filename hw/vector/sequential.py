@@ -127,11 +127,11 @@ class SequentialLane(Component):
         Digit of the first or second pass. The multiplication follows in the next cycle.
     multiplies : In(1)
         Second pass, else the first. A first pass without a second has no effect.
-    place : In(range(2 * DIGITS))
+    digit_index : In(range(2 * DIGITS))
         Digit of the product in its pass. Counts from the cycle after the last multiplication on,
         and stays at its greatest value.
     scaled : Out(signed(32))
-        Result, from ``place`` = 2 ``DIGITS`` - 1 on.
+        Result, from ``digit_index`` = 2 ``DIGITS`` - 1 on.
 
     Timing
     ------
@@ -148,7 +148,7 @@ class SequentialLane(Component):
                 "rounding": In(isa.Rounding),
                 "digit": In(range(DIGITS)),
                 "multiplies": In(1),
-                "place": In(range(2 * DIGITS)),
+                "digit_index": In(range(2 * DIGITS)),
                 "scaled": Out(signed(32)),
             }
         )
@@ -204,7 +204,7 @@ class SequentialLane(Component):
     ) -> Value:
         """Return one digit of the result: step 5."""
         half, rest, carry = (Signal(name=n, reset_less=True) for n in ("half", "rest", "carry"))
-        begins = self.place == 0
+        begins = self.digit_index == 0
         # Bits dropped so far: the uppermost, and a flag for ones among the others.
         dropped = [half & ~begins, *product[: DIGIT_BITS - 1]]
         others = (rest & ~begins) | Cat(
@@ -214,7 +214,7 @@ class SequentialLane(Component):
         rounds = Array(dropped)[part] & (~less | others)
         shifted = (product[: 2 * DIGIT_BITS - 1] >> part)[:DIGIT_BITS]
         rounded = Signal(DIGIT_BITS + 1)
-        m.d.comb += rounded.eq(shifted + Mux(self.place == whole, rounds, carry))
+        m.d.comb += rounded.eq(shifted + Mux(self.digit_index == whole, rounds, carry))
         m.d.sync += [
             half.eq(product[DIGIT_BITS - 1]),
             rest.eq(((rest | half) & ~begins) | product[: DIGIT_BITS - 1].any()),
@@ -246,7 +246,7 @@ class SequentialLane(Component):
         whole = right[_BITS:]
         rounded = self._rounded(m, product, whole, right[:_BITS], doubles)
         # The result is complete `whole` digits after digit `DIGITS` of the product.
-        there = self.place[-1] & (self.place[:-1] >= whole)
+        there = self.digit_index[-1] & (self.digit_index[:-1] >= whole)
         with m.If(~there):
             m.d.sync += self.scaled.eq(Cat(self.scaled[DIGIT_BITS:], rounded))
         return m
@@ -315,17 +315,17 @@ class SequentialRequantizer(Component):
         m = Module()
         # Cycle of the group in its first two passes, and of the product, which stays at its end.
         cycle = Signal(range(self.HOLD))
-        place = Signal(range(2 * DIGITS), init=2 * DIGITS - 1)
+        digit_index = Signal(range(2 * DIGITS), init=2 * DIGITS - 1)
         tag = Signal(TAG, reset_less=True)
         with m.If(self.mark.valid | (cycle != 0)):
             m.d.sync += cycle.eq(cycle + 1)
         m.d.comb += self.used.eq(cycle == self.HOLD - 1)
         with m.If(self.used):
-            m.d.sync += [cycle.eq(0), place.eq(0), tag.eq(self.mark.tag)]
-        with m.Elif(place != 2 * DIGITS - 1):
-            m.d.sync += place.eq(place + 1)
+            m.d.sync += [cycle.eq(0), digit_index.eq(0), tag.eq(self.mark.tag)]
+        with m.Elif(digit_index != 2 * DIGITS - 1):
+            m.d.sync += digit_index.eq(digit_index + 1)
         m.d.comb += [
-            self.soon.valid.eq(place == 2 * DIGITS - 1 - self.SOON),
+            self.soon.valid.eq(digit_index == 2 * DIGITS - 1 - self.SOON),
             self.soon.tag.eq(tag),
         ]
         for i in range(self.lanes):
@@ -336,7 +336,7 @@ class SequentialRequantizer(Component):
                 lane.rounding.eq(self.rounding),
                 lane.digit.eq(cycle),
                 lane.multiplies.eq(cycle[len(lane.digit)]),
-                lane.place.eq(place),
+                lane.digit_index.eq(digit_index),
                 self.scaled[i].eq(lane.scaled),
             ]
         return m

@@ -7,18 +7,18 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, drive
-from celosia.hw.lib.slice import Stage
+from celosia.hw.lib.skid_buffer import PipelineRegister
 from celosia.hw.memory.accumulators import read_layout
-from celosia.hw.vector.answers import Answers, element_layout
 from celosia.hw.vector.pace import Pace
 from celosia.hw.vector.reads import ReadAddresses
+from celosia.hw.vector.responses import Responses, element_layout
 from celosia.hw.vector.task import VectorSizes
 
 
 class Source(Component):
     """Reads of a task, and their responses as elements.
 
-    ``ReadAddresses`` gives the reads, ``Answers`` turns their responses into elements.
+    ``ReadAddresses`` gives the reads, ``Responses`` turns their responses into elements.
 
     The pipe has no backpressure. So the last read of a window waits until there is space for its
     groups up to the write, and until the groups of the window before have left the register of
@@ -111,8 +111,8 @@ class Source(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         task = self.task
-        m.submodules.answers = answers = Answers(sizes=self.sizes)
-        m.submodules.offered = offered = Stage(self.unified_read.payload.shape())
+        m.submodules.responses = responses = Responses(sizes=self.sizes)
+        m.submodules.offered = offered = PipelineRegister(self.unified_read.payload.shape())
         wiring.connect(m, offered.o, wiring.flipped(self.unified_read))
         delayed = ~offered.i.ready
         m.submodules.reads = reads = ReadAddresses(sizes=self.sizes)
@@ -121,29 +121,33 @@ class Source(Component):
         ends = Signal()
         may_end, in_use = self._pace(m, ends, now.groups_last, delayed)
 
-        asks = Signal()
+        issue = Signal()
         from_rows = task.source == isa.Space.ACCUMULATORS
         from_bytes = ~from_rows & ~task.constant
         m.d.comb += [
-            asks.eq(reads.o.valid & ~self.stop & (~now.last | may_end)),
-            offered.i.valid.eq(asks & from_bytes & answers.room),
-            answers.ask_unified.eq(offered.i.valid & offered.i.ready),
-            answers.ask_accumulators.eq(asks & from_rows),
-            answers.ask_nothing.eq(asks & task.constant),
-            reads.o.ready.eq(answers.ask_unified | answers.ask_accumulators | answers.ask_nothing),
+            issue.eq(reads.o.valid & ~self.stop & (~now.last | may_end)),
+            offered.i.valid.eq(issue & from_bytes & responses.space),
+            responses.request_unified.eq(offered.i.valid & offered.i.ready),
+            responses.request_accumulators.eq(issue & from_rows),
+            responses.request_nothing.eq(issue & task.constant),
+            reads.o.ready.eq(
+                responses.request_unified
+                | responses.request_accumulators
+                | responses.request_nothing
+            ),
             ends.eq(reads.o.ready & now.last),
             self.prepared.eq(reads.prepared),
             self.running.eq(reads.running | reads.o.valid),
             self.issues.eq(reads.o.ready | (reads.o.valid & now.last & in_use)),
             self.waits.eq(offered.i.valid & ~offered.i.ready),
-            *(answers.asked[name].eq(now[name]) for name in answers.asked_layout.members),
+            *(responses.request[name].eq(now[name]) for name in responses.request_layout.members),
         ]
-        drive(m, answers, self, "read_valid read_data read_fault sums")
-        drive(m, self, answers, "element quiet")
+        drive(m, responses, self, "read_valid read_data read_fault sums")
+        drive(m, self, responses, "element quiet")
         request, row = offered.i.payload, self.accumulator_read
         m.d.comb += [
             *(request[name].eq(now[name]) for name in ("address", "skip", "mask")),
-            row.enable.eq(answers.ask_accumulators),
+            row.enable.eq(responses.request_accumulators),
             row.row.eq(now.address),
         ]
         return m

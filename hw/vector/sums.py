@@ -102,12 +102,12 @@ class SumUpdate(Component):
         return m
 
 
-#: Groups whose places ``Forwarding`` compares, by age: the row of the first is read in this cycle.
+#: Groups that ``Forwarding`` compares, by age: the row of the first is read in this cycle.
 AGES = Pipe.SOON + 3
 
 
-def place_layout(sizes: VectorSizes) -> data.StructLayout:
-    """Return the layout of the place of a group: a row, a group of its columns, lanes in use."""
+def position_layout(sizes: VectorSizes) -> data.StructLayout:
+    """Return the layout of the position of a group: a row, a group of its columns, lanes in use."""
     return data.StructLayout(
         {
             "row": unsigned(sizes.accumulator_bits),
@@ -131,8 +131,8 @@ class Forwarding(Component):
 
     Members
     -------
-    groups, valid : In(ArrayLayout(place_layout, AGES)), In(AGES)
-        Place of the group of each age in cycles, and that there is one.
+    groups, valid : In(ArrayLayout(position_layout, AGES)), In(AGES)
+        Position of the group of each age in cycles, and that there is one.
     joins : In(1)
         The group of age 4 needs its old sums. Else ``old`` is zero.
     sums : In(ArrayLayout(signed(32), columns))
@@ -154,7 +154,7 @@ class Forwarding(Component):
         sums = data.ArrayLayout(signed(32), sizes.lanes)
         super().__init__(
             {
-                "groups": In(data.ArrayLayout(place_layout(sizes), AGES)),
+                "groups": In(data.ArrayLayout(position_layout(sizes), AGES)),
                 "valid": In(AGES),
                 "joins": In(1),
                 "sums": In(data.ArrayLayout(signed(32), sizes.columns)),

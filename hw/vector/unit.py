@@ -147,7 +147,7 @@ class VectorUnit(Component):
         m.submodules.datapath = datapath = Datapath(sizes=sizes, bus_bytes=self.bus_bytes)
         m.submodules.writers = writers = self.writers
         m.submodules.reads = reads = RowReads(sizes=sizes)
-        source, destination = self._walks(m, control)
+        source, destination = self._sides(m, control)
         wiring.connect(m, wiring.flipped(self.parameters), datapath.parameters)
         wiring.connect(m, destination.descriptors, writers.descriptors)
         wiring.connect(m, writers.unified_write, wiring.flipped(self.unified_write))
@@ -176,7 +176,7 @@ class VectorUnit(Component):
             self._watch(m, control, source, datapath)
         return m
 
-    def _walks(self, m: Module, control: VectorControl) -> tuple[Source, Destination]:
+    def _sides(self, m: Module, control: VectorControl) -> tuple[Source, Destination]:
         """Return source and destination, connected with ``control``."""
         m.submodules.decoder = decoder = Decoder(sizes=self.sizes)
         m.submodules.source = source = Source(sizes=self.sizes)
@@ -191,10 +191,10 @@ class VectorUnit(Component):
             control.running.eq(source.running | destination.running),
             control.reads_wait.eq(source.waits),
         ]
-        for number, (name, walk) in enumerate((("source", source), ("destination", destination))):
-            drive(m, walk, control, "launch task stop")
-            drive(m, walk, decoder.o.payload[name], "run skip_rows")
-            m.d.comb += walk.prepare.eq(control.prepare[number])
+        for number, (name, side) in enumerate((("source", source), ("destination", destination))):
+            drive(m, side, control, "launch task stop")
+            drive(m, side, decoder.o.payload[name], "run skip_rows")
+            m.d.comb += side.prepare.eq(control.prepare[number])
         if self.sizes.softmax:
             # The steps before write nothing.
             step = control.task.step

@@ -7,8 +7,8 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
-from celosia.hw.vector.answers import element_layout
 from celosia.hw.vector.pace import Pace
+from celosia.hw.vector.responses import element_layout
 
 
 def group_layout(*, lanes: int) -> data.StructLayout:

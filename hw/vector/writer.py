@@ -181,10 +181,10 @@ class Writers(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.places = places = DescriptorQueue(sizes=self.sizes)
+        m.submodules.descriptor_queue = queue = DescriptorQueue(sizes=self.sizes)
         m.submodules.writer = writer = self.writer
         m.submodules.adder = adder = self.adder
-        wiring.connect(m, wiring.flipped(self.descriptors), places.i)
+        wiring.connect(m, wiring.flipped(self.descriptors), queue.i)
         wiring.connect(m, writer.unified_write, wiring.flipped(self.unified_write))
         drive(m, writer, self, "result bytes write_fault stop")
         drive(m, adder, self, "soon scaled endings sums stop")
@@ -192,10 +192,10 @@ class Writers(Component):
         drive(m, self, writer, "settling")
         m.d.comb += [
             writer.slot.eq(self.oldest),
-            writer.descriptor.eq(places.oldest),
-            adder.descriptor.eq(places.oldest),
+            writer.descriptor.eq(queue.oldest),
+            adder.descriptor.eq(queue.oldest),
             self.used.eq(adder.pop | writer.pop),
-            places.pop.eq(self.used),
+            queue.pop.eq(self.used),
             self.writes_wait.eq(writer.waits),
         ]
         for side, end in (("bytes", writer), ("sums", adder)):

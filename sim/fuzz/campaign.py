@@ -64,7 +64,7 @@ def run_batch(plan: Plan, numbers: Sequence[int]) -> Batch:
             continue
         problems = trial.problems
         if kind == "legal" and not trial.expected.exact:
-            problems = [Problem("judge", "a program drawn as legal is none"), *problems]
+            problems = [Problem("check", "a program drawn as legal is none"), *problems]
         if problems:
             found.append(Found(number, case, tuple(problems)))
         cycles += trial.outcome.cycles

@@ -22,8 +22,8 @@ class Coverage:
     ``overlaps``: state of the other units at the start of an instruction, by the estimate of its
     program, and the channels of the bus with pauses; ``fields``: level among the allowed values:
     ``least``, ``greatest``, ``between``; ``activities``: programs in which a counter of the core
-    was not zero; ``told``: ``memory``, byte for byte; ``end``, the error or HALT; ``nothing`` but
-    that it stops.
+    was not zero; ``checked``: ``memory``, byte for byte; ``end``, the error or HALT;
+    ``nothing`` but that it stops.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Coverage:
         self.fields: Counter[tuple[str, str, str]] = Counter()
         self.activities: Counter[tuple[str, str]] = Counter()
         self.ends: Counter[tuple[str, str]] = Counter()
-        self.told: Counter[tuple[str, str]] = Counter()
+        self.checked: Counter[tuple[str, str]] = Counter()
 
     def add(self, other: "Coverage") -> None:
         """Add the counts of another one."""
@@ -46,8 +46,8 @@ class Coverage:
         end = f"{code} of {unit}" if outcome.error else "done" if outcome.finished else "stopped"
         self.ends[kind, end] += 1
         expected = trial.expected
-        told = "memory" if expected.exact else "end" if expected.ends is not None else "nothing"
-        self.told[kind, told] += 1
+        checked = "memory" if expected.exact else "end" if expected.ends is not None else "nothing"
+        self.checked[kind, checked] += 1
         for name, counts in (outcome.counters or {}).items():
             self.activities.update((name, activity) for activity in counts)
         if not trial.expected.exact:
@@ -108,7 +108,7 @@ class Coverage:
             most = sum(_bins(field) for field in FORMATS[opcode])
             lines.append(line + f"{f'{met}/{most}':>10}")
         lines.append("")
-        for name, counts in (("ends", self.ends), ("model tells", self.told)):
+        for name, counts in (("ends", self.ends), ("model checks", self.checked)):
             total = Counter[str]()
             for (_, value), count in counts.items():
                 total[value] += count

@@ -112,7 +112,7 @@ def expect(case: Case) -> Expected:
         return Expected(False, frozenset(ends), stuck)
     try:
         # Unwritten memories hold zeros, on the core and in the machine model.
-        hazards.judge(code, config, initial=hazards.Written(config, everything=True))
+        hazards.check_hazards(code, config, initial=hazards.Written(config, everything=True))
     except (hazards.Hazard, MachineError):
         return Expected(False, frozenset([None]), stuck)
     return Expected(True, frozenset([None]))

@@ -57,7 +57,7 @@ class Estimate:
 def estimate(program: Program, config: Config, costs: Costs = COSTS) -> Estimate:
     """Return the estimated cycles of a program.
 
-    ``program``: program that ``hazards.judge`` accepts; ``config``: sizes of the core; ``costs``:
+    ``program``: program that ``check_hazards`` accepts; ``config``: sizes of the core; ``costs``:
     constants, for instance with another latency of the memory.
     Raises ``MachineError`` if the program cannot run to its HALT.
     Raises ``ValueError`` if latency or bandwidth are out of range.

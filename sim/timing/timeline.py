@@ -72,7 +72,7 @@ class Timeline:
     def run(self) -> dict[int, Times]:
         """Return the times of all instructions.
 
-        Raises ``MachineError`` if units take one another's counts; ``hazards.judge`` refuses such
+        Raises ``MachineError`` if units take one another's counts; ``check_hazards`` refuses such
         programs.
         """
         units = [self._unit(unit) for unit in EXECUTING]

@@ -42,10 +42,10 @@ def assemble(arguments: argparse.Namespace) -> None:
 
 def _check(path: Path, words: bytes, config: Config) -> None:
     """Refuse instructions that a core refuses, or whose result depends on the speed of units."""
-    from celosia.sim.hazards import Hazard, MachineError, judge
+    from celosia.sim.hazards import Hazard, MachineError, check_hazards
 
     try:
-        judge(words, config)
+        check_hazards(words, config)
     except (Hazard, MachineError) as error:
         raise InputError(f"{path}: {error}") from None
 

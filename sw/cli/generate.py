@@ -50,7 +50,7 @@ def _temperature(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Write a text as it is made; then its costs, on the standard error stream."""
+    """Write a text token by token; then its costs, on the standard error stream."""
     model = shipped()[_MODEL]
     program = compile_graph(load(model.path), arguments.preset, 1)
     options = device_options(arguments)

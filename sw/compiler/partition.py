@@ -179,8 +179,8 @@ def _keeps(graph: Graph, operation: Operation, items: int) -> bool:
 
 def _says_so(operation: Operation) -> bool:
     """Return whether an operator mixes samples by its attributes."""
-    said = operation.attributes.items()
-    return any(_MIXES[name](value) for name, value in said if name in _MIXES and value != ())
+    attributes = operation.attributes.items()
+    return any(_MIXES[name](value) for name, value in attributes if name in _MIXES and value != ())
 
 
 def _mixes(graph: Graph, operation: Operation, *, alone: bool) -> bool:

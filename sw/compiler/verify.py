@@ -18,14 +18,14 @@ def verify(program: Program, code: Mapping[int, Sequence[Instruction]]) -> None:
     ``code``: the instructions of each section, by its address. Raises CompileError if a check
     fails, naming the instructions and the layer: a fault of the compiler.
     """
-    from celosia.sim.hazards import Hazard, MachineError, judge
+    from celosia.sim.hazards import Hazard, MachineError, check_hazards
 
     names = {section.address: name for name, section in program.sections}
 
     def check(section: Section, written: Any) -> Any:
         """Check a section; return the contents of the memories after it."""
         try:
-            return judge(code[section.address], program.config, initial=written)
+            return check_hazards(code[section.address], program.config, initial=written)
         except (Hazard, MachineError) as error:
             index = error.instructions[-1] if isinstance(error, Hazard) else error.index
             number = section.layers[index]

@@ -1,6 +1,6 @@
 """Functions of one element: of int8 by a table of 256 entries, of float32 on the host.
 
-A table holds the result of LiteRT's kernel for every int8. Most kernels fill a table of their own,
+A table holds the result of LiteRT's kernel for every int8. Most kernels fill such a table,
 in single precision; where the C library's functions are not rounded correctly, one table in about
 15,000 of TANH, GELU and ELU differs, by one entry. RSQRT and SQRT of int8 are defined below zero,
 too, where the kernels stop.
@@ -68,7 +68,7 @@ def _either_gelu(
 
 
 def _kinked(x: np.ndarray, below: np.ndarray, source: Quantization, output: Quantization):
-    """Return values from zero on by the ratio of scales, and those below as they are given."""
+    """Return values from zero on by the ratio of scales, and those below unchanged."""
     above = multiplied(x, float(source.scales[0] / output.scales[0]))
     return output.zero_point + np.where(x >= 0, above, below)
 

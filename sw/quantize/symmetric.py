@@ -99,7 +99,7 @@ def _groups(root: Any, graph: Any) -> list[list[int]]:
 
 
 def _address(graph: Any, tensor: int) -> int:
-    """Return the address of a tensor's scales; one of its own if it has none."""
+    """Return the address of a tensor's scales; a new one if it has none."""
     quantization = graph.Tensors(tensor).Quantization()
     if quantization is None or quantization.ScaleLength() == 0:
         return -1 - tensor

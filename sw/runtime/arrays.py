@@ -34,7 +34,7 @@ def quantized(
 ) -> np.ndarray:
     """Return inputs as the model takes them.
 
-    - ``array``: shape ``(N, *port.shape)``. Of the port's type, taken as they are, or float,
+    - ``array``: shape ``(N, *port.shape)``. Of the port's type, taken unchanged, or float,
       quantised with the input's scale, half away from zero.
     - ``flat``: also take rows of numbers for samples of any shape, and samples of any shape for
       rows of numbers; in row-major order.

@@ -166,10 +166,10 @@ class HostLink:
             for got in contents:
                 if got is None or len(got) != _WORD * (count + 1):
                     continue
-                said = int.from_bytes(got[-_WORD:], "little")
-                if said == control | ERROR:
+                stored = int.from_bytes(got[-_WORD:], "little")
+                if stored == control | ERROR:
                     raise DeviceError(f"{self.name}: bus error at {address:#x}")
-                if said == control:
+                if stored == control:
                     self._heard = False
                     return got[:-_WORD]
             if None in contents:

@@ -1,4 +1,4 @@
-"""Pods as devices: cores that run the same program, each with memory of its own."""
+"""Pods as devices: cores that run the same program, each with private memory."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -24,7 +24,7 @@ class Pod(Protocol):
         ...
 
     def keep_private(self, first: int, end: int) -> None:
-        """Let each core have bytes of its own from ``first`` up to the one before ``end``."""
+        """Let each core have private bytes from ``first`` up to the one before ``end``."""
         ...
 
     def write_shared(self, address: int, data: bytes) -> None:
@@ -152,7 +152,7 @@ class RtlPodBackend:
         self.cores = self.device.cores
 
     def keep_private(self, first: int, end: int) -> None:
-        """Let each core have bytes of its own from ``first`` up to the one before ``end``."""
+        """Let each core have private bytes from ``first`` up to the one before ``end``."""
         self.device.keep_private(first, end)
 
     def write_shared(self, address: int, data: bytes) -> None:

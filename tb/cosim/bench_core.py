@@ -40,7 +40,7 @@ async def run_good(host: Host, count: int, *, whole: bool = True) -> None:
     program = ordered([*opening(host.config), *middle, *shown], host.config)
     words = commands.encode(program)
     host.write_memory(CODE, words)
-    host.machine.run(words, judge=True)
+    host.machine.run(words, check=True)
     error = await host.run_words(words)
     assert error is None, f"{error}: {program}"
     host.compare(str(program))

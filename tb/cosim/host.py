@@ -1,4 +1,4 @@
-"""The host of a core: its registers behind AxiLiteMaster, its memory, and a machine beside it."""
+"""The host of a core: its registers through AxiLiteMaster, its memory, and a machine beside it."""
 
 import itertools
 from typing import Any

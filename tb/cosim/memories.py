@@ -11,9 +11,9 @@ from cocotbext.axi import AxiBus, AxiRam
 
 
 class ExternalMemory:
-    """An AxiRam behind ``m_axi``, all channels pausing at random, that refuses what is not there.
+    """An AxiRam at ``m_axi``, all channels pausing at random, that refuses what is not there.
 
-    ``ports``: the component; ``size``: bytes; accesses past them are answered by SLVERR; ``stall``:
+    ``ports``: the component; ``size``: bytes; accesses past them get SLVERR; ``stall``:
     probability that a channel pauses for a cycle.
     """
 
@@ -48,7 +48,7 @@ class ExternalMemory:
         self.ram.write(address, bytes(content))
 
     async def stays_quiet(self, cycles: int) -> None:
-        """Assert that nothing is asked for and nothing answered for a number of cycles."""
+        """Assert that there is no request and no response for a number of cycles."""
         for _ in range(cycles):
             await self.ports.edge
             for channel in ("aw", "w", "ar", "b", "r"):

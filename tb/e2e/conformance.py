@@ -99,7 +99,7 @@ class Verdict:
         return f"{self.run:,} cases, {len(self.wrong)} wrong{refused}"
 
 
-def judge(seeds: Iterable[int], configs: Sequence[Config], device: str = "machine") -> Verdict:
+def verdict_of(seeds: Iterable[int], configs: Sequence[Config], device: str = "machine") -> Verdict:
     """Run cases, each on one of the configurations, and compare every byte.
 
     ``seeds``: cases; a seed always meets the same configuration of a list; ``configs``: cores;

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-# A script finds the modules of its own folder alone.
+# A script finds the modules of its folder alone.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 
 import litert

@@ -55,7 +55,7 @@ class Section(ctypes.Structure):
 
 
 class Simulated(Driver):
-    """The Python driver on a model of its own; records what is written to registers."""
+    """The Python driver on a second model; records what is written to registers."""
 
     def __init__(self, library: Any, memory_bytes: int) -> None:
         self.library, self.memory_bytes = library, memory_bytes
@@ -250,5 +250,5 @@ def test_lint_is_free_of_warnings(name: str, tmp_path: Path) -> None:
     (tmp_path / "x.v").write_text(verilog_header(config) + readable_verilog(config))
     (tmp_path / "x.vlt").write_text(verilog_files(config, "x.v", everything=False)["x.vlt"])
     command = [verilator, "--lint-only", "-Wall", "x.vlt", "x.v"]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert not said.returncode and "%Warning" not in said.stderr, said.stderr
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert not printed.returncode and "%Warning" not in printed.stderr, printed.stderr

@@ -45,9 +45,9 @@ class Rows(NamedTuple):
             bias = rng.uniform(-100, 100, self.channels) * scale / unit
             read.append(Constant(bias.astype(np.int32), unit))
         rows = self.shape[:-1] if self.keeps else (int(np.prod(self.shape[:-1])),)
-        said = {"fusedActivationFunction": self.activation, "keepNumDims": self.keeps}
+        printed = {"fusedActivationFunction": self.activation, "keepNumDims": self.keeps}
         about = {"scale": scale, "zero_point": -7 + more}
-        chain.operator("FULLY_CONNECTED", (*rows, self.channels), inputs=read, **about, **said)
+        chain.operator("FULLY_CONNECTED", (*rows, self.channels), inputs=read, **about, **printed)
         inputs = [
             rng.integers(-128, 128, (3, *each)).astype(np.int8) for each in (self.shape, size)
         ]
@@ -149,8 +149,8 @@ def projected(chain: Chain, shape: tuple[int, int], rng: np.random.Generator) ->
     chain.back_to(0)
     rows, channels = shape
     weights = rng.integers(-128, 128, (channels, chain.last.shape[-1])).astype(np.int8)
-    said = {"scale": 0.9, "zero_point": int(rng.integers(-20, 20))}
-    chain.operator("FULLY_CONNECTED", (rows, channels), [Constant(weights, 0.02)], **said)
+    printed = {"scale": 0.9, "zero_point": int(rng.integers(-20, 20))}
+    chain.operator("FULLY_CONNECTED", (rows, channels), [Constant(weights, 0.02)], **printed)
     return chain.number
 
 

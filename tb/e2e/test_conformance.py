@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from conformance import Verdict, differences, judge, reference
+from conformance import Verdict, differences, reference, verdict_of
 from random_networks.cases import FAMILY, Case, case
 
 from celosia.hw.arch.config import Config
@@ -84,7 +84,7 @@ def assert_good(verdict: Verdict) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_some_cases(family: str) -> None:
     """Each case on one of the configurations, turn by turn."""
-    assert_good(judge(seeds(family)[: FAMILIES[family].some], configs(family)))
+    assert_good(verdict_of(seeds(family)[: FAMILIES[family].some], configs(family)))
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=SIZES)
@@ -151,7 +151,7 @@ def test_a_wrong_byte_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return results
 
     monkeypatch.setattr("conformance.reference", wrong)
-    verdict = judge([seed], CONFIGS)
+    verdict = verdict_of([seed], CONFIGS)
     (found,) = verdict.wrong
     assert found.startswith(f"seed {seed} on ")
     assert "1 of " in found and "bytes differ; operator 2 " in found
@@ -164,7 +164,7 @@ def test_a_wrong_byte_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_many_cases_on_the_machine_model(family, number, figure) -> None:
     some = seeds(family)[number : FAMILIES[family].many : len(SIZES)]
-    verdict = judge(some, configs(family))
+    verdict = verdict_of(some, configs(family))
     figure(f"conformance, {family}: machine, {SIZES[number]}: {verdict}")
     assert_good(verdict)
 
@@ -173,6 +173,6 @@ def test_many_cases_on_the_machine_model(family, number, figure) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_many_cases_on_the_rtl(family: str, verilator: None, figure: Callable[[str], None]) -> None:
     some = seeds(family)[: FAMILIES[family].rtl]
-    verdict = judge(some, configs(family, [preset("edge")]), "rtl")
+    verdict = verdict_of(some, configs(family, [preset("edge")]), "rtl")
     figure(f"conformance, {family}: rtl, edge: {verdict}")
     assert_good(verdict)

@@ -45,7 +45,7 @@ def stimuli(interpreter: Any, rng: np.random.Generator) -> list[np.ndarray]:
     return arrays
 
 
-def judge(content: bytes) -> Any:
+def reference_of(content: bytes) -> Any:
     """Return LiteRT with the reference kernels, or the built-in ones for networks with SUM.
 
     The reference kernels of DEPTH_TO_SPACE and TILE take int8, but are registered for the first
@@ -69,7 +69,7 @@ def judge(content: bytes) -> Any:
 
 def check(content: bytes, rng: np.random.Generator) -> None:
     """Compare every output of a few invocations."""
-    interpreter = judge(content)
+    interpreter = reference_of(content)
     arrays = stimuli(interpreter, rng)
     program = compile_graph(load(content), preset("edge"))
     with open_session(program) as session:
@@ -87,7 +87,7 @@ def test_bytes_of_kept_files(name: str, rng: np.random.Generator) -> None:
 def test_waiting_files_are_refused(name: str, rng: np.random.Generator) -> None:
     """Fails as soon as one is accepted: then its line above goes."""
     content = (FIXTURES / f"{name}.tflite").read_bytes()
-    interpreter = judge(content)
+    interpreter = reference_of(content)
     litert.invoked(interpreter, *stimuli(interpreter, rng))
     with pytest.raises(ValueError):
         compile_graph(load(content), preset("edge"))

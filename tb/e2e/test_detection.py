@@ -44,9 +44,9 @@ def detector(
         given = Constant((anchors * 255).astype(np.uint8), 1 / 255, 0)
     most = options["max_detections"] * options["max_classes_per_detection"]
     shapes = [(1, most, 4), (1, most), (1, most), (1,)]
-    said = bytes(flexbuffers.Dumps(options))
+    printed = bytes(flexbuffers.Dumps(options))
     inputs = [first, scores, given]
-    chain.operator(KIND, inputs=inputs, shapes=shapes, dtype="float32", customOptions=said)
+    chain.operator(KIND, inputs=inputs, shapes=shapes, dtype="float32", customOptions=printed)
     return serialize(chain.graph(*chain.results))
 
 

@@ -26,11 +26,11 @@ CORES = "least,odd,tall,small"
 
 
 def fuzz(options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Run the command in this process; return its code and what it says."""
+    """Run the command in this process; return its code and what it prints."""
     capsys.readouterr()
     code = main(["fuzz", *options.split()])
-    said = capsys.readouterr()
-    return code, said.out, said.err.splitlines()[-1] if said.err else ""
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err.splitlines()[-1] if printed.err else ""
 
 
 @pytest.mark.parametrize(("faults", "programs"), [("", 100), ("--faults", 150)])
@@ -150,19 +150,19 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def covered(folder: Path, *options: str) -> str:
-    """Return the counts of a campaign in a process of its own."""
+    """Return the counts of a campaign in a new process."""
     command = [sys.executable, "-m", "celosia.sw", "fuzz", "--configurations", "least"]
     command += ["--programs", "30", "--coverage", str(folder / "counts.json"), *options]
     subprocess.run(command, check=True, capture_output=True)
     return (folder / "counts.json").read_text()
 
 
-def test_several_processes_say_the_same(tmp_path: Path, alone: str) -> None:
+def test_several_processes_report_the_same(tmp_path: Path, alone: str) -> None:
     """Two workers on this machine, and this process alone."""
     assert covered(tmp_path, "--workers", "2") == alone
 
 
-def test_a_cluster_says_the_same(tmp_path: Path, alone: str, cluster: Cluster) -> None:
+def test_a_cluster_reports_the_same(tmp_path: Path, alone: str, cluster: Cluster) -> None:
     assert covered(tmp_path, "--scheduler", cluster.address) == alone
 
 

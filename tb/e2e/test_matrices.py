@@ -24,8 +24,8 @@ def test_scales_are_divided_in_double_precision(constant: bool) -> None:
     if not constant:
         second = [0, chain.input("second", (1, 2, 1), scale, -128)]
     read = {"constants": second} if constant else {"inputs": second}
-    said = {"scale": np.float32(1.0283482), "zero_point": -128, "adjX": False, "adjY": False}
-    chain.operator("BATCH_MATMUL", (1, 1, 1), **read, **said)
+    printed = {"scale": np.float32(1.0283482), "zero_point": -128, "adjX": False, "adjY": False}
+    chain.operator("BATCH_MATMUL", (1, 1, 1), **read, **printed)
     assert differences(Case(0, "", chain.graph(), inputs, 1), preset("micro"), "machine") == ""
 
 
@@ -38,8 +38,10 @@ def product(
     chain = Chain(first, 0.05, zeros[0])
     other = chain.input("second", second, 0.03, zeros[1])
     # Half of the results leave int8 if both zero points are at an end.
-    said = {"scale": 0.05 * 0.03 * 150 * np.sqrt(depth), "zero_point": -7, "adjX": False}
-    chain.operator("BATCH_MATMUL", (*first[:-1], columns), inputs=[0, other], adjY=turned, **said)
+    printed = {"scale": 0.05 * 0.03 * 150 * np.sqrt(depth), "zero_point": -7, "adjX": False}
+    chain.operator(
+        "BATCH_MATMUL", (*first[:-1], columns), inputs=[0, other], adjY=turned, **printed
+    )
     return chain
 
 

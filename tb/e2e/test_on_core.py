@@ -76,8 +76,8 @@ def matrices(draw: Draw) -> None:
         constant = Constant(matrix.reshape(*ones, *matrix.shape), draw.scale(), draw.zero_point())
         scale = draw.about(draw.chain.scale * constant.scale * 100 * np.sqrt(depth))
         shape = (*draw.chain.last.shape[:-1], columns)
-        said = {"scale": scale, "zero_point": draw.zero_point(), "adjX": False, "adjY": turned}
-        draw.chain.operator("BATCH_MATMUL", shape, [constant], **said)
+        printed = {"scale": scale, "zero_point": draw.zero_point(), "adjX": False, "adjY": turned}
+        draw.chain.operator("BATCH_MATMUL", shape, [constant], **printed)
 
 
 def sums(draw: Draw) -> None:
@@ -97,8 +97,8 @@ def sums(draw: Draw) -> None:
     size = math.sqrt(count) if kind == "SUM" else 1 / math.sqrt(count)
     scale = draw.about(draw.chain.scale * size)
     zero_point = draw.zero_point() + shift
-    said = {"scale": scale, "zero_point": zero_point, "keepDims": keep}
-    draw.chain.operator(kind, left, [Constant(list(axes))], **said)
+    printed = {"scale": scale, "zero_point": zero_point, "keepDims": keep}
+    draw.chain.operator(kind, left, [Constant(list(axes))], **printed)
 
 
 def nearest(draw: Draw) -> None:
@@ -143,10 +143,10 @@ def repeated(draw: Draw) -> None:
     Pool(kind=kind, window=window, stride=window, padding="VALID").add(draw.chain)
     pair = [0, draw.chain.number]
     pair = pair[::-1] if draw.chance(0.5) else pair
-    kind, said = draw.one_of("ADD", "SUB", "MAXIMUM", "MINIMUM"), {}
+    kind, printed = draw.one_of("ADD", "SUB", "MAXIMUM", "MINIMUM"), {}
     if kind in ("ADD", "SUB"):
-        said = {"scale": draw.about(draw.chain.scale * 1.5), "zero_point": draw.zero_point()}
-    draw.chain.operator(kind, shape, inputs=pair, **said)
+        printed = {"scale": draw.about(draw.chain.scale * 1.5), "zero_point": draw.zero_point()}
+    draw.chain.operator(kind, shape, inputs=pair, **printed)
 
 
 MAKERS = (scaled, unsigned, matrices, sums, nearest, transposed, repeated)

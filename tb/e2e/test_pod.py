@@ -97,9 +97,9 @@ def test_a_core_that_stops(
         np.testing.assert_array_equal(session.run([x])[0], wanted)
         np.testing.assert_array_equal(session.run([x[:3]])[0], wanted[:3])
         assert session.cores == [0]
-    said = capfd.readouterr().err
-    assert "core 1: rtl: run: wanted an end within 262144 cycles, got none" in said
-    assert said.count("the others do its work") == 1
+    printed = capfd.readouterr().err
+    assert "core 1: rtl: run: wanted an end within 262144 cycles, got none" in printed
+    assert printed.count("the others do its work") == 1
 
 
 def test_no_core_is_left(program: Program, x: np.ndarray, pod: Any) -> None:

@@ -144,7 +144,7 @@ def test_functions_in_a_row_are_one_table(rng: np.random.Generator) -> None:
     assert tables_loaded(program) == (1, 0)
 
 
-def test_pooling_does_not_move_in_front_of_a_table(rng: np.random.Generator) -> None:
+def test_pooling_does_not_move_before_a_table(rng: np.random.Generator) -> None:
     graph = chain(convolution(rng, 6, 3), w.Function(kind="ABS", output_scale=0.05), w.Pool())
     program = check(graph, rng, "edge")
     assert [x.kind for x in program.layers] == ["CONV_2D+ABS", "MAX_POOL_2D"]
@@ -168,7 +168,7 @@ def test_part_of_a_sum(rng: np.random.Generator) -> None:
         assert [x.kind for x in program.layers] == ["CONV_2D", "ADD+HARD_SWISH+LOGISTIC"]
 
 
-def test_padding_behind_a_table_is_its_zero_point(rng: np.random.Generator) -> None:
+def test_padding_after_a_table_is_its_zero_point(rng: np.random.Generator) -> None:
     network = lower(load(w.serialize(chain(convolution(rng, 4, 3), SWISH, convolution(rng, 4, 4)))))
     assert network.values[network.layers[0].result].fill == SWISH.output_zero_point
 

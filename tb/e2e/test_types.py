@@ -28,7 +28,7 @@ EDGE = preset("edge")
 TAKEN = 0.85
 
 
-def judged(dtype: str, seeds: range, device: str = "machine") -> str:
+def checked(dtype: str, seeds: range, device: str = "machine") -> str:
     """Return what became of some cases; fails if a byte differs or too few are run."""
     refused, wrong, configs = (
         Counter[str](),
@@ -56,18 +56,18 @@ def judged(dtype: str, seeds: range, device: str = "machine") -> str:
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_some_cases(dtype: str) -> None:
-    judged(dtype, range(30))
+    checked(dtype, range(30))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 def test_many_cases(dtype: str, figure: Callable[[str], None]) -> None:
-    figure(f"{dtype}: {judged(dtype, range(600))}")
+    figure(f"{dtype}: {checked(dtype, range(600))}")
 
 
 @pytest.mark.slow
 def test_cases_on_the_rtl(verilator: None, figure: Callable[[str], None]) -> None:
-    figure(f"uint8 on the RTL: {judged('uint8', range(100), 'rtl')}")
+    figure(f"uint8 on the RTL: {checked('uint8', range(100), 'rtl')}")
 
 
 def assert_equal(graph: w.Graph, *inputs: np.ndarray) -> None:
@@ -170,16 +170,16 @@ def test_concatenation_rescales() -> None:
         assert_equal(chain.graph(), *inputs)
 
 
-@pytest.mark.parametrize("said", [{}, {"alignCorners": True}, {"halfPixelCenters": True}])
+@pytest.mark.parametrize("printed", [{}, {"alignCorners": True}, {"halfPixelCenters": True}])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_resize(dtype: str, said: dict[str, Any]) -> None:
+def test_resize(dtype: str, printed: dict[str, Any]) -> None:
     """Bilinear interpolation of uint8 is single precision."""
     rng = np.random.default_rng(5)
     zero = 9 * (dtype == "uint8")
     for rows, columns in ((7, 9), (10, 6), (3, 13)):
         chain = w.Chain((1, 5, 6, 3), 0.1, zero, dtype)
         size = [w.Constant([rows, columns])]
-        chain.operator("RESIZE_BILINEAR", (1, rows, columns, 3), size, **said)
+        chain.operator("RESIZE_BILINEAR", (1, rows, columns, 3), size, **printed)
         assert_equal(chain.graph(), numbers(rng, dtype, 5, 1, 5, 6, 3))
 
 

@@ -45,7 +45,7 @@ _TRUTHS = {
     "sgte": Kind.BV_SGE,
 }
 _INDEXED = {"uext": Kind.BV_ZERO_EXTEND, "sext": Kind.BV_SIGN_EXTEND, "slice": Kind.BV_EXTRACT}
-#: In front of the name of an input that shows a register of this name.
+#: Prefix of the name of an input that shows a register of this name.
 SEEN = "see:"
 
 _CONSTANTS = {"const": 2, "constd": 10, "consth": 16}
@@ -74,7 +74,7 @@ class Circuit:
 def parse(text: str) -> Circuit:
     """Read a circuit.
 
-    Raises ``ValueError`` if something is said that this module does not know.
+    Raises ``ValueError`` if there is a line that this module does not know.
     """
     circuit = Circuit()
     known = {*_BITS, *_TRUTHS, *_INDEXED, *_CONSTANTS, *_FILLED, "ite", "input", "state"}

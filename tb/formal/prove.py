@@ -1,4 +1,4 @@
-"""Proofs about components: what is assumed, claimed and reached, judged by Yosys and Bitwuzla.
+"""Proofs about components: what is assumed, claimed and reached, checked by Yosys and Bitwuzla.
 
 Yosys writes the circuit as BTOR2, ``btor`` unrolls it, and Bitwuzla decides. A claim is *proved*
 where it holds in the first ``depth`` cycles after reset, and in any cycle that follows ``depth``
@@ -52,7 +52,7 @@ class Spec:
 
     Parts are added to ``m``. Nothing is ever reset: the first cycle is the one after a reset.
 
-    ``m``: what is judged, and what judges it.
+    ``m``: what is checked, and what checks it.
     """
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class Verdict:
     """Result of a proof.
 
     ``verdict``: ``"proved"``, unbounded; ``"bounded"``, true for ``depth`` cycles after reset, and
-    induction was not asked for; ``"refuted"``; ``"open"``, true for ``depth`` cycles, induction
+    induction was not requested; ``"refuted"``; ``"open"``, true for ``depth`` cycles, induction
     fails; ``failed``: claims that fail at the end of ``trace``; ``missed``: covers that no run
     reaches in as many cycles as were given; ``seconds``: time of a processor that the solver took;
     ``trace``: inputs and registers in each cycle of a failure that are not zero.
@@ -162,7 +162,7 @@ class Verdict:
         return "\n".join(lines)
 
 
-class _Judge:
+class _Checker:
     """One unrolled circuit in one solver."""
 
     def __init__(self, spec: Spec, circuit: btor.Circuit, *, from_reset: bool) -> None:
@@ -185,7 +185,7 @@ class _Judge:
             self.solver.assert_formula(term)
 
     def can(self, term: Any) -> bool:
-        """Say whether a term can be true."""
+        """Return whether a term can be true."""
         result = self.solver.check_sat(term)
         if result == bitwuzla.Result.UNKNOWN:
             raise RuntimeError("the solver gave up")
@@ -207,8 +207,8 @@ class _Judge:
         return [self.cycles.values(self.solver, n) for n in range(cycle + 1)]
 
 
-def _judge(spec: Spec, circuit: btor.Circuit, depth: int, induction: bool) -> Verdict:
-    base = _Judge(spec, circuit, from_reset=True)
+def _check(spec: Spec, circuit: btor.Circuit, depth: int, induction: bool) -> Verdict:
+    base = _Checker(spec, circuit, from_reset=True)
     for cycle in range(depth):
         base.assume("given", cycle)
         failed = base.broken(cycle)
@@ -216,7 +216,7 @@ def _judge(spec: Spec, circuit: btor.Circuit, depth: int, induction: bool) -> Ve
             return Verdict("refuted", depth, failed, trace=base.trace(cycle))
     if not induction:
         return Verdict("bounded", depth)
-    step = _Judge(spec, circuit, from_reset=False)
+    step = _Checker(spec, circuit, from_reset=False)
     for cycle in range(depth):
         step.assume("given", cycle)
         step.assume("claim", cycle)
@@ -229,14 +229,14 @@ def _judge(spec: Spec, circuit: btor.Circuit, depth: int, induction: bool) -> Ve
 
 def _missed(spec: Spec, circuit: btor.Circuit, cycles: int) -> list[str]:
     """Return covers that nothing reaches in a number of cycles after reset."""
-    judge = _Judge(spec, circuit, from_reset=True)
-    met: dict[str, list[Any]] = {name: [judge.manager.mk_false()] for name in spec.names["cover"]}
+    checker = _Checker(spec, circuit, from_reset=True)
+    met: dict[str, list[Any]] = {name: [checker.manager.mk_false()] for name in spec.names["cover"]}
     for cycle in range(cycles):
-        judge.assume("given", cycle)
-        for name, term in judge.terms("cover", cycle).items():
+        checker.assume("given", cycle)
+        for name, term in checker.terms("cover", cycle).items():
             met[name].append(term)
-    make = judge.manager.mk_term
-    return [name for name, terms in met.items() if not judge.can(make(bitwuzla.Kind.OR, terms))]
+    make = checker.manager.mk_term
+    return [name for name, terms in met.items() if not checker.can(make(bitwuzla.Kind.OR, terms))]
 
 
 def prove(spec: Spec, *, depth: int, induction: bool = True, reach: int = 0) -> Verdict:
@@ -252,7 +252,7 @@ def prove(spec: Spec, *, depth: int, induction: bool = True, reach: int = 0) -> 
         return Verdict(**json.loads(known.read_text()))
     start = time.process_time()
     circuit = btor.parse(text)
-    verdict = _judge(spec, circuit, depth, induction)
+    verdict = _check(spec, circuit, depth, induction)
     if reach:
         verdict.missed = _missed(spec, circuit, reach)
     verdict.seconds = round(time.process_time() - start, 2)
@@ -261,9 +261,9 @@ def prove(spec: Spec, *, depth: int, induction: bool = True, reach: int = 0) -> 
 
 
 def broken_module(module: ModuleType, right: str = "", wrong: str = "") -> ModuleType:
-    """Return a module anew, with a piece of its source, which is there once, replaced if given.
+    """Return a module anew, with a text of its source, which is there once, replaced if given.
 
-    Raises ``ValueError`` if the piece is not there, or more than once.
+    Raises ``ValueError`` if the text is not there, or more than once.
     """
     path = Path(str(module.__file__))
     source = path.read_text()

@@ -20,11 +20,11 @@ def in_order(
     """Claim that what goes in comes out: once, in order, unchanged.
 
     One entry is followed, any, chosen by a free input: it must come to the front after exactly
-    those that were in front of it, and not vanish before.
+    those that were before it, and not vanish earlier.
 
     ``spec``: takes the claims; ``push``, ``value``: an entry goes in, and what it is; ``pop``,
     ``front``: an entry goes out, and what it is; ``entries``, ``level``: what is inside, the oldest
-    first, and how many of these; ``name``: in front of the names of the claims.
+    first, and how many of these; ``name``: prefix of the names of the claims.
     """
     m = spec.m
     mark = spec.free(f"{name}mark".replace(" ", "_"), 1)
@@ -50,10 +50,10 @@ def in_order(
 
 
 class Pair:
-    """Content of a ``Slice`` inside a part.
+    """Content of a ``SkidBuffer`` inside a part.
 
-    ``path``: of the slice, as in ``Spec.see``; ``width``: bits of its payload; ``valid``: it offers
-    something; ``entries``, ``level``: what is inside, the oldest first, and how many of these.
+    ``path``: as in ``Spec.see``; ``width``: bits of its payload; ``valid``: it offers something;
+    ``entries``, ``level``: what is inside, the oldest first, and how many of these.
     """
 
     def __init__(self, spec: Spec, path: str, *, width: int, valid: Value) -> None:
@@ -66,7 +66,7 @@ class Pair:
 
 
 class Single:
-    """Content of a ``Stage`` inside a part; members as of ``Pair``."""
+    """Content of a ``PipelineRegister`` inside a part; members as of ``Pair``."""
 
     def __init__(self, spec: Spec, path: str, *, width: int, valid: Value) -> None:
         self.entries = [spec.see(f"{path}.o__payload", width)]

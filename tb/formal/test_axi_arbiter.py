@@ -1,4 +1,4 @@
-"""Two AXI4 masters on one memory: offers stay, data follow their addresses, answers find home."""
+"""Two AXI4 masters on one memory: offers stay, data follow addresses, responses reach masters."""
 
 import pytest
 from amaranth.hdl import Cat, Mux, Signal
@@ -30,7 +30,7 @@ def spec_of(module=arbiter):
     chosen = {channel: addresses(spec, dut, channel) for channel in ("ar", "aw")}
     data(spec, dut, chosen["aw"])
     for channel, names in (("r", ("data", "resp", "last")), ("b", ("resp",))):
-        answers(spec, dut, channel, names)
+        claim_responses(spec, dut, channel, names)
     return spec
 
 
@@ -39,15 +39,15 @@ def addresses(spec, dut, channel):
     ports, bus = (dut.port_0, dut.port_1), dut.bus
     valid, ready, number = fields(bus, channel, ("valid", "ready", "id"))
     chosen = number[1]
-    asks = [getattr(port, f"{channel}valid") for port in ports]
+    valids = [getattr(port, f"{channel}valid") for port in ports]
     for n, port in enumerate(ports):
         mine = valid & (chosen == n)
-        taken = asks[n] & getattr(port, f"{channel}ready")
+        taken = valids[n] & getattr(port, f"{channel}ready")
         spec.claim(f"{channel} of {n} taken", taken == (mine & ready))
         same = Cat(*fields(port, channel, ADDRESS)) == Cat(
             number[0], *fields(bus, channel, ADDRESS[1:])
         )
-        spec.claim(f"{channel} of {n} unchanged", ~mine | (same & asks[n]))
+        spec.claim(f"{channel} of {n} unchanged", ~mine | (same & valids[n]))
     latest, offered = Signal(), Signal()
     spec.m.d.sync += offered.eq(valid)
     with spec.m.If(valid):
@@ -55,10 +55,12 @@ def addresses(spec, dut, channel):
     spec.claim(f"{channel} latest", spec.see(f"dut.{channel}_latest", 1) == latest)
     held = spec.see(f"dut.{channel}_held", 1)
     spec.claim(f"{channel} held", held == spec.past(valid & ~ready))
-    spec.claim(f"{channel} held by one that asks", ~held | Mux(latest, asks[1], asks[0]))
-    turns = ~valid | held | ~(asks[0] & asks[1]) | (chosen != latest)
+    spec.claim(f"{channel} held by one that asks", ~held | Mux(latest, valids[1], valids[0]))
+    turns = ~valid | held | ~(valids[0] & valids[1]) | (chosen != latest)
     spec.claim(f"{channel} takes turns", turns)
-    spec.cover(f"{channel} of both", valid & ready & asks[0] & asks[1] & spec.past(valid & ready))
+    spec.cover(
+        f"{channel} of both", valid & ready & valids[0] & valids[1] & spec.past(valid & ready)
+    )
     return chosen
 
 
@@ -97,8 +99,8 @@ def data(spec, dut, chosen):
     spec.cover("full", order.level == BURSTS)
 
 
-def answers(spec, dut, channel, names):
-    """Claim that an answer comes to the master that asked, and to no other."""
+def claim_responses(spec, dut, channel, names):
+    """Claim that a response comes to the master of its request, and to no other."""
     bus = dut.bus
     valid, ready, number = fields(bus, channel, ("valid", "ready", "id"))
     for n, port in enumerate((dut.port_0, dut.port_1)):

@@ -55,27 +55,27 @@ def requests_of(masters=2, module=joined):
 def together(spec, dut, heads):
     """Claim that shared requests wait for those of the masters that work, and for no others."""
     masters = len(heads)
-    wants = Cat(asks & shared for asks, shared, _ in heads)
+    shared_waiting = Cat(waiting & shared for waiting, shared, _ in heads)
     served = Cat(served for _, _, served in heads)
     present = spec.see("dut.present", masters)
     late = spec.see("dut.waited", range(PATIENCE)) == PATIENCE - 1
-    missing = (present & dut.working & ~wants).any()
-    joint = dut.burst.valid & (served & wants).any()
+    missing = (present & dut.working & ~shared_waiting).any()
+    joint = dut.burst.valid & (served & shared_waiting).any()
     spec.claim("shared bytes are read for all", ~joint | ~missing | late)
-    spec.claim("no wait without a reason", ~wants.any() | missing | dut.burst.valid)
+    spec.claim("no wait without a reason", ~shared_waiting.any() | missing | dut.burst.valid)
     payload = Cat(dut.burst.payload.address, dut.burst.payload.beats)
     for n in range(masters):
-        same = wants[n] & (spec.see(f"dut.queue_{n}.r_data", 41)[:40] == payload)
+        same = shared_waiting[n] & (spec.see(f"dut.queue_{n}.r_data", 41)[:40] == payload)
         spec.claim(f"{n} is served with the others", ~joint | ~same | served[n])
-        asks = spec.past(heads[n][0])
-        spec.claim(f"{n} is waited for when it has asked", ~asks | present[n])
+        waiting = spec.past(heads[n][0])
+        spec.claim(f"{n} is waited for when it has asked", ~waiting | present[n])
 
 
 def in_time(spec, dut, heads):
     """Claim that a burst is offered within the time that a request waits, in turn."""
     burst = dut.burst
     waits = Signal(range(PATIENCE + 1))
-    idle = Cat(asks for asks, _, _ in heads).any() & ~burst.valid
+    idle = Cat(waiting for waiting, _, _ in heads).any() & ~burst.valid
     spec.m.d.sync += waits.eq(Mux(idle, waits + (waits < PATIENCE), 0))
     waited = spec.see("dut.waited", range(PATIENCE))
     spec.claim("no wait without an end", waits < PATIENCE)
@@ -85,10 +85,10 @@ def in_time(spec, dut, heads):
     spec.claim("a turn is of a master", latest < len(heads))
     if len(heads) > 2:
         return
-    for n, (asks, shared, served) in enumerate(heads):
+    for n, (waiting, shared, served) in enumerate(heads):
         # An offer that serves another although this one could be served.
         passed = Signal(2, name=f"passed_{n}")
-        others = burst.valid & burst.ready & ~served & asks & ~shared
+        others = burst.valid & burst.ready & ~served & waiting & ~shared
         spec.m.d.sync += passed.eq(Mux(served & burst.ready, 0, passed + others))
         spec.claim(f"{n} is next after another", (passed == 0) | (latest != n))
         spec.claim(f"{n} is passed once at most", passed <= 1)
@@ -141,10 +141,12 @@ def addresses(spec, dut, bursts):
     latest = spec.see("dut.turns.latest", 1)
     for number in range(2):
         passed = taken[1 - number] & bursts[number].valid
-        spec.claim(f"AR {number} has its turn", ~passed | (latest == number) | ~rooms(spec, number))
+        spec.claim(
+            f"AR {number} has its turn", ~passed | (latest == number) | ~spaces(spec, number)
+        )
 
 
-def rooms(spec, number):
+def spaces(spec, number):
     """Return whether the queue of an id has space for one more burst."""
     return spec.see(f"dut.queue_{number}.inner_level", range(BURSTS)) < BURSTS - 1
 

@@ -1,4 +1,4 @@
-"""AXI4 read master: what is offered stays, answers are counted, nothing is lost."""
+"""AXI4 read master: what is offered stays, responses are counted, nothing is lost."""
 
 import pytest
 from amaranth.hdl import Cat, Mux, Signal, Value
@@ -31,14 +31,16 @@ def spec_of(module=reader, skid=True):
     spec.claim("AR legal", (bus.arburst == 1) & (bus.arsize == 2) & (bus.arlen < BEATS))
     inside = (bus.araddr[2:12] + bus.arlen < 1024) & (bus.araddr[:2] == 0)
     spec.claim("AR 4 KiB", ~bus.arvalid | inside)
-    asked = Cat(*(request.valid & request.ready for request in requests))
-    spec.claim("one client at a time", asked != 3)
+    requested = Cat(*(request.valid & request.ready for request in requests))
+    spec.claim("one client at a time", requested != 3)
     address = Cat(bus.arid, bus.araddr, bus.arlen[:4])
     in_order(
         spec,
         name="AR ",
-        push=asked.any(),
-        value=Cat(asked[1], Mux(asked[1], *(Value.cast(r.payload) for r in reversed(requests)))),
+        push=requested.any(),
+        value=Cat(
+            requested[1], Mux(requested[1], *(Value.cast(r.payload) for r in reversed(requests)))
+        ),
         pop=bus.arvalid & bus.arready,
         front=address,
         entries=[address],

@@ -74,7 +74,7 @@ def responses(spec, dut, accept):
     spec.claim("bounded", under_way <= OUTSTANDING)
     spec.claim("sent", bus.awvalid <= under_way)
     spec.claim("idle", dut.idle == (under_way == 0))
-    spec.claim("answered", dut.answered == spec.past(bus.bvalid))
+    spec.claim("responded", dut.responded == spec.past(bus.bvalid))
     spec.claim("refused", dut.refused == spec.past(bus.bvalid & bus.bresp[1]))
     spec.claim("abort takes nothing", ~dut.abort | ~dut.request.ready)
     spec.cover("all under way", under_way == OUTSTANDING)

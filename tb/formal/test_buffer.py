@@ -10,7 +10,7 @@ ROWS = 16
 BYTES = 1 << 17
 
 
-def places(access, lane, *, rows, unified_bytes):
+def mapped(access, lane, *, rows, unified_bytes):
     """Return bank and row of a lane, and whether it is wanted and lies outside."""
     bits = (rows - 1).bit_length()
     byte = Signal(len(access.address))
@@ -21,15 +21,17 @@ def places(access, lane, *, rows, unified_bytes):
     return byte[:bits], row, wanted, wanted & (row >= unified_bytes // rows), assign
 
 
-def placer_spec(module=unified_buffer, *, rows=ROWS, unified_bytes=BYTES):
+def mapper_spec(module=unified_buffer, *, rows=ROWS, unified_bytes=BYTES):
     spec = Spec()
     m = spec.m
-    dut = spec.open("dut", module.Placer(rows=rows, unified_bytes=unified_bytes, carried_bits=2))
+    dut = spec.open(
+        "dut", module.BankMapper(rows=rows, unified_bytes=unified_bytes, carried_bits=2)
+    )
     lane = spec.free("lane", range(rows), fixed=True)
     other = spec.free("other", range(rows), fixed=True)
     size = {"rows": rows, "unified_bytes": unified_bytes}
-    bank, row, wanted, outside, assign = places(dut.access, lane, **size)
-    bank_other, _, _, _, assign_other = places(dut.access, other, **size)
+    bank, row, wanted, outside, assign = mapped(dut.access, lane, **size)
+    bank_other, _, _, _, assign_other = mapped(dut.access, other, **size)
     m.d.comb += [*assign, *assign_other]
     late = dut.LATENCY
     spec.claim("R lanes in R banks", (lane == other) | (bank != bank_other))
@@ -46,7 +48,7 @@ def placer_spec(module=unified_buffer, *, rows=ROWS, unified_bytes=BYTES):
         # Of more lanes one by one is all a solver can see through.
         leaves = Const(0, 1)
         for n in range(rows):
-            _, _, _, out, assign = places(dut.access, Const(n, range(rows)), **size)
+            _, _, _, out, assign = mapped(dut.access, Const(n, range(rows)), **size)
             m.d.comb += assign
             leaves = leaves | out
         spec.claim("fault", dut.fault == spec.past(dut.access_valid & leaves, late))
@@ -60,8 +62,8 @@ def placer_spec(module=unified_buffer, *, rows=ROWS, unified_bytes=BYTES):
 
 
 @pytest.mark.parametrize(("rows", "unified_bytes"), [(4, 4 * 24), (16, BYTES)])
-def test_placer(rows, unified_bytes):
-    proved(placer_spec(rows=rows, unified_bytes=unified_bytes), depth=3, reach=5)
+def test_mapper(rows, unified_bytes):
+    proved(mapper_spec(rows=rows, unified_bytes=unified_bytes), depth=3, reach=5)
 
 
 @pytest.mark.parametrize(
@@ -79,9 +81,9 @@ def test_placer(rows, unified_bytes):
         ("self.offset.eq(offset_1)", "self.offset.eq(offset)", "bank of the lane"),
     ],
 )
-def test_placer_broken(right, wrong, claim):
+def test_mapper_broken(right, wrong, claim):
     module = broken_module(unified_buffer, right, wrong)
-    refuted(placer_spec(module, rows=4, unified_bytes=4 * 24), claim, depth=6)
+    refuted(mapper_spec(module, rows=4, unified_bytes=4 * 24), claim, depth=6)
 
 
 def buffer_spec(module=unified_buffer, *, rows=4, unified_bytes=32):
@@ -95,7 +97,7 @@ def buffer_spec(module=unified_buffer, *, rows=4, unified_bytes=32):
     lane = spec.free("lane", range(rows), fixed=True)
     bank_at = spec.free("bank", range(rows), fixed=True)
     row_at = spec.free("row", range(depth), fixed=True)
-    # The byte as it is once what was taken so far has been written.
+    # The byte once what was taken so far has been written.
     byte = Signal(8)
     hits = []
     for n in (1, 0):
@@ -103,7 +105,7 @@ def buffer_spec(module=unified_buffer, *, rows=4, unified_bytes=32):
         taken = port.valid & port.ready
         hit = Const(0, 1)
         for i in range(rows):
-            bank, row, wanted, _, assign = places(
+            bank, row, wanted, _, assign = mapped(
                 port.payload, Const(i, range(rows)), rows=rows, unified_bytes=unified_bytes
             )
             m.d.comb += assign
@@ -117,11 +119,11 @@ def buffer_spec(module=unified_buffer, *, rows=4, unified_bytes=32):
     spec.claim("written", held == spec.past(byte, module.UnifiedBuffer.WRITE_LATENCY))
 
     late = module.UnifiedBuffer.READ_LATENCY
-    answer = Array(dut.read_data[i] for i in range(rows))[lane]
+    response = Array(dut.read_data[i] for i in range(rows))[lane]
     taken = []
     for n in range(2):
         port = getattr(dut, f"read_{n}")
-        bank, row, wanted, outside, assign = places(
+        bank, row, wanted, outside, assign = mapped(
             port.payload, lane, rows=rows, unified_bytes=unified_bytes
         )
         m.d.comb += assign
@@ -130,15 +132,15 @@ def buffer_spec(module=unified_buffer, *, rows=4, unified_bytes=32):
         spec.claim(f"answer to {n}", dut.read_valid[n] == spec.past(take, late))
         # A byte that is written in the same cycle may be the old one or the new.
         here = take & wanted & (bank == bank_at) & (row == row_at) & ~(hits[0] | hits[1])
-        same = answer == spec.past(byte, late)
+        same = response == spec.past(byte, late)
         spec.claim(f"byte read by {n}", ~spec.past(here, late) | same)
         none = spec.past(take & (~wanted | outside), late)
-        spec.claim(f"zero where nothing is wanted by {n}", ~none | (answer == 0))
+        spec.claim(f"zero where nothing is wanted by {n}", ~none | (response == 0))
         spec.claim(f"fault of {n}", dut.read_fault | ~spec.past(take & outside, late))
         spec.cover(
             f"read by {n}",
             spec.past(here, late)
-            & (answer == 0x5A)
+            & (response == 0x5A)
             & (lane == 2)
             & (spec.past(port.payload.address[:2] == 3, late)),
         )

@@ -10,16 +10,16 @@ from celosia.hw.dma import splitter
 BYTES = 4
 BEATS = 4
 FRAME_AT = 4
-PLACE_BITS = 8
+LOCAL_BITS = 8
 EXTENT_BITS = 7
 LIMIT = 100
 
-#: A block of one row as it was given; it travels with its bursts, so that each is judged by itself.
+#: A block of one row. It travels with its bursts, so that each is checked by itself.
 ROW = data.StructLayout(
     {
         "external": unsigned(32),
         "extent": unsigned(EXTENT_BITS),
-        "place": unsigned(PLACE_BITS),
+        "local": unsigned(LOCAL_BITS),
         "bad": 1,
         "serial": unsigned(2),
     }
@@ -31,7 +31,7 @@ def end_of(row):
 
 
 def is_bad(row):
-    return row.bad | end_of(row)[32] | (row.place + row.extent >= LIMIT)
+    return row.bad | end_of(row)[32] | (row.local + row.extent >= LIMIT)
 
 
 def ends_row(row, frame):
@@ -55,7 +55,7 @@ def legal(burst):
         & (burst.first_offset == first[:2])
         & (burst.last_offset == last[:2])
         & (burst.start == begins)
-        & (burst.place == (row.place - row.external[:2])[:PLACE_BITS])
+        & (burst.local == (row.local - row.external[:2])[:LOCAL_BITS])
         & (frame <= end_of(row)[FRAME_AT:32])
     )
     return (burst.bad == is_bad(row)) & (burst.final == ends) & Mux(is_bad(row), burst.start, exact)
@@ -107,7 +107,7 @@ def spec_of(module=splitter):
         module.BurstSplitter(
             data_bytes=BYTES,
             burst_beats=BEATS,
-            place_bits=PLACE_BITS,
+            local_bits=LOCAL_BITS,
             extent_bits=EXTENT_BITS,
             limits=[LIMIT],
             tag=ROW,
@@ -117,13 +117,13 @@ def spec_of(module=splitter):
     count = Signal(2)
     m.d.sync += count.eq(count + (dut.i.valid & dut.i.ready))
     spec.given("one row", given.rows == 1)
-    for name in ("external", "extent", "place", "bad"):
+    for name in ("external", "extent", "local", "bad"):
         spec.given(f"tag: {name}", getattr(given.tag, name) == getattr(given, name))
     spec.given("tag: serial", given.tag.serial == count)
 
     block = dut.block(spec.see("dut.block", dut.block.size))
     busy = spec.see("dut.busy", 1)
-    same = Cat(block.external, block.extent, block.place, block.bad) == Value.cast(block.tag)[:-2]
+    same = Cat(block.external, block.extent, block.local, block.bad) == Value.cast(block.tag)[:-2]
     spec.claim("block", ~busy | (same & (block.rows == 1) & ~spec.see("dut.beyond", 1)))
 
     row = dut.row(spec.see("dut.row", dut.row.size))
@@ -135,8 +135,8 @@ def spec_of(module=splitter):
     exact = inside & (begins == (frame == row.tag.external[FRAME_AT:]))
     spec.claim("row: bursts", ~active | Mux(is_bad(row.tag), begins, exact))
     ends = (row.first == row.tag.external[:FRAME_AT]) & (row.last == end[: len(row.last)])
-    place = row.place == (row.tag.place - row.tag.external[:2])[:PLACE_BITS]
-    spec.claim("row: ends", ~active | (ends & place & row.final))
+    local = row.local == (row.tag.local - row.tag.external[:2])[:LOCAL_BITS]
+    spec.claim("row: ends", ~active | (ends & local & row.final))
     bad = spec.see("dut.bad", 1)
     spec.claim("row: bad", ~active | (bad == is_bad(row.tag)))
 
@@ -198,7 +198,7 @@ def test_splitter():
         ("frame.eq(frame + 1)", "frame.eq(frame)", "1 after 0"),
         ("(~active | (self.o.ready & ends))", "(~active | self.o.ready)", "1 after 0"),
         ("burst.final.eq(ends & row.final)", "burst.final.eq(row.final)", "legal"),
-        ("block.place - block.external[: self.beat_at]", "block.place", "row: ends"),
+        ("block.local - block.external[: self.beat_at]", "block.local", "row: ends"),
         (">= limit", "> limit", "row: bad"),
         ("busy & ~bad &", "busy &", "nothing after a bad row"),
     ],

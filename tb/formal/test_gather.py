@@ -12,18 +12,18 @@ def gather_spec(module=gather, space=None):
     spec = Spec()
     module.Gatherer.SPACE = space or module.Gatherer.SPACE
     dut = spec.open(
-        "dut", module.Gatherer(rows=4, unified_bytes=64, bus_bytes=4, length_bits=3, place_bits=8)
+        "dut", module.Gatherer(rows=4, unified_bytes=64, bus_bytes=4, length_bits=3, local_bits=8)
     )
     space = dut.SPACE
     bits = space.bit_length()
     request, out, bursts = dut.request, dut.beats, dut.bursts
-    asked = Signal(range(space + 2))
-    spec.m.d.sync += asked.eq(asked + (request.valid & request.ready) - dut.valid)
-    spec.given("responses to requests", ~dut.valid | (asked != 0))
+    requested = Signal(range(space + 2))
+    spec.m.d.sync += requested.eq(requested + (request.valid & request.ready) - dut.valid)
+    spec.given("responses to requests", ~dut.valid | (requested != 0))
     strobes = Fifo(spec, "dut.strobes", width=5, depth=space, eager=True)
     responses = Fifo(spec, "dut.responses", width=32, depth=space, eager=True)
     # A push into a full queue would be lost, and the counts go apart.
-    under_way = responses.level + asked + request.valid
+    under_way = responses.level + requested + request.valid
     spec.claim("nothing lost", strobes.level == under_way)
     spec.claim("bounded", under_way <= space)
     busy = spec.see("dut.busy", 1)

@@ -13,7 +13,7 @@ SUM_BITS = 20
 
 
 class AnyProduct(wiring.Component):
-    """In place of ``Product``: gives what the spec says."""
+    """In place of ``Product``: gives the result of the spec."""
 
     LATENCY = product.Product.LATENCY
 
@@ -21,11 +21,11 @@ class AnyProduct(wiring.Component):
         super().__init__({"a": In(a), "b": In(b), "p": Out(signed(a.width + b.width))})
         if not a.signed:
             self.p = Signal(a.width + b.width)
-        self.said = Signal.like(self.p)
+        self.printed = Signal.like(self.p)
 
     def elaborate(self, platform):
         m = Module()
-        m.d.comb += self.p.eq(self.said)
+        m.d.comb += self.p.eq(self.printed)
         return m
 
 
@@ -95,7 +95,11 @@ def multiplier_spec(module):
     dut.elaborate = lambda platform: fragment
     low, upper, both = made
     parts = Parts(spec)
-    spec.m.d.comb += [low.said.eq(parts.low), upper.said.eq(parts.upper), both.said.eq(parts.both)]
+    spec.m.d.comb += [
+        low.printed.eq(parts.low),
+        upper.printed.eq(parts.upper),
+        both.printed.eq(parts.both),
+    ]
 
     a1, b1 = dut.a[16:].as_signed(), dut.b[16:]
     spec.claim("factors: low", (low.a == dut.a[:16]) & (low.b == dut.b[:16]))

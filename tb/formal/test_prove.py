@@ -1,10 +1,10 @@
-"""The prover itself: it says yes, no and don't know where it should."""
+"""The prover itself: proved, refuted and unknown where they should be."""
 
 import pytest
 from amaranth.hdl import Cat, Mux, Signal, signed
 from prove import Spec, broken_module, prove, proved, refuted
 
-from celosia.hw.lib import slice as slices
+from celosia.hw.lib import skid_buffer
 
 
 def operators(x, y):
@@ -89,4 +89,4 @@ def test_refusals():
     with pytest.raises(ValueError, match="'bounded' is there already"):
         spec.claim("bounded", 1)
     with pytest.raises(ValueError, match="wanted 'no such line' once, got it 0 times"):
-        broken_module(slices, "no such line", "")
+        broken_module(skid_buffer, "no such line", "")

@@ -54,7 +54,7 @@ def check_spec(module=check, config=MOVES):
     spec.claim("word waits", spec.waits(dut.o.valid, dut.o.ready, shown))
     spec.claim("refused", ~offered | ((shown.error == isa.Error.BUS) == last[-1]))
 
-    # What the table says of the word in the middle, and what comes out of that.
+    # The entry of the table for the word in the middle, and what comes out of that.
     code = middle[_CODES]
     limits = register_limits(config)
     known = {register.code for registers in REGISTERS.values() for register in registers}
@@ -194,7 +194,7 @@ def issue_spec(module=None):
     spec.claim("newest", (queue.level == 0) | ((newest[_CODES] >= first) == set_before))
     spec.claim("never full", dut.push.ready == ~(go & (waits == depth)))
 
-    spec.given("granted to who asks", ~dut.granted | dut.asking)
+    spec.given("granted to who asks", ~dut.granted | dut.requesting)
     held = Signal()
     spec.m.d.sync += held.eq(held + dut.granted - leaving)
     spec.claim("one grant each", acquired == held)
@@ -203,11 +203,11 @@ def issue_spec(module=None):
     spec.claim("handed on once", ~(handed & leaving))
     spec.claim("still there while it leaves", ~leaving | held)
     spec.claim("granted once", ~granted | (held & ~leaving))
-    spec.claim("asks once", ~dut.asking | ~held)
+    spec.claim("asks once", ~dut.requesting | ~held)
     header = dut.instruction.payload.fields.store
-    spec.claim("wants what it waits for", ~dut.asking | (dut.want == header.wait))
+    spec.claim("wants what it waits for", ~dut.requesting | (dut.want == header.wait))
 
-    # Tags, which the proof makes shorter: from a push until the post each has one of its own.
+    # Tags, which the proof makes shorter: from a push until the post each has another one.
     tag_bits = small.streams.TAG_BITS
     under_way, late = Signal(range(in_flight + 1)), Signal()
     spec.m.d.sync += [under_way.eq(under_way + leaving - late), late.eq(dut.done)]

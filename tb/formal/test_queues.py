@@ -6,8 +6,7 @@ from amaranth.lib import fifo
 from prove import Spec, broken_module, proved, refuted
 from queues import Fifo, Pair, in_order
 
-from celosia.hw.lib import queue
-from celosia.hw.lib import slice as slices
+from celosia.hw.lib import queue, skid_buffer
 
 
 def kept(spec, dut, *, entries, level):
@@ -29,9 +28,9 @@ def kept(spec, dut, *, entries, level):
     return spec
 
 
-def slice_spec(module=slices, block=None):
+def skid_buffer_spec(module=skid_buffer, block=None):
     spec = Spec()
-    dut = spec.open("dut", module.Slice(8, block=block))
+    dut = spec.open("dut", module.SkidBuffer(8, block=block))
     inside = Pair(spec, "dut", width=8, valid=dut.o.valid)
     for first in range(block or 8, 8, block or 8):
         copies = [spec.see(f"dut.{name}_{first}", 1) for name in ("valid", "full", "front")]
@@ -44,8 +43,8 @@ def slice_spec(module=slices, block=None):
 
 
 @pytest.mark.parametrize("block", [None, 3])
-def test_slice(block):
-    proved(slice_spec(block=block), depth=1, reach=6)
+def test_skid_buffer(block):
+    proved(skid_buffer_spec(block=block), depth=1, reach=6)
 
 
 @pytest.mark.parametrize(
@@ -58,27 +57,27 @@ def test_slice(block):
     ],
 )
 @pytest.mark.parametrize("block", [None, 3])
-def test_slice_broken(right, wrong, claim, block):
-    refuted(slice_spec(broken_module(slices, right, wrong), block), claim, depth=8)
+def test_skid_buffer_broken(right, wrong, claim, block):
+    refuted(skid_buffer_spec(broken_module(skid_buffer, right, wrong), block), claim, depth=8)
 
 
 @pytest.mark.parametrize("lost", ["full", "front"])
-def test_slice_of_lost_copies(lost):
+def test_skid_buffer_of_lost_copies(lost):
     right = 'Signal(name=f"{name}_{first}", attrs=COPY)'
     broken = broken_module(
-        slices, right, f'Signal(name=f"{{name}}_{{first}}", attrs=COPY, init=name == "{lost}")'
+        skid_buffer, right, f'Signal(name=f"{{name}}_{{first}}", attrs=COPY, init=name == "{lost}")'
     )
-    refuted(slice_spec(broken, 3), "copies of bit 3", depth=8)
+    refuted(skid_buffer_spec(broken, 3), "copies of bit 3", depth=8)
 
 
-def stage_spec(module=slices):
+def register_spec(module=skid_buffer):
     spec = Spec()
-    dut = spec.open("dut", module.Stage(8))
+    dut = spec.open("dut", module.PipelineRegister(8))
     return kept(spec, dut, entries=[dut.o.payload], level=dut.o.valid)
 
 
-def test_stage():
-    proved(stage_spec(), depth=1, reach=6)
+def test_register():
+    proved(register_spec(), depth=1, reach=6)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +87,8 @@ def test_stage():
         ("with m.If(self.i.ready):", "with m.If(self.i.valid):", "waits"),
     ],
 )
-def test_stage_broken(right, wrong, claim):
-    refuted(stage_spec(broken_module(slices, right, wrong)), claim, depth=8)
+def test_register_broken(right, wrong, claim):
+    refuted(register_spec(broken_module(skid_buffer, right, wrong)), claim, depth=8)
 
 
 def fifo_spec(depth, kind):

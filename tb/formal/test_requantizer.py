@@ -13,17 +13,17 @@ LEAST, MOST = -(1 << 31), (1 << 31) - 1
 
 
 class AnyMultiplier(Component):
-    """In place of ``Multiplier``: gives what the spec says."""
+    """In place of ``Multiplier``: gives the result of the spec."""
 
     LATENCY = multiplier.Multiplier.LATENCY
 
     def __init__(self):
         super().__init__({"a": In(signed(32)), "b": In(31), "halves": Out(signed(33))})
-        self.said = Signal(signed(33))
+        self.printed = Signal(signed(33))
 
     def elaborate(self, platform):
         m = Module()
-        m.d.comb += self.halves.eq(self.said)
+        m.d.comb += self.halves.eq(self.printed)
         return m
 
 
@@ -34,7 +34,7 @@ def lane_spec(module):
     m = spec.m
     dut = spec.open("dut", module.RequantizerLane())
     halves = spec.free("halves", signed(33))
-    m.d.comb += any_multiplier.said.eq(halves)
+    m.d.comb += any_multiplier.printed.eq(halves)
     p, single = dut.parameters, dut.rounding == Rounding.SINGLE
 
     # Steps 1 to 3, two cycles: as sim.quantize has them.

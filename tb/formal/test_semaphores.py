@@ -13,7 +13,7 @@ COUNT = SEMAPHORES
 
 def spec_of(module=semaphores):
     greatest = module.GREATEST
-    # Posts still come after an overflow was told, from what is under way: in how many cycles.
+    # Posts still come after an overflow was reported, from what is under way: in how many cycles.
     bits = (greatest + UNITS + 1).bit_length()
     late_cycles = ((1 << bits) - 1 - greatest) // UNITS - 3
     spec = Spec()
@@ -42,14 +42,14 @@ def spec_of(module=semaphores):
     spec.claim("no post lost", count - fewer == model)
     spec.claim("lacking", dut.lacking.bit_select(which, 1) == (model == 0))
     spec.claim("one at a time", (dut.granted & (dut.granted - 1)) == 0)
-    can = [dut.asking[u] & ~(dut.want[u] & dut.lacking).any() for u in range(UNITS)]
+    can = [dut.requesting[u] & ~(dut.want[u] & dut.lacking).any() for u in range(UNITS)]
     for u in range(UNITS):
         first = can[u] & ~Cat(can[:u]).any()
         spec.claim(f"unit {u}: the first that can", dut.granted[u] == first)
     spec.claim("overflow is told", (before <= greatest) | stopped | dut.overflow.any())
     spec.claim("room", model <= greatest + UNITS * (2 + late + stopped))
     spec.cover("posted and taken at once", (posts == 3) & takes[4] & (model == 2))
-    spec.cover("waits", dut.asking[2] & ~dut.granted[2] & (model == 1))
+    spec.cover("waits", dut.requesting[2] & ~dut.granted[2] & (model == 1))
     return spec, model, stopped
 
 

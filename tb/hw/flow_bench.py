@@ -2,7 +2,7 @@
 
 import stat
 
-# Amaranth looks for a Yosys of its own to write Verilog with, and asks this one for its version.
+# Amaranth looks for a Yosys to write Verilog with, and reads the version of this one.
 YOSYS = """#!/bin/sh
 [ "$1" = -V ] && exit
 [ "$1" = --version ] && { echo "Yosys of shell"; exit; }

@@ -12,7 +12,7 @@ from celosia.hw.matrix.unit import MatrixUnit
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 
 READ_LATENCY = 6
-#: Fields of a MATMUL that says nothing else.
+#: Fields of a MATMUL that has no others.
 MATMUL = isa.Instruction(isa.Opcode.MATMUL).fields
 
 
@@ -32,7 +32,7 @@ def matmul(index, fields):
 
 
 def pixels(dut, fields):
-    """Yield the outputs of a ``PassWalker`` for each pixel of each pass, as MATMUL defines."""
+    """Yield the outputs of a ``PassAddresses`` for each pixel of each pass, as MATMUL defines."""
     f = MATMUL | fields
     move = fields.get("opcode") is isa.Opcode.MOVE_WEIGHTS
     base = f["tile"] * dut.rows if move else f["accumulator"]
@@ -82,7 +82,7 @@ class Bench:
         **form,
     ):
         self.read_latency, self.parity = read_latency, parity
-        # The request whose answer has bytes of wrong parity, the one that is refused.
+        # The request whose response has bytes of wrong parity, the one that is refused.
         self.wrong: int | None = None
         self.refused: int | None = None
         self.rows, self.columns, self.depth = rows, columns, depth
@@ -149,7 +149,7 @@ class Bench:
         return (self.matmul if opcode is isa.Opcode.MATMUL else self.move)(**fields)
 
     async def memory(self, ctx):
-        """Answer requests ``read_latency`` cycles after they were taken; run in the background."""
+        """Respond to requests after ``read_latency`` cycles; run in the background."""
         pending: list[Any] = [([0] * self.rows, None)] * (self.read_latency - 1)
         number = None
         while True:
@@ -160,18 +160,18 @@ class Bench:
                 ctx.get(self.dut.request.payload),
             )
             taken = valid and ready
-            answer = [0] * self.rows
-            pending.append((answer, len(self.fired) if taken else None))
+            response = [0] * self.rows
+            pending.append((response, len(self.fired) if taken else None))
             if taken:
                 self.fired.append(self.cycle)
                 for lane in range(self.rows):
                     address = request.address + lane + request.skip[lane] * self.rows
                     if request.mask >> lane & 1:
-                        answer[lane] = int(self.unified[address]) & 255
+                        response[lane] = int(self.unified[address]) & 255
             await ctx.tick()
             self.cycle += 1
             if self.parity:
-                # One cycle behind the answer.
+                # One cycle after the response.
                 ctx.set(self.dut.read_wrong, number is not None and number == self.wrong)
             due, number = pending.pop(0)
             ctx.set(self.dut.read_data, due)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 
-def recorded(monkeypatch: pytest.MonkeyPatch, *rooms: ModuleType) -> list[Any]:
+def recorded(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> list[Any]:
     """Return a list that takes the memories of these modules in the order of their making."""
     made: list[Any] = []
 
@@ -18,9 +18,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch, *rooms: ModuleType) -> list[Any]:
 
         return make_one
 
-    for room in rooms:
-        name = "bank_of" if hasattr(room, "bank_of") else "Memory"
-        monkeypatch.setattr(room, name, recorder(getattr(room, name)))
+    for module in modules:
+        name = "bank_of" if hasattr(module, "bank_of") else "Memory"
+        monkeypatch.setattr(module, name, recorder(getattr(module, name)))
     return made
 
 

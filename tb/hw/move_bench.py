@@ -40,7 +40,7 @@ class MoveBench:
     done: list = field(default_factory=list)
     faults: list = field(default_factory=list)
     activity: list = field(default_factory=list)
-    asked: list = field(default_factory=list)
+    requested: list = field(default_factory=list)
     abort_at: int = 0
     asked_before: int = 0
 

@@ -10,7 +10,7 @@ from vector_bench import sizes
 from celosia.hw.arch.config import SOFTMAX_ROWS
 from celosia.hw.vector.task import VectorSizes
 
-#: Sums at the ends of the range, and those that a shift leaves as they are.
+#: Sums at the ends of the range, and those that a shift does not change.
 CORNERS = [0, 1, 2, (1 << 27) - 1, 1 << 27, (1 << 28) - 1]
 
 

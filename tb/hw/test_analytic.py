@@ -24,7 +24,7 @@ def test_spread_fills_the_part(count):
         )
 
 
-def test_spread_gives_large_cells_more_room():
+def test_spread_gives_large_cells_more_space():
     """The left half is as large as the right: it takes half, nine of ten small ones less."""
     places = np.stack([np.arange(1000.0), np.zeros(1000)], axis=1)
     areas = np.where(np.arange(1000) < 100, 9.0, 1.0)

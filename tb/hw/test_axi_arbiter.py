@@ -89,7 +89,7 @@ def test_two_masters(rng, stall, write_bursts):
 
 
 @pytest.mark.parametrize("channel", ["ar", "aw"])
-async def test_turns_while_both_ask(channel):
+async def test_turns_while_both_wait(channel):
     dut = Arbiter(data_bytes=BYTES, write_bursts=8)
     numbers = []
     ctx = await simulation(dut)
@@ -105,7 +105,7 @@ async def test_turns_while_both_ask(channel):
 
 
 @pytest.mark.parametrize("pause", range(4))
-async def test_turns_of_writes_that_wait_for_room(pause):
+async def test_turns_of_writes_that_wait_for_space(pause):
     dut = Arbiter(data_bytes=BYTES, write_bursts=1)
     ports = (dut.port_0, dut.port_1)
     ctx = await simulation(dut)

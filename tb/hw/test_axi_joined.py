@@ -1,4 +1,4 @@
-"""Masters that read the same shared bytes, and bytes of their own."""
+"""Masters that read the same shared bytes, and private bytes."""
 
 from collections import deque
 from functools import partial

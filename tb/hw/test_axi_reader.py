@@ -35,7 +35,7 @@ def simulate(dut, rng, stall, bursts, *, latency=6, refuses=lambda address: Fals
             beat = await get(ctx, getattr(dut, f"beats_{n}"))
             got[n].append((beat.data, beat.error, beat.last))
 
-    async def judge_idle(ctx):
+    async def check_idle(ctx):
         under_way = 0
         valid = [getattr(dut, f"request_{n}").valid for n in range(len(bursts))]
         ready = [getattr(dut, f"request_{n}").ready for n in range(len(bursts))]
@@ -51,7 +51,7 @@ def simulate(dut, rng, stall, bursts, *, latency=6, refuses=lambda address: Fals
     run(
         dut,
         *(partial(bench, n=n) for bench in (ask, take) for n in numbers),
-        background=(partial(memory.serve_reads, bus=dut.bus), judge_idle),
+        background=(partial(memory.serve_reads, bus=dut.bus), check_idle),
         cycles_limit=20_000,
     )
     return memory, got
@@ -103,7 +103,7 @@ def test_outstanding_is_reached():
 
 
 async def test_an_address_does_not_wait_for_the_bus():
-    """A request is on the channel in the next cycle, and waits there as the next does behind it."""
+    """A request is on the channel in the next cycle, and waits there as the next does after it."""
     dut: Any = ReadMaster(data_bytes=4, burst_beats=4, outstanding=4, clients=1)
     ctx = await simulation(dut)
     ctx.set(dut.bus.arready, 0)
@@ -123,8 +123,8 @@ def test_clients_share():
     bursts = [[(16 * n, 4) for n in range(24)]] * 2
     memory, _ = simulate(dut, None, 0.0, bursts)
     for served in range(2, 40):
-        asked = [number for number, *_ in memory.reads[:served]]
-        assert abs(asked.count(0) - asked.count(1)) <= 1
+        requested = [number for number, *_ in memory.reads[:served]]
+        assert abs(requested.count(0) - requested.count(1)) <= 1
 
 
 async def test_round_robin_serves_all():

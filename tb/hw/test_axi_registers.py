@@ -27,7 +27,7 @@ class Host(AxiLiteHost):
         self.strobes = []
 
     async def watch(self, ctx):
-        """Answer counters, and note the strobes."""
+        """Give values of counters, and note the strobes."""
         dut = self.dut
         async for _, _, address, *strobes in ctx.tick().sample(
             dut.counter_address, dut.control_write, dut.interrupt_clear
@@ -98,10 +98,10 @@ async def test_constants_and_strobes():
     assert host.strobes == [(1, 0), (0, 2)]
 
 
-async def test_second_write_waits_for_the_first_answer():
+async def test_second_write_waits_for_the_first_response():
     host = Host(RegisterFile())
     bus = host.bus
-    answers = []
+    responses = []
     ctx = await simulated(host)
     for address in (0x38, OFFSETS["watchdog"]):
         await host.transfer(ctx, bus.awvalid, bus.awready, awaddr=address)
@@ -109,10 +109,10 @@ async def test_second_write_waits_for_the_first_answer():
     await ctx.tick().repeat(5)
     ctx.set(bus.bready, 1)
     for _ in range(2):
-        answers.extend(await ctx.tick().sample(bus.bresp).until(bus.bvalid))
+        responses.extend(await ctx.tick().sample(bus.bresp).until(bus.bvalid))
     await ctx.tick()
     assert not ctx.get(bus.bvalid)
-    assert answers == [DECERR, OKAY]
+    assert responses == [DECERR, OKAY]
 
 
 async def test_every_counter():

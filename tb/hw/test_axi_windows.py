@@ -1,4 +1,4 @@
-"""Registers of two cores and of their pod behind one bus."""
+"""Registers of two cores and of their pod on one bus."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ POD = PodConfig(preset("pico"), cores=2)
 
 
 class Registers(Component):
-    """Windows, with the registers of two cores behind them."""
+    """Windows, with the registers of two cores."""
 
     bus: Any
     working: Any

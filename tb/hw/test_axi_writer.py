@@ -11,7 +11,7 @@ MEMORY = 1 << 12
 
 
 def simulate(bursts, rng, stall, *, abort_at=None, refuses=lambda address: False, latency=6):
-    """Return the memory and, in order, whether each answer was an error."""
+    """Return the memory and, in order, whether each response was an error."""
     dut = WriteMaster(data_bytes=4, burst_beats=8, outstanding=4)
     memory = AxiMemory(
         bytearray(MEMORY),
@@ -22,7 +22,7 @@ def simulate(bursts, rng, stall, *, abort_at=None, refuses=lambda address: False
         stall=stall,
         refuses=refuses,
     )
-    answers = []
+    responses = []
 
     taken = deque()
 
@@ -42,9 +42,9 @@ def simulate(bursts, rng, stall, *, abort_at=None, refuses=lambda address: False
             await put_all(ctx, dut.beats, beats, rng=rng, stall=stall)
 
     async def watch(ctx):
-        async for _, _, answered, refused in ctx.tick().sample(dut.answered, dut.refused):
-            if answered:
-                answers.append(refused)
+        async for _, _, responded, refused in ctx.tick().sample(dut.responded, dut.refused):
+            if responded:
+                responses.append(refused)
 
     async def strobes(ctx):
         """After an abort, strobes are 0 from the next beat on."""
@@ -56,7 +56,7 @@ def simulate(bursts, rng, stall, *, abort_at=None, refuses=lambda address: False
 
     async def finish(ctx):
         if abort_at is None:
-            while len(answers) < len(bursts):
+            while len(responses) < len(bursts):
                 await ctx.tick()
             assert ctx.get(dut.idle)
         else:
@@ -66,11 +66,11 @@ def simulate(bursts, rng, stall, *, abort_at=None, refuses=lambda address: False
             while not ctx.get(dut.idle):
                 await ctx.tick()
             await ctx.tick().repeat(5)
-            assert len(answers) == len(memory.writes)
+            assert len(responses) == len(memory.writes)
 
     background = (request, give, watch, strobes, partial(memory.serve_writes, bus=dut.bus))
     run(dut, finish, background=background, cycles_limit=20_000)
-    return memory, answers
+    return memory, responses
 
 
 def random_bursts(rng, count):
@@ -95,10 +95,10 @@ def written(bursts):
 @pytest.mark.parametrize("stall", [0.0, 0.3, 0.7])
 def test_bursts_arrive(rng, stall):
     bursts = random_bursts(rng, 40)
-    memory, answers = simulate(bursts, rng, stall)
+    memory, responses = simulate(bursts, rng, stall)
     assert memory.content == written(bursts)
     assert memory.writes == [(0, address, len(beats)) for address, beats in bursts]
-    assert answers == [0] * 40
+    assert responses == [0] * 40
     assert memory.most_unanswered <= 4
 
 
@@ -109,8 +109,8 @@ def test_outstanding_is_reached(rng):
 
 def test_refused(rng):
     bursts = random_bursts(rng, 20)
-    _, answers = simulate(bursts, rng, 0.2, refuses=lambda address: address // 32 % 5 == 2)
-    assert answers == [int(n % 5 == 2) for n in range(20)]
+    _, responses = simulate(bursts, rng, 0.2, refuses=lambda address: address // 32 % 5 == 2)
+    assert responses == [int(n % 5 == 2) for n in range(20)]
 
 
 @pytest.mark.parametrize("turn", range(12))

@@ -44,7 +44,7 @@ def test_a_design_becomes_a_bitstream(tmp_path, figure):
     runs = placed(made, tmp_path, seeds=[1])
     report = replace(examine(made, tmp_path, runs), bitstream=packed(made, runs[0]))
     assert report.bitstream is not None and report.bitstream.stat().st_size > 10_000
-    assert sum(row["FF"] for row in report.rooms.values()) == 24
+    assert sum(row["FF"] for row in report.blocks.values()) == 24
     least, _, _ = report.fmax_mhz
     assert least > 50 and report.is_fast_enough
     assert report.slowest[0].nanoseconds == pytest.approx(1000 / least, rel=0.02)
@@ -54,7 +54,7 @@ def test_a_design_becomes_a_bitstream(tmp_path, figure):
 
 
 class MultiplyAdd(Component):
-    """A multiplier without registers and an adder, one behind the other."""
+    """A multiplier without registers and an adder, one after the other."""
 
     def __init__(self):
         shape = {"a": In(signed(18)), "b": In(signed(18)), "c": In(signed(36))}

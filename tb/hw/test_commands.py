@@ -38,7 +38,7 @@ def test_only_changes_take_words():
     assert encoder.words(load) == [go]
     weights = Instruction(Opcode.LOAD_WEIGHTS, external=128)
     assert encoder.words(weights) == [word(external, 128), Opcode.LOAD_WEIGHTS.value]
-    # The other units have registers of their own.
+    # The other units have other registers.
     assert len(encoder.words(Instruction(Opcode.STORE, external=128))) == 2
     assert encoder.words(load.but(external=128)) == [go]
 

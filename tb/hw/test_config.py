@@ -103,7 +103,7 @@ def test_tile_rows_are_padded_to_whole_beats():
     assert narrow.tile_bytes == 16 * 32
 
 
-def test_fingerprint_tells_programs_apart():
+def test_fingerprint_differs_by_program():
     fingerprints = {config.fingerprint for config in PRESETS.values()}
     assert len(fingerprints) == len(PRESETS)
     assert all(0 <= fingerprint < 1 << 32 for fingerprint in fingerprints)
@@ -135,12 +135,12 @@ def test_fingerprint_covers_what_programs_see(change: str):
     assert preset(f"edge,{change}").fingerprint != EDGE.fingerprint
 
 
-def test_protection_is_off_unless_asked_for():
+def test_protection_is_off_by_default():
     assert not any(config.parity for config in PRESETS.values())
     assert preset("edge,protection=parity").parity
 
 
-def test_requantizers_are_pipelined_unless_asked_for():
+def test_requantizers_are_pipelined_by_default():
     assert [name for name, c in PRESETS.items() if c.group_cycles > 1] == ["pico"]
     assert preset("nano,requantizer=sequential").group_cycles == 23
 

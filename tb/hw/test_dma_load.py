@@ -91,7 +91,7 @@ class Bench(MoveBench):
                 self.last_write = self.cycle
             self.note(done, fault_valid, fault, activity)
             if all(bus[:2]):
-                self.asked.append(self.cycle)
+                self.requested.append(self.cycle)
             assert (activity == Activity.IDLE) == bool(idle)
             assert (activity == Activity.BUSY) == (all(bus[:2]) or all(bus[2:]))
             ctx.set(unit.write.ready, not self.rests() and self.cycle >= self.writes_from)
@@ -277,7 +277,7 @@ def test_throughput(length, pitch, external):
     assert bench.done[0] - bench.taken[0] <= 1.1 * (beats + 32) + LoadUnit.LATENCY
 
 
-def test_a_burst_out_of_range_waits_for_room():
+def test_a_burst_out_of_range_waits_for_space():
     """The reader takes as many bursts as the unit can expect; then the next one is wrong."""
     bench = Bench(burst_beats=1, latency=60, ahead=40)
     pitches = {"external_pitch": 8, "unified_pitch": 1}
@@ -307,7 +307,7 @@ def test_timing_of_done():
 def test_activity():
     bench = Bench(burst_beats=1, outstanding=2, latency=20)
     bench.run([Instruction(Opcode.LOAD, external=3, length=13)])
-    last = bench.asked[-1]
+    last = bench.requested[-1]
     assert set(bench.activity[:last]) == {Activity.IDLE, Activity.MEMORY, Activity.BUSY}
     assert set(bench.activity[last:]) == {Activity.BUSY, Activity.DRAIN, Activity.IDLE}
 

@@ -4,7 +4,7 @@ from pysim import get, put, put_all, rest, simulation
 from celosia.hw.dma.splitter import BurstSplitter
 
 LIMIT = 1000
-PLACE_BITS = 11
+LOCAL_BITS = 11
 BEAT = 8
 BURST = 4
 
@@ -13,7 +13,7 @@ def make():
     return BurstSplitter(
         data_bytes=BEAT,
         burst_beats=BURST,
-        place_bits=PLACE_BITS,
+        local_bits=LOCAL_BITS,
         extent_bits=10,
         limits=[LIMIT, 2 * LIMIT],
         tag=8,
@@ -21,7 +21,7 @@ def make():
 
 
 def block(**values):
-    return {"place_pitch": 0, "external_pitch": 0, "rows": 1, **values}
+    return {"local_pitch": 0, "external_pitch": 0, "rows": 1, **values}
 
 
 def random_block(rng, tag):
@@ -31,8 +31,8 @@ def random_block(rng, tag):
     return block(
         external=int(rng.integers(0, 1 << 20)),
         external_pitch=int(rng.integers(0, 1 << 12)),
-        place=int(rng.integers(0, LIMIT - extent - pitch * rows)),
-        place_pitch=pitch,
+        local=int(rng.integers(0, LIMIT - extent - pitch * rows)),
+        local_pitch=pitch,
         extent=extent,
         rows=rows,
         tag=tag,
@@ -40,11 +40,11 @@ def random_block(rng, tag):
 
 
 def wanted(one):
-    """Return the bytes of a block: external address, place inside, number of the row."""
+    """Return the bytes of a block: external address, local address, number of the row."""
     return [
         (
             one["external"] + row * one["external_pitch"] + i,
-            one["place"] + row * one["place_pitch"],
+            one["local"] + row * one["local_pitch"],
             i,
         )
         for row in range(one["rows"])
@@ -64,7 +64,7 @@ async def test_bursts_cover_blocks(rng, stall):
     dut = make()
     blocks = [random_block(rng, tag) for tag in range(40)]
     # The longest row there is, from the end of a frame: it enters 32 more.
-    blocks.append(block(external=31, place=0, extent=LIMIT - 1, tag=40))
+    blocks.append(block(external=31, local=0, extent=LIMIT - 1, tag=40))
 
     async def give(ctx):
         await put_all(ctx, dut.i, blocks, rng=rng, stall=stall)
@@ -83,7 +83,7 @@ async def test_bursts_cover_blocks(rng, stall):
             row = wanted(one)[len(seen)]
             assert segment.start == (row[2] == 0)
             inside = row[1] - (row[0] - row[2]) % BEAT
-            assert segment.place == inside % (1 << PLACE_BITS)
+            assert segment.local == inside % (1 << LOCAL_BITS)
             seen += bytes_of(segment)
             if segment.final:
                 break
@@ -93,16 +93,16 @@ async def test_bursts_cover_blocks(rng, stall):
 @pytest.mark.parametrize(
     "one",
     [
-        block(external=0, place=LIMIT - 3, extent=3, rows=4),
-        block(external=(1 << 32) - 1, place=0, extent=1),
-        block(external=0, place=0, extent=0, bad=1, target=1),
+        block(external=0, local=LIMIT - 3, extent=3, rows=4),
+        block(external=(1 << 32) - 1, local=0, extent=1),
+        block(external=0, local=0, extent=0, bad=1, target=1),
     ],
 )
 async def test_bad_block_is_the_last(one):
     dut = make()
 
     async def give(ctx):
-        await put_all(ctx, dut.i, [one, block(external=0, place=0, extent=0)])
+        await put_all(ctx, dut.i, [one, block(external=0, local=0, extent=0)])
 
     ctx = await simulation(dut, background=(give,))
     assert (await get(ctx, dut.o)).bad
@@ -119,7 +119,7 @@ async def test_bad_row_follows_good_rows():
     dut = make()
 
     async def give(ctx):
-        await put(ctx, dut.i, block(external=0, place=0, extent=7, rows=10, place_pitch=331))
+        await put(ctx, dut.i, block(external=0, local=0, extent=7, rows=10, local_pitch=331))
 
     ctx = await simulation(dut, give)
     bad = [(await get(ctx, dut.o)).bad for _ in range(4)]
@@ -128,7 +128,7 @@ async def test_bad_row_follows_good_rows():
 
 async def test_a_row_past_the_last_may_lie_outside():
     dut = make()
-    one = block(external=1 << 31, external_pitch=1 << 31, place=0, extent=7)
+    one = block(external=1 << 31, external_pitch=1 << 31, local=0, extent=7)
 
     async def give(ctx):
         await put_all(ctx, dut.i, [one] * 3)
@@ -140,10 +140,10 @@ async def test_a_row_past_the_last_may_lie_outside():
 async def test_each_target_has_its_limit():
     dut = make()
     ctx = await simulation(dut)
-    await put(ctx, dut.i, block(external=0, place=1990, extent=9, target=1))
+    await put(ctx, dut.i, block(external=0, local=1990, extent=9, target=1))
     segment = await get(ctx, dut.o)
-    assert (segment.bad, segment.place, segment.target) == (0, 1990, 1)
-    await put(ctx, dut.i, block(external=0, place=1991, extent=9, target=1))
+    assert (segment.bad, segment.local, segment.target) == (0, 1990, 1)
+    await put(ctx, dut.i, block(external=0, local=1991, extent=9, target=1))
     assert (await get(ctx, dut.o)).bad
 
 
@@ -152,7 +152,7 @@ async def test_latency_and_one_burst_each_cycle():
     rows = 20
     ctx = await simulation(dut)
     ctx.set(dut.o.ready, 1)
-    payload = block(external=0, external_pitch=64, place=0, place_pitch=8, extent=7)
+    payload = block(external=0, external_pitch=64, local=0, local_pitch=8, extent=7)
     ctx.set(dut.i.payload, {**payload, "rows": rows})
     ctx.set(dut.i.valid, 1)
     valid = []
@@ -166,7 +166,7 @@ async def test_latency_and_one_burst_each_cycle():
 async def test_abort_drops_everything(cycles):
     dut = make()
     ctx = await simulation(dut)
-    ctx.set(dut.i.payload, block(external=0, external_pitch=64, place=0, extent=40, rows=6))
+    ctx.set(dut.i.payload, block(external=0, external_pitch=64, local=0, extent=40, rows=6))
     ctx.set(dut.i.valid, 1)
     await ctx.tick().repeat(cycles)
     ctx.set(dut.abort, 1)
@@ -180,5 +180,5 @@ async def test_abort_drops_everything(cycles):
 def test_refuses_bursts_over_a_page():
     with pytest.raises(ValueError, match="at most 4096 bytes, got 256 beats of 32"):
         BurstSplitter(
-            data_bytes=32, burst_beats=256, place_bits=8, extent_bits=8, limits=[1], tag=1
+            data_bytes=32, burst_beats=256, local_bits=8, extent_bits=8, limits=[1], tag=1
         )

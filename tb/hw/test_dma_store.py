@@ -20,7 +20,7 @@ class Bench(MoveBench):
 
     read_latency: int = READ_LATENCY
     wrong_read_at: int | None = None
-    #: The answer whose bytes have wrong parity.
+    #: The response whose bytes have wrong parity.
     parity: bool = False
     wrong_bytes_at: int | None = None
 
@@ -43,9 +43,9 @@ class Bench(MoveBench):
     async def watch(self, ctx):
         """Be the unified buffer, and keep time."""
         dut = self.dut
-        answers: deque[list[int] | None] = deque([None] * (self.read_latency - 1))
+        responses: deque[list[int] | None] = deque([None] * (self.read_latency - 1))
         reads = 0
-        answered = False
+        responded = False
         samples = (
             *(dut.request.valid, dut.request.ready, dut.request.payload),
             *(dut.done, dut.fault_valid, dut.fault, dut.activity, dut.idle),
@@ -54,23 +54,23 @@ class Bench(MoveBench):
         async for _, _, *seen in ctx.tick().sample(*samples):
             valid, ready, request, done, fault_valid, fault, activity, idle, *sent = seen
             self.cycle += 1
-            answers.append(self.read(request) if valid and ready else None)
+            responses.append(self.read(request) if valid and ready else None)
             if valid and ready:
-                self.asked.append(self.cycle)
+                self.requested.append(self.cycle)
             if self.parity:
-                # One cycle behind the answer.
-                ctx.set(dut.read_wrong, answered and reads == self.wrong_bytes_at)
-            answer = answers.popleft()
-            answered = answer is not None
-            reads += answer is not None
-            ctx.set(dut.read_valid, answer is not None)
-            ctx.set(dut.read_fault, answer is not None and reads == self.wrong_read_at)
-            ctx.set(dut.read_data, answer or [0xEE] * self.rows)
+                # One cycle after the response.
+                ctx.set(dut.read_wrong, responded and reads == self.wrong_bytes_at)
+            response = responses.popleft()
+            responded = response is not None
+            reads += response is not None
+            ctx.set(dut.read_valid, response is not None)
+            ctx.set(dut.read_fault, response is not None and reads == self.wrong_read_at)
+            ctx.set(dut.read_data, response or [0xEE] * self.rows)
             self.note(done, fault_valid, fault, activity)
             assert (activity == Activity.IDLE) == bool(idle)
             assert (activity == Activity.BUSY) == ((valid and ready) or all(sent))
             if idle:
-                assert not any(answers)
+                assert not any(responses)
             ctx.set(dut.request.ready, not self.rests())
             if self.cycle == self.abort_at:
                 ctx.set(dut.abort, 1)
@@ -227,13 +227,13 @@ def test_throughput(length, pitch, external):
 
 
 @pytest.mark.parametrize("latency", [READ_LATENCY, Gatherer.SPACE - 4])
-def test_a_beat_each_cycle_behind_a_slow_buffer(latency):
+def test_a_beat_each_cycle_before_a_slow_buffer(latency):
     bench = Bench(rows=16, bus_bytes=16, unified_bytes=8192, burst_beats=64, read_latency=latency)
     bench.run([Instruction(Opcode.STORE, length=64 * 16)])
     sent = [cycle for cycle, activity in enumerate(bench.activity) if activity is Activity.BUSY]
     # From the first read to the last beat without a break.
     assert sent == list(range(sent[0], sent[-1] + 1))
-    assert bench.asked == list(range(bench.asked[0], bench.asked[0] + 64))
+    assert bench.requested == list(range(bench.requested[0], bench.requested[0] + 64))
 
 
 def test_instructions_overlap():
@@ -271,16 +271,16 @@ def test_reads_wait_for_a_bus_that_waits():
     instruction = Instruction(Opcode.STORE, length=300, unified=5)
     bench.run([instruction])
     # The oldest beat is in the register of the bus.
-    assert sum(cycle < 300 for cycle in bench.asked) == Gatherer.SPACE + 1
+    assert sum(cycle < 300 for cycle in bench.requested) == Gatherer.SPACE + 1
     check_content(bench, [instruction])
 
 
 def test_activity():
-    # The bus holds up what was read, and answers late.
+    # The bus holds up what was read, and responds late.
     bench = Bench(outstanding=2, latency=30)
     bench.run([Instruction(Opcode.STORE, external=3, length=45)])
-    last = bench.asked[-1]
+    last = bench.requested[-1]
     assert set(bench.activity[:last]) == {Activity.IDLE, Activity.MEMORY, Activity.BUSY}
     assert Activity.DRAIN in bench.activity[last:]
-    # What was asked for last has come.
+    # What was requested last has come.
     assert Activity.MEMORY not in bench.activity[last + READ_LATENCY :]

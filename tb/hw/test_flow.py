@@ -18,12 +18,12 @@ from celosia.hw.axi.arbiter import Arbiter
 from celosia.hw.build import convert, convert_with_sources
 from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, synthesised
-from celosia.hw.flow.netlist import BETWEEN, Cell, Netlist, Rooms, areas, assign, column_of
+from celosia.hw.flow.netlist import BETWEEN, Blocks, Cell, Netlist, areas, assign, column_of
 from celosia.hw.flow.parts import ECP5, GOWIN, ICE40, PARTS
 from celosia.hw.flow.paths import Delays, End, Late, Start, Timing, ends, read
 from celosia.hw.flow.sources import Source, separate
 
-ROOMS = Rooms(
+BLOCKS = Blocks(
     ["inner"], {"inner.a.sum": Source("a.py:1", True), "inner.b.x": Source("b.py:2", False)}
 )
 
@@ -38,7 +38,7 @@ def lut(inputs, out, name):
 
 def test_a_register_is_where_it_is_assigned():
     netlist = Netlist(register(1, 2), {2: ["inner.b.deep.er.x", "inner.a.sum", "inner.b.x"]})
-    assert assign(netlist, ROOMS) == {"$auto$1": "a"}
+    assert assign(netlist, BLOCKS) == {"$auto$1": "a"}
 
 
 def test_logic_without_a_name_follows_what_it_feeds_then_what_feeds_it():
@@ -50,18 +50,18 @@ def test_logic_without_a_name_follows_what_it_feeds_then_what_feeds_it():
         **lut([99], 98, "$3"),
     }
     netlist = Netlist(cells, {11: ["inner.a.q"], 21: ["inner.b.q"]})
-    assert assign(netlist, ROOMS) == {"r": "a", "s": "b", "$1": "a", "$2": "a", "$3": BETWEEN}
+    assert assign(netlist, BLOCKS) == {"r": "a", "s": "b", "$1": "a", "$2": "a", "$3": BETWEEN}
 
 
-def test_packed_cells_keep_the_room_of_what_they_were_made_of():
+def test_packed_cells_keep_the_block_of_what_they_were_made_of():
     netlist = Netlist(lut([1], 2, "$carry$CCU2_COMB0") | lut([1], 3, "$carry"), {})
-    assert set(assign(netlist, ROOMS, {"$carry": "b"}).values()) == {"b"}
+    assert set(assign(netlist, BLOCKS, {"$carry": "b"}).values()) == {"b"}
 
 
 def test_areas_count_by_column():
     cells = register(1, 2, "r") | lut([3], 1, "$1") | {"inner.a.c": Cell("CCU2C", (), (), "")}
     netlist = Netlist(cells | {"inner.b.m": Cell("MULT18X18D", (), (), "")}, {2: ["inner.a.q"]})
-    assert areas(netlist, assign(netlist, ROOMS), ECP5) == {
+    assert areas(netlist, assign(netlist, BLOCKS), ECP5) == {
         "a": {"LUT": 3, "FF": 1, "DSP": 0, "block RAM": 0},
         "b": {"LUT": 0, "FF": 0, "DSP": 1, "block RAM": 0},
     }
@@ -123,7 +123,7 @@ SDF = r"""
 def test_slowest_paths():
     cells = register(1, 2, "$a") | register(3, 4, "$b")
     netlist = Netlist(cells, {2: ["inner.a.sum"], 4: ["inner.b.x", "inner.c.y"]})
-    sources = {**ROOMS.sources, "inner.c.y": Source("c.py:9", False)}
+    sources = {**BLOCKS.sources, "inner.c.y": Source("c.py:9", False)}
     timing = Timing(read(SDF.splitlines()), ends(netlist, {"$a": "a", "$b": "b"}, sources))
     found = timing.slowest()
     assert [path.nanoseconds for path in found] == [2.61, 2.4, 0.65]
@@ -132,7 +132,7 @@ def test_slowest_paths():
     assert first.start == End("inner.a.sum", "a.py:1", "a")
     assert first.end.source in ("b.py:2", "c.py:9")
     assert found[2].end.name == "ram"
-    assert first.as_dict()["start"] == {"name": "inner.a.sum", "source": "a.py:1", "room": "a"}
+    assert first.as_dict()["start"] == {"name": "inner.a.sum", "source": "a.py:1", "block": "a"}
     assert timing.slowest(1) == found[:1]
     assert timing.late(2.5) == Late(3, 1, [Start(first.start, 2.61, 1)])
     assert timing.late(2.0).starts[0].ends == 2
@@ -206,19 +206,19 @@ def test_two_runs_in_one_folder_keep_their_netlists_apart(tmp_path, monkeypatch)
     folder = make_tools(tmp_path / "bin", {"yosys": slow})
     monkeypatch.setenv("PATH", str(folder), prepend=":")
     texts = [f"module top; // {n}" for n in range(3)]
-    said = []
+    printed = []
 
     def run(text):
         design = Design(name="top", verilog=text, part=PARTS["LFE5U-85F"], megahertz=1)
-        return synthesised(design, tmp_path / "made", said.append).read_text()
+        return synthesised(design, tmp_path / "made", printed.append).read_text()
 
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(run, texts)) == texts
-    assert sum("waiting for another run" in line for line in said) == 2
+    assert sum("waiting for another run" in line for line in printed) == 2
     # What lies there is of the last run, made anew or not.
     run(texts[0])
     assert (tmp_path / "made" / "top.v").read_text() == texts[0]
-    assert sum("synthesising" in line for line in said) == 3
+    assert sum("synthesising" in line for line in printed) == 3
 
 
 def test_stages_of_synthesis_are_reported_once(tmp_path, monkeypatch):
@@ -227,10 +227,10 @@ def test_stages_of_synthesis_are_reported_once(tmp_path, monkeypatch):
     lines = "".join(f"echo '{each} pass (text).'\n" for each in passes)
     folder = make_tools(tmp_path / "bin", {"yosys": f"#!/bin/sh\n{lines}cp top.v netlist.json\n"})
     monkeypatch.setenv("PATH", str(folder), prepend=":")
-    said = []
+    printed = []
     design = Design(name="top", verilog="module top;", part=PARTS["LFE5U-85F"], megahertz=1)
-    synthesised(design, tmp_path / "made", said.append)
-    assert said[1:] == ["synthesis: flattening", "synthesis: logic to LUTs"]
+    synthesised(design, tmp_path / "made", printed.append)
+    assert printed[1:] == ["synthesis: flattening", "synthesis: logic to LUTs"]
     assert "2.7. Executing OPT" in (tmp_path / "made" / "yosys.log").read_text()
 
 
@@ -254,7 +254,7 @@ def test_tools_end_with_their_parent(tmp_path, number):
 
 
 def has_ended(pid):
-    """Say whether a process is gone, or waits for somebody to take note that it is."""
+    """Return whether a process is gone, or waits for somebody to take note that it is."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -262,7 +262,7 @@ def has_ended(pid):
 
 
 def within(seconds, holds):
-    """Say whether something comes to hold within so many seconds."""
+    """Return whether something comes to hold within so many seconds."""
     end = time.monotonic() + seconds
     while not holds() and time.monotonic() < end:
         time.sleep(0.02)

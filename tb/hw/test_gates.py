@@ -104,14 +104,14 @@ def test_gates_do_as_their_source(part, primitive, kinds, seed, tmp_path):
     sources = ["bench.v", "source.v", str(made), *map(str, parts.models("*"))]
     command = [str(compiler), "-g2005", "-s", "bench", "-o", "bench.vvp", *sources]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    said = subprocess.run(
+    printed = subprocess.run(
         [str(compiler.with_name("vvp")), "-n", "bench.vvp"],
         cwd=tmp_path,
         check=True,
         capture_output=True,
         text=True,
     )
-    assert said.stdout == "compared\n", said.stdout[:500]
+    assert printed.stdout == "compared\n", printed.stdout[:500]
 
 
 def test_families_without_models_are_refused(tmp_path):

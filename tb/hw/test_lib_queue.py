@@ -34,7 +34,7 @@ async def test_equals_amaranths(depth, busy, rng):
     assert busy != (0.9, 0.3) or {1, depth} <= levels
 
 
-async def test_the_memory_takes_what_is_shown_while_there_is_room():
+async def test_the_memory_takes_what_is_shown_while_there_is_space():
     dut = EagerFIFO(width=8, depth=4)
     ctx = await simulation(dut)
     ctx.set(dut.w_data, 7)

@@ -129,8 +129,8 @@ def test_it_behaves_the_same(written: str, tmp_path: Path, seed: int) -> None:
     command = [str(compiler), "-g2005", "-o", "bench.vvp", "bench.v", "source.v", "written.v"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     simulator = [str(compiler.with_name("vvp")), "-n", "bench.vvp"]
-    said = subprocess.run(simulator, cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert said.stdout == "compared\n"
+    printed = subprocess.run(simulator, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert printed.stdout == "compared\n"
 
 
 def test_nothing_is_unread(written: str) -> None:
@@ -153,8 +153,8 @@ def assert_no_warnings(text: str, top: str, folder: Path, *options: str) -> None
     (folder / "design.vlt").write_text(files.waivers("design.v"))
     command = [str(prerequisites.verilator()), "--lint-only", "-Wall", *options]
     command += ["--top-module", top, "design.vlt", "design.v"]
-    said = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert not said.returncode and "%Warning" not in said.stderr, said.stderr
+    printed = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert not printed.returncode and "%Warning" not in printed.stderr, printed.stderr
 
 
 def test_it_is_free_of_warnings(written: str, tmp_path: Path) -> None:

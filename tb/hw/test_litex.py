@@ -127,7 +127,7 @@ FLAG = bytes((link.FLAG,))
 
 
 @pytest.mark.parametrize(
-    ("damaged", "answer"),
+    ("damaged", "response_to"),
     [
         (link.framed(request(3, 8, 1)).replace(b"\x03", b"\x02"), FLAG),
         (link.framed(request(3, 8, 1)).replace(b"\x03", b"\x03\x03"), FLAG),
@@ -137,15 +137,15 @@ FLAG = bytes((link.FLAG,))
         (link.framed(request(3, 8, *range(link.REQUEST_WORDS))), b""),
     ],
 )
-def test_a_bridge_does_nothing_damaged(damaged, answer):
+def test_a_bridge_does_nothing_damaged(damaged, response_to):
     made = Bridged()
     good = link.framed(request(4, 16, 7))
-    assert exchanged(made, [damaged, good]) == [answer, response(4)]
+    assert exchanged(made, [damaged, good]) == [response_to, response(4)]
     assert made.writes == [(16, 7)]
 
 
 def test_a_bridge_drops_what_comes_while_it_works():
-    """A later request is lost whole, without a response of its own."""
+    """A later request is lost whole, without a response."""
     first, late = link.framed(request(1, 0, *range(9))), link.framed(request(2, 0, 5))
     made = Bridged()
     assert exchanged(made, [first + late, late]) == [response(1), response(2)]

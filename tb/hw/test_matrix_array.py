@@ -1,4 +1,4 @@
-"""The systolic array, driven as its docstring says, against matrix products."""
+"""The systolic array, driven by the contract in its docstring, against matrix products."""
 
 import numpy as np
 import pysim

@@ -1,4 +1,4 @@
-"""Control of the matrix unit: what it asks for, when, and what it does where it must stop."""
+"""Control of the matrix unit: its requests, when they come, and where it must stop."""
 
 import numpy as np
 import pysim
@@ -11,7 +11,7 @@ from celosia.hw.matrix.control import MatrixControl
 
 
 class Control:
-    """Matrix control with a buffer that answers, and a log of what it asked for."""
+    """Matrix control with a buffer that responds, and a log of its requests."""
 
     READ_LATENCY = 6
     RESULTS_LATENCY = 17
@@ -29,7 +29,7 @@ class Control:
         **disturbed,
     ):
         self.rows, self.unified_bytes, self.depth = rows, 64 * rows, 16
-        # Numbers of requests: one whose answer is refused, one for which something is wrong, one
+        # Numbers of requests: one whose response is refused, one for which something is wrong, one
         # that the port does not take for some time.
         self.refused, self.wrong, self.held = (
             disturbed.get(name) for name in ("refused", "wrong", "held")
@@ -55,8 +55,8 @@ class Control:
     async def watch(self, ctx):
         dut = self.dut
         names = ("fired", "done", "fault_valid", "fault", "activity", "idle")
-        asked = ("row", "accumulate", "first", "start", "tile")
-        outputs = [getattr(dut, name) for name in names + asked]
+        requested = ("row", "accumulate", "first", "start", "tile")
+        outputs = [getattr(dut, name) for name in names + requested]
         refused, wrong = [], []
         while True:
             holds = len(self.fired) == self.held and self.cycle < self.fired[-1][0] + 20
@@ -67,14 +67,16 @@ class Control:
                 ctx.set(dut.wrong, self.cycle - self.RESULTS_LATENCY in wrong)
             port = (dut.request.valid, dut.request.ready, dut.request.payload)
             _, _, valid, ready, payload, *values = await ctx.tick().sample(*port, *outputs)
-            now = dict(zip(names + asked, values, strict=True))
+            now = dict(zip(names + requested, values, strict=True))
             assert now["fired"] == (valid and ready)
             if now["fired"]:
                 if len(self.fired) == self.refused:
                     refused.append(self.cycle)
                 if len(self.fired) == self.wrong:
                     wrong.append(self.cycle)
-                self.fired.append((self.cycle, (self.lanes(payload), *(now[n] for n in asked[:3]))))
+                self.fired.append(
+                    (self.cycle, (self.lanes(payload), *(now[n] for n in requested[:3])))
+                )
             # A tile is on its way before its pass begins, the next not earlier than with it.
             ahead = len(self.tiles) - sum(first for _, (*_, first) in self.fired)
             if now["fired"] and now["first"]:
@@ -260,7 +262,7 @@ def test_single_pixels_on_one_row_wait_for_each_other(forwards):
     assert before == [Activity.WEIGHTS if forwards else Activity.DRAIN] * 2
 
 
-def test_waiting_for_weights_is_said():
+def test_waiting_for_weights_is_reported():
     bench = Control([{"taps": 32}], rows=8, weight_rows=1)
     cycles = bench.run()
     # The first pass waits for the skips too, while the second tile loads already.
@@ -319,20 +321,20 @@ async def test_abort_stops_requests_and_drains():
     while len(bench.fired) < 3:
         await ctx.tick()
     ctx.set(bench.dut.abort, 1)
-    asked = len(bench.fired)
+    requested = len(bench.fired)
     await ctx.tick()
     assert not ctx.get(bench.dut.request.valid) and not ctx.get(bench.dut.idle)
     assert not ctx.get(bench.dut.instruction.ready)
     await ctx.tick().repeat(bench.RESULTS_LATENCY)
     assert ctx.get(bench.dut.idle)
-    assert len(bench.fired) <= asked + 1 and not bench.faults
+    assert len(bench.fired) <= requested + 1 and not bench.faults
 
 
 def test_construction():
     dut = Control([]).dut
     assert (dut.rows, dut.unified_bytes) == (4, 256)
     assert (dut.read_latency, dut.results_latency) == (6, 17)
-    assert (dut.feeder.weight_tiles, dut.feeder.weight_rows) == (8, 1)
+    assert (dut.prefetcher.weight_tiles, dut.prefetcher.weight_rows) == (8, 1)
 
 
 @pytest.mark.parametrize("refused", [0, 1])

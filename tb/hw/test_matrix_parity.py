@@ -139,7 +139,7 @@ def test_a_wrong_byte_stops_the_move_that_reads_it(rows, columns, monkeypatch, r
 
 
 @pytest.mark.parametrize("columns", [1, 4])
-def test_sums_of_wrong_parity_are_told_where_they_are_used(columns, monkeypatch, rng):
+def test_sums_of_wrong_parity_are_reported_where_they_are_used(columns, monkeypatch, rng):
     """To the vector unit that reads them, and as a fault of the instruction that adds to them."""
     bench = ParityBench(monkeypatch, rows=4, columns=columns, weight_rows=4)
     rows = [0, 3, 16, 21]

@@ -31,7 +31,7 @@ def reference(dut, tag, fields):
     """Yield the reads of an instruction; the jumps of lanes without a tap are 0."""
     f = MATMUL | fields
     step = -1
-    for wanted in pixels(dut.walker, fields):
+    for wanted in pixels(dut.addresses, fields):
         step += wanted["first"]
         taps = [step * dut.rows + lane for lane in range(dut.rows)]
         jumps = [tap // f["run"] * f["skip"] if tap < f["taps"] else 0 for tap in taps]

@@ -1,4 +1,4 @@
-"""The matrix unit with a unified buffer behind it, against NumPy."""
+"""The matrix unit with a unified buffer, against NumPy."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ def test_single_pixel_passes_cost_the_load_of_a_tile(weight_rows, pass_cycles):
 
 @pytest.mark.parametrize(("pixels", "pass_cycles"), [(2, 4), (3, 4), (4, 4), (9, 9)])
 def test_passes_follow_without_a_bubble(pixels, pass_cycles):
-    """But for one cycle in front of the next instruction, if the pass before has only two."""
+    """But for one cycle before the next instruction, if the pass before has only two."""
     bench = Bench(rows=4, columns=4, weight_rows=4, tiles=8)
     bench.run(
         [
@@ -114,7 +114,7 @@ async def test_passes_add_to_what_the_vector_unit_wrote():
         write = {"enable": 1, "row": row, "mask": mask, "sums": sums}
         ctx.set(dut.accumulator_write, write)
         await ctx.tick()
-        # The sums come two cycles behind the rest.
+        # The sums come two cycles after the rest.
         ctx.set(dut.accumulator_write.enable, 0)
         await ctx.tick().repeat(2)
         for column in range(4):
@@ -147,7 +147,7 @@ async def test_abort_ends_a_long_instruction():
 
 @pytest.mark.parametrize("refused", [0, 1, 4, 7])
 async def test_what_was_read_outside_is_stored_nowhere(refused):
-    """Nor what was asked for after it; no row is touched that no instruction names."""
+    """Nor what was requested after it; no row is touched that no instruction names."""
     bench = Bench(rows=4, columns=4, weight_rows=4)
     bench.refused = refused
     dut, depth = bench.dut, bench.depth

@@ -31,7 +31,7 @@ def test_construction(columns):
 class Script:
     """Operations of each cycle, and the sums that the docstring promises.
 
-    A write is of the cycle of its sums, and told two cycles before; a read is told in the cycle
+    A write is of the cycle of its sums, and known two cycles before; a read is known in the cycle
     before its own.
     """
 
@@ -47,9 +47,9 @@ class Script:
         self.operations[cycle] = (row, accumulate, np.asarray(sums))
 
     def expected(self):
-        """Return the sums of each read, by the cycle in which it is asked."""
+        """Return the sums of each read, by the cycle of its request."""
         memory = np.zeros((2 * self.dut.depth, self.dut.columns), np.int64)
-        answers = {}
+        responses = {}
         pending = {}
         for cycle in range(self.cycles):
             # An operation adds to what the ones before it made, readable or not.
@@ -66,8 +66,8 @@ class Script:
                 memory[row] = np.where(mask, sums, memory[row])
             if cycle in self.reads:
                 assert self.reads[cycle] != self.writes.get(cycle + 1, (None,))[0]
-                answers[cycle] = memory[self.reads[cycle]].copy()
-        return answers
+                responses[cycle] = memory[self.reads[cycle]].copy()
+        return responses
 
     def run(self):
         """Play the script and compare every read."""
@@ -93,11 +93,11 @@ class Script:
                 ctx.set(dut.write.mask, sum(1 << j for j, bit in enumerate(mask) if bit))
                 for j, value in enumerate(self.writes.get(cycle, (0, [], []))[2]):
                     ctx.set(dut.write.sums[j], int(value))
-                asked = cycle + 1 - ACCUMULATOR_LATENCY
-                if asked in expected:
+                requested = cycle + 1 - ACCUMULATOR_LATENCY
+                if requested in expected:
                     got = [ctx.get(dut.read_sums[j]) for j in range(dut.columns)]
-                    assert got == expected[asked].tolist(), f"read in cycle {asked}"
-                    compared.append(asked)
+                    assert got == expected[requested].tolist(), f"read in cycle {requested}"
+                    compared.append(requested)
                 await ctx.tick()
 
         pysim.run(dut, bench)
@@ -219,6 +219,6 @@ def test_vector_accesses_to_the_half_in_use_do_not_disturb_the_sums(rng):
     noise = Script(dut, 60)
     noise.operations, noise.writes = script.operations, script.writes
     noise.reads = script.reads
-    for asked, sums in noise.expected().items():
-        assert np.array_equal(sums, plain[asked])
+    for requested, sums in noise.expected().items():
+        assert np.array_equal(sums, plain[requested])
     noise.run()

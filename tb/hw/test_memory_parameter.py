@@ -35,7 +35,7 @@ def beats(kind, first_byte, raw, size):
 
 
 async def read_groups(ctx, dut, groups):
-    """Return the parameters of ``groups``, asked for one each cycle."""
+    """Return the parameters of ``groups``, one requested in each cycle."""
     lanes = dut.memory.lanes
     got = []
     for cycle in range(len(groups) + dut.memory.LATENCY):

@@ -23,13 +23,13 @@ from celosia.hw.memory.table_memory import TableMemory
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
 from celosia.hw.memory.weight_buffer import WeightBuffer
 
-ROOMS = (accumulators, parameter_memory, table_memory, unified_buffer, weight_buffer)
+MODULES = (accumulators, parameter_memory, table_memory, unified_buffer, weight_buffer)
 
 
 @pytest.fixture
 def memories(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Memories in the order in which a component makes them."""
-    return recorded(monkeypatch, *ROOMS)
+    return recorded(monkeypatch, *MODULES)
 
 
 @pytest.mark.parametrize("width", [1, 8, 32, 33, 73])
@@ -123,7 +123,7 @@ async def test_unified_buffer(
 def test_weight_buffer(
     sizes: tuple[int, ...], memories: list[Any], rng: np.random.Generator
 ) -> None:
-    """Tiles as close as they may be: each is judged by its own bytes, those never written too."""
+    """Tiles as close as they may be: each is checked by its own bytes, those never written too."""
     names = ("rows", "columns", "weight_tiles", "weight_rows", "bus_bytes")
     dut: Any = WeightBuffer(**dict(zip(names, sizes, strict=True)), parity=True)
     rows, columns, tiles, _, bus_bytes = sizes
@@ -275,7 +275,7 @@ async def test_parameters_and_tables(memories: list[Any], rng: np.random.Generat
         await ctx.tick().repeat(4)
 
     async def all_right(ctx: Any, but: dict[tuple[str, int], int]) -> None:
-        """Look up everything; ``but`` says the lanes that are wrong, by kind and place."""
+        """Look up everything; ``but`` gives the lanes that are wrong, by kind and place."""
         for group in range(channels // lanes):
             ctx.set(dut.group, group)
             await ctx.tick().repeat(ParameterMemory.LATENCY + 1)

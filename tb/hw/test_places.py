@@ -52,7 +52,7 @@ def test_sums_go_to_a_neighbour():
         ([multiplier(row, pair) for row in range(32) for pair in range(6)], PART),
     ],
 )
-def test_nothing_to_say(names, part):
+def test_nothing_to_report(names, part):
     assert array_places(names, part) == {}
 
 
@@ -68,10 +68,10 @@ def netlist(folder, kind):
 
 def test_netlist(tmp_path):
     given = netlist(tmp_path, "MULT18X18D")
-    said = []
-    fixed = fix(given, "top", PART, said.append)
-    assert fixed != given and said == ["looking for sites of block memories"]
-    assert fix(given, "top", PART, said.append) == fixed and len(said) == 1
+    printed = []
+    fixed = fix(given, "top", PART, printed.append)
+    assert fixed != given and printed == ["looking for sites of block memories"]
+    assert fix(given, "top", PART, printed.append) == fixed and len(printed) == 1
     top = json.loads(fixed.read_text())["modules"]["top"]
     assert top["settings"] == PART.settings
     cells = top["cells"]

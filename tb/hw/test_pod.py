@@ -26,5 +26,5 @@ def test_verilog(tmp_path: Path) -> None:
     assert len(re.findall(r"(?m)^module celosia_core\b", text)) == 1
     (tmp_path / "pod.v").write_text(text)
     command = [str(prerequisites.icarus()), "-g2005", "-Wall", "-t", "null", "pod.v"]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert not said.returncode and "port" not in said.stderr, said.stderr
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert not printed.returncode and "port" not in printed.stderr, printed.stderr

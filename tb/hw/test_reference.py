@@ -46,8 +46,8 @@ def test_module_refuses_to_write_outside_a_tree(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(reference, "__file__", str(tmp_path / "hw" / "arch" / "reference.py"))
     assert reference.main() == 1
     assert not list(tmp_path.iterdir())
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "wanted docs/" in said
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and "wanted docs/" in printed
 
 
 def test_docs_lie_beside_the_sources(root):
@@ -141,7 +141,7 @@ def test_a_field_has_one_offset_in_all_instructions_of_a_unit(opcode):
 
 
 @pytest.mark.parametrize("opcode", Opcode)
-def test_fields_are_named_once_and_shaped_as_they_say(opcode):
+def test_fields_are_named_once_and_shaped_as_they_declare(opcode):
     names = [field.name for field in (*isa.HEADER_FIELDS, *isa.FORMATS[opcode])]
     assert len(set(names)) == len(names)
     for field in isa.FORMATS[opcode]:

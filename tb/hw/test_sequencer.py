@@ -131,7 +131,7 @@ def test_fields_have_their_defaults_in_the_next_program():
     pysim.run(bench.dut, main, background=[bench.memory, *units])
 
 
-def test_fetches_little_behind_halt():
+def test_fetches_little_after_halt():
     bench = Bench([legal(Opcode.HALT)] + [legal(Opcode.NOP)] * 150)
     assert bench.run() is None
     assert bench.cycles < 60
@@ -253,7 +253,7 @@ def test_a_length_of_too_many_bits_is_no_program():
 )
 def test_runs_again_after_an_error(program, faults, code):
     """Nothing is left over: no semaphore, no instruction, no half of a fence."""
-    # The NOP in front waits for a post that is behind it.
+    # The first NOP waits for a post that comes after it.
     again = [legal(Opcode.LOAD), legal(Opcode.NOP, wait=1), legal(Opcode.HALT, post=1)]
     bench = Bench(program, faults=faults, watchdog=100)
     first, second = bench.run(times=2, then=again)
@@ -263,7 +263,7 @@ def test_runs_again_after_an_error(program, faults, code):
 
 
 def overflow(monkeypatch, instructions):
-    """Return the result and both flags of a program behind 15 posts, where 15 is the greatest."""
+    """Return the result and both flags of a program after 15 posts, where 15 is the greatest."""
     monkeypatch.setattr("celosia.hw.sequencer.semaphores.GREATEST", 15)
     bench = Bench([legal(Opcode.NOP, post=1)] * 15 + instructions)
     ends = []
@@ -289,7 +289,7 @@ def test_overflow_names_an_instruction_of_the_sequencer(monkeypatch):
     assert ends == [(isa.Error.SEMAPHORE, isa.Unit.SEQUENCER, 15), (0, 1)]
 
 
-def test_overflow_in_front_of_halt_is_not_done(monkeypatch):
+def test_overflow_before_halt_is_not_done(monkeypatch):
     ends = overflow(monkeypatch, [legal(Opcode.LOAD, post=1), legal(Opcode.HALT)])
     assert ends == [(isa.Error.SEMAPHORE, isa.Unit.SEQUENCER, 15), (0, 1)]
 

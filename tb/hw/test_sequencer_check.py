@@ -76,7 +76,7 @@ def edges(config):
     return found
 
 
-def judge(config, words, rng=None, producer=0.0, consumer=0.0, errors=()):
+def check(config, words, rng=None, producer=0.0, consumer=0.0, errors=()):
     """Return the payloads that come out, and the cycles in which they were taken."""
     dut = Check(config=config)
     results, cycles = [], []
@@ -106,7 +106,7 @@ def judge(config, words, rng=None, producer=0.0, consumer=0.0, errors=()):
     return results, cycles
 
 
-def judge_each(config, programs):
+def check_each(config, programs):
     """Return the payloads that come out for each program, with a reset before it."""
     dut, reset, results = Check(config=config), Signal(), []
     # On offer without being valid: an address that LOAD_WEIGHTS must not have.
@@ -145,7 +145,7 @@ def test_legal_programs_pass(name, rng):
     config = CONFIGS[name]
     encoder = commands.Encoder()
     words = [word for _ in range(120) for word in encoder.words(legal(rng, config))]
-    results, _ = judge(config, words)
+    results, _ = check(config, words)
     assert compare(results, words, config) is Error.NONE
 
 
@@ -168,7 +168,7 @@ def test_changed_programs_get_the_verdict_of_the_definition(name, rng):
             case _:
                 words.insert(place, words[int(rng.integers(len(words)))])
         programs.append(words)
-    results = judge_each(config, programs)
+    results = check_each(config, programs)
     errors = [compare(*pair, config) for pair in zip(results, programs, strict=True)]
     for error in (Error.NONE, Error.OPCODE, Error.FIELD):
         assert errors.count(error) > 5
@@ -178,7 +178,7 @@ def test_changed_programs_get_the_verdict_of_the_definition(name, rng):
 def test_ends_of_ranges(name):
     config = CONFIGS[name]
     programs = [[word] for word in edges(config)]
-    results = judge_each(config, programs)
+    results = check_each(config, programs)
     verdicts = {compare(*pair, config) for pair in zip(results, programs, strict=True)}
     assert verdicts == {Error.NONE, Error.FIELD}
 
@@ -187,7 +187,7 @@ def test_ends_of_ranges(name):
 def test_every_code(name):
     config = CONFIGS[name]
     programs = [[code | 64 << CODE_BITS] for code in range(1 << CODE_BITS)]
-    for result, words in zip(judge_each(config, programs), programs, strict=True):
+    for result, words in zip(check_each(config, programs), programs, strict=True):
         compare(result, words, config)
 
 
@@ -210,7 +210,7 @@ def test_every_code(name):
 def test_fields_that_conflict(instruction, error):
     config = CONFIGS["micro"]
     words = commands.Encoder().words(instruction)
-    results, _ = judge(config, words)
+    results, _ = check(config, words)
     assert compare(results, words, config) is error
 
 
@@ -226,9 +226,9 @@ def test_fields_that_conflict(instruction, error):
 def test_rows_of_tiles_have_as_many_taps_as_columns(taps, opcode, error):
     config = CONFIGS["options"]
     words = commands.Encoder().words(isa.Instruction(opcode, taps=taps))
-    # A number of taps that MATMUL left behind counts, too.
+    # A number of taps that an earlier MATMUL set counts, too.
     words += [Opcode.MOVE_WEIGHTS.value] * (opcode is Opcode.MOVE_WEIGHTS)
-    assert compare(judge(config, words)[0], words, config) is error
+    assert compare(check(config, words)[0], words, config) is error
 
 
 def test_registers_keep_their_value():
@@ -240,7 +240,7 @@ def test_registers_keep_their_value():
         *encoder.words(first),
         *encoder.words(isa.Instruction(Opcode.LOAD_WEIGHTS, external=4)),
     ]
-    assert compare(judge(config, words)[0], words, config) is Error.FIELD
+    assert compare(check(config, words)[0], words, config) is Error.FIELD
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_registers_keep_their_value():
 def test_order_of_words(codes):
     config = CONFIGS["micro"]
     words = [code | (64 << CODE_BITS if code >= 16 else 0) for code in codes]
-    error = compare(judge(config, words)[0], words, config)
+    error = compare(check(config, words)[0], words, config)
     assert error is (Error.NONE if len(codes) == 4 else Error.FIELD)
 
 
@@ -267,19 +267,19 @@ def test_stalls_change_nothing(producer, consumer, rng):
     config = CONFIGS["micro"]
     encoder = commands.Encoder()
     words = [word for _ in range(40) for word in encoder.words(legal(rng, config))]
-    results, _ = judge(config, words, rng, producer, consumer)
+    results, _ = check(config, words, rng, producer, consumer)
     assert compare(results, words, config) is Error.NONE
 
 
-def test_a_refused_fetch_comes_before_what_the_word_says():
+def test_a_refused_fetch_comes_before_the_meaning_of_the_word():
     words = [Opcode.HALT.value, 0, Opcode.HALT.value | 1 << 31]
-    results, _ = judge(CONFIGS["micro"], words, errors=(0, 1, 2))
+    results, _ = check(CONFIGS["micro"], words, errors=(0, 1, 2))
     assert [error for _, error, *_ in results] == [Error.BUS] * 3
 
 
 def test_one_word_a_cycle_two_cycles_later():
     words = commands.Encoder().words(legal(np.random.default_rng(3), CONFIGS["micro"]))
-    _, cycles = judge(CONFIGS["micro"], words)
+    _, cycles = check(CONFIGS["micro"], words)
     assert cycles == list(range(2, 2 + len(words)))
 
 

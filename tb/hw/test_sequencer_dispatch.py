@@ -52,7 +52,7 @@ class Bench:
     async def watch(self, ctx):
         dut = self.dut
         pushes = {unit: getattr(dut, f"push_{unit.name.lower()}") for unit in EXECUTORS}
-        names = ("asking", "want", "granted", "quiet", "post", "halted")
+        names = ("requesting", "want", "granted", "quiet", "post", "halted")
         acquired = False
         self.settling = 0
         while True:
@@ -63,7 +63,7 @@ class Bench:
             ctx.set(dut.lacking, lacking)
             # The sender drives in this cycle too, perhaps after this bench.
             await ctx.delay(1e-7)
-            ctx.set(dut.granted, ctx.get(dut.asking) and not ctx.get(dut.want) & lacking)
+            ctx.set(dut.granted, ctx.get(dut.requesting) and not ctx.get(dut.want) & lacking)
             signals = [signal for p in pushes.values() for signal in (p.valid, p.ready, p.payload)]
             values = await ctx.tick().sample(
                 *signals,
@@ -91,7 +91,7 @@ class Bench:
 
     def account(self, n, own, taken, values, now, acquired):
         if not own:
-            assert not now["asking"] and not now["post"] and not now["halted"]
+            assert not now["requesting"] and not now["post"] and not now["halted"]
             for k in taken:
                 payload = values[3 * k + 2]
                 assert payload.index == n
@@ -99,7 +99,7 @@ class Bench:
                 assert payload.bits == commands.go(i.opcode, i.wait, i.post)
             return
         instruction = self.instructions[n]
-        assert now["asking"] == (not acquired)
+        assert now["requesting"] == (not acquired)
         assert acquired or now["want"] == instruction.wait
         posts = acquired and (now["quiet"] or instruction.opcode is Opcode.NOP)
         assert now["post"] == (instruction.post if posts and not self.settling else 0)
@@ -153,7 +153,7 @@ async def test_latencies():
         ready = 0
         count = 0
         while not ready:
-            ctx.set(dut.granted, ctx.get(dut.asking))
+            ctx.set(dut.granted, ctx.get(dut.requesting))
             *_, ready = await ctx.tick().sample(dut.i.ready)
             count += 1
         cycles.append(count)
@@ -193,7 +193,7 @@ async def test_quiet_before_the_semaphores_is_not_enough():
     ctx.set(dut.quiet, 1)
     ctx.set(dut.lacking, 1)
     for _ in range(5):
-        assert ctx.get(dut.asking) and ctx.get(dut.want) == 1
+        assert ctx.get(dut.requesting) and ctx.get(dut.want) == 1
         assert not ctx.get(dut.i.ready) and not ctx.get(dut.halted)
         assert ctx.get(Value.cast(dut.activity)) == Activity.SEMAPHORE.value
         await ctx.tick()

@@ -11,7 +11,7 @@ from celosia.hw.sequencer.fetch import Fetch
 
 
 class Memory:
-    """Answers bursts in order after ``latency`` cycles; refuses the beats at ``refused``."""
+    """Responds to bursts in order after ``latency`` cycles; refuses the beats at ``refused``."""
 
     def __init__(self, dut, words, *, latency=5, base=0x1000, rng=None, stall=0.0, refused=()):
         self.dut, self.words, self.latency, self.base = dut, words, latency, base
@@ -50,14 +50,14 @@ class Memory:
                 self.requests.append((payload.address, payload.beats + 1))
                 self.owed += (payload.beats + 1) * dut.bus_bytes
                 for n in range(payload.beats + 1):
-                    queue.append((self.cycle + self.latency + n, self.answer(payload, n)))
+                    queue.append((self.cycle + self.latency + n, self.respond(payload, n)))
             self.most_owed = max(self.most_owed, self.owed)
             if flags[4] and flags[5]:
                 self.handed.append(self.cycle)
                 self.owed -= WORD_BYTES
             self.cycle += 1
 
-    def answer(self, payload, n):
+    def respond(self, payload, n):
         address = payload.address + n * self.dut.bus_bytes
         return {
             "data": int.from_bytes(self.beat(address), "little"),
@@ -201,7 +201,7 @@ async def test_stop_requests_nothing_and_drops_what_arrives(rng):
     assert ctx.get(dut.idle) and len(memory.requests) == requested > 0
 
 
-async def test_a_reset_after_stop_makes_room_for_another_program(rng):
+async def test_a_reset_after_stop_makes_space_for_another_program(rng):
     dut = Fetch(bus_bytes=8, burst_beats=16)
     text = program(rng, 128)
     memory = Memory(dut, text, latency=10)
@@ -234,16 +234,16 @@ async def test_an_empty_program_is_exhausted_at_once(rng):
 
 async def test_addresses_between_blocks_are_rounded_down():
     dut = Fetch(bus_bytes=16, burst_beats=16)
-    asked = []
+    addresses = []
 
     async def watch(ctx):
         async for _, _, valid, payload in ctx.tick().sample(dut.request.valid, dut.request.payload):
             if valid:
-                asked.append(payload.address)
+                addresses.append(payload.address)
 
     ctx = await pysim.simulation(dut, background=[watch])
     await begin(ctx, dut, length=1, address=0xFFF)
     ctx.set(dut.request.ready, 1)
     await ctx.tick().until(dut.request.valid)
-    asked.append(ctx.get(dut.request.payload.address))
-    assert asked[0] == 0xFC0
+    addresses.append(ctx.get(dut.request.payload.address))
+    assert addresses[0] == 0xFC0

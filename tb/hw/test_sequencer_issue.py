@@ -1,4 +1,4 @@
-"""The queue in front of a unit: order, semaphores, posts, activity."""
+"""The queue before a unit: order, semaphores, posts, activity."""
 
 import pysim
 import pytest
@@ -72,11 +72,11 @@ async def test_queue_depth_instructions_wait(depth):
 
 
 def granting(dut):
-    """Return a bench that grants whatever is asked, in the same cycle."""
+    """Return a bench that grants every request in the same cycle."""
 
     async def bench(ctx):
         while True:
-            ctx.set(dut.granted, ctx.get(dut.asking))
+            ctx.set(dut.granted, ctx.get(dut.requesting))
             await ctx.tick()
 
     return bench
@@ -85,7 +85,7 @@ def granting(dut):
 class Bench:
     """Random pushes, grants and a unit that finishes after random times; everything by cycle."""
 
-    NAMES = ("asking", "want", "granted", "post", "waiting", "index", "done")
+    NAMES = ("requesting", "want", "granted", "post", "waiting", "index", "done")
 
     def __init__(self, rng, *, count=60, depth=4, in_flight=15, rest=0.3, grant=0.5, work=6):
         self.dut = build(depth=depth, in_flight=in_flight)
@@ -123,7 +123,7 @@ class Bench:
         dut = self.dut
         while True:
             grant = self.rng.random() < self.grant
-            ctx.set(dut.granted, ctx.get(dut.asking) and grant)
+            ctx.set(dut.granted, ctx.get(dut.requesting) and grant)
             await ctx.tick()
 
     async def watch(self, ctx):
@@ -146,7 +146,7 @@ class Bench:
 
     def account(self, now, flags, tag):
         number = len(self.grants)
-        if now["asking"]:
+        if now["requesting"]:
             assert now["want"] == self.masks[number][0]
             assert number == len(self.taken), "asked for more than the next instruction"
         if now["granted"]:
@@ -170,7 +170,7 @@ class Bench:
             while len(self.done) < len(self.masks):
                 await ctx.tick()
             await ctx.tick().repeat(8)
-            assert not ctx.get(self.dut.waiting) and not ctx.get(self.dut.asking)
+            assert not ctx.get(self.dut.waiting) and not ctx.get(self.dut.requesting)
 
         background = [self.semaphores, self.unit, self.watch]
         pysim.run(self.dut, main, background=background, cycles_limit=20_000)
@@ -239,7 +239,7 @@ async def settle(ctx, dut, *, unit=Activity.IDLE, lacking=0):
     return ctx.get(dut.activity.as_value())
 
 
-async def test_activity_tells_idle_cycles_apart():
+async def test_activity_separates_idle_cycles():
     dut = build()
     ctx = await pysim.simulation(dut)
     assert await settle(ctx, dut) == Activity.EMPTY.value
@@ -247,7 +247,7 @@ async def test_activity_tells_idle_cycles_apart():
         assert await settle(ctx, dut, unit=unit) == unit.value
     await push(ctx, dut, 0, wait=0b1010_0000)
     await ctx.tick().repeat(3)
-    assert ctx.get(dut.asking) and ctx.get(dut.want) == 0b1010_0000
+    assert ctx.get(dut.requesting) and ctx.get(dut.want) == 0b1010_0000
     # The lowest one that it wants and that is not there.
     assert await settle(ctx, dut, lacking=0xFFF) == Activity.SEMAPHORE.value + 5
     assert await settle(ctx, dut, lacking=0xF80) == Activity.SEMAPHORE.value + 7
@@ -257,7 +257,7 @@ async def test_activity_tells_idle_cycles_apart():
     drain = await settle(ctx, dut, unit=Activity.DRAIN, lacking=0xFFF)
     assert drain == Activity.SEMAPHORE.value + 5
     await pysim.pulse(ctx, dut.granted)
-    assert not ctx.get(dut.asking)
+    assert not ctx.get(dut.requesting)
     # There is an instruction, and it waits for no semaphore.
     assert await settle(ctx, dut, lacking=0xFFF) == Activity.DRAIN.value
 

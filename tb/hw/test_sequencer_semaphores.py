@@ -14,10 +14,10 @@ def test_construction():
     assert GREATEST == 4095
 
 
-async def cycle(ctx, dut, asking, want, post):
+async def cycle(ctx, dut, requesting, want, post):
     """Drive one cycle; return what was granted in it, lacking, and the overflow of the next,
-    which tells of the posts of the cycle before."""
-    ctx.set(dut.asking, sum(1 << u for u in asking))
+    which has the posts of the cycle before."""
+    ctx.set(dut.requesting, sum(1 << u for u in requesting))
     for unit in range(dut.units):
         ctx.set(dut.want[unit], want.get(unit, 0))
         ctx.set(dut.post[unit], post.get(unit, 0))
@@ -35,12 +35,12 @@ async def test_random_takers_and_posters(count, units, rng):
     for _ in range(600):
         few = rng.integers(0, 1 << count, units) & rng.integers(0, 1 << count, units)
         want = {u: int(few[u] & rng.integers(0, 1 << count)) for u in range(units)}
-        asking = {u for u in range(units) if rng.random() < 0.5}
+        requesting = {u for u in range(units) if rng.random() < 0.5}
         post = {u: int(few[-1 - u]) for u in range(units) if rng.random() < 0.3}
-        granted, lacking, overflow = await cycle(ctx, dut, asking, want, post)
+        granted, lacking, overflow = await cycle(ctx, dut, requesting, want, post)
         assert lacking == sum(1 << s for s in range(count) if not counts[s])
-        # The lowest asking unit whose semaphores are all there, and nobody else.
-        can = [u for u in sorted(asking) if not want[u] & lacking]
+        # The lowest requesting unit whose semaphores are all there, and nobody else.
+        can = [u for u in sorted(requesting) if not want[u] & lacking]
         assert granted == (1 << can[0] if can else 0)
         assert not overflow
         for s in range(count):
@@ -103,7 +103,7 @@ async def test_overflow_names_who_posted(below, posts, takes, overflows):
     ctx.set(dut.post[0], 0)
     await ctx.tick()
     assert not ctx.get(dut.overflow)
-    asking, want = ({0}, {0: 1}) if takes else (set(), {})
-    assert (await cycle(ctx, dut, asking, want, posts))[2] == 0
+    requesting, want = ({0}, {0: 1}) if takes else (set(), {})
+    assert (await cycle(ctx, dut, requesting, want, posts))[2] == 0
     assert (await cycle(ctx, dut, set(), {}, {}))[2] == overflows
     assert (await cycle(ctx, dut, set(), {}, {}))[2] == 0

@@ -75,7 +75,7 @@ async def test_a_program_starts_and_ends():
     assert state(ctx, dut) == {"running"}
     ctx.set(dut.fetch_idle, 0)
     await strobe(ctx, dut, halted=1)
-    # Not done before what was fetched behind HALT is gone.
+    # Not done before what was fetched after HALT is gone.
     for _ in range(4):
         assert state(ctx, dut) == set() and not ctx.get(dut.flush)
         await ctx.tick()

@@ -28,18 +28,18 @@ def tools(tmp_path, monkeypatch, verilog):
 
 
 def test_each_seed_runs_once(tools):
-    said = []
+    printed = []
     for _ in range(2):
-        made = synthesis.synthesise(CONFIG, seeds=[1, 2, 3], directory=tools, report=said.append)
+        made = synthesis.synthesise(CONFIG, seeds=[1, 2, 3], directory=tools, report=printed.append)
         assert {run.seed: run.fmax for run in made.runs} == {1: 91, 2: 92, 3: 93}
         assert made.fmax_mhz == (91, 92, 93)
         assert made.used == {"FF": (5, 9)}
-        assert made.rooms == {"matrix": {"LUT": 1, "FF": 1, "DSP": 0, "block RAM": 0}}
+        assert made.blocks == {"matrix": {"LUT": 1, "FF": 1, "DSP": 0, "block RAM": 0}}
     assert (tools / "yosys.runs").read_text() == "ran\n"
     runs = (tools / "nextpnr.runs").read_text().split("\n")
     assert sorted(runs) == ["", "ran 1", "ran 2", "ran 3"]
-    assert said.count("seed 2: 92.0 MHz") == 2
-    assert said.count("seed 2: routing") == 1
+    assert printed.count("seed 2: 92.0 MHz") == 2
+    assert printed.count("seed 2: routing") == 1
     assert not list(tools.glob("*.partial.json"))
     assert json.loads(next(tools.glob("*_1.report.json")).read_text())["fmax"]
     assert [path.stem[-1] for path in tools.glob("*.placed")] == ["3"]
@@ -55,11 +55,11 @@ def test_a_slower_seed_is_run_again_when_it_is_the_best_one(tools):
 
 def test_without_seeds_it_is_synthesised_alone(tools):
     made = synthesis.synthesise(CONFIG, seeds=[], directory=tools)
-    assert made.rooms and not made.runs and not made.used
+    assert made.blocks and not made.runs and not made.used
     assert not (tools / "nextpnr.runs").exists()
 
 
-def test_a_seed_that_fails_says_where_its_log_is(tools):
+def test_a_seed_that_fails_reports_where_its_log_is(tools):
     with pytest.raises(ToolError, match="nextpnr-ecp5: exit code 1; its words are in"):
         synthesis.synthesise(CONFIG, seeds=[13], directory=tools)
     assert "no route" in next(tools.glob("*_13.log")).read_text()

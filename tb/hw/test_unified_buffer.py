@@ -6,7 +6,7 @@ import numpy as np
 import pysim
 import pytest
 
-from celosia.hw.memory.unified_buffer import Arbiter, Placer, UnifiedBuffer
+from celosia.hw.memory.unified_buffer import Arbiter, BankMapper, UnifiedBuffer
 
 
 def access(dut, rng, *, outside=False):
@@ -18,7 +18,7 @@ def access(dut, rng, *, outside=False):
     mask = int(rng.integers(0, 1 << rows))
     address = int(rng.integers(-rows + 1, size))
     lanes = np.array([address + lane + skips[lane] * rows for lane in range(rows)])
-    # What lies in front of byte 0 stays outside, whatever its skip.
+    # What lies before byte 0 stays outside, whatever its skip.
     lanes = np.where(address + np.arange(rows) < 0, -1, lanes)
     good = (lanes >= 0) & (lanes < size)
     if not outside:
@@ -73,7 +73,7 @@ async def test_random_accesses(rows, size):
     assert any(fault for _, fault in expected) and any(faults)
 
 
-async def test_priority_and_whose_answer():
+async def test_priority_and_whose_response():
     dut: Any = UnifiedBuffer(rows=4, unified_bytes=64, readers=3, writers=2)
     ctx = await pysim.simulation(dut)
     for n in range(3):
@@ -102,13 +102,13 @@ def test_construction():
     assert (dut.rows, dut.unified_bytes, dut.readers, dut.writers) == (8, 256, 3, 2)
     assert (dut.READ_LATENCY, dut.WRITE_LATENCY, dut.VISIBLE) == (6, 3, 1)
     assert (len(dut.read_valid), len(dut.write_fault)) == (3, 2)
-    assert Placer(rows=8, unified_bytes=256, carried_bits=2).depth == 32
+    assert BankMapper(rows=8, unified_bytes=256, carried_bits=2).depth == 32
     assert Arbiter(shape=dut.read_shape, count=3).count == 3
 
 
 @pytest.mark.parametrize("size", [32, 48])
 def test_every_address_with_every_skip(size):
-    """Lane 0 from in front of the buffer to past its end, skips up to what saturates."""
+    """Lane 0 from before the buffer to past its end, skips up to what saturates."""
     rows = 4
     dut: Any = UnifiedBuffer(rows=rows, unified_bytes=size, readers=1, writers=1)
     bits = len(dut.read_0.payload.address)
@@ -142,9 +142,9 @@ def test_every_address_with_every_skip(size):
                 wrapped = address & ((1 << bits) - 1)
                 ctx.set(dut.read_0.payload, {"address": wrapped, "skip": skips, "mask": 15})
             if cycle >= dut.READ_LATENCY:
-                answer, fault = wanted[cycle - dut.READ_LATENCY]
+                response, fault = wanted[cycle - dut.READ_LATENCY]
                 got = [ctx.get(dut.read_data[i]) for i in range(rows)]
-                assert (got, ctx.get(dut.read_fault)) == (answer, fault), requests[
+                assert (got, ctx.get(dut.read_fault)) == (response, fault), requests[
                     cycle - dut.READ_LATENCY
                 ]
             await ctx.tick()
@@ -154,12 +154,12 @@ def test_every_address_with_every_skip(size):
 
 @pytest.mark.parametrize("load", [0.3, 0.8])
 async def test_contention_of_all_ports(load):
-    """Answers and faults find who asked; priority decides; nothing is lost or done twice."""
+    """Responses and faults go to their reader; priority decides; nothing is lost or done twice."""
     rows, size = 4, 64
     dut: Any = UnifiedBuffer(rows=rows, unified_bytes=size, readers=3, writers=2)
     rng = np.random.default_rng(int(load * 10))
     memory = np.zeros(size, np.int64)
-    answers, faults = {}, {}
+    responses, faults = {}, {}
     seen = [0] * 5
     ctx = await pysim.simulation(dut)
     waiting = {}
@@ -173,28 +173,28 @@ async def test_contention_of_all_ports(load):
                 ctx.set(getattr(dut, port).payload, request)
             ctx.set(getattr(dut, port).valid, port in waiting)
         for kind, count in (("read", 3), ("write", 2)):
-            asking = [n for n in range(count) if f"{kind}_{n}" in waiting]
-            for n in asking:
-                assert ctx.get(getattr(dut, f"{kind}_{n}").ready) == (n == asking[0])
-            if not asking:
+            requesting = [n for n in range(count) if f"{kind}_{n}" in waiting]
+            for n in requesting:
+                assert ctx.get(getattr(dut, f"{kind}_{n}").ready) == (n == requesting[0])
+            if not requesting:
                 continue
-            request, lanes = waiting.pop(f"{kind}_{asking[0]}")
+            request, lanes = waiting.pop(f"{kind}_{requesting[0]}")
             on = np.array([bool(request["mask"] >> lane & 1) for lane in range(rows)])
             inside = (lanes >= 0) & (lanes < size)
             outside = bool((on & ~inside).any())
-            seen[asking[0] + 3 * (kind == "write")] += 1
+            seen[requesting[0] + 3 * (kind == "write")] += 1
             if kind == "read":
                 due = cycle + dut.READ_LATENCY
                 got = np.where(on & inside, memory[np.clip(lanes, 0, size - 1)], 0)
-                answers[due] = 1 << asking[0], got.tolist(), outside
+                responses[due] = 1 << requesting[0], got.tolist(), outside
             else:
-                faults[cycle + dut.WRITE_LATENCY] = outside << asking[0]
+                faults[cycle + dut.WRITE_LATENCY] = outside << requesting[0]
                 memory[lanes[on & inside]] = np.array(request["data"])[on & inside]
-        whose, bytes_read, fault = answers.get(cycle, (0, None, False))
+        whose, bytes_read, fault = responses.get(cycle, (0, None, False))
         assert ctx.get(dut.read_valid) == whose
         if whose:
             assert [ctx.get(dut.read_data[i]) for i in range(rows)] == bytes_read
             assert ctx.get(dut.read_fault) == fault
         assert ctx.get(dut.write_fault) == faults.get(cycle, 0)
         await ctx.tick()
-    assert min(seen) > 2 and any(faults.values()) and any(f for _, _, f in answers.values())
+    assert min(seen) > 2 and any(faults.values()) and any(f for _, _, f in responses.values())

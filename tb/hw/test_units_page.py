@@ -207,7 +207,7 @@ def test_moved_weights():
     probes = {
         "matrix.instruction": dut.instruction.valid,
         "MatrixUnit.request": dut.request.valid,
-        "MoveOrder.hold": dut.control.feeder.hold,
+        "MoveOrder.hold": dut.control.prefetcher.hold,
         "WeightBuffer.write": dut.buffer.write.valid,
         "WeightBuffer.start": dut.control.start,
         "SystolicArray.load, row": dut.array.load,

@@ -23,7 +23,7 @@ ROWS = 3
 class Rows:
     """Accumulators played, and what they should hold in the end.
 
-    Rubbish comes where nothing is read, and where a sum is read as its write is told. Both are
+    Rubbish comes where nothing is read, and where a sum is read as its write is announced. Both are
     looked at later: reads by one cycle, writes by two, when their sums come.
     """
 
@@ -33,7 +33,7 @@ class Rows:
         shape = (ROWS, given.columns)
         self.sums = rng.integers(-(2**31), 2**31, shape)
         self.expected = self.sums.copy()
-        #: Sums of wrong parity: as they are, and as they are once all groups so far are written.
+        #: Sums of wrong parity: now, and once all groups so far are written.
         self.wrong = rng.random(shape) < 0.1
         self.expected_wrong = self.wrong.copy()
         #: Where the sums of this cycle and of the next are written; the row read before.
@@ -43,11 +43,11 @@ class Rows:
         self.read = deque([self.nothing()] * ACCUMULATOR_LATENCY, ACCUMULATOR_LATENCY)
 
     def nothing(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return sums that nobody asked for, and which are wrong."""
+        """Return sums without a request, which are wrong."""
         sums = self.rng.integers(-(2**31), 2**31, self.columns)
         return sums, self.rng.random(self.columns) < 0.5
 
-    def answer(self, ctx: Any, dut: Any) -> None:
+    def respond(self, ctx: Any, dut: Any) -> None:
         """Give the sums of a cycle, and which of those of the cycle before were wrong."""
         ctx.set(dut.sums, self.read[1 - ACCUMULATOR_LATENCY][0].tolist())
         wrong = np.flatnonzero(self.read[-ACCUMULATOR_LATENCY][1])
@@ -114,11 +114,11 @@ async def test_groups_of_two_tasks(name: str, rng: np.random.Generator) -> None:
         # Of the groups on their way: values, and what the cycle of `scaled` should tell.
         way: deque[Any] = deque([None] * Pipe.SOON)
         writes: Any = None
-        # A group whose write is told is written, whatever stops the unit then.
+        # A group whose write is announced is written, whatever stops the unit then.
         stopped = heeds = False
         density = rng.choice([0.3, 0.7, 1.0])
         for cycle in range(length + 12):
-            rows.answer(ctx, dut)
+            rows.respond(ctx, dut)
             ctx.set(dut.stop, stopped)
             comes, to_sums = (bool(rng.random() < share) for share in (density, 0.9))
             slot = int(rng.integers(2))
@@ -145,7 +145,7 @@ async def test_groups_of_two_tasks(name: str, rng: np.random.Generator) -> None:
             fault = now is not None and now[2] and not heeds
             assert ctx.get(dut.fault) == fault
             assert ctx.get(dut.wrong) == (now is not None and now[3])
-            # Its write is told one cycle before.
+            # Its write is announced one cycle before.
             soon = way[0]
             tells = soon is not None and not soon[2] and not stopped
             assert ctx.get(dut.accumulator_write.enable) == tells
@@ -183,7 +183,7 @@ async def test_products(name: str, rng: np.random.Generator) -> None:
         coming[cycles] |= shown
 
     async def step(**soon: Any) -> None:
-        rows.answer(ctx, dut)
+        rows.respond(ctx, dut)
         now = coming.popleft() if coming else {}
         ctx.set(dut.soon.valid, bool(soon))
         ctx.set(dut.scaled, now.get("scaled", rng.integers(-(2**31), 2**31, lanes).tolist()))

@@ -23,8 +23,8 @@ def control(**changes):
 
 
 @pytest.mark.parametrize("late", ["awaited", "settling"])
-async def test_idle_after_an_abort_only_when_all_answers_and_writes_are_through(late):
-    """Whatever they take: memories may be slow to answer, or to show what was written."""
+async def test_idle_after_an_abort_only_when_all_responses_and_writes_are_through(late):
+    """Whatever they take: memories may be slow to respond, or to show what was written."""
     dut = control()
     ctx = await pysim.simulation(dut)
     assert ctx.get(dut.idle)

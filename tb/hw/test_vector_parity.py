@@ -124,11 +124,11 @@ class Flips:
         """Tell the unit of wrong words that it reads in the memories around it, for ever."""
         bench, dut = self.bench, self.bench.dut
         columns = bench.sizes["columns"]
-        answers = deque([False] * READ_LATENCY)
+        responses = deque([False] * READ_LATENCY)
         rows: deque = deque([None] * ACCUMULATOR_LATENCY)
         while True:
             read, write = dut.unified_read, dut.unified_write
-            asks, request, writes, item, from_row, to_row = (
+            requests, request, writes, item, from_row, to_row = (
                 await ctx.tick().sample(
                     read.valid & read.ready,
                     read.payload,
@@ -140,18 +140,18 @@ class Flips:
             )[2:]
             kind, *rest = self.place
             wrong = {False: set(), True: set()}
-            for happens, payload in ((asks, request), (writes, item)):
+            for happens, payload in ((requests, request), (writes, item)):
                 if happens and kind == "unified":
                     at, mask, _ = bench._places(payload)
                     wrong[payload is item] = set(at[mask].tolist()) & {rest[0]}
-            answers.append(bool(wrong[False]))
-            ctx.set(dut.read_wrong, answers.popleft())
+            responses.append(bool(wrong[False]))
+            ctx.set(dut.read_wrong, responses.popleft())
             row = None
             if from_row.enable:
                 row = 1 << rest[1] if kind == "sums" and from_row.row == rest[0] else 0
             rows.append(row)
             row = rows.popleft()
-            # What nobody asked for may be wrong.
+            # Bytes without a request may be wrong.
             anything = int(bench.rng.integers(1 << columns))
             ctx.set(dut.sums_wrong, anything if row is None else row)
             healed = kind == "sums" and to_row.enable and to_row.row == rest[0]

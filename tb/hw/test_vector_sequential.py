@@ -130,7 +130,7 @@ def test_pace_of_fill(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("stall", [0.0, 0.98])
 def test_instructions_follow_one_another(rng: np.random.Generator, stall: float) -> None:
-    """Other parameters, rounding and source; also where writes wait so long that rooms fill."""
+    """Other parameters, rounding and source; also where writes wait so long that queues fill."""
     instructions = [
         Instruction(
             Opcode.VECTOR,

@@ -62,7 +62,7 @@ def test_pace_from_unified_buffer(rng, name, channels, window, skip, reads, cycl
 @pytest.mark.parametrize("name", ["micro", "edge", "wide"])
 @pytest.mark.parametrize("space", [Space.UNIFIED, Space.ACCUMULATORS])
 @pytest.mark.parametrize("stall", [0.0, 0.5, 0.9])
-def test_wide_reads_wait_for_the_port_and_for_room(rng, name, space, stall):
+def test_wide_reads_wait_for_the_port_and_for_space(rng, name, space, stall):
     columns = SHAPES[name][1]
     channels = [1, columns, columns - 1, columns // 2 + 1]
     channels += [] if space is Space.ACCUMULATORS else [2 * columns + 1, 39]
@@ -91,7 +91,7 @@ def test_wide_reads_wait_for_the_port_and_for_room(rng, name, space, stall):
 
 
 @pytest.mark.parametrize("name", ["tall", "full"])
-def test_windows_of_one_group_wait_for_room(rng, name):
+def test_windows_of_one_group_wait_for_space(rng, name):
     """One may end in each cycle, and writes are slower than that."""
     fill = Instruction(Opcode.FILL, x_count=60, channels=4, destination_x_stride=4, value=7)
     run(rng, name, [fill], stall=0.9, tables=1)

@@ -81,7 +81,7 @@ def test_next_instruction_starts_before_the_last_write(rng):
 
 @pytest.mark.parametrize("stall", [0.0, 0.7])
 def test_last_places_are_not_those_of_the_next_instruction(rng, stall):
-    # More groups than there is room for: the places lag behind the reads.
+    # More groups than there is space for: the descriptors come later than the reads.
     instructions = [
         Instruction(
             Opcode.VECTOR,
@@ -177,7 +177,7 @@ async def test_range_and_reset(rng):
         bench.state.execute(before)
         await bench.issue(ctx, before, 20)
         await bench.issue(ctx, bad, 21)
-        # What comes behind must not be seen, whether it is taken or not.
+        # What comes after it must not be seen, whether it is taken or not.
         port = bench.dut.instruction
         ctx.set(port.valid, 1)
         ctx.set(port.payload.tag, 22)

@@ -31,7 +31,7 @@ class Task(NamedTuple):
 
 
 class Account:
-    """Random events at a ``Watch``, and what its contract says of them."""
+    """Random events at a ``Watch``, and the results by its contract."""
 
     def __init__(self, rng: np.random.Generator, sizes: VectorSizes) -> None:
         self.rng = rng
@@ -43,7 +43,7 @@ class Account:
         # In force in the cycle before, and now.
         self.tasks = deque([Task(), Task()], maxlen=2)
         self.place = 0
-        # What was read and is judged later, the next cycle first: channels, and whose they are.
+        # What was read and is checked later, the next cycle first: channels, and whose they are.
         self.rows: deque = deque([(0, 0)] * (ACCUMULATOR_LATENCY + 1))
         self.groups: deque = deque([(0, 0)] * (ParameterMemory.LATENCY + 1))
         self.lookups: deque = deque([(0, 0)])

@@ -191,11 +191,11 @@ class Bench:
         columns = self.sizes["columns"]
         unified, sums = state.unified.copy(), state.sums.copy()
         self.unified_seen, self.sums_seen = unified, sums
-        answers: deque = deque([None] * (READ_LATENCY - 1))
+        responses: deque = deque([None] * (READ_LATENCY - 1))
         pending: deque = deque([None] * (VISIBLE - 1))
         rows: deque = deque([[0] * columns] * (ACCUMULATOR_LATENCY - 2))
         # Rows to read of the cycle before; places to write of it and of the one before it.
-        asked = None
+        requested = None
         places: deque = deque([None, None])
         read_ready, write_ready = 1, 1
         read, write = dut.unified_read, dut.unified_write
@@ -203,7 +203,7 @@ class Bench:
         while True:
             ctx.set(read.ready, read_ready)
             ctx.set(write.ready, write_ready)
-            (asks, request, writes, item, from_row, to_row, activity, done, bad, fault) = (
+            (requests, request, writes, item, from_row, to_row, activity, done, bad, fault) = (
                 await ctx.tick().sample(
                     read.valid,
                     read.payload,
@@ -222,21 +222,21 @@ class Bench:
                 self.done.append(self.cycle)
             if bad:
                 self.faults.append((fault.code, fault.tag, self.cycle))
-            # What this cycle asked for comes READ_LATENCY cycles after it.
-            answer = None
-            if asks and read_ready:
+            # Responses to this cycle's requests come READ_LATENCY cycles after it.
+            response = None
+            if requests and read_ready:
                 self.reads.append(self.cycle)
                 at, mask, outside = self._places(request)
                 inside = mask & (at < len(unified))
                 self.touched += at[mask].tolist()
                 found = np.where(inside, unified[np.minimum(at, len(unified) - 1)], 0)
-                answer = (found.astype(np.int8).view(np.uint8), outside)
-            answers.append(answer)
-            answer = answers.popleft()
-            ctx.set(dut.read_valid, answer is not None)
-            ctx.set(dut.read_fault, bool(rng.integers(2)) if answer is None else answer[1])
-            if answer is not None:
-                ctx.set(dut.read_data, answer[0].tolist())
+                response = (found.astype(np.int8).view(np.uint8), outside)
+            responses.append(response)
+            response = responses.popleft()
+            ctx.set(dut.read_valid, response is not None)
+            ctx.set(dut.read_fault, bool(rng.integers(2)) if response is None else response[1])
+            if response is not None:
+                ctx.set(dut.read_data, response[0].tolist())
             change = None
             if writes and write_ready:
                 self.writes.append(self.cycle)
@@ -249,22 +249,22 @@ class Bench:
             if change is not None:
                 unified[change[0]] = change[1]
             ctx.set(dut.write_fault, change is not None and change[2])
-            # The sums of a write come two cycles later, and then all reads told behind it see them.
+            # The sums of a write come two cycles later, and then all reads after it see them.
             place = places.popleft()
             if place is not None:
                 row, mask = place
                 sums[row, mask] = np.array(list(to_row.sums))[mask]
                 self.writes.append(self.cycle)
-            # Rubbish comes at all other times, and for what is told to be written with its read.
+            # Rubbish comes at all other times, and for what is written in the cycle of its read.
             found = np.array(garbage[self.cycle % 8])
-            if asked is not None:
+            if requested is not None:
                 known = np.ones(columns, bool)
-                if places[0] is not None and places[0][0] == asked:
+                if places[0] is not None and places[0][0] == requested:
                     known = ~places[0][1]
-                found[known] = sums[asked, known]
+                found[known] = sums[requested, known]
                 self.reads.append(self.cycle)
             rows.append(found.tolist())
-            asked = from_row.row if from_row.enable else None
+            requested = from_row.row if from_row.enable else None
             place = None
             if to_row.enable:
                 place = to_row.row, (to_row.mask >> np.arange(columns) & 1).astype(bool)

@@ -41,7 +41,7 @@ class Programs:
                 return more
 
     def vector(self, **given):
-        """Return a random VECTOR; ``given`` fields are as they are."""
+        """Return a random VECTOR; ``given`` fields are not random."""
         rng, s = self.rng, self.sizes
         source, destination = rng.integers(0, 2, 2).tolist()
         source, destination = given.get("source", source), given.get("destination", destination)

@@ -28,7 +28,7 @@ def run(
     two devices leave different bytes.
     """
     code = commands.encode(program)
-    hazards.judge(program, config)
+    hazards.check_hazards(program, config)
     machine = Machine(config, memory_bytes=MEMORY)
     device = open_device("rtl", config, MEMORY)
     for address, content in {**contents, CODE: code}.items():

@@ -27,7 +27,7 @@ class BrowserNotFound(RuntimeError):
 
 
 class Browser:
-    """One page of a browser with a profile of its own.
+    """One page of a browser with a new profile.
 
     ``width``, ``height``: of the window, in CSS pixels.
     ``requests``: addresses that the page has requested; ``problems``: errors that the page has
@@ -118,7 +118,7 @@ class Browser:
         return found["result"].get("value")
 
     def wait(self, expression: str) -> Any:
-        """Return the value of an expression as soon as it is true.
+        """Return the value of an expression once it is true.
 
         Raises ``TimeoutError`` if it is not true for a long time.
         """
@@ -130,7 +130,7 @@ class Browser:
         return value
 
     def text(self, selector: str) -> str:
-        """Return the text of an element as it is shown."""
+        """Return the text of an element as shown."""
         return self.run(f"document.querySelector({selector!r}).innerText")
 
     def stroke(

@@ -71,11 +71,11 @@ def require_equal(network: Network, config: Config, device: str, steps: int, see
 
 
 def require_equal_or_refused(network: Network, config: Config, steps: int, seed: int) -> None:
-    """Judge the program of a network and compare it on the machine model, unless it is refused."""
+    """Check the program of a network and compare it on the machine model, unless it is refused."""
     try:
         program = instructions(Layout(network, config))
     except InputError as error:
         assert "wanted" in str(error)
         return
-    hazards.judge(program, config)
+    hazards.check_hazards(program, config)
     require_equal(network, config, "machine", steps, seed)

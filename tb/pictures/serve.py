@@ -1,4 +1,4 @@
-"""Picture of the page of ``celosia serve``: a 3 drawn with the mouse, and the core's answer."""
+"""Picture of the page of ``celosia serve``: a 3 drawn with the mouse, and the core's result."""
 
 import io
 import sys

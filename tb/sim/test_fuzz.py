@@ -36,7 +36,7 @@ def test_legal_programs_are_legal(name: str, seed: int) -> None:
     assert stage.unsupported(config) is None
     for _ in range(4):
         found = legal(config, rng)
-        hazards.judge(found.code, config)
+        hazards.check_hazards(found.code, config)
         assert expectation.expect(found).exact
 
 

@@ -14,7 +14,7 @@ from celosia.hw.arch.isa import (
 )
 from celosia.hw.arch.presets import PRESETS, preset
 from celosia.sim.footprint import Memory, reach
-from celosia.sim.hazards import Fault, Hazard, Written, judge
+from celosia.sim.hazards import Fault, Hazard, Written, check_hazards
 from celosia.sim.schedule import MachineError
 
 SMALL = preset(
@@ -25,12 +25,12 @@ SMALL = preset(
 
 def found(text: str, initial: Written | None = None) -> Hazard:
     with pytest.raises(Hazard) as caught:
-        judge(assemble(text), SMALL, initial=initial)
+        check_hazards(assemble(text), SMALL, initial=initial)
     return caught.value
 
 
 def legal(text: str, initial: Written | None = None) -> Written:
-    return judge(assemble(text), SMALL, initial=initial)
+    return check_hazards(assemble(text), SMALL, initial=initial)
 
 
 def everything() -> Written:
@@ -239,10 +239,10 @@ def test_written_goes_from_program_to_program():
         "STORE unified=64 length=4 wait=2\nHALT"
     )
     with pytest.raises(Hazard, match="UNWRITTEN: instruction 1"):
-        judge(main, SMALL)
-    written = judge([setup, main], SMALL)
-    judge(main, SMALL, initial=judge(setup, SMALL))
-    judge([commands.encode(setup), commands.encode(main), main], SMALL)
+        check_hazards(main, SMALL)
+    written = check_hazards([setup, main], SMALL)
+    check_hazards(main, SMALL, initial=check_hazards(setup, SMALL))
+    check_hazards([commands.encode(setup), commands.encode(main), main], SMALL)
     assert np.flatnonzero(written.places[Memory.WEIGHTS]).tolist() == [3]
     unified = np.flatnonzero(written.places[Memory.UNIFIED]).tolist()
     assert unified == [*range(8), *range(64, 68)]
@@ -250,7 +250,7 @@ def test_written_goes_from_program_to_program():
 
 def test_initial_is_not_changed():
     initial = Written(SMALL)
-    judge(assemble("FILL\nHALT"), SMALL, initial=initial)
+    check_hazards(assemble("FILL\nHALT"), SMALL, initial=initial)
     assert not any(places.any() for places in initial.places.values())
 
 
@@ -269,17 +269,17 @@ def test_two_units_may_not_take_one_semaphore():
 
 def test_a_count_that_may_overflow():
     post, take = Instruction(Opcode.FILL, post=1), Instruction(Opcode.STORE, unified=8, wait=1)
-    judge([*[post, take] * 4095, Instruction(Opcode.HALT)], SMALL, initial=everything())
+    check_hazards([*[post, take] * 4095, Instruction(Opcode.HALT)], SMALL, initial=everything())
     program = [post, take] * 4096
     with pytest.raises(Hazard, match="past 4095") as caught:
-        judge([*program, Instruction(Opcode.HALT)], SMALL, initial=everything())
+        check_hazards([*program, Instruction(Opcode.HALT)], SMALL, initial=everything())
     assert caught.value.fault is Fault.SEMAPHORE
     back = [Instruction(Opcode.FILL, post=1, wait=2 if n else 0) for n in range(4100)]
     forth = [
         Instruction(Opcode.STORE, unified=8, wait=1, post=2 if n < 4099 else 0) for n in range(4100)
     ]
     program = [i for pair in zip(back, forth, strict=True) for i in pair]
-    judge([*program, Instruction(Opcode.HALT)], SMALL, initial=everything())
+    check_hazards([*program, Instruction(Opcode.HALT)], SMALL, initial=everything())
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_a_count_that_may_overflow():
 )
 def test_illegal_instructions_are_machine_errors(text: str, error: Error):
     with pytest.raises(MachineError) as caught:
-        judge(assemble(text), SMALL)
+        check_hazards(assemble(text), SMALL)
     assert caught.value.error is error
 
 
@@ -317,10 +317,10 @@ def double_buffered(tiles: int) -> list[Instruction]:
     return [*assemble(text), Instruction(Opcode.HALT)]
 
 
-def test_a_long_program_is_judged_quickly():
+def test_a_long_program_is_checked_quickly():
     program = double_buffered(160)
     began = time.perf_counter()
-    judge(program, PRESETS["edge"])
+    check_hazards(program, PRESETS["edge"])
     assert time.perf_counter() - began < 2
 
 
@@ -332,7 +332,7 @@ def test_every_semaphore_of_a_pipeline_is_needed(semaphore: int):
         fields = i.fields | {"wait": i.wait & ~bit, "post": i.post & ~bit}
         broken.append(Instruction(i.opcode, **fields))
     with pytest.raises(Hazard) as caught:
-        judge(broken, PRESETS["edge"])
+        check_hazards(broken, PRESETS["edge"])
     assert caught.value.fault is Fault.RACE
 
 

@@ -128,13 +128,13 @@ def test_deadlock(program: list[Instruction], unit: Unit, index: int):
     assert "waits for ever for semaphore" in str(error)
 
 
-def test_judge_comes_first_and_knows_earlier_programs():
+def test_check_comes_first_and_knows_earlier_programs():
     machine = Machine(SMALL)
     store = [Instruction(Opcode.STORE, external=100, length=4), HALT]
     with pytest.raises(Hazard, match="UNWRITTEN"):
-        machine.run(store, judge=True)
+        machine.run(store, check=True)
     machine.run([Instruction(Opcode.FILL, channels=4, value=5), HALT])
-    machine.run(store, judge=True)
+    machine.run(store, check=True)
     assert machine.memory[100:104].tolist() == [5, 5, 5, 5]
 
 

@@ -71,10 +71,10 @@ def test_icarus_needs_both_programs(tmp_path: Path) -> None:
 def test_viewers_are_installed_where_they_are_missing(
     can_install: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    asked = []
+    requested = []
 
     def install(packages: list[str]) -> None:
-        asked.extend(packages)
+        requested.extend(packages)
         if can_install:
             program(tmp_path / "bin/chromium", "")
             program(tmp_path / "bin/fst2vcd", "")
@@ -82,7 +82,7 @@ def test_viewers_are_installed_where_they_are_missing(
     monkeypatch.setattr(simulators, "_apt_install", install)
     simulators.install_viewers()
     simulators.install_viewers()
-    assert asked == ["chromium", "gtkwave"] * (1 if can_install else 2)
+    assert requested == ["chromium", "gtkwave"] * (1 if can_install else 2)
     assert ("no fst2vcd: its tests are skipped" in capsys.readouterr().err) != can_install
 
 

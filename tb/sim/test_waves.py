@@ -113,7 +113,7 @@ def test_refusals(refused: Callable[[str], str], options: str, wanted: str) -> N
     assert wanted in line
 
 
-def test_a_machine_without_zlib_is_told(monkeypatch, tmp_path, verilator) -> None:
+def test_a_machine_without_zlib_is_reported(monkeypatch, tmp_path, verilator) -> None:
     from celosia.hw.arch.presets import preset
     from celosia.sim import verilate
     from celosia.sim.rtl import RtlDevice

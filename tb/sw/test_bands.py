@@ -156,17 +156,17 @@ def test_narrow_images_are_one_long_row() -> None:
     # One pixel stands between rows, and is the last of one and the first of the next.
     assert (source.pixel, source.row, source.pitch) == (66, 6, 396)
     assert (source.top, source.left, source.bottom, source.right) == (1, 1, 1, 0)
-    # The vector that ends behind the last result reads three pixels and a corner more.
+    # The vector that ends after the last result reads three pixels and a corner more.
     assert source.after == 1 + 7
     assert (result.pixel, result.row, result.margins) == (66, 6, False)
-    # Results behind the last one have a place, too: the last row has one pixel more already.
+    # Results after the last one have an address, too: the last row has one pixel more already.
     assert result.sample_pitch == (25 * 6 + 7 - 1) * 66
 
 
 @pytest.mark.parametrize(
     ("graph", "bands"),
     [
-        # What the next layer pads stays as it is: whole rows, no results between them.
+        # What the next layer pads does not change: whole rows, no results between them.
         (
             model(pointwise(64, 3), depthwise(64), depthwise(64), rows=24, columns=15, depth=3),
             {1: False},
@@ -246,14 +246,14 @@ def test_the_next_layer_starts_on_channels_that_are_there() -> None:
         *(48, 48, 16, 16),
         *(64, 64),
     ]
-    # The last eight drains come among the first passes of two tiles, and behind those.
+    # The last eight drains come among the first passes of two tiles, and after those.
     assert [layer for layer, _ in order[first : first + 11]] == [2, 1, 2, *[1] * 7, 2]
 
 
 def test_who_feeds_a_band_goes_tile_by_tile() -> None:
     """All pixels of sixteen channels, so that the band can start on those."""
     passes = [i for layer, i in work(KEYWORDS, Opcode.MATMUL) if layer == 0]
-    # The first in two pieces, since the image is still being loaded.
+    # The first in two parts, because the image is still being loaded.
     assert [i.x_count * i.y_count for i in passes] == [60, 65, 125, 125, 125]
 
 
@@ -265,6 +265,6 @@ def test_bound_of_a_band() -> None:
 
 
 def test_what_does_not_fit_goes_without_bands() -> None:
-    """Strips of rows lie without gaps between pixels."""
+    """Row stripes lie without gaps between pixels."""
     assert compile_steps(KEYWORDS, EDGE).parts[0].bands == frozenset({1, 3})
     assert not compile_steps(KEYWORDS, preset("edge,unified_bytes=8192")).parts[0].bands

@@ -1,4 +1,4 @@
-"""Blocks of sums, windows and strips: everything once, and nothing too large."""
+"""Blocks of sums, windows and row stripes: everything once, and nothing too large."""
 
 import math
 from typing import Any

@@ -24,7 +24,7 @@ CYCLES = 12_345
 
 
 class Counting(MachineDevice):
-    """A machine model that says every run took ``CYCLES``."""
+    """A machine model that reports for every run ``CYCLES``."""
 
     def run(self, address: int, count: int) -> Any:
         return replace(super().run(address, count), cycles=CYCLES)
@@ -53,7 +53,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return seen
 
 
-def test_a_board_says_core_memory_and_clock(opened, capsys):
+def test_a_board_reports_core_memory_and_clock(opened, capsys):
     command = f"run {MODELS}/mnist_mlp.tflite --input x.npy --output y.npy --stats s.json"
     assert main(f"{command} --board ulx3s-12f --batch 1".split()) == 0
     assert opened.config == BOARD.config
@@ -66,7 +66,7 @@ def test_a_board_says_core_memory_and_clock(opened, capsys):
     assert stats["inputs_per_second"] == pytest.approx(pace)
 
 
-def test_what_is_said_goes_before_the_board(opened, capsys):
+def test_what_is_given_goes_before_the_board(opened, capsys):
     command = f"run {MODELS}/mnist_mlp.tflite --input x.npy --output y.npy --board ulx3s-12f"
     assert main(f"{command} --preset micro --latency 7".split()) == 0
     assert opened.config == preset("micro")
@@ -75,7 +75,7 @@ def test_what_is_said_goes_before_the_board(opened, capsys):
     assert opened.options["bandwidth"] == pytest.approx(0.5, rel=0.05)
 
 
-def test_without_a_board_nothing_is_said_of_seconds(opened, capsys):
+def test_without_a_board_nothing_is_reported_of_seconds(opened, capsys):
     command = f"run {MODELS}/mnist_mlp.tflite --input x.npy --output y.npy --stats s.json"
     assert main(command.split()) == 0
     assert opened.config == preset("edge")
@@ -84,12 +84,12 @@ def test_without_a_board_nothing_is_said_of_seconds(opened, capsys):
 
 
 def test_an_estimate_is_that_of_the_same_memory(capsys):
-    said = []
+    printed = []
     memory = f"--latency {BOARD.memory_latency} --bandwidth {BOARD.memory_bandwidth}"
     for options in ("--board ulx3s-12f", f"--preset nano {memory}", "--preset nano"):
         assert main(f"report {MODELS}/mnist_mlp.tflite --json r.json {options}".split()) == 0
-        said.append(json.loads(Path("r.json").read_text())["total"]["cycles"])
-    assert said[0] == said[1] > said[2]
+        printed.append(json.loads(Path("r.json").read_text())["total"]["cycles"])
+    assert printed[0] == printed[1] > printed[2]
 
 
 @pytest.mark.parametrize("options, says", [("--board toaster", "wanted one of ulx3s-12f, got")])
@@ -100,13 +100,13 @@ def test_bad_input(capsys, options, says):
 
 
 def test_table(opened, capsys):
-    rooms = {"matrix": {"LUT": 1200, "FF": 30, "DSP": 4, "block RAM": 5}}
-    rooms["store"] = {"LUT": 34, "FF": 5, "DSP": 0, "block RAM": 1}
+    blocks = {"matrix": {"LUT": 1200, "FF": 30, "DSP": 4, "block RAM": 5}}
+    blocks["store"] = {"LUT": 34, "FF": 5, "DSP": 0, "block RAM": 1}
     seeds = {"1": 51.0, "2": 50.04, "3": 55.55}
     fmax = {"minimum": 50.04, "median": 51.0, "maximum": 55.55, "seeds": seeds}
     made = Path("made/ulx3s-12f")
     made.mkdir(parents=True)
-    report = {"core": "nano", "asked_mhz": 50, "rooms": rooms, "fmax_mhz": fmax}
+    report = {"core": "nano", "asked_mhz": 50, "blocks": blocks, "fmax_mhz": fmax}
     (made / "report.json").write_text(json.dumps(report))
     assert main(["boards", "--measure", "--directory", "made"]) == 0
     head, line, row = capsys.readouterr().out.splitlines()
@@ -128,18 +128,18 @@ def test_table_of_estimates_and_nothing_built(capsys):
 
 
 @pytest.mark.parametrize(
-    "seeds, asked, spread",
+    "seeds, requested, spread",
     [
         ({"1": 51.0}, 50, "51.0 (1)"),
         ({"1": 51.0, "2": 50.04}, 50, "50.0 / 55.5 (2)"),
         ({"1": 51.0, "2": 50.04}, 60, "50.0 / 55.5 (2), 60 requested"),
     ],
 )
-def test_seeds_of_the_table(capsys, seeds, asked, spread):
+def test_seeds_of_the_table(capsys, seeds, requested, spread):
     fmax = {"minimum": 50.04, "median": 51.0, "maximum": 55.55, "seeds": seeds}
     made = Path("build/boards/ulx3s-12f")
     made.mkdir(parents=True)
-    report = {"core": "nano", "asked_mhz": asked, "rooms": {}, "fmax_mhz": fmax}
+    report = {"core": "nano", "asked_mhz": requested, "blocks": {}, "fmax_mhz": fmax}
     (made / "report.json").write_text(json.dumps(report))
     assert main(["boards"]) == 0
     assert f"| {spread} |" in capsys.readouterr().out
@@ -148,7 +148,7 @@ def test_seeds_of_the_table(capsys, seeds, asked, spread):
     assert "| not built |" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("text", ["{", "{}", "[]", '{"core": "nano", "rooms": 3}'])
+@pytest.mark.parametrize("text", ["{", "{}", "[]", '{"core": "nano", "blocks": 3}'])
 def test_a_damaged_report_is_refused(capsys, text):
     made = Path("build/boards/ulx3s-12f")
     made.mkdir(parents=True)

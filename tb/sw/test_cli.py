@@ -76,18 +76,21 @@ def test_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_report_of_what_is_measured(folder, capsys, monkeypatch) -> None:
-    asked = {}
+    requested = {}
 
     def fake(compiled: Compiled, **memory: float | bool) -> Measured:
-        asked.update(memory, batch=compiled.program.batch)
+        requested.update(memory, batch=compiled.program.batch)
         return Measured((Alone(210, 200),), whole=Alone(303, 300), setup=Alone(50, 50))
 
     monkeypatch.setattr(measure, "measure", fake)
     command = "report m.tflite --measure --batch 2 --latency 9 --bandwidth 0.5 --json r.json"
     assert main(command.split()) == 0
-    assert asked == {"latency": 9, "bandwidth": 0.5, "batch": 2, "progress": True}
-    said = capsys.readouterr().out
-    assert "+5.0%" in said and "whole program: estimated 303, measured 300 cycles (+1.0%)" in said
+    assert requested == {"latency": 9, "bandwidth": 0.5, "batch": 2, "progress": True}
+    printed = capsys.readouterr().out
+    assert (
+        "+5.0%" in printed
+        and "whole program: estimated 303, measured 300 cycles (+1.0%)" in printed
+    )
     content = json.loads(Path("r.json").read_text())
     assert content["layers"][0]["counted_alone"] == 200
     assert content["whole"] == {"estimated": 303, "counted": 300}
@@ -241,9 +244,9 @@ def test_missing_simulator(folder, capsys, monkeypatch) -> None:
         "report m.tflite --measure --csv y.npy",
     ):
         assert main(command.split()) == 1
-        said = capsys.readouterr()
-        assert said.err == "celosia: rtl: Verilator 5.000 or newer wanted, none found\n"
-        assert said.out == "" and not Path("y.npy").exists()
+        printed = capsys.readouterr()
+        assert printed.err == "celosia: rtl: Verilator 5.000 or newer wanted, none found\n"
+        assert printed.out == "" and not Path("y.npy").exists()
 
 
 def test_verilog(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

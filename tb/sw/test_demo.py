@@ -25,8 +25,10 @@ def test_demo_on_the_machine_model(digits, tmp_path, capsys) -> None:
     output = tmp_path / "digits.png"
     made = demo.demo(output, config=preset("nano"), images=40, batch=16, device="machine")
     assert made.inputs == 40
-    said = capsys.readouterr().out
-    assert "of 40 digits" in said and "the same from machine and from the machine model" in said
+    printed = capsys.readouterr().out
+    assert (
+        "of 40 digits" in printed and "the same from machine and from the machine model" in printed
+    )
     assert output.read_bytes().startswith(PNG)
 
 

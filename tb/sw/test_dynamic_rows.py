@@ -34,7 +34,7 @@ def rows(
     zeros: tuple[int, int] = (0, 0),
     bias: Any = None,
     keeps: bool = False,
-    **said: Any,
+    **printed: Any,
 ) -> Graph:
     """Return the graph of a FULLY_CONNECTED of two inputs."""
     chain = Chain(shape, 0.05, zeros[0])
@@ -43,8 +43,10 @@ def rows(
     if bias is not None:
         read.append(Constant(np.asarray(bias, np.int32), 0.0015))
     result = shape[:-1] if keeps else (int(np.prod(shape[:-1])),)
-    said = {"scale": 0.5, "zero_point": 0, **said}
-    chain.operator("FULLY_CONNECTED", (*result, channels), inputs=read, keepNumDims=keeps, **said)
+    printed = {"scale": 0.5, "zero_point": 0, **printed}
+    chain.operator(
+        "FULLY_CONNECTED", (*result, channels), inputs=read, keepNumDims=keeps, **printed
+    )
     return chain.graph()
 
 

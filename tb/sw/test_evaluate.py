@@ -111,11 +111,11 @@ def test_picture(program: Program, dataset: str) -> None:
 def test_command(digits, mnist_model, capsys) -> None:
     options = "--dataset mnist --preset nano --limit 30 --batch 8 --stats s.json"
     assert main(["eval", str(mnist_model), *options.split()]) == 0
-    said = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    printed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     stats = json.loads(Path("s.json").read_text())
-    assert said["core"] == "nano, 4 x 4 multipliers"
-    assert f"{stats['accuracy']:.2%} of 30 images" in said["accuracy"]
-    assert said["picture"] == "mnist_mlp_confusion.png"
+    assert printed["core"] == "nano, 4 x 4 multipliers"
+    assert f"{stats['accuracy']:.2%} of 30 images" in printed["accuracy"]
+    assert printed["picture"] == "mnist_mlp_confusion.png"
     assert Path("mnist_mlp_confusion.png").read_bytes().startswith(b"\x89PNG")
     assert stats["images"] == stats["inputs"] == 30 and stats["batch"] == 8
     counts = np.array(stats["confusion"])
@@ -154,9 +154,11 @@ def test_bad_input(digits, mnist_model, capsys, command, says) -> None:
         code = main(["eval", *command.split()])
     except SystemExit as stop:
         code = stop.code
-    said = capsys.readouterr()
-    assert code == 2 and said.out == ""
-    assert said.err.startswith("celosia: ") and said.err.count("\n") == 1 and says in said.err
+    printed = capsys.readouterr()
+    assert code == 2 and printed.out == ""
+    assert (
+        printed.err.startswith("celosia: ") and printed.err.count("\n") == 1 and says in printed.err
+    )
     assert sorted(Path().iterdir()) == before
 
 

@@ -102,9 +102,9 @@ def test_draws_have_the_probabilities_of_the_softmax(rng: np.random.Generator) -
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--prompt", PROMPT, "--tokens", "8", "--temperature", "0"]
     assert main(["generate", *options]) == 0
-    said = capsys.readouterr()
-    assert said.out.startswith(PROMPT) and len(said.out) == len(PROMPT) + 9
-    assert said.err.startswith(f"{len(PROMPT) + 7} characters in ")
+    printed = capsys.readouterr()
+    assert printed.out.startswith(PROMPT) and len(printed.out) == len(PROMPT) + 9
+    assert printed.err.startswith(f"{len(PROMPT) + 7} characters in ")
 
 
 @pytest.mark.parametrize(

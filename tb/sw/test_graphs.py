@@ -68,7 +68,7 @@ def test_models_own_batch(rng: np.random.Generator) -> None:
     check(graph, rng, 3, "nano")
 
 
-def test_items_that_cannot_be_told_apart(rng: np.random.Generator) -> None:
+def test_items_that_cannot_be_separate(rng: np.random.Generator) -> None:
     b = Builder(rng, 4, 10)
     graph = b.graph(b.dense(b.reshape(0, 2, 20), 6, 20))
     assert lower(load(serialize(graph))).items == 1

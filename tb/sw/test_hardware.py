@@ -67,11 +67,11 @@ def tools(folder, monkeypatch):
 
 
 def test_synth(capsys, monkeypatch):
-    asked = {}
+    requested = {}
 
     def fake(config, *, part, seeds, directory, report):
         seeds = list(seeds)
-        asked.update(config=config.name, seeds=seeds, directory=directory, part=part.name)
+        requested.update(config=config.name, seeds=seeds, directory=directory, part=part.name)
         report("synthesising")
         speeds = [101.25, 99.0, 104.5, 100.0, 98.0]
         used = {"TRELLIS_FF": (1234, 83640), "DP16KD": (52, 208)}
@@ -80,19 +80,19 @@ def test_synth(capsys, monkeypatch):
             Run(seed, fmax, used, none, none, none)
             for seed, fmax in zip(seeds, speeds, strict=False)
         ]
-        rooms = {"matrix": {"LUT": 1200, "FF": 7, "DSP": 16, "block RAM": 0}}
+        blocks = {"matrix": {"LUT": 1200, "FF": 7, "DSP": 16, "block RAM": 0}}
         design = Design(name="celosia", verilog="", part=part, megahertz=1)
         late = Late(9, 2, [Start(End("core.a", "a.py:1", "core"), 12.5, 2)])
         beyond = [(208.96, late)]
-        return Report(design=design, runs=runs, rooms=rooms, late=late, beyond=beyond)
+        return Report(design=design, runs=runs, blocks=blocks, late=late, beyond=beyond)
 
     monkeypatch.setattr(synthesis, "synthesise", fake)
     assert main(["synth"]) == 0
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     wanted = {"config": "edge", "seeds": [1, 2, 3, 4, 5], "directory": Path("build/synth")}
-    assert asked == {**wanted, "part": "LFE5U-85F"}
-    assert said.err == "  0:00  synthesising\n"
-    lines = [line.split() for line in said.out.splitlines()]
+    assert requested == {**wanted, "part": "LFE5U-85F"}
+    assert printed.err == "  0:00  synthesising\n"
+    lines = [line.split() for line in printed.out.splitlines()]
     assert lines[0] == "edge on LFE5U-85F, speed grade 6".split()
     assert lines[1:4] == [
         ["cells", "used", "available", "percent"],
@@ -102,12 +102,12 @@ def test_synth(capsys, monkeypatch):
     assert "Fmax 98.0 / 100.0 / 104.5 MHz (minimum / median / maximum of 5 seeds)".split() in lines
     assert ["matrix", "1,200", "7", "16", "0"] in lines
     text = "too late for the requested clock: 2 of 9 inputs of registers"
-    assert text in said.out and "12.50 ns 2 core.a (a.py:1)".split() in lines
+    assert text in printed.out and "12.50 ns 2 core.a (a.py:1)".split() in lines
     assert lines[-1] == "209.0 MHz 2 1".split()
     command = "synth --preset nano --seeds 2 --directory d --part iCE40UP5K"
     assert main(command.split()) == 0
     wanted = {"config": "nano", "seeds": [1, 2], "directory": Path("d")}
-    assert asked == {**wanted, "part": "iCE40UP5K"}
+    assert requested == {**wanted, "part": "iCE40UP5K"}
     assert "99.0 / 100.1 / 101.2 MHz" in capsys.readouterr().out
     assert main("synth --seeds 0".split()) == 0
     assert "Fmax" not in capsys.readouterr().out
@@ -115,7 +115,7 @@ def test_synth(capsys, monkeypatch):
 
 def test_build_keeps_the_best_seed_and_flash_loads_it(tools, capsys):
     assert main("build ulx3s-12f --seeds 2".split()) == 0
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     made = Path("build/boards/ulx3s-12f")
     assert (made / "ulx3s-12f.bit").read_text() == "packed 2\n"
     description = json.loads((made / "celosia.json").read_text())
@@ -132,11 +132,11 @@ def test_build_keeps_the_best_seed_and_flash_loads_it(tools, capsys):
         "seeds": {"1": 91, "2": 92},
     }
     assert report["cells"] == {"FF": {"used": 5, "available": 9}}
-    assert report["rooms"] == {"matrix": {"LUT": 1, "FF": 1, "DSP": 0, "block RAM": 0}}
+    assert report["blocks"] == {"matrix": {"LUT": 1, "FF": 1, "DSP": 0, "block RAM": 0}}
     (path,) = report["slowest_paths"]
-    assert path["nanoseconds"] == 2.6 and path["start"]["room"] == "matrix"
-    assert "seed 2: 92.0 MHz" in said.err and "91.0 / 91.5 / 92.0 MHz" in said.out
-    assert "slowest paths" in said.out
+    assert path["nanoseconds"] == 2.6 and path["start"]["block"] == "matrix"
+    assert "seed 2: 92.0 MHz" in printed.err and "91.0 / 91.5 / 92.0 MHz" in printed.out
+    assert "slowest paths" in printed.out
     assert report["late"]["count"] == len(report["late"]["starts"]) == 0 < report["late"]["of"]
     counts = [clock["count"] for clock in report["beyond"]]
     assert [round(clock["mhz"]) for clock in report["beyond"]] == [101, 115, 138, 184]
@@ -175,7 +175,7 @@ def test_what_was_built_before_stays_until_all_is_made(tools, capsys, monkeypatc
     assert [(made / name).read_bytes() for name in names] == before
 
 
-def test_a_missing_tool_is_told_before_the_work(tools, capsys, monkeypatch):
+def test_a_missing_tool_is_reported_before_the_work(tools, capsys, monkeypatch):
     find = flow_tools.find
 
     def without(name):
@@ -203,11 +203,11 @@ def test_a_missing_package_is_one_line(command, package, extra):
 
 
 @pytest.mark.parametrize("command", ["build ulx3s-12f -o", "synth --directory"])
-def test_a_folder_that_cannot_be_made_is_told_at_once(tools, capsys, command):
+def test_a_folder_that_cannot_be_made_is_reported_at_once(tools, capsys, command):
     assert main([*command.split(), "/proc/nothing/there"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("celosia: /proc/nothing/there: wanted a directory to write into (")
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("celosia: /proc/nothing/there: wanted a directory to write into (")
+    assert printed.count("\n") == 1
 
 
 def test_a_build_wants_seeds():
@@ -215,7 +215,7 @@ def test_a_build_wants_seeds():
         build_module.build(table.BOARDS["ulx3s-12f"], seeds=(), directory=Path("x"))
 
 
-def test_a_clock_that_no_seed_reaches_is_said(tools, capsys):
+def test_a_clock_that_no_seed_reaches_is_reported(tools, capsys):
     assert main("build ulx3s-12f --seeds 1 --clock 100".split()) == 1
     assert capsys.readouterr().err.splitlines()[-1] == (
         "celosia: ulx3s-12f: wanted 100 MHz, got 91.0; "
@@ -232,9 +232,9 @@ def test_seeds_that_the_router_gives_up_on_are_left_out(tools, capsys):
         text.replace('echo "ran $seed"', '[ $seed = 2 ] || exit 125\necho "ran $seed"')
     )
     assert main("build ulx3s-12f --seeds 3".split()) == 0
-    said = capsys.readouterr()
-    assert "seed 1: nextpnr-ecp5: exit code 125; its words are in " in said.err
-    assert "92.0 / 92.0 / 92.0 MHz (minimum / median / maximum of 1 seed)" in said.out
+    printed = capsys.readouterr()
+    assert "seed 1: nextpnr-ecp5: exit code 125; its words are in " in printed.err
+    assert "92.0 / 92.0 / 92.0 MHz (minimum / median / maximum of 1 seed)" in printed.out
     router.write_text(text.replace('echo "ran $seed"', "exit 125"))
     assert main("build ulx3s-12f --seeds 2 -o other".split()) == 1
     assert (
@@ -245,12 +245,12 @@ def test_seeds_that_the_router_gives_up_on_are_left_out(tools, capsys):
     assert not Path("other/ulx3s-12f.bit").exists()
 
 
-def test_a_core_that_is_too_large_is_told_before_it_is_placed(tools, capsys):
+def test_a_core_that_is_too_large_is_reported_before_it_is_placed(tools, capsys):
     router = tools / "nextpnr-ecp5"
     counts = "TRELLIS_FF: 30000/24288 123%", "DCCA: 57/56 101%", "DP16KD: 60/56 107%", "LSR: 1/2 5%"
-    said = "".join(f'echo "Info:   {count}"; ' for count in counts)
+    printed = "".join(f'echo "Info:   {count}"; ' for count in counts)
     text = router.read_text()
-    router.write_text(text.replace('echo "ran $seed"', f'{said} echo "Info: "; exec sleep 600'))
+    router.write_text(text.replace('echo "ran $seed"', f'{printed} echo "Info: "; exec sleep 600'))
     seeds = 2 * len(os.sched_getaffinity(0))
     assert main(f"build ulx3s-12f --seeds {seeds}".split()) == 1
     lines = capsys.readouterr().err.splitlines()
@@ -276,16 +276,16 @@ def test_a_seed_that_the_router_gets_nowhere_with_is_ended(wires, end, tools, ca
     stuck = f'[ $seed = 2 ] || {{ {rounds}; exec sleep 600; }}\necho "ran $seed"'
     router.write_text(router.read_text().replace('echo "ran $seed"', stuck))
     assert main("build ulx3s-12f --seeds 2".split()) == 0
-    said = capsys.readouterr()
-    assert f"seed 1: no way for {end} rounds of the router" in said.err
-    assert "92.0 / 92.0 / 92.0 MHz (minimum / median / maximum of 1 seed)" in said.out
+    printed = capsys.readouterr()
+    assert f"seed 1: no way for {end} rounds of the router" in printed.err
+    assert "92.0 / 92.0 / 92.0 MHz (minimum / median / maximum of 1 seed)" in printed.out
 
 
 def test_flash_without_bitstream_or_loader(folder, capsys, monkeypatch):
     assert main("flash ulx3s-85f".split()) == 2
     bitstream = Path("build/boards/ulx3s-85f/ulx3s-85f.bit")
-    said = capsys.readouterr().err
-    assert said == f"celosia: {bitstream}: no such file (celosia build ulx3s-85f)\n"
+    printed = capsys.readouterr().err
+    assert printed == f"celosia: {bitstream}: no such file (celosia build ulx3s-85f)\n"
     bitstream.parent.mkdir(parents=True)
     bitstream.touch()
     monkeypatch.setenv("PATH", str(folder))

@@ -8,7 +8,7 @@ from networks import Softmax, write_sequential
 from celosia.sw.operators.softmax import softmax
 
 
-def judge(values: np.ndarray, scale: float, beta: float, zero_point: int = 0) -> np.ndarray:
+def reference(values: np.ndarray, scale: float, beta: float, zero_point: int = 0) -> np.ndarray:
     """Return LiteRT's reference softmax."""
     layer = Softmax(beta=beta)
     about = {"input_scale": scale, "input_zero_point": zero_point}
@@ -30,7 +30,7 @@ def test_random_rows(widest: int, rng: np.random.Generator) -> None:
             float(2.0 ** rng.uniform(-12, 4)),
             float(rng.choice([1, 0.5, rng.uniform(0.1, 3)])),
         )
-        want = judge(values, scale, beta, int(rng.integers(-128, 128)))
+        want = reference(values, scale, beta, int(rng.integers(-128, 128)))
         np.testing.assert_array_equal(softmax(values, scale, beta), want, f"{scale} {beta}")
 
 
@@ -44,17 +44,17 @@ def test_all_differences(scale: float) -> None:
         rows = equal[count * 256 : (count + 1) * 256]
         rows[:, : count + 1] = 127
         rows[:, count] = np.arange(-128, 128)
-    np.testing.assert_array_equal(softmax(equal, scale), judge(equal, scale, 1.0))
+    np.testing.assert_array_equal(softmax(equal, scale), reference(equal, scale, 1.0))
 
 
 def test_more_dimensions(rng: np.random.Generator) -> None:
     values = drawn(rng, (2, 3, 4, 5))
-    np.testing.assert_array_equal(softmax(values, 0.05), judge(values, 0.05, 1.0))
+    np.testing.assert_array_equal(softmax(values, 0.05), reference(values, 0.05, 1.0))
 
 
 def test_rows_that_the_kernel_cannot_take() -> None:
     values = np.zeros((1, 511), np.int8)
-    np.testing.assert_array_equal(softmax(values, 0.1), judge(values, 0.1, 1.0))
+    np.testing.assert_array_equal(softmax(values, 0.1), reference(values, 0.1, 1.0))
     for width in (512, 5000, 70000):
         assert (softmax(np.zeros((1, width), np.int8), 0.1) == -128).all()
 

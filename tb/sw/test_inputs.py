@@ -211,8 +211,8 @@ def test_bare_instructions_that_err(folder: Path, capsys: pytest.CaptureFixture[
     Path("bad.s").write_text("LOAD unified=4194303 length=64 rows=1\nHALT\n")
     celosia("assemble bad.s -o bad.bin")
     assert main("run bad.bin --preset nano --device machine".split()) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("celosia: bad.bin: FIELD in ") and "instruction 0 (LOAD " in said
+    printed = capsys.readouterr().err
+    assert printed.startswith("celosia: bad.bin: FIELD in ") and "instruction 0 (LOAD " in printed
 
 
 def test_the_interfaces_check_layouts(two_ended: Callable[[], bytes]) -> None:

@@ -124,7 +124,7 @@ def test_the_bus_refuses():
             access(0xFFC, 1)
 
 
-def test_nobody_answers():
+def test_no_response():
     line = system()
     line.mute = True
     with pytest.raises(DeviceError, match="line: no response to 20 requests of 0xe0000000$"):

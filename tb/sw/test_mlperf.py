@@ -141,8 +141,8 @@ def test_a_wrong_byte_is_found(litert, folder, monkeypatch, capsys) -> None:
     assert [row["bytes_different"] for row in of(found, name)] == [1, 1]
     rows = [row for made in found["settings"] for row in made["models"]]
     assert sum(row["bytes_different"] for row in rows) == 2
-    said = capsys.readouterr().err
-    assert said == (
+    printed = capsys.readouterr().err
+    assert printed == (
         f"celosia: mlperf: output bytes differ from LiteRT: 1 of 30 of {name} on core micro; "
         f"1 of 30 of {name} on ULX3S with LFE5U-45F\n"
     )
@@ -260,8 +260,11 @@ def test_refused(options: str, wanted: str, folder: Path, refused: Callable[[str
 def test_no_litert(folder, monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
     assert main("mlperf --models FOLDER -o m.md".split()) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("celosia: mlperf: LiteRT is not installed: ") and said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert (
+        printed.startswith("celosia: mlperf: LiteRT is not installed: ")
+        and printed.count("\n") == 1
+    )
     assert not Path("m.md").exists()
 
 

@@ -69,7 +69,7 @@ def folder(root: Path) -> Path:
 
 @pytest.fixture
 def images_for(mnist: Images, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Images]:
-    """Gives images a network never saw; skips where there are none without asking the network."""
+    """Gives images a network never saw; skips where there are none without using the network."""
     row = data.DATASETS["fashion-mnist"]
     monkeypatch.setitem(data.DATASETS, "fashion-mnist", replace(row, mirrors=()))
 
@@ -185,12 +185,12 @@ def test_shift_moves_and_fills(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("name", ["mnist_mlp", "mnist_c"])
-def test_the_scripts_judge_as_the_test_does(folder: Path, name: str, mnist: Images) -> None:
+def test_the_scripts_and_the_test_agree(folder: Path, name: str, mnist: Images) -> None:
     images, labels = mnist[0][:50], mnist[1][:50].copy()
     labels[:10] += 1
     model = folder / f"{name}.tflite"
-    judged = training.int8_accuracy(model.read_bytes(), images, labels)
-    assert judged == accuracy(model, images, labels) < 0.82
+    checked = training.int8_accuracy(model.read_bytes(), images, labels)
+    assert checked == accuracy(model, images, labels) < 0.82
 
 
 def test_only_the_whole_data_set_is_trained_on(tmp_path, mnist, monkeypatch) -> None:
@@ -204,7 +204,7 @@ def test_only_the_whole_data_set_is_trained_on(tmp_path, mnist, monkeypatch) -> 
 @pytest.mark.filterwarnings("ignore::UserWarning:tensorflow")  # of code that it calls itself
 @every_model
 def test_the_ordinary_conversion_is_accepted(name: str, rng: np.random.Generator) -> None:
-    """A network as it is before training."""
+    """A network before training."""
     if importlib.util.find_spec("tensorflow") is None:
         prerequisites.missing("tensorflow")
     network = NETWORKS[name]

@@ -100,7 +100,7 @@ def test_next_to_a_power_of_two(off: float):
         np.testing.assert_array_equal(on_core(sums, found, -4), want)
 
 
-def test_says_when_there_is_none():
+def test_reports_when_there_is_none():
     # One more is too many by a whole sum at the far end of the range.
     assert single_multiplier(2.0**-24, zero_point=0, sums=INT32) is None
     assert single_multiplier(2.0**-24, zero_point=0, sums=(-(1 << 24), 1 << 24)) is not None

@@ -40,25 +40,25 @@ class Model:
         dtype = dtype or self.dtype
         return self.constant(np.float32(scale)), self.constant(np.array(zero_point, dtype))
 
-    def add(self, kind, *inputs, domain="", **said):
+    def add(self, kind, *inputs, domain="", **printed):
         name = f"t{len(self.nodes)}"
-        self.nodes.append(NODE(kind, inputs, [name], domain=domain, **said))
+        self.nodes.append(NODE(kind, inputs, [name], domain=domain, **printed))
         self.last = name
         return self
 
-    def conv(self, inputs, outputs, size=1, **said):
+    def conv(self, inputs, outputs, size=1, **printed):
         low, high = (1, 256) if self.dtype == np.uint8 else (-127, 128)
         weights = self.random.integers(
-            low, high, (outputs, inputs // said.get("group", 1), size, size)
+            low, high, (outputs, inputs // printed.get("group", 1), size, size)
         )
         zero = 128 if self.dtype == np.uint8 else 0
         source = self.scale(0.4 if self.nodes else 0.05)
         ends = [self.last, *source, self.constant(weights.astype(self.dtype))]
         ends += [*self.scale(0.004, zero), *self.scale(0.4)]
-        return self.add("QLinearConv", *ends, **said)
+        return self.add("QLinearConv", *ends, **printed)
 
-    def move(self, kind, *constants, **said):
-        return self.add(kind, self.last, *map(self.constant, constants), **said)
+    def move(self, kind, *constants, **printed):
+        return self.add(kind, self.last, *map(self.constant, constants), **printed)
 
     def proto(self, *results):
         kind = helper.np_dtype_to_tensor_dtype(self.dtype)
@@ -81,11 +81,11 @@ def check(model: Model, count: int = 30, core: str = "edge") -> list[str]:
     program = compile_graph(graph, preset(core), 4)
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    judge = ort.InferenceSession(content, options)
+    session = ort.InferenceSession(content, options)
     limits = np.iinfo(model.dtype)
     random = np.random.default_rng(1)
     x = random.integers(limits.min, limits.max + 1, (count, *model.shape[1:])).astype(model.dtype)
-    wanted = np.concatenate([np.asarray(judge.run(None, {"x": each[None]})[0]) for each in x])
+    wanted = np.concatenate([np.asarray(session.run(None, {"x": each[None]})[0]) for each in x])
     with open_session(program) as session:
         (got,) = session.run([x])
     np.testing.assert_array_equal(got.reshape(wanted.shape), wanted)
@@ -117,7 +117,7 @@ def test_one_channel_moves_nothing():
 
 
 @pytest.mark.parametrize(
-    "said",
+    "printed",
     [
         {"pads": [1, 1, 1, 1]},
         {"pads": [0, 1, 2, 0], "strides": [2, 1]},
@@ -130,8 +130,8 @@ def test_one_channel_moves_nothing():
     ],
     ids=str,
 )
-def test_windows(said):
-    check(Model(1, 4, 8, 7).conv(4, 8, 3, **said))
+def test_windows(printed):
+    check(Model(1, 4, 8, 7).conv(4, 8, 3, **printed))
 
 
 def test_rows_of_one_dimension():

@@ -39,7 +39,7 @@ class Ends:
         return (array.astype(int) - (128 if self.unsigned else 0)).astype(np.int8)
 
 
-def run(kind, inputs, dtype, domain="com.microsoft", **said):
+def run(kind, inputs, dtype, domain="com.microsoft", **printed):
     """Return the result of one node: inputs that are tuples are computed, others constants."""
     from onnx import helper, numpy_helper
 
@@ -56,7 +56,7 @@ def run(kind, inputs, dtype, domain="com.microsoft", **said):
     result = helper.make_tensor_value_info(
         "y", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None
     )
-    node = helper.make_node(kind, names, ["y"], domain=domain, **said)
+    node = helper.make_node(kind, names, ["y"], domain=domain, **printed)
     graph = helper.make_graph([node], "node", ends, [result], constants)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)

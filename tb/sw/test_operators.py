@@ -144,7 +144,7 @@ def ones(*shape: int, dtype: type = np.int8) -> dict[str, Any]:
 
 
 def rows(*groups: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """Layer, operand, its changes, and what is said of them."""
+    """Layer, operand, its changes, and the message."""
     return [(layer, name, *row) for layer, name, *some in groups for row in some]
 
 

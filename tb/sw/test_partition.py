@@ -95,7 +95,7 @@ def test_reshape_between_operators_of_the_host_makes_no_part() -> None:
     assert notes == ["", "moves no bytes", "wanted softmax, got a core without"]
 
 
-def test_what_the_core_cannot_do_the_host_does_and_says_why() -> None:
+def test_what_the_core_cannot_do_the_host_does_and_reports_why() -> None:
     plan = partition(graph(convolution(4, 3), w.Reshape(shape=(1, 8, 6, 4)), convolution(2, 4)))
     assert steps(plan) == ["CONV_2D", "RESHAPE", "CONV_2D"]
     (host,) = (step for step in plan.steps if isinstance(step, HostOperator))
@@ -191,7 +191,7 @@ def test_what_neither_can_run_is_refused_by_name() -> None:
         (w.Binary(kind="MUL", second=MANY, output_scale=1.0), 1),
     ],
 )
-def test_items_are_told_apart_where_the_host_keeps_them_apart(layer: w.Layer, items: int) -> None:
+def test_items_are_separate_where_the_host_keeps_them_apart(layer: w.Layer, items: int) -> None:
     plan = on_nano(graph(convolution(4, 3), layer, shape=(3, 6, 8, 3)))
     assert plan.items == items
     first, _ = plan.steps

@@ -119,9 +119,9 @@ def multiplied(first: tuple[int, ...], second: tuple[int, ...], flags=(False, Fa
         if order:
             Transpose(permutation=order).add(chain)
         read.append(chain.number)
-    said = {"scale": 9.0, "zero_point": 0, "adjX": flags[0], "adjY": flags[1]}
+    printed = {"scale": 9.0, "zero_point": 0, "adjX": flags[0], "adjY": flags[1]}
     shape = chain.tensor(read[0]).shape
-    chain.operator("BATCH_MATMUL", (*shape[:2], 4, 4), inputs=read, **said)
+    chain.operator("BATCH_MATMUL", (*shape[:2], 4, 4), inputs=read, **printed)
     return chain.graph()
 
 
@@ -130,8 +130,8 @@ def floats(*kinds: str, first: str = "int8") -> Graph:
     chain = Chain((1, 9, 9, 4), 0.02, 5, first)
     chain.operator("DEQUANTIZE", dtype="float32")
     for kind in kinds:
-        said: dict[str, Any] = {"beta": 1.0} if kind == "SOFTMAX" else {}
-        chain.operator(kind, **said)
+        printed: dict[str, Any] = {"beta": 1.0} if kind == "SOFTMAX" else {}
+        chain.operator(kind, **printed)
     chain.operator("QUANTIZE", dtype="int8", scale=0.03, zero_point=-9)
     return chain.graph()
 
@@ -193,9 +193,9 @@ def batchless(*, constant: bool = False) -> Graph:
     chain.operator("RESHAPE", (6, 2, 4), [np.array([6, 2, 4], np.int32)])
     Transpose(permutation=(1, 0, 2)).add(chain)
     heads = chain.number
-    said = {"scale": 0.03, "zero_point": -100, "adjX": False, "adjY": True}
+    printed = {"scale": 0.03, "zero_point": -100, "adjX": False, "adjY": True}
     other = Constant(weights(2, 6, 4), 0.01) if constant else heads
-    chain.operator("BATCH_MATMUL", (2, 6, 6), inputs=[heads, other], **said)
+    chain.operator("BATCH_MATMUL", (2, 6, 6), inputs=[heads, other], **printed)
     return chain.graph()
 
 

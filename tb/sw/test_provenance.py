@@ -24,7 +24,7 @@ MODELS = Path(passes.__file__).parents[1] / "models"
 
 
 class Named:
-    """A network of which only the name of a layer is asked for."""
+    """A network of which only the name of a layer is used."""
 
     layers = (type("Layer", (), {"name": "some layer"})(),)
 
@@ -45,7 +45,7 @@ def margin(start: int, count: int, value: int) -> Step:
 
 
 def followed(main: Sequence[Step], setup: Sequence[Step] = ()) -> str:
-    """Return what is said of a program; empty if nothing is."""
+    """Return the message about a program; empty if there is none."""
     network: Any = Named()
     try:
         follow(setup, main, network, NANO)
@@ -73,9 +73,9 @@ def test_what_was_written_is_read() -> None:
     ],
 )
 def test_what_is_not_there_any_more_is_named(main: list[Step], place: int, what: str) -> None:
-    said = followed(main)
-    assert said.startswith("program, STORE of some layer: reads byte ")
-    assert f"byte {place} of the unified buffer" in said and said.endswith(f"where {what} is")
+    printed = followed(main)
+    assert printed.startswith("program, STORE of some layer: reads byte ")
+    assert f"byte {place} of the unified buffer" in printed and printed.endswith(f"where {what} is")
 
 
 def test_places_between_what_is_read_may_hold_anything() -> None:
@@ -97,11 +97,11 @@ def test_rows_of_another_strip_are_named() -> None:
 
 
 def test_margins_of_the_setup_are_there_in_each_run() -> None:
-    """And are for all items; what overwrites them is seen by the run behind."""
+    """And are for all items; what overwrites them is seen by the next run."""
     reads = stores(0, 4, 3, (5, 6))
     assert followed([reads], [margin(0, 4, 3)]) == ""
-    said = followed([reads, loads(2, 1, 1)], [margin(0, 4, 3)])
-    assert "reads byte 2 " in said and said.endswith("where nothing of this run is")
+    printed = followed([reads, loads(2, 1, 1)], [margin(0, 4, 3)])
+    assert "reads byte 2 " in printed and printed.endswith("where nothing of this run is")
     # What a run leaves is nothing for the next to rely on.
     assert followed([stores(0, 4, 3), loads(0, 4, 3)]).endswith("where nothing of this run is")
 
@@ -159,8 +159,8 @@ def test_a_load_over_an_output_that_is_not_stored_yet(monkeypatch: pytest.Monkey
         behind = [a for a in actions[second:] if not isinstance(a, LoadRegion)]
         return [*actions[:drain], *first, *rest, *behind]
 
-    said = planted(monkeypatch, "schedule", early)(BANDS, TIGHT, 2)
-    assert said.startswith("program, STORE of ") and "value 0 of items 1 to 1" in said
+    printed = planted(monkeypatch, "schedule", early)(BANDS, TIGHT, 2)
+    assert printed.startswith("program, STORE of ") and "value 0 of items 1 to 1" in printed
 
 
 @pytest.mark.parametrize("name", ["mnist_a", "mnist_d"])

@@ -121,9 +121,9 @@ def test_missing_tools_are_named_with_a_command(source, here, monkeypatch, capsy
         model.mkdir()
         (model / "saved_model.pb").touch()
     assert main(["quantize", str(model), "--calibration", "x.npy", "-o", "y"]) == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and source.modules[-1] in said
-    assert install_command(source.extra) in said
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and source.modules[-1] in printed
+    assert install_command(source.extra) in printed
 
 
 def test_every_extra_exists(root: Path) -> None:

@@ -1,4 +1,4 @@
-"""Refusals: the one line that a command answers with, by model and command."""
+"""Refusals: the one line that a command prints, by model and command."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from celosia.hw.arch import commands, isa
 from celosia.sw.cli import main
 from celosia.sw.shipped import shipped
 
-#: Commands, and below each what it says.
+#: Commands, and below each what it prints.
 REFUSALS = f"""
 # float models
 report net.tflite
@@ -193,6 +193,6 @@ def test_refusal(tmp_path, capsys, command, line) -> None:
         code = main([*command.split(), *device.split()])
     except SystemExit as stop:
         code = stop.code
-    said = capsys.readouterr()
-    assert (code, said.err, said.out) == (2, f"celosia: {' '.join(line.split())}\n", "")
+    printed = capsys.readouterr()
+    assert (code, printed.err, printed.out) == (2, f"celosia: {' '.join(line.split())}\n", "")
     assert sorted(tmp_path.rglob("*")) == before

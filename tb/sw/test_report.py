@@ -14,7 +14,7 @@ from whole_networks.small import compiled, convolution, dense
 from celosia.hw.arch.config import PROGRAM_BYTES
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
 from celosia.hw.arch.presets import preset
-from celosia.sim.hazards import judge
+from celosia.sim.hazards import check_hazards
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler import report, report_text
 from celosia.sw.compiler.compile import compile_steps
@@ -102,7 +102,7 @@ def test_sections_one_after_the_other_do_what_the_program_does(sizes: str, batch
     made = compiled(sizes, batch)
     parts = layer_sections(made)
     codes = [made.program.setup.code, *(part.section.code for part in parts)]
-    judge(codes, made.program.config)
+    check_hazards(codes, made.program.config)
     x = np.random.default_rng(batch).integers(-128, 128, (batch, 14, 14, 1)).astype(np.int8)
     outputs = []
     for order in ([made.program.main], [part.section for part in parts]):

@@ -26,7 +26,7 @@ MEMORY = 1 << 18
 
 
 class Board:
-    """A core of the machine model behind a pseudo-terminal.
+    """A core of the machine model at a pseudo-terminal.
 
     ``config``: sizes of the core; ``noise``: damages both directions.
     """
@@ -70,8 +70,8 @@ class Board:
                 if self.mute_at is not None and self.received > self.mute_at:
                     self.gone = self.gone or time.monotonic()
                     continue
-                answers = self.bridge.feed(self._pass(received))
-                os.write(self.line, self._pass(answers))
+                responses = self.bridge.feed(self._pass(received))
+                os.write(self.line, self._pass(responses))
         finally:
             os.close(self.line)
 
@@ -168,7 +168,7 @@ def test_command(board, digits, mnist_model, tmp_path):
     assert np.array_equal(np.load(target), y)
 
 
-def test_program_error_is_told_and_the_next_program_runs(board, digits):
+def test_program_error_is_reported_and_the_next_program_runs(board, digits):
     program, x, y = digits
     made = board(program.config, memory_bytes=program.memory_bytes)
     device = open_board(made, memory_bytes=program.memory_bytes)
@@ -182,7 +182,7 @@ def test_program_error_is_told_and_the_next_program_runs(board, digits):
 
 @pytest.mark.parametrize("how", ["limit", "mute_at"])
 def test_unplugged_in_the_middle(board, digits, how):
-    """The terminal closes, or nobody answers any more."""
+    """The terminal closes, or there are no more responses."""
     program, x, y = digits
     made = board(program.config, memory_bytes=program.memory_bytes)
     setattr(made, how, 20_000)
@@ -197,7 +197,7 @@ def test_unplugged_in_the_middle(board, digits, how):
         assert np.array_equal(session.run([x])[0], y)
 
 
-def test_nobody_answers(board):
+def test_no_response(board):
     made = board(preset("nano"))
     made.mute_at = 0
     start = time.monotonic()
@@ -217,7 +217,7 @@ def test_a_port_that_takes_nothing_for_a_while(board):
     device.close()
 
 
-def test_predecessor_left_an_error_behind(board):
+def test_predecessor_left_an_error(board):
     made = board(preset("nano"))
     device = open_board(made)
     device.write(0, bytes((0xFF,)) * 64)
@@ -243,7 +243,7 @@ def test_too_little_memory(board):
         open_board(made, memory_bytes=MEMORY + 1)
 
 
-def test_address_outside_is_told(board):
+def test_address_outside_is_reported(board):
     device = open_board(board(preset("nano")))
     with pytest.raises(DeviceError, match="bus error at 0x40040000"):
         device.link.read(MEMORY, 4)
@@ -276,7 +276,7 @@ def interrupted(*, running):
     yield
 
 
-def test_a_core_that_forgets_its_program_is_told(board, digits):
+def test_a_core_that_forgets_its_program_is_reported(board, digits):
     program, x, _ = digits
     made = board(program.config, memory_bytes=program.memory_bytes)
     device = open_board(made, memory_bytes=program.memory_bytes)

@@ -208,7 +208,7 @@ def test_facts_of_the_core(client: Any, classifier: Classifier) -> None:
     assert sum(each["cycles"] for each in times["layers"]) == pytest.approx(wanted.total, abs=40)
 
 
-def test_answer(client: Any, classifier: Classifier) -> None:
+def test_response(client: Any, classifier: Classifier) -> None:
     found = client.post("/api/classify", data=one().tobytes(), content_type=OCTETS)
     assert found.status_code == 200
     probabilities = classifier.classify(one()).probabilities
@@ -276,8 +276,8 @@ def test_server_listens_on_this_machine_alone(classifier: Classifier) -> None:
         assert server.socket.getsockname() == ("127.0.0.1", server.port)
         address, headers = f"http://127.0.0.1:{server.port}/api/classify", {"Content-Type": OCTETS}
         request = urllib.request.Request(address, one().tobytes(), headers)
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            assert np.argmax(json.load(answer)["probabilities"]) == 1
+        with urllib.request.urlopen(request, timeout=30) as response:
+            assert np.argmax(json.load(response)["probabilities"]) == 1
         headers["Host"] = "digits.example"
         request = urllib.request.Request(address, one().tobytes(), headers)
         with pytest.raises(urllib.error.HTTPError) as refused:

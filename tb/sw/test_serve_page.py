@@ -25,7 +25,7 @@ AFTER = [*BEFORE, "pass", "first", "back", "play", "next", "cycle"]
 
 FOCUSED = "document.activeElement.id || document.activeElement.localName"
 
-#: Texts whose contrast to what is behind them is too little, each with its ratio.
+#: Texts whose contrast to their background is too little, each with its ratio.
 FAINT = """(() => {
   const parts = (text) => text.match(/[\\d.]+/g).map(Number);
   const light = (text) => parts(text).slice(0, 3).map((c) => c / 255)
@@ -85,7 +85,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, served: tuple[Recording, str]) -> Iterator[Browser]:
-    """The page as it is at first."""
+    """The page at first."""
     browser.resize(1200, 900)
     browser.prefer()
     browser.open(served[1])
@@ -96,7 +96,7 @@ def page(browser: Browser, served: tuple[Recording, str]) -> Iterator[Browser]:
 
 
 def drawn(page: Browser, stroke: list[tuple[float, float]], *, finger: bool = False) -> None:
-    """Draw with mouse or finger, and wait for the answer."""
+    """Draw with mouse or finger, and wait for the result."""
     page.stroke("#pad", stroke, finger=finger)
     page.wait("document.querySelector('#answer').dataset.busy === 'false'")
     assert "sure" in page.text("#sure")

@@ -48,7 +48,7 @@ def x(rng: np.random.Generator) -> np.ndarray:
 
 
 class Scripted:
-    """A device that answers every run as told and remembers what was written."""
+    """A device that ends every run as planned and remembers what was written."""
 
     def __init__(self, config: Config, *results: RunResult) -> None:
         self.config = config
@@ -92,13 +92,13 @@ def test_statistics(program: Program, x: np.ndarray) -> None:
     runs = [RunResult(100, counters(busy)) for busy in (10, 60, 70, 80)]
     session = Session(program, Scripted(program.config, *runs))
     session.run([x])
-    said = session.statistics.as_dict()
-    assert said["setup_cycles"] == 100 and said["cycles"] == 300 and said["inputs"] == 11
-    assert said["cycles_per_input"] == pytest.approx(300 / 11)
-    assert said["macs"] == 11 * 320
-    assert said["utilisation"] == pytest.approx(11 * 320 / (300 * 16))
-    assert said["counters"] == {"matrix": {"busy": 210, "empty": 90}}
-    assert said["setup_counters"] == {"matrix": {"busy": 10, "empty": 90}}
+    printed = session.statistics.as_dict()
+    assert printed["setup_cycles"] == 100 and printed["cycles"] == 300 and printed["inputs"] == 11
+    assert printed["cycles_per_input"] == pytest.approx(300 / 11)
+    assert printed["macs"] == 11 * 320
+    assert printed["utilisation"] == pytest.approx(11 * 320 / (300 * 16))
+    assert printed["counters"] == {"matrix": {"busy": 210, "empty": 90}}
+    assert printed["setup_counters"] == {"matrix": {"busy": 10, "empty": 90}}
 
 
 def test_error_names_instruction_and_layer(program: Program, x: np.ndarray) -> None:
@@ -212,7 +212,7 @@ def test_quantized_rounds_half_away_from_zero(real: float, wanted: int) -> None:
         assert (quantized(np.full((2, 2, 3), real, dtype), PORT) == wanted).all()
 
 
-def test_quantized_takes_rows_of_numbers_when_asked() -> None:
+def test_quantized_takes_rows_of_numbers_when_requested() -> None:
     row = np.arange(24, dtype=np.int8).reshape(4, 6)
     assert np.array_equal(quantized(row, PORT, flat=True), row.reshape(4, 2, 3))
     flat = replace(PORT, shape=(6,))
@@ -225,7 +225,7 @@ def test_a_step_past_the_range_is_not_outside() -> None:
     assert clipped(array, PORT) == (0.5, -62.5, 65)
 
 
-def test_quantized_takes_pixels_when_asked() -> None:
+def test_quantized_takes_pixels_when_requested() -> None:
     pixels = np.array([[[0, 1, 254], [255, 128, 127]]], np.uint8)
     own = [[[-128, -127, 126], [127, 0, -1]]]
     assert np.array_equal(quantized(pixels, PORT, pixels=OWN_RANGE), own)

@@ -5,7 +5,7 @@ import pytest
 
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
 from celosia.hw.arch.presets import PRESETS
-from celosia.sim.hazards import Fault, Hazard, judge
+from celosia.sim.hazards import Fault, Hazard, check_hazards
 from celosia.sw.compiler.emit.access import Access, Step
 from celosia.sw.compiler.emit.synchronise import MOST_COUNT, SEMAPHORE, synchronise
 from celosia.sw.compiler.errors import CompileError
@@ -48,7 +48,7 @@ def test_only_the_latest_producer_posts() -> None:
     assert [bool(i.post) for i in made] == [False, True, False]
 
 
-def test_what_is_known_is_not_said_again() -> None:
+def test_what_is_known_is_not_reported_again() -> None:
     steps = [load_step(0, 8), fill_step(0, 4), store_step(0, 8)]
     made = synchronise(steps, NANO)
     # The store waits for the fill, which has waited for the load.
@@ -83,10 +83,10 @@ def random_program(rng: np.random.Generator) -> list[Instruction]:
     return made
 
 
-def test_random_programs_are_judged_clean(rng: np.random.Generator) -> None:
+def test_random_programs_have_no_hazard(rng: np.random.Generator) -> None:
     for _ in range(20):
         made = random_program(rng)
-        judge(made, NANO)
+        check_hazards(made, NANO)
         posts, waits = (Counter[int](), Counter[int]())
         for instruction in made:
             posts.update(bit for bit in range(16) if instruction.post >> bit & 1)
@@ -99,7 +99,7 @@ def test_every_wait_is_needed(rng: np.random.Generator) -> None:
     waiting = next(n for n, i in enumerate(made) if i.wait)
     made[waiting].fields["wait"] = 0
     with pytest.raises(Hazard) as caught:
-        judge(made, NANO)
+        check_hazards(made, NANO)
     assert caught.value.fault in (Fault.RACE, Fault.LEFTOVER)
 
 

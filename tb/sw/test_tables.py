@@ -1,4 +1,4 @@
-"""Operators that a table does: their tables, and what the front end says about them."""
+"""Operators that a table does: their tables, and what the front end reports about them."""
 
 import math
 from dataclasses import dataclass, replace
@@ -104,7 +104,7 @@ def drawn(kind: str, rng: np.random.Generator) -> tuple[w.Quantization, w.Layer 
 
 
 def beside(cases: list[tuple[w.Quantization, w.Layer | Extreme]]) -> w.Graph:
-    """Return one graph of operators side by side, each with an input of its own."""
+    """Return one graph of operators side by side, each with another input."""
     tensors: list[w.Tensor] = []
     operations: list[w.Operation] = []
     for source, layer in cases:

@@ -46,7 +46,7 @@ SMALL = Network(
 )
 def test_steps_equal_exact_integers(network: Network, name: str, seed: int) -> None:
     config = core(name)
-    hazards.judge(instructions(Layout(network, config)), config)
+    hazards.check_hazards(instructions(Layout(network, config)), config)
     require_equal(network, config, "machine", 6, seed)
 
 

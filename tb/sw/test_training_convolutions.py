@@ -65,7 +65,7 @@ SMALL = (
 @pytest.mark.parametrize("number", range(len(SMALL)))
 def test_steps_equal_exact_integers(number: int, name: str, seed: int) -> None:
     config = core(name)
-    hazards.judge(instructions(Layout(SMALL[number], config)), config)
+    hazards.check_hazards(instructions(Layout(SMALL[number], config)), config)
     require_equal(SMALL[number], config, "machine", 3, seed)
 
 
@@ -78,7 +78,7 @@ def test_steps_of_whole_networks_equal_exact_integers(name: str, seed: int) -> N
 def test_steps_with_dropout_equal_exact_integers(name: str, seed: int) -> None:
     for small in SMALL[1:3]:
         dropping, config = small.with_dropout(), core(name)
-        hazards.judge(instructions(Layout(dropping, config)), config)
+        hazards.check_hazards(instructions(Layout(dropping, config)), config)
         require_equal(dropping, config, "machine", 3, seed)
 
 

@@ -48,8 +48,8 @@ def function(state: Rewriting, last: Operation) -> list[Operation] | None:
         tensors[number] = replace(tensors[number], data=results[0].reshape(shape))
     entries = tensors[last.outputs[0]].data
     assert entries is not None
-    said = {"entries": tuple(entries.tolist())}
-    return [Operation("LookupTable", last.place, (source,), last.outputs, said)]
+    attributes = {"entries": tuple(entries.tolist())}
+    return [Operation("LookupTable", last.place, (source,), last.outputs, attributes)]
 
 
 def _pointwise(state: Rewriting, last: Operation) -> tuple[int, list[Operation]] | None:

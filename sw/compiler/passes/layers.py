@@ -55,10 +55,12 @@ def parted(state: Rewriting, last: Operation) -> list[Operation] | None:
 
 def _of_channels(state: Rewriting, last: Operation) -> bool:
     """Return whether a slice takes some neighbouring channels of everything."""
-    said = last.attributes
-    whole = tuple(said["count"][:-1]) == state.shape(last.inputs[0])[:-1]
-    plain = set(said["stride"]) == {1} and not said["dropped"] and not said["added"]
-    return whole and plain and not any(said["begin"][:-1])
+    attributes = last.attributes
+    whole = tuple(attributes["count"][:-1]) == state.shape(last.inputs[0])[:-1]
+    plain = (
+        set(attributes["stride"]) == {1} and not attributes["dropped"] and not attributes["added"]
+    )
+    return whole and plain and not any(attributes["begin"][:-1])
 
 
 def dilated(state: Rewriting, last: Operation) -> list[Operation] | None:
@@ -74,8 +76,14 @@ def dilated(state: Rewriting, last: Operation) -> list[Operation] | None:
     first = state.maker(before.inputs[0] if before else layer.inputs[0], "SPACE_TO_BATCH_ND")
     if first is None or not all(map(state.read_once, (*layer.outputs, last.inputs[0]))):
         return None
-    said, blocks = layer.attributes, first.attributes["blocks"]
-    plain = (said["padding"], *said["stride"], *said["dilation"]) == ("VALID", 1, 1, 1, 1)
+    attributes, blocks = layer.attributes, first.attributes["blocks"]
+    plain = (attributes["padding"], *attributes["stride"], *attributes["dilation"]) == (
+        "VALID",
+        1,
+        1,
+        1,
+        1,
+    )
     shape, result = state.shape(first.inputs[0]), state.shape(last.outputs[0])
     rank = 3 if after else 4
     if not plain or blocks != last.attributes["blocks"] or len(shape) != rank:
@@ -127,12 +135,12 @@ def _dilation(
         around = [(0, 0), *margins, (0, 0)]
         extents = [n + sum(each) for n, each in zip(image, around, strict=True)]
         padded, meaning = state.fresh(source, extents), state.tensors[source].quantization
-        said = {
+        attributes = {
             "before": tuple(each[0] for each in around),
             "after": tuple(each[1] for each in around),
             "value": meaning.zero_point if meaning else 0,
         }
-        new.append(Operation("PAD", places.pop(), (source,), (padded,), said))
+        new.append(Operation("PAD", places.pop(), (source,), (padded,), attributes))
         source = padded
     inputs = (source, *layer.inputs[1:])
     attributes = layer.attributes | {"dilation": dilation}
@@ -164,8 +172,10 @@ def nearest(state: Rewriting, last: Operation) -> list[Operation] | None:
         places = np.floor(np.arange(wanted[axis - 1], dtype=np.float32) * inverse)
         exact = (places == np.arange(wanted[axis - 1]) // count).all()
         if result == wanted and exact:
-            said = {"align_corners": False, "half_pixel_centers": False}
+            attributes = {"align_corners": False, "half_pixel_centers": False}
             return [
-                Operation("RESIZE_NEAREST_NEIGHBOR", last.place, expand.inputs, last.outputs, said)
+                Operation(
+                    "RESIZE_NEAREST_NEIGHBOR", last.place, expand.inputs, last.outputs, attributes
+                )
             ]
     return None

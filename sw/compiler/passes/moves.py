@@ -135,9 +135,9 @@ def without_ones(state: Rewriting, last: Operation) -> list[Operation] | None:
     kept = state.fresh(
         last.outputs[0], [1 if n in others else extent for n, extent in enumerate(shape)]
     )
-    said = last.attributes | {"axes": others, "keep_dims": True}
+    attributes = last.attributes | {"axes": others, "keep_dims": True}
     return [
-        replace(last, outputs=(kept,), attributes=said),
+        replace(last, outputs=(kept,), attributes=attributes),
         reshape(state.place(), kept, last.outputs[0]),
     ]
 
@@ -147,11 +147,11 @@ def slice_first(state: Rewriting, last: Operation) -> list[Operation] | None:
 
     Only slices along one dimension, without others left out.
     """
-    said, shape = last.attributes, state.shape(last.inputs[0])
-    changed = [n for n, extent in enumerate(shape) if said["count"][n] != extent]
-    if not state.alone or len(changed) != 1 or said["dropped"] or said["added"]:
+    attributes, shape = last.attributes, state.shape(last.inputs[0])
+    changed = [n for n, extent in enumerate(shape) if attributes["count"][n] != extent]
+    if not state.alone or len(changed) != 1 or attributes["dropped"] or attributes["added"]:
         return None
-    if set(said["stride"]) != {1}:
+    if set(attributes["stride"]) != {1}:
         return None
     transpose = state.maker(last.inputs[0], "TRANSPOSE")
     if transpose is not None:
@@ -164,9 +164,11 @@ def slice_first(state: Rewriting, last: Operation) -> list[Operation] | None:
     if found is None:
         return None
     axis, inner = found
-    begin = tuple(said["begin"][changed[0]] * inner if n == axis else 0 for n in range(len(before)))
+    begin = tuple(
+        attributes["begin"][changed[0]] * inner if n == axis else 0 for n in range(len(before))
+    )
     count = tuple(
-        said["count"][changed[0]] * inner if n == axis else extent
+        attributes["count"][changed[0]] * inner if n == axis else extent
         for n, extent in enumerate(before)
     )
     result = state.fresh(last.outputs[0], count)
@@ -174,7 +176,7 @@ def slice_first(state: Rewriting, last: Operation) -> list[Operation] | None:
         last,
         inputs=(shaped.inputs[0], *last.inputs[1:]),
         outputs=(result,),
-        attributes=said | {"begin": begin, "count": count, "stride": (1,) * len(before)},
+        attributes=attributes | {"begin": begin, "count": count, "stride": (1,) * len(before)},
     )
     return [first, reshape(state.place(), result, last.outputs[0])]
 
@@ -194,17 +196,18 @@ def _same_axis(before: Sequence[int], after: Sequence[int], axis: int) -> tuple[
 
 def _before_transpose(state: Rewriting, last: Operation, transpose: Operation) -> list[Operation]:
     """Return the slice of a transpose's source, and the transpose of that."""
-    order, said = transpose.attributes["permutation"], last.attributes
+    order, attributes = transpose.attributes["permutation"], last.attributes
     inverse = [order.index(axis) for axis in range(len(order))]
     moved = {
-        name: tuple(said[name][axis] for axis in inverse) for name in ("begin", "count", "stride")
+        name: tuple(attributes[name][axis] for axis in inverse)
+        for name in ("begin", "count", "stride")
     }
     result = state.fresh(last.outputs[0], moved["count"])
     first = replace(
         last,
         inputs=(transpose.inputs[0], *last.inputs[1:]),
         outputs=(result,),
-        attributes=said | moved,
+        attributes=attributes | moved,
     )
     second = replace(transpose, place=state.place(), inputs=(result,), outputs=last.outputs)
     return [first, second]

@@ -95,7 +95,7 @@ def _transpose(builder: Builder, unit: Unit) -> None:
 
 
 def _as_stored(builder: Builder, value: Value) -> Value:
-    """Return a value whose axes are those of its source, images as they are."""
+    """Return a value whose axes are those of its source; images do not change."""
     if value.shape == value.source:
         return value
     return builder.plain(value)

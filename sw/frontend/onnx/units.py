@@ -1,4 +1,4 @@
-"""Quantised operators of a model, in QDQ form or as operators of their own kind.
+"""Quantised operators of a model, in QDQ form or as QLinear operators.
 
 A QDQ model has float operators between DequantizeLinear and QuantizeLinear, a model of quantised
 operators has QLinearConv and others that name their scales. Both become units: the operator under

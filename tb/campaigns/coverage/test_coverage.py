@@ -69,7 +69,7 @@ def test_a_moved_line_keeps_its_reason() -> None:
     assert found.files[0].lines[6].why == "no core has a z"
 
 
-def test_reasons_of_nothing_are_told() -> None:
+def test_reasons_of_nothing_are_reported() -> None:
     found = summarised(REASONS + STALE)
     assert [key.text for key in found.stale] == [
         "hw/a/one.py: with m.If(x):",
@@ -156,8 +156,8 @@ def test_command(tmp_path, capsys, monkeypatch) -> None:
     options = f"coverage --explained {reasons} -o {tmp_path}/made"
     # A run of some cores has no targets.
     assert main(f"{options} --configurations least".split()) == 0
-    said = capsys.readouterr()
-    assert "hw " in said.out and (tmp_path / "made" / "index.html").exists()
+    printed = capsys.readouterr()
+    assert "hw " in printed.out and (tmp_path / "made" / "index.html").exists()
     assert main(options.split()) == 1
     assert "50.0 % of lines, wanted 98 %; 1 lines neither met" in capsys.readouterr().err
     monkeypatch.setattr(command, "run_all", results(("program 3: memory: 1 byte",)))

@@ -1,4 +1,4 @@
-"""Processes of their own, with limits, that run a function on one argument after another."""
+"""Separate processes, with limits, that run a function on one argument after another."""
 
 import importlib
 import os

@@ -46,8 +46,8 @@ host registers | axi/registers axi/interrupts | axi_registers axi_interrupts
 pod | pod axi/windows axi/joined | pod axi_windows axi_joined | | axi_joined
 AXI reader, writer | axi/reader axi/writer | axi_reader axi_writer | axi_signature | axi_reader
     axi_writer
-AXI arbiter, slices, queue | axi/arbiter lib/slice lib/queue axi/signature | axi_arbiter
-    axi_signature lib_slice lib_queue | | axi_arbiter queues
+AXI arbiter, slices, queue | axi/arbiter lib/skid_buffer lib/queue axi/signature | axi_arbiter
+    axi_signature lib_skid_buffer lib_queue | | axi_arbiter queues
 splitter | dma/splitter | dma_splitter | dma_load dma_store | dma_splitter
 load | dma/load dma/decoder dma/receiver | dma_load | dma_store
 store | dma/store dma/gather | dma_store | | gather
@@ -61,16 +61,16 @@ parity | memory/parity vector/watch | memory_parity vector_watch vector_parity |
 cell, product | matrix/cell targets/product | matrix_cell targets_product | matrix_array | cells | core | alone
 array | matrix/array | matrix_array | matrix_unit | | core
 large array | matrix/shared | matrix_shared | | | | alone
-matrix control | matrix/control matrix/completion matrix/feeder matrix/spacing | matrix_control
-    matrix_completion matrix_feeder matrix_spacing matrix_moves | matrix_unit
-matrix walker | matrix/walker matrix/reads | matrix_walker matrix_reads matrix_moves | matrix_unit
+matrix control | matrix/control matrix/completion matrix/prefetcher matrix/spacing | matrix_control
+    matrix_completion matrix_prefetcher matrix_spacing matrix_moves | matrix_unit
+matrix addresses | matrix/addresses matrix/reads | matrix_addresses matrix_reads matrix_moves | matrix_unit
 matrix moves | matrix/moves | matrix_moves | matrix_unit | move_order
 matrix unit | matrix/unit matrix/verdict | matrix_verdict matrix_unit matrix_parity matrix_moves
 accumulators | memory/accumulators | memory_accumulators memory_parity | matrix_unit
-vector control | vector/control vector/task lib/nest streams | vector_control lib_nest streams vector_source
+vector control | vector/control vector/task lib/loop_nest streams | vector_control lib_loop_nest streams vector_source
     vector_unit vector_parity vector_softmax
-vector source | vector/source vector/reads vector/answers vector/window | vector_reads
-    vector_window vector_answers vector_source vector_writer vector_unit
+vector source | vector/source vector/reads vector/responses vector/window | vector_reads
+    vector_window vector_responses vector_source vector_writer vector_unit
 vector pipe | vector/pipe vector/accumulate vector/sums vector/destination vector/writer vector/datapath
     vector/unit lib/component | vector_accumulate vector_sums vector_writer vector_pipe vector_datapath
     vector_unit vector_parity vector_softmax

@@ -290,8 +290,11 @@ def changes(slot: Slot, function: ast.FunctionDef) -> list[tuple[str, ast.AST]]:
                 goes.targets = node.targets  # pyright: ignore[reportAttributeAccessIssue]
                 found.append((f"{ast.unparse(node)} => {other}", goes))
         return found
-    for said, other in (*_KINDS.get(type(node), lambda _: ())(node), *_beginning(node, function)):
-        what = said or ast.unparse(other)
+    for printed, other in (
+        *_KINDS.get(type(node), lambda _: ())(node),
+        *_beginning(node, function),
+    ):
+        what = printed or ast.unparse(other)
         found.append((f"{ast.unparse(node)} => {what}", other))
     if slot.repeated and traced(node):
         found += [

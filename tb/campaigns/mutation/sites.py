@@ -121,16 +121,16 @@ def sites_of(file: str) -> tuple[Site, ...]:
     for name, function in _functions(ast.parse(text)):
         if not _makes_hardware(function):
             continue
-        said = set()
+        printed = set()
         for n, slot in enumerate(slots(function, inits_only=function.name == "__init__")):
             line = getattr(slot.node, "lineno", function.lineno)
             for choice, (change, _) in enumerate(changes(slot, function)):
                 site = Site(file, name, n, choice, line, lines[line - 1].strip(), change)
-                if (line, change) not in said and site.change.count(" => ") == 1:
+                if (line, change) not in printed and site.change.count(" => ") == 1:
                     before, after = site.change.split(" => ")
                     if before != after:
                         found.append(site)
-                said.add((line, change))
+                printed.add((line, change))
     return tuple(found)
 
 

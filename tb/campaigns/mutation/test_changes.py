@@ -17,7 +17,7 @@ from mutation.tiny import Tally
 TINY = "tb/campaigns/mutation/tiny.py"
 
 
-def said(statement: str) -> list[str]:
+def printed(statement: str) -> list[str]:
     """Return the possible changes of a statement."""
     function = ast.parse(f"def elaborate(m):\n    {statement}").body[0]
     assert isinstance(function, ast.FunctionDef)
@@ -60,7 +60,7 @@ def said(statement: str) -> list[str]:
     ],
 )
 def test_what_may_stand_instead(expression, wanted):
-    found = [text for text in said(f"x = {expression}") if "first round" not in text]
+    found = [text for text in printed(f"x = {expression}") if "first round" not in text]
     inner = {"5": (), "0": ()}.get(expression, ("1", "0", "a.eq(1)", "~b"))
     got = {text.split(" => ")[1] for text in found if text.split(" => ")[0] not in inner}
     assert got >= wanted if "[1:" in expression else got == wanted or got - wanted <= {"b"}
@@ -68,16 +68,16 @@ def test_what_may_stand_instead(expression, wanted):
 
 def test_registers_begin_with_something_else():
     text = "x = Signal(4)\n    y = Signal(4)\n    m.d.sync += x[1].eq(a)\n    m.d.comb += y.eq(a)"
-    beginnings = [line for line in said(text) if "begins" in line]
+    beginnings = [line for line in printed(text) if "begins" in line]
     assert beginnings == ["x = Signal(4) => begins at 1"]
-    assert said(text.replace("(4)", "(4, reset_less=True)"))[0] != beginnings[0]
+    assert printed(text.replace("(4)", "(4, reset_less=True)"))[0] != beginnings[0]
 
 
 def test_states_and_rounds():
     text = 'with m.State("A"):\n        m.next = "B"\n    with m.State("B"):\n        pass'
-    assert said(text) == ["m.next = 'B' => left out", "m.next = 'B' => A"]
-    assert "a + n => a - n, first round" in said("x = [a + n for n in range(3)]")
-    assert "a + n => a - n, first round" not in said("x = a + n")
+    assert printed(text) == ["m.next = 'B' => left out", "m.next = 'B' => A"]
+    assert "a + n => a - n, first round" in printed("x = [a + n for n in range(3)]")
+    assert "a + n => a - n, first round" not in printed("x = a + n")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_states_and_rounds():
     ],
 )
 def test_left_alone(statement):
-    assert said(statement) == []
+    assert printed(statement) == []
 
 
 def test_a_draw_is_the_same_each_time_and_spread_over_lines():

@@ -33,11 +33,11 @@ class Net:
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
 
-    def add(self, kind: str, *inputs: str, results: int = 1, **said: Any) -> str:
+    def add(self, kind: str, *inputs: str, results: int = 1, **printed: Any) -> str:
         """Add a node; of several results the others are named after the first."""
         name = f"{kind.lower()}_{len(self._nodes)}"
         names = [name, *(f"{name}_{number}" for number in range(1, results))]
-        self._nodes.append(helper.make_node(kind, inputs, names, name, **said))
+        self._nodes.append(helper.make_node(kind, inputs, names, name, **printed))
         return name
 
     def constant(self, data: Any) -> str:
@@ -51,12 +51,12 @@ class Net:
         scale = np.sqrt(1.5 / (taps or np.prod(shape[1:])))
         return self.constant((self._random.normal(size=shape) * scale).astype(np.float32))
 
-    def conv(self, x: str, inputs: int, outputs: int, size: int = 3, **said: Any) -> str:
+    def conv(self, x: str, inputs: int, outputs: int, size: int = 3, **printed: Any) -> str:
         """Add a convolution; the default padding keeps the extents."""
-        weights = self.weights(outputs, inputs // said.get("group", 1), size, size)
+        weights = self.weights(outputs, inputs // printed.get("group", 1), size, size)
         bias = self.constant((self._random.normal(size=outputs) * 0.2).astype(np.float32))
-        said = {"pads": [size // 2] * 4, **said} if "auto_pad" not in said else said
-        return self.add("Conv", x, weights, bias, **said)
+        printed = {"pads": [size // 2] * 4, **printed} if "auto_pad" not in printed else printed
+        return self.add("Conv", x, weights, bias, **printed)
 
     def gemm(self, x: str, inputs: int, outputs: int) -> str:
         """Add a matrix multiplication as PyTorch exports it."""

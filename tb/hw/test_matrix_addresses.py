@@ -6,7 +6,7 @@ from matrix_bench import MATMUL as DEFAULTS
 from matrix_bench import pixels
 
 from celosia.hw.arch import isa
-from celosia.hw.matrix.walker import PassWalker
+from celosia.hw.matrix.addresses import PassAddresses
 
 MOVE = isa.Opcode.MOVE_WEIGHTS
 
@@ -15,8 +15,8 @@ def seen(ctx, dut, wanted):
     return {name: ctx.get(getattr(dut, name)) for name in wanted}
 
 
-def walk(dut, programs, rng=None, stall=0.0):
-    """Walk each program to its end or to the first pixel outside; return how many went outside."""
+def read_all(dut, programs, rng=None, stall=0.0):
+    """Run each program to its end or its first pixel outside; return how many went outside."""
     outside = 0
 
     async def bench(ctx):
@@ -52,7 +52,7 @@ def walk(dut, programs, rng=None, stall=0.0):
 )
 @pytest.mark.parametrize("stall", [0.0, 0.5])
 def test_random_loops(rows, unified_bytes, depth, stall, rng):
-    dut = PassWalker(
+    dut = PassAddresses(
         rows=rows, unified_bytes=unified_bytes, weight_tiles=4, accumulator_depth=depth
     )
     programs = []
@@ -69,7 +69,7 @@ def test_random_loops(rows, unified_bytes, depth, stall, rng):
                 "accumulate": int(rng.integers(0, 2)),
             }
         )
-    outside = walk(dut, programs, rng, stall)
+    outside = read_all(dut, programs, rng, stall)
     assert 0 < outside < len(programs)
 
 
@@ -79,7 +79,7 @@ def test_random_loops(rows, unified_bytes, depth, stall, rng):
 )
 @pytest.mark.parametrize("stall", [0.0, 0.5])
 def test_rows_of_tiles_between_matmuls(rows, tiles, depth, blocks, stall, rng):
-    dut = PassWalker(
+    dut = PassAddresses(
         rows=rows, unified_bytes=256, weight_tiles=tiles, accumulator_depth=depth, blocks=blocks
     )
     programs = []
@@ -98,54 +98,55 @@ def test_rows_of_tiles_between_matmuls(rows, tiles, depth, blocks, stall, rng):
             "accumulate": int(rng.integers(0, 2)),
         }
         programs.append(fields | {"opcode": MOVE if move else isa.Opcode.MATMUL})
-    outside = walk(dut, programs, rng, stall)
+    outside = read_all(dut, programs, rng, stall)
     assert 0 < outside < len(programs)
 
 
 def test_the_last_row_of_the_weight_buffer_is_inside_and_the_next_is_not():
     for tiles in (3, 4):
-        dut = PassWalker(
+        dut = PassAddresses(
             rows=4, unified_bytes=64, weight_tiles=tiles, accumulator_depth=16, blocks=1
         )
         whole = {"opcode": MOVE, "x_count": 4, "y_count": tiles}
-        assert walk(dut, [whole]) == 0
-        assert walk(dut, [whole | {"tile": 1}, whole | {"z_count": 2}]) == 2
+        assert read_all(dut, [whole]) == 0
+        assert read_all(dut, [whole | {"tile": 1}, whole | {"z_count": 2}]) == 2
 
 
 def test_construction():
-    dut = PassWalker(rows=4, unified_bytes=48, weight_tiles=3, accumulator_depth=8)
+    dut = PassAddresses(rows=4, unified_bytes=48, weight_tiles=3, accumulator_depth=8)
     assert (dut.rows, dut.unified_bytes, dut.accumulator_depth) == (4, 48, 8)
     assert dut.address_bits == 7 and len(dut.address) == 7 and len(dut.row) == 4
 
 
 @pytest.mark.parametrize("taps", [1, 3, 4, 5, 8, 9])
 def test_steps_at_the_edges_of_the_lanes(taps):
-    walk(
-        PassWalker(rows=4, unified_bytes=64, weight_tiles=4, accumulator_depth=4), [{"taps": taps}]
+    read_all(
+        PassAddresses(rows=4, unified_bytes=64, weight_tiles=4, accumulator_depth=4),
+        [{"taps": taps}],
     )
 
 
 @pytest.mark.parametrize("accumulator", [0, 4])
 def test_a_whole_half_is_inside_and_one_more_row_is_not(accumulator):
-    dut = PassWalker(rows=4, unified_bytes=64, weight_tiles=4, accumulator_depth=4)
+    dut = PassAddresses(rows=4, unified_bytes=64, weight_tiles=4, accumulator_depth=4)
     whole = {"accumulator": accumulator, "x_count": 2, "y_count": 2, "taps": 9}
-    assert walk(dut, [whole]) == 0
-    assert walk(dut, [whole | {"x_count": 5, "y_count": 1}]) == 1
-    assert walk(dut, [whole | {"accumulator": accumulator + 1}]) == 1
+    assert read_all(dut, [whole]) == 0
+    assert read_all(dut, [whole | {"x_count": 5, "y_count": 1}]) == 1
+    assert read_all(dut, [whole | {"accumulator": accumulator + 1}]) == 1
 
 
 @pytest.mark.parametrize("size", [64, 48])
 def test_the_last_byte_is_inside_and_the_next_is_not(size):
-    dut = PassWalker(rows=4, unified_bytes=size, weight_tiles=4, accumulator_depth=8)
-    assert walk(dut, [{"unified": size - 1}]) == 0
-    assert walk(dut, [{"unified": size - 4, "taps": 5}]) == 1
+    dut = PassAddresses(rows=4, unified_bytes=size, weight_tiles=4, accumulator_depth=8)
+    assert read_all(dut, [{"unified": size - 1}]) == 0
+    assert read_all(dut, [{"unified": size - 4, "taps": 5}]) == 1
     for axis in "xyz":
         long = {f"{axis}_count": 2, f"{axis}_stride": size - 1}
-        assert walk(dut, [long]) == 0
-        assert walk(dut, [long | {"unified": 1}]) == 1
-        assert walk(dut, [long | {"unified": size - 1}]) == 1
+        assert read_all(dut, [long]) == 0
+        assert read_all(dut, [long | {"unified": 1}]) == 1
+        assert read_all(dut, [long | {"unified": size - 1}]) == 1
 
 
 def test_long_counts():
-    dut = PassWalker(rows=4, unified_bytes=64, weight_tiles=512, accumulator_depth=512)
-    walk(dut, [{"y_count": 300, "z_count": 1, "x_count": 1}, {"z_count": 260, "taps": 5}])
+    dut = PassAddresses(rows=4, unified_bytes=64, weight_tiles=512, accumulator_depth=512)
+    read_all(dut, [{"y_count": 300, "z_count": 1, "x_count": 1}, {"z_count": 260, "taps": 5}])

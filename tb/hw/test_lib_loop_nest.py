@@ -3,13 +3,13 @@ import itertools
 import pysim
 import pytest
 
-from celosia.hw.lib.nest import Nest
+from celosia.hw.lib.loop_nest import LoopNest
 
 
 @pytest.mark.parametrize("levels", [1, 2, 4, 6])
 async def test_rounds_in_order(rng, levels):
     firsts = tuple(rng.integers(0, 2, levels).tolist())
-    dut = Nest(bits=14, count_bits=tuple(range(3, 3 + levels)), firsts=firsts)
+    dut = LoopNest(bits=14, count_bits=tuple(range(3, 3 + levels)), firsts=firsts)
     ctx = await pysim.simulation(dut, cycles_limit=200000)
     for _ in range(12):
         rounds = rng.integers(1, 5, levels).tolist()

@@ -7,11 +7,11 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import COPY, reset_less
 
-#: ``Slice.block`` of requests to the unified buffer: wide, with loads all over the part.
+#: ``SkidBuffer.block`` of requests to the unified buffer: wide, with loads all over the part.
 FAR = 48
 
 
-class Stage(Component):
+class PipelineRegister(Component):
     """Pipeline register of a stream: ``valid`` and payload are registered, ``ready`` is not.
 
     Parameters
@@ -43,7 +43,7 @@ class Stage(Component):
         return m
 
 
-class Slice(Component):
+class SkidBuffer(Component):
     """Skid buffer: queue of two entries without a combinational path between its two sides.
 
     Parameters
@@ -111,10 +111,12 @@ class Slice(Component):
         return m
 
 
-def link(shape: ShapeLike, *, skid: bool, block: int | None = None) -> Stage | Slice:
-    """Return a ``Slice`` if ``skid``, else a ``Stage``, which is half as large.
+def link(
+    shape: ShapeLike, *, skid: bool, block: int | None = None
+) -> PipelineRegister | SkidBuffer:
+    """Return a ``SkidBuffer`` if ``skid``, else a ``PipelineRegister``, which is half as large.
 
-    Both pass one payload a cycle and delay it by one. Through a ``Stage``, ``ready`` is a
-    combinational path.
+    Both pass one payload a cycle and delay it by one. Through a ``PipelineRegister``, ``ready`` is
+    a combinational path.
     """
-    return Slice(shape, block=block) if skid else Stage(shape)
+    return SkidBuffer(shape, block=block) if skid else PipelineRegister(shape)

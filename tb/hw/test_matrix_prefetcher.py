@@ -1,18 +1,18 @@
-"""The tile feeder: which tiles it sends, and when."""
+"""The tile prefetcher: which tiles it sends, and when."""
 
 import numpy as np
 import pysim
 import pytest
 from matrix_bench import MATMUL, matmul
 
-from celosia.hw.matrix.feeder import TileFeeder
+from celosia.hw.matrix.prefetcher import TilePrefetcher
 
 
-class Feeder:
-    """A tile feeder; the passes behind it begin and switch whenever they like."""
+class Prefetcher:
+    """A tile prefetcher; the passes after it begin and switch whenever they like."""
 
     def __init__(self, programs, *, rows=8, weight_tiles=12, weight_rows=2, rng=None, stall=0.0):
-        self.dut = TileFeeder(
+        self.dut = TilePrefetcher(
             rows=rows, weight_tiles=weight_tiles, weight_rows=weight_rows, accumulator_depth=64
         )
         self.programs = programs
@@ -92,7 +92,7 @@ def test_tiles_are_sent_in_order_and_not_too_close(rows, weight_rows, stall, rng
     programs = [
         {"tile": int(rng.integers(0, 9)), "taps": int(rng.integers(1, 3 * rows))} for _ in range(20)
     ]
-    bench = Feeder(programs, rows=rows, weight_rows=weight_rows, rng=rng, stall=stall)
+    bench = Prefetcher(programs, rows=rows, weight_rows=weight_rows, rng=rng, stall=stall)
     started = bench.run()
     assert np.diff(started).min() >= rows // weight_rows
     # Each tile but the first waits for the switch that makes room, or comes in the same cycle.
@@ -101,7 +101,7 @@ def test_tiles_are_sent_in_order_and_not_too_close(rows, weight_rows, stall, rng
 
 @pytest.mark.parametrize("weight_rows", [1, 2, 8])
 def test_the_next_tile_starts_in_the_cycle_of_the_switch(weight_rows):
-    bench = Feeder([{"taps": 64}], weight_rows=weight_rows)
+    bench = Prefetcher([{"taps": 64}], weight_rows=weight_rows)
     started = bench.run()
     assert np.diff(started).tolist() == [8 // weight_rows] * 7
     if weight_rows == 8:
@@ -109,7 +109,7 @@ def test_the_next_tile_starts_in_the_cycle_of_the_switch(weight_rows):
 
 
 async def test_enable_holds_instructions_and_tiles():
-    dut = TileFeeder(rows=4, weight_tiles=4, weight_rows=1, accumulator_depth=4)
+    dut = TilePrefetcher(rows=4, weight_tiles=4, weight_rows=1, accumulator_depth=4)
     ctx = await pysim.simulation(dut)
     ctx.set(dut.instruction.payload, matmul(5, {"taps": 8}))
     ctx.set(dut.instruction.valid, 1)
@@ -142,8 +142,8 @@ async def test_enable_holds_instructions_and_tiles():
 
 @pytest.mark.parametrize("weight_tiles", [4, 5, 7])
 @pytest.mark.parametrize("before", [0, 1, 2])
-async def test_a_tile_outside_is_said_and_not_sent(weight_tiles, before):
-    dut = TileFeeder(rows=4, weight_tiles=weight_tiles, weight_rows=4, accumulator_depth=4)
+async def test_a_tile_outside_is_reported_and_not_sent(weight_tiles, before):
+    dut = TilePrefetcher(rows=4, weight_tiles=weight_tiles, weight_rows=4, accumulator_depth=4)
     starts = []
     ctx = await pysim.simulation(dut)
     ctx.set(dut.enable, 1)
@@ -166,7 +166,7 @@ async def test_a_tile_outside_is_said_and_not_sent(weight_tiles, before):
     ],
 )
 async def test_counts_that_fit_no_core_are_refused_before_the_first_tile(fields):
-    dut = TileFeeder(rows=4, weight_tiles=5, weight_rows=4, accumulator_depth=4)
+    dut = TilePrefetcher(rows=4, weight_tiles=5, weight_rows=4, accumulator_depth=4)
     ctx = await pysim.simulation(dut)
     ctx.set(dut.enable, 1)
     await pysim.put(ctx, dut.instruction, matmul(0, fields))

@@ -5,10 +5,10 @@ from functools import partial
 import pytest
 from pysim import get_all, put_all, simulation
 
-from celosia.hw.lib.slice import Slice, Stage
+from celosia.hw.lib.skid_buffer import PipelineRegister, SkidBuffer
 
-BLOCKS = partial(Slice, block=3)
-KINDS = (Slice, BLOCKS, Stage)
+BLOCKS = partial(SkidBuffer, block=3)
+KINDS = (SkidBuffer, BLOCKS, PipelineRegister)
 
 
 @pytest.mark.parametrize("stalls", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.5, 0.5)])
@@ -44,8 +44,8 @@ async def test_one_each_cycle(kind):
     assert not ctx.get(dut.o.valid)
 
 
-@pytest.mark.parametrize(("kind", "room"), [(Slice, 2), (BLOCKS, 2), (Stage, 1)])
-async def test_room_and_what_is_offered(kind, room):
+@pytest.mark.parametrize(("kind", "room"), [(SkidBuffer, 2), (BLOCKS, 2), (PipelineRegister, 1)])
+async def test_space_and_what_is_offered(kind, room):
     dut = kind(8)
     ctx = await simulation(dut)
     ctx.set(dut.i.valid, 1)
@@ -57,11 +57,11 @@ async def test_room_and_what_is_offered(kind, room):
         assert ctx.get(dut.o.payload) == 0
     # Only what has one entry is ready as soon as the other side is.
     ctx.set(dut.o.ready, 1)
-    assert ctx.get(dut.i.ready) == (kind is Stage)
+    assert ctx.get(dut.i.ready) == (kind is PipelineRegister)
 
 
-async def test_idle_says_that_nothing_is_inside():
-    dut = Slice(8)
+async def test_idle_means_that_nothing_is_inside():
+    dut = SkidBuffer(8)
     ctx = await simulation(dut)
     assert ctx.get(dut.idle)
     ctx.set(dut.i.valid, 1)

@@ -8,7 +8,7 @@ from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 
 
-class Nest(Component):
+class LoopNest(Component):
     """Loop nest: address of the current round of nested loops.
 
     Each level holds the address at which its current round began. A step adds the stride of the

@@ -10,7 +10,7 @@ from celosia.hw.lib.fanout import reset_less
 MATMUL = isa.LAYOUTS[isa.Opcode.MATMUL]
 
 
-class PassWalker(Component):
+class PassAddresses(Component):
     """Address generator of the matrix unit: address, row and lane mask of each pixel of each pass.
 
     Each loop keeps the address at which its current round began. One adder is enough, because only
@@ -29,8 +29,8 @@ class PassWalker(Component):
     begin : In(1)
         Takes ``instruction``; the outputs are those of its first pixel from the next cycle on.
     instruction : In(layout of MATMUL)
-        Fields, at the bits that MOVE_WEIGHTS has, too. ``TileFeeder`` has refused counts of twice
-        ``accumulator_depth`` or more, and taps for more tiles than there are.
+        Fields, at the bits that MOVE_WEIGHTS has, too. ``TilePrefetcher`` has refused counts of
+        twice ``accumulator_depth`` or more, and taps for more tiles than there are.
     advance : In(1)
         Goes to the next pixel. Not after ``final``.
     address : Out(address_bits)

@@ -12,7 +12,7 @@ from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.task import VectorSizes
 
 
-def asked_layout(*, columns: int, lanes: int) -> data.StructLayout:
+def request_layout(*, columns: int, lanes: int) -> data.StructLayout:
     """Return the layout of a request's record: what is known of an element before its values.
 
     ``first`` and ``last`` of its window, its number of groups less one, and ``outside``: its
@@ -40,7 +40,7 @@ def element_layout(*, columns: int, lanes: int) -> data.StructLayout:
     )
 
 
-class Answers(Component):
+class Responses(Component):
     """Joins the responses to reads with the records of their requests to elements.
 
     Parameters
@@ -50,12 +50,12 @@ class Answers(Component):
 
     Members
     -------
-    ask_unified, ask_accumulators, ask_nothing : In(1)
+    request_unified, request_accumulators, request_nothing : In(1)
         A read of the unified buffer is taken; a read of the accumulators is issued; an element
         without a source (FILL) is due. Only one kind until ``quiet``.
-    asked : In(asked_layout)
+    request : In(request_layout)
         Record of that request.
-    room : Out(1)
+    space : Out(1)
         There is space for the record of one more read of the unified buffer.
     read_valid, read_data, read_fault, sums : In
         Responses, see ``VectorUnit``; at least two cycles after their requests.
@@ -75,14 +75,14 @@ class Answers(Component):
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
         shape = {"columns": sizes.columns, "lanes": sizes.lanes}
-        self.asked_layout = asked_layout(**shape)
+        self.request_layout = request_layout(**shape)
         super().__init__(
             {
-                "ask_unified": In(1),
-                "ask_accumulators": In(1),
-                "ask_nothing": In(1),
-                "asked": In(self.asked_layout),
-                "room": Out(1),
+                "request_unified": In(1),
+                "request_accumulators": In(1),
+                "request_nothing": In(1),
+                "request": In(self.request_layout),
+                "space": Out(1),
                 "read_valid": In(1),
                 "read_data": In(data.ArrayLayout(unsigned(8), sizes.rows)),
                 "read_fault": In(1),
@@ -94,12 +94,12 @@ class Answers(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        layout = self.asked_layout
+        layout = self.request_layout
         m.submodules.awaited = awaited = SyncFIFO(width=layout.size, depth=self.DEPTH)
-        late = delayed(m, self.asked, ACCUMULATOR_LATENCY, name="asked", reset_less=True)
-        late_valid = delayed(m, self.ask_accumulators, ACCUMULATOR_LATENCY, name="valid")
+        late = delayed(m, self.request, ACCUMULATOR_LATENCY, name="request", reset_less=True)
+        late_valid = delayed(m, self.request_accumulators, ACCUMULATOR_LATENCY, name="valid")
         # Registered, so that the decision to issue ends here.
-        nothing = delayed(m, self.ask_nothing, 1, name="nothing")[-1]
+        nothing = delayed(m, self.request_nothing, 1, name="nothing")[-1]
         now = Signal(layout)
         element = self.element
         m.d.comb += [
@@ -108,17 +108,17 @@ class Answers(Component):
             element.last.eq(now.last),
             element.groups_last.eq(now.groups_last),
             element.fault.eq(now.outside | (self.read_valid & self.read_fault)),
-            self.room.eq(awaited.w_rdy),
-            awaited.w_en.eq(self.ask_unified),
-            awaited.w_data.eq(self.asked),
+            self.space.eq(awaited.w_rdy),
+            awaited.w_en.eq(self.request_unified),
+            awaited.w_data.eq(self.request),
             awaited.r_en.eq(self.read_valid),
             self.quiet.eq(~awaited.r_rdy & ~Cat(nothing, late_valid[1:]).any()),
             now.eq(Mux(self.read_valid, awaited.r_data, Mux(late_valid[-1], late[-1], late[1]))),
         ]
         # Only one kind is in flight at a time, so the select is registered before the response.
         kind = Signal(reset_less=True)
-        with m.If(self.ask_unified | self.ask_accumulators):
-            m.d.sync += kind.eq(self.ask_unified)
+        with m.If(self.request_unified | self.request_accumulators):
+            m.d.sync += kind.eq(self.request_unified)
         for column in range(self.sizes.columns):
             value = self.sums[column]
             if column < self.sizes.lanes * self.sizes.read_groups:

@@ -12,7 +12,7 @@ from celosia.hw.lib.fanout import reset_less
 INSTRUCTION = streams.issued(isa.Opcode.MATMUL, isa.Opcode.MOVE_WEIGHTS)
 
 
-class TileFeeder(Component):
+class TilePrefetcher(Component):
     """Prefetcher of weight tiles: takes instructions, starts the tiles of MATMULs, one pass ahead.
 
     Parameters
