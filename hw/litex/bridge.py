@@ -4,6 +4,7 @@ from typing import Any
 
 from litex.gen import LiteXModule
 from litex.soc.interconnect import wishbone
+from litex.soc.interconnect.stream import Buffer
 from migen import FSM, Cat, If, Memory, Mux, NextState, NextValue, Signal
 
 from celosia.hw.arch import link
@@ -36,7 +37,9 @@ class Bridge(_Module):
 
     def __init__(self, phy: Any) -> None:
         self.bus: Any = wishbone.Interface(data_width=32, address_width=32, addressing="word")
-        self.rx = phy.source
+        self.received = Buffer(phy.source.description)
+        self.comb += phy.source.connect(self.received.sink)
+        self.rx = self.received.source
         self.tx = phy.sink
         self.control = Signal(32)
         self.address = Signal(32)
@@ -54,6 +57,12 @@ class Bridge(_Module):
         self.raw = Signal(8)
         self.next_crc = Signal(32)
         self.is_write = Signal()
+        # Registers before and after the bus: its other ends may be far away.
+        self.access = Signal()
+        self.writes = Signal()
+        self.done = Signal()
+        self.refused = Signal()
+        self.word = Signal(32)
         # Words sent after those read: control, checksum.
         self.trailer = Signal(max=3)
         self.fsm = FSM(reset_state="RECEIVE")
@@ -126,22 +135,27 @@ class Bridge(_Module):
 
     def _move(self) -> None:
         """Write the words of a request to the bus, or read words and send each."""
-        bus, left = self.bus, self.left
-        access = self.fsm.ongoing("WRITE") | self.fsm.ongoing("READ")
-        done = bus.ack | bus.err
+        bus, left, done = self.bus, self.left, self.done
         self.comb += [
-            bus.cyc.eq(access),
-            bus.stb.eq(access),
-            bus.we.eq(self.is_write),
+            bus.cyc.eq(self.access),
+            bus.stb.eq(self.access),
+            bus.we.eq(self.writes),
             bus.sel.eq(0xF),
             bus.adr.eq(self.address[2:]),
             bus.dat_w.eq(self.shift),
         ]
+        self.sync += [
+            done.eq(self.access & (bus.ack | bus.err)),
+            If(bus.ack | bus.err, self.access.eq(0)),
+            self.refused.eq(bus.err),
+            self.word.eq(bus.dat_r),
+        ]
         step = [NextValue(self.address, self.address + 4), NextValue(left, left - 1)]
-        step.append(NextValue(self.error, self.error | bus.err))
+        step.append(NextValue(self.error, self.error | self.refused))
         self.fsm.act(
             "CHECK",
             NextValue(self.last, self.control),
+            NextValue(self.writes, self.is_write),
             If(~self.is_write, NextValue(left, self.control[16:24])),
             If(self.is_write & (self.control == self.last), NextValue(left, 0)).Else(
                 NextValue(self.error, 0)
@@ -152,15 +166,15 @@ class Bridge(_Module):
             "NEXT",
             NextValue(self.trailer, self.trailer + (left == 0)),
             If(left == 0, NextState("SEND"), *self._trail())
-            .Elif(self.is_write, NextState("FETCH"))
-            .Else(NextState("READ")),
+            .Elif(self.writes, NextState("FETCH"))
+            .Else(NextValue(self.access, 1), NextState("READ")),
         )
-        # A register: the memory of the system may be far from this one.
-        self.fsm.act("FETCH", NextValue(self.shift, self.load.dat_r), NextState("WRITE"))
+        fetched = [NextValue(self.shift, self.load.dat_r), NextValue(self.access, 1)]
+        self.fsm.act("FETCH", *fetched, NextState("WRITE"))
         self.fsm.act(
             "WRITE", If(done, *step, NextValue(self.place, self.place + 1), NextState("NEXT"))
         )
-        self.fsm.act("READ", If(done, *step, NextValue(self.shift, bus.dat_r), NextState("SEND")))
+        self.fsm.act("READ", If(done, *step, NextValue(self.shift, self.word), NextState("SEND")))
 
     def _trail(self) -> list[Any]:
         """Return the statements that choose one of the words after those read."""

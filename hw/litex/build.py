@@ -18,6 +18,7 @@ from celosia.hw.flow.flow import Design, packed, placed
 from celosia.hw.flow.report import Report, examine
 from celosia.hw.flow.tools import Progress
 from celosia.hw.litex.boards import BAUD, Board
+from celosia.hw.litex.phy import RegisteredPhy
 from celosia.hw.litex.system import describe, equip, quiet
 from celosia.hw.top import Top
 
@@ -32,6 +33,7 @@ _BARE = {
     "with_uart": False,
     "integrated_sram_size": 0,
     "with_timer": False,
+    "with_ctrl": False,
     "with_led_chaser": False,
 }
 #: Comments of LiteX, which name the day, and modules in no order.
@@ -51,8 +53,9 @@ def system(board: Board) -> Any:
     class System(base):
         """The target without a cache, which the core does not see, flash memory and its name."""
 
-        def add_sdram(self, name: str = "sdram", **options: Any) -> None:
-            super().add_sdram(name, **{**options, "l2_cache_size": 0})
+        def add_sdram(self, name: str = "sdram", *, phy: Any, **options: Any) -> None:
+            self.celosia_phy = RegisteredPhy(phy)
+            super().add_sdram(name, phy=self.celosia_phy, **{**options, "l2_cache_size": 0})
 
         def add_spi_flash(self, *_: Any, **__: Any) -> None:
             pass

@@ -1,10 +1,11 @@
-"""Port of LiteDRAM as wide as the bus of a core."""
+"""Port of LiteDRAM as wide as the bus of a core, without long paths to the core."""
 
 from typing import Any
 
 from litedram.common import LiteDRAMNativePort
 from litex.gen import LiteXModule
-from litex.soc.interconnect.stream import Pipeline, StrideConverter
+from litex.soc.interconnect.axi import AXIInterface
+from litex.soc.interconnect.stream import Buffer, Pipeline, PipeReady, StrideConverter
 from migen import Cat, If, Signal
 
 _Module: Any = LiteXModule
@@ -49,10 +50,70 @@ class Widened(_Module):
             self.submodules += converter, Pipeline(source, converter, sink)
 
 
+class Buffered(_Module):
+    """Port whose commands pass a skid buffer: the arbiters of the banks are far from its master.
+
+    Parameters
+    ----------
+    far : LiteDRAMNativePort
+        Port of the memory controller.
+
+    Attributes
+    ----------
+    port : LiteDRAMNativePort
+        The same for the master.
+
+    Timing
+    ------
+    A command takes one cycle more.
+    """
+
+    def __init__(self, far: Any) -> None:
+        self.port = near = LiteDRAMNativePort(
+            mode="both", address_width=far.address_width, data_width=far.data_width
+        )
+        self.commands = Buffer(far.cmd.description, pipe_valid=True, pipe_ready=True)
+        self.submodules += Pipeline(near.cmd, self.commands, far.cmd)
+        self.comb += [near.wdata.connect(far.wdata), far.rdata.connect(near.rdata)]
+
+
+class Skidded(_Module):
+    """AXI4 bus with ``arready`` and ``awready`` from registers.
+
+    The other channels of LiteDRAM and of a core have registers of their own.
+
+    Parameters
+    ----------
+    master : AXIInterface
+        Bus of the core.
+
+    Attributes
+    ----------
+    bus : AXIInterface
+        The same for a slave.
+
+    Timing
+    ------
+    No channel takes more cycles.
+    """
+
+    def __init__(self, master: Any) -> None:
+        sizes = {
+            name: getattr(master, name) for name in ("data_width", "address_width", "id_width")
+        }
+        self.bus = bus = AXIInterface(**sizes)
+        for source, sink in ((master.ar, bus.ar), (master.aw, bus.aw)):
+            skid = PipeReady(source.description)
+            self.submodules += skid, Pipeline(source, skid, sink)
+        self.comb += [master.w.connect(bus.w), bus.r.connect(master.r), bus.b.connect(master.b)]
+
+
 def port_of(soc: Any, data_width: int) -> Any:
     """Return a port of a system's LiteDRAM with words of ``data_width`` bits."""
     crossbar = soc.sdram.crossbar
-    if data_width <= crossbar.controller.data_width:
-        return crossbar.get_port(data_width=data_width)
-    soc.celosia_port = Widened(crossbar.get_port(), data_width)
+    wide = max(0, data_width - crossbar.controller.data_width)
+    soc.celosia_buffered = Buffered(crossbar.get_port(data_width=None if wide else data_width))
+    if not wide:
+        return soc.celosia_buffered.port
+    soc.celosia_port = Widened(soc.celosia_buffered.port, data_width)
     return soc.celosia_port.port

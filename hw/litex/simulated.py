@@ -14,6 +14,7 @@ from litex.soc.integration.soc_core import SoCCore
 
 from celosia.hw.arch.config import Config
 from celosia.hw.build import verilog
+from celosia.hw.litex.phy import RegisteredPhy
 from celosia.hw.litex.system import describe, equip, quiet
 
 TOP = "soc"
@@ -53,11 +54,12 @@ class SimulatedSystem(_System):
         serial = [Subsignal(name, Pins(width)) for name, width in self.pads]
         platform = SimPlatform("SIM", [("sys_clk", 0, Pins(1)), ("serial", 0, *serial)])
         self.crg = CRG(platform.request("sys_clk"))
-        none = {"integrated_sram_size": 0, "with_uart": False, "with_timer": False}
+        none = dict.fromkeys(("integrated_sram_size", "with_uart", "with_timer", "with_ctrl"), 0)
         super().__init__(platform, self.clock_hz, cpu_type=None, **none)
         options = {"data_width": _SDRAM_BITS, "clk_freq": _SDRAM_HZ, "verbosity": SDRAM_VERBOSE_STD}
         self.sdrphy = SDRAMPHYModel(self.chip(_SDRAM_HZ, "1:1"), **options)
-        self.add_sdram(phy=self.sdrphy, module=MT48LC16M16(_SDRAM_HZ, "1:1"), l2_cache_size=0)
+        self.phy = RegisteredPhy(self.sdrphy)
+        self.add_sdram(phy=self.phy, module=MT48LC16M16(_SDRAM_HZ, "1:1"), l2_cache_size=0)
         equip(self, config, self.line(platform.request("serial")))
 
     def line(self, pads: Any) -> Any:

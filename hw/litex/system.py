@@ -14,7 +14,7 @@ from litex.soc.integration.soc import SoCRegion
 from celosia.hw.arch.config import Config
 from celosia.hw.litex.bridge import Bridge
 from celosia.hw.litex.core import Celosia
-from celosia.hw.litex.port import port_of
+from celosia.hw.litex.port import Skidded, port_of
 
 #: Address of the core's registers on the bus of the system, where no processor caches, and their
 #: bytes.
@@ -61,7 +61,8 @@ def equip(soc: Any, config: Config, line: Any) -> None:
         raise ValueError(f"soc: wanted SDR without a processor that trains the memory, got {kind}")
     soc.celosia = core = Celosia(config)
     port = port_of(soc, core.memory.data_width)
-    soc.celosia_memory = LiteDRAMAXI2Native(core.memory, port)
+    soc.celosia_skid = skid = Skidded(core.memory)
+    soc.celosia_memory = LiteDRAMAXI2Native(skid.bus, port)
     region = SoCRegion(origin=_REGISTERS, size=_REGISTERS_BYTES, cached=False)
     soc.bus.add_slave("celosia", core.registers, region)
     soc.celosia_line, soc.celosia_bridge = line, Bridge(line)

@@ -69,7 +69,8 @@ class PassReads(Component):
         self.addressed = (*_FIELDS, "move", "block") if blocks else _FIELDS
         request = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
         fields = {name: getattr(self.addresses, name).shape() for name in self.addressed}
-        self.read = data.StructLayout({"request": request, "tag": streams.TAG_BITS, **fields})
+        # What the control needs at once comes first: it shares a copy of the register's state.
+        self.read = data.StructLayout({**fields, "tag": streams.TAG_BITS, "request": request})
         super().__init__(
             {
                 "prepare": In(1),

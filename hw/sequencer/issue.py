@@ -30,8 +30,9 @@ class InFlight(Component):
         The oldest instruction is done.
     overflow, fault_valid, fault : In(1), In(1), In(FAULT)
         As of ``Issue``.
-    oldest : Out(TAG_BITS)
-        Tag of the oldest instruction that is not done, one cycle late.
+    oldest, ended : Out(TAG_BITS), Out(1)
+        Tag of the oldest instruction that is not done, one cycle late; it is the next one from the
+        next cycle on.
     post, index : Out(SEMAPHORES), Out(INDEX_BITS)
         As of ``Issue``.
 
@@ -51,6 +52,7 @@ class InFlight(Component):
                 "fault_valid": In(1),
                 "fault": In(streams.FAULT),
                 "oldest": Out(streams.TAG_BITS),
+                "ended": Out(1),
                 "post": Out(SEMAPHORES),
                 "index": Out(streams.INDEX_BITS),
             }
@@ -71,7 +73,7 @@ class InFlight(Component):
         # Tag of the next instruction to be pushed.
         next_tag = Signal(streams.TAG_BITS)
         # One cycle after `done`, so that the post mask of the oldest instruction is there.
-        ended = Signal()
+        ended = self.ended
         m.d.sync += [
             ended.eq(self.done),
             next_tag.eq(next_tag + self.pushed),
@@ -122,21 +124,25 @@ class IssueActivity(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # All inputs pass a register.
+        # All inputs pass a register, the semaphores as the number of the first that is lacking.
         unit = Signal(Activity)
-        missing = Signal(SEMAPHORES)
+        lacks = Signal()
+        first = Signal(Activity)
         waiting = Signal()
+        missing = Signal(SEMAPHORES)
+        m.d.comb += missing.eq(self.want & self.lacking)
         m.d.sync += [
             unit.eq(self.unit_activity),
-            missing.eq(Mux(self.held, self.want & self.lacking, 0)),
+            lacks.eq(self.held & missing.any()),
             waiting.eq(self.waiting),
         ]
+        for semaphore in reversed(range(SEMAPHORES)):
+            with m.If(missing[semaphore]):
+                m.d.sync += first.eq(Activity.SEMAPHORE.value + semaphore)
         m.d.comb += self.activity.eq(unit)
         idle = unit == Activity.IDLE
-        with m.If((idle | (unit == Activity.DRAIN)) & missing.any()):
-            for semaphore in reversed(range(SEMAPHORES)):
-                with m.If(missing[semaphore]):
-                    m.d.comb += self.activity.eq(Activity.SEMAPHORE.value + semaphore)
+        with m.If((idle | (unit == Activity.DRAIN)) & lacks):
+            m.d.comb += self.activity.eq(first)
         with m.Elif(idle):
             m.d.comb += self.activity.eq(Mux(waiting, Activity.DRAIN, Activity.EMPTY))
         return m
@@ -240,16 +246,22 @@ class Issue(Component):
         pushed = self.push.valid & self.push.ready & goes
         # Tag of the instruction on offer.
         offered = Signal(streams.TAG_BITS)
+        # Instructions that the unit has taken and not finished, in the next cycle. Two registers
+        # tell whether they are the most there may be, and whether there are any.
         under_way = Signal(streams.TAG_BITS)
+        crowded = Signal()
+        occupied = Signal()
         m.d.sync += [
             leaving.eq(self.instruction.valid & self.instruction.ready),
             admitted.eq(self.granted),
             count.eq(count + pushed - admitted),
+            full.eq((full | (pushed & (count == depth - 1))) & ~admitted),
             offered.eq(offered + leaving),
+            crowded.eq(under_way == self.in_flight),
+            occupied.eq(under_way != 0),
             acquired.eq((acquired | self.granted) & ~leaving),
         ]
         m.d.comb += [
-            full.eq(count == depth),
             queue.w_en.eq(self.push.valid & self.push.ready),
             queue.w_data.eq(word),
             self.push.ready.eq(queue.w_rdy & ~(goes & full)),
@@ -260,11 +272,11 @@ class Issue(Component):
             self.instruction.payload.tag.eq(offered),
             self.want.eq(command.o.payload.fields[self.header].wait),
             self.requesting.eq(command.o.valid & ~acquired),
-            under_way.eq(offered - in_flight.oldest),
+            under_way.eq(offered + leaving - in_flight.oldest - in_flight.ended),
             # `acquired` implies that `command.o` is valid.
-            self.instruction.valid.eq(acquired & (under_way != self.in_flight) & ~leaving),
+            self.instruction.valid.eq(acquired & ~crowded & ~leaving),
             command.o.ready.eq(leaving),
-            self.waiting.eq((count != 0) | acquired | (under_way != 0) | self.post.any()),
+            self.waiting.eq((count != 0) | acquired | occupied | self.post.any()),
         ]
         posts = word[CODE_BITS + SEMAPHORES :][:SEMAPHORES]
         drive(m, in_flight, self, "done overflow fault_valid fault")

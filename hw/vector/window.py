@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.vector.pace import Pace
 from celosia.hw.vector.responses import element_layout
 
@@ -55,7 +55,8 @@ class WindowColumn(Component):
         # Complemented for the maximum.
         new = Signal(signed(32), reset_less=True)
         valid, first, greatest = (
-            Signal(name=name, reset_less=True) for name in ("valid", "first", "greatest")
+            Signal(name=name, reset_less=True, attrs=COPY)
+            for name in ("valid", "first", "greatest")
         )
         m.d.sync += [
             new.eq(self.value ^ greatest.replicate(32)),

@@ -1,3 +1,4 @@
+import itertools
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,8 +17,11 @@ boards = prerequisites.package("celosia.hw.litex.boards")
 bridge = prerequisites.package("celosia.hw.litex.bridge")
 build = prerequisites.package("celosia.hw.litex.build")
 core = prerequisites.package("celosia.hw.litex.core")
+phy = prerequisites.package("celosia.hw.litex.phy")
 port = prerequisites.package("celosia.hw.litex.port")
+axi = prerequisites.package("litex.soc.interconnect.axi")
 common = prerequisites.package("litedram.common")
+dfi = prerequisites.package("litedram.phy.dfi")
 simulated = prerequisites.package("celosia.hw.litex.simulated")
 system = prerequisites.package("celosia.hw.litex.system")
 
@@ -194,12 +198,15 @@ def test_description_of_a_simulated_system():
 class Wide(migen.Module):
     def __init__(self, ratio):
         self.narrow = common.LiteDRAMNativePort("both", address_width=8, data_width=8)
-        self.submodules.widened = port.Widened(self.narrow, 8 * ratio)
-        self.port = self.widened.port
+        self.submodules.buffered = port.Buffered(self.narrow)
+        self.port = self.buffered.port
+        if ratio > 1:
+            self.submodules.widened = port.Widened(self.port, 8 * ratio)
+            self.port = self.widened.port
 
 
-@pytest.mark.parametrize("ratio", [2, 4])
-def test_a_widened_port_makes_a_command_each_cycle(rng, ratio):
+@pytest.mark.parametrize("ratio", [1, 2, 4])
+def test_a_port_makes_a_command_each_cycle(rng, ratio):
     """Before a memory that is ready when it likes, and moves a command's word later."""
     made, words = Wide(ratio), 256 // ratio
     wanted = [int.from_bytes(rng.bytes(ratio), "little") for _ in range(words)]
@@ -257,6 +264,98 @@ def test_a_widened_port_makes_a_command_each_cycle(rng, ratio):
     assert memory == dict(enumerate(content))
     assert cycles["busy"] == 2 * words * ratio
     assert cycles["all"] - cycles["busy"] < 16
+
+
+class Skid(migen.Module):
+    def __init__(self):
+        self.master = axi.AXIInterface(data_width=32, address_width=32, id_width=1)
+        self.submodules.skid = port.Skidded(self.master)
+        self.slave = self.skid.bus
+
+
+@pytest.mark.parametrize("channel", ["ar", "aw"])
+def test_addresses_pass_a_skid_buffer(rng, channel):
+    """Each once and in order; ``ready`` of the slave is seen one cycle later."""
+    made = Skid()
+    source, sink = getattr(made.master, channel), getattr(made.slave, channel)
+    wanted = [(int(rng.integers(1 << 32)), n % 2, n) for n in range(100)]
+    got, readies, cycles = [], [], []
+
+    def master():
+        for address, number, length in wanted:
+            yield source.valid.eq(1)
+            yield source.addr.eq(address)
+            yield source.id.eq(number)
+            yield source.len.eq(length)
+            yield
+            while not (yield source.ready):
+                yield
+        yield source.valid.eq(0)
+
+    def slave():
+        while len(got) < len(wanted):
+            readies.append((bool((yield sink.valid)), (yield sink.ready), (yield source.ready)))
+            cycles.append(bool((yield sink.valid) and (yield sink.ready)))
+            if cycles[-1]:
+                got.append(((yield sink.addr), (yield sink.id), (yield sink.len)))
+            yield sink.ready.eq(int(rng.integers(3)) > 0)
+            yield
+
+    migen.run_simulation(made, [master(), slave()])
+    assert got == wanted
+    for (valid, ready, _), (_, _, after) in itertools.pairwise(readies):
+        assert after == (not valid or ready)
+    # A beat leaves whenever the slave is ready.
+    assert all(
+        done == bool(ready) for done, (_, ready, _) in zip(cycles[2:], readies[2:], strict=True)
+    )
+
+
+def test_data_pass_beside_the_skid_buffers():
+    made = Skid()
+    pairs = [(made.master.w, made.slave.w, "data strb last"), (made.slave.b, made.master.b, "id")]
+    pairs.append((made.slave.r, made.master.r, "data id last"))
+
+    def bench():
+        for source, sink, names in pairs:
+            for name in ("valid", *names.split()):
+                yield getattr(source, name).eq(1)
+            yield sink.ready.eq(1)
+            yield
+            yield
+            for name in ("valid", *names.split()):
+                assert (yield getattr(sink, name)) == 1
+            assert (yield source.ready) == 1
+
+    migen.run_simulation(made, bench())
+
+
+def test_a_phy_with_registers():
+    settings = common.PhySettings("", "SDR", 8, 8, 2, 0, 0, 2, read_latency=4, write_latency=0)
+    far = SimpleNamespace(dfi=dfi.Interface(13, 2, 1, 8, nphases=2), settings=settings)
+    made = phy.RegisteredPhy(far)
+    assert (settings.read_latency, made.settings.read_latency) == (4, 6)
+    sent = [
+        (near, other, name)
+        for near, other in zip(made.dfi.phases, far.dfi.phases, strict=True)
+        for name in ("address", "bank", "wrdata", "wrdata_en", "wrdata_mask", "rddata_en")
+    ]
+    taken = [
+        (other, near, name) for near, other, _ in sent[::6] for name in ("rddata", "rddata_valid")
+    ]
+
+    def bench():
+        for phase in far.dfi.phases:
+            for name in ("cs_n", "ras_n", "cas_n", "we_n"):
+                assert (yield getattr(phase, name)) == 1
+        for source, sink, name in sent + taken:
+            yield getattr(source, name).eq(1)
+            yield
+            assert (yield getattr(sink, name)) == 0
+            yield
+            assert (yield getattr(sink, name)) == 1
+
+    migen.run_simulation(made, bench())
 
 
 class Interrupted(simulated.SimulatedSystem):
