@@ -80,7 +80,7 @@ class Buffered(_Module):
 class Skidded(_Module):
     """AXI4 bus with ``arready`` and ``awready`` from registers.
 
-    The other channels of LiteDRAM and of a core have registers of their own.
+    The other channels have registers in LiteDRAM and in the core.
 
     Parameters
     ----------
