@@ -25,7 +25,7 @@ from celosia.sw.compiler.layout.bands import Band
 from celosia.sw.compiler.layout.choose import choose
 from celosia.sw.compiler.layout.pack import packed, packed_bytes
 from celosia.sw.compiler.layout.pitches import lay_out
-from celosia.sw.compiler.layout.placement import Placement
+from celosia.sw.compiler.layout.placement import Arrangement, Placement
 from celosia.sw.compiler.layout.resident import all_resident
 from celosia.sw.compiler.layout.tile import Tiling, tile
 from celosia.sw.compiler.listing import layers_of
@@ -200,23 +200,24 @@ class _Compiler:
         # Before the slow passes.
         check_count(least_instructions(network, tiling, placement.per_image, self.batch, config))
         placement = placement.moved(self._free())
-        actions = schedule(network, tiling, placement, config)
+        about = Arrangement(network, tiling, placement, config)
+        actions = schedule(about)
         check_count(sum(not isinstance(action, FillMargins) for action in actions))
-        work = stream(actions, network, tiling, placement, config)
-        loads = limited(emit_setup(network, tiling, placement, config))
+        work = stream(actions, about)
+        loads = limited(emit_setup(about))
         if not alone:
             stay = [step for step in loads if step.instruction.opcode is not Opcode.FILL]
             self.loads += (step._replace(layer=step.layer + first) for step in stay)
             loads = tuple(step for step in loads if step.instruction.opcode is Opcode.FILL)
         setup = self._section(loads, placement.code, first)
-        steps = limited(emit_main(work, network, tiling, placement, config))
+        steps = limited(emit_main(work, about))
         main = self._section(steps, self._free(), first)
         follow(loads, steps, network, config)
         sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
         tables = b"".join(tiling.tables.contents + tiling.exponentials.contents)
         self.segments += _segments(constants, tables, placement, first)
         self.segments += _contents(network, placement, len(self.segments))
-        self.layers += layers_of(network, tiling, placement, config, sizes, repeats)
+        self.layers += layers_of(about, sizes, repeats)
         bands = frozenset(number for number, tiled in enumerate(tiling.layers) if tiled.band)
         self.parts.append(CompiledPart(network, placement.per_image, bands, steps, first))
         return Part(

@@ -4,28 +4,20 @@ from collections.abc import Iterator
 
 from celosia.hw.arch.config import TABLE_BYTES, Config
 from celosia.sw.compiler.layout.pitches import least_steps
-from celosia.sw.compiler.layout.placement import Placement
+from celosia.sw.compiler.layout.placement import Arrangement
 from celosia.sw.compiler.layout.scratch import spreads
 from celosia.sw.compiler.layout.tile import Tiling
-from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.spec import DynamicProduct, Product
 from celosia.sw.ir.parts import Layer
 
 
-def layers_of(
-    network: Network,
-    tiling: Tiling,
-    placement: Placement,
-    config: Config,
-    sizes: list[tuple[int, int]],
-    items: int,
-) -> tuple[Layer, ...]:
+def layers_of(about: Arrangement, sizes: list[tuple[int, int]], items: int) -> tuple[Layer, ...]:
     """Return the layers of a part as reports list them, with remarks.
 
-    - ``network``, ``tiling``, ``placement``, ``config``: results of the passes, and the core.
     - ``sizes``: bytes of the weights and of the parameters of each layer.
     - ``items``: samples of the network for each sample of the program.
     """
+    network, tiling, placement, config = about
     layers = []
     for number, (layer, tiled) in enumerate(zip(network.layers, tiling.layers, strict=True)):
         ends = (network.values[layer.source], network.values[layer.result])

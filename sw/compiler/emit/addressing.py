@@ -1,11 +1,8 @@
 """Addresses of values and of regions of them in the unified buffer."""
 
-from celosia.hw.arch.config import Config
 from celosia.sw.compiler.emit.access import Access, span
 from celosia.sw.compiler.layout.pitches import pixel_bytes
-from celosia.sw.compiler.layout.placement import Placement
-from celosia.sw.compiler.layout.tile import Tiling
-from celosia.sw.compiler.network import Network
+from celosia.sw.compiler.layout.placement import Arranged
 from celosia.sw.compiler.schedule.actions import Region
 from celosia.sw.compiler.spec import Pooling, Product
 
@@ -21,19 +18,8 @@ def loops(
     return fields
 
 
-class Addressing:
-    """Results of the passes before, and the addresses computed from them.
-
-    ``network``, ``tiling``, ``placement``, ``config``: results of the passes before, and the core.
-    """
-
-    def __init__(
-        self, network: Network, tiling: Tiling, placement: Placement, config: Config
-    ) -> None:
-        self.network = network
-        self.tiling = tiling
-        self.placement = placement
-        self.config = config
+class Addressing(Arranged):
+    """Results of the passes before, and the addresses computed from them."""
 
     def address(self, region: Region) -> int:
         """Return the address of a region in the unified buffer."""

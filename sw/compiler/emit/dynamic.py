@@ -3,6 +3,7 @@
 from celosia.hw.arch.isa import Instruction, Opcode, Space
 from celosia.sw.compiler.emit.access import Step, span
 from celosia.sw.compiler.emit.addressing import Addressing, loops
+from celosia.sw.compiler.emit.vector import vector
 from celosia.sw.compiler.schedule.actions import (
     MoveWeights,
     MultiplyMoved,
@@ -71,8 +72,12 @@ def spread_sums(about: Addressing, action: SpreadSums, slot: int) -> Step:
     layer = about.network.layers[action.layer]
     assert isinstance(layer, DynamicProduct)
     base = action.half * about.config.accumulator_depth
-    instruction = Instruction(
-        Opcode.VECTOR,
+    return vector(
+        about,
+        action.layer,
+        (about.half(action.half, writes=True),),
+        slot,
+        layer.scalings[1],
         source=Space.ACCUMULATORS,
         destination=Space.ACCUMULATORS,
         # Passes add to all columns.
@@ -81,15 +86,7 @@ def spread_sums(about: Addressing, action: SpreadSums, slot: int) -> Step:
         **loops((1, 1, action.rows), (0, 0, 0), "source_"),
         destination_base=base + action.accumulator,
         destination_x_stride=int(action.rows > 1),
-        params=slot,
-        per_channel=0,
-        rounding=layer.scalings[1].rounding,
     )
-    accesses = (
-        about.half(action.half, writes=True),
-        span("parameters", False, slot, about.config.lanes),
-    )
-    return Step(instruction, accesses, action.layer)
 
 
 def _taps(about: Addressing, layer: DynamicProduct, action: MoveWeights | MultiplyMoved) -> Range:

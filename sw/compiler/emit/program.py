@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Opcode
 from celosia.sw.compiler.emit.access import Owner, Step
 from celosia.sw.compiler.emit.addressing import Addressing
@@ -11,8 +10,8 @@ from celosia.sw.compiler.emit.matrix import multiply
 from celosia.sw.compiler.emit.moves import fill, move, parameters, store_channels, tables, weights
 from celosia.sw.compiler.emit.softmax import softmax
 from celosia.sw.compiler.emit.vector import add, drain, pool
-from celosia.sw.compiler.layout.placement import Placement
-from celosia.sw.compiler.layout.tile import Tiling, parameters_of
+from celosia.sw.compiler.layout.placement import Arrangement
+from celosia.sw.compiler.layout.tile import parameters_of
 from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.actions import (
     AddRegion,
@@ -107,22 +106,18 @@ def _steps(about: Addressing, work: Work) -> Iterator[Step]:
                     yield pool(about, work.action, work.slot, work.table)
 
 
-def emit_main(
-    work: Iterable[Work], network: Network, tiling: Tiling, placement: Placement, config: Config
-) -> Iterator[Step]:
+def emit_main(work: Iterable[Work], arrangement: Arrangement) -> Iterator[Step]:
     """Yield the instructions of one batch, in order."""
-    about = Addressing(network, tiling, placement, config)
+    about = Addressing(arrangement)
     for action in work:
-        reads, writes = _owners(network, action)
+        reads, writes = _owners(about.network, action)
         for step in _steps(about, action):
             yield step._replace(reads=reads, writes=writes)
 
 
-def emit_setup(
-    network: Network, tiling: Tiling, placement: Placement, config: Config
-) -> Iterator[Step]:
+def emit_setup(arrangement: Arrangement) -> Iterator[Step]:
     """Yield the one-time steps: loads of resident constants, margins that nothing overwrites."""
-    about = Addressing(network, tiling, placement, config)
+    about, (network, tiling, placement, _) = Addressing(arrangement), arrangement
     for number, layer in enumerate(tiling.layers):
         tile = 0
         while tile < layer.weight_tiles:

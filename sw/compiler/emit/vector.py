@@ -1,5 +1,7 @@
 """Instructions of the vector unit that compute."""
 
+from typing import Any
+
 from celosia.hw.arch.isa import Instruction, Mode, Opcode, Space
 from celosia.sw.compiler.emit.access import Access, Step, span
 from celosia.sw.compiler.emit.addressing import Addressing, loops
@@ -8,6 +10,32 @@ from celosia.sw.compiler.schedule.actions import AddRegion, Block, Drain, PoolRe
 from celosia.sw.compiler.schedule.blocks import sums
 from celosia.sw.compiler.spec import DynamicProduct, Pooling, Product, Sum, Transpose
 from celosia.sw.compiler.values import Scaling
+
+
+def vector(
+    about: Addressing,
+    layer: int,
+    accesses: tuple[Access, ...],
+    slot: int,
+    scaling: Scaling,
+    table: int | None = None,
+    *,
+    each: int = 0,
+    **fields: Any,
+) -> Step:
+    """Return VECTOR of a layer with its parameters, from ``slot`` on, and table.
+
+    ``accesses``: besides those of parameters and table; ``each``: channels with parameters of their
+    own, 0 if all share one set; ``fields``: the other fields.
+    """
+    names = ("rounding", "zero_point", "low", "high")
+    fields |= {name: getattr(scaling, name) for name in names}
+    fields |= {"params": slot, "per_channel": int(each > 0)}
+    accesses += (span("parameters", False, slot, each or about.config.lanes),)
+    if table is not None:
+        fields |= {"use_table": 1, "table": table}
+        accesses += (span("tables", False, table, 1),)
+    return Step(Instruction(Opcode.VECTOR, **fields), accesses, layer)
 
 
 def drain(about: Addressing, action: Drain, slot: int, table: int | None) -> Step:
@@ -22,9 +50,14 @@ def drain(about: Addressing, action: Drain, slot: int, table: int | None) -> Ste
     _, high, wide = sums(layer.pool, block)
     (window_y, window_x), (down, right) = layer.pool.window, layer.pool.stride
     each = isinstance(layer, Product) or layer.by_channel
-    parameters = last - first if each else about.config.lanes
-    instruction = Instruction(
-        Opcode.VECTOR,
+    return vector(
+        about,
+        action.layer,
+        (about.access(region, writes=True), about.half(action.half, writes=False)),
+        slot,
+        layer.scaling,
+        table,
+        each=last - first if each else 0,
         source=Space.ACCUMULATORS,
         destination=Space.UNIFIED,
         channels=last - first,
@@ -35,18 +68,7 @@ def drain(about: Addressing, action: Drain, slot: int, table: int | None) -> Ste
         window_x_stride=int(window_x > 1),
         window_y_stride=wide if window_y > 1 else 0,
         **_destination(about, region, block.extents),
-        params=slot,
-        per_channel=int(each),
-        **_requantised(layer.scaling),
-        **_looked_up(table),
     )
-    accesses = (
-        about.access(region, writes=True),
-        span("parameters", False, slot, parameters),
-        about.half(action.half, writes=False),
-        *_reads_table(table),
-    )
-    return Step(instruction, accesses, action.layer)
 
 
 def _drain_band(about: Addressing, action: Drain, slot: int, table: int | None) -> Step:
@@ -64,8 +86,14 @@ def _drain_band(about: Addressing, action: Drain, slot: int, table: int | None) 
     if tiled.band.joined:
         region = region._replace(rows=(block.rows[0], block.rows[0] + 1))
     extents = (block.extents[0], rows, wide)
-    instruction = Instruction(
-        Opcode.VECTOR,
+    return vector(
+        about,
+        action.layer,
+        (about.access(region, writes=True), about.half(action.half, writes=False)),
+        slot,
+        layer.scaling,
+        table,
+        each=tiled.parameters if tiled.parameters != about.config.lanes else 0,
         source=Space.ACCUMULATORS,
         destination=Space.UNIFIED,
         channels=count * tiled.channels,
@@ -74,18 +102,7 @@ def _drain_band(about: Addressing, action: Drain, slot: int, table: int | None) 
         **_destination(about, region, extents, count),
         destination_run=tiled.channels,
         destination_skip=(layout.pixel - tiled.channels) // about.config.rows,
-        params=slot,
-        per_channel=int(tiled.parameters != about.config.lanes),
-        **_requantised(layer.scaling),
-        **_looked_up(table),
     )
-    accesses = (
-        about.access(region, writes=True),
-        span("parameters", False, slot, tiled.parameters),
-        about.half(action.half, writes=False),
-        *_reads_table(table),
-    )
-    return Step(instruction, accesses, action.layer)
 
 
 def add(about: Addressing, action: AddRegion, slot: int, table: int | None) -> Step:
@@ -111,23 +128,21 @@ def add(about: Addressing, action: AddRegion, slot: int, table: int | None) -> S
         fields[side] = Space[space.upper()].value
         fields[f"{side}_base"], strides = ends[space]
         fields |= {f"{side}_{axis}_stride": strides[axis] for axis in "xyz"}
-    instruction = Instruction(
-        Opcode.VECTOR,
-        channels=last - first,
-        mode=layer.mode if action.step == 1 else Mode.OVERWRITE,
-        params=slot,
-        per_channel=0,
-        **fields,
-        **_requantised(layer.scalings[action.step]),
-        **_looked_up(table),
-    )
     accesses = (
         about.access(region, writes=action.step == 2),
-        span("parameters", False, slot, about.config.lanes),
         about.half(action.half, writes=action.step < 2),
-        *_reads_table(table),
     )
-    return Step(instruction, accesses, action.layer)
+    return vector(
+        about,
+        action.layer,
+        accesses,
+        slot,
+        layer.scalings[action.step],
+        table,
+        channels=last - first,
+        mode=layer.mode if action.step == 1 else Mode.OVERWRITE,
+        **fields,
+    )
 
 
 def pool(about: Addressing, action: PoolRegion, slot: int, table: int | None) -> Step:
@@ -170,10 +185,14 @@ def pool(about: Addressing, action: PoolRegion, slot: int, table: int | None) ->
         ),
         stripe=action.result,
     )
-    scaling = layer.scalings[windows.parameters]
     strides = (layout.sample_pitch, layer.stride[0] * pitch, layer.stride[1] * pixel)
-    instruction = Instruction(
-        Opcode.VECTOR,
+    return vector(
+        about,
+        action.layer,
+        (read, about.access(written, writes=True)),
+        slot,
+        layer.scalings[windows.parameters],
+        table,
         source=Space.UNIFIED,
         destination=Space.UNIFIED,
         channels=depth,
@@ -185,18 +204,7 @@ def pool(about: Addressing, action: PoolRegion, slot: int, table: int | None) ->
         window_x_stride=pixel if windows.size[1] > 1 else 0,
         window_y_stride=pitch if windows.size[0] > 1 else 0,
         **_destination(about, written, block.extents),
-        params=slot,
-        per_channel=0,
-        **_requantised(scaling),
-        **_looked_up(table),
     )
-    accesses = (
-        read,
-        about.access(written, writes=True),
-        span("parameters", False, slot, about.config.lanes),
-        *_reads_table(table),
-    )
-    return Step(instruction, accesses, action.layer)
 
 
 def _transpose(about: Addressing, action: PoolRegion, layer: Transpose, slot: int) -> Step:
@@ -210,8 +218,12 @@ def _transpose(about: Addressing, action: PoolRegion, layer: Transpose, slot: in
     along = (source.pitch, source.pixel) if image else (columns * depth, depth)
     down = rows * result.pixel if about.network.values[layer.result].height == 1 else result.pitch
     extents = (action.samples[1] - action.samples[0], columns, rows)
-    instruction = Instruction(
-        Opcode.VECTOR,
+    return vector(
+        about,
+        action.layer,
+        (about.access(read, writes=False), about.access(written, writes=True)),
+        slot,
+        layer.scalings[0],
         source=Space.UNIFIED,
         destination=Space.UNIFIED,
         channels=depth,
@@ -219,16 +231,7 @@ def _transpose(about: Addressing, action: PoolRegion, layer: Transpose, slot: in
         **loops(extents, (source.sample_pitch, along[1], along[0]), "source_"),
         destination_base=about.address(written),
         **_only(loops(extents, (result.sample_pitch, down, result.pixel), "destination_")),
-        params=slot,
-        per_channel=0,
-        **_requantised(layer.scalings[0]),
     )
-    accesses = (
-        about.access(read, writes=False),
-        about.access(written, writes=True),
-        span("parameters", False, slot, about.config.lanes),
-    )
-    return Step(instruction, accesses, action.layer)
 
 
 def _pixels(about: Addressing, value: int, block: Block) -> Block:
@@ -292,18 +295,3 @@ def _all_of(about: Addressing, number: int, action: PoolRegion) -> Region:
         rows=(0, value.height),
         columns=(0, value.width * value.channels),
     )
-
-
-def _requantised(scaling: Scaling) -> dict[str, int]:
-    """Return the fields of VECTOR that all channels share."""
-    names = ("rounding", "zero_point", "low", "high")
-    return {name: getattr(scaling, name) for name in names}
-
-
-def _looked_up(table: int | None) -> dict[str, int]:
-    """Return the fields of VECTOR that name a table, if there is one."""
-    return {} if table is None else {"use_table": 1, "table": table}
-
-
-def _reads_table(table: int | None) -> list[Access]:
-    return [] if table is None else [span("tables", False, table, 1)]

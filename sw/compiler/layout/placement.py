@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from celosia.hw.arch.config import ADDRESS_BITS
+from celosia.hw.arch.config import ADDRESS_BITS, Config
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import Layout
+from celosia.sw.compiler.layout.tile import Tiling
+from celosia.sw.compiler.network import Network
 
 
 @dataclass(frozen=True)
@@ -74,3 +77,20 @@ class Placement:
             got = f"wanted at most 4 GiB of external memory, got {moved.code} bytes"
             raise CompileError(got, layer="network")
         return moved
+
+
+class Arrangement(NamedTuple):
+    """Layers, their tiles, the addresses, and the core."""
+
+    network: Network
+    tiling: Tiling
+    placement: Placement
+    config: Config
+
+
+class Arranged:
+    """Base of passes over an arrangement, with its fields as attributes."""
+
+    def __init__(self, about: Arrangement) -> None:
+        self.about = about
+        self.network, self.tiling, self.placement, self.config = about

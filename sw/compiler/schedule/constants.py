@@ -2,11 +2,9 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from celosia.hw.arch.config import Config
-from celosia.sw.compiler.layout.tile import Tables, Tiling, copied_parameters, parameters_of
-from celosia.sw.compiler.network import Network
+from celosia.sw.compiler.layout.placement import Arranged
+from celosia.sw.compiler.layout.tile import Tables, copied_parameters, parameters_of
 from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
@@ -26,13 +24,8 @@ VectorReader = Drain | SpreadSums | PoolRegion | AddRegion
 Reader = Multiply | VectorReader
 
 
-@dataclass(frozen=True, eq=False)
-class Constants:
+class Constants(Arranged):
     """Weights, parameters and tables that actions read."""
-
-    network: Network
-    tiling: Tiling
-    config: Config
 
     def tiles(self, action: Multiply) -> tuple[int, int]:
         """Return the first of a layer's tiles that a matrix action reads, and their number."""

@@ -7,17 +7,13 @@ first by the clocks of the units: the array works for one layer while sums of th
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import accumulate, chain
 from typing import NamedTuple
 
 import numpy as np
 
-from celosia.hw.arch.config import Config
-from celosia.sw.compiler.layout.placement import Placement
+from celosia.sw.compiler.layout.placement import Arranged, Arrangement
 from celosia.sw.compiler.layout.stripes import product_rows, source_rows
-from celosia.sw.compiler.layout.tile import Tiling
-from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
@@ -68,23 +64,16 @@ class _Area(NamedTuple):
         return self.value == other.value and all(a[0] < b[1] and b[0] < a[1] for a, b in pairs)
 
 
-@dataclass(eq=False)
-class Interleaver:
+class Interleaver(Arranged):
     """Puts jobs in order."""
 
-    network: Network
-    tiling: Tiling
-    placement: Placement
-    config: Config
-    half: int = 0  #: Half of the accumulators that the next job fills.
-    late: list[list[Action]] = field(default_factory=list)  #: Late drains, by output tile.
-    #: Ends of emitted drains, with the areas that they write.
-    made: list[tuple[_Area, int]] = field(default_factory=list)
-
-    @cached_property
-    def pace(self) -> Pace:
-        """Clocks of the units."""
-        return Pace(self.network, self.tiling, self.placement.layouts, self.config)
+    def __init__(self, about: Arrangement) -> None:
+        super().__init__(about)
+        self.half = 0  #: Half of the accumulators that the next job fills.
+        self.late: list[list[Action]] = []  #: Late drains, by output tile.
+        #: Ends of emitted drains, with the areas that they write.
+        self.made: list[tuple[_Area, int]] = []
+        self.pace = Pace(about)  #: Clocks of the units.
 
     @property
     def cycles(self) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from celosia.sw.compiler.layout.placement import Arranged
 from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
@@ -26,17 +27,14 @@ _MOST_TAPS = (1 << 20) - 1
 _AFTER_BAND = 2
 
 
-class Jobs:
+class Jobs(Arranged):
     """Jobs of layers.
 
     ``moves``, ``block_tiling``: loads of the program; blocks and stages of its matrix layers.
     """
 
     def __init__(self, moves: Movement, block_tiling: BlockTiling) -> None:
-        self.network = moves.network
-        self.tiling = moves.tiling
-        self.placement = moves.placement
-        self.config = moves.config
+        super().__init__(moves.about)
         self.moves = moves
         self.block_tiling = block_tiling
         # Rows of an image that come first, until its reader has multiplied one tile.

@@ -1,15 +1,11 @@
 """Loads and stores of a schedule: inputs, outputs, row stripes and margins."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from celosia.hw.arch.config import Config
-from celosia.sw.compiler.layout.placement import Placement
+from celosia.sw.compiler.layout.placement import Arranged
 from celosia.sw.compiler.layout.stripes import source_rows
-from celosia.sw.compiler.layout.tile import Tiling
-from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.actions import (
     Action,
     FillMargins,
@@ -26,14 +22,8 @@ _LOAD_BYTES = 1024
 _FIRST_BYTES = 192
 
 
-@dataclass(eq=False)
-class Movement:
+class Movement(Arranged):
     """Loads and stores of a program, by layer, sub-batch and samples."""
-
-    network: Network
-    tiling: Tiling
-    placement: Placement
-    config: Config
 
     @cached_property
     def first_use(self) -> dict[int, int]:

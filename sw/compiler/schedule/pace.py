@@ -11,6 +11,7 @@ from celosia.hw.arch.config import PARAMETER_BYTES, SOFTMAX_ROWS, TABLE_BYTES, C
 from celosia.sim.timing.costs import COSTS, PRODUCTS
 from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.layout.pitches import Layout
+from celosia.sw.compiler.layout.placement import Arranged, Arrangement
 from celosia.sw.compiler.layout.tile import TiledLayer, Tiling
 from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.actions import (
@@ -56,23 +57,19 @@ def softmax_cycles(pixels: int, groups: int) -> int:
     return 3 * pixels * groups + products
 
 
-class Pace:
+class Pace(Arranged):
     """Clocks of the units, advanced by one action after the other."""
 
-    def __init__(
-        self, network: Network, tiling: Tiling, layouts: tuple[Layout, ...], config: Config
-    ) -> None:
-        self.network = network
-        self.tiling = tiling
-        self.layouts = layouts
-        self.config = config
+    def __init__(self, about: Arrangement) -> None:
+        super().__init__(about)
         self.dispatched = self.matrix = self.vector = self.bus = 0
         # By half of the accumulators: cycles at which its sums are complete, and drained.
         self.sums = [0, 0]
         self.drained = [0, 0]
         # Starts of the last actions of the array and of the vector unit, and of loads.
         self.queues = {
-            name: deque[int](maxlen=config.queue_depth) for name in ("matrix", "vector", "load")
+            name: deque[int](maxlen=self.config.queue_depth)
+            for name in ("matrix", "vector", "load")
         }
         self.load_start = 0
 
@@ -80,7 +77,7 @@ class Pace:
         """Return the rows of accumulators that an action of a matrix layer fills or drains."""
         layer = self.network.product(action.layer)
         band = self.tiling.layers[action.layer].band
-        return rows_of(layer, band, self.layouts[layer.source].row, action.block)
+        return rows_of(layer, band, self.placement.layouts[layer.source].row, action.block)
 
     def cycles(self, action: Work) -> int:
         """Return the cycles of an action in its unit."""

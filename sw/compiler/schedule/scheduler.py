@@ -8,10 +8,7 @@ starts on the results that are complete. The next input loads while this one is 
 from collections.abc import Iterator
 from itertools import chain
 
-from celosia.hw.arch.config import Config
-from celosia.sw.compiler.layout.placement import Placement
-from celosia.sw.compiler.layout.tile import Tiling
-from celosia.sw.compiler.network import Network
+from celosia.sw.compiler.layout.placement import Arranged, Arrangement
 from celosia.sw.compiler.schedule.actions import Action, FillMargins, LoadRegion, Range
 from celosia.sw.compiler.schedule.dynamic import DynamicJobs
 from celosia.sw.compiler.schedule.interleave import Interleaver, Job
@@ -25,36 +22,29 @@ from celosia.sw.compiler.spec import DynamicProduct, Product
 _MARGINS = 6
 
 
-def schedule(
-    network: Network, tiling: Tiling, placement: Placement, config: Config
-) -> list[Action]:
+def schedule(about: Arrangement) -> list[Action]:
     """Return all actions of one run of the program, in program order.
 
     Layers that can overlap do so if that is faster than few large jobs, one layer after another.
     """
     found: list[tuple[int, list[Action]]] = []
-    for overlap in (False, True) if placement.overlap else (False,):
-        scheduler = _Scheduler(network, tiling, placement, config, overlap)
+    for overlap in (False, True) if about.placement.overlap else (False,):
+        scheduler = _Scheduler(about, overlap)
         actions = list(scheduler.batch())
         found.append((scheduler.order.cycles, actions))
     return min(found, key=lambda one: one[0])[1]
 
 
-class _Scheduler:
+class _Scheduler(Arranged):
     """The order of actions, with layers that overlap or one after another."""
 
-    def __init__(
-        self, network: Network, tiling: Tiling, placement: Placement, config: Config, overlap: bool
-    ) -> None:
-        self.network = network
-        self.tiling = tiling
-        self.placement = placement
-        self.config = config
-        self.moves = Movement(network, tiling, placement, config)
+    def __init__(self, about: Arrangement, overlap: bool) -> None:
+        super().__init__(about)
+        self.moves = Movement(about)
         self.block_tiling = BlockTiling(self.moves, overlap)
         self.jobs = Jobs(self.moves, self.block_tiling)
         self.stripes = Stripes(self.moves, self.jobs)
-        self.order = Interleaver(network, tiling, placement, config)
+        self.order = Interleaver(about)
 
     def batch(self) -> Iterator[Action]:
         """Yield all actions: the per-image layers by sample, the batched layers by sub-batch."""

@@ -10,11 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from celosia.hw.arch.config import Config
-from celosia.sw.compiler.layout.placement import Placement
+from celosia.sw.compiler.layout.placement import Arranged, Arrangement
 from celosia.sw.compiler.layout.stripes import product_rows, source_rows
-from celosia.sw.compiler.layout.tile import Tables, Tiling
-from celosia.sw.compiler.network import Network
+from celosia.sw.compiler.layout.tile import Tables
 from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
@@ -67,15 +65,9 @@ Fetch = FetchWeights | FetchParameters | FetchTables
 Work = LoadRegion | StoreRegion | FillMargins | Fetch | Bound | MoveWeights | MultiplyMoved
 
 
-def stream(
-    actions: Sequence[Action],
-    network: Network,
-    tiling: Tiling,
-    placement: Placement,
-    config: Config,
-) -> list[Work]:
+def stream(actions: Sequence[Action], about: Arrangement) -> list[Work]:
     """Return the actions with fetches added, and matrix actions split by fetches of the ring."""
-    return _Streamer(actions, network, tiling, placement, config).run()
+    return _Streamer(actions, about).run()
 
 
 class _Loads:
@@ -93,32 +85,24 @@ class _Loads:
         return self.waiting[0][0]
 
 
-class _Streamer:
+class _Streamer(Arranged):
     """Puts loads between the actions: earliest use first, as early as the bus is free."""
 
-    def __init__(
-        self,
-        actions: Sequence[Action],
-        network: Network,
-        tiling: Tiling,
-        placement: Placement,
-        config: Config,
-    ) -> None:
-        self.network = network
-        self.tiling = tiling
-        self.layouts = placement.layouts
-        self.config = config
-        self.about = about = Constants(network, tiling, config)
-        self.pace = Pace(network, tiling, placement.layouts, config)
-        split = list(about.split(actions))
+    def __init__(self, actions: Sequence[Action], about: Arrangement) -> None:
+        super().__init__(about)
+        self.constants = Constants(about)
+        self.pace = Pace(about)
+        split = list(self.constants.split(actions))
         self.actions = [a for a in split if not isinstance(a, LoadRegion)]
         self.loads = _Loads(self._uses(split))
         #: By the position of an action: the offset of its constants in their fetch.
         self.offsets: dict[int, int] = {}
-        self.tiles = Queue(tiling.weights, [*self._fetched(matrix=True)])
-        self.channels = Queue(tiling.parameters, [*self._fetched(matrix=False)])
-        self.tables = Queue(tiling.tables.ring, [*self._looked_up(tiling.tables)])
-        self.exponentials = Queue(tiling.exponentials.ring, [*self._looked_up(tiling.exponentials)])
+        self.tiles = Queue(self.tiling.weights, [*self._fetched(matrix=True)])
+        self.channels = Queue(self.tiling.parameters, [*self._fetched(matrix=False)])
+        self.tables = Queue(self.tiling.tables.ring, [*self._looked_up(self.tiling.tables)])
+        self.exponentials = Queue(
+            self.tiling.exponentials.ring, [*self._looked_up(self.tiling.exponentials)]
+        )
         self.rings = (
             (FetchWeights, self.tiles),
             (FetchParameters, self.channels),
@@ -134,7 +118,7 @@ class _Streamer:
         for number, action in enumerate(self.actions):
             if not isinstance(action, READERS) or isinstance(action, Multiply) != matrix:
                 continue
-            fetched = self.about.fetched(action)
+            fetched = self.constants.fetched(action)
             if fetched is not None:
                 first, count, self.offsets[number] = fetched
                 yield number, (action.layer, first, count), count
@@ -143,7 +127,7 @@ class _Streamer:
         """Yield the uses of tables that stream; the first layer that reads one fetches it."""
         users: dict[int, int] = {}
         for number, action in enumerate(self.actions):
-            table = self.about.table(action, tables) if isinstance(action, READERS) else None
+            table = self.constants.table(action, tables) if isinstance(action, READERS) else None
             if table is not None and tables.slots[table] is None:
                 first = tables.first + table * tables.each
                 key = users.setdefault(table, action.layer), first, tables.each
@@ -213,8 +197,8 @@ class _Streamer:
         if ring in streamed:
             slot = ring.take(end) + self.offsets[number]
         else:
-            slot = self.about.slot(action)
-        table = self.about.table(action, self.tiling.tables)
+            slot = self.constants.slot(action)
+        table = self.constants.table(action, self.tiling.tables)
         if table is not None:
             known = self.tiling.tables.slots[table]
             table = self.tables.take(end) if known is None else known
@@ -263,7 +247,10 @@ class _Streamer:
         rows = action.rows if pooled else action.block.rows
         first, last = source_rows(layer, rows)
         if isinstance(layer, Product):
-            band, layout = self.tiling.layers[action.layer].band, self.layouts[layer.source]
+            band, layout = (
+                self.tiling.layers[action.layer].band,
+                self.placement.layouts[layer.source],
+            )
             first, last = product_rows(layer, rows, band, layout)
         return first < region.rows[1] and region.rows[0] < last
 

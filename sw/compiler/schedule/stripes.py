@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import chain
 
+from celosia.sw.compiler.layout.placement import Arranged
 from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.schedule.actions import (
     Action,
@@ -20,15 +21,14 @@ from celosia.sw.compiler.schedule.jobs import Jobs
 from celosia.sw.compiler.schedule.movement import Movement
 
 
-class Stripes:
+class Stripes(Arranged):
     """Jobs of layers whose values pass through buffers, some rows at a time.
 
     ``moves``, ``jobs``: loads of the program, and jobs of layers.
     """
 
     def __init__(self, moves: Movement, jobs: Jobs) -> None:
-        self.network = moves.network
-        self.placement = moves.placement
+        super().__init__(moves.about)
         self.moves = moves
         self.jobs = jobs
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
+from celosia.sw.compiler.layout.placement import Arranged
 from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.schedule.actions import Action, Block, LoadRegion, Range, Region
 from celosia.sw.compiler.schedule.blocks import (
@@ -47,7 +48,7 @@ Stages = Sequence[StepRange | None]
 WHOLE: Stages = (None,)
 
 
-class BlockTiling:
+class BlockTiling(Arranged):
     """Blocks and stages of matrix layers.
 
     - ``moves``: loads of the program.
@@ -55,11 +56,8 @@ class BlockTiling:
     """
 
     def __init__(self, moves: Movement, overlap: bool) -> None:
+        super().__init__(moves.about)
         self.moves = moves
-        self.network = moves.network
-        self.tiling = moves.tiling
-        self.placement = moves.placement
-        self.config = moves.config
         self.overlap = overlap
         self.latency = sum_latency(self.config) + drain_latency(self.config)
 

@@ -216,24 +216,29 @@ class Emitter:
         accesses: tuple[Access, ...],
         parameters: str | int,
         *,
+        half: int | None = None,
+        row: int = 0,
         table: str | None = None,
         rounding: Rounding = Rounding.SINGLE,
         source_loops: Loops = (),
         destination_loops: Loops = (),
-        **fields: int | Space,
+        **fields: int,
     ) -> None:
         """Append VECTOR with the table of a name, and parameters.
 
         ``parameters``: name of a set, or the first channel of a set for each column;
+        ``half``: of the accumulators, whose sums from ``row`` on are the pixels, one after another;
         ``source_loops``, ``destination_loops``: of the same counts, the innermost first.
         """
         columns = isinstance(parameters, int)
         slot = parameters if isinstance(parameters, int) else self.layout.set_of(parameters)
         lanes = self.config.columns if columns else self.config.lanes
         used = [span("parameters", False, slot, lanes)]
-        given = {
-            key: value.value if isinstance(value, Space) else value for key, value in fields.items()
-        }
+        given = dict(fields)
+        if half is not None:
+            accesses = (self.half(half), *accesses)
+            base = half * self.config.accumulator_depth + row
+            given |= {"source": Space.ACCUMULATORS.value, "source_base": base, "source_x_stride": 1}
         if table:
             number = self.layout.table_of(table)
             used.append(span("tables", False, number, 1))
@@ -259,19 +264,17 @@ class Emitter:
     ) -> None:
         """Append VECTOR from sums to columns of a matrix; each block has its own rows of sums."""
         size, batch = self.layout.size, self.layout.batch
-        depth = self.config.accumulator_depth
         width = (blocks - 1) * size + channels
         self.vector(
-            (self.half(half), matrix.access(True, (0, batch), (column, column + width))),
+            (matrix.access(True, (0, batch), (column, column + width)),),
             name,
+            half=half,
+            row=row,
             table=table,
             rounding=rounding,
-            source=Space.ACCUMULATORS,
             x_count=batch,
             y_count=blocks,
             channels=channels,
-            source_base=half * depth + row,
-            source_x_stride=1,
             source_y_stride=batch if blocks > 1 else 0,
             destination_base=matrix.at(0, column),
             destination_x_stride=matrix.pitch,

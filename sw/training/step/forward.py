@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from celosia.hw.arch.isa import Opcode, Rounding, Space, Window
+from celosia.hw.arch.isa import Opcode, Rounding, Window
 from celosia.sw.training.scheme import ONE
 from celosia.sw.training.step import backward, wide
 from celosia.sw.training.step.emitter import Emitter
@@ -196,13 +196,11 @@ def _reciprocals(emit: Emitter, half: int) -> None:
     """Append the reciprocals of sums, on the diagonal of the products' first columns."""
     batch, shares = emit.layout.batch, emit.layout.shares
     emit.vector(
-        (emit.half(half), shares.access(True, (0, batch), (0, batch))),
+        (shares.access(True, (0, batch), (0, batch)),),
         "reciprocal",
+        half=half,
         table="reciprocal",
-        source=Space.ACCUMULATORS,
         x_count=batch,
-        source_base=half * emit.config.accumulator_depth,
-        source_x_stride=1,
         destination_base=shares.at(),
         destination_x_stride=shares.pitch + 1,
         zero_point=-128,

@@ -136,17 +136,14 @@ def _round(emit: Emitter, chunk: Chunk, half: int) -> None:
     layout, rows = emit.layout, chunk.rows
     emit.layer = chunk.block.layer
     slot = layout.noise_slot(chunk)
-    base = half * emit.config.accumulator_depth
     emit.vector(
-        (emit.half(half),),
+        (),
         slot,
-        source=Space.ACCUMULATORS,
-        destination=Space.ACCUMULATORS,
+        half=half,
+        destination=Space.ACCUMULATORS.value,
         x_count=rows[1] - rows[0],
         channels=layout.size,
-        source_base=base,
-        source_x_stride=1,
-        destination_base=base,
+        destination_base=half * emit.config.accumulator_depth,
         destination_x_stride=1,
     )
 
@@ -185,14 +182,12 @@ def _write(emit: Emitter, chunk: Chunk, half: int) -> None:
         (block.low, block.external_low, "low", Rounding.DOUBLE, -128),
     ):
         emit.vector(
-            (emit.half(half), matrix.access(True, rows, (0, size))),
+            (matrix.access(True, rows, (0, size)),),
             name,
+            half=half,
             rounding=rounding,
-            source=Space.ACCUMULATORS,
             x_count=rows[1] - rows[0],
             channels=size,
-            source_base=half * emit.config.accumulator_depth,
-            source_x_stride=1,
             destination_base=matrix.at(rows[0]),
             destination_x_stride=matrix.pitch,
             low=least,

@@ -5,7 +5,7 @@ added to twice the mask, clamps to -128 where the mask is set, and a table turns
 errors of inputs are the products of the errors around them with the kernel, turned.
 """
 
-from celosia.hw.arch.isa import Opcode, Space
+from celosia.hw.arch.isa import Opcode
 from celosia.sw.training.scheme import ONE
 from celosia.sw.training.step.conv.addresses import Backward, Convolution
 from celosia.sw.training.step.emitter import Emitter, block
@@ -101,12 +101,11 @@ class _Layer:
                 )
                 target = g.error_origin + (first * pool + y) * g.grid
                 emit.vector(
-                    (emit.half(half), block(True, errors, g.error_bytes)),
+                    (block(True, errors, g.error_bytes),),
                     "same",
+                    half=half,
                     table="mask",
-                    source=Space.ACCUMULATORS,
                     channels=g.size,
-                    source_base=half * emit.config.accumulator_depth,
                     destination_base=errors + target * g.size,
                     source_loops=((g.width, 1), (last - first, g.width)),
                     destination_loops=((g.width, g.size), (last - first, pool * g.grid * g.size)),
@@ -125,13 +124,11 @@ class _Layer:
                 self._products(image, number, rows, half)
                 width = conv.layer.width
                 emit.vector(
-                    (emit.half(half), block(True, inputs, count)),
+                    (block(True, inputs, count),),
                     f"back{conv.number}",
-                    source=Space.ACCUMULATORS,
+                    half=half,
                     channels=g.size,
                     x_count=(rows[1] - rows[0]) * width,
-                    source_base=half * emit.config.accumulator_depth,
-                    source_x_stride=1,
                     destination_base=inputs + rows[0] * width * g.channels + number * g.size,
                     destination_x_stride=g.channels,
                     low=-ONE,

@@ -8,7 +8,7 @@ vector unit work at the same time.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from celosia.hw.arch.isa import Opcode, Rounding, Space, Window
+from celosia.hw.arch.isa import Opcode, Rounding, Window
 from celosia.sw.training.step.conv.addresses import Convolution, Forward
 from celosia.sw.training.step.emitter import Emitter, block
 from celosia.sw.training.step.places import Matrix, balanced
@@ -128,13 +128,11 @@ class _Layer:
                 )
             windows = (first // pool, last // pool)
             emit.vector(
-                (emit.half(half), plane.access(True, windows, (0, plane.pitch))),
+                (plane.access(True, windows, (0, plane.pitch)),),
                 f"sum{self.conv.number}",
+                half=half,
                 rounding=Rounding.DOUBLE,
-                source=Space.ACCUMULATORS,
                 channels=g.size,
-                source_base=half * emit.config.accumulator_depth,
-                source_x_stride=1,
                 destination_base=plane.at(windows[0]),
                 destination_x_stride=g.size,
                 x_count=(last - first) * g.width,
@@ -197,11 +195,10 @@ class _Layer:
                     accumulate=True,
                 )
                 emit.vector(
-                    (emit.half(half), plane.access(True, rows, columns)),
+                    (plane.access(True, rows, columns),),
                     "threshold",
-                    source=Space.ACCUMULATORS,
+                    half=half,
                     channels=g.size,
-                    source_base=half * emit.config.accumulator_depth,
                     destination_base=plane.at(first, y * row),
                     high=0,
                     source_loops=((g.width, 1), (last - first, g.width)),
