@@ -5,6 +5,7 @@ import re
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from amaranth._toolchain.yosys import find_yosys
 from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]
@@ -59,6 +60,36 @@ _ATTRIBUTE = re.compile(r'(?m)^( *attribute \\src )"([^"]*)"')
 _INSIDE = re.compile(r'(?m)^( *\S.*?)\(\* src = "([^"]*)" \*\) (.*)$')
 _REPEATED = re.compile(r"(?<=[{,] )((?:[a-z_]\w*|\\\S+ )(?:\[\d+\])?)((?:, \1){3,})(?=[, ])")
 _INITIAL = re.compile(r"(?m)^  reg ((?:signed )?(?:\[\d+:\d+\] )?)(\S+ ?) = (\d+'[^;]+);$")
+
+
+class Emitter(rtlil.ModuleEmitter):
+    """Amaranth's writer of modules, with the initial words of a memory written at once.
+
+    Amaranth makes a net of each bit, which takes two fifths of the time of a core.
+    """
+
+    def emit_memory(self, cell_idx: int, cell: Any) -> None:
+        """Write the initial words of a memory."""
+        if not cell.width or not cell.depth:
+            super().emit_memory(cell_idx, cell)
+            return
+        words = (f"{word % (1 << cell.width):0{cell.width}b}" for word in reversed(cell.init))
+        ports = {
+            "ADDR": self.sigspec(),
+            "DATA": f"{cell.width * cell.depth}'{''.join(words)}",
+            "EN": f"{cell.width}'{'1' * cell.width}",
+        }
+        parameters = {
+            "MEMID": self.memories[cell_idx].memid,
+            "ABITS": 0,
+            "WIDTH": cell.width,
+            "WORDS": cell.depth,
+            "PRIORITY": 0,
+        }
+        self.builder.cell("$meminit_v2", ports=ports, parameters=parameters, src_loc=cell.src_loc)
+
+
+rtlil.ModuleEmitter = Emitter
 
 
 def _cleared(text: str) -> str:

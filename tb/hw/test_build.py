@@ -3,9 +3,12 @@
 import re
 
 import pytest
+from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]
+from amaranth.hdl import Module, signed
+from amaranth.lib.memory import Memory
 
 from celosia.hw.arch.presets import preset
-from celosia.hw.build import convert, sources_digest, verilog
+from celosia.hw.build import Emitter, convert, sources_digest, verilog
 from celosia.hw.memory.weight_buffer import WeightBuffer
 
 CONSTANT_ALONE = re.compile(r"(?m)^  always @\*\n    [^=\n]+= \d+'")
@@ -42,3 +45,17 @@ def test_a_core_that_gateware_cannot_be_is_refused_at_once():
 def test_the_digest_is_of_the_sources():
     assert sources_digest() == sources_digest()
     assert re.fullmatch(r"[0-9a-f]{64}", sources_digest())
+
+
+def test_initial_words_are_those_of_amaranth(monkeypatch):
+    def made() -> str:
+        m = Module()
+        m.submodules.memory = memory = Memory(shape=signed(3), depth=3, init=[-3, 2])
+        m.submodules.nothing = nothing = Memory(shape=0, depth=2, init=[])
+        ports = [memory.read_port(), nothing.read_port()]
+        return rtlil.convert(m, ports=[port.addr for port in ports] + [ports[0].data])
+
+    quick = made()
+    assert "9'000010101" in quick and rtlil.ModuleEmitter is Emitter
+    monkeypatch.setattr(rtlil, "ModuleEmitter", Emitter.__base__)
+    assert made() == quick
