@@ -20,11 +20,12 @@ from celosia.hw.flow.tools import Progress
 
 # ``hierarchy; proc; opt_clean -purge`` before synthesis and ``check -assert`` after it: abc9
 # can take the bits of an array port for aliases of one another (YosysHQ/yosys#4349). Registers of
-# signals to be kept are kept themselves, else equal ones become one again.
+# signals to be kept are kept themselves, else equal ones become one again. ``-norom``: a table in a
+# block memory is ten times as late as one in LUTs.
 _SCRIPT = """\
 read_verilog {verilog}
 hierarchy -top {top}
-proc
+proc -norom
 opt_clean -purge
 setattr -set keep 1 a:keep %ci1:+[Q] t:$dff %i
 {synthesis}
@@ -290,10 +291,19 @@ def _filled(arguments: Iterable[str], **values: str) -> list[str]:
 def _clock(found: dict[str, Any], megahertz: float) -> float:
     """Return the clock that was reached by a report of nextpnr, where ``megahertz`` was wanted.
 
-    Other clocks of the design are multiples of it: all must be reached.
+    Other clocks of the design are multiples of it: all must be reached. A path from one of them to
+    another one has a period of the faster, which nextpnr does not check.
     """
-    clocks = found["fmax"].values()
-    return min(megahertz * clock["achieved"] / clock["constraint"] for clock in clocks)
+    clocks = found["fmax"]
+    reached = [clock["achieved"] / clock["constraint"] for clock in clocks.values()]
+    for path in found.get("critical_paths", ()):
+        # "posedge" or "negedge", then the clock.
+        start, end = (path[name].partition(" ")[2] for name in ("from", "to"))
+        if start != end and start in clocks and end in clocks:
+            nanoseconds = sum(step["delay"] for step in path["path"])
+            fastest = max(clocks[start]["constraint"], clocks[end]["constraint"])
+            reached.append(1000 / (nanoseconds * fastest))
+    return megahertz * min(reached)
 
 
 class _Passes:

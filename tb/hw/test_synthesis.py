@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from flow_bench import TOOLS, make_tools
@@ -43,6 +44,21 @@ def test_each_seed_runs_once(tools):
     assert not list(tools.glob("*.partial.json"))
     assert json.loads(next(tools.glob("*_1.report.json")).read_text())["fmax"]
     assert [path.stem[-1] for path in tools.glob("*.placed")] == ["3"]
+
+
+PATHS = """
+ "critical_paths": [
+   {"from": "posedge clk", "to": "posedge double", "path": [{"delay": 3.5}, {"delay": 6.5}]},
+   {"from": "<async>", "to": "posedge clk", "path": [{"delay": 99}]},
+   {"from": "posedge clk", "to": "posedge clk", "path": [{"delay": 99}]}],
+"""
+
+
+def test_a_path_between_clocks_has_a_period_of_the_faster(tools):
+    nextpnr = Path(str(shutil.which("nextpnr-ecp5")))
+    nextpnr.write_text(nextpnr.read_text().replace(' "utilization"', f'{PATHS} "utilization"'))
+    made = synthesis.synthesise(CONFIG, seeds=[1], directory=tools)
+    assert made.runs[0].fmax == pytest.approx(50)
 
 
 def test_a_slower_seed_is_run_again_when_it_is_the_best_one(tools):
