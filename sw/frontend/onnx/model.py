@@ -61,7 +61,7 @@ def _graph(source: Source, name: str) -> Graph:
         try:
             _build(builder, unit)
         except ModelError as error:
-            blockers.append((unit.kind, f"{unit.label}: {error}"))
+            blockers.append((unit.kind, f"{unit.node.label}: {error}"))
     if blockers:
         raise ModelError(_report(blockers))
     for end in source.outputs:

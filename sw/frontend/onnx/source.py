@@ -52,6 +52,11 @@ class Node:
     outputs: tuple[str, ...]
     attributes: dict[str, Any]  #: By name, text decoded.
 
+    @property
+    def label(self) -> str:
+        """Index, kind and result, for messages."""
+        return f"operator {self.index} {self.kind} ({self.outputs[0]!r})"
+
     def input(self, number: int) -> str:
         """Return the name of an input, empty where it is left out."""
         return self.inputs[number] if number < len(self.inputs) else ""
