@@ -12,8 +12,6 @@ from celosia.sw.ir.graph import Quantization, Tensor, short_name
 from celosia.sw.operators.node import ModelError, constant_name
 from celosia.sw.operators.registry import OPERATORS
 
-__all__ = ["File", "index_in", "refusal", "require_extents"]
-
 _TYPES = {
     tflite.TensorType.FLOAT32: np.dtype(np.float32),
     tflite.TensorType.FLOAT16: np.dtype(np.float16),

@@ -27,8 +27,6 @@ from celosia.sw.operators.node import (
 from celosia.sw.operators.record import Operator as OperatorRecord
 from celosia.sw.operators.registry import OPERATORS
 
-__all__ = ["ModelError", "load"]
-
 _IDENTIFIER = b"TFL3"
 #: Operators that a refusal names by number.
 _MOST_NAMED = 6

@@ -11,8 +11,6 @@ from celosia.sw.compiler import onnxruntime
 from celosia.sw.frontend.onnx.source import Node
 from celosia.sw.operators.node import ModelError
 
-__all__ = ["BOUNDS", "FUNCTIONS", "bound", "evaluate"]
-
 #: Operators that only clamp their input.
 BOUNDS = ("Clip", "Relu")
 

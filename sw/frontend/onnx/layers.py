@@ -12,8 +12,6 @@ from celosia.sw.frontend.onnx.units import Operand, Unit
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.operators.node import ModelError
 
-__all__ = ["LAYERS", "max_pool"]
-
 _Pair = tuple[int, int]
 _Reader = Callable[[Builder, Unit], None]
 

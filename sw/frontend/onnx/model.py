@@ -11,8 +11,6 @@ from celosia.sw.frontend.onnx.units import Unit, Units
 from celosia.sw.ir.graph import Graph
 from celosia.sw.operators.node import ModelError
 
-__all__ = ["READERS", "load"]
-
 #: Unit to its reader.
 READERS = {
     **ELEMENTWISE,

@@ -9,8 +9,6 @@ from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value
 from celosia.sw.frontend.onnx.units import Unit
 from celosia.sw.operators.node import ModelError
 
-__all__ = ["MOVES"]
-
 _Reader = Callable[[Builder, Unit], None]
 
 

@@ -11,8 +11,6 @@ from onnx.reference import ReferenceEvaluator
 
 from celosia.sw.operators.node import ModelError
 
-__all__ = ["LINEAR", "End", "Node", "Source", "read"]
-
 #: Versions of the standard operators that can be read, and of ONNX Runtime's operators.
 _OPSETS = (13, 21)
 _DOMAINS = ("", "ai.onnx", "com.microsoft")

@@ -17,8 +17,6 @@ from celosia.sw.frontend.onnx.source import LINEAR, End, Node, Source
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.operators.node import ModelError
 
-__all__ = ["Operand", "Unit", "Units"]
-
 _INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
 
 #: Operators that a pair of QuantizeLinear and DequantizeLinear encloses.
