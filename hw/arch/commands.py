@@ -29,25 +29,6 @@ from celosia.hw.arch.formats import (
 )
 from celosia.hw.arch.isa import Illegal, Instruction, require_option
 
-__all__ = [
-    "CODE_BITS",
-    "REGISTERS",
-    "VALUE_BITS",
-    "WORD_BYTES",
-    "Decoder",
-    "Encoder",
-    "Part",
-    "Register",
-    "chunks",
-    "decode",
-    "encode",
-    "go",
-    "padded",
-    "register_limits",
-    "starts",
-    "words",
-]
-
 WORD_BYTES = 4
 CODE_BITS = 7
 VALUE_BITS = 8 * WORD_BYTES - CODE_BITS

@@ -17,8 +17,6 @@ from celosia.hw.arch.registers import (
     activity_names,
 )
 
-__all__ = ["Driver", "RunResult", "require_place", "require_program"]
-
 _MOST_WORDS = (1 << LENGTH_BITS) - 1
 #: In these states a core ignores the doorbell, or its bus is not idle.
 _OCCUPIED = Status.BUSY | Status.ERROR | Status.DRAINING

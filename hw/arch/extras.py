@@ -6,8 +6,6 @@ import sys
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
-__all__ = ["install_command", "requirements"]
-
 #: Top folder of the working tree that this module lies in, if it is one.
 _ROOT = Path(__file__).resolve().parents[2]
 _EXTRA = re.compile(r"""extra\s*==\s*["']([\w-]+)["']""")

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["html_table"]
-
 
 def html_table(
     title: str, rows: Iterable[Sequence[object]], heads: Sequence[str] = (), most: int = 24

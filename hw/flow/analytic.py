@@ -21,8 +21,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cells", "Sites", "site_places"]
-
 # SciPy has no types: a checker would infer them from its sources, for seconds.
 optimize: Any = import_module("scipy.optimize")
 sparse: Any = import_module("scipy.sparse")

@@ -9,8 +9,6 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["clean"]
-
 _NAME = re.compile(r"[\\$]\S+")
 _PORT = re.compile(r"\b(input|output) \d+ +")
 _PARAMETER = re.compile(r"parameter (?:signed )?\\(\S+) (\d+)$")

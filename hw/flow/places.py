@@ -16,8 +16,6 @@ from celosia.hw.flow.netlist import column_of
 from celosia.hw.flow.parts import Part
 from celosia.hw.flow.tools import Progress
 
-__all__ = ["array_places", "fix", "other_places"]
-
 #: The multiplier of a pair of columns, by its row and its first column.
 _MULTIPLIER = re.compile(r".*\.array\.row_(\d+)\.cell_(\d+)\.product\.multiplier$")
 

@@ -60,25 +60,16 @@ def number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"wanted a number, got {text!r}") from None
 
 
-def _config(text: str) -> Config:
-    try:
-        return preset(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def _read_by(function: Callable[[str], Any], prefix: str = "") -> Callable[[str], Any]:
+    """Return a type of arguments; ``prefix`` is left out of the function's messages."""
 
+    def read(text: str) -> Any:
+        try:
+            return function(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error).removeprefix(prefix)) from None
 
-def _device(text: str) -> str:
-    try:
-        return device_name(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error).removeprefix("device: ")) from None
-
-
-def _board(text: str) -> Any:
-    try:
-        return board_of(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error).removeprefix("board: ")) from None
+    return read
 
 
 def board_of(name: str) -> Any:
@@ -88,6 +79,9 @@ def board_of(name: str) -> Any:
     if name not in BOARDS:
         raise InputError(f"board: wanted one of {', '.join(BOARDS)}, got {name!r}")
     return BOARDS[name]
+
+
+_config = _read_by(preset)
 
 
 def add_preset(parser: argparse.ArgumentParser, default: Config | None = PRESETS["edge"]) -> None:
@@ -131,7 +125,9 @@ def _batch(text: str) -> int:
 def add_device(parser: argparse.ArgumentParser, default: str) -> None:
     """Add the option that chooses the device."""
     text = f"where to run: {', '.join(DEVICES)} ({default})"
-    parser.add_argument("--device", type=_device, default=default, metavar="D", help=text)
+    parser.add_argument(
+        "--device", type=_read_by(device_name, "device: "), default=default, metavar="D", help=text
+    )
 
 
 def add_cores(parser: argparse.ArgumentParser) -> None:
@@ -179,7 +175,10 @@ def add_machine(parser: argparse.ArgumentParser, core: Config | None = PRESETS["
         help="of the external memory per cycle, on rtl (1.0)",
     )
     parser.add_argument(
-        "--board", type=_board, metavar="BOARD", help="take core, memory and clock of this board"
+        "--board",
+        type=_read_by(board_of, "board: "),
+        metavar="BOARD",
+        help="take core, memory and clock of this board",
     )
 
 

@@ -1,14 +1,160 @@
-"""``celosia fuzz``: run random programs on the simulated core."""
+"""``celosia fuzz``: random programs on the simulated core and the machine model."""
 
-from celosia.sw import fuzz
-from celosia.sw.cli.arguments import Commands, seeds, whole
+import argparse
+import json
+import os
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from celosia.hw.arch.config import PROTECTIONS, REQUANTIZERS
+from celosia.sw.cli.arguments import Commands, add_workers, seeds, whole, workers_of
+from celosia.sw.cli.messages import Failure, Missing
+from celosia.sw.files import writable, write_atomically
+from celosia.sw.runtime.session import InputError
+from celosia.sw.workers.spread import batches, spread
+
+
+class Difference(Failure):
+    """The core gave a wrong result; the message is one line."""
 
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""
-    made = command(
-        "fuzz",
-        "run random programs on the simulated core",
-        fuzz.run_fuzz,
+    made = command("fuzz", "run random programs on the simulated core", run)
+    made.add_argument(
+        "--programs", type=whole, default=200, metavar="N", help="how many to run (200)"
     )
-    fuzz.add_arguments(made, whole, seeds)
+    made.add_argument("--seed", type=seeds, default=0, metavar="S", help="of everything (0)")
+    made.add_argument(
+        "--faults", action="store_true", help="something is wrong: the program, the bus or the host"
+    )
+    made.add_argument(
+        "--configurations", metavar="A,B", help="cores of docs/design/verification.md (all)"
+    )
+    made.add_argument(
+        "--protection", choices=PROTECTIONS, default="none", help="of those cores' memories (none)"
+    )
+    made.add_argument(
+        "--requantizer",
+        choices=REQUANTIZERS,
+        default="pipelined",
+        help="of those cores (pipelined)",
+    )
+    made.add_argument("--draw", type=whole, metavar="N", help="draw N new cores instead")
+    add_workers(made, os.cpu_count() or 1)
+    made.add_argument("--coverage", type=Path, metavar="FILE", help="also write all counts as JSON")
+    made.add_argument(
+        "--directory",
+        type=Path,
+        default=Path("build/fuzz"),
+        metavar="D",
+        help="for programs that fail (build/fuzz)",
+    )
+    made.add_argument("--replay", type=Path, metavar="FILE", help="run such a program again")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run random programs, or one that failed before."""
+    from celosia.sim.rtl import RtlError
+    from celosia.sim.simulators import SimulatorNotFound
+
+    try:
+        _require_directory(arguments.directory)
+        if arguments.replay:
+            _replay(arguments.replay)
+        else:
+            _campaign(arguments)
+    except (SimulatorNotFound, RtlError) as error:
+        raise Missing(str(error)) from error
+
+
+def _require_directory(path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path}: wanted a directory, got a file")
+
+
+def _replay(path: Path) -> None:
+    from celosia.sim.fuzz.case import load
+    from celosia.sim.fuzz.trial import attempt
+
+    try:
+        case = load(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {error}") from None
+    trial = attempt(case)
+    if trial.problems:
+        raise Difference(f"{path}: {'; '.join(map(str, trial.problems))}")
+    print(f"{path}: no difference, {trial.outcome.cycles} cycles")
+
+
+def _campaign(arguments: argparse.Namespace) -> None:
+    from celosia.sim.fuzz import campaign
+    from celosia.sim.fuzz.coverage import Coverage
+    from celosia.sim.fuzz.programs.configurations import configurations, variant
+    from celosia.sim.rtl import model
+
+    writable(arguments.coverage)
+    if arguments.draw and arguments.configurations:
+        raise InputError("wanted --draw or --configurations, got both")
+    configs = configurations(arguments.configurations, arguments.draw or 0, arguments.seed)
+    given = {"protection": arguments.protection, "requantizer": arguments.requantizer}
+    configs = [variant(config, **given) for config in configs]
+    plan = campaign.Plan(tuple(configs), arguments.seed, arguments.faults)
+    if not arguments.scheduler:
+        # Workers on this machine then find the models built.
+        for config in configs:
+            model(config)
+    coverage, found, cycles, start = Coverage(), [], 0, time.monotonic()
+    with tqdm(total=arguments.programs, unit="program", disable=None) as progress:
+        key = repr((plan, arguments.programs)).encode()
+        job, shards = partial(campaign.run_batch, plan), batches(arguments.programs)
+        for batch in spread(job, shards, workers_of(arguments), key=key):
+            coverage.add(batch.coverage)
+            found += batch.found
+            cycles += batch.cycles
+            progress.update(batch.programs)
+            progress.set_postfix(differences=len(found))
+    seconds = time.monotonic() - start
+    if arguments.coverage:
+        text = json.dumps(coverage.as_dict(), indent=2) + "\n"
+        write_atomically({arguments.coverage: text.encode()})
+    kind = "faulted" if arguments.faults else "legal"
+    print(
+        f"{arguments.programs} {kind} programs, seed {arguments.seed}, {len(configs)} cores: "
+        f"{len(found)} differences, {cycles} cycles in {seconds:.1f} s\n\n{coverage.as_text()}",
+        end="",
+    )
+    if found:
+        paths = _save(arguments.directory, arguments.seed, found)
+        first = min(found, key=lambda one: one.number)
+        raise Difference(
+            f"{len(found)} of {arguments.programs} programs: {first.problems[0]} "
+            f"(celosia fuzz --replay {paths[0]})"
+        )
+
+
+def _save(directory: Path, seed: int, found: list[Any]) -> list[Path]:
+    """Shrink and write the first failing program of each kind; return the files."""
+    from celosia.sim.fuzz.case import save
+    from celosia.sim.fuzz.shrink import shrunk
+
+    directory.mkdir(parents=True, exist_ok=True)
+    paths: dict[str, Path] = {}
+    for one in sorted(found, key=lambda one: one.number):
+        kind = one.problems[0].kind
+        if kind in paths:
+            continue
+        path = directory / f"{seed}-{one.number}-{kind}.s"
+        case, problems = shrunk(one.case)
+        remarks = (
+            f"celosia fuzz --replay {path}",
+            f"program {one.number} of seed {seed}, core {one.case.config.name}",
+            *map(str, problems or one.problems),
+        )
+        write_atomically({path: save(case, remarks).encode()})
+        paths[kind] = path
+    return list(paths.values())

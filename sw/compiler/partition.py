@@ -18,8 +18,6 @@ from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.host import host_operator
 from celosia.sw.operators.registry import OPERATORS, runs_on_host
 
-__all__ = ["Plan", "lacking", "partition", "require_defined"]
-
 #: Attributes by which an operator can mix samples, each with the condition.
 _MIXES = {
     "axis": lambda axis: axis == 0,

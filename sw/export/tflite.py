@@ -8,6 +8,7 @@ import flatbuffers
 import numpy as np
 import tflite
 
+from celosia.sw.ir import graph
 from celosia.sw.ir.graph import Quantization
 
 __all__ = ["RESOURCE", "Graph", "Operation", "Quantization", "Tensor", "serialize"]
@@ -17,25 +18,15 @@ RESOURCE = np.dtype(object)
 
 
 @dataclass(frozen=True, eq=False)
-class Tensor:
+class Tensor(graph.Tensor):
     """Tensor; only constants have ``data``.
 
     ``signature`` is the shape with -1 for each dynamic extent. A ``variable`` keeps its contents
     from one invocation to the next.
     """
 
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    quantization: Quantization | None = None
-    data: np.ndarray | None = None
     signature: tuple[int, ...] | None = None
     variable: bool = False
-
-    @property
-    def elements(self) -> int:
-        """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,6 @@ from celosia.sw.frontend.tflite import load as load_tflite
 from celosia.sw.ir.graph import Graph
 from celosia.sw.operators.node import ModelError
 
-__all__ = ["load"]
-
 #: Endings of files that hold float models, with their formats.
 _FLOAT = {
     ".h5": "Keras model",

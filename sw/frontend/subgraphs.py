@@ -11,8 +11,6 @@ from celosia.sw.frontend.unsigned import signed
 from celosia.sw.ir.graph import Tensor
 from celosia.sw.operators.registry import OPERATORS
 
-__all__ = ["Subgraph", "read_subgraph"]
-
 
 @dataclass(frozen=True, eq=False)
 class Subgraph:

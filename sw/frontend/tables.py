@@ -12,8 +12,6 @@ from celosia.sw.ir.graph import Quantization, Tensor, short_name
 from celosia.sw.operators.node import ModelError, constant_name
 from celosia.sw.operators.registry import OPERATORS
 
-__all__ = ["File", "index_in", "require_extents"]
-
 _TYPES = {
     tflite.TensorType.FLOAT32: np.dtype(np.float32),
     tflite.TensorType.FLOAT16: np.dtype(np.float16),
@@ -77,27 +75,20 @@ class File:
         dtype = _TYPES.get(tensor.Type())
         if dtype is None:
             kind = constant_name(tflite.TensorType, tensor.Type()).lower()
-            raise ModelError(f"tensor {short_name(name)!r}: type {kind} is not supported")
+            raise refusal(name, f"type {kind} is not supported")
         if tensor.Sparsity() is not None:
-            raise ModelError(f"tensor {short_name(name)!r}: sparse tensors are not supported")
+            raise refusal(name, "sparse tensors are not supported")
         # Tensors without elements stand for inputs left out.
         elements = require_extents(name, shape) if 0 not in shape else 0
         data = None
         raw = self.buffer(tensor.Buffer())
-        if raw.size and tensor.Type() == tflite.TensorType.INT4:
-            if raw.size != (elements + 1) // 2:
-                wanted = (elements + 1) // 2
-                raise ModelError(
-                    f"tensor {short_name(name)!r}: wanted {wanted} bytes, got {raw.size}"
-                )
-            data = _halves(raw)[:elements].reshape(shape)
-        elif raw.size:
-            if raw.size != elements * dtype.itemsize:
-                wanted = elements * dtype.itemsize
-                raise ModelError(
-                    f"tensor {short_name(name)!r}: wanted {wanted} bytes, got {raw.size}"
-                )
-            data = np.frombuffer(raw.tobytes(), dtype.newbyteorder("<")).reshape(shape)
+        in_halves = tensor.Type() == tflite.TensorType.INT4
+        wanted = (elements + 1) // 2 if in_halves else elements * dtype.itemsize
+        if raw.size:
+            if raw.size != wanted:
+                raise refusal(name, f"wanted {wanted} bytes, got {raw.size}")
+            plain = np.frombuffer(raw.tobytes(), dtype.newbyteorder("<"))
+            data = (_halves(raw)[:elements] if in_halves else plain).reshape(shape)
         return Tensor(name, shape, dtype, self.quantization(name, tensor), data)
 
     def quantization(self, name: str, tensor: Any) -> Quantization | None:
@@ -110,14 +101,10 @@ class File:
         if details.ZeroPointLength():
             given = np.array(details.ZeroPointAsNumpy(), np.int64)
             if len(given) not in (1, len(scales)):
-                raise ModelError(
-                    f"tensor {short_name(name)!r}: wanted {len(scales)} zero points, got {len(given)}"
-                )
+                raise refusal(name, f"wanted {len(scales)} zero points, got {len(given)}")
             zero_points[:] = given
         if not (np.isfinite(scales) & (scales > 0)).all():
-            raise ModelError(
-                f"tensor {short_name(name)!r}: wanted scales greater than 0, got {scales.min()}"
-            )
+            raise refusal(name, f"wanted scales greater than 0, got {scales.min()}")
         return Quantization(scales, zero_points, int(details.QuantizedDimension()))
 
     def kind(self, number: int) -> str:
@@ -146,17 +133,18 @@ def _halves(raw: np.ndarray) -> np.ndarray:
     return (halves ^ np.uint8(8)).view(np.int8) - np.int8(8)
 
 
+def refusal(name: str, why: str) -> ModelError:
+    """Return the error about a tensor."""
+    return ModelError(f"tensor {short_name(name)!r}: {why}")
+
+
 def require_extents(name: str, shape: tuple[int, ...]) -> int:
     """Return the elements of a shape, refused where it has none or too many."""
     if any(extent < 1 for extent in shape):
-        raise ModelError(
-            f"tensor {short_name(name)!r}: wanted extents of at least 1, got shape {shape}"
-        )
+        raise refusal(name, f"wanted extents of at least 1, got shape {shape}")
     elements = math.prod(shape)
     if elements > 1 << 31:
-        raise ModelError(
-            f"tensor {short_name(name)!r}: wanted at most 2^31 elements, got shape {shape}"
-        )
+        raise refusal(name, f"wanted at most 2^31 elements, got shape {shape}")
     return elements
 
 

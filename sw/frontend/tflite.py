@@ -13,7 +13,7 @@ import tflite
 from celosia.sw.files import FileError, read_file
 from celosia.sw.frontend import control
 from celosia.sw.frontend.subgraphs import Subgraph, read_subgraph
-from celosia.sw.frontend.tables import File, index_in, require_extents
+from celosia.sw.frontend.tables import File, index_in, refusal, require_extents
 from celosia.sw.frontend.unsigned import centred, rescaling
 from celosia.sw.frontend.variables import KINDS, Variables
 from celosia.sw.ir.graph import Graph, Operation, Tensor, short_name
@@ -26,8 +26,6 @@ from celosia.sw.operators.node import (
 )
 from celosia.sw.operators.record import Operator as OperatorRecord
 from celosia.sw.operators.registry import OPERATORS
-
-__all__ = ["ModelError", "load"]
 
 _IDENTIFIER = b"TFL3"
 #: Operators that a refusal names by number.
@@ -107,13 +105,11 @@ class _Reader:
         for number in (*inputs, *outputs):
             tensor = tensors[index_in(number, tensors)]
             if tensor.data is not None and number in inputs:
-                raise ModelError(f"tensor {short_name(tensor.name)!r}: wanted no constant as input")
+                raise refusal(tensor.name, "wanted no constant as input")
             require_extents(tensor.name, tensor.shape)
             if tensor.dtype.name not in _ENDS:
                 wanted = f"{', '.join(_ENDS)} as input or output"
-                raise ModelError(
-                    f"tensor {short_name(tensor.name)!r}: wanted {wanted}, got {tensor.dtype}"
-                )
+                raise refusal(tensor.name, f"wanted {wanted}, got {tensor.dtype}")
             if tensor.quantization is not None:
                 require_per_tensor(tensor)
         outputs = tuple(
@@ -151,25 +147,20 @@ class _Reader:
             raise ModelError("wanted variables initialised with constants, got computed ones")
         self.variables.initialise(reader.variables, tensors)
 
-    def _followed(self, index: int, kind: str, operator: Any, tensors: list[Tensor]) -> bool:
-        """Follow an operator of variables; return False of others."""
+    def _followed(
+        self, index: int, kind: str, operator: Any, tensors: list[Tensor]
+    ) -> list[Operation] | None:
+        """Return the operations that replace IF, WHILE or one of variables; None of others."""
         try:
+            if kind in control.KINDS:
+                return self.control.follow(kind, operator, tensors)
             if kind == "CALL_ONCE" and not self.initial:
                 self._initialised(operator)
             elif kind in KINDS:
                 self._variable(kind, operator, tensors)
             else:
-                return False
-        except ModelError as error:
-            raise ModelError(f"operator {index} {kind}: {error}") from None
-        return True
-
-    def _inlined(
-        self, index: int, kind: str, operator: Any, tensors: list[Tensor]
-    ) -> list[Operation]:
-        """Return the operations that replace IF or WHILE."""
-        try:
-            return self.control.follow(kind, operator, tensors)
+                return None
+            return []
         except ModelError as error:
             raise ModelError(f"operator {index} {kind}: {error}") from None
 
@@ -212,10 +203,9 @@ class _Reader:
         for index, operator in enumerate(given):
             kind = self.file.kind(operator.OpcodeIndex())
             try:
-                if kind in control.KINDS:
-                    operations += self._inlined(index, kind, operator, tensors)
-                    continue
-                if self._followed(index, kind, operator, tensors):
+                followed = self._followed(index, kind, operator, tensors)
+                if followed is not None:
+                    operations += followed
                     continue
                 operation, results = self._operation(index, kind, operator, tensors)
             except ModelError as error:

@@ -6,8 +6,6 @@ import numpy as np
 
 from celosia.sw.ir.graph import Quantization, Tensor
 
-__all__ = ["centred", "rescaling", "signed"]
-
 
 def signed(tensor: Tensor) -> Tensor:
     """Return a quantised tensor of uint8 as int8."""

@@ -12,8 +12,6 @@ import tflite
 from celosia.sw.ir.graph import State, Tensor, short_name
 from celosia.sw.operators.node import ModelError, Node, described
 
-__all__ = ["KINDS", "Variables"]
-
 #: Operators that this module reads.
 KINDS = ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE")
 

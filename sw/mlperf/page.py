@@ -176,15 +176,9 @@ def _repository(address: str) -> str:
 
 def as_html(benchmark: Benchmark) -> str:
     """Return the page as HTML that needs no other file."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from celosia.sw.profile.page import environment
 
-    made = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    made = environment(Path(__file__).parent)
     made.filters["repository"] = _repository
     return made.get_template("page.html").render(
         title=TITLE, about=_about(benchmark), tables=_tables(benchmark), limits=_LIMITS

@@ -42,7 +42,6 @@ def _vision_transformer(dataset: str, **settings: Any) -> Network:
     return Network(
         text="vision transformer: patches 4x4, 3 blocks of 64 channels, 2 heads, 128 GELU, int8",
         dataset=dataset,
-        shape=(28, 28, 1),
         layers=vision_transformer(patch=4, width=64, heads=2, hidden=128, blocks=3),
         settings=_settings(
             batch=64,
@@ -83,7 +82,6 @@ NETWORKS = {
     "mnist_c": Network(
         text="conv 3x3x32 ReLU, pool, conv 3x3x64 ReLU, pool, 128 ReLU, 10, softmax, int8",
         dataset="mnist",
-        shape=(28, 28, 1),
         layers=[
             _conv(32, 3, "valid"),
             _POOL,
@@ -100,7 +98,6 @@ NETWORKS = {
     "fashion_b": Network(
         text="conv 3x3x64, pool, ReLU, 10, softmax, int8",
         dataset="fashion-mnist",
-        shape=(28, 28, 1),
         layers=[
             _conv(64, 3, "valid", None),
             _POOL,
@@ -114,7 +111,6 @@ NETWORKS = {
     "mnist_a": Network(
         text="conv 5x5x32 same ReLU, pool, conv 5x5x64 same ReLU, pool, 128 ReLU, 10, int8",
         dataset="mnist",
-        shape=(28, 28, 1),
         layers=[
             _conv(32, 5, "same"),
             _POOL,
@@ -130,7 +126,6 @@ NETWORKS = {
     "mnist_d": Network(
         text="4 conv 3x3x16 same ReLU, pool, 4 conv 3x3x32 same ReLU, global average, 10, int8",
         dataset="mnist",
-        shape=(28, 28, 1),
         layers=[
             *_normalised(16) * 4,
             _POOL,

@@ -20,7 +20,7 @@ class Network:
 
     text: str  #: Description for readers.
     dataset: str  #: One of ``celosia.sw.data.DATASETS``.
-    shape: tuple[int, ...]  #: Of one input, without the batch.
+    shape: tuple[int, ...] = (28, 28, 1)  #: Of one input, without the batch.
     #: Class in ``keras.layers`` and its arguments, from the input to logits or probabilities; or a
     #: function from the Keras tensor of the input to that of the logits.
     layers: Sequence[tuple[str, Mapping[str, Any]]] | Callable[[Any], Any]

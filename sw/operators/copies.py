@@ -9,6 +9,7 @@ import tflite
 
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
+from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.node import ModelError, Node
 from celosia.sw.operators.record import Shape, mover
 
@@ -121,10 +122,6 @@ def _run_range(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.
     return [np.add.accumulate(steps, dtype=kind)[None]]
 
 
-def _zeros_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
-    return [operator.sources[0].shape]
-
-
 def _run_zeros(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     (result,) = operator.results
     return [np.zeros((1, *result.shape), result.dtype)]
@@ -217,7 +214,7 @@ OPERATORS = (
         whole=True,
     ),
     mover("RANGE", _range_shapes, _run_range, "constant numbers", read=_read_range, **_FIXED),
-    mover("ZEROS_LIKE", _zeros_shapes, _run_zeros, "a constant", **_FIXED),
+    mover("ZEROS_LIKE", same_shape, _run_zeros, "a constant", **_FIXED),
     mover(
         "MIRROR_PAD",
         _mirror_shapes,

@@ -119,30 +119,28 @@ def _run(reduce: _Reduce) -> Kernel:
     return run
 
 
+_POOLED: dict[str, Any] = {
+    "read": read_pool,
+    "shapes": pool_shapes,
+    "types": (("int8", "int16"), SAME),
+    "keeps_scale": True,
+    "lower": _lower,
+    "host": "any window: int8, int16",
+}
 _POOL = "windows up to 255 × 255 whose results fit the accumulators"
 
 OPERATORS = (
     Operator(
         kind="AVERAGE_POOL_2D",
-        read=read_pool,
-        shapes=pool_shapes,
-        types=(("int8", "int16"), SAME),
-        keeps_scale=True,
         unsigned=True,
         kernel=_run_average,
-        lower=_lower,
         core=f"{_POOL}; element counts that a 31-bit multiplier divides by",
-        host="any window: int8, int16",
+        **_POOLED,
     ),
     Operator(
         kind="MAX_POOL_2D",
-        read=read_pool,
-        shapes=pool_shapes,
-        types=(("int8", "int16"), SAME),
-        keeps_scale=True,
         kernel=_run(lambda part, _: part.max(axis=(2, 3))),
-        lower=_lower,
         core=f"{_POOL}; part of the previous matrix layer if windows do not overlap",
-        host="any window: int8, int16",
+        **_POOLED,
     ),
 )

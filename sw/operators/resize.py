@@ -1,6 +1,6 @@
 """Operators that make images of another size."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,7 @@ _ONE = 1 << 10
 
 def _read(table: type):
     def read(node: Node) -> dict[str, Any]:
-        node.require_inputs(2)
-        size, result = node.indices(1, "size"), node.outputs[0].shape
-        if len(size) != 2 or min(size) < 1:
-            raise ModelError(f"wanted a size of rows and columns, got {size}")
+        size, result = _size(node), node.outputs[0].shape
         if list(result[1:3]) != size:
             raise ModelError(f"wanted a result of {size[0]} x {size[1]} pixels, got {result}")
         options = node.require_options(table)
@@ -34,13 +31,17 @@ def _read(table: type):
     return read
 
 
-def _infer(node: Node) -> list[Shape]:
+def _size(node: Node) -> list[int]:
     node.require_inputs(2)
-    batch, _, _, channels = image(node.tensor(0).shape)
     size = node.indices(1, "size")
     if len(size) != 2 or min(size) < 1:
         raise ModelError(f"wanted a size of rows and columns, got {size}")
-    return [(batch, *size, channels)]
+    return size
+
+
+def _infer(node: Node) -> list[Shape]:
+    batch, _, _, channels = image(node.tensor(0).shape)
+    return [(batch, *_size(node), channels)]
 
 
 def _shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
@@ -49,6 +50,13 @@ def _shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     require(not both, "align_corners or half_pixel_centers", "both")
     attributes.flag("half_pixel_centers")
     return [(batch, *image(operator.results[0].shape)[1:3], channels)]
+
+
+def _along(operator: HostOperator, function: Callable[..., Any]) -> list[Any]:
+    """Return a function of extents of the input and of the result, for rows and for columns."""
+    flags = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
+    extents = (operand.shape[1:3] for operand in (operator.sources[0], operator.results[0]))
+    return [function(*pair, *flags) for pair in zip(*extents, strict=True)]
 
 
 def _nearest(source: int, result: int, align: bool, half: bool) -> np.ndarray:
@@ -65,11 +73,8 @@ def _nearest(source: int, result: int, align: bool, half: bool) -> np.ndarray:
 
 def _run_nearest(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return an image of another size, each pixel one of the input's."""
-    flags = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
-    _, high, wide, _ = operator.sources[0].shape
-    _, rows, columns, _ = operator.results[0].shape
-    taken = arrays[0][:, :, _nearest(high, rows, *flags)]
-    return [taken[:, :, :, _nearest(wide, columns, *flags)]]
+    rows, columns = _along(operator, _nearest)
+    return [arrays[0][:, :, rows][:, :, :, columns]]
 
 
 def _lower_nearest(lowering: Lowering, operation: Operation) -> None:
@@ -117,11 +122,7 @@ def _really_between(source: int, result: int, align: bool, half: bool) -> tuple[
 
 def _run_real_bilinear(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return an image of another size, of int8 that stand for uint8, by float32."""
-    flags = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
-    _, high, wide, _ = operator.sources[0].shape
-    _, rows, columns, _ = operator.results[0].shape
-    top, bottom, down = _really_between(high, rows, *flags)
-    left, right, over = _really_between(wide, columns, *flags)
+    (top, bottom, down), (left, right, over) = _along(operator, _really_between)
     x = (arrays[0].astype(np.int64) + 128).astype(np.float32)
     down, over, one = down[:, None, None], over[:, None], np.float32(1)
     upper, lower = x[:, :, top], x[:, :, bottom]
@@ -136,11 +137,7 @@ def _run_bilinear(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
     """Return an image of another size, each pixel a mean of four of the input's."""
     if operator.attributes.get("unsigned"):
         return _run_real_bilinear(operator, arrays)
-    flags = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
-    _, high, wide, _ = operator.sources[0].shape
-    _, rows, columns, _ = operator.results[0].shape
-    top, bottom, down = _between(high, rows, *flags)
-    left, right, over = _between(wide, columns, *flags)
+    (top, bottom, down), (left, right, over) = _along(operator, _between)
     x, down, over = arrays[0].astype(np.int64), down[:, None, None], over[:, None]
     upper = x[:, :, top] * (_ONE - down)
     lower = x[:, :, bottom] * down
@@ -152,32 +149,29 @@ def _run_bilinear(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
     return [rounded.astype(arrays[0].dtype)]
 
 
-_LIMITS = "any size; align_corners, half_pixel_centers; int8, int16"
+_RESIZE: dict[str, Any] = {
+    "infer": _infer,
+    "shapes": _shapes,
+    "operands": (0,),
+    "types": (("int8", "int16"), SAME),
+    "keeps_scale": True,
+    "host": "any size; align_corners, half_pixel_centers; int8, int16",
+}
 
 OPERATORS = (
     Operator(
         kind="RESIZE_BILINEAR",
         read=_read(tflite.ResizeBilinearOptions),
-        infer=_infer,
-        shapes=_shapes,
-        operands=(0,),
-        types=(("int8", "int16"), SAME),
-        keeps_scale=True,
         unsigned=True,
         kernel=_run_bilinear,
-        host=_LIMITS,
+        **_RESIZE,
     ),
     Operator(
         kind="RESIZE_NEAREST_NEIGHBOR",
         read=_read(tflite.ResizeNearestNeighborOptions),
-        infer=_infer,
-        shapes=_shapes,
-        operands=(0,),
-        types=(("int8", "int16"), SAME),
-        keeps_scale=True,
         kernel=_run_nearest,
         lower=_lower_nearest,
         core="int8: any size; columns are copied, then rows",
-        host=_LIMITS,
+        **_RESIZE,
     ),
 )

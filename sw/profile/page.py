@@ -17,6 +17,8 @@ _MOST_EVENTS = 100_000
 #: Layers that are listed for their losses, at most.
 _MOST_WORST = 5
 
+_FOLDER = Path(__file__).parent
+
 #: A page within another one.
 _FRAME = (
     '<iframe srcdoc="{{ page }}" title="Profile of {{ name }}" width="100%" height="900"></iframe>'
@@ -63,7 +65,7 @@ def as_html(profile: Profile) -> str:
     ]
     blocks, count = pictures.memory_map(profile)
     return (
-        _environment()
+        environment(_FOLDER)
         .get_template("page.html")
         .render(
             **_figures(profile),
@@ -89,17 +91,16 @@ def as_html(profile: Profile) -> str:
 
 def as_frame(profile: Profile) -> str:
     """Return a frame that holds the page, for a notebook's cell."""
-    frame = _environment().from_string(_FRAME)
+    frame = environment(_FOLDER).from_string(_FRAME)
     return frame.render(page=as_html(profile), name=profile.program.name)
 
 
-def _environment() -> Any:
-    """Return Jinja with the templates of this folder."""
+def environment(folder: Path) -> Any:
+    """Return Jinja with the templates of a folder."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    loader = FileSystemLoader(Path(__file__).parent)
     made = Environment(
-        loader=loader,
+        loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

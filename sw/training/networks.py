@@ -3,14 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from celosia.sw.training.scheme import Conv, Dense, Layer, Network
-
-
-def _mlp(inputs: int, hidden: int, outputs: int) -> tuple[Layer, ...]:
-    return (
-        Dense(inputs=inputs, outputs=hidden, shift=10, update_shift=8, spread=8.0),
-        Dense(inputs=hidden, outputs=outputs, shift=8, error_shift=6, update_shift=7, spread=24.0),
-    )
+from celosia.sw.training.scheme import Conv, Dense, Network
 
 
 def _pooled(side: int, inputs: int, outputs: int, kernel: int, **given: Any) -> Conv:
@@ -37,7 +30,10 @@ NETWORKS: Mapping[str, Network] = {
             name="mnist_mlp",
             text="MLP 784-128-10, ReLU, no biases",
             dataset="mnist",
-            layers=_mlp(784, 128, 10),
+            layers=(
+                Dense(inputs=784, outputs=128, shift=10, update_shift=8, spread=8.0),
+                Dense(inputs=128, outputs=10, shift=8, error_shift=6, update_shift=7, spread=24.0),
+            ),
         ),
         Network(
             name="mnist_a",

@@ -170,6 +170,15 @@ def test_constants_of_channels(dtype, kind, first):
     assert kind in [layer.kind for layer in program.layers]
 
 
+@pytest.mark.parametrize("kind", ["Max", "Min"])
+@pytest.mark.parametrize("bounds", [[], [0.5], [0.5, -0.3], [0.2, 0.1, 0.4]])
+def test_extremes_of_any_number(kind, bounds):
+    model = Model(1, 4, 6, 6).conv(4, 8)
+    model.add("DequantizeLinear", model.last, *model.scale(0.4))
+    model.add(kind, model.last, *(model.constant(np.float32(bound)) for bound in bounds))
+    check(model.add("QuantizeLinear", model.last, *model.scale(0.3)))
+
+
 def test_moves():
     model = Model(1, 4, 6, 6).conv(4, 8)
     model.move("MaxPool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])

@@ -16,8 +16,6 @@ from celosia.sw.frontend.onnx.units import Operand
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 from celosia.sw.operators.node import ModelError
 
-__all__ = ["IMAGE", "Builder", "Value"]
-
 Shape = tuple[int, ...]
 
 #: Elements before and after along each axis.

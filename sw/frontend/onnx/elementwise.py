@@ -11,8 +11,6 @@ from celosia.sw.frontend.onnx.units import Operand, Unit
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.operators.node import ModelError
 
-__all__ = ["ELEMENTWISE", "function"]
-
 _Reader = Callable[[Builder, Unit], None]
 
 

@@ -1,5 +1,6 @@
 """Float operators that compute each element from one element, and from constants for all."""
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,8 +10,6 @@ import numpy as np
 from celosia.sw.compiler import onnxruntime
 from celosia.sw.frontend.onnx.source import Node
 from celosia.sw.operators.node import ModelError
-
-__all__ = ["BOUNDS", "FUNCTIONS", "bound", "evaluate"]
 
 #: Operators that only clamp their input.
 BOUNDS = ("Clip", "Relu")
@@ -25,8 +24,8 @@ def _of_one(function: Callable[[np.ndarray], np.ndarray]) -> _Function:
     return lambda inputs, _: function(inputs[0])
 
 
-def _of_two(function: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> _Function:
-    return lambda inputs, _: function(inputs[0], inputs[1])
+def _of_all(function: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> _Function:
+    return lambda inputs, _: functools.reduce(function, inputs)
 
 
 def _named(attributes: _Attributes, name: str, default: float) -> np.float32:
@@ -77,9 +76,9 @@ def _gelu(inputs: Sequence[Any], attributes: _Attributes) -> np.ndarray:
 #: By operator, its inputs and attributes to its result, in float32.
 FUNCTIONS: dict[str, _Function] = {
     "Abs": _of_one(np.abs),
-    "Add": _of_two(np.add),
+    "Add": _of_all(np.add),
     "Clip": _clip,
-    "Div": _of_two(np.divide),
+    "Div": _of_all(np.divide),
     "Elu": _elu,
     "Erf": _of_one(_erf),
     "Exp": _of_one(np.exp),
@@ -88,15 +87,15 @@ FUNCTIONS: dict[str, _Function] = {
     "HardSwish": _hard_swish,
     "LeakyRelu": _leaky,
     "Log": _of_one(np.log),
-    "Max": _of_two(np.maximum),
-    "Min": _of_two(np.minimum),
-    "Mul": _of_two(np.multiply),
+    "Max": _of_all(np.maximum),
+    "Min": _of_all(np.minimum),
+    "Mul": _of_all(np.multiply),
     "Neg": _of_one(np.negative),
     "Reciprocal": _of_one(lambda x: _ONE / x),
     "Relu": _of_one(lambda x: np.maximum(x, _ZERO)),
     "Sigmoid": _of_one(onnxruntime.logistic),
     "Sqrt": _of_one(np.sqrt),
-    "Sub": _of_two(np.subtract),
+    "Sub": _of_all(np.subtract),
     "Tanh": _of_one(onnxruntime.tanh),
 }
 

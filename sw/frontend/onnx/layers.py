@@ -12,8 +12,6 @@ from celosia.sw.frontend.onnx.units import Operand, Unit
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.operators.node import ModelError
 
-__all__ = ["LAYERS", "max_pool"]
-
 _Pair = tuple[int, int]
 _Reader = Callable[[Builder, Unit], None]
 
@@ -123,10 +121,22 @@ class _Windows:
         """Return the stored shape of the result."""
         return (self.shape[0], *self.counts, channels)
 
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """Attributes of a pooling."""
-        return {"stride": self.stride, "window": self.kernel, "activation": "NONE"}
+    def pooled(
+        self, builder: Builder, value: Value, of: Operand, kind: str, fill: int | None, **more: Any
+    ) -> int:
+        """Add a pooling; return its result. ``fill``: as for ``image``."""
+        source, padding = self.image(builder, value, fill)
+        about = {"stride": self.stride, "window": self.kernel, "activation": "NONE", **more}
+        shape = self.result(self.shape[1])
+        return builder.operate(kind, [source], shape, of, padding=padding, **about)
+
+
+def _pooling(unit: Unit, value: Value, kernel: Sequence[int]) -> _Windows:
+    """Return the windows of a pooling; ``kernel``: without an attribute."""
+    windows = _Windows(unit, value, unit.attributes.get("kernel_shape", kernel))
+    if windows.dilation != (1, 1):
+        raise ModelError(f"dilation {windows.dilation} is not supported")
+    return windows
 
 
 def _weights(operand: Operand | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
@@ -277,40 +287,22 @@ def max_pool(builder: Builder, unit: Unit) -> None:
     value, of = builder.value(unit.inputs[0]), unit.outputs[0]
     if len(unit.outputs) > 1:
         raise ModelError("the output of indices is not supported")
-    kernel = unit.attributes.get("kernel_shape", value.shape[2:])
-    windows = _Windows(unit, value, kernel)
-    if windows.dilation != (1, 1):
-        raise ModelError(f"dilation {windows.dilation} is not supported")
-    source, padding = windows.image(builder, value, -128)
-    channels = windows.shape[1]
-    number = builder.operate(
-        "MAX_POOL_2D", [source], windows.result(channels), of, padding=padding, **windows.attributes
-    )
-    windows.define(builder, of, number, channels)
+    windows = _pooling(unit, value, value.shape[2:])
+    number = windows.pooled(builder, value, of, "MAX_POOL_2D", -128)
+    windows.define(builder, of, number, windows.shape[1])
 
 
 def average_pool(builder: Builder, unit: Unit) -> None:
     """Read AveragePool."""
     value, (of,) = builder.value(unit.inputs[0]), unit.outputs
-    windows = _Windows(unit, value, unit.attributes.get("kernel_shape", ()))
-    if windows.dilation != (1, 1):
-        raise ModelError(f"dilation {windows.dilation} is not supported")
+    windows = _pooling(unit, value, ())
     counted = bool(unit.attributes.get("count_include_pad"))
     if counted and windows.same and any(map(any, windows.pads)):
         raise ModelError("pads that are counted are not supported")
     fill = builder.meaning(value).zero_point if counted else None
-    source, padding = windows.image(builder, value, fill)
-    channels = windows.shape[1]
-    number = builder.operate(
-        "QLinearAveragePool",
-        [source],
-        windows.result(channels),
-        of,
-        padding=padding,
-        unsigned=of.dtype == np.uint8,
-        **windows.attributes,
-    )
-    windows.define(builder, of, bounded(builder, unit, number), channels)
+    unsigned = of.dtype == np.uint8
+    number = windows.pooled(builder, value, of, "QLinearAveragePool", fill, unsigned=unsigned)
+    windows.define(builder, of, bounded(builder, unit, number), windows.shape[1])
 
 
 def mean(builder: Builder, unit: Unit) -> None:

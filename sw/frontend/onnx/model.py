@@ -11,8 +11,6 @@ from celosia.sw.frontend.onnx.units import Unit, Units
 from celosia.sw.ir.graph import Graph
 from celosia.sw.operators.node import ModelError
 
-__all__ = ["READERS", "load"]
-
 #: Unit to its reader.
 READERS = {
     **ELEMENTWISE,
@@ -61,7 +59,7 @@ def _graph(source: Source, name: str) -> Graph:
         try:
             _build(builder, unit)
         except ModelError as error:
-            blockers.append((unit.kind, f"{unit.label}: {error}"))
+            blockers.append((unit.kind, f"{unit.node.label}: {error}"))
     if blockers:
         raise ModelError(_report(blockers))
     for end in source.outputs:

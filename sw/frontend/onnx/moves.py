@@ -9,8 +9,6 @@ from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value
 from celosia.sw.frontend.onnx.units import Unit
 from celosia.sw.operators.node import ModelError
 
-__all__ = ["MOVES"]
-
 _Reader = Callable[[Builder, Unit], None]
 
 
@@ -87,8 +85,7 @@ def _transpose(builder: Builder, unit: Unit) -> None:
     axes = list(unit.attributes.get("perm", range(rank)[::-1]))
     if sorted(axes) != [*range(rank)]:
         raise ModelError(f"wanted a permutation of {rank} axes, got {axes}")
-    if value.shape != value.source:
-        value = builder.plain(value)
+    value = _as_stored(builder, value)
     shape = tuple(value.shape[axis] for axis in axes)
     order = tuple(axes.index(axis) for axis in value.order)
     builder.define(unit.outputs[0], value.number, shape, shape, order)
@@ -96,9 +93,7 @@ def _transpose(builder: Builder, unit: Unit) -> None:
 
 def _as_stored(builder: Builder, value: Value) -> Value:
     """Return a value whose axes are those of its source; images do not change."""
-    if value.shape == value.source:
-        return value
-    return builder.plain(value)
+    return value if value.shape == value.source else builder.plain(value)
 
 
 def _concat(builder: Builder, unit: Unit) -> None:

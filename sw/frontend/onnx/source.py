@@ -11,8 +11,6 @@ from onnx.reference import ReferenceEvaluator
 
 from celosia.sw.operators.node import ModelError
 
-__all__ = ["LINEAR", "End", "Node", "Source", "read"]
-
 #: Versions of the standard operators that can be read, and of ONNX Runtime's operators.
 _OPSETS = (13, 21)
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
@@ -51,6 +49,11 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: dict[str, Any]  #: By name, text decoded.
+
+    @property
+    def label(self) -> str:
+        """Index, kind and result, for messages."""
+        return f"operator {self.index} {self.kind} ({self.outputs[0]!r})"
 
     def input(self, number: int) -> str:
         """Return the name of an input, empty where it is left out."""

@@ -17,8 +17,6 @@ from celosia.sw.frontend.onnx.source import LINEAR, End, Node, Source
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.operators.node import ModelError
 
-__all__ = ["Operand", "Unit", "Units"]
-
 _INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
 
 #: Operators that a pair of QuantizeLinear and DequantizeLinear encloses.
@@ -71,11 +69,6 @@ class Unit:
     function: Callable[[np.ndarray], np.ndarray] | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def label(self) -> str:
-        """Index, kind and result, for messages."""
-        return f"operator {self.node.index} {self.node.kind} ({self.node.outputs[0]!r})"
-
 
 class Units:
     """The units of a model, made node by node.
@@ -103,8 +96,7 @@ class Units:
             try:
                 self._take(node)
             except ModelError as error:
-                message = f"operator {node.index} {node.kind} ({node.outputs[0]!r}): {error}"
-                self.blockers.append((node.kind, message))
+                self.blockers.append((node.kind, f"{node.label}: {error}"))
 
     def unclosed(self) -> Iterator[tuple[str, str]]:
         """Yield kind and message of each float operator that leads to an output of the model."""
@@ -113,8 +105,7 @@ class Units:
             node = self.pending.pop(names.pop(), None)
             if node is not None:
                 names += node.inputs
-                label = f"operator {node.index} {node.kind} ({node.outputs[0]!r})"
-                yield node.kind, f"{label}: float operator, wanted a QuantizeLinear after it"
+                yield node.kind, f"{node.label}: float operator, wanted a QuantizeLinear after it"
 
     def _input(self, end: End) -> Operand:
         """Return an integer input, with the quantisation that its readers give."""
