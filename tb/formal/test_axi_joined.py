@@ -112,7 +112,7 @@ def reads_of(masters=2, module=joined):
         for number, end in enumerate(ends):
             mine = port.arvalid & (port.arid == number)
             same = Cat(port.araddr, port.arlen, dut.shared[n]) == Value.cast(end.payload)
-            spec.claim(f"{n} asks {number}", (end.valid == mine) & (~mine | same))
+            spec.claim(f"{n} waiting {number}", (end.valid == mine) & (~mine | same))
             spec.claim(f"{n} is taken by {number}", ~mine | (port.arready == end.ready))
     beats(spec, dut, wanted)
     return spec
@@ -220,14 +220,18 @@ def test_reads(masters):
         ("self.burst.ready & served", "served", "0 not lost"),
         ("waited + ~expired", "waited", "no wait without an end"),
         ("return come | expired", "return come", "no wait without an end"),
-        ("return come | expired", "return wants.any() | expired", "shared bytes are read for all"),
+        (
+            "return come | expired",
+            "return shared_waiting.any() | expired",
+            "shared bytes are read for all",
+        ),
         ("~present | ~self.working", "~present", "no wait without a reason"),
         (
-            "Mux(expired, 0, present) | asks",
+            "Mux(expired, 0, present) | waiting",
             "Mux(expired, 0, present)",
             "0 is waited for when it has asked",
         ),
-        ("asks & (~shared |", "asks & (shared |", "no wait without an end"),
+        ("waiting & (~shared |", "waiting & (shared |", "no wait without an end"),
         ("turns.advance.eq(self.burst.ready)", "turns.advance.eq(0)", "0 is passed once at most"),
     ],
 )
@@ -253,7 +257,7 @@ def test_broken_requests(right, wrong, claim):
         ("wanted[n] & ~given[n]", "wanted[n]", "beat to 0"),
         ("wanted[n] & ~given[n]", "~given[n]", "beat to 0"),
         ("(given | takes | ~wanted).all()", "takes.any()", "a beat ends with the last"),
-        ("port.arvalid & (port.arid == number)", "port.arvalid", "0 asks 0"),
+        ("port.arvalid & (port.arid == number)", "port.arvalid", "0 waiting 0"),
         ("Mux(port.arid, ends[1].ready,", "Mux(port.arid, ends[0].ready,", "0 is taken by 1"),
     ],
 )
