@@ -2,6 +2,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
+from all_options import EDGE_WITH_ALL, NANO_WITH_ALL
 from estimated import EDGE, HALT, matmul, total
 
 from celosia.hw.arch import commands
@@ -148,7 +149,7 @@ COUNTED = {
 
 
 #: Cores with MOVE_WEIGHTS, programs and their cycles, likewise.
-MOVING = ("nano,activation_weights=true", "edge,activation_weights=true")
+MOVING = (NANO_WITH_ALL, EDGE_WITH_ALL)
 MOVED = {
     "MOVE_WEIGHTS x_count=4 x_stride=4 taps=4\n": (77, 103),
     "MOVE_WEIGHTS x_count=64 x_stride=4 taps=4\n": (137, 163),
@@ -193,7 +194,7 @@ MOVED = {
 
 
 #: Cores with products, programs and their cycles, likewise.
-MULTIPLYING = tuple(f"{name},elementwise_products=true" for name in ("nano", "edge", "pico"))
+MULTIPLYING = (NANO_WITH_ALL, EDGE_WITH_ALL, "pico,elementwise_products=true")
 _MULTIPLY = "destination=ACCUMULATORS destination_x_stride=1 mode=MULTIPLY"
 MULTIPLIED = {
     f"VECTOR {_MULTIPLY}\n": (77, 80, 101),
