@@ -1,6 +1,5 @@
 """Bitstreams of boards: a LiteX system with a core, through Yosys and nextpnr."""
 
-import importlib
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -19,6 +18,7 @@ from celosia.hw.flow.report import Report, examine
 from celosia.hw.flow.tools import Say
 from celosia.hw.litex.boards import BAUD, Board
 from celosia.hw.litex.system import describe, equip, quiet
+from celosia.hw.litex.target import target
 from celosia.hw.top import Top
 
 #: Top module, and files.
@@ -26,14 +26,6 @@ NAME = "board"
 #: Instances from the top down that are no blocks of their own.
 _OPENED = (TOP, f"{TOP}.core")
 
-#: Left out of a system without a processor.
-_BARE = {
-    "cpu_type": None,
-    "with_uart": False,
-    "integrated_sram_size": 0,
-    "with_timer": False,
-    "with_led_chaser": False,
-}
 #: Comments of LiteX, which name the day, and modules in no order.
 _COMMENT = re.compile(r"(?ms)^/\*.*?\*/\n|^//[^\n]*\n")
 
@@ -46,21 +38,7 @@ def system(board: Board) -> Any:
     ValueError
         If the board has no LiteDRAM.
     """
-    base: Any = importlib.import_module(f"litex_boards.targets.{board.module}").BaseSoC
-
-    class System(base):
-        """The target without a cache, which the core does not see, flash memory and its name."""
-
-        def add_sdram(self, name: str = "sdram", **options: Any) -> None:
-            super().add_sdram(name, **{**options, "l2_cache_size": 0})
-
-        def add_spi_flash(self, *_: Any, **__: Any) -> None:
-            pass
-
-        def add_identifier(self, *_: Any, **__: Any) -> None:
-            pass
-
-    soc = System(**{**_BARE, **board.options, "sys_clk_freq": board.clock_hz})
+    soc = target(board)
     equip(soc, board.config, RS232PHY(soc.platform.request("serial"), board.clock_hz, BAUD))
     return soc
 

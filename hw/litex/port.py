@@ -7,6 +7,8 @@ from litex.gen import LiteXModule
 from litex.soc.interconnect.stream import Pipeline, StrideConverter
 from migen import Cat, If, Signal
 
+from celosia.hw.litex.narrow import Narrowed
+
 _Module: Any = LiteXModule
 
 
@@ -51,8 +53,9 @@ class Widened(_Module):
 
 def port_of(soc: Any, data_width: int) -> Any:
     """Return a port of a system's LiteDRAM with words of ``data_width`` bits."""
-    crossbar = soc.sdram.crossbar
-    if data_width <= crossbar.controller.data_width:
-        return crossbar.get_port(data_width=data_width)
-    soc.celosia_port = Widened(crossbar.get_port(), data_width)
+    port = soc.sdram.crossbar.get_port()
+    if data_width == port.data_width:
+        return port
+    made = Widened if data_width > port.data_width else Narrowed
+    soc.celosia_port = made(port, data_width)
     return soc.celosia_port.port

@@ -16,6 +16,7 @@ boards = prerequisites.package("celosia.hw.litex.boards")
 bridge = prerequisites.package("celosia.hw.litex.bridge")
 build = prerequisites.package("celosia.hw.litex.build")
 core = prerequisites.package("celosia.hw.litex.core")
+narrow = prerequisites.package("celosia.hw.litex.narrow")
 port = prerequisites.package("celosia.hw.litex.port")
 common = prerequisites.package("litedram.common")
 simulated = prerequisites.package("celosia.hw.litex.simulated")
@@ -156,9 +157,9 @@ def test_a_bridge_drops_what_comes_while_it_works():
     assert made.memory == {4 * n: n for n in range(link.MOST_WORDS)}
 
 
-def memory_of(kind):
-    """Return as much of a LiteDRAM as names its kind of memory."""
-    phy = SimpleNamespace(memtype=kind)
+def memory_of(kind, phy):
+    """Return as much of a LiteDRAM as names its kind of memory, and its PHY."""
+    phy = SimpleNamespace(memtype=kind, phytype=phy)
     return SimpleNamespace(controller=SimpleNamespace(settings=SimpleNamespace(phy=phy)))
 
 
@@ -168,8 +169,8 @@ def memory_of(kind):
         ({}, "wanted a system with LiteDRAM, got none"),
         ({"sdram": 1, "l2_cache": 1}, "without L2 cache, got one"),
         (
-            {"sdram": memory_of("DDR3"), "cpu_type": None},
-            "wanted SDR without a processor that trains the memory, got DDR3",
+            {"sdram": memory_of("DDR3", "S7DDRPHY"), "cpu_type": None},
+            "wanted SDR or ECP5DDRPHY without a processor .* memory, got DDR3 behind S7DDRPHY",
         ),
     ],
 )
@@ -186,9 +187,12 @@ def test_description_of_a_simulated_system():
     assert description["memory_bytes"] == 32 << 20
     starts, control = description["start"], description["start"][-1][0]
     # Clock enable, then PRECHARGE, MODE, PRECHARGE, two REFRESH, MODE, each on RAS, CAS, WE and CS.
-    commands = [value for address, value in starts if address == control + 4]
+    commands = [value for address, value, _ in starts if address == control + 4]
     assert commands == [0b1011, 0b1111, 0b1011, 0b1101, 0b1101, 0b1111]
-    assert starts[-1][1] == 1 and [a for a, _ in starts].count(control) == 2
+    assert starts[-1][1] == 1 and [each[0] for each in starts].count(control) == 2
+    # The chip wants its clock for 100 us.
+    assert next(seconds for address, _, seconds in starts if address == control) > 1e-4
+    assert description["levelling"] == {}
 
 
 class Wide(migen.Module):
@@ -259,6 +263,96 @@ def test_a_widened_port_makes_a_command_each_cycle(rng, ratio):
     assert cycles["all"] - cycles["busy"] < 16
 
 
+class Divided(migen.Module):
+    """A narrow port before a memory that is ready when it likes, and moves a word later."""
+
+    def __init__(self, ratio, rng):
+        self.bytes = ratio
+        self.rng = rng
+        self.wide = common.LiteDRAMNativePort("both", address_width=4, data_width=8 * ratio)
+        self.submodules.narrowed = narrow.Narrowed(self.wide, 8, depth=6)
+        self.port = self.narrowed.port
+        self.memory = bytearray(16 * ratio)
+        self.commands: list[tuple[bool, int]] = []
+
+    def serve(self):
+        wide, pipeline = self.wide, [None, None, None]
+        while True:
+            moved: Any = pipeline.pop()
+            write, first = (moved[0], self.bytes * moved[1]) if moved else (False, 0)
+            if write:
+                assert (yield wide.wdata.valid)
+                data, enable = (yield wide.wdata.data), (yield wide.wdata.we)
+                for n in range(self.bytes):
+                    if enable >> n & 1:
+                        self.memory[first + n] = data >> 8 * n & 255
+            assert not (yield wide.rdata.valid) or (yield wide.rdata.ready)
+            yield wide.rdata.valid.eq(bool(moved) and not write)
+            word = int.from_bytes(self.memory[first : first + self.bytes], "little")
+            yield wide.rdata.data.eq(word if moved and not write else int(self.rng.integers(256)))
+            taken = (yield wide.cmd.valid) and (yield wide.cmd.ready)
+            command: Any = ((yield wide.cmd.we), (yield wide.cmd.addr)) if taken else None
+            self.commands += [command] * taken
+            pipeline.insert(0, command)
+            yield wide.wdata.ready.eq(bool(pipeline[-1] and pipeline[-1][0]))
+            yield wide.cmd.ready.eq(int(self.rng.integers(4)) > 0)
+            yield
+
+
+@pytest.mark.parametrize("ratio", [2, 4, 16])
+def test_a_narrowed_port(rng, ratio):
+    """Random bursts: the bytes of a memory, and one command for the reads of a wide word."""
+    made = Divided(ratio, rng)
+    size = len(made.memory)
+    mirror, wanted, sent, got, bursts, commands = bytearray(size), [], [], [], [], 0
+    for _ in range(60):
+        write, first = bool(rng.integers(2)), int(rng.integers(size))
+        end = min(size, first + int(rng.integers(1, 12)))
+        bursts.append((write, range(first, end)))
+        if write:
+            mirror[first:end] = data = rng.bytes(end - first)
+            sent += data
+        else:
+            wanted += mirror[first:end]
+        commands += end - first if write else (end - 1) // ratio - first // ratio + 1
+
+    def master():
+        for write, addresses in bursts:
+            for address in addresses:
+                yield made.port.cmd.valid.eq(1)
+                yield made.port.cmd.we.eq(write)
+                yield made.port.cmd.addr.eq(address)
+                yield made.port.cmd.last.eq(address == addresses[-1])
+                yield
+                while not (yield made.port.cmd.ready):
+                    yield
+                yield made.port.cmd.valid.eq(0)
+                for _ in range(int(rng.integers(8)) * int(rng.integers(8) == 0)):
+                    yield
+
+    def writer():
+        for byte in sent:
+            yield made.port.wdata.valid.eq(1)
+            yield made.port.wdata.we.eq(1)
+            yield made.port.wdata.data.eq(byte)
+            yield
+            while not (yield made.port.wdata.ready):
+                yield
+        yield made.port.wdata.valid.eq(0)
+
+    def reader():
+        while len(got) < len(wanted) or made.memory != mirror:
+            yield made.port.rdata.ready.eq(int(rng.integers(3)) > 0)
+            yield
+            if (yield made.port.rdata.valid) and (yield made.port.rdata.ready):
+                got.append((yield made.port.rdata.data))
+
+    processes = [master(), writer(), migen.passive(made.serve)(), reader()]
+    migen.run_simulation(made, processes)
+    assert got == wanted
+    assert len(made.commands) == commands
+
+
 class Interrupted(simulated.SimulatedSystem):
     """A system that hears interrupts, as with a processor."""
 
@@ -286,10 +380,12 @@ def test_a_board_has_clocks_pins_and_a_core(built):
     assert description["baud"] == boards.BAUD
     assert description["memory_bytes"] == board.memory_bytes
     assert len(description["start"]) > 10
+    assert bool(description["levelling"]) == (board.memory == "MT41K256M16")
     located = re.findall(r'LOCATE COMP "([^"]*)" SITE "([^"]*)";', made.pins)
     assert len(located) == len({port for port, _ in located}) == len({pin for _, pin in located})
-    assert {"clk25", "serial_rx", "serial_tx", "sdram_clock"} <= {port for port, _ in located}
-    assert 'FREQUENCY PORT "clk25" 25.0 MHz;' in made.pins
+    assert {"serial_rx", "serial_tx"} <= {port for port, _ in located}
+    assert {"sdram_clock", "ddram_clk_p"} & {port.partition("[")[0] for port, _ in located}
+    assert re.search(r'FREQUENCY PORT "clk(25|100)" \1.0 MHz;', made.pins)
     assert made.megahertz == board.clock_hz / 1e6
     for module in ("board", "celosia", "celosia.core"):
         assert re.search(rf"(?m)^module \\?{re.escape(module)} ?\(", made.verilog), module
