@@ -17,22 +17,25 @@ from celosia.sim.verilate import RtlError, cache_directory, compile_library, onc
 
 _HARNESS = Path(__file__).with_suffix(".cpp")
 #: Packages whose versions decide the Verilog.
-_PACKAGES = ("litex", "litedram", "migen")
+_PACKAGES = ("litex", "litedram", "litex_boards", "migen")
 #: Most bytes that one call brings, and cycles without a byte after which it returns.
 _MOST = 1 << 16
 _GAP = 64
 
 
-def model(config: Config) -> Path:
+def model(config: Config, board: str = "") -> Path:
     """Return the compiled system with a core of ``config``, its description beside it.
 
-    It is built if it does not exist.
+    It is built if it does not exist, with the memory of the board of that name if one is given.
     Raises ``SimulatorNotFound`` if there is no Verilator or no C++ compiler.
-    Raises ``RtlError`` if LiteX is missing, or the build fails.
+    Raises ``RtlError`` if LiteX is missing, there is no such board, or the build fails.
     """
     from celosia.hw.arch.extras import install_command
     from celosia.hw.build import sources_digest
+    from celosia.hw.litex.boards import BOARDS
 
+    if board and board not in BOARDS:
+        raise RtlError(f"wanted a board of {', '.join(BOARDS)}, got {board!r}")
     verilator = require_tools()
     try:
         versions = [version(package) for package in _PACKAGES]
@@ -40,12 +43,13 @@ def model(config: Config) -> Path:
         command = install_command("litex")
         raise RtlError(f"wanted the package {error.name}, found none ({command})") from None
     config = fast(config)
-    key = (sources_digest(whole=True), asdict(config), versions, verilate.FLAGS, str(verilator))
+    tools = (versions, verilate.FLAGS, str(verilator))
+    key = (sources_digest(whole=True), asdict(config), board, tools)
     digest = hashlib.sha256(repr(key).encode())
     for path in (_HARNESS, Path(__file__), Path(verilate.__file__)):
         digest.update(path.read_bytes())
     target = cache_directory() / "systems" / f"{digest.hexdigest()[:32]}.so"
-    once(target, lambda: _build(config, target))
+    once(target, lambda: _build(config, BOARDS.get(board), target))
     return target
 
 
@@ -54,12 +58,12 @@ def description(path: Path) -> dict[str, Any]:
     return json.loads(path.with_suffix(".json").read_text())
 
 
-def _build(config: Config, target: Path) -> None:
+def _build(config: Config, board: Any, target: Path) -> None:
     from celosia.hw.litex.simulated import TOP, simulated
 
     start = time.monotonic()
     print(f"building the LiteX system of {config.name}, once ...", file=sys.stderr, flush=True)
-    text, described = simulated(config)
+    text, described = simulated(config, board=board)
     target.with_suffix(".json").write_text(json.dumps(described))
     compile_library(text, target, [_HARNESS], level="-O1", top=TOP, definitions=["VL_USER_FINISH"])
     print(f"built in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)

@@ -187,16 +187,16 @@ _ECP5_SETTINGS = {
 }
 
 
-def _ecp5(name: str, size: str, package: str, multipliers: int) -> Part:
+def _ecp5(name: str, size: str, package: str, multipliers: int, speed: int = 6) -> Part:
     part = Part(
         name=name,
         family=ECP5,
-        title=f"{name.partition('-CABGA')[0]}, speed grade 6",
-        options=(f"--{size}", "--package", package, "--speed", "6"),
+        title=f"{name.partition('-CABGA')[0]}, speed grade {speed}",
+        options=(f"--{size}", "--package", package, "--speed", str(speed)),
         multipliers=multipliers,
         settings=_ECP5_SETTINGS,
     )
-    if size != "85k":
+    if not size.endswith("85k"):
         return part
     return replace(
         part,
@@ -215,6 +215,7 @@ PARTS = {
         _ecp5("LFE5U-45F-CABGA381", "45k", "CABGA381", 72),
         _ecp5("LFE5U-25F-CABGA381", "25k", "CABGA381", 28),
         _ecp5("LFE5U-12F-CABGA381", "12k", "CABGA381", 28),
+        _ecp5("LFE5UM5G-85F-CABGA554", "um5g-85k", "CABGA554", 156, speed=8),
         Part(
             name="GW2AR-18",
             family=GOWIN,

@@ -11,9 +11,7 @@ from celosia.hw.flow.parts import PARTS, Part
 #: Bits per second on the line.
 BAUD = 3_000_000
 
-#: Bytes that the memory of a board moves in a cycle of the core, and the share of cycles in which
-#: long bursts do: refreshes and changes of rows take the others.
-_BYTES = 4
+#: Share of cycles in which long bursts move data: refreshes and changes of rows take the others.
 _SHARE = 0.97
 
 
@@ -41,6 +39,8 @@ class Board:
         Memory chip.
     memory_bytes : int
         Bytes of external memory.
+    memory_width : int
+        Bytes that it moves in a cycle of the core.
     loader : str
         What openFPGALoader calls the board.
     memory_latency : int
@@ -57,6 +57,7 @@ class Board:
     memory: str
     memory_bytes: int
     loader: str
+    memory_width: int = 4
     memory_latency: int = 32
 
     @property
@@ -67,7 +68,7 @@ class Board:
     @property
     def memory_bandwidth(self) -> float:
         """Beats of the core's bus for each cycle, of long bursts."""
-        return _SHARE * _BYTES / self.config.bus_bytes
+        return _SHARE * min(1, self.memory_width / self.config.bus_bytes)
 
 
 def _ulx3s(size: int, core: str, clock_hz: int) -> Board:
@@ -113,5 +114,18 @@ BOARDS = {
         _ulx3s(12, _SMALL, 50_000_000),
         _colorlight("i9", 45, "micro", 50_000_000, revision="7.2"),
         _colorlight("i5", 25, _SMALL, 50_000_000),
+        Board(
+            name="ecpix5-85f",
+            title="ECPIX-5 with LFE5UM5G-85F",
+            module="lambdaconcept_ecpix5",
+            options={"device": "85F"},
+            part="LFE5UM5G-85F-CABGA554",
+            config=preset("edge"),
+            clock_hz=50_000_000,
+            memory="MT41K256M16",
+            memory_bytes=512 << 20,
+            memory_width=8,
+            loader="ecpix5",
+        ),
     )
 }

@@ -1,6 +1,5 @@
 """Bitstreams of boards: a LiteX system with a core, through Yosys and nextpnr."""
 
-import importlib
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,8 +17,8 @@ from celosia.hw.flow.flow import Design, packed, placed
 from celosia.hw.flow.report import Report, examine
 from celosia.hw.flow.tools import Progress
 from celosia.hw.litex.boards import BAUD, Board
-from celosia.hw.litex.phy import RegisteredPhy
 from celosia.hw.litex.system import describe, equip, quiet
+from celosia.hw.litex.target import target
 from celosia.hw.top import Top
 
 #: Top module, and files.
@@ -27,15 +26,6 @@ NAME = "board"
 #: Instances from the top down that are no blocks.
 _OPENED = (TOP, f"{TOP}.core")
 
-#: Left out of a system without a processor.
-_BARE = {
-    "cpu_type": None,
-    "with_uart": False,
-    "integrated_sram_size": 0,
-    "with_timer": False,
-    "with_ctrl": False,
-    "with_led_chaser": False,
-}
 #: Comments of LiteX, which name the day, and modules in no order.
 _COMMENT = re.compile(r"(?ms)^/\*.*?\*/\n|^//[^\n]*\n")
 
@@ -48,22 +38,7 @@ def system(board: Board) -> Any:
     ValueError
         If the board has no LiteDRAM.
     """
-    base: Any = importlib.import_module(f"litex_boards.targets.{board.module}").BaseSoC
-
-    class System(base):
-        """The target without a cache, which the core does not see, flash memory and its name."""
-
-        def add_sdram(self, name: str = "sdram", *, phy: Any, **options: Any) -> None:
-            self.celosia_phy = RegisteredPhy(phy)
-            super().add_sdram(name, phy=self.celosia_phy, **{**options, "l2_cache_size": 0})
-
-        def add_spi_flash(self, *_: Any, **__: Any) -> None:
-            pass
-
-        def add_identifier(self, *_: Any, **__: Any) -> None:
-            pass
-
-    soc = System(**{**_BARE, **board.options, "sys_clk_freq": board.clock_hz})
+    soc = target(board)
     equip(soc, board.config, RS232PHY(soc.platform.request("serial"), board.clock_hz, BAUD))
     return soc
 

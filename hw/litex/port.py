@@ -8,6 +8,8 @@ from litex.soc.interconnect.axi import AXIInterface
 from litex.soc.interconnect.stream import Buffer, Pipeline, PipeReady, StrideConverter
 from migen import Cat, If, Signal
 
+from celosia.hw.litex.narrow import Narrowed
+
 _Module: Any = LiteXModule
 
 
@@ -110,10 +112,10 @@ class Skidded(_Module):
 
 def port_of(soc: Any, data_width: int) -> Any:
     """Return a port of a system's LiteDRAM with words of ``data_width`` bits."""
-    crossbar = soc.sdram.crossbar
-    wide = max(0, data_width - crossbar.controller.data_width)
-    soc.celosia_buffered = Buffered(crossbar.get_port(data_width=None if wide else data_width))
-    if not wide:
-        return soc.celosia_buffered.port
-    soc.celosia_port = Widened(soc.celosia_buffered.port, data_width)
+    port = soc.sdram.crossbar.get_port()
+    soc.celosia_buffered = buffered = Buffered(port)
+    if data_width == port.data_width:
+        return buffered.port
+    made = Widened if data_width > port.data_width else Narrowed
+    soc.celosia_port = made(buffered.port, data_width)
     return soc.celosia_port.port

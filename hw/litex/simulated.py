@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from litedram.modules import MT48LC16M16
-from litedram.phy.model import SDRAM_VERBOSE_STD, SDRAMPHYModel
+from litedram.phy.model import SDRAM_VERBOSE_STD, SDRAMPHYModel, get_sdram_phy_settings
 from litex.build.generic_platform import Pins, Subsignal
 from litex.build.io import CRG
 from litex.build.sim import SimPlatform
@@ -14,8 +14,11 @@ from litex.soc.integration.soc_core import SoCCore
 
 from celosia.hw.arch.config import Config
 from celosia.hw.build import verilog
+from celosia.hw.litex.boards import Board
+from celosia.hw.litex.levelled import Levelled
 from celosia.hw.litex.phy import RegisteredPhy
 from celosia.hw.litex.system import describe, equip, quiet
+from celosia.hw.litex.target import target
 
 TOP = "soc"
 #: Frequency by which the timing of the memory is derived.
@@ -35,12 +38,14 @@ _System: Any = SoCCore
 
 
 class SimulatedSystem(_System):
-    """ULX3S-like system: a core, 32 MB of SDRAM with 16 data lines, and a line; no processor.
+    """A core, a memory chip with its controller, and a line; no processor.
 
     Parameters
     ----------
     config : Config
         Sizes of the core.
+    board : Board, optional
+        Board whose memory chip and PHY it has; otherwise 32 MB of SDRAM with 16 data lines.
     """
 
     #: Cycles of a simulated second: so few that the time-outs of the line pass quickly.
@@ -50,16 +55,22 @@ class SimulatedSystem(_System):
     #: Names and widths of the pads of the line.
     pads = _STREAMS
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, board: Board | None = None) -> None:
         serial = [Subsignal(name, Pins(width)) for name, width in self.pads]
         platform = SimPlatform("SIM", [("sys_clk", 0, Pins(1)), ("serial", 0, *serial)])
         self.crg = CRG(platform.request("sys_clk"))
         none = dict.fromkeys(("integrated_sram_size", "with_uart", "with_timer", "with_ctrl"), 0)
         super().__init__(platform, self.clock_hz, cpu_type=None, **none)
-        options = {"data_width": _SDRAM_BITS, "clk_freq": _SDRAM_HZ, "verbosity": SDRAM_VERBOSE_STD}
-        self.sdrphy = SDRAMPHYModel(self.chip(_SDRAM_HZ, "1:1"), **options)
-        self.phy = RegisteredPhy(self.sdrphy)
-        self.add_sdram(phy=self.phy, module=MT48LC16M16(_SDRAM_HZ, "1:1"), l2_cache_size=0)
+        if board is None:
+            chip, module = (kind(_SDRAM_HZ, "1:1") for kind in (self.chip, MT48LC16M16))
+            phy: Any = get_sdram_phy_settings("SDR", _SDRAM_BITS, _SDRAM_HZ)
+        else:
+            base = target(board)
+            chip = module = base.chip
+            phy = base.phy_settings
+        model = SDRAMPHYModel(chip, phy, clk_freq=chip.clk_freq, verbosity=SDRAM_VERBOSE_STD)
+        self.ddrphy = Levelled(model) if phy.read_leveling else RegisteredPhy(model)
+        self.add_sdram(phy=self.ddrphy, module=module, l2_cache_size=0)
         equip(self, config, self.line(platform.request("serial")))
 
     def line(self, pads: Any) -> Any:
@@ -68,7 +79,9 @@ class SimulatedSystem(_System):
 
 
 def simulated(
-    config: Config, system: Callable[[Config], Any] = SimulatedSystem
+    config: Config,
+    system: Callable[[Config, Board | None], Any] = SimulatedSystem,
+    board: Board | None = None,
 ) -> tuple[str, dict[str, Any]]:
     """Return the Verilog of a simulated system, its top module ``soc``, and its description.
 
@@ -80,9 +93,11 @@ def simulated(
         Sizes of the core.
     system : class
         The system; its ``baud`` in the description is the frequency of its clock.
+    board : Board, optional
+        Board whose memory it has.
     """
     with quiet():
-        soc = system(config)
+        soc = system(config, board)
         soc.finalize()
         text = soc.platform.get_verilog(soc, name=TOP).main_source
     text = _COMPLAINT.sub(lambda match: f"begin {match[0]} $finish; end", text)

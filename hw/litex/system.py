@@ -32,6 +32,17 @@ _LINES = {
 }
 #: The memory controller, no longer the host, drives the chip.
 _HARDWARE = 1
+#: The PHY whose reads the host can level, and its registers for that.
+_LEVELLED = "ECP5DDRPHY"
+_LEVELLING = (
+    "dly_sel",
+    "rdly_dq_rst",
+    "rdly_dq_inc",
+    "rdly_dq_bitslip_rst",
+    "rdly_dq_bitslip",
+    "burstdet_clr",
+    "burstdet_seen",
+)
 
 
 def equip(soc: Any, config: Config, line: Any) -> None:
@@ -56,9 +67,12 @@ def equip(soc: Any, config: Config, line: Any) -> None:
         raise ValueError("soc: wanted a system with LiteDRAM, got none")
     if hasattr(soc, "l2_cache"):
         raise ValueError("soc: wanted a system without L2 cache, got one; the core bypasses it")
-    kind = soc.sdram.controller.settings.phy.memtype
-    if kind != "SDR" and not soc.cpu_type:
-        raise ValueError(f"soc: wanted SDR without a processor that trains the memory, got {kind}")
+    phy = soc.sdram.controller.settings.phy
+    if phy.memtype != "SDR" and phy.phytype != _LEVELLED and not soc.cpu_type:
+        raise ValueError(
+            f"soc: wanted SDR or {_LEVELLED} without a processor that trains the memory,"
+            f" got {phy.memtype} behind {phy.phytype}"
+        )
     soc.celosia = core = Celosia(config)
     port = port_of(soc, core.memory.data_width)
     soc.celosia_skid = skid = Skidded(core.memory)
@@ -75,7 +89,7 @@ def describe(soc: Any, config: Config, baud: int) -> dict[str, Any]:
     """Return what a host must know of a finished system, see ``docs/how-to/litex.md``."""
     exported = json.loads(get_csr_json(soc.csr_regions, soc.constants, soc.mem_regions))
     registers = {name: entry["addr"] for name, entry in exported["csr_registers"].items()}
-    memory = exported["memories"]["main_ram"]
+    memory, settings = exported["memories"]["main_ram"], soc.sdram.controller.settings
     return {
         "preset": config.name,
         "fingerprint": config.fingerprint,
@@ -84,12 +98,21 @@ def describe(soc: Any, config: Config, baud: int) -> dict[str, Any]:
         "memory_bytes": memory["size"],
         "registers": _REGISTERS,
         # A processor starts the memory itself.
-        "start": [] if soc.cpu_type else _start(soc.sdram.controller.settings, registers),
+        "start": [] if soc.cpu_type else _start(settings, registers, soc.sys_clk_freq),
+        "levelling": {} if soc.cpu_type else _levelling(settings.phy, registers),
     }
 
 
-def _start(settings: Any, registers: dict[str, int]) -> list[tuple[int, int]]:
-    """Return the addresses and values that start the memory chip, in order."""
+def _levelling(phy: Any, registers: dict[str, int]) -> dict[str, int]:
+    """Return sizes and registers of a PHY whose reads the host must level, nothing for others."""
+    if phy.phytype != _LEVELLED:
+        return {}
+    addresses = {name: registers[f"ddrphy_{name}"] for name in _LEVELLING}
+    return {"lanes": phy.strobes, "delays": phy.delays, "bitslips": phy.bitslips, **addresses}
+
+
+def _start(settings: Any, registers: dict[str, int], hertz: float) -> list[tuple[int, int, float]]:
+    """Return addresses and values that start the memory chip, and seconds to wait after each."""
 
     def bits(text: str) -> int:
         return sum(_LINES[name] for name in text.split("|"))
@@ -97,15 +120,16 @@ def _start(settings: Any, registers: dict[str, int]) -> list[tuple[int, int]]:
     sequence, _ = get_sdram_phy_init_sequence(settings.phy, settings.timing)
     control = registers["sdram_dfii_control"]
     writes = []
-    for _, address, bank, command, _ in sequence:
+    for _, address, bank, command, cycles in sequence:
         lines = [("address", address), ("baddress", bank)]
-        writes += [(registers[f"sdram_dfii_pi0_{name}"], value) for name, value in lines]
+        writes += [(registers[f"sdram_dfii_pi0_{name}"], value, 0.0) for name, value in lines]
         if "CONTROL" in command:
-            writes.append((control, bits(command)))
+            writes.append((control, bits(command), cycles / hertz))
         else:
-            writes.append((registers["sdram_dfii_pi0_command"], bits(command)))
-            writes.append((registers["sdram_dfii_pi0_command_issue"], 1))
-    return [*writes, (control, _HARDWARE)]
+            writes.append((registers["sdram_dfii_pi0_command"], bits(command), 0.0))
+            issue = registers["sdram_dfii_pi0_command_issue"]
+            writes.append((issue, 1, cycles / hertz))
+    return [*writes, (control, _HARDWARE, 0.0)]
 
 
 @contextmanager

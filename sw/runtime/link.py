@@ -15,6 +15,7 @@ from celosia.hw.arch.link import (
     unframed,
 )
 from celosia.sw.runtime.device import DeviceError
+from celosia.sw.runtime.levelling import level
 
 _WORD = 4
 #: Silence after which a request counts as lost, in seconds.
@@ -76,8 +77,19 @@ class HostLink:
         # Ends a frame that a predecessor has sent in part; a read lets the bridge forget its write.
         self._send(bytes((FLAG,)))
         self.read_registers(0)
-        for address, value in description["start"]:
-            self._insist(address, value.to_bytes(_WORD, "little"))
+        for address, value, seconds in description["start"]:
+            self.store(address, value)
+            self.pause(seconds)
+        if description["levelling"]:
+            level(self, description["levelling"])
+
+    def load(self, address: int) -> int:
+        """Return a word of the system's bus."""
+        return int.from_bytes(self._transfer(address, 1), "little")
+
+    def store(self, address: int, value: int) -> None:
+        """Write a word of the system's bus exactly once."""
+        self._insist(address, value.to_bytes(_WORD, "little"))
 
     def read(self, address: int, count: int) -> bytes:
         """Return ``count`` bytes of external memory."""

@@ -12,31 +12,33 @@ from celosia.sw.runtime.serial import LineDevice, open_port
 #: Name of the simulated system.
 SIMULATED = "sim"
 #: What a description must have.
-_KEYS = ("baud", "memory", "memory_bytes", "registers", "start")
+_KEYS = ("baud", "memory", "memory_bytes", "registers", "start", "levelling")
 
 
 def open_litex(name: str, config: Config, memory_bytes: int) -> LineDevice:
     """Return the core of a LiteX system.
 
-    - ``name``: ``sim``, which is built when it is first used; or the path of a description that
-      ``celosia build`` has written, ``@``, and the port of the board.
+    - ``name``: ``sim``, which is built when it is first used, with the memory of a board after
+      ``@``; or the path of a description that ``celosia build`` has written, ``@``, and the port
+      of the board.
     - ``config``: sizes that its core must have.
     - ``memory_bytes``: external memory that will be used.
 
     Raises DeviceError if LiteX, a simulator or the description is missing, the port cannot be
     opened, nothing responds, or the core is of another configuration.
     """
-    transport, description = _simulated(config) if name == SIMULATED else _board(name)
+    first, _, board = name.partition("@")
+    transport, description = _simulated(config, board) if first == SIMULATED else _board(name)
     return LineDevice(config, memory_bytes, transport, description, name=f"litex {name}")
 
 
-def _simulated(config: Config) -> tuple[Transport, dict[str, Any]]:
+def _simulated(config: Config, board: str) -> tuple[Transport, dict[str, Any]]:
     from celosia.sim import system
     from celosia.sim.simulators import SimulatorNotFound
     from celosia.sim.verilate import RtlError
 
     try:
-        path = system.model(config)
+        path = system.model(config, board)
     except (SimulatorNotFound, RtlError, OSError) as error:
         raise DeviceError(f"litex: {error}") from error
     return system.SimulatedLine(path), system.description(path)
@@ -45,7 +47,9 @@ def _simulated(config: Config) -> tuple[Transport, dict[str, Any]]:
 def _board(name: str) -> tuple[Transport, dict[str, Any]]:
     path, _, port = name.partition("@")
     if not port:
-        raise DeviceError(f"litex: wanted {SIMULATED}, or DESCRIPTION.json@PORT, got {name!r}")
+        raise DeviceError(
+            f"litex: wanted {SIMULATED}, {SIMULATED}@BOARD or DESCRIPTION.json@PORT, got {name!r}"
+        )
     try:
         description = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:

@@ -19,6 +19,7 @@ from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError
+from celosia.sw.runtime.levelling import level
 from celosia.sw.runtime.link import HostLink
 from celosia.sw.runtime.session import Session
 
@@ -32,6 +33,31 @@ MEMORY = 32 << 20
 
 def test_digits(run_digits):
     assert np.array_equal(run_digits(4, SIZES, "litex:sim"), run_digits(4, SIZES, "machine"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", ["ulx3s-85f", "ecpix5-85f"])
+def test_digits_from_the_memory_of_a_board(run_digits, board):
+    """SDRAM at twice the clock, and DDR3 whose reads the host levels."""
+    sizes = "pico"
+    got = run_digits(16, sizes, f"litex:sim@{board}")
+    assert np.array_equal(got, run_digits(16, sizes, "machine"))
+
+
+@pytest.mark.slow
+def test_ddr3_reads_nothing_until_it_is_levelled(rng):
+    windows = prerequisites.package("celosia.hw.litex.levelled").WINDOWS
+    with prerequisites.needed():
+        path = system.model(preset("pico"), "ecpix5-85f")
+    described, data = system.description(path), rng.bytes(700)
+    line = system.SimulatedLine(path)
+    link = HostLink(line, {**described, "levelling": {}}, name="unlevelled")
+    link.write(1024, data)
+    assert link.read(1024, 700) == b"\xff" * 700
+    found = level(link, described["levelling"])
+    assert found == [(bitslip, (first + last) // 2) for bitslip, first, last in windows]
+    assert link.read(1024, 700) == data
+    link.close()
 
 
 @pytest.fixture

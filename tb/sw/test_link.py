@@ -165,10 +165,11 @@ def test_other_core_is_refused():
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("none.json", "litex: wanted sim, or DESCRIPTION.json@PORT, got 'none.json'"),
+        ("none.json", "litex: wanted sim, sim@BOARD or DESCRIPTION.json@PORT, got 'none.json'"),
+        ("sim@none", "litex: wanted a board of ulx3s-85f, .*, got 'none'"),
         ("none.json@/dev/null", "litex: none.json: .*No such file"),
         ("bad.json@/dev/null", "litex: bad.json: Expecting value"),
-        ("list.json@/dev/null", "litex: list.json: wanted baud, memory, .*, start, found none"),
+        ("list.json@/dev/null", "litex: list.json: wanted baud, memory, .*, levelling, found none"),
         ("good.json@none", "serial: .*could not open port"),
     ],
 )

@@ -88,7 +88,8 @@ class Bridge:
             "memory": MEMORY,
             "memory_bytes": len(self.memory),
             "registers": CORE,
-            "start": [(START, 14), (START, 1)],
+            "start": [(START, 14, 0.5), (START, 1, 0)],
+            "levelling": {},
         }
 
     def feed(self, received: bytes) -> bytes:
