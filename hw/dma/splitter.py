@@ -176,12 +176,14 @@ class BurstSplitter(Component):
             targets=len(limits),
             tag=tag,
         )
-        #: Row in work: first and last byte relative to its first frame, and what its bursts share.
+        #: Frames of a row after its first one.
+        self.further = unsigned(max(extent_bits, self.frame_at) + 1 - self.frame_at)
+        #: Row in work: first and last byte in their frames, and what its bursts share.
         self.row = data.StructLayout(
             {
                 "first": unsigned(self.frame_at),
-                "last": unsigned(max(extent_bits, self.frame_at) + 1),
-                "local": unsigned(local_bits),
+                "last": unsigned(self.frame_at),
+                "place": unsigned(place_bits),
                 "final": 1,
                 "target": self.block["target"].shape,
                 "tag": tag,
@@ -204,16 +206,18 @@ class BurstSplitter(Component):
         row = Signal(self.row, reset_less=True)
         frame = Signal(ADDRESS_BITS - self.frame_at, reset_less=True)
         begins = Signal(reset_less=True)
+        # Frames of the row that follow; a register tells that none does.
+        left = Signal(self.further, reset_less=True)
+        closes = Signal(reset_less=True)
         active = Signal()
         # Stays set: no row follows an error.
         bad = Signal()
 
         burst = self.o.payload
-        last_frame = row.last[self.frame_at :]
         ends = Signal()
         moves = Signal()
         m.d.comb += [
-            ends.eq(bad | (frame[: len(last_frame)] == last_frame)),
+            ends.eq(bad | closes),
             moves.eq(busy & ~bad & (~active | (self.o.ready & ends))),
             self.i.ready.eq((~busy | (moves & (block.rows == 1))) & ~self.abort),
             self.idle.eq(~busy & ~active),
@@ -221,7 +225,7 @@ class BurstSplitter(Component):
         ]
 
         first = Mux(begins, row.first, 0)
-        last = Mux(ends, row.last[: self.frame_at], -1)[: self.frame_at]
+        last = Mux(ends, row.last, -1)[: self.frame_at]
         m.d.comb += [
             burst.address.eq(Cat(Const(0, self.beat_at), first[self.beat_at :], frame)),
             burst.beats.eq(last[self.beat_at :] - first[self.beat_at :]),
@@ -233,12 +237,18 @@ class BurstSplitter(Component):
             *(burst[name].eq(row[name]) for name in ("local", "target", "tag")),
         ]
         with m.If(self.o.ready):
-            m.d.sync += [frame.eq(frame + 1), begins.eq(0)]
+            m.d.sync += [
+                frame.eq(frame + 1),
+                begins.eq(0),
+                left.eq(left - 1),
+                closes.eq(left == 1),
+            ]
             with m.If(ends):
                 m.d.sync += active.eq(0)
 
         end = Signal(ADDRESS_BITS + 1)
         limit = Array(self.limits)[block.target] if len(self.limits) > 1 else self.limits[0]
+        further = (block.external[: self.frame_at] + block.extent) >> self.frame_at
         m.d.comb += end.eq(block.external + block.extent)
         with m.If(moves):
             m.d.sync += [
@@ -246,6 +256,8 @@ class BurstSplitter(Component):
                 begins.eq(1),
                 bad.eq(block.bad | beyond | end[-1] | (block.local + block.extent >= limit)),
                 frame.eq(block.external[self.frame_at :]),
+                left.eq(further),
+                closes.eq(further == 0),
                 row.first.eq(block.external),
                 row.last.eq(end),
                 row.local.eq(block.local - block.external[: self.beat_at]),

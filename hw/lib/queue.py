@@ -1,10 +1,15 @@
 """Queue for wide entries."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 
 from celosia.hw.memory import race
+
+#: Attributes of a memory in LUTs: its outputs are ten times as fast as those of a block memory.
+DISTRIBUTED: Any = {"ram_style": "distributed"}
 
 
 class EagerFIFO(SyncFIFOBuffered):
@@ -19,6 +24,8 @@ class EagerFIFO(SyncFIFOBuffered):
         Bits of an entry.
     depth : int
         Entries, at least 2.
+    attrs : dict, optional
+        More attributes of the memory, such as ``DISTRIBUTED``.
 
     Members
     -------
@@ -37,9 +44,10 @@ class EagerFIFO(SyncFIFOBuffered):
 
     level: Signal
 
-    def __init__(self, *, width: int, depth: int) -> None:
+    def __init__(self, *, width: int, depth: int, attrs: Any = None) -> None:
         if depth < 2:
             raise ValueError(f"depth: wanted at least 2, got {depth}")
+        self.attrs = race.UNDEFINED | (attrs or {})
         super().__init__(width=width, depth=depth)
 
     def elaborate(self, platform: object) -> Module:
@@ -47,7 +55,7 @@ class EagerFIFO(SyncFIFOBuffered):
         words = self.depth - 1
         # A full queue writes nothing and an empty one reads nothing, so no read meets a write.
         m.submodules.storage = storage = Memory(
-            shape=self.width, depth=words, init=[], attrs=race.UNDEFINED
+            shape=self.width, depth=words, init=[], attrs=self.attrs
         )
         w_port = storage.write_port()
         r_port = storage.read_port(domain="sync")

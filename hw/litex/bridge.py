@@ -187,7 +187,7 @@ class Bridge(_Module):
     def _send(self) -> None:
         """Send the four bytes of a word, or the end of a frame."""
         tx, shift, count = self.tx, self.shift, self.count
-        byte = self.raw
+        byte = shift[:8]
         escapes = ((byte == link.FLAG) | (byte == link.ESCAPE)) & ~self.escaped
         changed = byte ^ Mux(self.escaped, link.ESCAPED, 0)
         closes = self.fsm.ongoing("CLOSE")

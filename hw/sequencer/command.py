@@ -10,9 +10,9 @@ from celosia.hw.arch.commands import CODE_BITS, REGISTERS, WORD_BYTES, register_
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.lib.component import Component
 
-#: A word for the queue of a unit, and the index of its instruction.
+#: A word for the queue of a unit, the index of its instruction, and whether it is a GO.
 QUEUED = data.StructLayout(
-    {"bits": unsigned(8 * WORD_BYTES), "index": unsigned(streams.INDEX_BITS)}
+    {"bits": unsigned(8 * WORD_BYTES), "index": unsigned(streams.INDEX_BITS), "go": 1}
 )
 
 

@@ -79,8 +79,7 @@ class Dispatch(Component):
             mine = self.i.payload.unit == unit
             m.d.comb += [
                 push.valid.eq(self.i.valid & mine),
-                push.payload.bits.eq(self.i.payload.bits),
-                push.payload.index.eq(self.i.payload.index),
+                *(push.payload[name].eq(self.i.payload[name]) for name, _ in QUEUED),
             ]
             with m.If(mine):
                 m.d.comb += self.i.ready.eq(push.ready)

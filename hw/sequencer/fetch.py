@@ -2,7 +2,6 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
@@ -11,6 +10,7 @@ from celosia.hw.arch.config import ADDRESS_BITS, PROGRAM_BYTES
 from celosia.hw.arch.registers import LENGTH_BITS
 from celosia.hw.axi.reader import length_bits, read_beat
 from celosia.hw.lib.component import Component
+from celosia.hw.lib.queue import DISTRIBUTED, EagerFIFO
 
 #: Word of a program; ``error`` if the bus refused it.
 WORD = data.StructLayout({"bits": unsigned(8 * WORD_BYTES), "error": 1})
@@ -83,7 +83,10 @@ class Fetch(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         depth = self.ahead * self.beats_each
-        m.submodules.store = store = SyncFIFOBuffered(width=8 * self.bus_bytes + 1, depth=depth)
+        # The table of codes takes most of the cycle after this queue.
+        m.submodules.store = store = EagerFIFO(
+            width=8 * self.bus_bytes + 1, depth=depth, attrs=DISTRIBUTED
+        )
         requested, arrived, read = Signal(), Signal(), Signal()
         size = self.burst_beats
 

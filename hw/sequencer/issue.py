@@ -14,7 +14,7 @@ from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.queue import EagerFIFO
 from celosia.hw.memory import race
-from celosia.hw.sequencer.command import QUEUED, Command, is_go
+from celosia.hw.sequencer.command import QUEUED, Command
 
 
 class InFlight(Component):
@@ -242,7 +242,7 @@ class Issue(Component):
         admitted = Signal()
         count = Signal(range(depth + 1))
         full = Signal()
-        goes = is_go(self.unit, word[:CODE_BITS])
+        goes = self.push.payload.go
         pushed = self.push.valid & self.push.ready & goes
         # Tag of the instruction on offer.
         offered = Signal(streams.TAG_BITS)

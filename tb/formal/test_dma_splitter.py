@@ -138,6 +138,10 @@ def spec_of(module=splitter):
     local = row.local == (row.tag.local - row.tag.external[:2])[:LOCAL_BITS]
     spec.claim("row: ends", ~active | (ends & local & row.final))
     bad = spec.see("dut.bad", 1)
+    left = spec.see("dut.left", dut.further.width)
+    closes = spec.see("dut.closes", 1)
+    follow = (left == (end[FRAME_AT:32] - frame)[: len(left)]) & (closes == (left == 0))
+    spec.claim("row: left", ~active | bad | follow)
     spec.claim("row: bad", ~active | (bad == is_bad(row.tag)))
 
     spec.claim("legal", ~out.valid | legal(out.payload))
@@ -192,7 +196,7 @@ def test_splitter():
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("== last_frame)", "== last_frame - 1)", "legal"),
+        ("closes.eq(left == 1)", "closes.eq(left == 2)", "row: left"),
         ("first = Mux(begins, row.first, 0)", "first = row.first", "legal"),
         ("with m.If(self.o.ready):", "with m.If(1):", "waits"),
         ("frame.eq(frame + 1)", "frame.eq(frame)", "1 after 0"),

@@ -157,6 +157,7 @@ def issue_spec(module=None):
     with spec.m.If(pushed):
         spec.m.d.sync += set_before.eq(~go)
     spec.given("one register each", ~dut.push.valid | go | ~set_before)
+    spec.given("a GO is one", dut.push.payload.go == go)
     spec.given("no flush meanwhile", ~dut.flush)
     in_order(
         spec,
@@ -185,6 +186,7 @@ def issue_spec(module=None):
     spec.claim("without semaphores", waits == waiting + (whole & (~acquired | granted)))
     spec.claim("counted in", spec.see("dut.count", range(depth + 1)) == waits)
     spec.claim("no more than its depth", waits <= depth)
+    spec.claim("full", spec.see("dut.full", 1) == (waits == depth))
     pairs = [
         (queue.level > n + 1) & (one[_CODES] >= first) & (other[_CODES] >= first)
         for n, (one, other) in enumerate(pairwise(queue.entries(word)))
@@ -220,6 +222,8 @@ def issue_spec(module=None):
     spec.claim("tags not done", (offered - oldest)[:tag_bits] == under_way)
     spec.claim("tags not offered", (next_tag - offered)[:tag_bits] == inside)
     spec.claim("no more under way", under_way + leaving <= in_flight)
+    spec.claim("crowded", spec.see("dut.crowded", 1) == (under_way == in_flight))
+    spec.claim("occupied", spec.see("dut.occupied", 1) == (under_way != 0))
     spec.claim("finishes what there is", ~late | (under_way != 0))
     spec.claim("tag", dut.instruction.payload.tag == offered)
     # One of the instructions, followed by its tag.
@@ -309,20 +313,20 @@ def test_issue():
     ("right", "wrong", "claim"),
     [
         (
-            "valid.eq(acquired & (under",
-            "valid.eq(command.o.valid & (under",
+            "valid.eq(acquired & ~crowded",
+            "valid.eq(command.o.valid & ~crowded",
             "granted before handed on",
         ),
-        ("& (under_way != self.in_flight) & ~leaving)", "& ~leaving)", "no more under way"),
-        ("self.in_flight) & ~leaving)", "self.in_flight))", "handed on once"),
+        ("crowded.eq(under_way == self.in_flight)", "crowded.eq(under_way == 0)", "crowded"),
+        ("~crowded & ~leaving)", "~crowded)", "handed on once"),
         ("self.granted) & ~leaving)", "self.granted) | leaving)", "one grant each"),
         ("oldest.eq(self.oldest + ended)", "oldest.eq(self.oldest + self.done)", "tags not done"),
         ("word[CODE_BITS + SEMAPHORES :]", "word[CODE_BITS:]", "its word is kept in masks"),
         ("named.addr.eq(Mux(self.overflow", "named.addr.eq(Mux(~self.overflow", "index of a fault"),
         ("mask.addr.eq(self.oldest + ended)", "mask.addr.eq(self.oldest)", "its mask is read"),
-        ("| (under_way != 0) | self.post.any()", "| (under_way != 0)", "waiting"),
+        ("| occupied | self.post.any()", "| occupied", "waiting"),
         ("count + pushed - admitted", "count + pushed - (admitted & ~pushed)", "counted in"),
-        ("~(goes & full)", "~(goes & (count + 1 == depth))", "never full"),
+        ("(count == depth - 1)", "(count == depth)", "full"),
     ],
 )
 def test_issue_broken(right, wrong, claim):

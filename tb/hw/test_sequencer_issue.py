@@ -20,7 +20,7 @@ _VALUE = commands.REGISTERS[Unit.VECTOR][-1].code
 def pushed(index, *, wait=0, post=0, opcode=Opcode.FILL):
     """Return the payloads of the words of an instruction."""
     words = (_VALUE | index % 256 << commands.CODE_BITS, commands.go(opcode, wait, post))
-    return [{"index": index, "bits": word} for word in words]
+    return [{"index": index, "bits": word, "go": n} for n, word in enumerate(words)]
 
 
 async def push(ctx, dut, index, **fields):
@@ -50,7 +50,8 @@ async def test_longest_instructions_fit_the_queue(depth, unit):
     ctx = await pysim.simulation(dut)
     ctx.set(dut.push.valid, 1)
     for _ in range(8 * len(words)):
-        ctx.set(dut.push.payload.bits, words[len(taken)])
+        word = words[len(taken)]
+        ctx.set(dut.push.payload, {"bits": word, "go": word == words[-1]})
         *_, ready = await ctx.tick().sample(dut.push.ready)
         if ready:
             taken.append(1)
@@ -63,7 +64,7 @@ async def test_queue_depth_instructions_wait(depth):
     taken = 0
     ctx = await pysim.simulation(dut)
     # Nothing is granted, so nothing leaves.
-    ctx.set(dut.push.payload.bits, Opcode.FILL.value)
+    ctx.set(dut.push.payload, {"bits": Opcode.FILL.value, "go": 1})
     ctx.set(dut.push.valid, 1)
     for _ in range(8 * depth):
         *_, ready = await ctx.tick().sample(dut.push.ready)
