@@ -8,7 +8,7 @@ from command_line import add_draw
 from tqdm import tqdm
 
 from celosia.sw.cli.arguments import whole, workers_of
-from celosia.sw.cli.messages import Failure, Missing
+from celosia.sw.cli.messages import Failure
 from celosia.sw.files import write_atomically
 from celosia.sw.runtime.session import InputError
 from coverage.explained import TABLE, TableError, explanations
@@ -92,12 +92,10 @@ def run(arguments: argparse.Namespace) -> None:
     """Run everything, print the overview, write the page.
 
     Raises ``InputError`` if arguments or the table are wrong.
-    Raises ``Missing`` if the simulator is missing.
+    Raises ``SimulatorNotFound``, ``RtlError`` if the simulator is missing, or a build fails.
     Raises ``Failure`` if a core differs from its model, or coverage is below its targets.
     """
     from celosia.sim.counting import Tally
-    from celosia.sim.simulators import SimulatorNotFound
-    from celosia.sim.verilate import RtlError
 
     plan = _plan(arguments)
     if arguments.output.exists() and not arguments.output.is_dir():
@@ -109,15 +107,12 @@ def run(arguments: argparse.Namespace) -> None:
     except TableError as error:
         raise InputError(f"{arguments.explained}: {error}") from None
     start, met, results = time.monotonic(), Tally(), []
-    try:
-        with tqdm(total=len(jobs(plan)), unit="run", disable=None) as progress:
-            for result in run_all(plan, workers_of(arguments)):
-                met.add(result.tally)
-                results.append(result)
-                progress.update()
-                progress.set_postfix_str(str(result.job))
-    except (SimulatorNotFound, RtlError) as error:
-        raise Missing(str(error)) from error
+    with tqdm(total=len(jobs(plan)), unit="run", disable=None) as progress:
+        for result in run_all(plan, workers_of(arguments)):
+            met.add(result.tally)
+            results.append(result)
+            progress.update()
+            progress.set_postfix_str(str(result.job))
     locations = {*met.lines, *(location for location, _ in met.signals)}
     found = summary(met.lines, met.signals, _sources(locations), keys)
     remarks = _remarks(results, time.monotonic() - start)
