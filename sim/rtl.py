@@ -88,8 +88,11 @@ def model(
     if pod:
         key += repr((sources_digest(whole=True), pod.cores, pod.ports))
     digest = hashlib.sha256(repr((key, verilate.FLAGS, str(verilator), *flags)).encode())
-    more = _counting_files() if counted else ()
-    more += (Path(recorded.__file__),) * waves
+    more = (Path(recorded.__file__),) * waves
+    if counted:
+        from celosia.hw.flow import origins
+
+        more += (Path(origins.__file__), *verilate.POINTS)
     for path in (*_HARNESS, *more, Path(__file__), Path(verilate.__file__)):
         digest.update(path.read_bytes())
     target = cache_directory() / "models" / f"{digest.hexdigest()[:32]}.so"
@@ -104,13 +107,6 @@ def _counted() -> tuple[str, ...]:
     if counter is None:
         return ()
     return verilate.TOGGLES if counter.toggles else verilate.LINES
-
-
-def _counting_files() -> tuple[Path, ...]:
-    """Return the other sources of a model that counts."""
-    from celosia.hw.flow import origins
-
-    return (Path(origins.__file__), *verilate.POINTS)
 
 
 def _build(

@@ -249,7 +249,9 @@ class _Reader:
         try:
             outputs = self._renewed(record, operator, inputs, outputs, tensors)
             results = tuple(tensors[number] for number in outputs)
-            node = Node(operator, given, results, self._intermediates(operator, tensors))
+            between = self._numbers(operator.IntermediatesLength(), operator.Intermediates)
+            intermediates = tuple(tensors[index_in(number, tensors)] for number in between)
+            node = Node(operator, given, results, intermediates)
             node.require_inputs(1, max(1, len(inputs)), results=None)
             operation = Operation(kind, index, inputs, outputs)
             unknown = any(not tensor.shape for tensor in results)
@@ -283,10 +285,6 @@ class _Reader:
             outputs = (*outputs, len(tensors) - 1)
             self.variables.renew(number, before, outputs[-1], tensors[before])
         return outputs
-
-    def _intermediates(self, operator: Any, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        numbers = self._numbers(operator.IntermediatesLength(), operator.Intermediates)
-        return tuple(tensors[index_in(number, tensors)] for number in numbers)
 
     def _weights(self, number: int, tensors: list[Tensor]) -> int:
         """Return the tensor of weights of uint8 less their zero point."""
