@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from celosia.sw.cli.arguments import whole, workers_of
 from celosia.sw.cli.messages import Failure
-from celosia.sw.files import write_atomically
+from celosia.sw.files import read_file, write_atomically
 from celosia.sw.runtime.session import InputError
 from coverage.explained import TABLE, TableError, explanations
 from coverage.page import page, table
@@ -70,10 +70,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
 
     cores = tuple(CONFIGURATIONS)
     if arguments.configurations:
-        try:
-            chosen = configurations(arguments.configurations, 0, 0)
-        except ValueError as error:
-            raise InputError(str(error)) from None
+        chosen = configurations(arguments.configurations, 0, 0)
         cores = tuple(config.name for config in chosen)
     more = not arguments.configurations
     return Plan(cores, arguments.programs, arguments.faulted, arguments.seed, more)
@@ -101,9 +98,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.output.exists() and not arguments.output.is_dir():
         raise InputError(f"{arguments.output}: wanted a directory, got a file")
     try:
-        keys = explanations(arguments.explained.read_text())
-    except OSError as error:
-        raise InputError(f"{arguments.explained}: {error.strerror}") from None
+        keys = explanations(read_file(arguments.explained).decode())
     except TableError as error:
         raise InputError(f"{arguments.explained}: {error}") from None
     start, met, results = time.monotonic(), Tally(), []
