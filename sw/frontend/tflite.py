@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.files import FileError, read_file
+from celosia.sw.files import read_file
 from celosia.sw.frontend import control
 from celosia.sw.frontend.subgraphs import Subgraph, read_subgraph
 from celosia.sw.frontend.tables import File, index_in, refusal, require_extents
@@ -55,11 +55,7 @@ def load(source: str | Path | bytes) -> Graph:
     if isinstance(source, (bytes, bytearray, memoryview)):
         name, content = "model", bytes(source)
     else:
-        name = Path(source).name
-        try:
-            content = read_file(source)
-        except FileError as error:
-            raise ModelError(str(error)) from None
+        name, content = Path(source).name, read_file(source, ModelError)
     if len(content) < 8 or content[4:8] != _IDENTIFIER:
         raise ModelError(f"{name}: not a .tflite file")
     try:
