@@ -120,7 +120,9 @@ def _build(
     pod: PodConfig | None,
 ) -> None:
     from celosia.hw.build import verilog
-    from celosia.hw.flow.origins import core_with_origins
+    from celosia.hw.core import Core
+    from celosia.hw.flow.origins import convert_with_origins
+    from celosia.hw.top import Top
 
     start = time.monotonic()
     kind = "counting model" if counted else "Verilator model" + " with waves" * waves
@@ -133,7 +135,7 @@ def _build(
         # A hundred thousand gates that run for seconds.
         text, level = _gates(netlist), "-O0"
     elif counted:
-        text, origins = core_with_origins(config)
+        text, origins = convert_with_origins(Top(Core(config=config)))
         counting.origins_of(target).write_text(json.dumps(origins._asdict()))
     else:
         text = verilog(replace(pod, core=config) if pod else config, simulated=True)
