@@ -88,8 +88,11 @@ def model(
     if pod:
         key += repr((sources_digest(whole=True), pod.cores, pod.ports))
     digest = hashlib.sha256(repr((key, verilate.FLAGS, str(verilator), *flags)).encode())
-    more = _counting_files() if counted else ()
-    more += (Path(recorded.__file__),) * waves
+    more = (Path(recorded.__file__),) * waves
+    if counted:
+        from celosia.hw.flow import origins
+
+        more += (Path(origins.__file__), *verilate.POINTS)
     for path in (*_HARNESS, *more, Path(__file__), Path(verilate.__file__)):
         digest.update(path.read_bytes())
     target = cache_directory() / "models" / f"{digest.hexdigest()[:32]}.so"
@@ -106,13 +109,6 @@ def _counted() -> tuple[str, ...]:
     return verilate.TOGGLES if counter.toggles else verilate.LINES
 
 
-def _counting_files() -> tuple[Path, ...]:
-    """Return the other sources of a model that counts."""
-    from celosia.hw.flow import origins
-
-    return (Path(origins.__file__), *verilate.POINTS)
-
-
 def _build(
     config: Config,
     netlist: Path | None,
@@ -124,7 +120,9 @@ def _build(
     pod: PodConfig | None,
 ) -> None:
     from celosia.hw.build import verilog
-    from celosia.hw.flow.origins import core_with_origins
+    from celosia.hw.core import Core
+    from celosia.hw.flow.origins import convert_with_origins
+    from celosia.hw.top import Top
 
     start = time.monotonic()
     kind = "counting model" if counted else "Verilator model" + " with waves" * waves
@@ -137,7 +135,7 @@ def _build(
         # A hundred thousand gates that run for seconds.
         text, level = _gates(netlist), "-O0"
     elif counted:
-        text, origins = core_with_origins(config)
+        text, origins = convert_with_origins(Top(Core(config=config)))
         counting.origins_of(target).write_text(json.dumps(origins._asdict()))
     else:
         text = verilog(replace(pod, core=config) if pod else config, simulated=True)

@@ -42,7 +42,8 @@ def feeds_itself(i: Instruction, config: Config) -> bool:
     if i.opcode is not Opcode.VECTOR:
         return False
     target = footprint.destination(i, config)
-    if _multiplies(i) and not target.apart and not _all_different(target):
+    multiplies = i.destination == Space.ACCUMULATORS.value and Mode(i.mode) in PRODUCT_MODES
+    if multiplies and not target.apart and not _all_different(target):
         return True
     if i.source != i.destination:
         return False
@@ -61,10 +62,6 @@ def feeds_itself(i: Instruction, config: Config) -> bool:
         if np.any(_order(element, config)[inside] > written[read[inside]]):
             return True
     return False
-
-
-def _multiplies(i: Instruction) -> bool:
-    return i.destination == Space.ACCUMULATORS.value and Mode(i.mode) in PRODUCT_MODES
 
 
 def _all_different(pattern: Pattern) -> bool:

@@ -10,7 +10,6 @@ from typing import BinaryIO
 #: A larger file is no model, no program and no array that is read.
 MOST_BYTES = 1 << 31
 
-
 #: Bytes read at once.
 _CHUNK = 1 << 24
 
@@ -19,42 +18,36 @@ class FileError(ValueError):
     """A file cannot be read or written; the message is one line."""
 
 
-def read_file(path: str | Path, most: int = MOST_BYTES) -> bytes:
-    """Return the contents of a file.
+def read_file(path: str | Path, failure: type[ValueError] = FileError) -> bytes:
+    """Return the contents of a file, or a pipe, of at most ``MOST_BYTES``.
 
-    - ``path``: the file, or a pipe.
-    - ``most``: bytes at most. A larger file is not read.
-
-    Raises FileError if there is none, it cannot be read, or it is larger.
+    Raises ``failure`` if there is none, it cannot be read, or it is larger.
     """
+    too_large = failure(f"{path}: wanted at most {MOST_BYTES >> 20} MiB, the file is larger")
     try:
         with Path(path).open("rb") as file:
             found = os.fstat(file.fileno())
             if stat.S_ISCHR(found.st_mode):
-                raise FileError(f"{path}: wanted a file, got a device")
-            if found.st_size > most:
-                raise FileError(_too_large(path, most))
-            content = _up_to(file, most + 1)
+                raise failure(f"{path}: wanted a file, got a device")
+            if found.st_size > MOST_BYTES:
+                raise too_large
+            content = _up_to(file, MOST_BYTES + 1)
     except FileNotFoundError:
-        raise FileError(f"{path}: no such file") from None
+        raise failure(f"{path}: no such file") from None
     except OSError as error:
-        raise FileError(f"{path}: cannot be read ({error.strerror})") from None
-    if len(content) > most:
-        raise FileError(_too_large(path, most))
+        raise failure(f"{path}: cannot be read ({error.strerror})") from None
+    if len(content) > MOST_BYTES:
+        raise too_large
     return content
 
 
 def _up_to(file: BinaryIO, most: int) -> bytes:
-    """Return at most ``count`` bytes; memory grows with the bytes read."""
+    """Return at most ``most`` bytes; memory grows with the bytes read."""
     chunks: list[bytes] = []
     while most > 0 and (chunk := file.read(min(most, _CHUNK))):
         chunks.append(chunk)
         most -= len(chunk)
     return b"".join(chunks)
-
-
-def _too_large(path: str | Path, most: int) -> str:
-    return f"{path}: wanted at most {most >> 20} MiB, the file is larger"
 
 
 def writable(*paths: Path | None, sources: tuple[Path, ...] = ()) -> None:

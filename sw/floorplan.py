@@ -42,6 +42,7 @@ def draw(cells: Sequence[Cell], *, title: str) -> bytes:
     - ``cells``: the cells with their sites.
     - ``title``: above the picture.
     """
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     tiles: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
@@ -55,7 +56,7 @@ def draw(cells: Sequence[Cell], *, title: str) -> bytes:
     blocks = [block for block, _ in sizes.most_common()]
     figure = Figure(figsize=(12, 6), layout="constrained")
     axes = figure.add_subplot()
-    colours = _colours(len(blocks))
+    colours = [colormaps[_COLOURS](number % 20) for number in range(len(blocks))]
     width = 1 + max((cell.column for cell in cells), default=0)
     height = 1 + max((cell.row for cell in cells), default=0)
     image = np.ones((height, width, 4))
@@ -77,10 +78,3 @@ def draw(cells: Sequence[Cell], *, title: str) -> bytes:
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=120)
     return file.getvalue()
-
-
-def _colours(count: int) -> np.ndarray:
-    """Return ``count`` colours, float64 of shape (count, 4)."""
-    from matplotlib import colormaps
-
-    return np.array([colormaps[_COLOURS](number % 20) for number in range(count)])

@@ -220,10 +220,6 @@ def check(instruction: Instruction, config: Config) -> None:
         raise Illegal(Error.FIELD, f"{name} {wrong}")
 
 
-def _mask_text(mask: int) -> str:
-    return "+".join(str(bit) for bit in range(SEMAPHORES) if mask >> bit & 1)
-
-
 def disassemble(instruction: Instruction) -> str:
     """Return one line of assembly; fields with their default are left out."""
     words = [instruction.opcode.name]
@@ -232,7 +228,8 @@ def disassemble(instruction: Instruction) -> str:
         if value == field.default:
             continue
         if field.name in ("wait", "post"):
-            words.append(f"{field.name}={_mask_text(value)}")
+            bits = (str(bit) for bit in range(SEMAPHORES) if value >> bit & 1)
+            words.append(f"{field.name}={'+'.join(bits)}")
         elif isinstance(field.shape, int):
             words.append(f"{field.name}={value}")
         else:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, synthesised
-from celosia.hw.flow.tools import Progress
 
 # Boxes of cells that came with the netlist give way to their models. Nothing is optimised but what
 # the constants of a cell decide, else a simulator would have each look-up table before it as a tree
@@ -29,7 +28,7 @@ write_verilog -noattr {verilog}
 """
 
 
-def gates(design: Design, directory: Path, report: Progress = lambda line: None) -> Path:
+def gates(design: Design, directory: Path) -> Path:
     """Return the netlist of a design as Verilog, with Yosys's own models of the cells in place.
 
     What Yosys has no model of stays an instance. Made anew only when netlist or script changed.
@@ -40,8 +39,6 @@ def gates(design: Design, directory: Path, report: Progress = lambda line: None)
         What is synthesised, see ``synthesised``.
     directory : Path
         Where netlist, logs and the file go.
-    report : function of str
-        Called with each line of progress.
 
     Raises
     ------
@@ -53,15 +50,14 @@ def gates(design: Design, directory: Path, report: Progress = lambda line: None)
     family = design.part.family
     if not family.models:
         raise ValueError(f"gates: wanted a family with models of its cells, got {family.name}")
-    netlist = synthesised(design, directory, report)
+    netlist = synthesised(design, directory)
     script = _SCRIPT.format(
         netlist=netlist.name, top=design.name, models=family.models, verilog="gates.v"
     )
     stamp = hashlib.sha256(script.encode()).hexdigest()[:8]
     made = directory / f"{netlist.stem}_{stamp}.v"
-    with tools.alone(directory, report):
+    with tools.alone(directory):
         if not made.exists():
-            report(f"putting models in the place of the cells of {design.name}")
             (directory / "gates.ys").write_text(script)
             tools.run("yosys", ["-q", "-l", "gates.log", "gates.ys"], directory / "gates.out")
             (directory / "gates.v").rename(made)

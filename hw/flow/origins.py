@@ -11,11 +11,8 @@ from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]
 from amaranth.lib.wiring import Component
 
 import celosia.hw
-from celosia.hw.arch.config import Config
 from celosia.hw.build import TOP, convert
-from celosia.hw.core import Core
 from celosia.hw.flow.sources import HELPERS
-from celosia.hw.top import Top
 
 _MODULE = re.compile(r"module \\?(\S+?) ?\(")
 _MARK = re.compile(r"\s*\\branch\$(\d+)\s+= 1'h1;")
@@ -294,8 +291,3 @@ def convert_with_origins(
     with _marking(folder) as marks:
         text = convert(component, name=name)
     return _read(text, marks)
-
-
-def core_with_origins(config: Config) -> tuple[str, Origins]:
-    """Return the same of a core, as ``celosia.hw.build.verilog`` does."""
-    return convert_with_origins(Top(Core(config=config)))

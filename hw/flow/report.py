@@ -173,7 +173,9 @@ def as_text(report: Report) -> str:
     if report.unwired:
         lines += ["", "longest path of cells, without wires", *_path(report.unwired)]
     if report.late and report.late.late:
-        lines += ["", f"too late for the requested clock: {_share(report.late)}, from"]
+        share = f"{report.late.late:,} of {report.late.ends:,}"
+        ends = "inputs of registers, memories and multipliers"
+        lines += ["", f"too late for the requested clock: {share} {ends}, from"]
         for start in report.late.starts[:_STARTS]:
             source = start.start.source or "source unknown"
             text = f"{start.nanoseconds:>6.2f} ns {start.ends:>7,}  {start.start.name} ({source})"
@@ -183,10 +185,6 @@ def as_text(report: Report) -> str:
     for clock, late in report.beyond:
         lines.append(f"{clock:>12.1f} MHz {late.late:>9,} {len(late.starts):>25,}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def _share(late: paths.Late) -> str:
-    return f"{late.late:,} of {late.ends:,} inputs of registers, memories and multipliers"
 
 
 def _path(path: paths.TimingPath) -> list[str]:

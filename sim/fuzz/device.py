@@ -125,9 +125,8 @@ class Device(RtlDevice):
         idle = (finished and not error) or any(self.is_idle() for _ in range(_IDLE_POLLS))
         self.acknowledge()
         quiet = self._quiet(QUIET) and not self._wait(0)
-        return Outcome(
-            finished, error, cycles, counters, self._refused(), idle, quiet, self._broken()
-        )
+        broken = self._library.celosia_broken(self._device)
+        return Outcome(finished, error, cycles, counters, self._refused(), idle, quiet, broken)
 
     def _error(self) -> Failure | None:
         if Status.ERROR not in self.status():
@@ -139,6 +138,3 @@ class Device(RtlDevice):
         references: tuple[Any, Any] = ctypes.byref(address), ctypes.byref(number)
         kind = self._library.celosia_refused(self._device, *references)
         return Refused(kind == 2, address.value, number.value) if kind else None
-
-    def _broken(self) -> int:
-        return self._library.celosia_broken(self._device)

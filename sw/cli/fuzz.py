@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from celosia.hw.arch.config import PROTECTIONS, REQUANTIZERS
 from celosia.sw.cli.arguments import Commands, add_workers, seeds, whole, workers_of
-from celosia.sw.cli.messages import Failure, Missing
+from celosia.sw.cli.messages import Failure
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.runtime.session import InputError
 from celosia.sw.workers.spread import batches, spread
@@ -59,22 +59,13 @@ def add_parsers(command: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run random programs, or one that failed before."""
-    from celosia.sim.rtl import RtlError
-    from celosia.sim.simulators import SimulatorNotFound
-
-    try:
-        _require_directory(arguments.directory)
-        if arguments.replay:
-            _replay(arguments.replay)
-        else:
-            _campaign(arguments)
-    except (SimulatorNotFound, RtlError) as error:
-        raise Missing(str(error)) from error
-
-
-def _require_directory(path: Path) -> None:
-    if path.exists() and not path.is_dir():
-        raise InputError(f"{path}: wanted a directory, got a file")
+    directory = arguments.directory
+    if directory.exists() and not directory.is_dir():
+        raise InputError(f"{directory}: wanted a directory, got a file")
+    if arguments.replay:
+        _replay(arguments.replay)
+    else:
+        _campaign(arguments)
 
 
 def _replay(path: Path) -> None:

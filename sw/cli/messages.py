@@ -1,5 +1,7 @@
 """Errors that end commands, and their messages of one line."""
 
+from celosia.sim.simulators import SimulatorNotFound
+from celosia.sim.verilate import RtlError
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.workers.parcel import WorkersError
 
@@ -19,7 +21,7 @@ class Missing(Failure):
 
 
 #: Errors of tools, devices, workers and comparisons.
-FAILED = (DeviceError, Failure, WorkersError)
+FAILED = (DeviceError, Failure, RtlError, SimulatorNotFound, WorkersError)
 
 
 def interrupted(error: KeyboardInterrupt) -> str:

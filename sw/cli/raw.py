@@ -134,15 +134,11 @@ def _memory(text: str) -> tuple[_Range, bytes]:
         raise InputError(f"--memory {text}: wanted ADDRESS=FILE, for instance 0x100=x.npy")
     address, path = int(found[1], 0 if "x" in found[1].lower() else 10), Path(found[2])
     if path.suffix == ".npy":
-        data = np.ascontiguousarray(_little(read_array(path))).tobytes()
+        array = read_array(path)
+        data = array.astype(array.dtype.newbyteorder("<")).tobytes()
     else:
         data = read_file(path)
     return _within("--memory", text, _Range(address, len(data), path)), data
-
-
-def _little(array: np.ndarray) -> np.ndarray:
-    """Return the array in the byte order of the core."""
-    return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 def _dump(text: str) -> _Range:

@@ -24,13 +24,14 @@ from celosia.sw.cli.arguments import (
 from celosia.sw.cli.messages import Failure
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.runtime.arrays import InputError
+from celosia.sw.training import weights
 from celosia.sw.training.batches import pixels
 from celosia.sw.training.export import tflite_of
 from celosia.sw.training.networks import NETWORKS
 from celosia.sw.training.picture import draw
 from celosia.sw.training.scheme import Network
 from celosia.sw.training.state import Settings, State, restore, save
-from celosia.sw.training.trainer import Images, Trainer, first_state, split
+from celosia.sw.training.trainer import Images, Trainer, split
 
 _CORE = preset("edge,activation_weights=true")
 _EPOCHS = 8
@@ -97,7 +98,7 @@ def run(arguments: argparse.Namespace) -> None:
     options = device_options(arguments)
     trainer = Trainer(network, arguments.preset, arguments.device, options, settings.seed)
     training, validation, note = _images(settings, network)
-    state = first_state(network, settings.seed)
+    state = State(weights=weights.random(network, settings.seed))
     if arguments.resume:
         state = restore(files.checkpoint, settings, network)
     if note:

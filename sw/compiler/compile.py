@@ -19,7 +19,7 @@ from celosia.sw.compiler.compiled import (
 )
 from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.emit.program import emit_main, emit_setup
-from celosia.sw.compiler.errors import CompileError, UndefinedError
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.allocate import ALIGNMENT, allocate
 from celosia.sw.compiler.layout.bands import Band
 from celosia.sw.compiler.layout.choose import choose
@@ -30,7 +30,7 @@ from celosia.sw.compiler.layout.resident import all_resident
 from celosia.sw.compiler.layout.tile import Tiling, tile
 from celosia.sw.compiler.listing import layers_of
 from celosia.sw.compiler.network import Network
-from celosia.sw.compiler.partition import Plan, lacking, partition
+from celosia.sw.compiler.partition import Plan, lacking, leave_to_host, partition
 from celosia.sw.compiler.passes import simplified
 from celosia.sw.compiler.provenance import follow
 from celosia.sw.compiler.schedule.actions import FillMargins
@@ -51,7 +51,6 @@ from celosia.sw.ir.parts import (
 )
 from celosia.sw.ir.program import Program
 from celosia.sw.operators.host import unit_shape
-from celosia.sw.operators.registry import runs_on_host
 
 
 def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
@@ -84,7 +83,6 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     if not 1 <= batch <= MOST_BATCH:
         raise CompileError(f"wanted 1 to {MOST_BATCH}, got {batch}", layer="batch")
     graph = simplified(graph)
-    kinds = {operation.place: operation.kind for operation in graph.operations}
     notes = lacking(graph, config)
     # Samples are invocations, one after the other.
     batch = 1 if graph.states else batch
@@ -92,12 +90,7 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
         try:
             return _compiled(graph, config, batch, notes)
         except CompileError as error:
-            place = error.place
-            if place is None or place in notes or not runs_on_host(kinds[place]):
-                raise
-            if isinstance(error, UndefinedError):
-                raise
-            notes[place] = error.reason
+            leave_to_host(error, graph, notes)
 
 
 def _with_states(graph: Graph) -> Graph:

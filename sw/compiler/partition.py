@@ -71,13 +71,17 @@ def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
         try:
             return _plan(graph, levels, notes)
         except CompileError as error:
-            kinds = {operation.place: operation.kind for operation in graph.operations}
-            place = error.place
-            if place is None or isinstance(error, UndefinedError):
-                raise
-            if not runs_on_host(kinds[place]):
-                raise
-            notes[place] = error.reason
+            leave_to_host(error, graph, notes)
+
+
+def leave_to_host(error: CompileError, graph: Graph, notes: dict[int, str]) -> None:
+    """Note the operator of an error, by its number; raise the error if the host cannot run it."""
+    kinds = [o.kind for o in graph.operations if o.place == error.place]
+    if error.place is None or error.place in notes or isinstance(error, UndefinedError):
+        raise error
+    if not all(map(runs_on_host, kinds)):
+        raise error
+    notes[error.place] = error.reason
 
 
 def lacking(graph: Graph, config: Config) -> dict[int, str]:

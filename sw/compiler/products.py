@@ -44,7 +44,6 @@ def add_product(
     *,
     result: int,
     grid: tuple[int, int],
-    each: int = 0,
 ) -> int:
     """Add a matrix layer over single pixels for an operator without multiplications.
 
@@ -62,7 +61,6 @@ def add_product(
             weights=weights,
             scaling=scaling,
             macs=0,
-            each=each,
             **geometry,
         )
     )

@@ -5,6 +5,7 @@ A window that reaches past the edge counts only elements inside, so windows at e
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from celosia.sw.compiler.spec import Windows
 
@@ -78,21 +79,18 @@ def taken(
     left: int = 0,
 ) -> tuple[Windows, ...]:
     """Return windows of one pixel: row and column in a source at ``top``, ``left``, by result."""
-    return tuple(
-        Windows(
-            result=(y.result, x.result),
-            count=(y.count, x.count),
-            source=(top + y.source, left + x.source),
-            size=(1, 1),
-        )
-        for y in _stretches(rows, stride[0])
-        for x in _stretches(columns, stride[1])
-    )
+    return _all_pairs(_stretches(rows, stride[0]), _stretches(columns, stride[1]), top, left)
 
 
 def rectangles(axes: Sequence[Axis], top: int = 0, left: int = 0) -> tuple[Windows, ...]:
     """Return windows along rows and columns; the source starts at row ``top``, column ``left``."""
     rows, columns = axes
+    return _all_pairs(_runs(rows), _runs(columns), top, left)
+
+
+def _all_pairs(
+    rows: Iterator[_Run], columns: Iterator[_Run], top: int, left: int
+) -> tuple[Windows, ...]:
     return tuple(
         Windows(
             result=(y.result, x.result),
@@ -100,6 +98,5 @@ def rectangles(axes: Sequence[Axis], top: int = 0, left: int = 0) -> tuple[Windo
             source=(top + y.source, left + x.source),
             size=(y.size, x.size),
         )
-        for y in _runs(rows)
-        for x in _runs(columns)
+        for y, x in product(rows, columns)
     )

@@ -44,7 +44,7 @@ def load(source: str | Path | bytes) -> Graph:
     path = Path(source)
     _require_other_kind(path)
     if path.suffix.lower() == ".onnx" and path.is_file():
-        return _load_onnx(_read(path), path.name)
+        return _load_onnx(read_file(path, ModelError), path.name)
     if _is_float_tflite(path):
         raise ModelError(_quantize(path, "float model"))
     return load_tflite(path)
@@ -80,7 +80,7 @@ def _require_other_kind(path: Path) -> None:
             f"{exported.name}, then {_command(exported)}"
         )
     if ending == ".onnx":
-        content = _read(path)
+        content = read_file(path, ModelError)
         if not any(name in content for name in _ONNX_QUANTIZED):
             raise ModelError(_quantize(path, "ONNX model in float"))
 
@@ -91,13 +91,6 @@ def _starts(path: Path) -> bytes:
             return file.read(len(_HDF5))
     except OSError:
         return b""
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_file(path)
-    except FileError as error:
-        raise ModelError(str(error)) from None
 
 
 def _command(path: Path) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.files import FileError, read_file
+from celosia.sw.files import read_file
 from celosia.sw.frontend import control
 from celosia.sw.frontend.subgraphs import Subgraph, read_subgraph
 from celosia.sw.frontend.tables import File, index_in, refusal, require_extents
@@ -55,11 +55,7 @@ def load(source: str | Path | bytes) -> Graph:
     if isinstance(source, (bytes, bytearray, memoryview)):
         name, content = "model", bytes(source)
     else:
-        name = Path(source).name
-        try:
-            content = read_file(source)
-        except FileError as error:
-            raise ModelError(str(error)) from None
+        name, content = Path(source).name, read_file(source, ModelError)
     if len(content) < 8 or content[4:8] != _IDENTIFIER:
         raise ModelError(f"{name}: not a .tflite file")
     try:
@@ -249,7 +245,9 @@ class _Reader:
         try:
             outputs = self._renewed(record, operator, inputs, outputs, tensors)
             results = tuple(tensors[number] for number in outputs)
-            node = Node(operator, given, results, self._intermediates(operator, tensors))
+            between = self._numbers(operator.IntermediatesLength(), operator.Intermediates)
+            intermediates = tuple(tensors[index_in(number, tensors)] for number in between)
+            node = Node(operator, given, results, intermediates)
             node.require_inputs(1, max(1, len(inputs)), results=None)
             operation = Operation(kind, index, inputs, outputs)
             unknown = any(not tensor.shape for tensor in results)
@@ -283,10 +281,6 @@ class _Reader:
             outputs = (*outputs, len(tensors) - 1)
             self.variables.renew(number, before, outputs[-1], tensors[before])
         return outputs
-
-    def _intermediates(self, operator: Any, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        numbers = self._numbers(operator.IntermediatesLength(), operator.Intermediates)
-        return tuple(tensors[index_in(number, tensors)] for number in numbers)
 
     def _weights(self, number: int, tensors: list[Tensor]) -> int:
         """Return the tensor of weights of uint8 less their zero point."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from celosia.hw.arch.config import Config
-from celosia.sw.files import FileError, read_file, write_atomically
+from celosia.sw.files import read_file, write_atomically
 from celosia.sw.ir.header import (
     read_ports,
     read_section,
@@ -210,10 +210,7 @@ class Program:
 
         Raises ``ProgramError`` if the file is missing or damaged; the message names it.
         """
-        try:
-            content = read_file(path)
-        except FileError as error:
-            raise ProgramError(str(error)) from None
+        content = read_file(path, ProgramError)
         try:
             return cls.from_bytes(content)
         except ProgramError as error:

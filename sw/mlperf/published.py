@@ -32,15 +32,12 @@ class Peer(NamedTuple):
     cycles: Mapping[str, float]
 
 
-def _measured(row: Mapping[str, Any]) -> Peer:
-    clock = row.get("clock_mhz")
-    cycles = {k: clock * 1e6 / pace for k, pace in row["throughput"].items()} if clock else {}
-    return Peer(row["name"], row["about"], row["source"], clock, row["throughput"], cycles)
-
-
-def _estimated(row: Mapping[str, Any]) -> Peer:
-    cycles = {name: 1000 * count for name, count in row["kilocycles"].items()}
-    return Peer(row["name"], row["about"], row["source"], None, {}, cycles)
+def _peer(row: Mapping[str, Any]) -> Peer:
+    clock, throughput = row.get("clock_mhz"), row.get("throughput", {})
+    cycles = {name: 1000 * count for name, count in row.get("kilocycles", {}).items()}
+    if clock:
+        cycles = {name: clock * 1e6 / pace for name, pace in throughput.items()}
+    return Peer(row["name"], row["about"], row["source"], clock, throughput, cycles)
 
 
 _TABLE = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))
@@ -52,4 +49,4 @@ REPOSITORY: str = _TABLE["repository"]
 MODELS = tuple(Model(**row) for row in _TABLE["models"])
 
 #: The systems and the estimates.
-PEERS = (*map(_measured, _TABLE["systems"]), *map(_estimated, _TABLE["estimates"]))
+PEERS = tuple(map(_peer, (*_TABLE["systems"], *_TABLE["estimates"])))

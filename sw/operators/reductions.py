@@ -282,39 +282,37 @@ def _run_mean(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.n
 
 _REDUCED: dict[str, Any] = {"read": read_axes, "operands": (0,)}
 _AXES = "any axes"
+_NUMERIC = _REDUCED | {
+    "types": ((*_SCALED, *NUMBERS), SAME),
+    "host": f"{_AXES}: int8, int16, int32, int64, float32",
+}
 _PIXELS = "over rows, columns or both of an image, over rows of 3 dimensions"
 
 OPERATORS = (
     Operator(
         kind="MEAN",
         shapes=reduced,
-        types=(("int8", "int16", *NUMBERS), SAME),
         kernel=by_type(int8=_run_mean, int16=_run_mean, plain=_run_plain_mean),
         lower=_lower_sum,
         factors=quotients,
         core=f"{_PIXELS}, over channels",
-        host=f"{_AXES}: int8, int16, int32, int64, float32",
-        **_REDUCED,
+        **_NUMERIC,
     ),
     Operator(
         kind="SUM",
         shapes=_sum_shapes,
-        types=(("int8", "int16", *NUMBERS), SAME),
         kernel=by_type(int8=_run_sum, int16=_run_sum, plain=_by_steps(np.add)),
         unsigned=True,
         lower=_lower_sum,
         factors=quotients,
         core=f"{_PIXELS}, over channels; factors whose rounding 31 bits can reproduce",
-        host=f"{_AXES}: int8, int16, int32, int64, float32",
-        **_REDUCED,
+        **_NUMERIC,
     ),
     Operator(
         kind="REDUCE_PROD",
         shapes=_product_shapes,
-        types=((*_SCALED, *NUMBERS), SAME),
         kernel=by_type(**dict.fromkeys(_SCALED, _run_product), plain=_by_steps(np.multiply)),
-        host=f"{_AXES}: int8, int16, int32, int64, float32",
-        **_REDUCED,
+        **_NUMERIC,
     ),
     *(
         Operator(

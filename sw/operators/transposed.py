@@ -16,17 +16,9 @@ from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
 from celosia.sw.operators.fixed_point import weighted
 from celosia.sw.operators.matrix import WEIGHTED, require_constants, scaled_sums
-from celosia.sw.operators.node import (
-    ModelError,
-    Node,
-    read_activation,
-    read_padding,
-    read_pair,
-    require_bias,
-    require_weights,
-)
+from celosia.sw.operators.node import ModelError, Node, require_bias, require_weights
 from celosia.sw.operators.record import Operator, Shape
-from celosia.sw.operators.windows import ACTIVATIONS, image, window_counts
+from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
 
 
 def _margins(
@@ -46,12 +38,7 @@ def _read_transposed(node: Node) -> dict[str, Any]:
     weights = node.tensor(1)
     require_weights(weights)
     require_bias(node.optional(3), weights.shape[0], node.tensor(2))
-    options = node.require_options(tflite.TransposeConvOptions)
-    attributes = {
-        "padding": read_padding(options),
-        "stride": read_pair("stride", options),
-        "activation": read_activation(options.FusedActivationFunction()),
-    }
+    attributes = read_windows(node, tflite.TransposeConvOptions, "stride")
     extents, window = node.outputs[0].shape[1:3], weights.shape[1:3]
     if node.indices(0, "shape") != list(node.outputs[0].shape):
         got = node.outputs[0].shape

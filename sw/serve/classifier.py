@@ -74,7 +74,9 @@ class Classifier:
         compiled = compile_steps(graph, config)
         self.program = compiled.program
         self._require_ends(path)
-        self.classes = self._classes()
+        self.classes = tuple(map(str, range(self.program.outputs[0].elements)))
+        if self.dataset:
+            self.classes = DATASETS[self.dataset].classes
         self._is_softmax = _ends_in_softmax(graph)
         self._pixels = pixels
         self.timeline = timeline(compiled, latency=latency, bandwidth=bandwidth)
@@ -100,10 +102,6 @@ class Classifier:
         if not is_scores or not 2 <= outputs[0].elements <= _MOST_CLASSES:
             wanted = f"one output of scores of 2 to {_MOST_CLASSES} classes"
             raise InputError(f"{path}: wanted {wanted}, got {_listed(outputs)}")
-
-    def _classes(self) -> tuple[str, ...]:
-        count = self.program.outputs[0].elements
-        return DATASETS[self.dataset].classes if self.dataset else tuple(map(str, range(count)))
 
     def classify(self, drawing: np.ndarray) -> Result:
         """Return everything about one drawing.

@@ -146,11 +146,6 @@ def _ends_point(step: int, steps: int) -> bool:
     return step * points // steps > (step - 1) * points // steps
 
 
-def first_state(network: Network, seed: int) -> State:
-    """Return the state before the first step: random weights."""
-    return State(weights=weights.random(network, seed))
-
-
 def split(images: np.ndarray, labels: np.ndarray, seed: int) -> tuple[Images, Images]:
     """Return images to train and to validate with: one in twelve, in an order by the seed."""
     shuffled = batches.generator(seed, batches.SPLIT).permutation(len(labels))

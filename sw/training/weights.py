@@ -15,11 +15,6 @@ def highs(weights: np.ndarray) -> np.ndarray:
     return ((weights + _HALF) >> LOW_BITS).astype(np.int8)
 
 
-def lows(weights: np.ndarray) -> np.ndarray:
-    """Return the low bytes: what the high bytes leave, as int8."""
-    return (weights - (highs(weights).astype(np.int32) << LOW_BITS)).astype(np.int8)
-
-
 def random(network: Network, seed: int) -> list[np.ndarray]:
     """Return first weights: int32, shape ``(rows, outputs)`` for each layer."""
     source, most = generator(seed, WEIGHTS), MOST_HIGH << LOW_BITS
@@ -52,7 +47,9 @@ def write(layout: Layout, device: Device, weights: list[np.ndarray]) -> None:
         whole = np.zeros((layout.inputs[number], layout.outputs[number]), np.int32)
         split = whole[: groups * wide].reshape(groups, wide, -1)
         split[:, :channels, :columns] = values.reshape(groups, channels, -1)
-        for address, each in zip(layout.weights[number], (highs(whole), lows(whole)), strict=True):
+        high = highs(whole)
+        low = (whole - (high.astype(np.int32) << LOW_BITS)).astype(np.int8)
+        for address, each in zip(layout.weights[number], (high, low), strict=True):
             blocks = each.reshape(len(each), -1, layout.size).transpose(1, 0, 2)
             device.write(address, blocks.tobytes())
 

@@ -106,11 +106,6 @@ def stepped(weights: np.ndarray, step: np.ndarray) -> np.ndarray:
     return (np.clip(up(both, LOW), -127, 127) << LOW) + low
 
 
-def by_parts(noise: np.ndarray, columns: int, lengths: list[int]) -> np.ndarray:
-    """Return a number for each column and row, the same for the rows of a part."""
-    return np.repeat(noise.astype(np.int64)[:, :columns], lengths, axis=0)
-
-
 def unpooled(error: np.ndarray, results: np.ndarray, maxima: np.ndarray) -> np.ndarray:
     """Return the errors of results: those of their maxima, 0 where results are less or zero.
 
@@ -181,7 +176,8 @@ def train_step(network, weights, batch, parts) -> tuple[list[np.ndarray], np.nda
         else:
             source = found[number].reshape(len(error), -1)
         sums = exact(source.T, error.reshape(len(source), -1))
-        sums += by_parts(batch.gradient[number], w.shape[1], parts[number])
+        noise = batch.gradient[number].astype(np.int64)[:, : w.shape[1]]
+        sums += np.repeat(noise, parts[number], axis=0)
         after.append(stepped(w, up(sums, layer.update_shift)))
         if number and is_conv(layer):
             error = before_conv(layer, w, error, batch.pixels[number])

@@ -5,22 +5,20 @@ from typing import Any
 import networks as w
 import numpy as np
 import pytest
+from dynamic_products import code, dynamic, lowered, on_host, part_of
 from networks import Chain, Graph, serialize
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit
+from celosia.hw.arch.isa import Opcode, Space, Unit
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import bounds
 from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import lay_out
 from celosia.sw.compiler.layout.scratch import scratch_of, spreads
-from celosia.sw.compiler.lower import lower
-from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.quantize import identity_scaling
 from celosia.sw.compiler.spec import Correction, DynamicProduct, Transpose
 from celosia.sw.frontend.tflite import load
-from celosia.sw.ir.parts import HostOperator
 
 OPTION = ",activation_weights=true"
 EDGE = preset(f"edge{OPTION}")
@@ -61,21 +59,6 @@ def attention(heads: int = 2, rows: int = 5, depth: int = 7) -> Graph:
     chain = Chain((1, heads, rows, 3), 0.05, 0)
     product(chain, projected(chain, depth), projected(chain, depth), turned=True)
     return chain.graph()
-
-
-def lowered(graph: Graph) -> Network:
-    return lower(load(serialize(graph)))
-
-
-def dynamic(network: Network) -> DynamicProduct:
-    (layer,) = [layer for layer in network.layers if isinstance(layer, DynamicProduct)]
-    return layer
-
-
-def code(graph: Graph, config: Config, opcode: Opcode) -> list[Instruction]:
-    """Return the instructions of one kind of a compiled graph."""
-    (part,) = compile_steps(load(serialize(graph)), config).program.parts
-    return [i for i in part.main.instructions if i.opcode is opcode]
 
 
 @pytest.mark.parametrize(
@@ -171,17 +154,15 @@ def test_refusals(graph: Graph, reason: str) -> None:
 
 
 def test_a_core_without_the_option_leaves_it_to_the_host() -> None:
-    program = compile_steps(load(serialize(attention())), preset("edge")).program
-    notes = [step.note for step in program.steps if isinstance(step, HostOperator)]
-    assert notes == ["wanted activation_weights, got a core without"]
+    (step,) = on_host(attention(), preset("edge"))
+    assert step.note == "wanted activation_weights, got a core without"
 
 
 def test_too_small_a_weight_buffer_leaves_it_to_the_host() -> None:
     config = preset(f"edge,weight_tiles=2{OPTION}")
     graph = of_inputs((1, 2, 5, 7), (1, 2, 7, 6), (1, 1))
-    program = compile_steps(load(serialize(graph)), config).program
-    notes = [step.note for step in program.steps if isinstance(step, HostOperator)]
-    assert notes == ["wanted at least 8 weight tiles, got 2"]
+    (step,) = on_host(graph, config)
+    assert step.note == "wanted at least 8 weight tiles, got 2"
 
 
 def test_one_instruction_moves_fewer_rows_than_the_accumulators_have() -> None:
@@ -249,9 +230,7 @@ def test_rows_of_few_heads_share_a_half_of_the_accumulators() -> None:
 
 def test_tiles_move_before_the_passes_of_the_one_before() -> None:
     config = preset(f"micro{OPTION}")
-    (part,) = compile_steps(
-        load(serialize(of_inputs((1, 2, 32, 8), (1, 2, 8, 8)))), config
-    ).program.parts
+    part = part_of(of_inputs((1, 2, 32, 8), (1, 2, 8, 8)), config)
     code = [i.opcode for i in part.main.instructions if i.unit is Unit.MATRIX]
     assert code == [*[Opcode.MOVE_WEIGHTS] * 2, *[Opcode.MATMUL] * 2]
 
@@ -275,9 +254,7 @@ def test_sums_of_columns_are_copied_if_the_array_is_busier() -> None:
 
 
 def test_sums_of_columns_are_made_for_one_row_and_copied() -> None:
-    (part,) = compile_steps(
-        load(serialize(of_inputs((1, 5, 64, 64), (1, 5, 64, 16), (-128, 0)))), EDGE
-    ).program.parts
+    part = part_of(of_inputs((1, 5, 64, 64), (1, 5, 64, 16), (-128, 0)), EDGE)
     passes = [i for i in part.main.instructions if i.opcode is Opcode.MATMUL]
     # Two heads a job, in the halves in turn. The sums of the next job come in the middle of one.
     counts = [(i.x_count, i.accumulator, i.accumulate) for i in passes]

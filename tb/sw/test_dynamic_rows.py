@@ -5,22 +5,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dynamic_products import code, dynamic, lowered, on_host
 from networks import Chain, Constant, Graph, serialize
 
-from celosia.hw.arch.config import Config
-from celosia.hw.arch.isa import Instruction, Opcode, Rounding, Space
+from celosia.hw.arch.isa import Opcode, Rounding, Space
 from celosia.hw.arch.presets import preset
-from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.layout.pack import pack_parameters
 from celosia.sw.compiler.layout.pitches import lay_out
 from celosia.sw.compiler.layout.tile import copied_parameters, tile
-from celosia.sw.compiler.lower import lower
-from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.shapes import items_of
-from celosia.sw.compiler.spec import DynamicProduct
 from celosia.sw.frontend.tflite import load
-from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.node import ModelError
 
 OPTION = ",activation_weights=true"
@@ -48,15 +43,6 @@ def rows(
         "FULLY_CONNECTED", (*result, channels), inputs=read, keepNumDims=keeps, **printed
     )
     return chain.graph()
-
-
-def lowered(graph: Graph) -> Network:
-    return lower(load(serialize(graph)))
-
-
-def dynamic(network: Network) -> DynamicProduct:
-    (layer,) = [layer for layer in network.layers if isinstance(layer, DynamicProduct)]
-    return layer
 
 
 def test_record() -> None:
@@ -129,12 +115,6 @@ def test_a_table_after_it_is_part_of_it() -> None:
     assert dynamic(lowered(chain.graph())).kind == "FULLY_CONNECTED+LOGISTIC"
 
 
-def code(graph: Graph, config: Config, opcode: Opcode) -> list[Instruction]:
-    """Return the instructions of one kind of a compiled graph."""
-    (part,) = compile_steps(load(serialize(graph)), config).program.parts
-    return [i for i in part.main.instructions if i.opcode is opcode]
-
-
 def test_parameters_of_each_channel() -> None:
     bias = np.arange(19) * 100
     network = lowered(rows((5, 7), 19, bias=bias))
@@ -161,10 +141,9 @@ def test_parameters_of_each_channel() -> None:
 
 
 def test_computed_weights_belong_to_no_sample() -> None:
-    graph = load(serialize(rows((6, 7), 6)))
-    assert items_of(graph) == 1
-    program = compile_steps(graph, preset("micro")).program
-    (step,) = [step for step in program.steps if isinstance(step, HostOperator)]
+    graph = rows((6, 7), 6)
+    assert items_of(load(serialize(graph))) == 1
+    (step,) = on_host(graph, preset("micro"))
     assert step.note == "wanted activation_weights, got a core without"
     assert [operand.shape for operand in step.sources] == [(6, 7), (6, 7)]
 

@@ -107,14 +107,8 @@ def test_margins_of_the_setup_are_there_in_each_run() -> None:
 
 
 def depthwise(channels: int, size: int, **changes: Any) -> Depthwise:
-    values: dict[str, Any] = {
-        "weights": np.ones((1, size, size, channels), np.int8),
-        "weight_scale": 0.5,
-        "bias": None,
-        "output_scale": 0.5,
-        "output_zero_point": 0,
-    }
-    return Depthwise(**values | changes)
+    weights = np.ones((1, size, size, channels), np.int8)
+    return Depthwise(weights=weights, weight_scale=0.5, output_scale=0.5, **changes)
 
 
 #: A band at the end, and hardly more room than for one item: seed 11856 of tb/e2e.

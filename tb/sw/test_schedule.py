@@ -27,15 +27,8 @@ def convolution(channels: int, depth: int, size: int = 1, **changes: object) -> 
 
 def depthwise(channels: int, stride: int, size: int = 3) -> Depthwise:
     weights = RANDOM.randint(-99, 100, (1, size, size, channels)).astype(np.int8)
-    bias = np.zeros(channels, np.int32)
-    return Depthwise(
-        weights=weights,
-        weight_scale=0.01,
-        bias=bias,
-        output_scale=0.3,
-        padding="SAME",
-        stride=(stride, stride),
-    )
+    bias, steps = np.zeros(channels, np.int32), (stride, stride)
+    return Depthwise(weights=weights, weight_scale=0.01, bias=bias, output_scale=0.3, stride=steps)
 
 
 def outputs(content: bytes, config: Config, batch: int = 1) -> np.ndarray:

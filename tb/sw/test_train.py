@@ -146,14 +146,6 @@ def test_convolutions_go_on_in_mid_epoch(
     resumed(command, Path(f"{name}_trained.tflite"), stop, signalled, monkeypatch)
 
 
-def test_more_epochs_after_the_last(digits: object) -> None:
-    main([*COMMAND, "--epochs", "2"])
-    wanted = MODEL.read_bytes()
-    main([*COMMAND, "--epochs", "1"])
-    assert main([*COMMAND, "--epochs", "2", "--resume"]) == 0
-    assert MODEL.read_bytes() == wanted
-
-
 def test_a_network_with_convolutions(digits: object) -> None:
     """A run that goes on after an epoch gives the same bits."""
     command = ["train", "mnist_c", "--limit", "100", "--epochs"]

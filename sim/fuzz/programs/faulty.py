@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.commands import (
@@ -62,7 +63,10 @@ def _field(case: Case, rng: random.Random) -> Case:
         if multiple > 1:
             values.append(low + rng.randrange(1, multiple))
         items += [_word(register.code, value) for value in values]
-    items += [_twice(case.config, rng), _reserved(rng)] * 2
+    twice = _twice(case.config, rng)
+    # A GO whose last bit is set.
+    reserved = _word(rng.choice(list(Opcode)).value, 1 << VALUE_BITS - 1)
+    items += [twice, reserved] * 2
     match unit:
         case Unit.VECTOR:
             items += _crossed(case.config, rng)
@@ -81,11 +85,6 @@ def _twice(config: Config, rng: random.Random) -> bytes:
     registers = rng.choice(list(REGISTERS.values()))
     codes = sorted(rng.choices([register.code for register in registers], k=2), reverse=True)
     return b"".join(_word(code, register_limits(config)[code].low) for code in codes)
-
-
-def _reserved(rng: random.Random) -> bytes:
-    """Return a GO whose last bit is set."""
-    return _word(rng.choice(list(Opcode)).value, 1 << VALUE_BITS - 1)
 
 
 def _unaligned(config: Config, rng: random.Random) -> list[Instruction]:
@@ -223,22 +222,13 @@ def _flipped(case: Case, rng: random.Random) -> Case:
     return replace(case, items=(bits.to_bytes(len(case.code), "little"),))
 
 
-def _beat(case: Case, rng: random.Random) -> Case:
-    most = rng.choice([40, 400, 4000])
-    return replace(case, fault=Fault("beat", rng.randint(1, most), rng.choice(_SLVERR_DECERR)))
+def _bus_error(kind: str, case: Case, rng: random.Random) -> Case:
+    most = rng.choice([40, 400, 4000]) // (10 if kind == "answer" else 1)
+    return replace(case, fault=Fault(kind, rng.randint(1, most), rng.choice(_SLVERR_DECERR)))
 
 
-def _answer(case: Case, rng: random.Random) -> Case:
-    most = rng.choice([4, 40, 400])
-    return replace(case, fault=Fault("answer", rng.randint(1, most), rng.choice(_SLVERR_DECERR)))
-
-
-def _reset(case: Case, rng: random.Random) -> Case:
-    return replace(case, fault=Fault("reset", rng.randint(1, rng.choice([100, 1000, 10_000]))))
-
-
-def _doorbell(case: Case, rng: random.Random) -> Case:
-    return replace(case, fault=Fault("doorbell", rng.randint(1, rng.choice([100, 1000, 10_000]))))
+def _host(kind: str, case: Case, rng: random.Random) -> Case:
+    return replace(case, fault=Fault(kind, rng.randint(1, rng.choice([100, 1000, 10_000]))))
 
 
 #: Kinds of errors, with their weights.
@@ -252,10 +242,10 @@ KINDS: dict[str, tuple[Callable[[Case, random.Random], Case], int]] = {
     "stuck": (_stuck, 4),
     "overflow": (_overflow, 1),
     "flip": (_flipped, 30),
-    "beat": (_beat, 10),
-    "answer": (_answer, 8),
-    "reset": (_reset, 10),
-    "doorbell": (_doorbell, 5),
+    "beat": (partial(_bus_error, "beat"), 10),
+    "answer": (partial(_bus_error, "answer"), 8),
+    "reset": (partial(_host, "reset"), 10),
+    "doorbell": (partial(_host, "doorbell"), 5),
 }
 
 

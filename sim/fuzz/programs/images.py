@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
+from celosia.hw.arch.config import PARAMETER_BYTES
 
 
 def channels_image(count: int, numbers: np.random.Generator) -> np.ndarray:
@@ -15,11 +15,6 @@ def channels_image(count: int, numbers: np.random.Generator) -> np.ndarray:
     raw[:, 8] = numbers.choice([0, 0, 1, 5, 31], count)
     raw[:, 9] = numbers.choice([0, 1, 4, 8, 12, 20, 31], count)
     return raw.reshape(-1)
-
-
-def tables_image(count: int, numbers: np.random.Generator) -> np.ndarray:
-    """Return ``count`` tables as in external memory, uint8."""
-    return numbers.integers(0, 256, count * TABLE_BYTES, np.uint8)
 
 
 def bytes_image(lanes: int) -> np.ndarray:

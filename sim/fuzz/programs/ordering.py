@@ -14,15 +14,11 @@ from celosia.sim.schedule import EXECUTING
 _PAIRS = [(a, b) for a in EXECUTING for b in EXECUTING if a is not b]
 
 
-def conflict(a: Instruction, b: Instruction, config: Config) -> bool:
+def _clash(ours: Sequence[Touch], theirs: Sequence[Touch], config: Config) -> bool:
     """Return True if an instruction writes a byte that another unit's instruction touches.
 
     The matrix unit owns half of the accumulators while it runs.
     """
-    return _clash(footprint.touches(a, config), footprint.touches(b, config), config)
-
-
-def _clash(ours: Sequence[Touch], theirs: Sequence[Touch], config: Config) -> bool:
     half = config.accumulator_depth * config.columns
     for one in ours:
         for other in theirs:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from celosia.hw.arch.config import TABLE_BYTES, Config
+from celosia.hw.arch.config import TABLE_BYTES
 from celosia.sw.training.scheme import (
     ERROR_SHIFT,
     LOW_BITS,
@@ -109,12 +109,8 @@ def tiles(layout: Layout) -> bytes:
         found[tile] = noise_factor(shifts[number]) * one
     if layout.streamed:
         found[layout.minus], found[layout.twice] = -one, 2 * one
-    return _padded(found, layout.config)
-
-
-def _padded(found: np.ndarray, config: Config) -> bytes:
-    """Return tiles with rows padded to whole beats."""
-    spare = config.tile_row_bytes - config.columns
+    # Rows end with a beat.
+    spare = layout.config.tile_row_bytes - layout.config.columns
     return np.pad(found, ((0, 0), (0, 0), (0, spare))).tobytes()
 
 

@@ -8,8 +8,8 @@ from command_line import add_draw
 from tqdm import tqdm
 
 from celosia.sw.cli.arguments import whole, workers_of
-from celosia.sw.cli.messages import Failure, Missing
-from celosia.sw.files import write_atomically
+from celosia.sw.cli.messages import Failure
+from celosia.sw.files import read_file, write_atomically
 from celosia.sw.runtime.session import InputError
 from coverage.explained import TABLE, TableError, explanations
 from coverage.page import page, table
@@ -70,10 +70,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
 
     cores = tuple(CONFIGURATIONS)
     if arguments.configurations:
-        try:
-            chosen = configurations(arguments.configurations, 0, 0)
-        except ValueError as error:
-            raise InputError(str(error)) from None
+        chosen = configurations(arguments.configurations, 0, 0)
         cores = tuple(config.name for config in chosen)
     more = not arguments.configurations
     return Plan(cores, arguments.programs, arguments.faulted, arguments.seed, more)
@@ -92,32 +89,25 @@ def run(arguments: argparse.Namespace) -> None:
     """Run everything, print the overview, write the page.
 
     Raises ``InputError`` if arguments or the table are wrong.
-    Raises ``Missing`` if the simulator is missing.
+    Raises ``SimulatorNotFound``, ``RtlError`` if the simulator is missing, or a build fails.
     Raises ``Failure`` if a core differs from its model, or coverage is below its targets.
     """
     from celosia.sim.counting import Tally
-    from celosia.sim.simulators import SimulatorNotFound
-    from celosia.sim.verilate import RtlError
 
     plan = _plan(arguments)
     if arguments.output.exists() and not arguments.output.is_dir():
         raise InputError(f"{arguments.output}: wanted a directory, got a file")
     try:
-        keys = explanations(arguments.explained.read_text())
-    except OSError as error:
-        raise InputError(f"{arguments.explained}: {error.strerror}") from None
+        keys = explanations(read_file(arguments.explained).decode())
     except TableError as error:
         raise InputError(f"{arguments.explained}: {error}") from None
     start, met, results = time.monotonic(), Tally(), []
-    try:
-        with tqdm(total=len(jobs(plan)), unit="run", disable=None) as progress:
-            for result in run_all(plan, workers_of(arguments)):
-                met.add(result.tally)
-                results.append(result)
-                progress.update()
-                progress.set_postfix_str(str(result.job))
-    except (SimulatorNotFound, RtlError) as error:
-        raise Missing(str(error)) from error
+    with tqdm(total=len(jobs(plan)), unit="run", disable=None) as progress:
+        for result in run_all(plan, workers_of(arguments)):
+            met.add(result.tally)
+            results.append(result)
+            progress.update()
+            progress.set_postfix_str(str(result.job))
     locations = {*met.lines, *(location for location, _ in met.signals)}
     found = summary(met.lines, met.signals, _sources(locations), keys)
     remarks = _remarks(results, time.monotonic() - start)

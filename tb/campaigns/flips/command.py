@@ -18,7 +18,7 @@ from tqdm import tqdm
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.sw.cli.arguments import add_preset, whole, workers_of
-from celosia.sw.cli.messages import Failure, Missing
+from celosia.sw.cli.messages import Failure
 from celosia.sw.data import load as load_images
 from celosia.sw.evaluate import inputs_of
 from celosia.sw.files import writable, write_atomically
@@ -184,21 +184,15 @@ def cycles_of(plan: Plan) -> int:
 
 def run(arguments: argparse.Namespace) -> None:
     """Flip bits one at a time, each in a core fresh from power-up, during one inference."""
-    from celosia.sim.rtl import RtlError
-    from celosia.sim.simulators import SimulatorNotFound
-
     writable(arguments.json)
     found: list[Outcome] = []
-    try:
-        plan = _plan(arguments)
-        start = time.monotonic()
-        with tqdm(total=arguments.flips, unit="flip", disable=None) as progress:
-            job, shards = partial(run_batch, plan), batches(arguments.flips)
-            for batch in spread(job, shards, workers_of(arguments), key=plan.key):
-                found += batch
-                progress.update(len(batch))
-    except (SimulatorNotFound, RtlError) as error:
-        raise Missing(str(error)) from error
+    plan = _plan(arguments)
+    start = time.monotonic()
+    with tqdm(total=arguments.flips, unit="flip", disable=None) as progress:
+        job, shards = partial(run_batch, plan), batches(arguments.flips)
+        for batch in spread(job, shards, workers_of(arguments), key=plan.key):
+            found += batch
+            progress.update(len(batch))
     seconds = time.monotonic() - start
     if arguments.json:
         text = json.dumps([one._asdict() for one in found], indent=1) + "\n"

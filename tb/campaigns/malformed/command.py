@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from celosia.sw.cli.arguments import whole, workers_of
 from celosia.sw.cli.messages import Failure
-from celosia.sw.files import write_atomically
+from celosia.sw.files import read_file, write_atomically
 from celosia.sw.runtime.session import InputError
 from celosia.sw.workers.spread import batches, spread
 from malformed.campaign import KINDS, Batch, Found, Plan, run_batch, shrunk
@@ -50,10 +50,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _replay(path: Path) -> None:
-    try:
-        result = verdict(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    result = verdict(read_file(path))
     if result.problem:
         raise Failure(f"{path}: {result.problem}")
     print(f"{path}: {result.end}" + (f" ({result.text})" if result.text else ""))

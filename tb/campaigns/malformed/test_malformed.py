@@ -234,7 +234,7 @@ def test_a_program_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--replay none.tflite", "none.tflite: cannot be read"),
+        ("--replay none.tflite", "none.tflite: no such file"),
         ("--files 0", "argument --files: wanted a whole number of at least 1, got '0'"),
         ("--directory {file}", "{file}: wanted a directory, got a file"),
     ],

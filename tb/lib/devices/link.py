@@ -1,7 +1,7 @@
 """Bridge of a LiteX system in Python, before memory and registers of a core."""
 
+import struct
 import threading
-from collections.abc import Iterator
 from typing import Any, Protocol
 
 from pysim import Draws
@@ -103,7 +103,7 @@ class Bridge:
             return _END
         if len(contents) >= 4 * (REQUEST_WORDS - 1):
             return b""
-        control, address, *data = _words(contents)
+        control, address, *data = struct.unpack(f"<{len(contents) // 4}I", contents)
         read, error = b"", False
         for n in range(count := control >> 16):
             value = self._read(address + 4 * n)
@@ -132,10 +132,6 @@ class Bridge:
         else:
             return self.registers.write(address - CORE, value)
         return True
-
-
-def _words(data: bytes) -> Iterator[int]:
-    return (int.from_bytes(data[n : n + 4], "little") for n in range(0, len(data), 4))
 
 
 class Line:

@@ -129,10 +129,6 @@ class Network(NamedTuple):
     rtl: bool = True
 
 
-def _shipped(name: str) -> bytes:
-    return (ROOT / "sw" / "models" / f"{name}.tflite").read_bytes()
-
-
 def _mlperf(name: str) -> bytes:
     return (Path(os.environ["CELOSIA_MODELS"]) / f"{name}.tflite").read_bytes()
 
@@ -143,7 +139,9 @@ MLPERF = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "str_ww_ref_mo
 #: By the name in ``golden.json``; those of MLPerf Tiny need ``CELOSIA_MODELS``.
 NETWORKS: dict[str, Network] = {
     **{
-        f"{name} {batch}": Network(partial(_shipped, name), batch, max(batch, 4))
+        f"{name} {batch}": Network(
+            (ROOT / f"sw/models/{name}.tflite").read_bytes, batch, max(batch, 4)
+        )
         for name in SHIPPED
         for batch in (1, 16)
     },
