@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from all_options import NANO_WITH_ALL
 from conformance import differences
 from networks import Chain, Constant
 from random_networks.cases import Case
@@ -142,4 +143,4 @@ def test_a_constant_larger_than_memory_is_added_on_the_host(rng: np.random.Gener
 
 def test_pairs_on_the_rtl(verilator: None) -> None:
     for seed in range(6):
-        assert differences(drawn(seed), preset("nano" + OPTION), "rtl") == "", seed
+        assert differences(drawn(seed), preset(NANO_WITH_ALL), "rtl") == "", seed

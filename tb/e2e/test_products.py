@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from all_options import NANO_WITH_ALL
 from conformance import differences
 from networks import Chain
 from random_networks.cases import Case
@@ -209,8 +210,8 @@ def test_a_value_with_itself(kind: str, rng: np.random.Generator) -> None:
     assert differences(case, preset("nano" + OPTION), "machine") == ""
 
 
-@pytest.mark.parametrize("sizes", ["nano", "pico", "micro,protection=parity"])
+@pytest.mark.parametrize("sizes", [NANO_WITH_ALL, "pico" + OPTION])
 @pytest.mark.parametrize("draw", [drawn, drawn_difference])
 def test_products_on_the_rtl(sizes: str, draw: Callable[[int], Case], verilator: None) -> None:
     for seed in range(3):
-        assert differences(draw(seed), preset(sizes + OPTION), "rtl") == "", seed
+        assert differences(draw(seed), preset(sizes), "rtl") == "", seed

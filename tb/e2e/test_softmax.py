@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from all_options import EDGE_WITH_ALL
 from conformance import differences
 from networks import Chain, Softmax
 from random_networks.cases import Case
@@ -16,11 +17,12 @@ pytestmark = pytest.mark.usefixtures("litert")
 SHAPES = [(1, 10), (1, 1, 1), (1, 5, 70, 9), (2, 3, 4), (1, 2, 3, SOFTMAX_ELEMENTS), (1, 130, 17)]
 #: From one that makes all elements alike to one that makes all but the greatest zero.
 SCALES = (1e-3, 0.05, 0.3, 4.0)
+CORES = ("nano,softmax=true", EDGE_WITH_ALL)
 
 
 def check(chain: Chain, sizes: str, device: str, rng: np.random.Generator, runs: int = 4) -> None:
     """Compare some invocations with LiteRT; the core runs all of it."""
-    graph, config = chain.graph(), preset(f"{sizes},softmax=true")
+    graph, config = chain.graph(), preset(sizes)
     shape = graph.tensors[graph.inputs[0]].shape
     x = rng.integers(-128, 128, (runs, *shape)).astype(np.int8)
     x[0] = x[0, ..., :1]
@@ -30,7 +32,7 @@ def check(chain: Chain, sizes: str, device: str, rng: np.random.Generator, runs:
     assert differences(case, config, device) == ""
 
 
-@pytest.mark.parametrize("sizes", ["nano", "edge"])
+@pytest.mark.parametrize("sizes", CORES)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_bytes(shape: tuple[int, ...], scale: float, sizes: str, rng) -> None:
@@ -39,7 +41,7 @@ def test_bytes(shape: tuple[int, ...], scale: float, sizes: str, rng) -> None:
     check(chain, sizes, "machine", rng)
 
 
-@pytest.mark.parametrize("sizes", ["nano", "edge"])
+@pytest.mark.parametrize("sizes", CORES)
 def test_different_exponentials_share_the_slot(sizes: str, rng, verilator: None) -> None:
     chain = Chain((1, 3, 4, 20), 0.1, 3)
     Softmax().add(chain)
@@ -49,7 +51,7 @@ def test_different_exponentials_share_the_slot(sizes: str, rng, verilator: None)
     check(chain, sizes, "rtl", rng)
 
 
-@pytest.mark.parametrize("sizes", ["nano", "edge"])
+@pytest.mark.parametrize("sizes", CORES)
 def test_rtl(sizes: str, rng, verilator: None) -> None:
     chain = Chain((1, 2, 70, 11), 0.1, -9)
     Softmax().add(chain)

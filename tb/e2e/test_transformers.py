@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from all_options import NANO_WITH_ALL, OPTIONS
 from conformance import differences
 from litert import interpreter, invoked
 from random_networks.cases import FAMILY, Case, case
@@ -23,8 +24,6 @@ from celosia.sw.runtime.opening import open_session
 from celosia.sw.shipped import model_path
 
 pytestmark = pytest.mark.usefixtures("litert")
-
-OPTIONS = ",activation_weights=true,softmax=true,elementwise_products=true"
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -116,7 +115,7 @@ def test_language_model(device: str, verilator: None) -> None:
 
 def test_transformers_on_the_rtl(verilator: None) -> None:
     for seed in range(FIRST, FIRST + 4):
-        assert differences(case(seed), preset("nano" + OPTIONS), "rtl") == "", seed
+        assert differences(case(seed), preset(NANO_WITH_ALL), "rtl") == "", seed
 
 
 #: Shipped transformers, and the data sets of their pictures.

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from all_options import EDGE_WITH_ALL, NANO_WITH_ALL
 from both_devices import run
 
 from celosia.hw.arch.config import Config
@@ -9,13 +10,9 @@ from celosia.hw.arch.isa import assemble
 from celosia.hw.arch.presets import preset
 from celosia.sim import quantize
 
-CORES = ("nano", "edge")
+CORES = (NANO_WITH_ALL, EDGE_WITH_ALL)
 LEFT, RIGHT, PARAMETERS, RESULT = 0, 0x2000, 0x4000, 0x6000
 MULTIPLIER = 1 << 30
-
-
-def core(name: str) -> Config:
-    return preset(f"{name},activation_weights=true")
 
 
 def parameters(config: Config, shift: int) -> bytes:
@@ -44,7 +41,7 @@ def operands(config: Config, rng: np.random.Generator) -> tuple[np.ndarray, np.n
 def test_a_product_of_activations(
     name: str, transposed: bool, rng: np.random.Generator, verilator: None
 ):
-    config = core(name)
+    config = preset(name)
     left, right = operands(config, rng)
     count, depth = left.shape
     columns, lanes = config.columns, config.lanes
@@ -83,7 +80,7 @@ def test_a_product_of_activations(
 @pytest.mark.parametrize("name", CORES)
 def test_a_pass_over_an_identity_transposes(name: str, rng: np.random.Generator, verilator: None):
     """The identity has 64 on its diagonal; VECTOR divides by 64 and writes pixels as columns."""
-    config = core(name)
+    config = preset(name)
     rows, columns = config.rows, config.columns
     assert rows == columns
     matrix = rng.integers(-128, 128, (rows, rows), np.int8)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from all_options import EDGE_WITH_ALL
 from both_devices import run
 
 from celosia.hw.arch.config import EXPONENTIAL_TABLES, TABLE_BYTES, Config
@@ -12,12 +13,8 @@ from celosia.sw.operators import softmax
 
 pytestmark = pytest.mark.usefixtures("verilator")
 
-CORES = ("nano", "edge")
+CORES = ("nano,softmax=true", EDGE_WITH_ALL)
 ROWS, TABLES, RESULT = 0, 0x4000, 0x4800
-
-
-def core(name: str) -> Config:
-    return preset(f"{name},softmax=true")
 
 
 def run_estimated(
@@ -57,7 +54,7 @@ def program(config: Config, rows: int, elements: int, pitch: int, repeats: int =
     [(1, 10, 10), (64, 17, 19), (5, 197, 200), (2, 1, 1), (3, 511, 511)],
 )
 def test_rows_equal_the_kernel(name: str, rows: int, elements: int, pitch: int) -> None:
-    config = core(name)
+    config = preset(name)
     rng = np.random.default_rng(rows)
     x = rng.integers(-128, 128, (rows, pitch)).astype(np.int8)
     x[0] = x[0, 0]
@@ -75,7 +72,7 @@ def test_rows_equal_the_kernel(name: str, rows: int, elements: int, pitch: int) 
 @pytest.mark.parametrize("name", CORES)
 def test_one_after_the_other(name: str) -> None:
     """The rows of the second are shares: its exponentials are those of another scale."""
-    config, rows, elements = core(name), 9, 40
+    config, rows, elements = preset(name), 9, 40
     rng = np.random.default_rng(1)
     x = rng.integers(-128, 128, (rows, elements)).astype(np.int8)
     table = softmax.exponentials(0.03, 1.0)
