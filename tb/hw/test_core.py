@@ -133,6 +133,11 @@ class Bench:
         if expected is None:
             assert self.memory.content == self.machine.memory.tobytes()
 
+    async def clear(self, ctx):
+        """Set all counters to zero."""
+        await self.write(ctx, control=Control.CLEAR.value)
+        await ctx.tick().repeat(COUNTERS_PER_UNIT)
+
     async def reset(self, ctx):
         await self.write(ctx, control=Control.RESET.value)
         await ctx.tick().repeat(20)
@@ -141,8 +146,8 @@ class Bench:
 
 @pytest.mark.parametrize(
     ("config", "stall"),
-    [(LEAST, 0.4), (CONFIGURATIONS["small"], 0.0), (PARITY, 0.0)],
-    ids=["least", "small", "parity"],
+    [(LEAST, 0.4), (CONFIGURATIONS["small"], 0.0)],
+    ids=["least", "small"],
 )
 async def test_random_programs(config, stall, seed):
     bench = Bench(config, seed, stall)
@@ -159,20 +164,20 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize("name", PAST)
-async def test_an_error_stops_all_units_and_a_program_runs_after_a_soft_reset(name, seed):
+async def test_an_error_stops_all_units_and_a_program_runs_after_a_soft_reset(seed):
     bench = Bench(LEAST, seed)
-    wrong = PAST[name]
-    # The store unit reads before the others, which would wait for it.
-    late = {wrong.unit, Unit.STORE} if name in ("matrix", "source") else {wrong.unit}
-    long = [i for unit, i in LONG.items() if unit not in late]
     ctx: Any = await bench.simulation()
     await ctx.tick()
-    await bench.agree(ctx, [*long, wrong, Instruction(Opcode.MATMUL), *LONG.values(), HALT])
-    (cycles,) = await bench.read(ctx, "cycles")
-    assert cycles < 300
-    await bench.reset(ctx)
-    await bench.agree(ctx, program(LEAST, bench.rng, 1))
+    for name, wrong in PAST.items():
+        # The store unit reads before the others, which would wait for it.
+        late = {wrong.unit, Unit.STORE} if name in ("matrix", "source") else {wrong.unit}
+        long = [i for unit, i in LONG.items() if unit not in late]
+        await bench.clear(ctx)
+        await bench.agree(ctx, [*long, wrong, Instruction(Opcode.MATMUL), *LONG.values(), HALT])
+        (cycles,) = await bench.read(ctx, "cycles")
+        assert 0 < cycles < 300, name
+        await bench.reset(ctx)
+        await bench.agree(ctx, program(LEAST, bench.rng, 1))
 
 
 async def test_registers_and_counters(seed):
@@ -190,8 +195,7 @@ async def test_registers_and_counters(seed):
         assert sum(counts) == cycles
         waits = counts[Activity.SEMAPHORE.value + 3]
         assert waits > 100 if unit is Unit.VECTOR else not waits
-    await bench.write(ctx, control=Control.CLEAR.value)
-    await ctx.tick().repeat(COUNTERS_PER_UNIT)
+    await bench.clear(ctx)
     assert await bench.read(ctx, "cycles") == [0]
     assert not any(await bench.activities(ctx, Unit.VECTOR))
 
@@ -216,20 +220,20 @@ READS = {
 }
 
 
-@pytest.mark.parametrize("unit", READS)
-async def test_a_wrong_byte_stops_the_unit_that_reads_it(unit, monkeypatch, seed):
+async def test_a_wrong_byte_stops_the_unit_that_reads_it(monkeypatch, seed):
     banks = recorded(monkeypatch, unified_buffer)
     bench = Bench(PARITY, seed)
     ctx: Any = await bench.simulation()
     await ctx.tick()
     fill = Instruction(Opcode.FILL, channels=16, value=5)
-    await bench.agree(ctx, [fill, HALT])
-    for bank in banks:
-        flip(ctx, bank, 0, bench.rng.randrange(9))
-    await bench.start(ctx, [READS[unit], HALT])
-    assert await bench.end(ctx) == (Error.MEMORY, unit, 0)
-    await bench.reset(ctx)
-    await bench.agree(ctx, [fill, Instruction(Opcode.FENCE), READS[unit], HALT])
+    for unit, read in READS.items():
+        await bench.agree(ctx, [fill, HALT])
+        for bank in banks:
+            flip(ctx, bank, 0, bench.rng.randrange(9))
+        await bench.start(ctx, [read, HALT])
+        assert await bench.end(ctx) == (Error.MEMORY, unit, 0)
+        await bench.reset(ctx)
+        await bench.agree(ctx, [fill, Instruction(Opcode.FENCE), read, HALT])
 
 
 async def test_a_wrong_sum_stops_the_vector_unit(monkeypatch, seed):
