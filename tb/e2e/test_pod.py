@@ -23,7 +23,7 @@ COUNT = 11
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    return compile_graph(load(model_path("mnist_mlp")), preset("pico"), 2)
+    return compile_graph(load(model_path("mnist_mlp")), preset("nano"), 2)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_machine_models(program: Program, x: np.ndarray, wanted: np.ndarray) -> 
 
 def test_interpreter(program: Program, x: np.ndarray, wanted: np.ndarray) -> None:
     """It compiles a batch that all its cores divide."""
-    interpreter = Interpreter(model_path("mnist_mlp"), config="pico", cores=4)
+    interpreter = Interpreter(model_path("mnist_mlp"), config="nano", cores=4)
     interpreter.resize_tensor_input(0, x.shape)
     interpreter.allocate_tensors()
     interpreter.set_tensor(0, x)
@@ -84,7 +84,7 @@ def stop(core: Any, first: int) -> None:
                 assert Status.BUSY in core.status()
             core.set_register("control", Control.RESET.value)
 
-    core.started, core.cycles_limit = broken, 1 << 18
+    core.started, core.cycles_limit = broken, 1 << 16
 
 
 @pytest.mark.parametrize("first", [0, 2])
@@ -98,7 +98,7 @@ def test_a_core_that_stops(
         np.testing.assert_array_equal(session.run([x[:3]])[0], wanted[:3])
         assert session.cores == [0]
     said = capfd.readouterr().err
-    assert "core 1: rtl: run: wanted an end within 262144 cycles, got none" in said
+    assert "core 1: rtl: run: wanted an end within 65536 cycles, got none" in said
     assert said.count("the others do its work") == 1
 
 
