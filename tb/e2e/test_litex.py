@@ -9,14 +9,16 @@ import numpy as np
 import prerequisites
 import pytest
 from devices.link import Noise
+from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import MAGIC, OFFSETS
 from celosia.sim import system
 from celosia.sim.verilate import compile_library
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import load
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError
-from celosia.sw.runtime.interpreter import open_program
 from celosia.sw.runtime.link import HostLink
 from celosia.sw.runtime.session import Session
 
@@ -67,11 +69,13 @@ def test_a_chip_slower_than_the_controller_believes(tmp_path, monkeypatch, capfd
     assert "ACT->RD violation on bank 0" in capfd.readouterr().out
 
 
-def test_digits_over_a_line_that_damages_bytes(device, rng, mnist_model, mnist):
+def test_a_layer_over_a_line_that_damages_bytes(device, rng):
     """One in a hundred bytes, in both directions: the same results."""
-    program = open_program(mnist_model, config=SIZES, batch=4)
-    x = (mnist[0][:4].reshape(4, -1).astype(np.int16) - 128).astype(np.int8)
-    x = x.reshape(4, *program.inputs[0].shape)
+    weights = rng.integers(-127, 128, (20, 784), np.int8)
+    layer = FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)
+    graph = load(write_fully_connected([layer], input_scale=0.5))
+    program = compile_graph(graph, preset(SIZES), 4)
+    x = rng.integers(-128, 128, (4, *program.inputs[0].shape), np.int8)
     link, transport = device.link, device.link.transport
     responses, requests = Noise(rng, 0.01), Noise(rng, 0.01)
     receive, send = transport.receive, transport.send
