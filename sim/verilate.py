@@ -51,8 +51,8 @@ _WAIVED = (
 WAIVERS = "`verilator_config\n" + "".join(f"lint_off -rule {rule}\n" for rule in _WAIVED)
 # Marks of branches (celosia.hw.flow.origins) are wires that nobody sets back.
 _MARKED = "lint_off -rule LATCH\n"
-#: Bytes of a file of C++ that is not worth a call of the compiler.
-_SMALL = 32768
+#: Most bytes of files of C++ that one call of the compiler takes: it wants a few seconds.
+_MOST = 2 << 20
 #: What a model that counts is compiled with instead of Verilator's own.
 POINTS = tuple(Path(__file__).with_name(name) for name in ("points.h", "points.cpp"))
 
@@ -185,8 +185,8 @@ def compile_library(
         defined += ["VM_TRACE=1", "VM_TRACE_FST=1"] * waves
         flags = ["-fPIC", "-std=gnu++17", "-w", *(f"-D{one}" for one in defined)]
         includes = ["-I.", "-Iobj_dir", f"-I{root}/include", f"-I{root}/include/vltstd"]
-        sources = _joined(directory / "obj_dir")
-        sources += [directory / path.name for path in files if path.suffix == ".cpp"]
+        driving = [directory / path.name for path in files if path.suffix == ".cpp"]
+        sources = _joined(directory / "obj_dir", driving)
         sources += [
             path
             for n in ("verilated", "verilated_threads", *["verilated_fst_c"] * waves)
@@ -196,16 +196,35 @@ def compile_library(
         os.replace(directory / "model.so", target)
 
 
-def _joined(made: Path) -> list[Path]:
-    """Return the C++ files that Verilator has made, the small ones included by one file.
+def _joined(made: Path, driving: list[Path]) -> list[Path]:
+    """Return files that include the C++ files of Verilator and those that drive the model.
 
-    Each file takes a second for its headers alone.
+    Each call of the compiler takes most of a second for the headers alone. Set-up code, which
+    Verilator keeps apart, runs once.
     """
-    sources = sorted(made.glob("*.cpp"))
-    small = [path for path in sources if path.stat().st_size < _SMALL]
-    joined = made / "joined.cpp"
-    joined.write_text("".join(f'#include "{path.name}"\n' for path in small))
-    return [*(path for path in sources if path not in small), joined]
+    slow = sorted(made.glob("*Slow.cpp"))
+    fast = [path for path in sorted(made.glob("*.cpp")) if path not in slow] + driving
+    found = []
+    for name, paths in (("fast", fast), ("slow", slow)):
+        for n, group in enumerate(_groups(paths)):
+            joined = made / f"{name}{n}.cpp"
+            joined.write_text("".join(f'#include "{path.name}"\n' for path in group))
+            found.append(joined)
+    return found
+
+
+def _groups(paths: list[Path]) -> Iterator[list[Path]]:
+    """Yield files in order, together as many as are not too large."""
+    group: list[Path] = []
+    size = 0
+    for path in paths:
+        size += path.stat().st_size
+        if group and size > _MOST:
+            yield group
+            group, size = [], path.stat().st_size
+        group.append(path)
+    if group:
+        yield group
 
 
 def _compile(
@@ -216,9 +235,10 @@ def _compile(
     objects = [f"{source.stem}.o" for source in sources]
     commands = []
     for source, thing in zip(sources, objects, strict=True):
-        # Verilator keeps set-up code apart: it runs once.
-        chosen = "-O0" if source.stem.endswith("Slow") else level
-        commands.append([*compiler, chosen, *flags, "-c", str(source), "-o", thing])
+        chosen = "-O0" if source.stem.startswith("slow") else level
+        # ccache finds the same file again where its path is the same.
+        path = source.relative_to(directory) if source.is_relative_to(directory) else source
+        commands.append([*compiler, chosen, *flags, "-c", str(path), "-o", thing])
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(lambda command: _run(command, directory), commands):
             pass
