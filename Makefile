@@ -11,6 +11,8 @@ AT_ONCE := -n logical --dist loadfile --no-loadscope-reorder
 # The test of the RTL in make check: LiteRT, machine model and the smallest core give the same bytes.
 SMOKE := tb/e2e/test_networks.py -k 'same_bytes and nano'
 BIN := .venv/bin
+# Modules are compiled once, not by every process.
+export PYTHONDONTWRITEBYTECODE :=
 
 STAMPS := build/stamps
 VENV := $(STAMPS)/venv
@@ -38,7 +40,8 @@ unit: $(DEV) $(TOOLS)
 	@$(BIN)/python -m pytest $(AT_ONCE) -m 'not thorough' --quiet tb/sim tb/sw tb/test_*.py
 	@$(BIN)/python -m pytest --quiet $(SMOKE)
 
-test: lint type test-only  ## all checks: lint, types, tests
+test: $(DEV) $(TOOLS) $(VIEWERS) $(VIEW)  ## all checks: lint, types, tests
+	@$(MAKE) --jobs=2 lint type test-only
 
 test-only: $(DEV) $(TOOLS) $(VIEWERS)  ## the tests alone (PYTEST_ARGS='-k name')
 	@$(BIN)/python -m pytest $(AT_ONCE) $(PYTEST_ARGS)

@@ -46,7 +46,7 @@ FAMILIES = {
     "branches": Family(some=14, many=700, rtl=100),
     "host": Family(some=140, many=3000, rtl=300),
     "segments": Family(some=56, many=700, rtl=50),
-    "between": Family(some=56, many=700, rtl=100),
+    "between": Family(some=28, many=700, rtl=100),
     "inputs": Family(some=56, many=1400, rtl=100),
     "arithmetic": Family(some=140, many=4200, rtl=300),
     "concatenations": Family(some=28, many=700, rtl=100),
