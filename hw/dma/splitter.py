@@ -183,7 +183,7 @@ class BurstSplitter(Component):
             {
                 "first": unsigned(self.frame_at),
                 "last": unsigned(self.frame_at),
-                "place": unsigned(place_bits),
+                "local": unsigned(local_bits),
                 "final": 1,
                 "target": self.block["target"].shape,
                 "tag": tag,
@@ -206,7 +206,7 @@ class BurstSplitter(Component):
         row = Signal(self.row, reset_less=True)
         frame = Signal(ADDRESS_BITS - self.frame_at, reset_less=True)
         begins = Signal(reset_less=True)
-        # Frames of the row that follow; a register tells that none does.
+        # Frames of the row that follow; a register shows that none does.
         left = Signal(self.further, reset_less=True)
         closes = Signal(reset_less=True)
         active = Signal()

@@ -49,7 +49,7 @@ def version(name: str) -> str:
 
 
 @contextmanager
-def alone(directory: Path, report: Say = lambda line: None) -> Iterator[None]:
+def alone(directory: Path, report: Progress = lambda line: None) -> Iterator[None]:
     """Keep other runs out of a folder, which is made; tools write files of fixed names there."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("w") as lock:

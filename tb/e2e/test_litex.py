@@ -19,6 +19,7 @@ from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError
+from celosia.sw.runtime.levelling import level
 from celosia.sw.runtime.link import HostLink
 from celosia.sw.runtime.session import Session
 
