@@ -292,7 +292,7 @@ def _clock(said: dict[str, Any], megahertz: float) -> float:
     """Return the clock that a report of nextpnr says was reached, where ``megahertz`` was wanted.
 
     Other clocks of the design are multiples of it: all must be reached. A path from one of them to
-    another one has a period of the faster, which nextpnr does not judge.
+    another one has a period of the faster, which nextpnr does not check.
     """
     clocks = said["fmax"]
     reached = [clock["achieved"] / clock["constraint"] for clock in clocks.values()]
