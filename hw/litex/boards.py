@@ -109,7 +109,7 @@ BOARDS = {
     board.name: board
     for board in (
         _ulx3s(85, "micro", 60_000_000),
-        _ulx3s(45, "micro", 50_000_000),
+        _ulx3s(45, "micro", 55_000_000),
         _ulx3s(25, _SMALL, 50_000_000),
         _ulx3s(12, _SMALL, 50_000_000),
         _colorlight("i9", 45, "micro", 50_000_000, revision="7.2"),

@@ -1,4 +1,4 @@
-"""Programs that the compiler makes of graphs with a product of two computed matrices.
+"""Programs that the compiler makes of graphs with a product of two computed matrices."""
 
 from networks import Graph, serialize
 
