@@ -132,6 +132,7 @@ $(TOOLS): sim/simulators.py $(VENV) $(if $(shell command -v iverilog),,force)
 	@$(BIN)/python sim/simulators.py --install
 	@touch $@
 
-$(VIEWERS): $(VENV) $(if $(shell command -v chromium && command -v fst2vcd),,force)
+$(VIEWERS): $(VENV) $(if $(shell command -v chromium && command -v fst2vcd \
+  && command -v riscv64-unknown-elf-gcc),,force)
 	@$(BIN)/python sim/simulators.py --install-viewers
 	@touch $@

@@ -36,8 +36,12 @@ PROGRAMS = {
     "ccache": "ccache",
 }
 """Programs of the simulators, and the Debian package that each comes in."""
-VIEWERS = {"chromium": "chromium", "fst2vcd": "gtkwave"}
-"""Programs that read what Celosia writes, and the Debian package that each comes in."""
+VIEWERS = {
+    "chromium": "chromium",
+    "fst2vcd": "gtkwave",
+    "riscv64-unknown-elf-gcc": "gcc-riscv64-unknown-elf",
+}
+"""Programs that read or compile what Celosia writes, and the Debian package of each."""
 _OPTIONAL = {"ccache", "zlib1g-dev"}
 
 _APT_CONF = """\

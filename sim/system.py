@@ -18,15 +18,17 @@ from celosia.sim.verilate import RtlError, cache_directory, compile_library, onc
 _HARNESS = Path(__file__).with_suffix(".cpp")
 #: Packages whose versions decide the Verilog.
 _PACKAGES = ("litex", "litedram", "litex_boards", "migen")
+_PROCESSOR = "pythondata-cpu-vexriscv"
 #: Most bytes that one call brings, and cycles without a byte after which it returns.
 _MOST = 1 << 16
 _GAP = 64
 
 
-def model(config: Config, board: str = "") -> Path:
+def model(config: Config, board: str = "", processor: bool = False) -> Path:
     """Return the compiled system with a core of ``config``, its description beside it.
 
-    It is built if it does not exist, with the memory of the board of that name if one is given.
+    It is built if it does not exist, with the memory of the board of that name if one is given, and
+    with a processor on request.
     Raises ``SimulatorNotFound`` if there is no Verilator or no C++ compiler.
     Raises ``RtlError`` if LiteX is missing, there is no such board, or the build fails.
     """
@@ -38,18 +40,19 @@ def model(config: Config, board: str = "") -> Path:
         raise RtlError(f"wanted a board of {', '.join(BOARDS)}, got {board!r}")
     verilator = require_tools()
     try:
-        versions = [version(package) for package in _PACKAGES]
+        packages = (*_PACKAGES, _PROCESSOR) if processor else _PACKAGES
+        versions = [version(package) for package in packages]
     except PackageNotFoundError as error:
         command = install_command("litex")
         raise RtlError(f"wanted the package {error.name}, found none ({command})") from None
     config = fast(config)
     tools = (versions, verilate.FLAGS, str(verilator))
-    key = (sources_digest(whole=True), asdict(config), board, tools)
+    key = (sources_digest(whole=True), asdict(config), board, processor, tools)
     digest = hashlib.sha256(repr(key).encode())
     for path in (_HARNESS, Path(__file__), Path(verilate.__file__)):
         digest.update(path.read_bytes())
     target = cache_directory() / "systems" / f"{digest.hexdigest()[:32]}.so"
-    once(target, lambda: _build(config, BOARDS.get(board), target))
+    once(target, lambda: _build(target, config, BOARDS.get(board), processor))
     return target
 
 
@@ -58,12 +61,12 @@ def description(path: Path) -> dict[str, Any]:
     return json.loads(path.with_suffix(".json").read_text())
 
 
-def _build(config: Config, board: Any, target: Path) -> None:
+def _build(target: Path, config: Config, board: Any, processor: bool) -> None:
     from celosia.hw.litex.simulated import TOP, simulated
 
     start = time.monotonic()
     print(f"building the LiteX system of {config.name}, once ...", file=sys.stderr, flush=True)
-    text, described = simulated(config, board=board)
+    text, described = simulated(config, board=board, processor=processor)
     target.with_suffix(".json").write_text(json.dumps(described))
     compile_library(text, target, [_HARNESS], level="-O1", top=TOP, definitions=["VL_USER_FINISH"])
     print(f"built in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)

@@ -112,6 +112,7 @@ def run_build(arguments: argparse.Namespace) -> None:
         if not 1 <= arguments.clock <= 1000:
             raise InputError(f"clock: wanted 1 to 1000 MHz, got {arguments.clock:g}")
         board = replace(board, clock_hz=round(arguments.clock * 1e6))
+    board = replace(board, processor=arguments.cpu is not None)
     seeds = range(1, arguments.seeds + 1)
     with _tools("litex"):
         from celosia.hw.flow.report import as_text

@@ -45,6 +45,8 @@ class Board:
         What openFPGALoader calls the board.
     memory_latency : int
         Cycles from an address to the first beat.
+    processor : bool
+        Whether its system has a processor.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Board:
     loader: str
     memory_width: int = 4
     memory_latency: int = 32
+    processor: bool = False
 
     @property
     def fpga(self) -> Part:

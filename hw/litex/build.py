@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from litex.soc.cores.uart import RS232PHY
-from litex.soc.integration.builder import Builder
 
 from celosia.hw.build import TOP, convert_with_sources
 from celosia.hw.core import Core
@@ -17,6 +16,7 @@ from celosia.hw.flow.flow import Design, packed, placed
 from celosia.hw.flow.report import Report, examine
 from celosia.hw.flow.tools import Progress
 from celosia.hw.litex.boards import BAUD, Board
+from celosia.hw.litex.processor import processor_verilog
 from celosia.hw.litex.system import describe, equip, quiet
 from celosia.hw.litex.target import target
 from celosia.hw.top import Top
@@ -61,15 +61,17 @@ def design(board: Board) -> tuple[Design, dict[str, Any]]:
     with quiet(), TemporaryDirectory() as folder:
         try:
             soc = system(board)
-            Builder(soc, output_dir=folder).build(build_name=NAME, run=False)
+            soc.finalize()
+            files = processor_verilog(soc)
+            soc.build(build_name=NAME, build_dir=folder, run=False)
         except (AssertionError, ValueError) as error:
             text = str(error) or "No PLL config found"
             raise ValueError(f"{board.name}: {text}, {board.clock_hz / 1e6:g} MHz") from None
-        base = Path(folder) / "gateware" / NAME
+        base = Path(folder) / NAME
         text, pins = (base.with_suffix(suffix).read_text() for suffix in (".v", ".lpf"))
     made = Design(
         name=NAME,
-        verilog=f"{core}\n{_COMMENT.sub('', text)}",
+        verilog="\n".join((core, *files, _COMMENT.sub("", text))),
         part=board.fpga,
         megahertz=board.clock_hz / 1e6,
         pins=f"{pins}\n",

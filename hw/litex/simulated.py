@@ -17,6 +17,7 @@ from celosia.hw.build import verilog
 from celosia.hw.litex.boards import Board
 from celosia.hw.litex.levelled import Levelled
 from celosia.hw.litex.phy import RegisteredPhy
+from celosia.hw.litex.processor import OPTIONS, hold, processor_verilog
 from celosia.hw.litex.system import describe, equip, quiet
 from celosia.hw.litex.target import target
 
@@ -38,7 +39,7 @@ _System: Any = SoCCore
 
 
 class SimulatedSystem(_System):
-    """A core, a memory chip with its controller, and a line; no processor.
+    """A core, a memory chip with its controller, and a line.
 
     Parameters
     ----------
@@ -46,6 +47,8 @@ class SimulatedSystem(_System):
         Sizes of the core.
     board : Board, optional
         Board whose memory chip and PHY it has; otherwise 32 MB of SDRAM with 16 data lines.
+    processor : bool
+        Whether it has a processor.
     """
 
     #: Cycles of a simulated second: so few that the time-outs of the line pass quickly.
@@ -55,12 +58,15 @@ class SimulatedSystem(_System):
     #: Names and widths of the pads of the line.
     pads = _STREAMS
 
-    def __init__(self, config: Config, board: Board | None = None) -> None:
+    def __init__(self, config: Config, board: Board | None = None, processor: bool = False) -> None:
         serial = [Subsignal(name, Pins(width)) for name, width in self.pads]
         platform = SimPlatform("SIM", [("sys_clk", 0, Pins(1)), ("serial", 0, *serial)])
         self.crg = CRG(platform.request("sys_clk"))
-        none = dict.fromkeys(("integrated_sram_size", "with_uart", "with_timer", "with_ctrl"), 0)
-        super().__init__(platform, self.clock_hz, cpu_type=None, **none)
+        none = ("integrated_sram_size", "with_uart", "with_timer", "with_ctrl")
+        options = {**dict.fromkeys(none, 0), "cpu_type": None, **(OPTIONS if processor else {})}
+        super().__init__(platform, self.clock_hz, **options)
+        if processor:
+            hold(self)
         if board is None:
             chip, module = (kind(_SDRAM_HZ, "1:1") for kind in (self.chip, MT48LC16M16))
             phy: Any = get_sdram_phy_settings("SDR", _SDRAM_BITS, _SDRAM_HZ)
@@ -80,8 +86,9 @@ class SimulatedSystem(_System):
 
 def simulated(
     config: Config,
-    system: Callable[[Config, Board | None], Any] = SimulatedSystem,
+    system: Callable[[Config, Board | None, bool], Any] = SimulatedSystem,
     board: Board | None = None,
+    processor: bool = False,
 ) -> tuple[str, dict[str, Any]]:
     """Return the Verilog of a simulated system, its top module ``soc``, and its description.
 
@@ -95,10 +102,14 @@ def simulated(
         The system; its ``baud`` in the description is the frequency of its clock.
     board : Board, optional
         Board whose memory it has.
+    processor : bool
+        Whether it has a processor.
     """
     with quiet():
-        soc = system(config, board)
+        soc = system(config, board, processor)
         soc.finalize()
         text = soc.platform.get_verilog(soc, name=TOP).main_source
     text = _COMPLAINT.sub(lambda match: f"begin {match[0]} $finish; end", text)
-    return f"{text}\n{verilog(config)}", describe(soc, config, baud=soc.clock_hz)
+    return "\n".join((text, *processor_verilog(soc), verilog(config))), describe(
+        soc, config, baud=soc.clock_hz
+    )

@@ -15,6 +15,7 @@ from celosia.hw.arch.config import Config
 from celosia.hw.litex.bridge import Bridge
 from celosia.hw.litex.core import Celosia
 from celosia.hw.litex.port import Skidded, port_of
+from celosia.hw.litex.processor import describe_processor
 
 #: Address of the core's registers on the bus of the system, where no processor caches, and their
 #: bytes.
@@ -90,6 +91,8 @@ def describe(soc: Any, config: Config, baud: int) -> dict[str, Any]:
     exported = json.loads(get_csr_json(soc.csr_regions, soc.constants, soc.mem_regions))
     registers = {name: entry["addr"] for name, entry in exported["csr_registers"].items()}
     memory, settings = exported["memories"]["main_ram"], soc.sdram.controller.settings
+    processor = describe_processor(soc, registers)
+    alone = soc.cpu_type and not processor
     return {
         "preset": config.name,
         "fingerprint": config.fingerprint,
@@ -97,9 +100,10 @@ def describe(soc: Any, config: Config, baud: int) -> dict[str, Any]:
         "memory": memory["base"],
         "memory_bytes": memory["size"],
         "registers": _REGISTERS,
-        # A processor starts the memory itself.
-        "start": [] if soc.cpu_type else _start(settings, registers, soc.sys_clk_freq),
-        "levelling": {} if soc.cpu_type else _levelling(settings.phy, registers),
+        # A processor that nobody holds starts the memory itself.
+        "start": [] if alone else _start(settings, registers, soc.sys_clk_freq),
+        "levelling": {} if alone else _levelling(settings.phy, registers),
+        "processor": processor,
     }
 
 

@@ -1,12 +1,13 @@
-"""System of a board without a processor, from litex-boards."""
+"""System of a board without a core, from litex-boards."""
 
 import importlib
 from typing import Any
 
 from celosia.hw.litex.boards import Board
 from celosia.hw.litex.phy import RegisteredPhy
+from celosia.hw.litex.processor import OPTIONS, PACKAGE, hold
 
-#: Left out of a system without a processor.
+#: What no host needs; a board with a processor has its options besides.
 _BARE = {
     "cpu_type": None,
     "with_uart": False,
@@ -40,4 +41,10 @@ def target(board: Board) -> Any:
         def add_identifier(self, *_: Any, **__: Any) -> None:
             pass
 
-    return System(**{**_BARE, **board.options, "sys_clk_freq": board.clock_hz})
+    options = {**_BARE, **board.options, "sys_clk_freq": board.clock_hz}
+    if not board.processor:
+        return System(**options)
+    importlib.import_module(PACKAGE)
+    soc = System(**{**options, **OPTIONS})
+    hold(soc)
+    return soc

@@ -42,6 +42,7 @@ def add_parsers(command: Commands) -> None:
     add_preset(made, None)
     made.add_argument("--seeds", type=whole, default=5, metavar="N", help="placements (5)")
     made.add_argument("--clock", type=number, metavar="MHZ", help="of core and memory")
+    made.add_argument("--cpu", choices=("vexriscv",), help="processor beside the core")
     _folder(made)
 
     made = command("flash", "load a bitstream into a board", hardware.run_flash)

@@ -58,6 +58,7 @@ class HostLink:
     - ``memory_bytes``: external memory of the system.
     - ``block``: words of one request for memory, at present.
     - ``repeated``: requests that were lost.
+    - ``processor``: how to start the processor of the system, nothing without one.
 
     Raises DeviceError if the far end does not respond.
     """
@@ -68,6 +69,7 @@ class HostLink:
         self.memory_bytes: int = description["memory_bytes"]
         self.block = MOST_WORDS
         self.repeated = 0
+        self.processor: dict[str, int] = description["processor"]
         self._memory: int = description["memory"]
         self._registers: int = description["registers"]
         self._number = random.randrange(NUMBERS)
@@ -82,6 +84,17 @@ class HostLink:
             self.pause(seconds)
         if description["levelling"]:
             level(self, description["levelling"])
+
+    def boot(self, program: bytes) -> None:
+        """Reset the processor of the system, and let it run a program.
+
+        Raises DeviceError if it has none.
+        """
+        if not self.processor:
+            raise DeviceError(f"{self.name}: wanted a system with a processor, got none")
+        self.store(self.processor["reset"], self.processor["held"])
+        self.write(self.processor["program"], program)
+        self.store(self.processor["reset"], 0)
 
     def load(self, address: int) -> int:
         """Return a word of the system's bus."""

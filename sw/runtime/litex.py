@@ -11,16 +11,18 @@ from celosia.sw.runtime.serial import LineDevice, open_port
 
 #: Name of the simulated system.
 SIMULATED = "sim"
+#: Name of its processor.
+PROCESSOR = "vexriscv"
 #: What a description must have.
-_KEYS = ("baud", "memory", "memory_bytes", "registers", "start", "levelling")
+_KEYS = ("baud", "memory", "memory_bytes", "registers", "start", "levelling", "processor")
 
 
 def open_litex(name: str, config: Config, memory_bytes: int) -> LineDevice:
     """Return the core of a LiteX system.
 
-    - ``name``: ``sim``, which is built when it is first used, with the memory of a board after
-      ``@``; or the path of a description that ``celosia build`` has written, ``@``, and the port
-      of the board.
+    - ``name``: ``sim``, or ``sim+vexriscv`` with a processor, which is built when it is first used,
+      with the memory of a board after ``@``; or the path of a description that ``celosia build``
+      has written, ``@``, and the port of the board.
     - ``config``: sizes that its core must have.
     - ``memory_bytes``: external memory that will be used.
 
@@ -28,17 +30,20 @@ def open_litex(name: str, config: Config, memory_bytes: int) -> LineDevice:
     opened, nothing responds, or the core is of another configuration.
     """
     first, _, board = name.partition("@")
-    transport, description = _simulated(config, board) if first == SIMULATED else _board(name)
+    if first in (SIMULATED, f"{SIMULATED}+{PROCESSOR}"):
+        transport, description = _simulated(config, board, processor=first != SIMULATED)
+    else:
+        transport, description = _board(name)
     return LineDevice(config, memory_bytes, transport, description, name=f"litex {name}")
 
 
-def _simulated(config: Config, board: str) -> tuple[Transport, dict[str, Any]]:
+def _simulated(config: Config, board: str, *, processor: bool) -> tuple[Transport, dict[str, Any]]:
     from celosia.sim import system
     from celosia.sim.simulators import SimulatorNotFound
     from celosia.sim.verilate import RtlError
 
     try:
-        path = system.model(config, board)
+        path = system.model(config, board, processor)
     except (SimulatorNotFound, RtlError, OSError) as error:
         raise DeviceError(f"litex: {error}") from error
     return system.SimulatedLine(path), system.description(path)

@@ -1,4 +1,5 @@
 import re
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ phy = prerequisites.package("celosia.hw.litex.phy")
 port = prerequisites.package("celosia.hw.litex.port")
 simulated = prerequisites.package("celosia.hw.litex.simulated")
 system = prerequisites.package("celosia.hw.litex.system")
+target = prerequisites.package("celosia.hw.litex.target")
 
 pytestmark = pytest.mark.thorough
 
@@ -232,6 +234,26 @@ def test_a_board_has_clocks_pins_and_a_core(built):
     assert "EHXPLLL" in made.verilog and "no_rw_check" in made.verilog
     source = made.sources["celosia.core.sequencer.cycles"]
     assert source.place.startswith("hw/sequencer/")
+
+
+def test_a_board_with_a_processor():
+    """The host starts the memory, writes the program, and lets the processor go."""
+    prerequisites.package("pythondata_cpu_vexriscv")
+    board = replace(boards.BOARDS["ecpix5-85f"], config=CONFIG, processor=True)
+    made, description = build.design(board)
+    assert len(re.findall(r"(?m)^module VexRiscv\b", made.verilog)) == 1
+    # Held in reset from the first cycle.
+    assert re.search(r"reset_storage = 2'd2;", made.verilog)
+    assert description["processor"]["program"] == 4 << 20
+    assert description["start"] and description["levelling"]
+
+
+def test_a_processor_that_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pythondata_cpu_vexriscv", None)
+    board = replace(boards.BOARDS["ulx3s-12f"], processor=True)
+    with pytest.raises(ImportError) as caught:
+        target.target(board)
+    assert caught.value.name == "pythondata_cpu_vexriscv"
 
 
 def test_a_board_is_the_same_tomorrow():

@@ -58,6 +58,12 @@ def fst2vcd() -> str:
     return shutil.which("fst2vcd") or missing("fst2vcd: wanted Debian's package gtkwave")
 
 
+def riscv() -> str:
+    """Return the C compiler for a processor without an operating system."""
+    name = "riscv64-unknown-elf-gcc"
+    return shutil.which(name) or missing(f"{name}: wanted Debian's package gcc-riscv64-unknown-elf")
+
+
 def browser(width: int = 1200, height: int = 900) -> Browser:
     """Return a browser with an empty page."""
     with needed(BrowserNotFound):

@@ -78,11 +78,14 @@ def test_viewers_are_installed_where_they_are_missing(
         if can_install:
             program(tmp_path / "bin/chromium", "")
             program(tmp_path / "bin/fst2vcd", "")
+            program(tmp_path / "bin/riscv64-unknown-elf-gcc", "")
 
     monkeypatch.setattr(simulators, "_apt_install", install)
     simulators.install_viewers()
     simulators.install_viewers()
-    assert requested == ["chromium", "gtkwave"] * (1 if can_install else 2)
+    assert requested == ["chromium", "gtkwave", "gcc-riscv64-unknown-elf"] * (
+        1 if can_install else 2
+    )
     assert ("no fst2vcd: its tests are skipped" in capsys.readouterr().err) != can_install
 
 

@@ -202,6 +202,19 @@ def test_a_missing_package_is_one_line(command, package, extra):
     assert install_command(extra) in ended.stderr
 
 
+@pytest.mark.parametrize(("option", "wanted"), [("", False), (" --cpu vexriscv", True)])
+def test_a_processor_is_an_option(option, wanted, monkeypatch, tmp_path):
+    built = []
+
+    def build(board, **_):
+        built.append(board)
+        raise flow_tools.ToolError("no more")
+
+    monkeypatch.setattr(build_module, "build", build)
+    assert main([*f"build ulx3s-12f{option}".split(), "-o", str(tmp_path)]) == 1
+    assert [board.processor for board in built] == [wanted]
+
+
 @pytest.mark.parametrize("command", ["build ulx3s-12f -o", "synth --directory"])
 def test_a_folder_that_cannot_be_made_is_reported_at_once(tools, refused, command):
     printed = refused(f"{command} /proc/nothing/there")

@@ -3,7 +3,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from devices.link import Bridge, Line, MachineRegisters, Noise
+from devices.link import START, Bridge, Line, MachineRegisters, Noise
 
 from celosia.hw.arch.link import MOST_WORDS, framed
 from celosia.hw.arch.presets import preset
@@ -149,6 +149,20 @@ def test_predecessor_left_half_a_request():
     assert opened(line).read_registers(0) == [0x43454C4F]
 
 
+def test_a_processor_gets_its_program(rng):
+    line, program = system(), rng.bytes(1001)
+    processor = {"reset": START, "held": 2, "program": 4096}
+    link = HostLink(line, {**line.bridge.description, "processor": processor}, name="line")
+    link.boot(program)
+    assert bytes(line.bridge.memory[4096:][: len(program)]) == program
+    assert line.bridge.starts == [14, 1, 2, 0]
+
+
+def test_a_program_for_no_processor():
+    with pytest.raises(DeviceError, match="line: wanted a system with a processor, got none"):
+        opened(system()).boot(b"")
+
+
 def test_registers():
     link = opened(system())
     link.write_registers(OFFSETS["program_address"], 64, 3)
@@ -166,10 +180,11 @@ def test_other_core_is_refused():
     ("name", "says"),
     [
         ("none.json", "litex: wanted sim, sim@BOARD or DESCRIPTION.json@PORT, got 'none.json'"),
+        ("sim+vexriscv@none", "litex: wanted a board of ulx3s-85f, .*, got 'none'"),
         ("sim@none", "litex: wanted a board of ulx3s-85f, .*, got 'none'"),
         ("none.json@/dev/null", "litex: none.json: .*No such file"),
         ("bad.json@/dev/null", "litex: bad.json: Expecting value"),
-        ("list.json@/dev/null", "litex: list.json: wanted baud, memory, .*, levelling, found none"),
+        ("list.json@/dev/null", "litex: list.json: wanted baud, memory, .*, processor, found none"),
         ("good.json@none", "serial: .*could not open port"),
     ],
 )

@@ -90,6 +90,7 @@ class Bridge:
             "registers": CORE,
             "start": [(START, 14, 0.5), (START, 1, 0)],
             "levelling": {},
+            "processor": {},
         }
 
     def feed(self, received: bytes) -> bytes:

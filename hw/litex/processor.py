@@ -1,0 +1,52 @@
+"""Processor in a system with a core; the host writes its program."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from migen import Constant
+
+#: VexRiscv with a cache for instructions alone, so that it sees what the core writes.
+KIND = "vexriscv"
+#: Package of its Verilog.
+PACKAGE = "pythondata_cpu_vexriscv"
+#: First byte of its program in external memory; those before it belong to the core.
+PROGRAM = 4 << 20
+#: Bit of the register ``ctrl_reset`` that holds it in reset.
+HELD = 2
+
+#: Inputs of its cache that it leaves without a driver, which the flow does not accept.
+_UNDRIVEN = re.compile(
+    r"(?m)^( *wire +IBusCachedPlugin_(?:cache|mmuBus)_\w+(?:Removed|Translation));"
+)
+
+#: Address of external memory.
+_MEMORY = 0x40000000
+
+#: Options of the system.
+OPTIONS = {
+    "cpu_type": KIND,
+    "cpu_variant": "lite",
+    "with_ctrl": True,
+    "cpu_reset_address": _MEMORY + PROGRAM,
+}
+
+
+def hold(soc: Any) -> None:
+    """Hold the processor in reset until the host has started the memory and written a program."""
+    storage = soc.ctrl._reset.storage
+    storage.reset = Constant(HELD, len(storage))
+    soc.celosia_held = True
+
+
+def processor_verilog(soc: Any) -> list[str]:
+    """Return the Verilog that a finished system needs besides its own: that of its processor."""
+    files = [Path(name).read_text() for name, *_ in soc.platform.sources]
+    return [_UNDRIVEN.sub(r"\1 = 1'b0;", text) for text in files]
+
+
+def describe_processor(soc: Any, registers: dict[str, int]) -> dict[str, int]:
+    """Return what the host must know to start a processor that is held, nothing without one."""
+    if not getattr(soc, "celosia_held", False):
+        return {}
+    return {"reset": registers["ctrl_reset"], "held": HELD, "program": PROGRAM}
