@@ -228,6 +228,11 @@ class Config:
         return {"ecp5": "ecp5", "ice40": "logic"}.get(self.cells.partition("_")[0], "portable")
 
     @property
+    def lut_memories(self) -> bool:
+        """Whether the FPGA family of ``cells`` has memories in LUTs."""
+        return self.cells.startswith("ecp5")
+
+    @property
     def parity(self) -> bool:
         """True if words of memories carry parity, see ``celosia.hw.memory.parity``."""
         return self.protection == "parity"

@@ -8,9 +8,6 @@ from amaranth.lib.memory import Memory
 
 from celosia.hw.memory import race
 
-#: Attributes of a memory in LUTs: its outputs are ten times as fast as those of a block memory.
-DISTRIBUTED: Any = {"ram_style": "distributed"}
-
 
 class EagerFIFO(SyncFIFOBuffered):
     """``SyncFIFOBuffered`` that writes its input in every cycle while it has space.
@@ -24,8 +21,9 @@ class EagerFIFO(SyncFIFOBuffered):
         Bits of an entry.
     depth : int
         Entries, at least 2.
-    attrs : dict, optional
-        More attributes of the memory, such as ``DISTRIBUTED``.
+    in_luts : bool
+        Keep entries in LUTs, whose outputs are ten times as fast as those of a block memory. Not
+        every FPGA family has such memories.
 
     Members
     -------
@@ -44,10 +42,10 @@ class EagerFIFO(SyncFIFOBuffered):
 
     level: Signal
 
-    def __init__(self, *, width: int, depth: int, attrs: Any = None) -> None:
+    def __init__(self, *, width: int, depth: int, in_luts: bool = False) -> None:
         if depth < 2:
             raise ValueError(f"depth: wanted at least 2, got {depth}")
-        self.attrs = race.UNDEFINED | (attrs or {})
+        self.attrs: Any = race.UNDEFINED | ({"ram_style": "distributed"} if in_luts else {})
         super().__init__(width=width, depth=depth)
 
     def elaborate(self, platform: object) -> Module:

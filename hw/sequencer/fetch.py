@@ -10,7 +10,7 @@ from celosia.hw.arch.config import ADDRESS_BITS, PROGRAM_BYTES
 from celosia.hw.arch.registers import LENGTH_BITS
 from celosia.hw.axi.reader import length_bits, read_beat
 from celosia.hw.lib.component import Component
-from celosia.hw.lib.queue import DISTRIBUTED, EagerFIFO
+from celosia.hw.lib.queue import EagerFIFO
 
 #: Word of a program; ``error`` if the bus refused it.
 WORD = data.StructLayout({"bits": unsigned(8 * WORD_BYTES), "error": 1})
@@ -21,7 +21,7 @@ class Fetch(Component):
 
     Parameters
     ----------
-    bus_bytes, burst_beats : int
+    bus_bytes, burst_beats, lut_memories : int, int, bool
         See ``Config``.
     ahead : int
         Most blocks of ``PROGRAM_BYTES`` that are requested and have not left; at least 2.
@@ -56,7 +56,9 @@ class Fetch(Component):
         If a beat is larger than a block, or ``ahead`` too small.
     """
 
-    def __init__(self, *, bus_bytes: int, burst_beats: int, ahead: int = 5) -> None:
+    def __init__(
+        self, *, bus_bytes: int, burst_beats: int, lut_memories: bool = False, ahead: int = 5
+    ) -> None:
         if bus_bytes > PROGRAM_BYTES:
             raise ValueError(f"bus_bytes: wanted at most {PROGRAM_BYTES}, got {bus_bytes}")
         if ahead < 2:
@@ -65,6 +67,7 @@ class Fetch(Component):
         self.beats_each = PROGRAM_BYTES // bus_bytes
         self.burst_beats = min(burst_beats, self.beats_each)
         self.ahead = ahead
+        self.lut_memories = lut_memories
         burst = streams.burst(length_bits=length_bits(burst_beats))
         super().__init__(
             {
@@ -85,7 +88,7 @@ class Fetch(Component):
         depth = self.ahead * self.beats_each
         # The table of codes takes most of the cycle after this queue.
         m.submodules.store = store = EagerFIFO(
-            width=8 * self.bus_bytes + 1, depth=depth, attrs=DISTRIBUTED
+            width=8 * self.bus_bytes + 1, depth=depth, in_luts=self.lut_memories
         )
         requested, arrived, read = Signal(), Signal(), Signal()
         size = self.burst_beats

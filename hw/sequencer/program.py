@@ -67,7 +67,11 @@ class ProgramReader(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        fetch = Fetch(bus_bytes=self.config.bus_bytes, burst_beats=self.config.burst_beats)
+        fetch = Fetch(
+            bus_bytes=self.config.bus_bytes,
+            burst_beats=self.config.burst_beats,
+            lut_memories=self.config.lut_memories,
+        )
         check = Check(config=self.config)
         m.submodules.fetch = ResetInserter(self.flush)(fetch)
         m.submodules.check = ResetInserter(self.flush)(check)

@@ -1,7 +1,10 @@
 """Programs from a memory of Python: their words in order, or the first error and its index."""
 
+from dataclasses import replace
+
 import pysim
 import pytest
+from amaranth.back import rtlil
 from sequencer_bench import CONFIG
 
 from celosia.hw.arch import commands
@@ -118,3 +121,12 @@ async def test_programs_that_are_too_long_have_no_words(rng):
     ctx = await pysim.simulation(reader.dut, background=[reader.memory, reader.take])
     assert await reader.start(ctx, 1 << LENGTH_BITS) == (Error.PROGRAM, 0)
     assert not reader.words
+
+
+@pytest.mark.parametrize(
+    ("cells", "in_luts"), [("portable", False), ("ice40_pair", False), ("ecp5_pair", True)]
+)
+def test_words_wait_in_luts_where_a_family_has_such_memories(cells, in_luts):
+    """Yosys refuses them elsewhere."""
+    text = rtlil.convert(ProgramReader(config=replace(CONFIG, cells=cells)))
+    assert ("distributed" in text) == in_luts
