@@ -52,6 +52,10 @@ RULES = (
         (ARCH, "celosia.sw", "numpy", "tqdm"),
         ("PIL", "celosia.hw", "celosia.sim", "matplotlib", "mlxtend"),
     ),
+    Rule(
+        "celosia.sw.cli.messages",
+        ("celosia.sim.simulators", "celosia.sim.verilate", "celosia.sw"),
+    ),
     Rule("celosia.sw.compiler", COMPILER),
     Rule("celosia.sw.compiler.schedule.pace", (*COMPILER, "celosia.sim.timing.costs")),
     Rule("celosia.sw.compiler.provenance", COMPILER, ("celosia.sim.footprint",)),
