@@ -229,7 +229,7 @@ class Config:
 
     @property
     def lut_memories(self) -> bool:
-        """Whether the FPGA family of ``cells`` has memories in LUTs."""
+        """True if the FPGA family of ``cells`` has memories in LUTs."""
         return self.cells.startswith("ecp5")
 
     @property

@@ -28,6 +28,9 @@ _OPENED = (TOP, f"{TOP}.core")
 
 #: Comments of LiteX, which name the day, and modules in no order.
 _COMMENT = re.compile(r"(?ms)^/\*.*?\*/\n|^//[^\n]*\n")
+#: Names of the one clock of the pads, one for each register; their order changes.
+_ALIAS = re.compile(r"\bsdrio_clk(?:_\d+)?\b")
+_ALIASES = re.compile(rf"(?m)^(?:wire +|assign )({_ALIAS.pattern})(?: = (\w+))?;\n")
 
 
 def system(board: Board) -> Any:
@@ -41,6 +44,13 @@ def system(board: Board) -> Any:
     soc = target(board)
     equip(soc, board.config, RS232PHY(soc.platform.request("serial"), board.clock_hz, BAUD))
     return soc
+
+
+def _settled(text: str) -> str:
+    """Return the Verilog of a system without what differs from one run of LiteX to the next."""
+    text = _COMMENT.sub("", text)
+    (clock,) = {found[2] for found in _ALIASES.finditer(text)} - {None} or {""}
+    return _ALIAS.sub(clock, _ALIASES.sub("", text))
 
 
 def design(board: Board) -> tuple[Design, dict[str, Any]]:
@@ -71,7 +81,7 @@ def design(board: Board) -> tuple[Design, dict[str, Any]]:
         text, pins = (base.with_suffix(suffix).read_text() for suffix in (".v", ".lpf"))
     made = Design(
         name=NAME,
-        verilog="\n".join((core, *files, _COMMENT.sub("", text))),
+        verilog="\n".join((core, *files, _settled(text))),
         part=board.fpga,
         megahertz=board.clock_hz / 1e6,
         pins=f"{pins}\n",

@@ -55,7 +55,7 @@ def addresses(spec, dut, channel):
     spec.claim(f"{channel} latest", spec.see(f"dut.{channel}_latest", 1) == latest)
     held = spec.see(f"dut.{channel}_held", 1)
     spec.claim(f"{channel} held", held == spec.past(valid & ~ready))
-    spec.claim(f"{channel} held by one that asks", ~held | Mux(latest, valids[1], valids[0]))
+    spec.claim(f"{channel} held by a valid one", ~held | Mux(latest, valids[1], valids[0]))
     turns = ~valid | held | ~(valids[0] & valids[1]) | (chosen != latest)
     spec.claim(f"{channel} takes turns", turns)
     spec.cover(
@@ -123,7 +123,11 @@ def test_arbiter():
     [
         ("chosen.eq(Mux(held, latest, ", "chosen.eq(Mux(held, ~latest, ", "ar waits"),
         ("& (held | room)", "", "an address has room"),
-        ("asks[0] & asks[1], ~latest, asks[1]", "asks[0] & asks[1], 0, asks[1]", "aw takes turns"),
+        (
+            "valids[0] & valids[1], ~latest, valids[1]",
+            "valids[0] & valids[1], 0, valids[1]",
+            "aw takes turns",
+        ),
         ("order.w_data.eq(chosen)", "order.w_data.eq(~chosen)", "W in order"),
         ("bus.wvalid & bus.wready & bus.wlast)", "bus.wvalid & bus.wready)", "a burst goes on"),
         ("mine = number[self.id_bits] == n", "mine = number[0] == n", "r to 0"),

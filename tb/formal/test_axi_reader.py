@@ -48,7 +48,7 @@ def spec_of(module=reader, skid=True):
     )
     beats(spec, dut, Pair if skid else Single)
     spec.cover("all under way", Cat(count == OUTSTANDING for count in under_way).all())
-    spec.cover("last answer", (under_way[0] == 1) & bus.rvalid & bus.rready & bus.rlast)
+    spec.cover("last response", (under_way[0] == 1) & bus.rvalid & bus.rready & bus.rlast)
     return spec
 
 
@@ -65,7 +65,9 @@ def counts(spec, dut):
         spec.claim(f"client {n}: bounded", taken <= OUTSTANDING)
         spec.claim(f"client {n}: full", spec.see(f"dut.full_{n}", 1) == (taken == OUTSTANDING))
         spec.claim(f"client {n}: idle", ~dut.idle | (taken == 0))
-    spec.given("answers what was asked", ~bus.rvalid | (Mux(bus.rid, *reversed(under_way)) != 0))
+    spec.given(
+        "responds to what was requested", ~bus.rvalid | (Mux(bus.rid, *reversed(under_way)) != 0)
+    )
     return under_way
 
 
@@ -108,9 +110,9 @@ def test_reader(skid):
             "AR not lost",
         ),
         ("bus.arid.eq(n)", "bus.arid.eq(0)", "AR in order"),
-        ("mine = answers.o.payload.id == n", "mine = bus.rid == n", "R in order"),
+        ("mine = register.o.payload.id == n", "mine = bus.rid == n", "R in order"),
         (
-            "~Cat(counts).any() & ~answers.o.valid",
+            "~Cat(counts).any() & ~register.o.valid",
             "~Cat(counts).any()",
             "no beat is left when idle",
         ),

@@ -159,7 +159,7 @@ def host(header: dict[str, Any], **values: Any) -> None:
 )
 def test_operators_of_the_host_that_make_no_sense(layers, values, says) -> None:
     sound = program(layers).to_bytes()
-    assert trial.attempt(sound).end == "response"
+    assert trial.attempt(sound).end == "answer"
     outcome = trial.attempt(edited(sound, lambda header: host(header, **values)))
     assert outcome.end == "ProgramError" and re.search(says, outcome.text), outcome.text
 
