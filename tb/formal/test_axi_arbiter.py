@@ -69,7 +69,7 @@ def data(spec, dut, chosen):
     ports, bus = (dut.port_0, dut.port_1), dut.bus
     order = Fifo(spec, "dut.order", width=1, depth=BURSTS)
     front = spec.see("dut.order.r_data", 1)
-    spec.claim("an address has room", ~bus.awvalid | (order.stored < BURSTS - 1))
+    spec.claim("an address has space", ~bus.awvalid | (order.stored < BURSTS - 1))
     taken = Cat(port.wvalid & port.wready for port in ports)
     spec.claim("data of one master", taken != 3)
     spec.claim("data taken", taken.any() == (bus.wvalid & bus.wready))
@@ -122,7 +122,7 @@ def test_arbiter():
     ("right", "wrong", "claim"),
     [
         ("chosen.eq(Mux(held, latest, ", "chosen.eq(Mux(held, ~latest, ", "ar waits"),
-        ("& (held | room)", "", "an address has room"),
+        ("& (held | space)", "", "an address has space"),
         (
             "valids[0] & valids[1], ~latest, valids[1]",
             "valids[0] & valids[1], 0, valids[1]",
