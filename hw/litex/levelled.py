@@ -33,7 +33,6 @@ class Levelled(_Module):
     """
 
     def __init__(self, model: Any) -> None:
-        self.model = model
         self.settings = settings = model.settings
         phases = model.dfi.phases
         address, bank = len(phases[0].address), len(phases[0].bank)

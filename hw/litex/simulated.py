@@ -75,7 +75,8 @@ class SimulatedSystem(_System):
             chip = module = base.chip
             phy = base.phy_settings
         model = SDRAMPHYModel(chip, phy, clk_freq=chip.clk_freq, verbosity=SDRAM_VERBOSE_STD)
-        self.ddrphy = Levelled(model) if phy.read_leveling else RegisteredPhy(model)
+        self.sdrphy = model
+        self.ddrphy = (Levelled if phy.read_leveling else RegisteredPhy)(model)
         self.add_sdram(phy=self.ddrphy, module=module, l2_cache_size=0)
         equip(self, config, self.line(platform.request("serial")))
 
