@@ -88,7 +88,7 @@ class Design:
     pins : str
         File of pins and clocks; empty for none.
     opened : sequence of str
-        Instances that are no blocks, see ``netlist.Rooms``.
+        Instances that are no blocks, see ``netlist.Blocks``.
     sources : mapping of str to Source
         Where its signals are declared, see ``sources.separate``.
     """

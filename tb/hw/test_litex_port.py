@@ -8,7 +8,6 @@ import prerequisites
 import pytest
 
 migen = prerequisites.package("migen")
-core = prerequisites.package("celosia.hw.litex.core")
 phy = prerequisites.package("celosia.hw.litex.phy")
 narrow = prerequisites.package("celosia.hw.litex.narrow")
 port = prerequisites.package("celosia.hw.litex.port")

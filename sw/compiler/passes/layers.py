@@ -77,13 +77,8 @@ def dilated(state: Rewriting, last: Operation) -> list[Operation] | None:
     if first is None or not all(map(state.read_once, (*layer.outputs, last.inputs[0]))):
         return None
     attributes, blocks = layer.attributes, first.attributes["blocks"]
-    plain = (attributes["padding"], *attributes["stride"], *attributes["dilation"]) == (
-        "VALID",
-        1,
-        1,
-        1,
-        1,
-    )
+    steps = {*attributes["stride"], *attributes["dilation"]}
+    plain = attributes["padding"] == "VALID" and steps == {1}
     shape, result = state.shape(first.inputs[0]), state.shape(last.outputs[0])
     rank = 3 if after else 4
     if not plain or blocks != last.attributes["blocks"] or len(shape) != rank:
