@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pysim
 import pytest
-from amaranth.back import rtlil
 from sequencer_bench import CONFIG
 
 from celosia.hw.arch import commands
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.isa import Error, Instruction, Opcode
 from celosia.hw.arch.registers import LENGTH_BITS
+from celosia.hw.build import convert
 from celosia.hw.sequencer.program import ProgramReader
 
 BASE = 0x1000
@@ -128,5 +128,5 @@ async def test_programs_that_are_too_long_have_no_words(rng):
 )
 def test_words_wait_in_luts_where_a_family_has_such_memories(cells, in_luts):
     """Yosys refuses them elsewhere."""
-    text = rtlil.convert(ProgramReader(config=replace(CONFIG, cells=cells)))
+    text = convert(ProgramReader(config=replace(CONFIG, cells=cells)), name="reader")
     assert ("distributed" in text) == in_luts
