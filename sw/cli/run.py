@@ -9,6 +9,7 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import PRESETS
+from celosia.sim.rtl import array_of
 from celosia.sw.cli import inputs, raw
 from celosia.sw.cli.arguments import (
     Commands,
@@ -107,11 +108,15 @@ def carried_out(
     if "cores" in options and program.variables:
         raise InputError(f"--cores: wanted a model without state, got {program.name}")
     if device in ("machine", "rtl") and (workers != Workers() or not program.variables):
-        return run_on_workers(program, device, options, arrays, workers)
-    if workers != Workers():
+        results, costs = run_on_workers(program, device, options, arrays, workers)
+    elif workers != Workers():
         raise InputError(f"--workers: wanted machine or rtl as device, got {device}")
-    with open_session(program, device=device, **options) as session:
-        return session.run(arrays, progress=True), session.statistics
+    else:
+        with open_session(program, device=device, **options) as session:
+            results, costs = session.run(arrays, progress=True), session.statistics
+    if device == "rtl":
+        costs.array = array_of(program.config)
+    return results, costs
 
 
 def _pace(costs: Statistics, board: Any) -> dict[str, Any]:
@@ -127,6 +132,8 @@ def _summary(costs: Statistics, pace: dict[str, Any]) -> str:
     if costs.cycles_per_input and costs.utilisation:
         text += f", {costs.cycles_per_input:,.1f} cycles per input"
         text += f", {costs.utilisation:.1%} of the multipliers in use"
+    if costs.array == "twin":
+        text += ", with a twin of the array"
     if pace:
         text += f", {pace['inputs_per_second']:,.1f} a second at {pace['clock_hz'] / 1e6:g} MHz"
     return text

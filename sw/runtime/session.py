@@ -33,12 +33,14 @@ class Statistics:
     of each anew, and that counts as the rest. ``inputs``: samples computed, padding of the last
     batch not counted; ``counters``, ``setup_counters``: for each unit, cycles by class;
     ``seconds``: time on the host's clock that the runs took, operators of the host included, set-up
-    not.
+    not. ``array``: what ran in the place of the array, None where no RTL ran, see
+    ``celosia.sim.rtl.array_of``.
     """
 
     def __init__(self, program: Program, cores: int = 1) -> None:
         self.program = program
         self.cores = cores
+        self.array: str | None = None
         self.setup_cycles: int | None = None
         self.cycles: int | None = None
         self.inputs = 0
@@ -92,6 +94,7 @@ class Statistics:
             "preset": self.program.config.name,
             "batch": self.program.batch,
             "cores": self.cores,
+            "array": self.array,
             "setup_cycles": self.setup_cycles,
             "cycles": self.cycles,
             "inputs": self.inputs,

@@ -1,6 +1,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from celosia.sw.cli import main
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.report import Alone, Measured
 from celosia.sw.ir.program import Program
+from celosia.sw.runtime.shards import run_on_workers
 
 
 @pytest.fixture
@@ -46,8 +48,29 @@ def test_run_of_model_and_program_agree(folder: Path) -> None:
         assert y.dtype == np.int8 and y.shape == (7, 4)
         stats = json.loads(Path("s.json").read_text())
         assert stats["inputs"] == 7 and stats["macs"] == 7 * 36 and stats["cycles"] is None
+        assert stats["array"] is None
         Path(f"y {name[:8]}.npy").write_bytes(Path("y.npy").read_bytes())
     assert len({path.read_bytes() for path in folder.glob("y *.npy")}) == 1
+
+
+@pytest.mark.parametrize(("most", "array"), [(256, "cells"), (1, "twin")])
+def test_run_reports_what_was_simulated_as_the_array(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    most: int,
+    array: str,
+) -> None:
+    def on_machine(program: Program, device: str, *rest: Any) -> Any:
+        assert device == "rtl"
+        return run_on_workers(program, "machine", *rest)
+
+    monkeypatch.setattr("celosia.sw.cli.run.run_on_workers", on_machine)
+    monkeypatch.setattr("celosia.hw.matrix.shared.MOST", most)
+    command = "run m.prog --input x.npy --output y.npy --device rtl --stats s.json"
+    assert main(command.split()) == 0
+    assert json.loads(Path("s.json").read_text())["array"] == array
+    assert ("with a twin of the array" in capsys.readouterr().out) == (array == "twin")
 
 
 def test_run_quantises_real_inputs(folder: Path) -> None:
