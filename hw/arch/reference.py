@@ -44,7 +44,7 @@ MEANINGS: dict[Opcode, str] = {
     "are formed as in VECTOR.",
     Opcode.MOVE_WEIGHTS: "Copies rows of weight tiles from the unified buffer: pixel n is row n mod R "
     "of tile `tile` + ⌊n / R⌋. Bytes are not changed. A pixel is read as in MATMUL: with "
-    "`run=1`, and `skip` R = pitch − 1, its bytes are a column of a matrix. Rows of the last tile "
+    "`run=1`, and `skip` · R = pitch − 1, its bytes are a column of a matrix. Rows of the last tile "
     "after the last pixel keep their weights. Only cores with `activation_weights` have it.",
     Opcode.SOFTMAX: "Computes SOFTMAX of `x_count` rows of `channels` int8, as LiteRT does: results "
     "have the scale 1/256 and the zero point −128. The exponentials are those of the four tables "

@@ -48,12 +48,10 @@ REGISTERS = (
     Register(
         "program_length", 0x20, "rw", 0, "words of 32 bits in the program, at most 16,777,215"
     ),
-    Register("error_code", 0x24, "r", 0, "isa.Error of the first error"),
-    Register("error_unit", 0x28, "r", 0, "isa.Unit that noticed it"),
+    Register("error_code", 0x24, "r", 0, "code of the first error"),
+    Register("error_unit", 0x28, "r", 0, "unit that noticed it"),
     Register("error_index", 0x2C, "r", 0, "index of the instruction in the program"),
-    Register(
-        "watchdog", 0x30, "rw", 1 << 20, "cycles without progress before Error.WATCHDOG; 0: none"
-    ),
+    Register("watchdog", 0x30, "rw", 1 << 20, "cycles without progress before WATCHDOG; 0: none"),
     Register("cycles", 0x34, "r", 0, "cycles in which a program was running"),
 )
 
