@@ -52,7 +52,7 @@ def run_boards(arguments: argparse.Namespace) -> None:
                 bar.update()
     print(as_markdown(BOARDS, built, paces), end="")
     if None in built.values():
-        note = "not built: celosia build BOARD adds area and Fmax (docs/reference/boards.md)"
+        note = "not built: celosia build BOARD adds area and Fmax (docs/how-to/boards.md)"
         print(note, file=sys.stderr)
 
 

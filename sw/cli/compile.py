@@ -13,7 +13,7 @@ from celosia.sw.shipped import model_path
 def add_parsers(command: Commands) -> None:
     """Add the command."""
     made = command("compile", "compile a model to a program", run)
-    made.add_argument("model", metavar="MODEL", help=".tflite file, or a shipped model")
+    made.add_argument("model", metavar="MODEL", help=".tflite or .onnx file, or a shipped model")
     add_output(
         made, "program to write; as data for the driver in C if it ends in .c", required=True
     )

@@ -44,7 +44,7 @@ from celosia.sw.shipped import model_path
 def add_parsers(command: Commands) -> None:
     """Add the command."""
     made = command("eval", "measure the accuracy of a model on labelled data", run)
-    made.add_argument("model", metavar="MODEL", help=".tflite file, or a shipped model")
+    made.add_argument("model", metavar="MODEL", help=".tflite or .onnx file, or a shipped model")
     made.add_argument("--dataset", choices=data.DATASETS, help="its test images")
     text = ".npy, .npz, or a folder with a folder of pictures for each class"
     add_files(made, "--data", "[NAME=]DATA", text)

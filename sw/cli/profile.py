@@ -12,7 +12,7 @@ from celosia.sw.shipped import model_path
 def add_parsers(command: Commands) -> None:
     """Add the command."""
     made = command("profile", "draw the time of a model: layers, units, memory", run)
-    made.add_argument("model", metavar="MODEL", help=".tflite file, or a shipped model")
+    made.add_argument("model", metavar="MODEL", help=".tflite or .onnx file, or a shipped model")
     add_output(made, "page to write, HTML; MODEL.html where no file is named")
     made.add_argument(
         "--trace", type=Path, metavar="FILE", help="write a trace for Perfetto, as JSON"

@@ -28,7 +28,10 @@ def add_parsers(command: Commands) -> None:
     """Add the command."""
     made = command("report", "list the cycles and bytes of each layer of models", run)
     made.add_argument(
-        "models", nargs="*", metavar="MODEL", help=".tflite file, or a shipped model; several"
+        "models",
+        nargs="*",
+        metavar="MODEL",
+        help=".tflite or .onnx file, or a shipped model; several",
     )
     made.add_argument(
         "--operators", action="store_true", help="list the operators there are, and their limits"

@@ -40,7 +40,7 @@ def add_parsers(command: Commands) -> None:
     made.add_argument(
         "model",
         metavar="MODEL",
-        help=".tflite file, program, words of instructions, or a shipped model",
+        help=".tflite or .onnx file, program, words of instructions, or a shipped model",
     )
     add_files(made, "--input", "[NAME=]FILE", ".npy, .npz, picture or folder of pictures")
     add_files(made, "--output", "[NAME=]FILE", ".npy, or .npz for all outputs")
