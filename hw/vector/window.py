@@ -65,6 +65,7 @@ class WindowColumn(Component):
         ]
         with m.If(self.launch):
             m.d.sync += greatest.eq(self.window == isa.Window.MAX)
+        # The bit below the numbers is the carry that completes a subtraction: 1 + `greatest`.
         total = Signal(signed(34))
         replaces = Signal()
         m.d.comb += [
