@@ -77,7 +77,8 @@ def burst_layout(
     beats
         Number of beats, less one.
     local
-        Local address of byte 0 of the first beat of the row.
+        Local address of byte 0 of the first beat of the row. It is ``first_offset`` before that of
+        the row, and wraps below 0; bytes before the row must be masked.
     first_offset, last_offset
         First byte of the first beat, and last byte of the last beat, that belong to the row.
     start
