@@ -94,9 +94,11 @@ class Supervisor(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         running = Cat(self.running, self.granting)
+        # A soft reset is under way; HALT has ended, but beats are missing; a doorbell meanwhile.
         resetting = Signal()
         ending = Signal()
         rung = Signal()
+        # Cycles in which nothing moved; they have reached the limit.
         quiet_cycles = Signal(32)
         hung = Signal()
         # The reset takes effect one cycle after `clear`; until then no program may start.
