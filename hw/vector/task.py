@@ -245,6 +245,11 @@ class Decoder(Component):
     FILL becomes a task without a source, whose results are clamped to its value. SOFTMAX becomes
     three tasks, its steps.
 
+    Parameters
+    ----------
+    sizes : VectorSizes
+        Sizes of the unit.
+
     Members
     -------
     i : In(stream of INSTRUCTION)
@@ -254,7 +259,7 @@ class Decoder(Component):
 
     Timing
     ------
-    Combinational, but for the number of the step.
+    Combinational, but for the number of the step. SOFTMAX is taken with its third task.
     """
 
     def __init__(self, *, sizes: VectorSizes) -> None:
