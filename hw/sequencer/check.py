@@ -248,6 +248,7 @@ class Check(Component):
                 entry.eq(codes.entry),
             ]
         # The words of an instruction lie side by side, its registers in the order of their codes.
+        # `pending`: its GO has not come; unit and code of its last word.
         code, value = held.bits[:CODE_BITS], held.bits[CODE_BITS:]
         pending = Signal()
         last = Signal(CODE_BITS, reset_less=True)
