@@ -180,7 +180,8 @@ class WindowUnit(Component):
     window : In(isa.Window)
         Maximum or sum. Sums wrap.
     soon : Out(1)
-        Only with ``group_cycles`` = 1: a group comes in two cycles.
+        Only with ``group_cycles`` = 1: a group comes in two cycles. It is ``Pipe.next``, not
+        ``Pipe.soon``.
     group : Out(group_layout)
         Groups. ``valid`` is high for one cycle, the rest is constant for ``group_cycles``.
     busy : Out(1)
