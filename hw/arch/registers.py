@@ -104,8 +104,8 @@ def width(register: Register) -> int:
 class Activity(enum.Enum, shape=5):
     """Activity of a unit in one cycle; exactly one for each cycle and unit.
 
-    Units report the first five; their queues report the others. ``SEMAPHORE + s`` is waiting for
-    semaphore ``s``, the lowest one that has no count.
+    Units report the first five; their queues put the others, or DRAIN, in the place of IDLE, see
+    ``Issue``. ``SEMAPHORE + s`` is waiting for semaphore ``s``, the lowest one that has no count.
     """
 
     IDLE = 0

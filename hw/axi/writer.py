@@ -36,7 +36,8 @@ class WriteMaster(Component):
     request : In(stream of ``streams.burst``)
         Bursts, aligned to beats, not crossing 4 KiB.
     beats : In(stream of :func:`write_beat`)
-        Their beats, in the same order, each after the request of its burst.
+        Their beats, in the same order, each after the request of its burst. The channels do not
+        wait for each other: on the bus a beat may come before the address of its burst.
     responded, refused : Out(1)
         The oldest burst got its response in the cycle before; the response was an error.
     abort : In(1)

@@ -105,9 +105,11 @@ class Gatherer(Component):
         m.submodules.strobes = strobes = EagerFIFO(width=self.bus_bytes + 1, depth=self.SPACE)
         m.submodules.responses = responses = EagerFIFO(width=8 * self.bus_bytes, depth=self.SPACE)
         request = self.request
+        # What is left of the burst that is read, and that its next beat is the first.
         burst = Signal(self.burst, reset_less=True)
         busy = Signal()
         begins = Signal(reset_less=True)
+        # The next beat enters the register of `request`; it is the last of its burst; one leaves.
         step = Signal()
         ends = Signal()
         sent = Signal()

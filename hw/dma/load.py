@@ -93,7 +93,8 @@ class LoadUnit(Component):
             burst_beats=burst_beats,
             local_bits=local_bits,
             extent_bits=extent_bits,
-            # In the order of ``Target``. The local address of a tile is its number.
+            # In the order of ``Target``. The local address of a tile is its number: the least sum
+            # out of range is that of tile ``weight_tiles`` and the extent of any tile.
             limits=(
                 unified_bytes,
                 weight_tiles + tile_bytes - 1,

@@ -135,6 +135,7 @@ class Receiver(Component):
         begins = Signal(init=1)
         burst, beat = self.bursts.payload, self.beats.payload
         outputs = (self.write, self.weights, self.parameters)
+        # There is a beat or an error for the register; its write is taken; it can be filled.
         accept = Signal()
         done = Signal()
         free = Signal()

@@ -77,7 +77,8 @@ def burst_layout(
     beats
         Number of beats, less one.
     local
-        Local address of byte 0 of the first beat of the row.
+        Local address of byte 0 of the first beat of the row. It is ``first_offset`` before that of
+        the row, and wraps below 0; bytes before the row must be masked.
     first_offset, last_offset
         First byte of the first beat, and last byte of the last beat, that belong to the row.
     start
@@ -200,9 +201,11 @@ class BurstSplitter(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        # What is left of the block in work; its next row begins past 2**32.
         block = Signal(self.block, reset_less=True)
         busy = Signal()
         beyond = Signal(reset_less=True)
+        # Row in work, and the burst on offer: its frame, and that it is the first of the row.
         row = Signal(self.row, reset_less=True)
         frame = Signal(ADDRESS_BITS - self.frame_at, reset_less=True)
         begins = Signal(reset_less=True)
@@ -214,6 +217,7 @@ class BurstSplitter(Component):
         bad = Signal()
 
         burst = self.o.payload
+        # The burst is the last of its row; the next row comes into work.
         ends = Signal()
         moves = Signal()
         m.d.comb += [

@@ -42,8 +42,9 @@ class StoreUnit(Component):
         See "Contract of a unit" in ``docs/design/architecture.md``. Activity: BUSY when a beat is
         requested or sent, else DRAIN when everything has been requested, else MEMORY.
     request, read_valid, read_data, read_fault : Out(stream of unified_read), In, In, In
-        Read port of the unified buffer. Addresses are checked before, so ``read_fault`` never
-        comes; if it did, it would be RANGE of the oldest instruction.
+        Read port of the unified buffer; responses come in order, after any number of cycles.
+        Addresses are checked before, so ``read_fault`` never comes; if it did, it would be RANGE of
+        the oldest instruction.
     read_wrong : In(1)
         With ``parity``, one cycle after a response: a byte had wrong parity.
     bus : Out(axi4_write)

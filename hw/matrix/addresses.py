@@ -106,6 +106,7 @@ class PassAddresses(Component):
         counts = [Signal(count_bits, name=f"{axis}_count", reset_less=True) for axis in axes]
         strides = [Signal(bits, name=f"{axis}_stride", reset_less=True) for axis in axes]
         starts = [Signal(bits, name=f"{axis}_start", reset_less=True) for axis in axes]
+        # Address at which the pass began: an outermost loop, whose stride is ``rows``.
         step_start = Signal(bits, reset_less=True)
         taps_left = Signal(self.taps_bits, reset_less=True)
         # Last round of an axis; axis of one round; last pass. Precomputed to shorten the path.
@@ -123,6 +124,7 @@ class PassAddresses(Component):
             *(self.mask[i].eq(taps_left > i) for i in range(self.rows)),
         ]
 
+        # The innermost loop that is not in its last round moves; 3 is the next pass.
         moved = Signal(bits)
         level = Mux(~ends[0], 0, Mux(~ends[1], 1, Mux(~ends[2], 2, 3)))
         m.d.comb += moved.eq(

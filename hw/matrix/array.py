@@ -167,6 +167,7 @@ class SystolicArray(Component):
 
     @staticmethod
     def _delay(m: Module, value: Value, cycles: int, name: str) -> Value:
+        """Return a value some cycles later."""
         for cycle in range(cycles):
             delayed = Signal(value.shape(), name=f"{name}_{cycle + 1}", reset_less=True)
             m.d.sync += delayed.eq(value)
@@ -181,7 +182,8 @@ class SystolicArray(Component):
         """Return the weight buses of each row.
 
         A cell takes the weights of its columns together, one cycle after its load, from a register
-        that ``_BLOCK`` rows share.
+        that ``_BLOCK`` rows share. The first column waits one cycle for the second; in a cell of
+        one column too, so that all kinds have the same timing.
         """
         made = []
         segment_rows = self.rows // self.weight_rows

@@ -126,7 +126,7 @@ class Cell(wiring.Component, ABC):
         return m
 
     def _pass_east(self, m: Module) -> list[Any]:
-        """Return activation, switch and load, delayed by one cycle."""
+        """Pass activation, switch and load east; return them, delayed by one cycle."""
         late = []
         for name in ("act", "switch", "load"):
             value, out = getattr(self, f"{name}_in"), getattr(self, f"{name}_out")
@@ -195,11 +195,14 @@ class PairCell(Cell):
         ]
         low = Signal(7, reset_less=True)
         m.d.sync += low.eq(self._low_product(m, low_weight, act))
-        # Upper part of a * w0, as a signed number, and the borrow below it.
+        # Bits 9 to 15 of the product are the lower bits of a * w1 plus the upper part of a * w0, a
+        # signed number of seven bits. `upper` has that number in bits 0 to 6, the borrow in bit 7.
         upper = Signal(unsigned(8))
         m.d.comb += upper.eq(product.p[9:16] - low)
         first = Cat(product.p[:9], upper[:7]).as_signed()
-        # One adder subtracts it from a * w1 and adds the borrow, as a carry from below the sum.
+        # Bits 16 and up are the rest of a * w1 and a carry: -1 if a negative upper part gave no
+        # borrow, 1 if a positive one gave a borrow. One adder removes the carry: `more` adds 1,
+        # from below the sum; `less` adds -1.
         more, less = upper[6] & ~upper[7], upper[7] & ~upper[6]
         rest = Signal(10)
         m.d.comb += rest.eq(Cat(more, product.p[16:25]) + Cat(more, less.replicate(9)))

@@ -37,8 +37,9 @@ class Completion(Component):
 
     Timing
     ------
-    ``done`` comes ``results_latency`` cycles after the last request. A fault of a request or a tile
-    comes at once, a ``read_fault`` one cycle later: always before ``done``.
+    ``done`` comes ``results_latency`` cycles after the last request, ``idle`` one cycle after the
+    last ``done``. A fault of a request or a tile comes at once, a ``read_fault`` one cycle later:
+    always before ``done``.
     """
 
     def __init__(self, *, read_latency: int, results_latency: int, parity: bool = False) -> None:

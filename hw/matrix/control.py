@@ -57,7 +57,8 @@ class MatrixControl(Component):
     first, row, accumulate : Out(1), Out(row_bits), Out(1)
         Of that request: first of its pass; row, see ``PassAddresses``; its sums are added.
     move, block : Out(1), Out(range(blocks))
-        With ``blocks``, of that request: it belongs to MOVE_WEIGHTS; number of its pass.
+        With ``blocks``, of that request: it belongs to MOVE_WEIGHTS; number of its pass, which
+        writes columns ``block * rows`` and following.
     drop : Out(1)
         With ``blocks``: the response of this cycle is not written, because of a fault or an abort.
     stopped : Out(1)
@@ -135,7 +136,7 @@ class MatrixControl(Component):
         m.submodules.reads = reads = self.reads
         m.submodules.spacing = spacing = PassSpacing(forwards=self.forwards)
         may_begin = Signal()
-        # Two equal registers: one for the tiles, one for the requests.
+        # Two equal registers: `halted` stops tiles, `held` stops requests.
         halted = Signal(attrs=COPY)
         held = Signal(attrs=COPY)
         with m.If(self.fault_valid | self.abort):
@@ -216,7 +217,8 @@ class MatrixControl(Component):
         """Drive the outputs of MOVE_WEIGHTS; return True if its first request may be taken."""
         prefetcher = self.prefetcher
         m.submodules.order = order
-        # The response of a fault is known in its cycle, the fault two cycles later.
+        # No row is written from the response with a fault on: `read_fault` is high in its cycle,
+        # `refused` one cycle later, `halted` after that.
         refused = Signal()
         m.d.sync += refused.eq(self.read_fault)
         m.d.comb += [

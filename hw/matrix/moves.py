@@ -103,8 +103,8 @@ class RowWrites(Component):
     row : In(range(weight_tiles * rows))
         Row of the weight buffer.
     block : In(unsigned)
-        Number of the pass: columns from ``block * rows`` on are written, those that no lane has
-        become zero.
+        Number of the pass. Columns ``block * rows`` and following are written: the first ``rows``
+        of them with the lanes, the others with zero, until their pass writes them.
     data : In(ArrayLayout(8, rows))
         The lanes.
     o : Out(stream of ``rows_payload``)

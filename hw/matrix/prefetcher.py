@@ -39,7 +39,8 @@ class TilePrefetcher(Component):
     switched : In(1)
         The first request of a pass is taken: the shadow weights are free for the next tile.
     loaded : Out(1)
-        The tile of the next pass has started; the pass may begin.
+        The tile of the next pass has started; the pass may begin. The tile's rows load while the
+        first activations are on their way.
     start, tile : Out(1), Out(range(weight_tiles))
         Start of a tile, to the weight buffer.
     outside : Out(1)
@@ -94,7 +95,9 @@ class TilePrefetcher(Component):
         excess = Signal(reset_less=True)
         tile = Signal(self.weight_tiles.bit_length(), reset_less=True)
         inside = Signal()
+        # Cycles until the weight buffer is free again: `WeightBuffer.ready`, counted here.
         pause = Signal(range(self.rows // self.weight_rows))
+        # A tile may start; the arriving instruction has tiles; an error.
         may, starts, outside = self.enable, 1, more & ~inside
         if self.moves:
             starts = self._moves(m)

@@ -17,8 +17,8 @@ _FIELDS = ("row", "accumulate", "first", "last", "final", "outside")
 class PassReads(Component):
     """Address generator of the matrix unit: the reads of an instruction, vector by vector.
 
-    ``PassAddresses`` and ``Runs`` give the address and the jumps of each vector. While the passes
-    of one instruction are read, the jumps of the next one are prepared.
+    ``PassAddresses`` and ``Runs`` give the address and the skips of each vector. While the passes
+    of one instruction are read, the skips of the next one are prepared.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class PassReads(Component):
     Members
     -------
     prepare, arriving : In(1), In(layout of MATMUL)
-        Prepares the jumps of an instruction.
+        Prepares the skips of an instruction, in log2(rows) + 2 cycles.
     ready : Out(1)
         The instruction prepared last may begin.
     begin, instruction, tag : In(1), In(layout of MATMUL), In(TAG_BITS)

@@ -1,7 +1,8 @@
 """Large arrays: Verilog of one cell and one row, instantiated many times.
 
-Amaranth makes a module of each submodule, equal ones too: an array of 64 × 64 takes minutes. Here
-cell, row and array are converted once each (``parts``), and instantiated by name.
+Amaranth writes one Verilog module for each submodule, even if many are equal: an array of 64 × 64
+takes minutes. Here cell, row and array are converted once each (``parts``), and instantiated by
+name.
 ``celosia.hw.build`` puts their Verilog beside that of the core.
 """
 

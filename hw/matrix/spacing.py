@@ -8,11 +8,12 @@ from celosia.hw.lib.component import Component
 
 
 class PassSpacing(Component):
-    """Spacing of passes: a sum can be read ``ADD_CYCLES`` after the read of the sum before.
+    """Spacing of passes that add to the same rows of the accumulators.
 
-    A pass of at least ``ADD_CYCLES`` pixels needs no gap after it, because the next pass adds to
-    the same rows in the same order. A gap follows a shorter pass, and the last pass of an
-    instruction: the next instruction may begin with any row.
+    A sum that was read to be added to can be read again ``ADD_CYCLES`` cycles later. A pass of at
+    least ``ADD_CYCLES`` pixels needs no gap after it, because the next pass adds to the same rows
+    in the same order. A gap follows a shorter pass, and the last pass of an instruction: the next
+    instruction may begin with any row.
 
     Parameters
     ----------
@@ -51,6 +52,7 @@ class PassSpacing(Component):
         m = Module()
         # Pixels of this pass with the one that is taken, up to ADD_CYCLES.
         pixels = Signal(range(ADD_CYCLES + 1), init=1)
+        # Cycles, from this one on, in which no pass that adds may begin.
         gap = Signal(range(ADD_CYCLES))
         m.d.comb += self.clear.eq((gap == 0) | ~self.accumulate)
         with m.If(gap != 0):

@@ -42,8 +42,9 @@ class MatrixUnit(Component):
     request : Out(stream of ``streams.unified_read``)
         Reads of activations, one vector each.
     read_valid, read_data, read_fault : In(1), In(ArrayLayout(8, rows)), In(1)
-        Response, ``read_latency`` cycles after the request: bytes in lane order, and a lane outside
-        the buffer.
+        Response, ``read_latency`` cycles after its request was taken: bytes in lane order, and that
+        a lane is outside the buffer. The unit counts the cycles and does not read ``read_valid``;
+        ``read_fault`` is low in cycles without a response of this unit.
     read_wrong : In(1)
         With ``parity``, one cycle after a response: a lane had wrong parity.
     weights : In(stream of ``weights_payload``)
@@ -170,6 +171,7 @@ class MatrixUnit(Component):
         multiplies: Value = control.fired
         if self.row_writes:
             multiplies &= ~control.move
+        # Age of a request. The switch enters the array one cycle before the response.
         valid = Signal(self.enable_latency)
         switch = Signal(self.read_latency - 1)
         m.d.sync += [

@@ -199,7 +199,7 @@ class Accumulators(Component):
         Ports of the vector unit, for all columns at once. ``read_sums`` follow ``read`` by
         ``ACCUMULATOR_LATENCY`` cycles. Memories are accessed two cycles after ``read`` and
         ``write``; the matrix unit must have no operation on that half then. A read of a row in the
-        cycle of its write gives the old or the new sum.
+        cycle of its write is undefined, see ``race``.
     wrong : Out(1)
         With ``parity``, ``latency`` cycles after ``enable``: the operation has added to a sum of
         wrong parity, in some column.

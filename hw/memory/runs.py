@@ -274,6 +274,7 @@ class Runs(Component):
         prepared_enters = Signal(lanes, reset_less=True)
         drive(m, first, self, "start skip_rows")
         drive(m, long, self, "start run restart advance")
+        # Of a long run a step enters one at most, as of a run of 2 · lanes; `long` finds the lanes.
         m.d.comb += first.run.eq(Mux(is_long, 2 * lanes, self.run))
         # One cycle later than `first.ready`: rows come later than taps.
         m.d.sync += self.ready.eq(first.ready & ~self.start)
@@ -282,6 +283,8 @@ class Runs(Component):
         for i in range(lanes):
             m.d.sync += prepared_enters[i].eq(first.rest[i] >= first.step_left)
 
+        # With a step each lane adds `onward`, lanes modulo run, to the taps since its run began; or
+        # `back`, which is less by a run, if it `enters` one run more than the others.
         held_long = Signal(reset_less=True)
         back, onward, limit = (
             Signal(bits, name=n, reset_less=True) for n in ("back", "onward", "limit")

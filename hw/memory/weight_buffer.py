@@ -89,7 +89,8 @@ class WeightBuffer(Component):
     start, tile : In(1), In(range(weight_tiles))
         Loads tile ``tile`` into the array. Ignored while ``ready`` is low.
     ready : Out(1)
-        A tile may start in this cycle.
+        A tile may start in this cycle. ``TilePrefetcher`` counts the same cycles and does not read
+        it.
     weights, load : Out(ArrayLayout(ArrayLayout(signed(8), columns), weight_rows)), Out(rows)
         As of ``SystolicArray``: weights one cycle before their load.
     wrong : Out(1)

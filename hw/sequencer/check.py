@@ -176,7 +176,7 @@ class Conflicts(Component):
         return m
 
     def _beyond(self, m: Module, code: Value, value: Value) -> dict[isa.Opcode, list[Value]]:
-        """Return instructions with less limits than others of their unit, and what exceeds them."""
+        """Return instructions with lower limits than others of their unit; what exceeds them."""
         found: dict[isa.Opcode, list[Value]] = {}
         for opcode, names in _NARROWER.items():
             if not isa.has(opcode, self.config):
@@ -204,7 +204,8 @@ class Check(Component):
     i : In(stream of WORD)
         Words of a program, in order.
     o : Out(stream of CHECKED)
-        The same words, each with its error. After the first error only the errors count.
+        The same words, each with its error. Words after the first error mean nothing:
+        ``ProgramReader`` stops there.
     index : Out(INDEX_BITS)
         Index of the instruction that the next words belong to.
     empty : Out(1)
@@ -247,6 +248,7 @@ class Check(Component):
                 entry.eq(codes.entry),
             ]
         # The words of an instruction lie side by side, its registers in the order of their codes.
+        # `pending`: its GO has not come; unit and code of its last word.
         code, value = held.bits[:CODE_BITS], held.bits[CODE_BITS:]
         pending = Signal()
         last = Signal(CODE_BITS, reset_less=True)

@@ -33,8 +33,9 @@ class Faults(Component):
 
     Timing
     ------
-    ``fault_valid``, ``codes`` and ``stuck_unit`` are one cycle late, as is ``index``. HALT settles
-    for longer than that, and a stuck unit for many cycles. ``issued`` passes.
+    ``fault_valid``, ``codes``, ``stuck_unit`` and the index of the sequencer follow one cycle
+    later. That is early enough: HALT takes effect later (``SETTLE``), and a stuck unit stays so.
+    ``issued`` is one cycle late already, and passes unchanged.
     """
 
     def __init__(self) -> None:

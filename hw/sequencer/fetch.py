@@ -93,7 +93,8 @@ class Fetch(Component):
         requested, arrived, read = Signal(), Signal(), Signal()
         size = self.burst_beats
 
-        # A burst is requested when the queue has space for all its beats.
+        # A burst is requested when the queue has space for all its beats. Bursts that are `left` to
+        # request, beats of free `space`, bursts whose last beat is `missing`.
         block_words = PROGRAM_BYTES // WORD_BYTES
         bursts = self.beats_each // size
         left = Signal(range(((1 << LENGTH_BITS) // block_words + 1) * bursts))

@@ -31,8 +31,8 @@ class InFlight(Component):
     overflow, fault_valid, fault : In(1), In(1), In(FAULT)
         As of ``Issue``.
     oldest, ended : Out(TAG_BITS), Out(1)
-        Tag of the oldest instruction that is not done, one cycle late; it is the next one from the
-        next cycle on.
+        Tag of the oldest instruction that is not done, one cycle late; ``done`` of the cycle
+        before, with which ``oldest`` counts in the next cycle.
     post, index : Out(SEMAPHORES), Out(INDEX_BITS)
         As of ``Issue``.
 
@@ -185,9 +185,9 @@ class Issue(Component):
     fault_valid, fault : In(1), In(FAULT)
         From the unit.
     waiting, index : Out(1), Out(INDEX_BITS)
-        There is an instruction that is not done. Index of an instruction, chosen one cycle before:
-        that of the post two cycles before ``overflow``, else that of the fault, else the oldest
-        that is not done.
+        There is an instruction that is not done, or whose post is not over. Index of an
+        instruction, one cycle late: with ``overflow`` that of the post two cycles before, else with
+        ``fault_valid`` that of the fault, else that of the oldest instruction that is not done.
 
     Timing
     ------

@@ -48,6 +48,7 @@ class Semaphores(Component):
         self.count = count
         self.units = units
         masks = data.ArrayLayout(count, units)
+        # The stubs do not know init yet.
         beginning: Any = Out
         super().__init__(
             {
@@ -85,7 +86,8 @@ class Semaphores(Component):
             change = Signal(signed(len(posts) + 1), name=f"change_{s}")
             m.d.comb += change.eq(posts - fewer[s])
             m.d.sync += count.eq(count + change)
-            # Registered, because all grants depend on it. A semaphore that gets a post is not zero.
+            # Registered, because all grants depend on it. A semaphore that gets a post is not zero;
+            # one whose last count is taken is. The register has 1 then, or 2 with one in `fewer`.
             posted_to = Cat(self.post[u][s] for u in range(self.units)).any()
             one = ~count[2:].any() & (count[:2] == Mux(fewer[s], 2, 1))
             m.d.sync += self.lacking[s].eq(~posted_to & (self.lacking[s] | (one & taken[s])))

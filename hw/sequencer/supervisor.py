@@ -46,7 +46,8 @@ class Supervisor(Component):
     abort : Out(1)
         Stops all units, see "Contract of a unit" in ``docs/design/architecture.md``.
     flush, clear : Out(1)
-        Reset of fetch and check at the end of a program; reset of every block. One cycle.
+        Reset of fetch, check and the registers of the units, at the end of a program; reset of
+        every block. One cycle.
     done, error : Out(1)
         End of the last program. ``error`` stays until a soft reset, ``done`` until a start or a
         soft reset.
@@ -94,9 +95,11 @@ class Supervisor(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         running = Cat(self.running, self.granting)
+        # A soft reset is under way; HALT has ended, but beats are missing; a doorbell meanwhile.
         resetting = Signal()
         ending = Signal()
         rung = Signal()
+        # Cycles in which nothing moved; they have reached the limit.
         quiet_cycles = Signal(32)
         hung = Signal()
         # The reset takes effect one cycle after `clear`; until then no program may start.

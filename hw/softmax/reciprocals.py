@@ -13,7 +13,7 @@ from celosia.hw.lib.delay import delayed
 from celosia.hw.memory import race
 from celosia.hw.softmax.reduction import MARK, SUM_BITS
 
-#: First guess of a reciprocal, 48/17, and its slope, −32/17, with two integer bits.
+#: First guess of a reciprocal, 48/17, and its slope, −32/17, with 29 bits after the point.
 GUESS, SLOPE = 1515870810, -1010580540
 
 #: Operands of a product: a lane of the requantiser rounds ``a · b / 2³¹``.
@@ -31,7 +31,8 @@ class Normalizer(Component):
     mark, total : In(MARK), In(SUM_BITS)
         Sum of a row.
     done, half, right : Out(MARK), Out(unsigned(31)), Out(unsigned(5))
-        The shifted sum, its bit 30 set; and 31 less the bits shifted by. 0 counts as 31 bits.
+        The shifted sum, its bit 30 set: a number from ½ to 1 with 31 bits after the point. And 31
+        less the bits shifted by; a sum of 0 counts as shifted by 31.
 
     Timing
     ------
@@ -77,10 +78,10 @@ class Normalizer(Component):
 class Reciprocals(Component):
     """Reciprocals of the sums of up to ``SOFTMAX_ROWS`` rows.
 
-    With ``h`` the normalised sum, ``x = GUESS + h·SLOPE``. Then three times ``e = ½ − h·x`` and
-    ``x += 4·x·e``: the steps of Newton and Raphson, as in gemmlowp's
-    ``one_over_one_plus_x_for_x_in_0_1``. Each of the seven products is made for all rows, before
-    the next one.
+    With ``h`` the normalised sum, from ½ to 1, ``x = 48/17 − 32/17·h``. Then three times
+    ``e = 1 − h·x`` and ``x += x·e``: the steps of Newton and Raphson, as in gemmlowp's
+    ``one_over_one_plus_x_for_x_in_0_1``. ``h`` has 31 bits after the point, ``x`` and ``e`` have
+    29. Each of the seven products is made for all rows, before the next one.
 
     Parameters
     ----------
@@ -132,7 +133,8 @@ class Reciprocals(Component):
         m = Module()
         m.submodules.normalizer = normalizer = Normalizer()
         m.d.comb += [normalizer.mark.eq(self.mark), normalizer.total.eq(self.total)]
-        # Seven passes over the rows; a pass ends with the write of its last row.
+        # Seven passes over the rows; a pass ends with the write of its last row. Pass 0 makes `x`,
+        # odd passes make `e`, even ones the next `x`.
         step = Signal(range(7))
         last = Signal(range(SOFTMAX_ROWS), reset_less=True)
         requests = Signal()
@@ -178,6 +180,7 @@ class Reciprocals(Component):
         ]
         new_error = Signal(signed(32), reset_less=True)
         new_guess = Signal(31, reset_less=True)
+        # 1 - h·x; and x + x·e, whose product has two bits less after the point.
         m.d.sync += [
             new_error.eq((1 << 29) - self.scaled),
             new_guess.eq(Mux(first, GUESS + self.scaled, again + (self.scaled << 2))),

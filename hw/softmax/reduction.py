@@ -20,7 +20,7 @@ SUM_BITS = 28
 _DROPPED = 12
 
 #: Row of a group: its number, whether the group is the first and the last of it, and whether the
-#: row is the last of its instruction.
+#: row is the last of its instruction. ``MARK`` of ``hw/vector/task.py`` is another layout.
 MARK = data.StructLayout({"valid": 1, "row": range(SOFTMAX_ROWS), "first": 1, "last": 1, "ends": 1})
 
 
@@ -36,7 +36,7 @@ class Reduction(Component):
     total : Shape
         Shape of the result.
     combine : function of two values
-        Returns the maximum, or the sum, of two values. Both are in the order of the elements.
+        Returns the maximum, or the sum, of two values; the first is of earlier elements.
 
     Members
     -------

@@ -172,7 +172,7 @@ class SoftmaxStage(Component):
     A SOFTMAX is three tasks, its steps. MAXIMUM finds the greatest element of each row. SUM adds
     the exponentials of each row, and computes the reciprocals of the sums. SHARE gives the
     exponentials to the pipe, with the multipliers of their rows. Groups of other tasks pass
-    unchanged, as late.
+    unchanged, with the same delay.
 
     Parameters
     ----------
@@ -190,7 +190,8 @@ class SoftmaxStage(Component):
     late_launch, late_slot, late_next, late_group
         The same ``LATENCY`` cycles later, for ``Pipe``. Groups of MAXIMUM and SUM are left out.
     given : Out(GIVEN)
-        Multiplier and shift of a group, ``GIVEN`` cycles before it enters the requantiser.
+        Multiplier and shift of a group, ``SoftmaxStage.GIVEN`` = 1 cycle before it enters the
+        requantiser.
     scaled : In(signed(32))
         Result of the first lane of the requantiser.
     used, finished, fault : Out(1)

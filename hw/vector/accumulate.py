@@ -57,6 +57,7 @@ class AccumulatorWriter(Component):
         assert Pipe.SOON == ACCUMULATOR_LATENCY + 1
         self.sizes = sizes
         depth, lanes, columns = sizes.accumulator_depth, sizes.lanes, sizes.columns
+        # A group on its way: it cannot be written (`bad`), and what is done with its old sums.
         self._step = data.StructLayout(
             {
                 "bad": 1,

@@ -143,9 +143,10 @@ class VectorActivity(Component):
 class VectorControl(Component):
     """Control of the vector unit: starts tasks, reports their end, stops the unit.
 
-    A task starts when all elements of the task before have entered the pipe. It waits until that
-    task is done if it reads the memory that that one writes, or if it writes accumulators after
-    writes to the unified buffer, which may still report a fault.
+    A task starts when all elements of the task before have entered the pipe. In three cases it
+    waits until the task before is done: it reads the memory that the task before writes; it writes
+    accumulators, and the task before writes the unified buffer, which may still report a fault; it
+    is a step of SOFTMAX.
 
     Parameters
     ----------
@@ -286,7 +287,7 @@ class VectorControl(Component):
         if self.softmax:
             faults |= self.rows_fault
             ends |= self.rows_finished
-            # A step that ends at rows is not the last one of its instruction.
+            # MAXIMUM or SUM has ended; the instruction is not done.
             silent = self.rows_finished
         m.d.comb += [
             slots.finished.eq(~self.stop & ends),

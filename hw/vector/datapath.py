@@ -17,7 +17,11 @@ _LATE = ("launch", "slot", "next", "group")
 
 
 def settle_cycles(sizes: VectorSizes) -> int:
-    """Return cycles after the last element in which the datapath empties."""
+    """Return cycles from the last element until datapath and writers are empty, at most.
+
+    The groups of the last element enter the pipe one by one. Window unit and writers take no more
+    than 5 cycles besides.
+    """
     groups = sizes.column_groups * sizes.group_cycles
     return latency(sizes) + groups + 5 + SoftmaxStage.LATENCY * sizes.softmax
 

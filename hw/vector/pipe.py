@@ -296,6 +296,8 @@ class Pipe(Component):
         drive(m, scaler, store, "channels")
         drive(m, self, scaler, "soon scaled" + " used" * sequential)
         m.d.comb += addresses.step.eq(self.used if sequential else self.next)
+        # Ages of a mark, counted from `soon`, whose group enters the clamp, and the table. The
+        # ending for the clamp is registered, so it is chosen one cycle earlier.
         scaled, table = self.SOON, self.SOON + Clamp.LATENCY
         marks = delayed(m, scaler.soon, table + TableMemory.LATENCY, name="mark")
 

@@ -89,6 +89,8 @@ class ReadAddresses(Component):
         reads_last = task.group_last[(sizes.read_groups - 1).bit_length() :]
         groups = Mux(task.wide, reads_last, task.group_last)
         of_bytes = task.source == isa.Space.UNIFIED
+        # Innermost first: window x and y, reads of a pixel, x, y, z. Reads are numbered from 0 on,
+        # because the task has their number less one; the others from 1 on.
         levels = [
             *((task.window_strides[n], task.window_elements[n]) for n in range(2)),
             (wide_stride, Mux(of_bytes, groups, 0)),

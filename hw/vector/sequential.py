@@ -179,6 +179,7 @@ class SequentialLane(Component):
         ones, zeros, negative = (
             Signal(name=name, reset_less=True) for name in ("ones", "zeros", "negative")
         )
+        # They are `watched`, with the new sign: bits 31 - `left` to 31.
         kept = ~left
         watched = Cat(
             Mux(self.digit == kept[_BITS:], n >= kept[:_BITS], self.digit > kept[_BITS:])

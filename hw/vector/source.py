@@ -34,7 +34,7 @@ class Source(Component):
     prepare, run, skip_rows, prepared, launch, task, stop
         As for ``Destination``.
     released : In(1)
-        A group was written: its space is free.
+        A group has left, written or used by a step of SOFTMAX: its space is free.
     unified_read, read_valid, read_data, read_fault : Out(stream), In, In, In
         Read port of the unified buffer.
     accumulator_read, sums : Out(read_layout), In(ArrayLayout(signed(32), columns))
@@ -189,8 +189,9 @@ class RowReads(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Constant while a task reads rows. Before the first descriptor the row of ``adder`` is
-        # unknown in simulation, and so the sums would be, which are the elements of FILL.
+        # Constant while a task reads rows. A FILL keeps it: its elements are ``sums``, of any row,
+        # because the clamp replaces them. In simulation a row of ``adder`` is undefined before the
+        # first descriptor, and undefined sums would get past the clamp.
         of_adder = Signal(reset_less=True)
         from_rows = self.task.source == isa.Space.ACCUMULATORS
         to_rows = self.task.destination == isa.Space.ACCUMULATORS

@@ -77,7 +77,7 @@ class SumUpdate(Component):
         m = Module()
         factor = signed(isa.FACTOR_BITS)
         for lane in range(self.lanes):
-            # One adder: for a comparison it subtracts.
+            # One adder: for a comparison it subtracts. The bit below the numbers is the carry.
             new = self.new[lane]
             before = Signal(signed(32), name=f"before_{lane}")
             total = Signal(signed(34), name=f"total_{lane}")

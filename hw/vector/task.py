@@ -1,11 +1,13 @@
 """Sizes and records that the blocks of the vector unit share.
 
-- A *task* is an instruction, VECTOR or FILL, in the form that the blocks use.
+- A *task* is a VECTOR, a FILL or one of the three steps of a SOFTMAX, in the form that the blocks
+  use.
 - A *slot* is the number of a task modulo 2: two tasks are in flight at most.
 - An *element* is one position of a window: up to C channels, which are read in one cycle.
 - A *group* is V neighbouring channels of a pixel; V is the number of lanes.
 - A *descriptor* is the destination of one group.
 - An *ending* is the part of a task that the last stages of the pipe use: clamp, table, mode.
+- A *mark* moves through the pipe with a group: its valid bit, and its *tag*: slot, memory, fault.
 """
 
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import EXPONENTIAL_TABLES, REQUANTIZERS
 from celosia.hw.lib.component import Component, drive
 
-#: Instructions of the vector unit.
+#: Instructions of the vector unit. The fields of SOFTMAX lie at the bits of those of VECTOR.
 INSTRUCTION = streams.issued(isa.Opcode.VECTOR, isa.Opcode.FILL)
 
 
@@ -146,7 +148,9 @@ class VectorSizes:
         """Groups that may be in flight between their last read and their write.
 
         The groups in the pipe at full rate, and the groups of two windows: one that ends, and one
-        that is checked in the same cycle.
+        that is checked in the same cycle. From the issue of a read of the unified buffer to the
+        write of its first group are 23 cycles: 1 in a register, 6 in the buffer, 2 in the window
+        unit, 12 in the pipe, 2 in a queue. With the sequential requantiser the pipe has 36.
         """
         way = 23 if self.group_cycles == 1 else -(-48 // self.group_cycles)
         way += SOFTMAX_LATENCY * self.softmax
@@ -241,6 +245,11 @@ class Decoder(Component):
     FILL becomes a task without a source, whose results are clamped to its value. SOFTMAX becomes
     three tasks, its steps.
 
+    Parameters
+    ----------
+    sizes : VectorSizes
+        Sizes of the unit.
+
     Members
     -------
     i : In(stream of INSTRUCTION)
@@ -250,7 +259,7 @@ class Decoder(Component):
 
     Timing
     ------
-    Combinational, but for the number of the step.
+    Combinational, but for the number of the step. SOFTMAX is taken with its third task.
     """
 
     def __init__(self, *, sizes: VectorSizes) -> None:

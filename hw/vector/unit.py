@@ -196,7 +196,7 @@ class VectorUnit(Component):
             drive(m, side, decoder.o.payload[name], "run skip_rows")
             m.d.comb += side.prepare.eq(control.prepare[number])
         if self.sizes.softmax:
-            # The steps before write nothing.
+            # MAXIMUM and SUM write nothing: no descriptors.
             step = control.task.step
             writes = (step == Step.NONE) | (step == Step.SHARE)
             m.d.comb += destination.launch.eq(control.launch & writes)

@@ -65,6 +65,7 @@ class WindowColumn(Component):
         ]
         with m.If(self.launch):
             m.d.sync += greatest.eq(self.window == isa.Window.MAX)
+        # The bit below the numbers is the carry that completes a subtraction: 1 + `greatest`.
         total = Signal(signed(34))
         replaces = Signal()
         m.d.comb += [
@@ -179,7 +180,8 @@ class WindowUnit(Component):
     window : In(isa.Window)
         Maximum or sum. Sums wrap.
     soon : Out(1)
-        Only with ``group_cycles`` = 1: a group comes in two cycles.
+        Only with ``group_cycles`` = 1: a group comes in two cycles. It is ``Pipe.next``, not
+        ``Pipe.soon``.
     group : Out(group_layout)
         Groups. ``valid`` is high for one cycle, the rest is constant for ``group_cycles``.
     busy : Out(1)

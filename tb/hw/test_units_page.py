@@ -11,7 +11,7 @@ from issued import issued_bits
 
 from celosia.hw.arch import commands
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.isa import Instruction, Opcode, Space
+from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit
 from celosia.hw.arch.presets import PRESETS
 from celosia.hw.dma.load import LoadUnit
 from celosia.hw.dma.store import StoreUnit
@@ -47,8 +47,15 @@ def issue(ctx, port, instruction: Instruction) -> None:
     ctx.set(port.valid, 1)
 
 
-def check(dut, name: str, setup: Callable, probes: dict, before: Callable | None = None) -> None:
-    """Run a unit and compare the cycles in which its signals are set with the example."""
+def check(
+    dut,
+    name: str,
+    setup: Callable,
+    probes: dict,
+    before: Callable | None = None,
+    first: int = 0,
+) -> None:
+    """Run a unit from cycle ``first`` on; compare the cycles in which its signals are set."""
     wanted = examples()[name]
     seen: dict[str, set[int]] = {probe: set() for probe in probes}
 
@@ -56,7 +63,7 @@ def check(dut, name: str, setup: Callable, probes: dict, before: Callable | None
         for _ in range(8):
             await ctx.tick()
         setup(ctx)
-        for cycle in range(max(wanted["shown"]) + 1):
+        for cycle in range(first, max(wanted["shown"]) + 1):
             if before:
                 before(ctx, cycle, seen)
             for probe, signal in probes.items():
@@ -84,21 +91,57 @@ def test_sequencer():
     def setup(ctx) -> None:
         ctx.set(dut.program_length, len(words) + 1)
         ctx.set(dut.load.instruction.ready, 1)
-        ctx.set(dut.start, 1)
 
     def before(ctx, cycle: int, seen) -> None:
-        ctx.set(dut.start, 0 if cycle else 1)
-        ctx.set(dut.beats.valid, cycle < len(words))
-        ctx.set(dut.beats.payload.data, words[cycle] if cycle < len(words) else 0)
+        ctx.set(dut.start, cycle < 0)
+        ctx.set(dut.beats.valid, cycle in range(len(words)))
+        ctx.set(dut.beats.payload.data, words[cycle] if cycle in range(len(words)) else 0)
         ctx.set(dut.load.done, cycle == 13)
+        if ctx.get(dut.load.instruction.valid):
+            assert ctx.get(dut.load.instruction.payload.fields.load.external) == 0x40
 
     probes = {
         "beats": dut.beats.valid,
+        "Check.o": dut.program.o.valid,
         "load.instruction": dut.load.instruction.valid,
         "load.done": dut.load.done,
+        "Issue.post of load": dut.issues[Unit.LOAD].post,
+        "Semaphores.granted, store": dut.semaphores.granted[Unit.STORE.value],
         "store.instruction": dut.store.instruction.valid,
     }
-    check(dut, "store.instruction", setup, probes, before)
+    check(dut, "store.instruction", setup, probes, before, first=-1)
+
+
+def test_end_of_a_program():
+    dut: Any = Sequencer(config=CONFIG)
+    program = [Instruction(Opcode.STORE), Instruction(Opcode.HALT)]
+    words = list(commands.words(commands.encode(program)))
+
+    def setup(ctx) -> None:
+        ctx.set(dut.program_length, len(words))
+        ctx.set(dut.store.instruction.ready, 1)
+        for unit in (dut.load, dut.store, dut.matrix, dut.vector):
+            ctx.set(unit.idle, 1)
+
+    def before(ctx, cycle: int, seen) -> None:
+        ctx.set(dut.start, cycle == 0)
+        ctx.set(dut.beats.valid, cycle in (1, 2))
+        ctx.set(dut.beats.payload.data, words[cycle - 1] if cycle in (1, 2) else 0)
+        ctx.set(dut.store.idle, cycle not in range(10, 22))
+        ctx.set(dut.store.done, cycle == 21)
+
+    probes = {
+        "Sequencer.start": dut.start,
+        "Supervisor.running": dut.running,
+        "beats": dut.beats.valid,
+        "store.instruction": dut.store.instruction.valid,
+        "store.done": dut.store.done,
+        "Dispatch.quiet": dut.dispatch.quiet,
+        "Dispatch.halted": dut.dispatch.halted,
+        "Supervisor.flush": dut.supervisor.flush,
+        "Sequencer.done": dut.done,
+    }
+    check(dut, "Sequencer.done", setup, probes, before, first=-1)
 
 
 def sizes(config: Config, *names: str) -> dict[str, Any]:
@@ -240,6 +283,30 @@ def test_vector():
         "vector.done": dut.done,
     }
     check(dut, "vector.done", setup, probes)
+
+
+def test_softmax():
+    names = ("rows", "columns", "unified_bytes", "accumulator_depth", "parameter_channels")
+    dut = VectorUnit(
+        **sizes(CONFIG, *names, "tables", "bus_bytes"), lanes=2, visible_cycles=4, softmax=True
+    )
+
+    def setup(ctx) -> None:
+        for stream in (dut.unified_read, dut.unified_write):
+            ctx.set(stream.ready, 1)
+        issue(ctx, dut.instruction, Instruction(Opcode.SOFTMAX, channels=4))
+
+    def before(ctx, cycle: int, seen) -> None:
+        ctx.set(dut.instruction.valid, cycle <= 26)
+        ctx.set(dut.read_valid, cycle - LATENCY in seen["unified_read"])
+
+    probes = {
+        "SOFTMAX offered": dut.instruction.valid,
+        "unified_read": dut.unified_read.valid,
+        "unified_write": dut.unified_write.valid,
+        "SOFTMAX done": dut.done,
+    }
+    check(dut, "SOFTMAX", setup, probes, before)
 
 
 @pytest.mark.parametrize("name", examples())
