@@ -204,11 +204,11 @@ def sources_digest(*, whole: bool = False) -> str:
         Of all gateware, not of that of a core alone.
     """
     digest = hashlib.sha256(version("amaranth").encode())
-    room = Path(__file__).parent
-    for path in sorted(room.rglob("*.py")):
-        place = path.relative_to(room)
-        if not whole and (place.name in _APART or place.parts[0] in _APART):
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        relative = path.relative_to(folder)
+        if not whole and (relative.name in _APART or relative.parts[0] in _APART):
             continue
-        digest.update(str(place).encode())
+        digest.update(str(relative).encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

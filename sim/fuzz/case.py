@@ -86,8 +86,8 @@ class Case:
         """Address of the program in external memory."""
         if self.fault and self.fault.kind == "beyond":
             return stage.SIZE - commands.padded(self.words)
-        room = stage.SIZE - stage.CODE
-        return stage.CODE if commands.padded(self.words) <= room else stage.SIZE
+        size = stage.SIZE - stage.CODE
+        return stage.CODE if commands.padded(self.words) <= size else stage.SIZE
 
     @property
     def memory_bytes(self) -> int:

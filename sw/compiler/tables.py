@@ -41,5 +41,5 @@ def table(
         values = np.full(ENTRIES, np.nan)
     if np.isnan(values).any():
         got = f"{source.scale:.6g} and {output.scale:.6g}"
-        raise UndefinedError(f"wanted scales that leave single precision room, got {got}")
+        raise UndefinedError(f"wanted scales whose quotients fit single precision, got {got}")
     return np.clip(values, -128, 127).astype(np.int8)

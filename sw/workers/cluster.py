@@ -65,8 +65,8 @@ class Cluster:
 
     def _submit(self, shards: Iterator[tuple[int, Any]], running: dict[Any, int]) -> None:
         """Submit shards, as many as the cluster has threads for."""
-        room = _SHARDS * max(1, sum(self._client.nthreads().values())) - len(running)
-        for number, shard in islice(shards, max(0, room)):
+        free = _SHARDS * max(1, sum(self._client.nthreads().values())) - len(running)
+        for number, shard in islice(shards, max(0, free)):
             # Pickled here, because Dask would take tuples and lists apart.
             content = pickle.dumps(shard)
             future = self._client.submit(_carried_out, self._parcel, content, pure=False)

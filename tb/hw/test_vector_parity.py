@@ -23,15 +23,15 @@ SHORT = {"y_count": 1, "z_count": 1, "window_y_count": 1}
 def memories(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     """Parameters' and tables' memories of a unit, one a lane."""
     made: dict[str, list[Any]] = {}
-    for room, name in ((parameter_memory, "parameters"), (table_memory, "tables")):
+    for module, name in ((parameter_memory, "parameters"), (table_memory, "tables")):
         kept = made[name] = []
 
-        class Recorded(room.Memory):
+        class Recorded(module.Memory):
             def __init__(self, *arguments: Any, kept: list[Any] = kept, **options: Any) -> None:
                 super().__init__(*arguments, **options)
                 kept.append(self)
 
-        monkeypatch.setattr(room, "Memory", Recorded)
+        monkeypatch.setattr(module, "Memory", Recorded)
     return made
 
 

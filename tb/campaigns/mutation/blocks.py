@@ -8,7 +8,7 @@ from dataclasses import dataclass
 class Block:
     """A block.
 
-    ``name``: name of the block; ``files``: its sources; ``unit``, ``room``: tests of its
+    ``name``: name of the block; ``files``: its sources; ``unit``, ``parent``: tests of its
     components, and of the components that contain it; below tb/hw; ``proofs``: files of its proofs,
     below tb/formal; ``benches``: files of its cocotb benches, below tb/cosim; Icarus runs them;
     ``fuzz``: random programs on whole cores may show a change.
@@ -17,7 +17,7 @@ class Block:
     name: str
     files: tuple[str, ...]
     unit: tuple[str, ...]
-    room: tuple[str, ...] = ()
+    parent: tuple[str, ...] = ()
     proofs: tuple[str, ...] = ()
     benches: tuple[str, ...] = ()
     fuzz: bool = True
@@ -30,8 +30,8 @@ def _block(row: str) -> Block:
     return Block(name.strip(), sources, *found, fuzz=not tests[4].strip())
 
 
-#: A block a row: name | sources | unit | room | proofs | benches | "alone" if not for ``fuzz``; in
-#: the order of docs/log/2026-11-23-mutation.md.
+#: A block a row, in the order of docs/log/2026-11-23-mutation.md:
+#: name | sources | unit | parent | proofs | benches | "alone" if not for ``fuzz``.
 _ROWS = """
 fetch | sequencer/fetch | sequencer_fetch | sequencer
 check, dispatch | sequencer/check sequencer/dispatch | sequencer_check sequencer_dispatch |

@@ -20,7 +20,7 @@ FOLDER = ROOT / "build" / "mutation"
 BEFORE, AFTER = 0.90, 0.95
 
 #: Stages that check a change, one after the other.
-STAGES = ("unit", "proof", "room", "bench", "core")
+STAGES = ("unit", "proof", "parent", "bench", "core")
 #: Files that decide a verdict besides the gateware and the tests.
 _MODULES = ("changes", "same", "sites", "trials")
 _TOOL = (*(f"tb/campaigns/mutation/{name}.py" for name in _MODULES), "tb/conftest.py")
@@ -78,7 +78,7 @@ def stages_of(block: Block) -> list[Stage]:
     found = [
         Stage("unit", tuple(f"tb/hw/{name}" for name in block.unit)),
         Stage("proof", tuple(f"tb/formal/{name}" for name in block.proofs), proofs),
-        Stage("room", tuple(f"tb/hw/{name}" for name in block.room)),
+        Stage("parent", tuple(f"tb/hw/{name}" for name in block.parent)),
         Stage("bench", tuple(f"tb/cosim/{name}" for name in block.benches), ("-k", "icarus")),
         Stage("core", ("tb/campaigns/mutation/core_trial.py",) if block.fuzz else ()),
     ]
