@@ -165,7 +165,8 @@ class Reciprocals(Component):
             m.d.sync += [row.eq(row + 1), requests.eq(row != last)]
 
         chosen = Mux(running, row, self.row)
-        write_sum, [of_sum] = self._memory(m, "sums", 36, chosen)
+        new_sum = Cat(normalizer.half, normalizer.right)
+        write_sum, [of_sum] = self._memory(m, "sums", len(new_sum), chosen)
         write_guess, [guess, again] = self._memory(m, "guesses", 31, chosen, to_read.row)
         write_error, [error] = self._memory(m, "errors", 32, row)
         half, right = of_sum[:31], of_sum[31:]
@@ -187,7 +188,7 @@ class Reciprocals(Component):
         ]
         done = normalizer.done
         for port, valid, at, word in (
-            (write_sum, done.valid, done.row, Cat(normalizer.half, normalizer.right)),
+            (write_sum, done.valid, done.row, new_sum),
             (write_guess, written.valid & ~of_error, written.row, new_guess),
             (write_error, written.valid & of_error, written.row, new_error),
         ):
