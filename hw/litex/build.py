@@ -1,19 +1,22 @@
 """Bitstreams of boards: a LiteX system with a core, through Yosys and nextpnr."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from litex.soc.cores.uart import RS232PHY
 
+from celosia.hw.arch.config import Config
 from celosia.hw.build import TOP, convert_with_sources
 from celosia.hw.core import Core
 from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, packed, placed
 from celosia.hw.flow.report import Report, examine
+from celosia.hw.flow.sources import Source
 from celosia.hw.flow.tools import Progress
 from celosia.hw.litex.boards import BAUD, Board
 from celosia.hw.litex.processor import processor_verilog
@@ -31,6 +34,12 @@ _COMMENT = re.compile(r"(?ms)^/\*.*?\*/\n|^//[^\n]*\n")
 #: Names of the one clock of the pads, one for each register; their order changes.
 _ALIAS = re.compile(r"\bsdrio_clk(?:_\d+)?\b")
 _ALIASES = re.compile(rf"(?m)^(?:wire +|assign )({_ALIAS.pattern})(?: = (\w+))?;\n")
+
+
+@cache
+def _core(config: Config) -> tuple[str, Mapping[str, Source]]:
+    """Return the Verilog of a core, the same for all boards, and the sources of its signals."""
+    return convert_with_sources(Top(Core(config=config)), name=TOP)
 
 
 def system(board: Board) -> Any:
@@ -67,7 +76,7 @@ def design(board: Board) -> tuple[Design, dict[str, Any]]:
         If the board has no LiteDRAM, or its PLL cannot make the clock.
     """
     board = replace(board, config=board.fpga.suited(board.config))
-    core, sources = convert_with_sources(Top(Core(config=board.config)), name=TOP)
+    core, sources = _core(board.config)
     with quiet(), TemporaryDirectory() as folder:
         try:
             soc = system(board)

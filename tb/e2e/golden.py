@@ -1,4 +1,4 @@
-"""Frozen figures of whole networks at ``edge``: ``python tb/e2e/golden.py`` compares them.
+"""Frozen figures of whole networks: ``python tb/e2e/golden.py`` compares them.
 
 ``--write`` puts what is measured into ``golden.json``, after LiteRT's reference kernels have given
 the same bytes. Names choose networks; ``--rtl`` counts the cycles of the RTL, too.
@@ -35,7 +35,7 @@ Figures = dict[str, str | int]
 def compiled(name: str) -> Program:
     """Return the program of a network."""
     network = NETWORKS[name]
-    return compile_graph(load(network.content()), preset("edge"), network.batch)
+    return compile_graph(load(network.content()), preset(network.preset), network.batch)
 
 
 def inputs(ports: Iterable[Port], count: int) -> list[np.ndarray]:

@@ -32,7 +32,7 @@ def instance(made):
     return only
 
 
-@pytest.mark.parametrize("name", ["pico", "micro"])
+@pytest.mark.parametrize("name", ["pico", "pico,rows=8,bus_bytes=8"])
 def test_instance_has_the_ports_of_the_verilog(name):
     config = preset(name)
     text = verilog(config).rpartition("module celosia(")[2].partition("endmodule")[0]

@@ -116,8 +116,18 @@ TRANSPOSED = w.TransposedConvolution(
         ([w.Mean()], 2, 1e-12, "MEAN.*wanted factors below 2^30, got"),
         ([w.Activation(kind="RELU_N1_TO_1")], 0, 1e11, "RELU_N1_TO_1.*wanted factors below 2^30"),
         # Tables of NaN.
-        ([Function(kind="GELU", approximate=True)], 0, 3e38, "GELU.*quotients fit single precision"),
-        ([Function(kind="GELU", approximate=True)], 1, 1e-45, "GELU.*quotients fit single precision"),
+        (
+            [Function(kind="GELU", approximate=True)],
+            0,
+            3e38,
+            "GELU.*quotients fit single precision",
+        ),
+        (
+            [Function(kind="GELU", approximate=True)],
+            1,
+            1e-45,
+            "GELU.*quotients fit single precision",
+        ),
         ([Function(kind="RSQRT")], 1, 1e-45, "RSQRT.*"),
         ([Function(kind="HARD_SWISH")], 1, 1e-45, "HARD_SWISH.*wanted a result of more than"),
     ],

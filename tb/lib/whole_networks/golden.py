@@ -119,7 +119,7 @@ class Network(NamedTuple):
 
     ``content``: returns the ``.tflite`` file; ``batch``: samples of one run;
     ``samples``: samples whose outputs are compared, whole runs; ``slow``: compiles for more than a
-    few seconds; ``rtl``: small enough for the RTL.
+    few seconds; ``rtl``: small enough for the RTL; ``preset``: of the core.
     """
 
     content: Callable[[], bytes]
@@ -127,6 +127,11 @@ class Network(NamedTuple):
     samples: int = 4
     slow: bool = False
     rtl: bool = True
+    preset: str = "edge"
+
+
+def _shipped(name: str) -> bytes:
+    return (ROOT / f"sw/models/{name}.tflite").read_bytes()
 
 
 def _mlperf(name: str) -> bytes:
@@ -134,17 +139,17 @@ def _mlperf(name: str) -> bytes:
 
 
 SHIPPED = ("fashion_b", "mnist_a", "mnist_c", "mnist_d", "mnist_mlp")
+TRANSFORMERS = ("fashion_vit", "kjv_text", "mnist_vit")
 MLPERF = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "str_ww_ref_model", "vww_96_int8")
 
 #: By the name in ``golden.json``; those of MLPerf Tiny need ``CELOSIA_MODELS``.
 NETWORKS: dict[str, Network] = {
     **{
-        f"{name} {batch}": Network(
-            (ROOT / f"sw/models/{name}.tflite").read_bytes, batch, max(batch, 4)
-        )
+        f"{name} {batch}": Network(partial(_shipped, name), batch, max(batch, 4))
         for name in SHIPPED
         for batch in (1, 16)
     },
+    **{name: Network(partial(_shipped, name), preset="transformer") for name in TRANSFORMERS},
     **{name: Network(partial(_mlperf, name), slow=name == "vww_96_int8") for name in MLPERF},
     "mobilenet_v2": Network(mobilenet_v2, samples=1, slow=True, rtl=False),
     "squeezenet": Network(squeezenet, samples=1, slow=True, rtl=False),
