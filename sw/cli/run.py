@@ -9,7 +9,6 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import PRESETS
-from celosia.sim.rtl import array_of
 from celosia.sw.cli import inputs, raw
 from celosia.sw.cli.arguments import (
     Commands,
@@ -115,6 +114,8 @@ def carried_out(
         with open_session(program, device=device, **options) as session:
             results, costs = session.run(arrays, progress=True), session.statistics
     if device == "rtl":
+        from celosia.sim.rtl import array_of
+
         costs.array = array_of(program.config)
     return results, costs
 

@@ -142,7 +142,7 @@ def digits(mnist_model, mnist):
     return program, x, y
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.01])
+@pytest.mark.parametrize("rate", [0.0, 0.002])
 def test_digits_are_the_same_bytes(board, digits, rng, rate):
     program, x, y = digits
     noise = Noise(rng, rate)
