@@ -33,8 +33,7 @@ class Statistics:
     of each anew, and that counts as the rest. ``inputs``: samples computed, padding of the last
     batch not counted; ``counters``, ``setup_counters``: for each unit, cycles by class;
     ``seconds``: time on the host's clock that the runs took, operators of the host included, set-up
-    not. ``array``: what ran in the place of the array, None where no RTL ran, see
-    ``celosia.sim.rtl.array_of``.
+    not; ``array``: set by ``celosia run`` and ``eval``, see ``celosia.sim.rtl.array_of``.
     """
 
     def __init__(self, program: Program, cores: int = 1) -> None:

@@ -1,5 +1,8 @@
 """MOVE_WEIGHTS in the matrix unit: tiles filled from the unified buffer, between MATMULs."""
 
+from itertools import product
+from typing import Any
+
 import numpy as np
 import pysim
 import pytest
@@ -12,14 +15,22 @@ from celosia.hw.matrix.moves import MoveOrder, RowWrites
 from celosia.hw.memory.weight_buffer import WeightBuffer, rows_payload
 
 #: rows, columns, weight_rows: with fewer, as many and more columns than rows.
-SIZES = [(4, 4, 1), (4, 10, 4), (8, 3, 2), (4, 1, 2)]
+SIZES = [(4, 4, 1), (4, 10, 4), (8, 3, 2), (4, 1, 2), (8, 16, 1), (16, 16, 1)]
 #: Without what a unit may be built without.
 LEAST = {"skid": False, "forwards": False}
-#: Large arrays take long: not with all stalls and forms.
-RANDOM = [
-    *((*size, stall, form) for size in SIZES for stall in (0.0, 0.4) for form in ({}, LEAST)),
-    *((8, 16, 1, 0.0, LEAST), (8, 16, 1, 0.4, {}), (16, 16, 1, 0.4, {})),
-]
+#: Large arrays take long.
+QUICK = [((8, 16, 1), 0.0, LEAST), ((8, 16, 1), 0.4, {}), ((16, 16, 1), 0.4, {})]
+
+
+def randomly() -> list[Any]:
+    """Return all sizes with all stalls and forms; most of large arrays are slow."""
+    found = []
+    for size, stall, form in product(SIZES, (0.0, 0.4), ({}, LEAST)):
+        slow = size[1] == 16 and (size, stall, form) not in QUICK
+        found.append(pytest.param(*size, stall, form, marks=[pytest.mark.slow] * slow))
+    return found
+
+
 MOVE = Opcode.MOVE_WEIGHTS
 
 
@@ -42,7 +53,7 @@ def draw(rng, rows, columns, tiles, depth):
     }
 
 
-@pytest.mark.parametrize(("rows", "columns", "weight_rows", "stall", "form"), RANDOM)
+@pytest.mark.parametrize(("rows", "columns", "weight_rows", "stall", "form"), randomly())
 def test_random_programs(rows, columns, weight_rows, stall, form, seed):
     depth, tiles = 64, 5
     bench = Bench(
@@ -72,7 +83,11 @@ def spaced(rows, columns, moved):
 
 
 @pytest.mark.parametrize(
-    ("rows", "moved", "wait"), [(4, 4, 5), (4, 8, 5), (4, 5, 8), (8, 3, 6), (8, 8, 2)]
+    ("rows", "moved", "wait"),
+    [
+        *((4, 4, 5), (4, 8, 5), (4, 5, 8), (8, 3, 6), (8, 8, 2)),
+        *(pytest.param(16, *rest, marks=pytest.mark.slow) for rest in ((16, 2), (3, 6))),
+    ],
 )
 def test_a_tile_starts_as_soon_as_its_last_row_will_be_there(rows, moved, wait):
     """``wait``: 1 for the pass after the tile's start, and ROW_LATENCY + 6 less the row."""

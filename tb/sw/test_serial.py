@@ -142,7 +142,7 @@ def digits(mnist_model, mnist):
     return program, x, y
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.002])
+@pytest.mark.parametrize("rate", [0.0, 0.002, pytest.param(0.01, marks=pytest.mark.slow)])
 def test_digits_are_the_same_bytes(board, digits, rng, rate):
     program, x, y = digits
     noise = Noise(rng, rate)

@@ -130,7 +130,11 @@ def test_a_resumed_run_gives_the_same_bits(
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "stop", "signalled"),
-    [("mnist_c", 6, True), ("fashion_b", 7, False)],
+    [
+        *(("mnist_c", 6, True), ("fashion_b", 7, False)),
+        pytest.param("mnist_c", 3, False, marks=pytest.mark.slow),
+        pytest.param("mnist_a", 6, True, marks=pytest.mark.slow),
+    ],
 )
 def test_convolutions_go_on_in_mid_epoch(
     name: str,
