@@ -150,9 +150,10 @@ class _Judge:
     def semaphores(self) -> None:
         """Check that the program ends, whatever the speed of the units."""
         stuck = self.schedule.failure
+        if stuck and stuck.error is Error.WATCHDOG:
+            raise self.deadlock()
         if stuck:
-            fault = Fault.DEADLOCK if stuck.error is Error.WATCHDOG else Fault.SEMAPHORE
-            raise Hazard(fault, (stuck.index,), str(stuck))
+            raise Hazard(Fault.SEMAPHORE, (stuck.index,), str(stuck))
         try:
             self.clocks = Clocks(self.instructions, self.schedule.order)
         except (MixedSemaphore, PossibleOverflow) as wrong:
@@ -165,6 +166,20 @@ class _Judge:
                 last = max(posts)
                 message = f"semaphore {s} is left at {count}; last posted by {self.name(last)}"
                 raise Hazard(Fault.LEFTOVER, (last,), message)
+
+    def deadlock(self) -> Hazard:
+        """Return the hazard of the first instruction in the program that waits for ever.
+
+        The core may record another one: that of the first unit that has an instruction.
+        """
+        done = set(self.schedule.order)
+        index = next(k for k in range(len(self.instructions)) if k not in done)
+        missing = [s for s in bits(self.instructions[index].wait) if not self.schedule.counts[s]]
+        posted = {s for i in self.instructions for s in bits(i.post)}
+        why = f"waits for ever for semaphore {' and '.join(map(str, missing))}"
+        if never := [str(s) for s in missing if s not in posted]:
+            why += f"; no instruction posts {' or '.join(never)}"
+        return Hazard(Fault.DEADLOCK, (index,), f"{self.name(index)} {why}")
 
     def races(self) -> None:
         """Check that instructions which touch the same address are in order."""

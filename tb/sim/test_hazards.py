@@ -11,6 +11,7 @@ from celosia.hw.arch.isa import (
     Mode,
     Opcode,
     assemble,
+    disassemble,
 )
 from celosia.hw.arch.presets import PRESETS, preset
 from celosia.sim.footprint import Memory, reach
@@ -200,6 +201,27 @@ def test_deadlock(text: str):
     hazard = found(text, everything())
     assert hazard.fault is Fault.DEADLOCK
     assert "waits for ever for semaphore" in str(hazard)
+
+
+@pytest.mark.parametrize(
+    ("text", "index", "end"),
+    [
+        ("STORE wait=4\nFILL wait=3 post=4\nHALT", 0, "4"),
+        ("FILL wait=3 post=4\nSTORE wait=4\nHALT", 0, "3; no instruction posts 3"),
+        (
+            "NOP\nFILL wait=3+5 post=4\nSTORE wait=4 post=5\nHALT",
+            1,
+            "3 and 5; no instruction posts 3",
+        ),
+        ("FILL wait=3\nSTORE\nHALT wait=7", 0, "3; no instruction posts 3"),
+    ],
+)
+def test_deadlock_names_the_first_instruction_that_waits(text: str, index: int, end: str):
+    program = assemble(text)
+    hazard = found(text, everything())
+    assert hazard.instructions == (index,)
+    name = f"instruction {index} ({disassemble(program[index])})"
+    assert str(hazard) == f"DEADLOCK: {name} waits for ever for semaphore {end}"
 
 
 UNWRITTEN = {
