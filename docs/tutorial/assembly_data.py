@@ -4,7 +4,7 @@
 ``python assembly_data.py y.npy`` prints the result of a run and compares it.
 """
 
-import sys
+import argparse
 
 import numpy as np
 from systolic_array import matrices
@@ -24,15 +24,19 @@ def parameters(bias: np.ndarray) -> np.ndarray:
 
 def main() -> None:
     """Write files, or compare one."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("result", nargs="?", metavar="y.npy", help="result to compare")
+    parser.add_argument("--low", type=int, default=-128, help="VECTOR's lower limit (-128)")
+    arguments = parser.parse_args()
     x, w = matrices(4)
-    if len(sys.argv) == 1:
+    if arguments.result is None:
         np.save("x.npy", x)
         np.save("w.npy", w)
         np.save("params.npy", parameters(BIAS))
         print(f"x\n{x}\nw\n{w}\nbias {BIAS}")
         return
-    y = np.load(sys.argv[1]).reshape(4, 4)
-    wanted = np.clip(x.astype(np.int32) @ w + BIAS, -128, 127)
+    y = np.load(arguments.result).reshape(4, 4)
+    wanted = np.clip(x.astype(np.int32) @ w + BIAS, arguments.low, 127)
     wrong = np.count_nonzero(y != wanted)
     print(f"{y}\n{wrong} of {wanted.size} differ from NumPy")
 

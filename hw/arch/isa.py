@@ -275,6 +275,8 @@ def assemble_line(line: str) -> Instruction | None:
     values: dict[str, int] = {}
     for word in words:
         key, equals, text = word.partition("=")
+        if word.startswith("+") or word.endswith("+"):
+            raise ValueError(f"{name}: wanted no spaces around '+', got {word!r}")
         if key not in known:
             raise ValueError(f"{name}: wanted {_wanted(key, known)}, got field {key!r}")
         if not equals or key in values:

@@ -96,7 +96,7 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
             device.write(source.address, data)
         device.write(origin, content)
         result = device.run(origin, count)
-        _require_success(path, instructions, result)
+        _require_success(path, content, config, result)
         found = [device.read(dump.address, dump.length) for dump in dumps]
     finally:
         device.close()
@@ -175,16 +175,31 @@ def _reach(instructions: Sequence[isa.Instruction], config: Config) -> int:
     return most
 
 
-def _require_success(
-    path: Path, instructions: Sequence[isa.Instruction], result: RunResult
-) -> None:
-    if result.error is None:
-        return
-    code, unit, index = result.error
+def _require_success(path: Path, content: bytes, config: Config, result: RunResult) -> None:
+    if result.error is not None:
+        reason = _reason(content, config, result.error)
+        raise DeviceError(f"{path}: {reason} (preset {config.name})")
+
+
+def _reason(content: bytes, config: Config, error: tuple[isa.Error, isa.Unit, int]) -> str:
+    """Return the reason of an error of the core: in the words of the checker if it finds it too."""
+    from celosia.sim.hazards import Fault, Hazard, MachineError, check_hazards
+
+    code, unit, index = error
+    instructions = commands.decode(content)
     where = f"instruction {index}"
     if 0 <= index < len(instructions):
         where += f" ({isa.disassemble(instructions[index])})"
-    raise DeviceError(f"{path}: {code.name} in {unit.name}: {where}")
+    reason = f"{code.name} in {unit.name}: {where}"
+    try:
+        check_hazards(content, config)
+    except MachineError as found:
+        same = (found.error, found.unit, found.index) == error
+        return str(found) if same else reason
+    except Hazard as hazard:
+        if code is isa.Error.WATCHDOG and hazard.fault is Fault.DEADLOCK:
+            return f"{reason}; {hazard}"
+    return reason
 
 
 def _statistics(path: Path, config: Config, count: int, result: RunResult) -> dict[str, Any]:

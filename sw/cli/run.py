@@ -68,9 +68,9 @@ def run(arguments: argparse.Namespace) -> None:
     if raw.is_raw(model):
         raw.run(model, arguments)
         return
+    source = read_source(model)
     if arguments.memory or arguments.dump:
         raise InputError(f"{model}: --memory and --dump are for bare instructions")
-    source = read_source(model)
     ins, outs = inputs.names_of(source)
     if not arguments.input or not arguments.output:
         raise InputError(f"{model}: wanted --input and --output")

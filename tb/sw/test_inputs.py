@@ -207,12 +207,35 @@ def test_bare_instructions(folder: Path, device: str, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.startswith("3 instructions")
 
 
-def test_bare_instructions_that_err(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("bad.s").write_text("LOAD unified=4194303 length=64 rows=1\nHALT\n")
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "LOAD unified=4194303 length=64 rows=1\nHALT",
+            "FIELD in SEQUENCER: instruction 0: LOAD unified: wanted 0 to 131071, got 4194303",
+        ),
+        ("NOP\nNOP", "PROGRAM in SEQUENCER: no HALT in 2 instructions"),
+        (
+            "FILL wait=3 post=4\nSTORE wait=4\nHALT",
+            "WATCHDOG in STORE: instruction 1 (STORE wait=4); DEADLOCK: instruction 0 "
+            "(FILL wait=3 post=4) waits for ever for semaphore 3; no instruction posts 3",
+        ),
+        (
+            "STORE unified=131071 length=4\nHALT",
+            "RANGE in STORE: instruction 0 (STORE unified=131071 length=4): "
+            "wanted up to unified buffer byte 131071, got 131074",
+        ),
+    ],
+)
+@pytest.mark.parametrize("device", ["machine", pytest.param("rtl", marks=pytest.mark.thorough)])
+def test_bare_instructions_that_err(
+    folder: Path, text: str, reason: str, device: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("bad.s").write_text(text)
     celosia("assemble bad.s -o bad.bin")
-    assert main("run bad.bin --preset nano --device machine".split()) == 1
-    printed = capsys.readouterr().err
-    assert printed.startswith("celosia: bad.bin: FIELD in ") and "instruction 0 (LOAD " in printed
+    assert main(f"run bad.bin --preset nano --device {device}".split()) == 1
+    printed = capsys.readouterr().err.splitlines()[-1]
+    assert printed == f"celosia: bad.bin: {reason} (preset nano)"
 
 
 def test_the_interfaces_check_layouts(two_ended: Callable[[], bytes]) -> None:

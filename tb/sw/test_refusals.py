@@ -124,6 +124,8 @@ run four.bin --dump 0xfffffff0:17=y.npy
     --dump 0xfffffff0:17=y.npy: wanted 1 or more bytes below 4 GiB, got 17
 run four.bin --dump 0:4=gone/y.npy
     gone/y.npy: no such directory as gone
+run gone.bin --dump 0:4=y.npy
+    gone.bin: no such file
 run odd.bin --dump 0:4=y.npy
     odd.bin: program: wanted a multiple of 4 bytes, got 5
 run two.tflite --dump 0:4=y.npy
