@@ -87,8 +87,75 @@ def test_systolic_array(folder: Path) -> None:
     assert (folder / "systolic_array.vcd").stat().st_size
 
 
+def test_cycles_of_the_waveform(folder: Path) -> None:
+    """A row of the table is the state before an edge: of cycle n at n + 0.5 µs."""
+    run("python systolic_array.py", folder)
+    lines = (folder / "systolic_array.vcd").read_text().splitlines()
+    (clock,) = {line.split()[3] for line in lines if re.match(r"\$var wire 1 \S+ clk ", line)}
+    time, edges = 0, []
+    for line in lines:
+        time = int(line[1:]) if line.startswith("#") else time
+        if line == f"1{clock}":
+            edges.append(time)
+    assert "$timescale 1 fs $end" in lines
+    assert edges == [cycle * 10**9 + 10**9 // 2 for cycle in range(19)]
+
+
+def test_wide_numbers_keep_the_columns(folder: Path) -> None:
+    script = folder / "systolic_array.py"
+    script.write_text(script.read_text().replace("[-3, -2, -1, 1, 2, 3]", "[-100, 7, 127]"))
+    *cycles, end = run("python systolic_array.py", folder).split("cycle ")[1:]
+    assert "0 of 16 differ" in end and any("-12700" in cycle for cycle in cycles)
+    lines = [line for cycle in cycles for line in cycle.splitlines()[1:6]]
+    assert len(lines) == 5 * 18
+    assert len({tuple(n for n, c in enumerate(line) if c == "|") for line in lines}) == 1
+
+
 def test_assembly(folder: Path, verilator: None) -> None:
     assert check((TUTORIAL / "assembly.md").read_text(), folder) == 18
+
+
+#: Numbers of the exercise with eight results, as its item of the page has them.
+EIGHT = """
+import numpy as np
+from assembly_data import BIAS, parameters
+x, w = np.load("x.npy"), np.load("w.npy")
+np.save("w.npy", [w, w.T])
+np.save("params.npy", parameters(np.concatenate([BIAS, -BIAS])))
+sums = x.astype(int) @ np.hstack([w, w.T]) + np.concatenate([BIAS, -BIAS])
+np.save("wanted.npy", np.clip(sums, -128, 127))
+"""
+SAME = "import numpy as n; print((n.load('y.npy').reshape(4, 8) == n.load('wanted.npy')).all())"
+
+
+def test_exercises_of_assembly(folder: Path) -> None:
+    run("python assembly_data.py", folder)
+    program = (folder / "dense.s").read_text()
+
+    def result(text: str, count: int) -> None:
+        (folder / "changed.s").write_text(text)
+        run("celosia assemble changed.s -o changed.bin --check nano", folder)
+        memory = "--memory 0=x.npy --memory 0x100=w.npy --memory 0x200=params.npy"
+        options = f"--preset nano --device machine {memory} --dump 0x300:{count}=y.npy"
+        run(f"celosia run changed.bin {options}", folder)
+
+    result(program.replace("source=ACC", "low=0 source=ACC"), 16)
+    assert "0 of 16 differ" in run("python assembly_data.py y.npy --low 0", folder)
+    assert "5 of 16 differ" in run("python assembly_data.py y.npy", folder)
+
+    run(f"python -c '{EIGHT}'", folder)
+    lines = {line.split()[0]: line for line in program.splitlines()}
+    lines["LOAD_WEIGHTS"] += " tiles=2"
+    lines["LOAD_PARAMS"] = lines["LOAD_PARAMS"].replace("count=4", "count=8")
+    matmul = lines["MATMUL"].replace(" post=3", "")
+    lines["MATMUL"] = f"{matmul}\n{matmul.replace('wait=0+1', '')} tile=1 accumulator=4 post=3"
+    wide = lines["VECTOR"].replace("x_stride=4", "x_stride=8")
+    first, second = wide.replace(" post=4", ""), wide.replace("destination_base=64", "")
+    second = second.replace("wait=2+3", "source_base=4 params=4 destination_base=68")
+    lines["VECTOR"] = f"{first}\n{second}"
+    lines["STORE"] = lines["STORE"].replace("length=16", "length=32")
+    result("\n".join(lines.values()), 32)
+    assert run(f'python -c "{SAME}"', folder) == "True\n"
 
 
 @pytest.mark.parametrize(

@@ -139,16 +139,24 @@ def _signed(value: int, bits: int) -> int:
 
 
 def table(cycle: int, contents: np.ndarray) -> str:
-    """Return the contents of all cells in one cycle as text; a dot is a zero."""
+    """Return the contents of all cells in one cycle as text; a dot is a zero.
+
+    Parameters
+    ----------
+    cycle : int
+        Cycle to show.
+    contents : ndarray of int [cycle, row, column, signal]
+        See ``cells``. Columns are as wide as the longest number of all cycles.
+    """
+    ends = zip(contents.min((0, 1, 2)), contents.max((0, 1, 2)), SIGNALS, strict=True)
+    widths = [max(len(str(least)), len(str(most)), len(s[0]) + 1) for least, most, s in ends]
 
     def line(words: Iterable[str]) -> str:
-        return " ".join(
-            f"{word:>{len(title) + 1}}" for word, (title, *_) in zip(words, SIGNALS, strict=True)
-        )
+        return " ".join(f"{word:>{width}}" for word, width in zip(words, widths, strict=True))
 
     titles = line(title for title, *_ in SIGNALS)
-    lines = [f"cycle {cycle}", "      " + " |".join([titles] * len(contents))]
-    for row, of_row in enumerate(contents):
+    lines = [f"cycle {cycle}", "      " + " |".join([titles] * contents.shape[2])]
+    for row, of_row in enumerate(contents[cycle]):
         columns = (line(str(value or ".") for value in of_cell) for of_cell in of_row)
         lines.append(f"row {row} " + " |".join(columns))
     return "\n".join(lines) + "\n"
@@ -165,7 +173,8 @@ def main() -> None:
     x, w = matrices(arguments.size)
     result = simulate(x, w, arguments.waveform)
     print(f"activations\n{x}\nweights\n{w}\n")
-    for cycle, contents in enumerate(cells(arguments.waveform, arguments.size)):
+    contents = cells(arguments.waveform, arguments.size)
+    for cycle in range(len(contents)):
         print(table(cycle, contents))
     wanted = x.astype(np.int32) @ w
     wrong = np.count_nonzero(result != wanted)
