@@ -120,12 +120,12 @@ $(VENV): $(if $(wildcard $(BIN)/python),,force)
 	@mkdir -p $(STAMPS) && touch $@
 
 $(RUN): pyproject.toml $(VENV)
-	@echo "installing Python packages"
+	@echo "installing Python packages, about half a minute"
 	@$(BIN)/python -m pip install --quiet --editable '.[data]'
 	@touch $@
 
 $(DEV): pyproject.toml $(VENV)
-	@echo "installing Python packages for development"
+	@echo "installing Python packages for development, a minute or more"
 	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@ $(RUN)
 

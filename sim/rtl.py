@@ -129,7 +129,8 @@ def _build(
     thing = config.name if netlist is None else netlist.name
     thing = f"{pod.cores} cores {thing}" if pod else thing
     twin = ", with a twin of its array" * (netlist is None and array_of(config) == "twin")
-    print(f"building the {kind} of {thing}{twin}, once ...", file=sys.stderr, flush=True)
+    thing = f"the {kind} of {thing}{twin}"
+    print(f"building {thing}, once, about a minute ...", file=sys.stderr, flush=True)
     level = "-O1"
     if netlist is not None:
         # A hundred thousand gates that run for seconds.

@@ -10,6 +10,7 @@ system's packages and apt's state do not change.
 """
 
 import argparse
+import contextlib
 import ctypes
 import functools
 import os
@@ -128,11 +129,15 @@ def install() -> None:
     try:
         path = _install_private()
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        reason = str(error).strip().splitlines()[-1:]
-        print(f"no newer Verilator, using the system's alone ({''.join(reason)})", file=sys.stderr)
+        log = user_cache() / "verilator.log"
+        with contextlib.suppress(OSError):
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_text(f"{error}\n")
+        used = _text(_version(find_verilator()))
+        print(f"Verilator {used} is used; a newer one could not be fetched ({log}). Nothing to do.")
     else:
         print(f"installed {path}")
-    find_verilator()
+        find_verilator()
 
 
 def _verilators() -> Iterator[Path]:

@@ -65,7 +65,8 @@ def _build(target: Path, config: Config, board: Any, processor: bool) -> None:
     from celosia.hw.litex.simulated import TOP, simulated
 
     start = time.monotonic()
-    print(f"building the LiteX system of {config.name}, once ...", file=sys.stderr, flush=True)
+    thing = f"the LiteX system of {config.name}"
+    print(f"building {thing}, once, about a minute ...", file=sys.stderr, flush=True)
     text, described = simulated(config, board=board, processor=processor)
     target.with_suffix(".json").write_text(json.dumps(described))
     compile_library(text, target, [_HARNESS], level="-O1", top=TOP, definitions=["VL_USER_FINISH"])

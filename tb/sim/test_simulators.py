@@ -99,8 +99,20 @@ def test_older_verilator_is_used_if_no_newer_is_available(tmp_path, monkeypatch,
     program(tmp_path / "bin/verilator", "Verilator 5.006 2023-01-22")
     monkeypatch.setattr(simulators, "_missing", dict)
     simulators.install()
-    assert "using the system's alone (not a Debian system)" in capsys.readouterr().err
-    assert not (tmp_path / "cache").exists()
+    printed, log = capsys.readouterr(), simulators.user_cache() / "verilator.log"
+    assert printed.out == (
+        f"Verilator 5.006 is used; a newer one could not be fetched ({log}). Nothing to do.\n"
+    )
+    assert not printed.err and log.read_text() == "not a Debian system\n"
+    assert [*(tmp_path / "cache").rglob("*")] == [log.parent, log]
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch, capsys) -> None:
+    program(tmp_path / "bin/verilator", "Verilator 5.006 2023-01-22")
+    monkeypatch.setattr(simulators, "_missing", dict)
+    (tmp_path / "cache").write_text("a file")
+    simulators.install()
+    assert "Nothing to do." in capsys.readouterr().out
 
 
 ONE_LINE = """
