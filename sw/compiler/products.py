@@ -10,6 +10,7 @@ from celosia.sw.compiler.quantize import clamped, keeps_order
 from celosia.sw.compiler.spec import Pool, Product
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.ir.graph import Operation
+from celosia.sw.ir.labels import layer_name
 
 #: Most bytes of weights that only move channels.
 MOST_MOVED = 1 << 14
@@ -52,7 +53,7 @@ def add_product(
     geometry: dict[str, Any] = {**_single_pixels(view), "grid": grid}
     lowering.layers.append(
         Product(
-            name=lowering.graph.tensors[operation.outputs[0]].name,
+            name=layer_name(lowering.graph.tensors, operation),
             kind=operation.kind,
             place=operation.place,
             source=view.value,
@@ -85,7 +86,7 @@ def product(
     """
     geometry = _single_pixels(view) | geometry
     last, kinds = operation.outputs[0], [operation.kind]
-    name = lowering.graph.tensors[last].name or f"{operation.kind.lower()}_{operation.place}"
+    name = layer_name(lowering.graph.tensors, operation)
     macs = macs or geometry["grid"][0] * geometry["grid"][1] * weights.size
     tail = lowering.tail(last, scaling)
     kinds += tail.kinds

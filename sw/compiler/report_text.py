@@ -1,14 +1,10 @@
 """Cost of each layer as a table for people."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from os.path import commonprefix
 
 from celosia.sw.compiler.report import Measured, Row, difference
+from celosia.sw.ir.labels import labels
 from celosia.sw.ir.program import Program
-
-#: Longest name of a layer in the table for people.
-_NAME = 32
 
 #: Columns of texts, which are aligned to the left.
 _TEXTS = ("layer", "operator", "runs on", "weights")
@@ -35,37 +31,6 @@ _MEASURED: _Columns = _LAYER | {
 }
 
 
-def _short(name: str) -> str:
-    """Return a name of at most ``_NAME`` characters.
-
-    For a name that a converter has made of many, ``a/b/Relu;a/b/BiasAdd`` for instance, the common
-    prefix is left, ``a/b``; for a long path its end.
-    """
-    parts = name.split(";")
-    if len(parts) > 1:
-        name = commonprefix(parts).rpartition("/")[0] or parts[0]
-    while len(name) > _NAME and "/" in name:
-        name = name.partition("/")[2]
-    return name if len(name) <= _NAME else "..." + name[3 - _NAME :]
-
-
-def labels(names: Sequence[str]) -> list[str]:
-    """Return short names; two are equal only if the full names are.
-
-    A name that stands for several others is followed by its first component, then a number.
-    """
-    found = [_short(name) for name in names]
-    count = Counter(found)
-    first = [_short(name.partition(";")[0]) for name in names]
-    found = [f if count[label] > 1 else label for label, f in zip(found, first, strict=True)]
-    count, seen = Counter(found), Counter[str]()
-    for n, label in enumerate(found):
-        seen[label] += 1
-        if count[label] > 1:
-            found[n] = f"{label} #{seen[label]}"
-    return found
-
-
 def as_text(
     program: Program,
     table: Sequence[Row],
@@ -79,7 +44,9 @@ def as_text(
 
     ``peak`` and ``again`` are as of ``celosia.sw.compiler.report.as_dict``.
     """
-    names = [*labels([row.layer for row in table[:-1]]), table[-1].layer]
+    layers = table[:-1]
+    names = labels([row.layer for row in layers], [row.operator for row in layers])
+    names.append(table[-1].layer)
     title = f"{program.name} on {program.config.name}, batch {program.batch}"
     if measured:
         title += "; cycles of each layer on its own"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from celosia.hw.arch.notebook import html_table
 from celosia.sw.ir.graph import short_name
+from celosia.sw.ir.labels import labels
 from celosia.sw.ir.parts import HostOperator, Layer, Port
 
 
@@ -25,9 +26,11 @@ def ends_table(title: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> s
 
 def layers_table(title: str, layers: Sequence[Layer], host: Sequence[HostOperator]) -> str:
     """Return layers and host operators as an HTML table, in the model's order."""
-    rows = [
-        (layer.place, short_name(layer.name), layer.kind, layer.runs_on, layer.macs)
-        for layer in layers
-    ] + [(step.place, short_name(step.name), step.kind, "host", "") for step in host]
+    rows: list[tuple[int, str, str, str, int | str]]
+    rows = [(each.place, each.name, each.kind, each.runs_on, each.macs) for each in layers]
+    rows += [(step.place, step.name, step.kind, "host", "") for step in host]
+    rows.sort(key=lambda row: row[0])
+    names = labels([row[1] for row in rows], [row[2] for row in rows])
     heads = ("layer", "operator", "runs on", "multiplications")
-    return html_table(title, [row for _, *row in sorted(rows, key=lambda row: row[0])], heads)
+    cells = [(name, *row[2:]) for name, row in zip(names, rows, strict=True)]
+    return html_table(title, cells, heads)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.ir.graph import Operation, Tensor, short_name
+from celosia.sw.ir.labels import layer_name
 from celosia.sw.ir.parts import MOST_ELEMENTS, HostOperator, Operand
 from celosia.sw.ir.program import ProgramError
 from celosia.sw.operators.attributes import Attributes, Mismatch, require
@@ -45,7 +46,7 @@ def host_operator(
         # A slice takes all samples.
         attributes["count"] = unit_shape(attributes["count"], batch)
     return HostOperator(
-        name=tensors[operation.outputs[0]].name,
+        name=layer_name(tensors, operation),
         kind=operation.kind,
         place=operation.place,
         sources=tuple(_operand(tensors, n, batch) for n in record.inputs(operation) if n != -1),

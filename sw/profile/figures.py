@@ -13,9 +13,9 @@ from celosia.sim.timing.costs import COSTS
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.report import Row
-from celosia.sw.compiler.report_text import labels
 from celosia.sw.files import write_atomically
 from celosia.sw.frontend.source import load
+from celosia.sw.ir.labels import labels
 from celosia.sw.ir.program import Program
 from celosia.sw.profile.buffer import Contents, contents
 from celosia.sw.profile.estimates import Estimates, estimates
@@ -86,7 +86,8 @@ class Profile:
         found = iter(causes(self.events, self.spans, len(program.layers), program.config, costs))
         result: list[ProfiledLayer] = []
         number = 0
-        for row, label in zip(rows, labels([row.layer for row in rows]), strict=True):
+        names = labels([row.layer for row in rows], [row.operator for row in rows])
+        for row, label in zip(rows, names, strict=True):
             on_core = row.runs_on == "core"
             each = next(found) if on_core else dict.fromkeys(CAUSES, 0)
             where = number if on_core else -1

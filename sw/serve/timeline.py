@@ -3,7 +3,7 @@
 from typing import Any
 
 from celosia.sw.compiler.compiled import Compiled
-from celosia.sw.ir.graph import short_name
+from celosia.sw.ir.labels import labels
 
 
 def timeline(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) -> dict[str, Any]:
@@ -34,19 +34,21 @@ def timeline(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) -
         for unit, busy in found.busy.items():
             units[unit.name]["busy"] += busy
         start += found.total
+    rows = estimated.rows[:-1]
+    names = labels([row.layer for row in rows], [row.operator for row in rows])
     return {
         "cycles": start,
         "units": list(units.values()),
         "layers": [
             {
-                "name": short_name(row.layer),
+                "name": label,
                 "operator": row.operator,
                 "macs": row.macs,
                 "cycles": row.cycles,
                 "bound": row.bound,
                 "note": row.note,
             }
-            for row in estimated.rows[:-1]
+            for row, label in zip(rows, names, strict=True)
             if row.runs_on == "core"
         ],
     }
