@@ -26,11 +26,16 @@ def add_parsers(command: Commands) -> None:
     made = command("quantize", "quantise a float network to int8", run)
     kinds = ", ".join(source.kind for source in SOURCES)
     made.add_argument("model", type=Path, metavar="MODEL", help=kinds)
-    kinds = f"{', '.join(data.DATASETS)}, .npy, .npz or a folder of pictures"
-    text = f"samples of ordinary content: {kinds}"
+    kinds = ".npy, .npz or a folder of pictures"
+    text = f"samples of ordinary content: {', '.join(data.DATASETS)}, {kinds}"
     add_files(made, "--calibration", "[NAME=]DATA", text, required=True)
+    text = f"samples to measure the accuracy on, with --labels: {kinds}"
+    add_files(made, "--test", "[NAME=]DATA", text)
     made.add_argument(
-        "--labels", type=Path, metavar="L.npy", help="their classes: shows the accuracy lost"
+        "--labels",
+        type=Path,
+        metavar="Y.npy",
+        help="classes of the samples of --test, else of --calibration: shows the accuracy lost",
     )
     made.add_argument(
         "--limit", type=whole, metavar="N", help=f"calibrate with the first N samples ({_SAMPLES})"
@@ -81,19 +86,24 @@ def run(arguments: argparse.Namespace) -> None:
 def _data(arguments: argparse.Namespace, ports: list[Port]) -> _Data:
     """Return the samples that the arguments name, in the layout of the network."""
     limit = arguments.limit or _SAMPLES
+    if arguments.test and not arguments.labels:
+        raise InputError("--test: wanted --labels for it")
     if arguments.calibration[0] in data.DATASETS:
         return _of_dataset(arguments, ports, limit)
-    given = inputs.gather("--calibration", arguments.calibration, [port.name for port in ports])
-    labels = None
-    if arguments.labels:
-        labels = inputs.read_labels(arguments.labels, inputs.count_of(given))
-        labelled = inputs.prepare(given, ports, arguments)
-        samples, notes = [array[:limit] for array in labelled], {}
-        if len(samples[0]) == len(labels):
-            notes["note"] = "accuracies are on the samples calibrated with"
-        return _Data(samples, labelled, labels, notes)
+    names = [port.name for port in ports]
+    given = inputs.gather("--calibration", arguments.calibration, names)
     first = {name: one.first(limit) for name, one in given.items()}
-    return _Data(inputs.prepare(first, ports, arguments), [], None, {})
+    if not arguments.labels:
+        return _Data(inputs.prepare(first, ports, arguments), [], None, {})
+    tested = inputs.gather("--test", arguments.test, names) if arguments.test else given
+    labels = inputs.read_labels(arguments.labels, inputs.count_of(tested))
+    labelled = inputs.prepare(tested, ports, arguments)
+    if arguments.test:
+        return _Data(inputs.prepare(first, ports, arguments), labelled, labels, {})
+    samples, notes = [array[:limit] for array in labelled], {}
+    if len(samples[0]) == len(labels):
+        notes["note"] = "accuracies are on the samples calibrated with"
+    return _Data(samples, labelled, labels, notes)
 
 
 def _of_dataset(arguments: argparse.Namespace, ports: list[Port], limit: int) -> _Data:
@@ -137,5 +147,10 @@ def _accuracy(
         shares.append(100 * float(np.mean(outputs.argmax(axis=1) == labels)))
     return {
         "float accuracy": f"{shares[0]:.2f} % of {len(labels):,} samples",
-        "int8 accuracy": f"{shares[1]:.2f} %, {shares[0] - shares[1]:.2f} points lost",
+        "int8 accuracy": f"{shares[1]:.2f} %, {_change(shares[1] - shares[0])}",
     }
+
+
+def _change(points: float) -> str:
+    """Return a change of the accuracy as text."""
+    return f"{abs(points):.2f} points {'gained' if round(points, 2) > 0 else 'lost'}"

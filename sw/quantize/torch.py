@@ -1,6 +1,7 @@
 """Programs of ``torch.export`` (``.pt2``): converted by litert-torch, then quantised as .tflite."""
 
 import tempfile
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -8,16 +9,21 @@ from typing import Any
 from celosia.sw.quantize.litert import open_content
 from celosia.sw.quantize.model import FloatModel, QuantizeError, port
 
+#: Operators that differ in training, by parts of their names, and the number of the argument.
+_MODES = {"batch_norm": 5, "dropout": 2}
+
 
 def open_model(path: Path) -> FloatModel:
     """Return the network of a ``.pt2`` file.
 
-    Raises QuantizeError if the file has no example inputs, or one of them has a batch of more than
-    1.
+    Raises QuantizeError if the network was exported in training mode, the file has no example
+    inputs, or one of them has a batch of more than 1.
     """
     torch: Any = import_module("torch")
     litert_torch: Any = import_module("litert_torch")
     program = torch.export.load(path)
+    if trains(program.graph.nodes):
+        raise QuantizeError("exported in training mode; call net.eval() before torch.export")
     if program.example_inputs is None or program.example_inputs[1]:
         raise QuantizeError("wanted a program exported with positional example inputs")
     example = program.example_inputs[0]
@@ -32,6 +38,21 @@ def open_model(path: Path) -> FloatModel:
         file = Path(folder) / "float.tflite"
         litert_torch.convert(program.module(), example).export(str(file))
         return open_content(file.read_bytes())
+
+
+def trains(nodes: Iterable[Any]) -> bool:
+    """Return whether a network was exported in training mode, without ``net.eval()``.
+
+    ``nodes``: those of the program's graph. A normalisation without running averages, which takes
+    the batch's own in both modes, does not count.
+    """
+    for node in nodes:
+        for part, number in _MODES.items():
+            if part not in str(node.target):
+                continue
+            if node.args[number : number + 1] == (True,):
+                return part != "batch_norm" or node.args[3] is not None
+    return False
 
 
 def _inputs(program: Any) -> list[Any]:

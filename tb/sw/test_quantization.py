@@ -25,6 +25,7 @@ from celosia.sw.frontend.source import load
 from celosia.sw.quantize import sources, tensorflow
 from celosia.sw.quantize.model import QuantizeError, port
 from celosia.sw.quantize.process import Converter
+from celosia.sw.quantize.torch import open_model, trains
 from celosia.sw.runtime.interpreter import open_session
 
 SHAPE = (24, 24, 3)
@@ -93,6 +94,10 @@ def figures(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
         ("{} --calibration mnist", "wanted 28x28 pixels, got [24, 24, 3]"),
         ("{} --calibration mnist --labels labels.npy", "no --labels"),
         ("{} --labels short.npy", "wanted integers of shape [12], got int64 of shape [11]"),
+        ("{} --test x.npy", "--test: wanted --labels"),
+        ("{} --test first.npy --labels labels.npy", "wanted shape [N, 24, 24, 3]"),
+        ("{} --test no.npy --labels labels.npy", "no.npy: no such file"),
+        ("{} --test short.npy --labels labels.npy", "of shape [11], got int64 of shape [12]"),
         ("{} --labels many.npy", "wanted 0 to 4, as the network gives 5 scores, got 5 to 5"),
     ],
 )
@@ -147,6 +152,58 @@ def test_float_tflite_becomes_int8(here, plain, capsys) -> None:
         content = (here / "y.tflite").read_bytes()
         assert np.mean(converter.outputs(content, [x]).argmax(1) == y.argmax(1)) >= 0.9
     assert np.abs((y + 128.0) / 256 - floats).max() < 0.05
+
+
+def test_accuracy_on_a_test_set(here: Path, plain: Path, capsys) -> None:
+    x = np.load("x.npy")
+    with Converter(plain) as converter:
+        right = converter.outputs(None, [x[4:]]).argmax(1)
+    np.save("test.npy", x[4:])
+    np.save("right.npy", right)
+    command = ["quantize", str(plain), "--calibration", "x.npy", "--limit", "4", "-o", "y.tflite"]
+    assert main([*command, "--test", "test.npy", "--labels", "right.npy"]) == 0
+    found = figures(capsys)
+    assert found["calibrated with"] == "4 samples" and "note" not in found
+    assert found["float accuracy"] == "100.00 % of 8 samples"
+
+
+def test_a_change_of_the_accuracy_is_a_gain_or_a_loss() -> None:
+    changes = {0.5: "0.50 points gained", -0.5: "0.50 points lost", 0.001: "0.00 points lost"}
+    assert {points: quantize._change(points) for points in changes} == changes
+
+
+def _node(target: str, *arguments: object) -> SimpleNamespace:
+    return SimpleNamespace(target=target, args=arguments)
+
+
+@pytest.mark.parametrize(
+    ("node", "wanted"),
+    [
+        (_node("aten.batch_norm.default", "x", "w", "b", "mean", "var", True, 0.1, 1e-5), True),
+        (_node("aten.batch_norm.default", "x", "w", "b", "mean", "var", False, 0.1, 1e-5), False),
+        # Without running averages both modes take those of the batch.
+        (_node("aten.batch_norm.default", "x", "w", "b", None, None, True, 0.1, 1e-5), False),
+        (_node("aten._native_batch_norm_legit.no_stats", "x", "w", "b", True, 0.1, 1e-5), False),
+        (_node("aten.dropout.default", "x", 0.5, True), True),
+        (_node("aten.dropout.default", "x", 0.5, False), False),
+        (_node("aten.relu.default", "x"), False),
+        (_node("x"), False),
+    ],
+)
+def test_a_network_in_training_mode_is_recognised(node: SimpleNamespace, wanted: bool) -> None:
+    assert trains([_node("x"), node, _node("output", "x")]) is wanted
+    assert not trains([])
+
+
+def test_a_program_exported_in_training_mode_is_refused(monkeypatch) -> None:
+    nodes = [_node("aten.dropout.default", "x", 0.5, True)]
+    program = SimpleNamespace(graph=SimpleNamespace(nodes=nodes))
+    torch = SimpleNamespace(export=SimpleNamespace(load=lambda path: program))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "litert_torch", SimpleNamespace())
+    wanted = r"exported in training mode; call net.eval\(\) before torch.export"
+    with pytest.raises(QuantizeError, match=wanted):
+        open_model(Path("sensor.pt2"))
 
 
 def test_pixels_and_folders_give_the_same_ranges(here, plain, monkeypatch) -> None:
