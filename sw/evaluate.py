@@ -45,17 +45,17 @@ class Evaluation:
 
     @property
     def images(self) -> int:
-        """Number of images."""
+        """Number of samples."""
         return int(self.confusion.sum())
 
     @property
     def right(self) -> int:
-        """Number of images whose predicted class is their label."""
+        """Number of samples whose predicted class is their label."""
         return int(self.confusion.trace())
 
     @property
     def accuracy(self) -> float:
-        """Share of images whose predicted class is their label, 0 to 1."""
+        """Share of samples whose predicted class is their label, 0 to 1."""
         return self.right / self.images
 
     @property
@@ -80,7 +80,7 @@ class Evaluation:
 
 
 def confusion_matrix(labels: np.ndarray, guesses: np.ndarray, classes: int) -> np.ndarray:
-    """Count the images of each class by predicted class.
+    """Count the samples of each class by predicted class.
 
     - ``labels``, ``guesses``: integers, shape ``(N,)``, 0 to ``classes - 1``.
     - ``classes``: number of classes.
@@ -162,7 +162,7 @@ def summary(evaluation: Evaluation) -> dict[str, str]:
     images, right = evaluation.images, evaluation.right
     lines = {
         "core": f"{config.name}, {config.rows} x {config.columns} multipliers",
-        "accuracy": f"{right / images:.2%} of {images:,} images, {images - right:,} wrong",
+        "accuracy": f"{right / images:.2%} of {images:,} samples, {images - right:,} wrong",
     }
     if evaluation.note:
         lines["note"] = evaluation.note
@@ -175,11 +175,11 @@ def summary(evaluation: Evaluation) -> dict[str, str]:
             f"{evaluation.confusion[label].sum():,}"
         )
     batch = costs.program.batch
-    lines["speed"] = f"{evaluation.images_per_second:,.1f} images/s, batch {batch}"
+    lines["speed"] = f"{evaluation.images_per_second:,.1f} samples/s, batch {batch}"
     if rest := images % batch:
         lines["speed"] += f", {rest} in the last one"
     if costs.cycles_per_input and costs.utilisation:
-        lines["cycles per image"] = f"{costs.cycles_per_input:,.1f}"
+        lines["cycles per sample"] = f"{costs.cycles_per_input:,.1f}"
         lines["multipliers in use"] = f"{costs.utilisation:.1%}"
     return lines
 
@@ -197,8 +197,8 @@ def draw(evaluation: Evaluation) -> bytes:
     facts = summary(evaluation)
     first = f"{evaluation.statistics.program.name}  ·  {evaluation.dataset}  ·  {facts['accuracy']}"
     second = [f"{evaluation.device}: {facts['core']}"]
-    if "cycles per image" in facts:
-        second.append(f"{facts['cycles per image']} cycles per image")
+    if "cycles per sample" in facts:
+        second.append(f"{facts['cycles per sample']} cycles per sample")
         second.append(f"{facts['multipliers in use']} of the multipliers in use")
     figure.text(0.5, 0.96, first, ha="center", color=_INK, fontsize=13)
     figure.text(0.5, 0.932, "  ·  ".join(second), ha="center", color=_INK, fontsize=10)

@@ -128,6 +128,13 @@ def targets(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str
     return files
 
 
+def require_arrays(files: Mapping[str, Path] | Path) -> None:
+    """Refuse files of outputs whose names have another ending than that of their contents."""
+    for path in () if isinstance(files, Path) else files.values():
+        if path.suffix.lower() != ".npy":
+            raise InputError(f"{path}: wanted a name with .npy, or one .npz for all outputs")
+
+
 def _names_something(text: str) -> bool:
     """Return whether a text without a known name was meant to have one."""
     return "=" in text and not Path(text).exists() and not Path(text).parent.is_dir()

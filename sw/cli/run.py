@@ -75,6 +75,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not arguments.input or not arguments.output:
         raise InputError(f"{model}: wanted --input and --output")
     files = inputs.targets(f"{model.name}: --output", arguments.output, outs)
+    inputs.require_arrays(files)
     paths = [files] if isinstance(files, Path) else list(files.values())
     given = inputs.gather(f"{model.name}: --input", arguments.input, ins)
     sources = (model, *inputs.sources_of(arguments.input, ins))
@@ -131,7 +132,7 @@ def _pace(costs: Statistics, board: Any) -> dict[str, Any]:
 def _summary(costs: Statistics, pace: dict[str, Any]) -> str:
     text = f"{costs.inputs} inputs in {costs.seconds:.2f} s"
     if costs.cycles_per_input and costs.utilisation:
-        text += f", {costs.cycles_per_input:,.1f} cycles per input"
+        text += f", {costs.cycles_per_input:,.1f} cycles per input at batch {costs.program.batch}"
         text += f", {costs.utilisation:.1%} of the multipliers in use"
     if costs.array == "twin":
         text += ", with a twin of the array"

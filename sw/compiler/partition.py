@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from celosia.hw.arch.config import Config
+from celosia.hw.arch.presets import PRESETS
 from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.network import Network
@@ -92,10 +93,15 @@ def lacking(graph: Graph, config: Config) -> dict[int, str]:
         if (record := OPERATORS.get(operation.kind)) and record.option
     }
     return {
-        place: f"wanted {option}, got a core without"
+        place: f"this core has no {option}; preset {_presets(option)} has it"
         for place, option in options.items()
         if option and not getattr(config, option)
     }
+
+
+def _presets(option: str) -> str:
+    """Return the names of the presets that have an option."""
+    return " or ".join(name for name, config in PRESETS.items() if getattr(config, option))
 
 
 def _types(graph: Graph, operation: Operation) -> set[str]:

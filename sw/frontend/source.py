@@ -11,6 +11,7 @@ from celosia.hw.arch.extras import install_command
 from celosia.sw.files import FileError, read_file
 from celosia.sw.frontend.tflite import load as load_tflite
 from celosia.sw.ir.graph import Graph
+from celosia.sw.ir.program import MAGIC
 from celosia.sw.operators.node import ModelError
 
 #: Endings of files that hold float models, with their formats.
@@ -60,7 +61,7 @@ def _load_onnx(content: bytes, name: str = "model") -> Graph:
 
 
 def _require_other_kind(path: Path) -> None:
-    """Refuse files and folders of other frameworks that are float models."""
+    """Refuse programs, and files and folders of other frameworks that are float models."""
     ending = path.suffix.lower()
     if path.is_dir():
         if (path / "saved_model.pb").is_file():
@@ -68,6 +69,11 @@ def _require_other_kind(path: Path) -> None:
         raise ModelError(f"{path}: wanted a model file, got a directory without a saved_model.pb")
     if not path.is_file():
         return
+    if _starts(path).startswith(MAGIC):
+        raise ModelError(
+            f"{path}: a program; wanted the model that it was compiled from (celosia run takes "
+            "programs)"
+        )
     if ending == ".s":
         assembled = f"celosia assemble {shlex.quote(str(path))} -o {shlex.quote(path.stem)}.bin"
         raise ModelError(f"{path}: assembly; translate it: {assembled}")

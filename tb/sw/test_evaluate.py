@@ -74,10 +74,10 @@ def test_figures(program: Program) -> None:
     assert (found.images, found.right) == (94, 90)
     assert found.accuracy == 90 / 94 and found.images_per_second == 188
     lines = evaluate.summary(found)
-    assert lines["accuracy"] == "95.74% of 94 images, 4 wrong"
+    assert lines["accuracy"] == "95.74% of 94 samples, 4 wrong"
     assert lines["most frequent mistake"] == "4 taken for 9, 3 of 12"
-    assert lines["speed"] == "188.0 images/s, batch 4, 2 in the last one"
-    assert lines["cycles per image"] == "1,000.0"
+    assert lines["speed"] == "188.0 samples/s, batch 4, 2 in the last one"
+    assert lines["cycles per sample"] == "1,000.0"
     assert lines["multipliers in use"] == f"{101_632 / 256_000:.1%}"
     written = json.loads(json.dumps(found.as_dict()))
     assert written["confusion"] == confusion.tolist() and written["accuracy"] == 90 / 94
@@ -114,7 +114,7 @@ def test_command(digits, mnist_model, capsys) -> None:
     printed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     stats = json.loads(Path("s.json").read_text())
     assert printed["core"] == "nano, 4 x 4 multipliers"
-    assert f"{stats['accuracy']:.2%} of 30 images" in printed["accuracy"]
+    assert f"{stats['accuracy']:.2%} of 30 samples" in printed["accuracy"]
     assert printed["picture"] == "mnist_mlp_confusion.png"
     assert Path("mnist_mlp_confusion.png").read_bytes().startswith(b"\x89PNG")
     assert stats["images"] == stats["inputs"] == 30 and stats["batch"] == 8

@@ -10,6 +10,7 @@ from PIL import Image
 
 from celosia.hw.arch import commands, isa
 from celosia.sw.cli import main
+from celosia.sw.ir.program import MAGIC
 from celosia.sw.shipped import shipped
 
 #: Commands, and below each what it prints.
@@ -41,6 +42,9 @@ report saved
     DATA -o saved_int8.tflite
 report net.s
     net.s: assembly; translate it: celosia assemble net.s -o net.bin
+eval mnist.prog --dataset mnist
+    mnist.prog: a program; wanted the model that it was compiled from (celosia run takes
+    programs)
 report .
     .: wanted a model file, got a directory without a saved_model.pb
 report mnist_b
@@ -93,8 +97,12 @@ run two.tflite --input both.npz --output y.npy
 run two.tflite --input both.npz --output up=y.npy
     two.tflite: --output up=y.npy: wanted NAME=FILE with NAME of 'sum', 'model/b/top', or one
     .npz
-run two.tflite --input both.npz --output sum=both.npz
-    both.npz: named twice, or an input
+run mnist_a --input x.npy --output x.npy
+    x.npy: named twice, or an input
+run mnist_a --input x.npy --output y.csv
+    y.csv: wanted a name with .npy, or one .npz for all outputs
+run two.tflite --input both.npz --output sum=y.npz
+    y.npz: wanted a name with .npy, or one .npz for all outputs
 run two.tflite --input odd.npz --output y.npz
     wanted the same number of each input, got [2, 3]
 # data
@@ -151,6 +159,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_ended: Callable[.
         with Path(name).open("wb") as file:
             file.truncate(8 << 30)
     four = commands.encode(isa.assemble("HALT\n"))
+    Path("mnist.prog").write_bytes(MAGIC + bytes(100))
     Path("four.bin").write_bytes(four)
     Path("odd.bin").write_bytes(four + b"\0")
     arrays()
