@@ -135,7 +135,9 @@ def items() -> Iterator[Item]:
         yield Item(
             name=name,
             kind="package",
-            feature=", ".join(EXTRAS[extra] for extra in extras),
+            feature=", ".join(
+                dict.fromkeys(text for extra in extras for text in EXTRAS[extra].split(", "))
+            ),
             version=_installed(name),
             install=install_command(extras[0]),
             demo="" in extras,

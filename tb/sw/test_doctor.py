@@ -55,6 +55,12 @@ def test_everything_the_demo_needs(bare: Path, capsys: pytest.CaptureFixture[str
     assert missing == {"ccache", "chromium", "gtkwave", "iverilog", "make", "openFPGALoader"}
 
 
+def test_a_feature_of_several_extras_is_named_once(bare: Path, capsys) -> None:
+    for item in response(capsys, 0).values():
+        features = item["feature"].split(", ")
+        assert len(features) == len(set(features)), item["name"]
+
+
 def test_every_field_is_documented(bare, root, capsys) -> None:
     """The page docs/how-to/doctor.md."""
     assert main(["doctor", "--json"]) == 0
