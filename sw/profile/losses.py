@@ -23,6 +23,18 @@ CAUSES = {
     "instructions": "no instruction is ready, or the program begins or ends",
 }
 
+#: Changes that may take cycles of a reason away, by its name; none where nothing is lost.
+REMEDIES = {
+    "array": "a larger array",
+    "passes": "a larger batch",
+    "activations": "a faster memory",
+    "weights": "a larger batch or weight buffer",
+    "vector": "more lanes",
+    "store": "a faster memory",
+    "bus": "a faster memory",
+    "instructions": "a larger batch",
+}
+
 #: Cycles of each reason, by name.
 Causes = dict[str, int]
 

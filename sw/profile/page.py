@@ -8,7 +8,7 @@ from celosia.hw.arch.isa import disassemble
 from celosia.sw.profile import pictures
 from celosia.sw.profile.events import LANES, Event
 from celosia.sw.profile.figures import Profile, ProfiledLayer
-from celosia.sw.profile.losses import CAUSES
+from celosia.sw.profile.losses import CAUSES, REMEDIES
 
 #: Instructions that the page lists, and events that its timeline can zoom into, at most.
 _MOST_LISTED = 6000
@@ -74,6 +74,7 @@ def as_html(profile: Profile) -> str:
             totals=_totals(profile),
             worst=_worst(profile),
             causes=CAUSES,
+            remedies=REMEDIES,
             roofline=pictures.roofline(profile),
             lanes=[(_LANES.get(name, name), shapes) for name, shapes in pictures.timeline(profile)],
             busy=[_percent(cycles, profile.total.cycles) for cycles in profile.busy.values()],

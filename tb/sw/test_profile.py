@@ -21,7 +21,7 @@ from celosia.sw.profile import Profile, profile
 from celosia.sw.profile.buffer import contents
 from celosia.sw.profile.estimates import estimates
 from celosia.sw.profile.events import LANES, shares
-from celosia.sw.profile.losses import CAUSES
+from celosia.sw.profile.losses import CAUSES, REMEDIES
 from celosia.sw.profile.pictures import ticks
 from celosia.sw.runtime.interpreter import open_session
 
@@ -190,6 +190,18 @@ def test_page(sizes: str, batch: int) -> None:
     data = json.loads(held)
     assert [sum(lane[1::3]) for lane in data["lanes"]] == list(found.busy.values())
     assert "<iframe srcdoc=" in found._repr_html_() and "<html" not in found._repr_html_()
+
+
+def test_the_page_names_what_may_help(root: Path) -> None:
+    found = made()
+    words = "".join(Page(found.to_html()).words)
+    assert set(CAUSES) - set(REMEDIES) == {"other"}
+    cycles = {each: sum(layer.causes[each] for layer in found.layers) for each in REMEDIES}
+    shown = {REMEDIES[each] for each, n in cycles.items() if n >= found.total.cycles / 100}
+    assert shown and {text for text in REMEDIES.values() if f"may help: {text}" in words} == shown
+    # The guide has the same advice.
+    page = (root / "docs/how-to/profile.md").read_text()
+    assert all(f"| {text} |" in page for text in REMEDIES.values())
 
 
 def test_a_name_is_no_markup() -> None:
