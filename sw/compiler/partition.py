@@ -93,7 +93,7 @@ def lacking(graph: Graph, config: Config) -> dict[int, str]:
         if (record := OPERATORS.get(operation.kind)) and record.option
     }
     return {
-        place: f"this core has no {option}; preset {_presets(option)} has it"
+        place: f"the core lacks the option `{option}`; preset {_presets(option)} has it"
         for place, option in options.items()
         if option and not getattr(config, option)
     }
@@ -101,7 +101,8 @@ def lacking(graph: Graph, config: Config) -> dict[int, str]:
 
 def _presets(option: str) -> str:
     """Return the names of the presets that have an option."""
-    return " or ".join(name for name, config in PRESETS.items() if getattr(config, option))
+    names = [f"`{name}`" for name, config in PRESETS.items() if getattr(config, option)]
+    return " or ".join(names)
 
 
 def _types(graph: Graph, operation: Operation) -> set[str]:

@@ -63,7 +63,7 @@ def check(rows: Rows, sizes: str, device: str, rng: np.random.Generator) -> None
     program = compile_graph(load(case.content), config, case.batch)
     assert bool(program.parts) == config.activation_weights
     notes = [step.note for step in program.steps if isinstance(step, HostOperator)]
-    reason = "this core has no activation_weights; preset transformer has it"
+    reason = "the core lacks the option `activation_weights`; preset `transformer` has it"
     assert notes == ([] if config.activation_weights else [reason])
     assert differences(case, config, device) == ""
 

@@ -195,7 +195,9 @@ def test_without_the_option_the_host_multiplies(kind: str, rng: np.random.Genera
     program = compile_graph(load(case.content), preset("nano"), 1)
     (step,) = program.steps
     assert isinstance(step, HostOperator)
-    assert step.note == "this core has no elementwise_products; preset transformer has it"
+    assert (
+        step.note == "the core lacks the option `elementwise_products`; preset `transformer` has it"
+    )
     assert differences(case, preset("nano"), "machine") == ""
 
 

@@ -155,7 +155,9 @@ def test_refusals(graph: Graph, reason: str) -> None:
 
 def test_a_core_without_the_option_leaves_it_to_the_host() -> None:
     (step,) = on_host(attention(), preset("edge"))
-    assert step.note == "this core has no activation_weights; preset transformer has it"
+    assert (
+        step.note == "the core lacks the option `activation_weights`; preset `transformer` has it"
+    )
 
 
 def test_too_small_a_weight_buffer_leaves_it_to_the_host() -> None:

@@ -144,7 +144,9 @@ def test_computed_weights_belong_to_no_sample() -> None:
     graph = rows((6, 7), 6)
     assert items_of(load(serialize(graph))) == 1
     (step,) = on_host(graph, preset("micro"))
-    assert step.note == "this core has no activation_weights; preset transformer has it"
+    assert (
+        step.note == "the core lacks the option `activation_weights`; preset `transformer` has it"
+    )
     assert [operand.shape for operand in step.sources] == [(6, 7), (6, 7)]
 
 

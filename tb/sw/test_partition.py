@@ -92,7 +92,11 @@ def test_reshape_between_operators_of_the_host_makes_no_part() -> None:
     plan = on_nano(graph(BILINEAR, w.Reshape(shape=(1, 12, 48)), w.Softmax()))
     assert steps(plan) == ["RESIZE_BILINEAR", "RESHAPE", "SOFTMAX"]
     notes = [step.note for step in plan.steps if isinstance(step, HostOperator)]
-    assert notes == ["", "moves no bytes", "this core has no softmax; preset transformer has it"]
+    assert notes == [
+        "",
+        "moves no bytes",
+        "the core lacks the option `softmax`; preset `transformer` has it",
+    ]
 
 
 def test_what_the_core_cannot_do_the_host_does_and_reports_why() -> None:
