@@ -39,6 +39,8 @@ def run_verilog(arguments: argparse.Namespace) -> None:
     contents = {path.name: verilog_header(config, pod) + text, **contents}
     write_atomically({path.with_name(name): text.encode() for name, text in contents.items()})
     print(f"{path}: {config.name}, fingerprint {config.fingerprint:#010x}")
+    for name in list(contents)[1:]:
+        print(path.with_name(name))
 
 
 def _reporter() -> Callable[[str], None]:
@@ -82,12 +84,12 @@ def _tools(extra: str = "synth") -> Iterator[None]:
 
 def run_synth(arguments: argparse.Namespace) -> None:
     """Synthesise, place and route a core; print its resources and its clock."""
-    from celosia.hw.flow.parts import PARTS
+    from celosia.hw.flow.parts import PARTS, part_named
 
     config, directory = arguments.preset, _directory(arguments.directory)
-    if arguments.part not in PARTS:
+    part, seeds = part_named(arguments.part), range(1, arguments.seeds + 1)
+    if part is None:
         raise InputError(f"part: wanted one of {', '.join(PARTS)}, got {arguments.part!r}")
-    part, seeds = PARTS[arguments.part], range(1, arguments.seeds + 1)
     with _tools():
         from celosia.hw.flow.report import as_text
         from celosia.hw.synthesis import synthesise

@@ -232,3 +232,9 @@ PARTS = {
         ),
     )
 }
+
+
+def part_named(name: str) -> Part | None:
+    """Return a part by its name, which may lack the package if that leaves one part, or None."""
+    found = [part for known, part in PARTS.items() if known.startswith(f"{name}-")]
+    return PARTS.get(name) or (found[0] if len(found) == 1 else None)

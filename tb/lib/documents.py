@@ -26,7 +26,7 @@ from celosia.hw.arch import isa
 from celosia.sw.cli import main
 
 #: Languages of blocks; ``text`` is a diagram or the output of a program.
-LANGUAGES = ("asm", "c", "console", "python", "text", "toml")
+LANGUAGES = ("asm", "c", "console", "python", "text", "toml", "verilog")
 
 REASONS = {
     "board": "needs a board, or the tools that build for it",

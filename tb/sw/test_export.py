@@ -12,13 +12,15 @@ import pytest
 from celosia.hw import build
 from celosia.hw.arch.presets import PRESETS, preset
 from celosia.hw.arch.registers import COUNTERS, FLAGS, REGISTERS
+from celosia.sim.simulators import find_icarus
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.export.files import DRIVER, verilog_files
-from celosia.sw.export.program import c_program
+from celosia.sw.export.program import c_program, hex_program
 from celosia.sw.export.registers import c_constants, system_rdl
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import ProgramError
+from celosia.sw.shipped import model_path
 
 NANO = PRESETS["nano"]
 COMPILER = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-ffreestanding"]
@@ -31,9 +33,14 @@ def test_files_are_written_beside_the_verilog(
     monkeypatch.chdir(tmp_path)
     assert main("verilog --preset nano -o core.v".split()) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["core.v", "core.vlt"]
+    first = f"core.v: nano, fingerprint {NANO.fingerprint:#010x}"
+    assert capsys.readouterr().out.splitlines() == [first, "core.vlt"]
     assert main("verilog --preset nano -o core.v --all".split()) == 0
+    printed, *names = capsys.readouterr().out.splitlines()
+    assert printed == first and len(names) == 6
     made = {path.name for path in tmp_path.iterdir()}
     assert made == {"core.v", "core.vlt", "core.core", "core.rdl", "celosia_registers.h", *DRIVER}
+    assert made == {"core.v", *names}
     assert '-file "*core.v"' in Path("core.vlt").read_text()
     Path("core.rdl").unlink()
     Path("core.rdl").mkdir()
@@ -135,12 +142,74 @@ def test_a_program_that_needs_the_host_is_refused(mnist_model: Path) -> None:
     moved = replace(program, inputs=(replace(source, address=-1),))
     with pytest.raises(ProgramError, match="C wants a program of the core alone"):
         c_program(moved, "x")
+    with pytest.raises(ProgramError, match="readmemh wants a program of the core alone"):
+        hex_program(moved)
 
 
 def test_compile_writes_c(
-    tmp_path: Path, mnist_model: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    mnist_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["compile", str(mnist_model), "--preset", "nano", "-o", "digits.c"]) == 0
     program = compile_graph(load(mnist_model), NANO, 1)
     assert Path("digits.c").read_text() == c_program(program, "digits")
+    size = f"{program.memory_bytes:,} bytes of memory"
+    assert capsys.readouterr().out == f"digits.c: nano, batch 1, {size}\n"
+
+
+@pytest.mark.parametrize("name", ["celosia", "celosia_program", "int", "_Bool", "each", "data_12"])
+def test_a_variable_that_c_cannot_have_is_refused(
+    name: str, tmp_path: Path, mnist_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compile", str(mnist_model), "-o", str(tmp_path / f"{name}.c")]) == 2
+    wanted = f"celosia: {name}.c: wanted the name of a variable, got {name!r} of C or driver\n"
+    assert capsys.readouterr().err == wanted
+    assert not list(tmp_path.iterdir())
+
+
+def test_compile_writes_the_memory_of_a_bench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, icarus: None
+) -> None:
+    """The Verilog of the page reads it; every byte is at its address, the rest is zero."""
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs/how-to/use-the-core.md").read_text()
+    (example,) = (block.text for block in documents.blocks(page) if block.language == "verilog")
+    assert main("compile mnist_mlp --preset nano -o digits.hex".split()) == 0
+    Path("bench.v").write_text(
+        f'module bench;\n{example}initial #1 $writememh("read.hex", memory);\nendmodule\n'
+    )
+    subprocess.run([find_icarus(), "-g2005", "-obench", "bench.v"], check=True)
+    done = subprocess.run(["vvp", "-n", "bench"], check=True, capture_output=True, text=True)
+    assert "WARNING" not in done.stdout + done.stderr
+    words = [
+        line for line in Path("read.hex").read_text().split("\n") if line[:2] not in ("//", "")
+    ]
+    read = b"".join(int(word, 16).to_bytes(4, "little") for word in words)
+
+    program = compile_graph(load(model_path("mnist_mlp")), NANO, 1)
+    wanted = bytearray(program.memory_bytes)
+    for address, content in (
+        *((segment.address, segment.data) for segment in program.segments),
+        *((section.address, section.code) for _, section in program.sections),
+    ):
+        wanted[address : address + len(content)] = content
+    assert read == wanted
+    head = [line for line in Path("digits.hex").read_text().splitlines() if line[:2] == "//"]
+    assert head == [
+        f"// {program.name} for nano, batch 1: {len(words)} words",
+        f"// fingerprint {NANO.fingerprint:#010x}",
+        *(
+            f"// once: program_address {s.address:#x}, program_length {s.words}"
+            for s in program.once
+        ),
+        *(
+            f"// each: program_address {s.address:#x}, program_length {s.words}"
+            for s in program.each
+        ),
+        f"// inputs: address {program.inputs[0].address:#x}, bytes 784",
+        f"// outputs: address {program.outputs[0].address:#x}, bytes 10",
+    ]
+    assert "\n".join(["$ head -6 digits.hex", *head, "```"]) in page

@@ -17,7 +17,7 @@ from celosia.hw.arch.extras import install_command
 from celosia.hw.arch.presets import preset
 from celosia.hw.flow import tools as flow_tools
 from celosia.hw.flow.flow import Design, Run
-from celosia.hw.flow.parts import PARTS
+from celosia.hw.flow.parts import PARTS, part_named
 from celosia.hw.flow.paths import End, Late, Start
 from celosia.hw.flow.report import Report
 from celosia.hw.flow.tools import ToolError
@@ -111,6 +111,11 @@ def test_synth(capsys, monkeypatch):
     assert "99.0 / 100.1 / 101.2 MHz" in capsys.readouterr().out
     assert main("synth --seeds 0".split()) == 0
     assert "Fmax" not in capsys.readouterr().out
+    for name, part in (("LFE5U-25F", "LFE5U-25F-CABGA381"), ("LFE5U-85F", "LFE5U-85F")):
+        assert main(f"synth --part {name}".split()) == 0
+        assert requested["part"] == part
+    for name in ("LFE5U", "LFE5U-2", ""):
+        assert part_named(name) is None
 
 
 def test_build_keeps_the_best_seed_and_flash_loads_it(tools, capsys):
