@@ -212,6 +212,7 @@ class RtlCore(Driver):
         cycles_limit: int = 1 << 32,
     ) -> None:
         self.config = config
+        self.array = array_of(config)
         self.number = number
         self.memory_bytes = len(memory)
         self.cycles_limit = cycles_limit
@@ -316,6 +317,7 @@ class RtlDevice(RtlCore):
             ports = json.loads(_ports_of(path).read_text())
             self._recording = recorded.Recording(waves, ports, library, device)
         super().__init__(config, library, device, memory, cycles_limit=cycles_limit)
+        self.array = "cells" if netlist else self.array
 
     def __enter__(self) -> Self:
         return self

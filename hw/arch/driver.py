@@ -36,11 +36,14 @@ class RunResult:
         Classes without cycles are left out. None where the device has no such counters.
     error : tuple or None
         Code of the error, unit that noticed it, and index of the instruction in the program.
+    array : str or None
+        What was simulated, see ``Driver``.
     """
 
     cycles: int | None = None
     counters: Mapping[str, Mapping[str, int]] | None = None
     error: tuple[isa.Error, isa.Unit, int] | None = None
+    array: str | None = None
 
 
 def require_place(address: int, count: int, memory_bytes: int) -> None:
@@ -66,9 +69,13 @@ class Driver(ABC):
     ----------
     memory_bytes : int
         Bytes of external memory, as far as known.
+    array : str, optional
+        What simulates the array of the core: ``cells``, or a ``twin``. None for a device that is no
+        simulation of the RTL.
     """
 
     memory_bytes: int
+    array: str | None = None
 
     @abstractmethod
     def read_registers(self, offset: int, count: int = 1) -> list[int]:
@@ -150,7 +157,7 @@ class Driver(ABC):
             if Status.BUSY not in status:
                 raise self.failure("wanted the end of a program, the core knows of none")
         error = self.error() if Status.ERROR in status else None
-        result = RunResult(self.register("cycles"), self.counters(), error)
+        result = RunResult(self.register("cycles"), self.counters(), error, self.array)
         if error is not None:
             self._reset()
         self.acknowledge()

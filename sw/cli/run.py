@@ -114,10 +114,6 @@ def carried_out(
     else:
         with open_session(program, device=device, **options) as session:
             results, costs = session.run(arrays, progress=True), session.statistics
-    if device == "rtl":
-        from celosia.sim.rtl import array_of
-
-        costs.array = array_of(program.config)
     return results, costs
 
 

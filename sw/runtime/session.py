@@ -32,8 +32,7 @@ class Statistics:
     device without clock. A program of several parts whose constants do not fit together loads those
     of each anew, and that counts as the rest. ``inputs``: samples computed, padding of the last
     batch not counted; ``counters``, ``setup_counters``: for each unit, cycles by class;
-    ``seconds``: time on the host's clock that the runs took, operators of the host included, set-up
-    not; ``array``: set by ``celosia run`` and ``eval``, see ``celosia.sim.rtl.array_of``.
+    ``seconds``: host's time of the runs, without set-up; ``array``: of ``RunResult``.
     """
 
     def __init__(self, program: Program, cores: int = 1) -> None:
@@ -55,6 +54,7 @@ class Statistics:
 
     def add(self, result: RunResult, inputs: int, seconds: float) -> None:
         """Count one run of the core, which completes ``inputs`` samples."""
+        self.array = result.array or self.array
         if result.cycles is not None:
             self.cycles = (self.cycles or 0) + result.cycles
         self.counters = _sum(self.counters, result.counters)

@@ -72,7 +72,8 @@ class Runner:
         session.begin(shard.first)
         session.statistics = costs = Statistics(session.program)
         outputs = session.run(shard.inputs)
-        return Result(outputs, self._setup, RunResult(costs.cycles, costs.counters), costs.seconds)
+        result = RunResult(costs.cycles, costs.counters, array=costs.array)
+        return Result(outputs, self._setup, result, costs.seconds)
 
     def _open(self) -> Session:
         program = Program.from_bytes(self._content)

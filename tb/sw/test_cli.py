@@ -1,7 +1,7 @@
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,13 +9,14 @@ from networks import FullyConnected, write_fully_connected
 
 from celosia.hw import build
 from celosia.hw.arch import commands, isa
+from celosia.hw.arch.driver import RunResult
 from celosia.hw.arch.presets import preset
 from celosia.sw import measure
 from celosia.sw.cli import main
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.report import Alone, Measured
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.shards import run_on_workers
+from celosia.sw.runtime.machine import MachineDevice
 
 
 @pytest.fixture
@@ -53,21 +54,19 @@ def test_run_of_model_and_program_agree(folder: Path) -> None:
     assert len({path.read_bytes() for path in folder.glob("y *.npy")}) == 1
 
 
-@pytest.mark.parametrize(("most", "array"), [(256, "cells"), (1, "twin")])
+@pytest.mark.parametrize("array", ["cells", "twin"])
 def test_run_reports_what_was_simulated_as_the_array(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    most: int,
     array: str,
 ) -> None:
-    def on_machine(program: Program, device: str, *rest: Any) -> Any:
-        assert device == "rtl"
-        return run_on_workers(program, "machine", *rest)
+    def on_machine(device: MachineDevice, *program: int) -> RunResult:
+        return replace(run(device, *program), array=array)
 
-    monkeypatch.setattr("celosia.sw.cli.run.run_on_workers", on_machine)
-    monkeypatch.setattr("celosia.hw.matrix.shared.MOST", most)
-    command = "run m.prog --input x.npy --output y.npy --device rtl --stats s.json"
+    run = MachineDevice.run
+    monkeypatch.setattr(MachineDevice, "run", on_machine)
+    command = "run m.prog --input x.npy --output y.npy --device machine --stats s.json"
     assert main(command.split()) == 0
     assert json.loads(Path("s.json").read_text())["array"] == array
     assert ("with a twin of the array" in capsys.readouterr().out) == (array == "twin")

@@ -89,10 +89,11 @@ def test_last_batch_is_filled_with_zero_points(program: Program, x: np.ndarray) 
 
 
 def test_statistics(program: Program, x: np.ndarray) -> None:
-    runs = [RunResult(100, counters(busy)) for busy in (10, 60, 70, 80)]
+    runs = [RunResult(100, counters(busy), array="twin") for busy in (10, 60, 70, 80)]
     session = Session(program, Scripted(program.config, *runs))
     session.run([x])
     printed = session.statistics.as_dict()
+    assert printed["array"] == "twin"
     assert printed["setup_cycles"] == 100 and printed["cycles"] == 300 and printed["inputs"] == 11
     assert printed["cycles_per_input"] == pytest.approx(300 / 11)
     assert printed["macs"] == 11 * 320
