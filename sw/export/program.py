@@ -78,6 +78,12 @@ def _contents(program: Program, language: str) -> list[tuple[int, bytes]]:
     return [(address, data) for address, data in contents if data]
 
 
+def _title(program: Program) -> str:
+    """Return program, core and batch for a comment: one line that does not end it."""
+    name = re.sub(r"\*/|[^ -~]", "_", program.name)
+    return f"{name} for {program.config.name}, batch {program.batch}"
+
+
 def c_program(program: Program, name: str) -> str:
     """Return C that defines the ``celosia_program`` of a program, see ``celosia.h``.
 
@@ -90,7 +96,7 @@ def c_program(program: Program, name: str) -> str:
     counts = ", ".join(str(len(entries)) for _, entries in tables.values())
     return "\n".join(
         [
-            f"/* {program.name} for {program.config.name}, batch {program.batch}. */",
+            f"/* {_title(program)}. */",
             '#include "celosia.h"\n',
             *(_bytes(f"data_{n}", data) for n, (_, data) in enumerate(contents)),
             _array("segment", "segments", segments),
@@ -120,7 +126,7 @@ def hex_program(program: Program) -> str:
         image[address : address + len(data)] = data
     words = [image[n : n + WORD_BYTES][::-1].hex() for n in range(0, len(image), WORD_BYTES)]
     head = [
-        f"{program.name} for {program.config.name}, batch {program.batch}: {len(words)} words",
+        f"{_title(program)}: {len(words)} words",
         f"fingerprint 0x{program.config.fingerprint:08x}",
     ]
     for name, (kind, entries) in _tables(program).items():

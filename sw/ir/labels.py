@@ -128,7 +128,7 @@ def _modules(part: str) -> list[tuple[str, str]]:
 
 
 def _changes_layout(name: str, kind: str) -> bool:
-    """Return whether the first layer brings PyTorch's layout to that of the file."""
+    """Return True if the first layer brings PyTorch's layout to that of the file."""
     modules = _modules(name.partition(";")[0])
     moves = kind in ("RESHAPE", "TRANSPOSE")
     return bool(moves and modules and _IMAGE_CLASS.match(modules[-1][0]))

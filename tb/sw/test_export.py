@@ -136,6 +136,13 @@ def test_the_driver_compiles_without_warnings(tmp_path: Path, mnist_model: Path)
     assert not undefined.stdout
 
 
+def test_a_name_does_not_end_its_comment(mnist_model: Path) -> None:
+    program = compile_graph(load(mnist_model), NANO)
+    program = replace(program, name="a*/b\nc")
+    assert c_program(program, "net").splitlines()[0] == "/* a_b_c for nano, batch 1. */"
+    assert hex_program(program).startswith("// a_b_c for nano, batch 1: ")
+
+
 def test_a_program_that_needs_the_host_is_refused(mnist_model: Path) -> None:
     program = compile_graph(load(mnist_model), NANO, 1)
     (source,) = program.inputs
