@@ -16,18 +16,18 @@ from celosia.hw.flow.netlist import column_of
 from celosia.hw.flow.parts import Part
 from celosia.hw.flow.tools import Progress
 
-#: The multiplier of a pair of columns, by its row and its first column.
+#: The multiplier of a cell, by its row and its first column.
 _MULTIPLIER = re.compile(r".*\.array\.row_(\d+)\.cell_(\d+)\.product\.multiplier$")
 
 
 def array_places(names: Iterable[str], part: Part) -> dict[str, str]:
-    """Return the sites of the multipliers of an array of pairs.
+    """Return the sites of the multipliers of an array.
 
-    Two pairs of columns share a run of blocks, two rows of each a block, the second pair one block
+    Two cells of a row share a run of blocks, two rows of each a block, the second cell one block
     further on: sums go on to a neighbour, activations to the next block, then to the run above or
     below. It is also what a block can take: its four multipliers know four enables between them,
-    and the cells that meet in one switch weights in the same two cycles, by two registers that
-    synthesis makes one.
+    and the cells that meet in one switch weights in two cycles, by two registers that synthesis
+    makes one, or in three where a cell has one column.
 
     Parameters
     ----------
@@ -44,17 +44,17 @@ def array_places(names: Iterable[str], part: Part) -> dict[str, str]:
     found = {}
     for name in names:
         if match := _MULTIPLIER.match(name):
-            found[name] = int(match[1]), int(match[2]) // 2
+            found[name] = int(match[1]), int(match[2])
     if not found or not part.multiplier_blocks:
         return {}
     rows = 1 + max(row for row, _ in found.values())
-    pairs = 1 + max(pair for _, pair in found.values())
+    columns = sorted({column for _, column in found.values()})
     runs = _runs(part, -(-rows // 2) + 1)
-    if -(-pairs // 2) > len(runs):
+    if -(-len(columns) // 2) > len(runs):
         return {}
     places = {}
-    for name, (row, pair) in found.items():
-        couple, second = divmod(pair, 2)
+    for name, (row, column) in found.items():
+        couple, second = divmod(columns.index(column), 2)
         places[name] = runs[couple][row // 2 + second][2 * second + row % 2]
     return places
 

@@ -190,7 +190,8 @@ def _ecp5(m: Module, product: Product) -> None:
         i_CE0=product.a_enable,
         i_CE1=product.b_enable,
         i_CE2=Const(1),
-        i_CE3=Const(0),
+        # Not used. Four multipliers of a block have four enables between them, constants too.
+        i_CE3=Const(1),
         **ones,
         **zeros,
         **_bits("i_A", a),

@@ -161,12 +161,22 @@ def test_a_loop_of_gates_is_left_out():
     assert [path.nanoseconds for path in found] == [0.65]
 
 
+#: Cores and parts with a multiplier for each cell of the array.
+SINGLE = {
+    ("nano", "LFE5U-85F"),
+    ("nano", "LFE5U-12F-CABGA381"),
+    ("micro", "LFE5U-45F-CABGA381"),
+}
+
+
 @pytest.mark.parametrize(
     ("part", "sizes", "columns"),
     [
         ("LFE5U-85F", "edge", 16),
         ("LFE5U-85F", "nano", 4),
         ("LFE5U-45F-CABGA381", "edge", 6),
+        ("LFE5U-45F-CABGA381", "micro", 8),
+        ("LFE5U-12F-CABGA381", "nano", 4),
         ("LFE5U-25F-CABGA381", "micro", 4),
         ("LFE5U-25F-CABGA381", "micro,requantizer=sequential", 6),
         ("LFE5U-12F-CABGA381", "edge,lanes=16", 0),
@@ -177,12 +187,14 @@ def test_multipliers_of_a_part(part, sizes, columns):
     part, config = PARTS[part], preset(sizes)
     suited = part.suited(config)
     assert suited.dsp_columns == columns
-    used = columns // 2 * config.rows
+    # One multiplier for each column where the part has so many, else one for two.
+    single = (config.name, part.name) in SINGLE
+    used = columns * config.rows // (1 if single else 2)
     if config.requantizer == "pipelined":
         used += part.family.lane_multipliers * config.lanes
     assert used <= part.multipliers or columns == 0
     assert suited.fingerprint == config.fingerprint
-    assert suited.cells == part.family.cells
+    assert suited.cells == (part.family.single if single else part.family.cells)
     assert part.suited(suited) == suited
 
 

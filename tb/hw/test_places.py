@@ -11,8 +11,8 @@ from celosia.hw.flow.places import array_places, fix, other_places
 PART = PARTS["LFE5U-85F"]
 
 
-def multiplier(row, pair, prefix="inner.matrix"):
-    return f"{prefix}.array.row_{row}.cell_{2 * pair}.product.multiplier"
+def multiplier(row, cell, *, columns=2):
+    return f"inner.matrix.array.row_{row}.cell_{columns * cell}.product.multiplier"
 
 
 def block(site):
@@ -21,18 +21,25 @@ def block(site):
     return int(x) - int(multiplier), int(y)
 
 
-@pytest.mark.parametrize(("rows", "pairs"), [(16, 8), (8, 3), (5, 2), (1, 1)])
-def test_sites(rows, pairs):
-    cells = {multiplier(row, pair): (row, pair) for row in range(rows) for pair in range(pairs)}
+@pytest.mark.parametrize(
+    ("rows", "count", "columns"),
+    [(16, 8, 2), (8, 3, 2), (5, 2, 2), (1, 1, 2), (8, 8, 1), (4, 4, 1)],
+)
+def test_sites(rows, count, columns):
+    cells = {
+        multiplier(row, cell, columns=columns): (row, cell)
+        for row in range(rows)
+        for cell in range(count)
+    }
     places = array_places([*cells, "inner.vector.pipe.multiplier"], PART)
     assert places.keys() == cells.keys()
     assert len(set(places.values())) == len(cells)
     starts = {(x, y) for y, line in PART.multiplier_blocks for x in line}
     switches = defaultdict(set)
-    for name, (row, pair) in cells.items():
+    for name, (row, cell) in cells.items():
         assert block(places[name]) in starts
         # Cycles after the first cell at which this one switches its weights.
-        switches[block(places[name])].add(row + 2 * pair)
+        switches[block(places[name])].add(row + columns * cell)
     # The fourth enable is that of the other registers, always on.
     assert max(len(when) for when in switches.values()) <= 3
 
