@@ -20,13 +20,14 @@ class LeftShift(Component):
     sum, bias, left : In(signed(32)), In(signed(32)), In(5)
         Element, bias, and the number of bits to shift by.
     saturates : In(1)
-        A result that does not fit becomes the greatest or least number. Comes with ``shifted``.
+        A result that does not fit becomes the greatest or least number. Comes one cycle after
+        ``sum``.
     shifted : Out(signed(32))
         Result.
 
     Timing
     ------
-    ``shifted`` follows ``sum`` by ``LATENCY`` cycles. It is combinational from ``saturates``.
+    ``shifted`` follows ``sum`` by ``LATENCY`` cycles.
     """
 
     LATENCY = 2
@@ -56,23 +57,18 @@ class LeftShift(Component):
             lost.append(left[bit] & (before[31 - n : 31] ^ biased[31].replicate(n)).any())
             moved = Signal(32, name=f"moved_{n}")
             m.d.comb += moved.eq(Mux(left[bit], before << n, before))
-        almost, odd, negative, leaves = (
-            Signal(width, name=name, reset_less=True)
-            for name, width in (("almost", 32), ("odd", 1), ("negative", 1), ("leaves", 1))
-        )
+        # Lowest bit of the distance, and saturation: four choices for each bit of the result.
+        negative, odd = biased[31], left[0]
+        leaves = Cat(lost).any() | (odd & (moved[30] ^ negative))
+        almost = Signal(32, reset_less=True)
+        clips, picks = (Signal(name=name, reset_less=True) for name in ("clips", "picks"))
+        overflows = self.saturates & leaves
         m.d.sync += [
             almost.eq(moved),
-            odd.eq(left[0]),
-            negative.eq(biased[31]),
-            leaves.eq(Cat(lost).any()),
+            clips.eq(overflows),
+            picks.eq(Mux(overflows, ~negative, odd)),
         ]
-
-        # Lowest bit of the distance, and saturation: four choices for each bit of the result.
-        clips = Signal()
-        picks = Signal()
         m.d.comb += [
-            clips.eq(self.saturates & (leaves | (odd & (almost[30] ^ negative)))),
-            picks.eq(Mux(clips, ~negative, odd)),
             self.shifted[31].eq(Mux(clips, ~picks, Mux(picks, almost[30], almost[31]))),
             *(
                 self.shifted[bit].eq(
@@ -190,7 +186,7 @@ class RequantizerLane(Component):
         enters, leaves = left.LATENCY, left.LATENCY + multiplier.LATENCY
         for name, port, value, cycles in (
             ("factor", multiplier.b, p.multiplier, enters),
-            ("saturates", left.saturates, single, enters),
+            ("saturates", left.saturates, single, enters - 1),
             ("right", right.right, p.right, leaves),
             ("doubles", right.doubles, ~single, leaves),
         ):

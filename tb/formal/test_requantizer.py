@@ -81,8 +81,8 @@ def test_lane():
     ("right", "wrong", "claim"),
     [
         ("before[31 - n : 31]", "before[32 - n : 31]", "factor"),
-        ("(odd & (almost[30] ^ negative))", "odd", "factor"),
-        ("left.saturates, single, enters", "left.saturates, single, enters - 1", "factor"),
+        ("(odd & (moved[30] ^ negative))", "odd", "factor"),
+        ("left.saturates, single, enters - 1", "left.saturates, single, enters", "factor"),
         ("p.multiplier, enters", "p.multiplier, leaves", "multiplier"),
         ("self.doubles & self.right.any()", "self.doubles", "scaled"),
         ("half | ~rest", "half", "scaled"),
