@@ -131,7 +131,8 @@ def test_a_resumed_run_gives_the_same_bits(
 @pytest.mark.parametrize(
     ("name", "stop", "signalled"),
     [
-        *(("mnist_c", 6, True), ("fashion_b", 7, False)),
+        ("mnist_c", 6, True),
+        pytest.param("fashion_b", 7, False, marks=pytest.mark.slow),
         pytest.param("mnist_c", 3, False, marks=pytest.mark.slow),
         pytest.param("mnist_a", 6, True, marks=pytest.mark.slow),
     ],
