@@ -5,19 +5,11 @@ from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Member, Out
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.config import ADDRESS_BITS, MOST_QUEUED
+from celosia.hw.arch.config import ADDRESS_BITS, TAG_BITS
 from celosia.hw.arch.registers import Activity
 
 #: Bits that number the instructions of a program.
 INDEX_BITS = 16
-
-#: Bits of a tag: the number of an instruction among those of its unit since the last reset, modulo
-#: 2**TAG_BITS.
-TAG_BITS = 5
-
-#: Instructions that a unit may have taken and not finished. They, those in its queue, the one on
-#: offer and the next one have different tags.
-IN_FLIGHT = (1 << TAG_BITS) - MOST_QUEUED - 2
 
 
 def issued(*opcodes: isa.Opcode) -> data.StructLayout:

@@ -6,10 +6,10 @@ from itertools import combinations
 
 import numpy as np
 
-from celosia.hw.arch.config import SEMAPHORES
+from celosia.hw.arch.config import MOST_COUNT, SEMAPHORES
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
 from celosia.sim.footprint import Touch
-from celosia.sim.schedule import COUNT_LIMIT, bits
+from celosia.sim.schedule import bits
 
 _BARRIERS = (Opcode.FENCE, Opcode.HALT)
 
@@ -116,7 +116,7 @@ class Clocks:
         """Raise if some semaphore could pass its limit."""
         for phases in self.phases:
             for s, phase in enumerate(phases):
-                if phase.count + sum(map(len, phase.posts.values())) > COUNT_LIMIT:
+                if phase.count + sum(map(len, phase.posts.values())) > MOST_COUNT:
                     self._check_count(s, phase)
 
     def _check_count(self, s: int, phase: _Phase) -> None:
@@ -137,9 +137,9 @@ class Clocks:
             if len(takes):
                 taken = self.clocks[posts, self.units[takes[0]]]
                 most -= np.searchsorted(self.positions[takes], taken)
-            if np.any(most > COUNT_LIMIT):
-                k = int(posts[np.argmax(most > COUNT_LIMIT)])
-                why = f"may post semaphore {s} past {COUNT_LIMIT}"
+            if np.any(most > MOST_COUNT):
+                k = int(posts[np.argmax(most > MOST_COUNT)])
+                why = f"may post semaphore {s} past {MOST_COUNT}"
                 raise PossibleOverflow(int(every[0][0]), k, why)
 
     def first_clash(self, touches: Iterable[tuple[int, Touch]]) -> tuple[int, int, int] | None:

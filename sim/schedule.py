@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from celosia.hw.arch import commands, isa
-from celosia.hw.arch.config import SEMAPHORES, Config
-
-#: Greatest count of a semaphore.
-COUNT_LIMIT = 4095
+from celosia.hw.arch.config import MOST_COUNT, SEMAPHORES, Config
 
 #: Units with a queue.
 EXECUTING = (isa.Unit.LOAD, isa.Unit.STORE, isa.Unit.MATRIX, isa.Unit.VECTOR)
@@ -122,8 +119,8 @@ class _Dispatcher:
         self.order.append(index)
         for s in bits(instruction.fields["post"]):
             self.counts[s] += 1
-            if self.counts[s] > COUNT_LIMIT:
-                why = f"posts semaphore {s} past {COUNT_LIMIT}"
+            if self.counts[s] > MOST_COUNT:
+                why = f"posts semaphore {s} past {MOST_COUNT}"
                 raise self.stop(isa.Error.SEMAPHORE, isa.Unit.SEQUENCER, index, why)
         return True
 

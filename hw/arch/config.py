@@ -18,12 +18,17 @@ SOFTMAX_ROWS = 64
 SOFTMAX_ELEMENTS = 511
 #: One for each ordered pair of the units that have a queue.
 SEMAPHORES = 12
+#: Greatest count of a semaphore. Compiled networks need at most 46 at a time.
+MOST_COUNT = 1023
 
 #: Cycles from the read of a sum that a pass adds to until the result can be read.
 ADD_CYCLES = 4
 
 #: Most instructions that may wait in the queue of one unit.
-MOST_QUEUED = 15
+MOST_QUEUED = 8
+#: Bits of a tag: the number of an instruction among those of its unit since the last reset, modulo
+#: 2**TAG_BITS.
+TAG_BITS = 4
 
 #: Cells of the array. ``portable`` leaves the choice of multiplier to synthesis; ``ecp5`` is one
 #: MULT18X18D. The pairs share one multiplier between two columns: a portable one, a MULT18X18D,
@@ -41,8 +46,9 @@ REQUANTIZERS = {"pipelined": 1, "sequential": 23}
 #: bus: skid buffers, or plain registers of half the area, through which ``ready`` passes.
 LINKS = ("skid", "register")
 
-#: Activity counters: one for each unit and activity, or none besides the counter of cycles.
-COUNTED = ("units", "none")
+#: Activity counters: one for each unit and activity, in block memories or in LUTs, or none besides
+#: the counter of cycles.
+COUNTED = ("units", "luts", "none")
 
 
 def _is_power_of_two(value: int) -> bool:
@@ -80,7 +86,7 @@ class Config:
     tables : int
         Tables of 256 entries, at least 1.
     queue_depth : int
-        Instructions that wait in the queue of one unit, 3 to 15.
+        Instructions that wait in the queue of one unit, 3 to 8.
     burst_beats : int
         Longest burst in beats, a power of two up to 256, and of at most 4096 bytes.
     outstanding : int
@@ -233,6 +239,23 @@ class Config:
         return self.cells.startswith("ecp5")
 
     @property
+    def in_flight(self) -> int:
+        """Instructions that a unit may have taken and not finished.
+
+        They, those in its queue, the one on offer and the next one have different tags.
+        """
+        return (1 << TAG_BITS) - self.queue_depth - 2
+
+    @property
+    def program_blocks(self) -> int:
+        """Blocks of ``PROGRAM_BYTES`` of a program that are requested ahead.
+
+        Two are enough where a beat of the bus has few words. Transformers have short instructions:
+        at ``edge`` they lose 3 % of their cycles with two.
+        """
+        return 5 if self.bus_bytes >= 16 else 2
+
+    @property
     def parity(self) -> bool:
         """True if words of memories carry parity, see ``celosia.hw.memory.parity``."""
         return self.protection == "parity"
@@ -245,7 +268,7 @@ class Config:
     @property
     def counts(self) -> bool:
         """True if the core has activity counters."""
-        return self.counters == "units"
+        return self.counters != "none"
 
     @property
     def table_slots(self) -> int:

@@ -66,7 +66,7 @@ class Family:
 
 #: The last step of ``synth_ecp5`` is written here, without ``autoname``, which takes longer than
 #: all the others. Router 1 takes hours on a part that is four fifths full. Wide LUTs take 2 % more
-#: cells and make no part of the core faster.
+#: cells, and `micro` was no faster with them.
 ECP5 = Family(
     name="ECP5",
     synthesis="synth_ecp5 -nowidelut -top {top} -run begin:check",

@@ -106,7 +106,7 @@ def _colorlight(board: str, size: int, core: str, clock_hz: int, **options: str)
 
 
 #: What fits beside the memory controller where there are 56 block memories.
-_SMALL = "nano,unified_bytes=65536,requantizer=sequential"
+_SMALL = "nano,unified_bytes=65536,requantizer=sequential,counters=luts"
 
 BOARDS = {
     board.name: board

@@ -1,5 +1,7 @@
 """Activity counters: in each cycle and for each unit, one of them counts."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
@@ -12,6 +14,11 @@ from celosia.hw.memory import race
 
 class UnitCounters(Component):
     """Counters of one unit, in a memory: each cycle adds one to the counter of its activity.
+
+    Parameters
+    ----------
+    in_luts : bool
+        The memory is made of LUTs, about 100 of them on an ECP5, instead of a block memory.
 
     Members
     -------
@@ -30,7 +37,8 @@ class UnitCounters(Component):
     A cycle's count is in the memory two cycles later.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_luts: bool = False) -> None:
+        self.in_luts = in_luts
         super().__init__(
             {
                 "enable": In(1),
@@ -43,8 +51,9 @@ class UnitCounters(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        attrs: Any = race.UNDEFINED | {"ram_style": "distributed" if self.in_luts else "block"}
         m.submodules.memory = memory = Memory(
-            shape=unsigned(32), depth=COUNTERS_PER_UNIT, init=[], attrs=race.UNDEFINED
+            shape=unsigned(32), depth=COUNTERS_PER_UNIT, init=[], attrs=attrs
         )
         read = memory.read_port()
         write = memory.write_port()
@@ -52,9 +61,8 @@ class UnitCounters(Component):
         index = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
         # Count written last, for an activity that repeats: the memory does not show it yet.
         latest = Signal(32, reset_less=True)
-        latest_index = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
-        latest_valid = Signal()
-        before = Mux(latest_valid & (latest_index == index), latest, read.data)
+        again = Signal()
+        before = Mux(again, latest, read.data)
         total = Signal(32)
         m.d.comb += [
             read.addr.eq(Mux(self.enable, Value.cast(self.activity), self.address)),
@@ -69,8 +77,7 @@ class UnitCounters(Component):
             counts.eq(self.enable),
             index.eq(self.activity),
             latest.eq(total),
-            latest_index.eq(index),
-            latest_valid.eq(counts),
+            again.eq(counts & (Value.cast(self.activity) == index)),
         ]
         return m
 
@@ -84,6 +91,8 @@ class Counters(Component):
         Units.
     counts : bool
         Without it there are no counters besides ``cycles``: ``value`` and ``clearing`` are 0.
+    in_luts : bool
+        As of ``UnitCounters``.
 
     Members
     -------
@@ -106,9 +115,10 @@ class Counters(Component):
     ``value`` follows ``address`` by one cycle; clearing takes COUNTERS_PER_UNIT cycles.
     """
 
-    def __init__(self, *, units: int, counts: bool = True) -> None:
+    def __init__(self, *, units: int, counts: bool = True, in_luts: bool = False) -> None:
         self.units = units
         self.counts = counts
+        self.in_luts = in_luts
         super().__init__(
             {
                 "enable": In(1),
@@ -138,7 +148,7 @@ class Counters(Component):
         with m.Elif(self.enable):
             m.d.sync += cycles.eq(cycles + 1)
         for u in range(self.units if self.counts else 0):
-            unit = UnitCounters()
+            unit = UnitCounters(in_luts=self.in_luts)
             m.submodules[f"unit_{u}"] = unit
             m.d.comb += [
                 unit.enable.eq(self.enable & ~self.clearing),

@@ -94,15 +94,17 @@ class Fetch(Component):
         size = self.burst_beats
 
         # A burst is requested when the queue has space for all its beats. Bursts that are `left` to
-        # request, beats of free `space`, bursts whose last beat is `missing`.
+        # request, and a register for whether there are any, beats of free `space`, bursts whose
+        # last beat is `missing`.
         block_words = PROGRAM_BYTES // WORD_BYTES
         bursts = self.beats_each // size
         left = Signal(range(((1 << LENGTH_BITS) // block_words + 1) * bursts))
+        any_left = Signal()
         space = Signal(range(depth + 1), init=depth)
         missing = Signal(range(depth // size + 1))
         address = Signal(ADDRESS_BITS, reset_less=True)
         m.d.comb += [
-            self.request.valid.eq((left != 0) & (space >= size) & ~self.stop),
+            self.request.valid.eq(any_left & (space >= size) & ~self.stop),
             self.request.payload.address.eq(address),
             self.request.payload.beats.eq(size - 1),
             requested.eq(self.request.valid & self.request.ready),
@@ -115,9 +117,17 @@ class Fetch(Component):
         ]
         with m.If(self.begin):
             blocks = (self.length + block_words - 1) >> (block_words.bit_length() - 1)
-            m.d.sync += [left.eq(blocks * bursts), address.eq(self.address & -PROGRAM_BYTES)]
+            m.d.sync += [
+                left.eq(blocks * bursts),
+                any_left.eq(self.length != 0),
+                address.eq(self.address & -PROGRAM_BYTES),
+            ]
         with m.Elif(requested):
-            m.d.sync += [left.eq(left - 1), address.eq(address + size * self.bus_bytes)]
+            m.d.sync += [
+                left.eq(left - 1),
+                any_left.eq(left != 1),
+                address.eq(address + size * self.bus_bytes),
+            ]
 
         # Words of the beat at the head of the queue.
         each = self.bus_bytes // WORD_BYTES

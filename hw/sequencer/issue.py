@@ -68,12 +68,13 @@ class InFlight(Component):
         m.submodules.indices = indices
         mask, named = masks.read_port(), indices.read_port()
         mask_data = Signal(SEMAPHORES)
-        # As late as `overflow`.
-        posted = delayed(m, self.oldest, 3, name="posted", reset_less=True)[-1]
         # Tag of the next instruction to be pushed.
         next_tag = Signal(streams.TAG_BITS)
         # One cycle after `done`, so that the post mask of the oldest instruction is there.
         ended = self.ended
+        # `oldest` of three cycles before, as late as `overflow`.
+        since = delayed(m, ended, 3, name="ended", reset_less=True)[1:]
+        posted = (self.oldest - since[0] - since[1] - since[2])[: streams.TAG_BITS]
         m.d.sync += [
             ended.eq(self.done),
             next_tag.eq(next_tag + self.pushed),
@@ -157,8 +158,8 @@ class Issue(Component):
         Sizes; the queue holds the words of ``queue_depth`` instructions.
     unit : Unit
         The unit.
-    in_flight : int
-        Instructions that the unit may have taken and not finished.
+    in_flight : int, optional
+        Instructions that the unit may have taken and not finished; by default that of ``config``.
 
     Members
     -------
@@ -195,12 +196,10 @@ class Issue(Component):
     semaphores have counts. A post follows ``done`` by two cycles.
     """
 
-    def __init__(
-        self, *, config: Config, unit: isa.Unit, in_flight: int = streams.IN_FLIGHT
-    ) -> None:
+    def __init__(self, *, config: Config, unit: isa.Unit, in_flight: int | None = None) -> None:
         self.config = config
         self.unit = unit
-        self.in_flight = in_flight
+        self.in_flight = config.in_flight if in_flight is None else in_flight
         opcodes = [opcode for opcode, owner in isa.UNITS.items() if owner is unit]
         self.header = opcodes[0].name.lower()
         super().__init__(

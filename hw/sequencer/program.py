@@ -71,6 +71,7 @@ class ProgramReader(Component):
             bus_bytes=self.config.bus_bytes,
             burst_beats=self.config.burst_beats,
             lut_memories=self.config.lut_memories,
+            ahead=self.config.program_blocks,
         )
         check = Check(config=self.config)
         m.submodules.fetch = ResetInserter(self.flush)(fetch)

@@ -6,10 +6,11 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw.arch.config import MOST_COUNT
 from celosia.hw.lib.component import Component
 
 #: Greatest legal count.
-GREATEST = 4095
+GREATEST = MOST_COUNT
 
 
 class Semaphores(Component):

@@ -120,7 +120,7 @@ class Sequencer(Component):
         m.d.comb += [
             program.address.eq(self.program_address),
             program.length.eq(self.program_length),
-            program.stop.eq(~supervisor.running),
+            program.stop.eq(~supervisor.fetching),
             supervisor.fetch_idle.eq(program.idle),
             dispatch.i.valid.eq(program.o.valid & supervisor.granting),
             dispatch.i.payload.eq(program.o.payload),
@@ -166,7 +166,9 @@ class Sequencer(Component):
         """Count cycles by activity; find out if the units are idle, and if something moves."""
         supervisor, dispatch = self.supervisor, self.dispatch
         ports = [getattr(self, unit.name.lower()) for unit in self.issues]
-        m.submodules.counters = counters = Counters(units=UNITS, counts=self.config.counts)
+        m.submodules.counters = counters = Counters(
+            units=UNITS, counts=self.config.counts, in_luts=self.config.counters == "luts"
+        )
         for unit, issue in self.issues.items():
             m.d.comb += counters.activities[unit.value].eq(issue.activity)
         busy = [counters.activities[number] == Activity.BUSY for number in range(UNITS)]

@@ -13,6 +13,10 @@ from celosia.hw.sequencer.dispatch import EXECUTORS
 UNITS = 1 + len(EXECUTORS)
 
 
+#: Registers that are set while a program runs.
+_COPIES = ("running", "granting", "fetching")
+
+
 class Supervisor(Component):
     """Holds the state of the core and the first error.
 
@@ -40,9 +44,9 @@ class Supervisor(Component):
         Every requested beat has arrived; every unit is idle.
     begin : Out(1)
         A program starts; one cycle.
-    running, granting : Out(1)
-        From the cycle after ``begin`` until HALT or an error. Two equal registers: ``granting`` is
-        for the semaphores alone.
+    running, granting, fetching : Out(1)
+        From the cycle after ``begin`` until HALT or an error. Three equal registers: ``granting``
+        is for the semaphores alone, ``fetching`` for the program reader.
     abort : Out(1)
         Stops all units, see "Contract of a unit" in ``docs/design/architecture.md``.
     flush, clear : Out(1)
@@ -76,8 +80,7 @@ class Supervisor(Component):
                 "fetch_idle": In(1),
                 "units_idle": In(1),
                 "begin": Out(1),
-                "running": Out(1),
-                "granting": Out(1),
+                **{name: Out(1) for name in _COPIES},
                 "abort": Out(1),
                 "flush": Out(1),
                 "clear": Out(1),
@@ -89,12 +92,12 @@ class Supervisor(Component):
                 "index": Out(streams.INDEX_BITS),
             }
         )
-        for member in ("running", "granting"):
+        for member in _COPIES:
             setattr(self, member, Signal(name=member, attrs=COPY))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        running = Cat(self.running, self.granting)
+        running = Cat(getattr(self, name) for name in _COPIES)
         # A soft reset is under way; HALT has ended, but beats are missing; a doorbell meanwhile.
         resetting = Signal()
         ending = Signal()
@@ -122,7 +125,7 @@ class Supervisor(Component):
                 hung.eq((self.watchdog != 0) & (more >= self.watchdog)),
             ]
         with m.If(self.begin):
-            m.d.sync += [running.eq(3), self.done.eq(0), rung.eq(0)]
+            m.d.sync += [running.eq(-1), self.done.eq(0), rung.eq(0)]
         with m.Elif(self.start & ending):
             m.d.sync += rung.eq(1)
         with m.If(self.halted & self.running & ~self.fault_valid.any()):

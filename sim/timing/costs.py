@@ -21,8 +21,6 @@ class Costs(NamedTuple):
     bandwidth: float = 1.0
     #: From a beat of the program on the bus until its first word is checked.
     fetch: int = 5
-    #: Blocks of words that are requested before the first of them has left the sequencer.
-    ahead: int = 5
     #: From the post of NOP, FENCE or HALT until it has left the sequencer.
     settle: int = 3
     #: From the dispatcher through an empty queue.

@@ -46,10 +46,12 @@ class Timeline:
         # Cycles of each beat fetched, and of the last word of each block passed on.
         self.fetched: list[int] = []
         self.passed: list[int] = []
-        # Instructions that entered a queue, their number, and the cycles in which they left it.
+        # Instructions that entered a queue, their number, the cycles in which they left it, and
+        # those of their last effects.
         self.queues: dict[Unit, deque[tuple[int, int]]] = {unit: deque() for unit in EXECUTING}
         self.pushed: dict[Unit, int] = dict.fromkeys(EXECUTING, 0)
         self.left: dict[Unit, list[int]] = {unit: [] for unit in EXECUTING}
+        self.ended: dict[Unit, list[int]] = {unit: [] for unit in EXECUTING}
         self.queued = self.finished = self.latest = 0
         self.posts: dict[int, list[int]] = {}
         # First cycle in which a unit can take an instruction.
@@ -102,11 +104,12 @@ class Timeline:
     def _fetch(self) -> Process:
         """Request blocks of the program, some ahead of those that are passed on."""
         yield 1
+        ahead = self.config.program_blocks
         for block in range(-(-sum(self.words) // (self.beats * self.each))):
-            while block >= len(self.passed) + self.costs.ahead:
+            while block >= len(self.passed) + ahead:
                 yield "passed"
-            if block >= self.costs.ahead:
-                yield self.passed[block - self.costs.ahead] + 1
+            if block >= ahead:
+                yield self.passed[block - ahead] + 1
             yield from self._request(Unit.SEQUENCER, self.beats, 0, self.bus, self.fetched.append)
 
     def _dispatch(self) -> Process:
@@ -170,12 +173,13 @@ class Timeline:
         self.times[index] = Times(start, at)
         self.finished += 1
         self.latest = max(self.latest, at)
+        self.ended[self.code[index].unit].append(at)
         self._announce("finished")
         self._post(self.code[index], at + self.costs.post)
 
     def _unit(self, unit: Unit) -> Process:
         """Take the instructions of a queue, each after its semaphores have counts."""
-        queue, left = self.queues[unit], self.left[unit]
+        queue, left, ended = self.queues[unit], self.left[unit], self.ended[unit]
         while True:
             # Its words set registers as soon as the instruction before has left them.
             free = self.now
@@ -188,6 +192,11 @@ class Timeline:
             left.append(granted)
             self._announce("granted")
             yield granted + 1
+            earlier = len(left) - 1 - self.config.in_flight
+            while len(ended) <= earlier:
+                yield "finished"
+            if earlier >= 0:
+                yield ended[earlier] + self.costs.post - 1
             while not self._ready(unit):
                 yield "ready"
             if unit in self.tasks:

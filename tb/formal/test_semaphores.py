@@ -60,7 +60,7 @@ def test_semaphores():
 
 def small(module=semaphores):
     """Return a module whose counts overflow soon."""
-    return broken_module(module, "GREATEST = 4095", "GREATEST = 40")
+    return broken_module(module, "GREATEST = MOST_COUNT", "GREATEST = 40")
 
 
 @pytest.mark.slow

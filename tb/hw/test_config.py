@@ -39,7 +39,7 @@ REFUSED = [
     ({"parameter_channels": 0}, "parameter_channels: wanted"),
     ({"tables": 0}, "tables: wanted 1 to 256, got 0"),
     ({"tables": 257}, "tables: wanted 1 to 256, got 257"),
-    ({"queue_depth": 2}, "queue_depth: wanted 3 to 15, got 2"),
+    ({"queue_depth": 2}, "queue_depth: wanted 3 to 8, got 2"),
     ({"burst_beats": 12}, "burst_beats: wanted a power of two up to 256"),
     ({"burst_beats": 512}, "burst_beats: wanted"),
     ({"outstanding": 1}, "outstanding: wanted at least 2, got 1"),
@@ -49,7 +49,7 @@ REFUSED = [
     ({"protection": "hope"}, "protection: wanted one of none, parity, got 'hope'"),
     ({"requantizer": "hope"}, "requantizer: wanted one of pipelined, sequential, got 'hope'"),
     ({"links": "hope"}, "links: wanted one of skid, register, got 'hope'"),
-    ({"counters": "hope"}, "counters: wanted one of units, none, got 'hope'"),
+    ({"counters": "hope"}, "counters: wanted one of units, luts, none, got 'hope'"),
 ]
 
 
@@ -115,7 +115,7 @@ def test_fingerprint_differs_by_program():
     [
         *("weight_rows=4", "queue_depth=8", "burst_beats=8", "outstanding=4", "dsp_columns=1"),
         *("cells=pair", "protection=parity", "requantizer=sequential"),
-        *("links=register", "counters=none"),
+        *("links=register", "counters=none", "counters=luts"),
     ],
 )
 def test_fingerprint_leaves_out_what_programs_cannot_see(change: str):

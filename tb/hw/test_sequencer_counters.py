@@ -6,6 +6,7 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal, Value
 
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
+from celosia.hw.build import convert
 from celosia.hw.sequencer.counters import Counters, UnitCounters
 
 
@@ -154,3 +155,10 @@ async def test_classes_add_up_to_the_cycles_after_a_reset():
         ctx.set(reset, 1)
         await ctx.tick()
         ctx.set(reset, 0)
+
+
+@pytest.mark.parametrize(("in_luts", "kind"), [(False, "block"), (True, "distributed")])
+def test_kind_of_the_memory(in_luts, kind):
+    counters = Counters(units=1, in_luts=in_luts)
+    assert counters.in_luts is in_luts
+    assert f'ram_style = "{kind}"' in convert(counters)

@@ -36,7 +36,7 @@ def build(*, depth=4, unit=Unit.VECTOR, **parameters):
 def test_construction():
     dut = build(depth=3, in_flight=5)
     assert (dut.config.queue_depth, dut.unit, dut.in_flight) == (3, Unit.VECTOR, 5)
-    assert build().in_flight == streams.IN_FLIGHT == 15
+    assert build().in_flight == preset("micro").in_flight == 10
 
 
 @pytest.mark.parametrize("unit", EXECUTORS, ids=lambda unit: unit.name)
@@ -88,7 +88,7 @@ class Bench:
 
     NAMES = ("requesting", "want", "granted", "post", "waiting", "index", "done")
 
-    def __init__(self, rng, *, count=60, depth=4, in_flight=15, rest=0.3, grant=0.5, work=6):
+    def __init__(self, rng, *, count=60, depth=4, in_flight=10, rest=0.3, grant=0.5, work=6):
         self.dut = build(depth=depth, in_flight=in_flight)
         self.rng, self.rest, self.grant, self.work = rng, rest, grant, work
         masks = rng.integers(0, 1 << SEMAPHORES, (count, 2))
@@ -178,7 +178,7 @@ class Bench:
 
 
 @pytest.mark.parametrize(("rest", "grant"), [(0.0, 1.0), (0.5, 1.0), (0.0, 0.3), (0.6, 0.4)])
-@pytest.mark.parametrize(("depth", "in_flight", "work"), [(3, 15, 6), (4, 2, 30), (4, 15, 1)])
+@pytest.mark.parametrize(("depth", "in_flight", "work"), [(3, 11, 6), (4, 2, 30), (4, 10, 1)])
 def test_random_traffic(rest, grant, depth, in_flight, work, rng):
     bench = Bench(rng, rest=rest, grant=grant, depth=depth, in_flight=in_flight, work=work)
     bench.run()
@@ -337,7 +337,7 @@ async def test_masks_and_indices_under_their_tags(rng):
     for cycle in range(200):
         oldest = done
         mask, index = (int(rng.integers(1 << bits)) for bits in (SEMAPHORES, streams.INDEX_BITS))
-        pushing = len(pushes) - oldest < streams.IN_FLIGHT and rng.random() < 0.6
+        pushing = len(pushes) - oldest < (1 << streams.TAG_BITS) - 1 and rng.random() < 0.6
         ending = oldest + 1 < len(pushes) and rng.random() < 0.5
         for name, value in (("pushed", pushing), ("mask", mask), ("push_index", index)):
             ctx.set(getattr(dut, name), int(value))

@@ -4,6 +4,7 @@ import numpy as np
 import pysim
 import pytest
 
+from celosia.hw.arch.config import MOST_COUNT
 from celosia.hw.sequencer.semaphores import GREATEST, Semaphores
 
 
@@ -11,7 +12,7 @@ def test_construction():
     dut = Semaphores(count=16, units=5)
     assert (dut.count, dut.units) == (16, 5)
     assert len(dut.lacking) == 16 and len(dut.granted) == len(dut.overflow) == 5
-    assert GREATEST == 4095
+    assert GREATEST == MOST_COUNT == 1023
 
 
 async def cycle(ctx, dut, requesting, want, post):

@@ -139,10 +139,10 @@ async def test_range_and_reset(name: str, rng: np.random.Generator, memories: li
         bench.faults.clear()
         bad = Instruction(Opcode.SOFTMAX, **{"destination_base": 100, "x_count": 2} | fields)
         bench.state.execute(before)
-        await bench.issue(ctx, before, 20)
+        await bench.issue(ctx, before, 10)
         # It may stop before it is taken: its fault can come with its first step.
         port = dut.instruction
-        ctx.set(port.payload.tag, 21)
+        ctx.set(port.payload.tag, 11)
         ctx.set(port.payload.fields.vector, {"opcode": bad.opcode, **bad.fields})
         ctx.set(port.valid, 1)
         for _ in range(2000):
@@ -155,7 +155,7 @@ async def test_range_and_reset(name: str, rng: np.random.Generator, memories: li
                 await ctx.tick()
         ctx.set(port.valid, 0)
         await ctx.tick().repeat(60)
-        assert [fault[:2] for fault in bench.faults] == [(Error.RANGE, 21)]
+        assert [fault[:2] for fault in bench.faults] == [(Error.RANGE, 11)]
         assert len(bench.done) == 1
         assert max(bench.writes) <= bench.faults[0][2] + 1
         assert ctx.get(dut.idle)

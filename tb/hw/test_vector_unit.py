@@ -175,12 +175,12 @@ async def test_range_and_reset(rng):
     async def attempt(ctx, fields):
         bad = Instruction(Opcode.VECTOR, **{"destination_base": 100, "x_count": 2} | fields)
         bench.state.execute(before)
-        await bench.issue(ctx, before, 20)
-        await bench.issue(ctx, bad, 21)
+        await bench.issue(ctx, before, 10)
+        await bench.issue(ctx, bad, 11)
         # What comes after it must not be seen, whether it is taken or not.
         port = bench.dut.instruction
         ctx.set(port.valid, 1)
-        ctx.set(port.payload.tag, 22)
+        ctx.set(port.payload.tag, 12)
         ctx.set(port.payload.fields.fill, {"opcode": behind.opcode, **behind.fields})
         await ctx.tick().repeat(120)
         ctx.set(port.valid, 0)
@@ -194,7 +194,7 @@ async def test_range_and_reset(rng):
         bench.done.clear()
         bench.faults.clear()
         await attempt(ctx, fields)
-        assert [fault[:2] for fault in bench.faults] == [(Error.RANGE, 21)]
+        assert [fault[:2] for fault in bench.faults] == [(Error.RANGE, 11)]
         assert len(bench.done) == 1
         assert max(bench.writes) <= bench.faults[0][2] + 1
         # Nothing but what the instruction names may have changed.

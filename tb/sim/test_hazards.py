@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch import commands
+from celosia.hw.arch.config import MOST_COUNT
 from celosia.hw.arch.isa import (
     PRODUCT_MODES,
     Error,
@@ -291,9 +292,11 @@ def test_two_units_may_not_take_one_semaphore():
 
 def test_a_count_that_may_overflow():
     post, take = Instruction(Opcode.FILL, post=1), Instruction(Opcode.STORE, unified=8, wait=1)
-    check_hazards([*[post, take] * 4095, Instruction(Opcode.HALT)], SMALL, initial=everything())
-    program = [post, take] * 4096
-    with pytest.raises(Hazard, match="past 4095") as caught:
+    check_hazards(
+        [*[post, take] * MOST_COUNT, Instruction(Opcode.HALT)], SMALL, initial=everything()
+    )
+    program = [post, take] * (MOST_COUNT + 1)
+    with pytest.raises(Hazard, match="past 1023") as caught:
         check_hazards([*program, Instruction(Opcode.HALT)], SMALL, initial=everything())
     assert caught.value.fault is Fault.SEMAPHORE
     back = [Instruction(Opcode.FILL, post=1, wait=2 if n else 0) for n in range(4100)]

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch import commands
+from celosia.hw.arch.config import MOST_COUNT
 from celosia.hw.arch.isa import Error, Instruction, Kind, Opcode, Space, Unit
 from celosia.hw.arch.presets import preset
 from celosia.sim.hazards import Hazard
@@ -107,9 +108,9 @@ def test_program_error(program: list[Instruction]):
 
 def test_semaphore_error():
     post = Instruction(Opcode.NOP, post=1)
-    Machine(SMALL).run([post] * 4095 + [HALT])
-    error = failing([post] * 4096 + [HALT])
-    assert (error.error, error.unit, error.index) == (Error.SEMAPHORE, Unit.SEQUENCER, 4095)
+    Machine(SMALL).run([post] * MOST_COUNT + [HALT])
+    error = failing([post] * (MOST_COUNT + 1) + [HALT])
+    assert (error.error, error.unit, error.index) == (Error.SEMAPHORE, Unit.SEQUENCER, MOST_COUNT)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from celosia.hw.arch.config import MOST_COUNT
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
 from celosia.hw.arch.presets import PRESETS
 from celosia.sim.hazards import Fault, Hazard, check_hazards
 from celosia.sw.compiler.emit.access import Access, Step
-from celosia.sw.compiler.emit.synchronise import MOST_COUNT, SEMAPHORE, synchronise
+from celosia.sw.compiler.emit.synchronise import SEMAPHORE, synchronise
 from celosia.sw.compiler.errors import CompileError
 
 NANO = PRESETS["nano"]
@@ -110,5 +111,5 @@ def test_counts_that_could_pass_the_limit_are_refused() -> None:
     steps = [load_step(n, 1) for n in range(count)]
     # Each store needs the load of the same byte alone, and comes long after all of them.
     steps += [store_step(n, 1) for n in range(count)]
-    with pytest.raises(CompileError, match="at most 4095 counts"):
+    with pytest.raises(CompileError, match="at most 1023 counts"):
         synchronise(steps, NANO)

@@ -14,6 +14,7 @@ from celosia.hw.arch.commands import (
     register_limits,
 )
 from celosia.hw.arch.config import (
+    MOST_COUNT,
     PROGRAM_BYTES,
     SEMAPHORES,
     SOFTMAX_ELEMENTS,
@@ -27,7 +28,6 @@ from celosia.sim.fuzz.expectation import WORK, elements
 from celosia.sim.fuzz.programs import stage
 from celosia.sim.fuzz.programs.generator import Generator
 from celosia.sim.fuzz.programs.legal import legal
-from celosia.sim.schedule import COUNT_LIMIT
 
 _SLVERR_DECERR = (2, 3)
 _CODES = (1 << CODE_BITS) - 1
@@ -211,7 +211,7 @@ def _overflow(case: Case, rng: random.Random) -> Case:
     """Return a case that posts a semaphore up to its limit, or past it."""
     post = Instruction(Opcode.NOP, post=1 << rng.randrange(SEMAPHORES))
     halt = Instruction(Opcode.HALT)
-    return replace(case, items=(*[post] * (COUNT_LIMIT + rng.randrange(3)), halt))
+    return replace(case, items=(*[post] * (MOST_COUNT + rng.randrange(3)), halt))
 
 
 def _flipped(case: Case, rng: random.Random) -> Case:

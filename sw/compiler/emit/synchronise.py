@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from celosia.hw.arch.config import SEMAPHORES, Config
+from celosia.hw.arch.config import MOST_COUNT, SEMAPHORES, Config
 from celosia.hw.arch.isa import Instruction, Unit
 from celosia.sw.compiler.emit.access import Access, Step
 from celosia.sw.compiler.errors import CompileError
@@ -23,9 +23,6 @@ SEMAPHORE = {
     pair: number for number, pair in enumerate((a, b) for a in _UNITS for b in _UNITS if a is not b)
 }
 assert len(SEMAPHORE) <= SEMAPHORES
-
-#: Greatest count that a semaphore holds.
-MOST_COUNT = 4095
 
 
 #: Step, start and end of an access, and the access.

@@ -9,7 +9,7 @@ import numpy as np
 
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.commands import CODE_BITS, WORD_BYTES, padded
-from celosia.hw.arch.config import EXPONENTIAL_TABLES, SEMAPHORES, TABLE_BYTES
+from celosia.hw.arch.config import EXPONENTIAL_TABLES, MOST_COUNT, SEMAPHORES, TABLE_BYTES
 from celosia.hw.arch.isa import Instruction, Kind, Opcode
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import (
@@ -22,7 +22,6 @@ from celosia.hw.arch.registers import (
 from celosia.sim import footprint
 from celosia.sim.fuzz.expectation import elements
 from celosia.sim.rtl import RtlError
-from celosia.sim.schedule import COUNT_LIMIT
 from coverage.corners import CORNERS
 from coverage.device import HALF, MEMORY, CheckedDevice, Run, Wrong, apart, far, good
 
@@ -113,7 +112,7 @@ def _faults(rng: random.Random) -> None:
         for opcode in (*_MOVING, Opcode.NOP):
             one = 1 << rng.randrange(SEMAPHORES)
             post = Instruction(opcode, post=_EVERY if opcode is Opcode.NOP else one)
-            device.play([*[post] * (COUNT_LIMIT + 1), Instruction(Opcode.HALT)], far(rng))
+            device.play([*[post] * (MOST_COUNT + 1), Instruction(Opcode.HALT)], far(rng))
         for opcode in _MOVING:
             for i in _beyond(opcode, rng):
                 device.play(apart([i]), far(rng), loose=True)
@@ -181,8 +180,8 @@ def _late(rng: random.Random) -> None:
 
 def _counts(rng: random.Random) -> None:
     """All semaphores up to their limit and down again; a long wait that the watchdog ends."""
-    posts = [Instruction(Opcode.NOP, post=_EVERY)] * COUNT_LIMIT
-    waits = [Instruction(Opcode.NOP, wait=_EVERY)] * COUNT_LIMIT
+    posts = [Instruction(Opcode.NOP, post=_EVERY)] * MOST_COUNT
+    waits = [Instruction(Opcode.NOP, wait=_EVERY)] * MOST_COUNT
     with closing(CheckedDevice(VAST, rng)) as device:
         device.play([*posts, *waits, Instruction(Opcode.HALT)], far(rng))
         device.set_register("watchdog", _REST + 1)
