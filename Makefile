@@ -90,6 +90,7 @@ synth: $(DEV)  ## bitstream of a ULX3S-85F: synthesise, place and route five see
 pictures: $(DEV) $(VIEWERS)  ## draw the pictures of the documentation again
 	@$(BIN)/python tb/pictures/profile.py
 	@$(BIN)/python tb/pictures/serve.py
+	@$(BIN)/python tb/pictures/notebook.py
 	@$(BIN)/python docs/tutorial/pictures.py
 
 setup: $(DEV) $(TOOLS) view  ## environment, packages and simulators, nothing else
