@@ -39,8 +39,8 @@ class Family:
     cells : str
         Cells of the array that its multipliers make, see ``Config``; each does two columns.
     single : str
-        Cells with one multiplier for each column, for a part that has so many: they take less
-        logic. Empty for none.
+        Cells with one multiplier for each column: they take less logic. For a part of which a
+        quarter of the multipliers is left then. Empty for none.
     lane_multipliers : int
         Multipliers that a pipelined requantiser needs for each lane.
     columns : dict of str to (str, int)
@@ -176,7 +176,9 @@ class Part:
             return config
         lanes = config.lanes if config.requantizer == "pipelined" else 0
         left = self.multipliers - family.lane_multipliers * lanes
-        if family.single and config.rows * config.columns <= left:
+        # With nearly all multipliers in use, wires are long and the router finds no way.
+        least = self.multipliers // 4
+        if family.single and config.rows * config.columns <= left - least:
             return replace(config, cells=family.single, dsp_columns=config.columns)
         pairs = max(0, min(config.columns // 2, left // config.rows))
         return replace(config, cells=family.cells, dsp_columns=2 * pairs)

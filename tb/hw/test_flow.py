@@ -165,7 +165,7 @@ def test_a_loop_of_gates_is_left_out():
 SINGLE = {
     ("nano", "LFE5U-85F"),
     ("nano", "LFE5U-12F-CABGA381"),
-    ("micro", "LFE5U-45F-CABGA381"),
+    ("micro", "LFE5U-85F"),
 }
 
 
@@ -175,6 +175,7 @@ SINGLE = {
         ("LFE5U-85F", "edge", 16),
         ("LFE5U-85F", "nano", 4),
         ("LFE5U-45F-CABGA381", "edge", 6),
+        ("LFE5U-85F", "micro", 8),
         ("LFE5U-45F-CABGA381", "micro", 8),
         ("LFE5U-12F-CABGA381", "nano", 4),
         ("LFE5U-25F-CABGA381", "micro", 4),
@@ -187,7 +188,7 @@ def test_multipliers_of_a_part(part, sizes, columns):
     part, config = PARTS[part], preset(sizes)
     suited = part.suited(config)
     assert suited.dsp_columns == columns
-    # One multiplier for each column where the part has so many, else one for two.
+    # One multiplier for each column where the part then has a quarter left, else one for two.
     single = (config.name, part.name) in SINGLE
     used = columns * config.rows // (1 if single else 2)
     if config.requantizer == "pipelined":
