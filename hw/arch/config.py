@@ -250,10 +250,9 @@ class Config:
     def program_blocks(self) -> int:
         """Blocks of ``PROGRAM_BYTES`` of a program that are requested ahead.
 
-        Two are enough where a beat of the bus has few words. Transformers have short instructions:
-        at ``edge`` they lose 3 % of their cycles with two.
+        A bus of four bytes moves one word a cycle, so two blocks cover the latency of memory.
         """
-        return 5 if self.bus_bytes >= 16 else 2
+        return 2 if self.bus_bytes < 8 else 5
 
     @property
     def parity(self) -> bool:

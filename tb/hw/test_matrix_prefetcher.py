@@ -6,6 +6,7 @@ import pytest
 from matrix_bench import MATMUL, matmul
 
 from celosia.hw.matrix.prefetcher import TilePrefetcher
+from celosia.hw.streams import TAG_BITS
 
 
 class Prefetcher:
@@ -37,7 +38,7 @@ class Prefetcher:
             while not ctx.get(dut.waiting):
                 await ctx.tick()
             await pysim.rest(ctx, self.rng, self.stall)
-            assert ctx.get(dut.current.tag) == index
+            assert ctx.get(dut.current.tag) == index % (1 << TAG_BITS)
             ctx.set(dut.begin, 1)
             await ctx.tick()
             ctx.set(dut.begin, 0)
