@@ -41,17 +41,16 @@ def open_model(path: Path) -> FloatModel:
 
 
 def trains(nodes: Iterable[Any]) -> bool:
-    """Return whether a network was exported in training mode, without ``net.eval()``.
+    """Return True if a network was exported in training mode, without ``net.eval()``.
 
     ``nodes``: those of the program's graph. A normalisation without running averages, which takes
     the batch's own in both modes, does not count.
     """
     for node in nodes:
         for part, number in _MODES.items():
-            if part not in str(node.target):
-                continue
-            if node.args[number : number + 1] == (True,):
-                return part != "batch_norm" or node.args[3] is not None
+            on = part in str(node.target) and node.args[number : number + 1] == (True,)
+            if on and (part != "batch_norm" or node.args[3] is not None):
+                return True
     return False
 
 

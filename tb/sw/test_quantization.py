@@ -195,6 +195,12 @@ def test_a_network_in_training_mode_is_recognised(node: SimpleNamespace, wanted:
     assert not trains([])
 
 
+def test_training_mode_after_a_normalisation_without_averages() -> None:
+    free = _node("aten.batch_norm.default", "x", None, None, None, None, True, 0.1, 1e-5, True)
+    dropout = _node("aten.dropout.default", "x", 0.5, True)
+    assert trains([free, dropout]) and not trains([free])
+
+
 def test_a_program_exported_in_training_mode_is_refused(monkeypatch) -> None:
     nodes = [_node("aten.dropout.default", "x", 0.5, True)]
     program = SimpleNamespace(graph=SimpleNamespace(nodes=nodes))
