@@ -1,15 +1,12 @@
 """Picture of the page of ``celosia serve``: a 3 drawn with the mouse, and the core's result."""
 
-import io
 import sys
-import tempfile
 import threading
 from pathlib import Path
 
 from PIL import Image
 
 from celosia.hw.arch.presets import preset
-from celosia.sw.files import write_atomically
 from celosia.sw.serve.app import open_server
 from celosia.sw.serve.classifier import Classifier
 
@@ -49,30 +46,22 @@ def curve() -> list[tuple[float, float]]:
 def main() -> None:
     """Write docs/images/serve.png."""
     from browser import Browser
+    from page_picture import save
 
     server = open_server(Classifier("mnist_a", preset("edge")), 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    with Browser(1120, 900) as browser, tempfile.TemporaryDirectory() as folder:
+    with Browser(1120, 900) as browser:
         browser.prefer(reduced_motion="reduce")
         browser.open(f"http://{server.host}:{server.port}/")
         browser.wait("document.querySelector('#facts').textContent")
         browser.stroke("#pad", curve())
         browser.wait("!document.querySelector('#play').disabled")
         browser.run("document.activeElement.blur(); scrollTo(0, 0)")
-        whole = Path(folder) / "page.png"
-        browser.picture(whole, browser.run("document.documentElement.scrollHeight"))
-        content = io.BytesIO()
         # Colours of few pixels count as well: the legend has some.
-        colours = (
-            Image.open(whole)
-            .convert("RGB")
-            .quantize(256, Image.Quantize.MEDIANCUT, kmeans=4, dither=Image.Dither.NONE)
-        )
-        colours.save(content, "PNG", optimize=True)
+        palette = {"method": Image.Quantize.MEDIANCUT, "kmeans": 4, "dither": Image.Dither.NONE}
+        height = browser.run("document.documentElement.scrollHeight")
+        save(browser, "serve.png", height, **palette)
     server.shutdown()
-    target = ROOT / "docs" / "images" / "serve.png"
-    write_atomically({target: content.getvalue()})
-    print(f"{target.relative_to(ROOT)}: {len(content.getvalue()):,} bytes")
 
 
 if __name__ == "__main__":
