@@ -38,11 +38,11 @@ class Row(Component):
     weights : In(``buses(kinds)``)
         Weight buses; member ``n`` is the bus of cell ``n``.
     sums_in, sums_out : In / Out(ArrayLayout(signed(sum_bits), columns))
-        Partial sums from the row above, to the row below.
+        Partial sums from the row above, to the row below, see ``Cell.separated``.
 
     Timing
     ------
-    Column ``j`` works ``j`` cycles after column 0, whose timing is that of a ``Cell``.
+    A cell whose first column is ``j`` works ``j`` cycles after the westernmost one.
     """
 
     def __init__(self, *, kinds: list[type[Cell]], sum_bits: int) -> None:
@@ -227,5 +227,11 @@ class SystolicArray(Component):
                 m.d.comb += row.sums_in.eq(sums)
             sums = row.sums_out
         assert sums is not None
-        m.d.comb += self.sums.eq(sums)
+        column = 0
+        for kind in self.kinds:
+            columns = range(column, column + kind.COLUMNS)
+            for k, total in enumerate(kind.separated([sums[j] for j in columns])):
+                late = self._delay(m, total, k, f"sum_{column + k}")
+                m.d.comb += self.sums[column + k].eq(late)
+            column += kind.COLUMNS
         return m

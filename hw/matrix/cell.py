@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -21,7 +21,7 @@ class Cell(wiring.Component, ABC):
     Parameters
     ----------
     sum_bits : int
-        Width of partial sums in bits, signed. At least 16; sums wrap.
+        Width of partial sums in bits, signed. At least 16, and wide enough for all sums.
 
     Members
     -------
@@ -35,14 +35,14 @@ class Cell(wiring.Component, ABC):
     weights : In(BUS_BITS)
         Weights of the columns, packed by ``pack``.
     sums_in, sums_out : In / Out(ArrayLayout(signed(sum_bits), COLUMNS))
-        Partial sums from the north, to the south.
+        Partial sums from the north, to the south, as ``separated`` takes them.
 
     Timing
     ------
-    ``act_out``, ``switch_out`` and ``load_out`` follow their inputs by ``COLUMNS`` cycles. Column
-    ``k`` of ``sums_out`` follows ``sums_in`` by one and ``act_in`` by ``LATENCY + k`` cycles. One
-    result each cycle, no backpressure. If load and switch come in the same cycle, the old shadow
-    weights become active.
+    ``act_out``, ``switch_out`` and ``load_out`` follow their inputs by ``COLUMNS`` cycles.
+    ``sums_out`` follow ``sums_in`` by one and ``act_in`` by ``LATENCY`` cycles. One result each
+    cycle, no backpressure. If load and switch come in the same cycle, the old shadow weights become
+    active.
 
     Raises
     ------
@@ -94,9 +94,14 @@ class Cell(wiring.Component, ABC):
         """Return the bus of ``BUS_BITS`` bits that carries ``COLUMNS`` weights of signed(8)."""
         return Cat(weights)
 
+    @classmethod
+    def separated(cls, sums: list[Value]) -> list[Value]:
+        """Return the sum of each column, of ``sums_out`` of a cell."""
+        return sums
+
     @abstractmethod
-    def products(self, m: Module, shadow: Signal, switch: Signal, act: Signal) -> list[Value]:
-        """Multiply by the active weights.
+    def sums(self, m: Module, shadow: Signal, switch: Signal, act: Signal) -> list[Value]:
+        """Multiply by the active weights and add.
 
         Parameters
         ----------
@@ -112,7 +117,7 @@ class Cell(wiring.Component, ABC):
         Returns
         -------
         list of Value
-            Product of column ``k``, ``LATENCY - 1 + k`` cycles after ``act_in``.
+            ``sums_out`` of the next cycle.
         """
 
     def elaborate(self, platform: object) -> Module:
@@ -121,8 +126,8 @@ class Cell(wiring.Component, ABC):
         act, switch, load = self._pass_east(m)
         with m.If(load):
             m.d.sync += shadow.eq(self.weights)
-        for k, product in enumerate(self.products(m, shadow, switch, act)):
-            m.d.sync += self.sums_out[k].eq(self.sums_in[k] + product)
+        for k, total in enumerate(self.sums(m, shadow, switch, act)):
+            m.d.sync += self.sums_out[k].eq(total)
         return m
 
     def _pass_east(self, m: Module) -> list[Any]:
@@ -146,10 +151,10 @@ class SingleCell(Cell):
 
     PRIMITIVE: ClassVar[str] = "portable"
 
-    def products(self, m: Module, shadow: Signal, switch: Signal, act: Signal) -> list[Value]:
+    def sums(self, m: Module, shadow: Signal, switch: Signal, act: Signal) -> list[Value]:
         m.submodules.product = product = Product(signed(8), signed(8), primitive=self.PRIMITIVE)
         m.d.comb += [product.a.eq(self.act_in), product.b.eq(shadow), product.b_enable.eq(switch)]
-        return [product.p]
+        return [self.sums_in[0] + product.p]
 
 
 class LogicCell(SingleCell):
@@ -168,9 +173,11 @@ class PairCell(Cell):
     """Two columns, one multiplier of 18 × 18 bits.
 
     The factor ``w1 * 2**9 + w0`` fits 18 bits. In its product the upper seven bits of ``a * w0``
-    overlap the lower seven of ``a * w1``. Logic computes the latter and subtracts them.
-    M. Langhammer et al., "Extracting INT8 multipliers from INT18 multipliers", FPL 2019, separate
-    two products in the same way.
+    overlap the lower seven of ``a * w1``. Logic computes the latter and subtracts them, as
+    M. Langhammer et al., "Extracting INT8 multipliers from INT18 multipliers", FPL 2019. That gives
+    the first product. The second one is separated below the array, not in each cell: ``sums[1]`` is
+    the sum of the second column plus ``sums[0] >> 9``, which is the sum of all bits of products
+    from bit 9 on.
     """
 
     COLUMNS = 2
@@ -183,7 +190,12 @@ class PairCell(Cell):
         w0, w1 = (weight.as_signed() for weight in weights)
         return Cat(w0, (w1 - w0[7])[:9], w1[:7])
 
-    def products(self, m: Module, shadow: Signal, switch: Signal, act: Signal) -> list[Value]:
+    @classmethod
+    def separated(cls, sums: list[Value]) -> list[Value]:
+        first, second = (total.as_signed() for total in sums)
+        return [first, (second - (first >> 9))[: len(second)].as_signed()]
+
+    def sums(self, m: Module, shadow: Signal, switch: Signal, act: Signal) -> list[Value]:
         m.submodules.product = product = Product(signed(8), signed(18), primitive=self.PRIMITIVE)
         low_weight = Signal(7, reset_less=True)
         with m.If(switch):
@@ -195,20 +207,20 @@ class PairCell(Cell):
         ]
         low = Signal(7, reset_less=True)
         m.d.sync += low.eq(self._low_product(m, low_weight, act))
-        # Bits 9 to 15 of the product are the lower bits of a * w1 plus the upper part of a * w0, a
-        # signed number of seven bits. `upper` has that number in bits 0 to 6, the borrow in bit 7.
-        upper = Signal(unsigned(8))
+        # Bits 9 to 15 of the product are the lower bits of a * w1 plus the upper part of a * w0.
+        upper = Signal(signed(7))
         m.d.comb += upper.eq(product.p[9:16] - low)
-        first = Cat(product.p[:9], upper[:7]).as_signed()
-        # Bits 16 and up are the rest of a * w1 and a carry: -1 if a negative upper part gave no
-        # borrow, 1 if a positive one gave a borrow. One adder removes the carry: `more` adds 1,
-        # from below the sum; `less` adds -1.
-        more, less = upper[6] & ~upper[7], upper[7] & ~upper[6]
-        rest = Signal(10)
-        m.d.comb += rest.eq(Cat(more, product.p[16:25]) + Cat(more, less.replicate(9)))
-        second = Signal(signed(16), reset_less=True)
-        m.d.sync += second.eq(Cat(low, rest[1:]))
-        return [first, second]
+        # A carry from bit 8 belongs to both sums: the upper part of the first one adds it, too.
+        first, second = (total.as_signed() for total in self.sums_in)
+        whole = Signal(signed(9 + self.sum_bits))
+        carry = whole[9] ^ second[0] ^ product.p[9]
+        more = Signal(signed(self.sum_bits - 8))
+        m.d.comb += [
+            whole.eq(Cat(first[:9], second) + product.p),
+            # The bit below the numbers is the carry.
+            more.eq(Cat(carry, first[9:]) + Cat(carry, upper).as_signed()),
+        ]
+        return [Cat(whole[:9], more[1:]), whole[9:]]
 
     def _low_product(self, m: Module, weight: Value, act: Value) -> Value:
         """Return the lower seven bits of a product."""
@@ -245,7 +257,7 @@ class Ice40PairCell(Cell):
     COLUMNS = 2
     BUS_BITS = 16
 
-    def products(self, m: Module, shadow: Signal, switch: Signal, act: Signal) -> list[Value]:
+    def sums(self, m: Module, shadow: Signal, switch: Signal, act: Signal) -> list[Value]:
         out = Signal(32)
         zeros: dict[str, Any] = {
             f"i_{name}": Const(0, width)
@@ -279,9 +291,10 @@ class Ice40PairCell(Cell):
             o_O=out,
             **zeros,
         )
-        second = Signal(signed(16), reset_less=True)
-        m.d.sync += second.eq(out[16:])
-        return [out[:16].as_signed(), second]
+        return [
+            total + product.as_signed()
+            for total, product in zip(self.sums_in, (out[:16], out[16:]), strict=True)
+        ]
 
 
 #: Cells of the array by the name that ``Config.cells`` gives them.
