@@ -36,6 +36,10 @@ def simulates(found: list[documents.Block]) -> bool:
     return any(RTL.search(block.text.replace("\\\n", " ")) for block in found)
 
 
+#: Pages that take more than a second without a simulator.
+LONG = [f"docs/how-to/{name}.md" for name in ("generate", "pods", "train", "transformers")]
+
+
 @pytest.fixture
 def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mnist_model: Path) -> Path:
     """Folder with the files that pages name: it is the current folder of the test."""
@@ -79,7 +83,9 @@ def prepare(found: list[documents.Block]) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.thorough] if simulates(RUNNABLE[name]) else [])
+        pytest.param(
+            name, marks=[pytest.mark.thorough] * (simulates(RUNNABLE[name]) or name in LONG)
+        )
         for name in QUICK
     ],
 )

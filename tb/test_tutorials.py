@@ -128,6 +128,7 @@ np.save("wanted.npy", np.clip(sums, -128, 127))
 SAME = "import numpy as n; print((n.load('y.npy').reshape(4, 8) == n.load('wanted.npy')).all())"
 
 
+@pytest.mark.thorough
 def test_exercises_of_assembly(folder: Path) -> None:
     run("python assembly_data.py", folder)
     program = (folder / "dense.s").read_text()
@@ -207,6 +208,7 @@ def test_pictures_are_up_to_date(tmp_path: Path) -> None:
     assert {name for _, name in shown} == set(kept)
 
 
+@pytest.mark.thorough
 def test_notebook(folder: Path) -> None:
     nbformat, nbclient = (prerequisites.package(name) for name in ("nbformat", "nbclient"))
     notebook = nbformat.read(folder / "systolic-array.ipynb", as_version=4)

@@ -90,7 +90,8 @@ class Bench:
         self.rng = np.random.default_rng(seed)
         self.stall = stall
         self.bus_bytes = 4
-        self.dut = MatrixUnit(
+        self.dut = pysim.made(
+            MatrixUnit,
             rows=rows,
             columns=columns,
             unified_bytes=self.unified_bytes,

@@ -29,13 +29,24 @@ def indices(code):
 class Bench:
     """A sequencer; each unit takes a random time for an instruction and logs when it ran it.
 
-    ``drain``: cycles after ``done`` until a unit is idle.
+    ``drain``: cycles after ``done`` until a unit is idle; ``make``: makes the sequencer.
     """
 
-    def __init__(self, program, *, seed=0, watchdog=2000, latency=9, stall=0.0, faults=(), drain=1):
+    def __init__(
+        self,
+        program,
+        *,
+        seed=0,
+        watchdog=2000,
+        latency=9,
+        stall=0.0,
+        faults=(),
+        drain=1,
+        make=pysim.made,
+    ):
         self.load(program)
         self.rng = random.Random(seed)
-        self.dut = Sequencer(config=CONFIG)
+        self.dut = make(Sequencer, config=CONFIG)
         self.watchdog = watchdog
         self.latency = latency
         self.stall = stall

@@ -265,7 +265,8 @@ def test_runs_again_after_an_error(program, faults, code):
 def overflow(monkeypatch, instructions):
     """Return the result and both flags of a program after 15 posts, where 15 is the greatest."""
     monkeypatch.setattr("celosia.hw.sequencer.semaphores.GREATEST", 15)
-    bench = Bench([legal(Opcode.NOP, post=1)] * 15 + instructions)
+    program = [legal(Opcode.NOP, post=1)] * 15 + instructions
+    bench = Bench(program, make=pysim.anew)
     ends = []
 
     async def main(ctx):

@@ -167,7 +167,9 @@ def test_flips_around_and_in_a_unit(
     name: str, requantizer: str, rng: np.random.Generator, memories: dict[str, list[Any]]
 ) -> None:
     """A wrong word stops the unit with the instruction that used it, and only if one did."""
-    bench = Bench(rng, **sizes(name, tables=1, parity=True, requantizer=requantizer))
+    made = sizes(name, tables=1, parity=True, requantizer=requantizer)
+    # Its memories are recorded when it makes them.
+    bench = Bench(rng, make=pysim.anew, **made)
     flips = Flips(bench, memories)
     programs = Programs(rng, bench.sizes)
     dut = bench.dut

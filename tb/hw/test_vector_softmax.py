@@ -41,7 +41,9 @@ async def load(ctx: Any, bench: Bench, memories: list[Any]) -> None:
 
 @pytest.mark.parametrize("name", SHAPES)
 async def test_random_programs(name: str, rng: np.random.Generator, memories: list[Any]) -> None:
-    bench = Bench(rng, **sizes(name, tables=2 if name == "micro" else 1, softmax=True))
+    bench = Bench(
+        rng, make=pysim.anew, **sizes(name, tables=2 if name == "micro" else 1, softmax=True)
+    )
     programs = Programs(rng, bench.sizes)
     ctx = await pysim.simulation(bench.dut, background=[bench.memories], cycles_limit=60000)
     if name in WRITTEN:
@@ -74,7 +76,7 @@ async def test_short_instructions_in_a_row(
     name: str, rng: np.random.Generator, memories: list[Any]
 ) -> None:
     """The next task must not change what the stage passes on late."""
-    bench = Bench(rng, **sizes(name, tables=1, softmax=True))
+    bench = Bench(rng, make=pysim.anew, **sizes(name, tables=1, softmax=True))
     ctx = await pysim.simulation(bench.dut, background=[bench.memories])
     await load(ctx, bench, memories)
     code = []
@@ -94,7 +96,7 @@ async def test_sums_are_added_after_a_softmax(
     rng: np.random.Generator, memories: list[Any]
 ) -> None:
     """A SOFTMAX waits for the instruction before, whose sums it does not read."""
-    bench = Bench(rng, **sizes("micro", tables=1, softmax=True))
+    bench = Bench(rng, make=pysim.anew, **sizes("micro", tables=1, softmax=True))
     ctx = await pysim.simulation(bench.dut, background=[bench.memories], cycles_limit=20000)
     await load(ctx, bench, memories)
     to_sums = {"destination": Space.ACCUMULATORS, "x_count": 9, "channels": 8, "mode": Mode.ADD}
@@ -128,7 +130,7 @@ OUTSIDE: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("name", ["nano", "full"])
 async def test_range_and_reset(name: str, rng: np.random.Generator, memories: list[Any]) -> None:
-    bench = Bench(rng, **sizes(name, tables=1, softmax=True))
+    bench = Bench(rng, make=pysim.anew, **sizes(name, tables=1, softmax=True))
     size = bench.sizes["unified_bytes"]
     assert size == 256
     dut, reset = bench.dut, Signal()
@@ -182,7 +184,7 @@ async def test_range_and_reset(name: str, rng: np.random.Generator, memories: li
 
 async def test_abort_and_reset(rng: np.random.Generator, memories: list[Any]) -> None:
     """An abort in any step, with a SOFTMAX that has not been taken."""
-    bench = Bench(rng, stall=0.3, **sizes("micro", tables=1, softmax=True))
+    bench = Bench(rng, make=pysim.anew, stall=0.3, **sizes("micro", tables=1, softmax=True))
     dut, reset = bench.dut, Signal()
     ctx = await pysim.simulation(
         ResetInserter(reset)(dut), background=[bench.memories], cycles_limit=20000

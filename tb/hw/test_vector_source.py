@@ -69,7 +69,8 @@ def test_wide_reads_wait_for_the_port_and_for_space(rng, name, space, stall):
     instructions = [
         from_unified(
             count,
-            x_count=12,
+            # Nine of ten cycles are waited for.
+            x_count=4 if stall == 0.9 else 12,
             window=order % 2,
             window_x_count=1 + 2 * (order // 2 % 2),
             destination=space,

@@ -139,13 +139,16 @@ class State:
 
 
 class Bench:
-    """A vector unit, memories that behave as its ports ask, and an account of what happened."""
+    """A vector unit, memories that behave as its ports ask, and an account of what happened.
 
-    def __init__(self, rng, *, stall=0.0, **sizes):
+    ``make``: makes the unit, of its class and sizes.
+    """
+
+    def __init__(self, rng, *, stall=0.0, make=pysim.made, **sizes):
         self.rng = rng
         self.stall = stall
         self.sizes = sizes
-        self.dut = VectorUnit(**sizes, visible_cycles=VISIBLE)
+        self.dut = make(VectorUnit, **sizes, visible_cycles=VISIBLE)
         self.state = State(rng, sizes)
         self.activity = []
         self.done = []

@@ -6,8 +6,10 @@ pauses for a cycle before its next transfer; draws come from the generator that 
 that a simulation can be repeated.
 """
 
+import weakref
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from types import coroutine
 from typing import Any, Protocol
@@ -84,6 +86,46 @@ def _close(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
             each.close()
 
 
+class _Simulation:
+    """Simulator of a design, and the benches that it runs from its next start on."""
+
+    def __init__(self, dut: Any, backgrounds: int, foregrounds: int) -> None:
+        self.simulator = Simulator(dut)
+        self.simulator.add_clock(_PERIOD)
+        self.benches: list[Bench] = []
+        self.started: list[Coroutine[Any, Any, None]] = []
+        for number in range(backgrounds + foregrounds):
+            self._add(number, background=number < backgrounds)
+
+    def _add(self, number: int, *, background: bool) -> None:
+        async def start(ctx: Any) -> None:
+            self.started.append(self.benches[number](ctx))
+            await self.started[-1]
+
+        self.simulator.add_testbench(start, background=background)
+
+
+#: Simulators of the designs that ``made`` keeps, by ``id`` and the numbers of benches.
+_KEPT: dict[int, dict[tuple[int, int], _Simulation]] = {}
+
+
+@lru_cache(maxsize=4)
+def made(kind: Any, **settings: Any) -> Any:
+    """Return ``kind(**settings)``, the same one for the same settings.
+
+    ``run`` compiles its simulation once, which often takes longer than a test.
+    """
+    dut = kind(**settings)
+    _KEPT[id(dut)] = {}
+    weakref.finalize(dut, _KEPT.pop, id(dut))
+    return dut
+
+
+def anew(kind: Any, **settings: Any) -> Any:
+    """Return ``kind(**settings)``: for tests that change what a design is made of."""
+    return kind(**settings)
+
+
 def run(
     dut: Any,
     *benches: Bench,
@@ -98,35 +140,30 @@ def run(
     after which the benches count as hung; ``vcd``: file of the waves.
     Raises ``TimeoutError`` if a bench has not returned after ``cycles_limit`` cycles.
     """
-    simulator = Simulator(dut)
-    simulator.add_clock(_PERIOD)
 
     async def limit(ctx: Any) -> None:
         await ctx.delay(_PERIOD * cycles_limit)
         raise TimeoutError(f"simulation: wanted an end within {cycles_limit} cycles, got none")
 
-    started: list[Coroutine[Any, Any, None]] = []
-
-    def add(bench: Bench, *, background: bool) -> None:
-        async def start(ctx: Any) -> None:
-            started.append(bench(ctx))
-            await started[-1]
-
-        simulator.add_testbench(start, background=background)
-
-    add(limit, background=True)
-    for bench in background:
-        add(bench, background=True)
-    for bench in benches:
-        add(bench, background=False)
+    backgrounds = (limit, *background)
+    kept = _KEPT.get(id(dut), {})
+    # Taken out for the run: one that fails is not used again.
+    simulation = kept.pop((len(backgrounds), len(benches)), None)
+    if simulation is None:
+        simulation = _Simulation(dut, len(backgrounds), len(benches))
+    else:
+        simulation.simulator.reset()
+    simulation.benches = [*backgrounds, *benches]
     try:
         if vcd is None:
-            simulator.run()
+            simulation.simulator.run()
         else:
-            with simulator.write_vcd(str(vcd)):
-                simulator.run()
+            with simulation.simulator.write_vcd(str(vcd)):
+                simulation.simulator.run()
     finally:
-        _close(started)
+        _close(simulation.started)
+        simulation.started.clear()
+    kept[len(backgrounds), len(benches)] = simulation
 
 
 @coroutine

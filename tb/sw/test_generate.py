@@ -50,12 +50,14 @@ def greedy(characters: str, prompt: str, count: int) -> str:
     return text[len(prompt) :]
 
 
+@pytest.mark.thorough
 def test_the_most_probable_text_is_that_of_the_reference(session, characters) -> None:
     # More than the window of attention.
     found = "".join(generate(session, characters, PROMPT, 60, temperature=0))
     assert len(found) == 60 and found == greedy(characters, PROMPT, 60)
 
 
+@pytest.mark.thorough
 def test_a_seed_gives_one_text_and_another_seed_another(session, characters) -> None:
     def text(seed: int) -> str:
         return "".join(generate(session, characters, PROMPT, 20, seed=seed))

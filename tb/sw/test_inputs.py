@@ -122,6 +122,7 @@ def digits(folder: Path, mnist: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarr
     return images, labels
 
 
+@pytest.mark.thorough
 def test_own_data(digits: tuple[np.ndarray, np.ndarray], capsys: pytest.CaptureFixture) -> None:
     seen = []
     for data in ("x.npy --labels y.npy --pixels", "pictures"):

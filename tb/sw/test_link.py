@@ -52,6 +52,7 @@ def test_memory(rng):
     assert line.bridge.starts == [14, 1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rate", [0.0, 0.01])
 def test_digits_over_a_line_that_damages_bytes(mnist_model, mnist, rng, rate):
     program = open_program(mnist_model, config="nano", batch=8)

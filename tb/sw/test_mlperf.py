@@ -293,6 +293,7 @@ def test_the_page_has_the_published_figures() -> None:
     assert sum(peer.source in generated for peer in PEERS) == len(PEERS)
 
 
+@pytest.mark.thorough
 def test_the_page_has_the_cycles_of_today(litert: None, more_models: Path, tmp_path: Path) -> None:
     options = f"mlperf --models {more_models} --inputs 2 -o {tmp_path / 'm.md'}"
     assert main(options.split()) == 0

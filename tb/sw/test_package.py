@@ -97,6 +97,7 @@ def test_quantize(floating: Path, tmp_path: Path, rng: np.random.Generator) -> N
     assert celosia.compile(content).inputs[0].dtype == "int8"
 
 
+@pytest.mark.thorough
 def test_quantize_from_a_script(floating: Path, tmp_path: Path) -> None:
     """A script without ``if __name__ == "__main__"`` is run once."""
     (tmp_path / "script.py").write_text(
@@ -133,6 +134,7 @@ def test_quantize_refuses_samples_and_files(floating: Path) -> None:
         celosia.quantize("gone.keras", x)
 
 
+@pytest.mark.thorough
 def test_page_for_python(root, floating, mnist_model, tmp_path, monkeypatch, capsys, rng) -> None:
     """The blocks of docs/how-to/python.md, in order."""
     monkeypatch.chdir(tmp_path)
@@ -180,6 +182,7 @@ def test_tables_are_escaped_and_short() -> None:
     assert shown.count("a &amp; b") == 24 and "… 76 more" in shown and "<td>1,023</td>" in shown
 
 
+@pytest.mark.thorough
 def test_objects_show_themselves() -> None:
     program = celosia.compile("mnist_mlp", config="nano", batch=3)
     assert repr(program) == (

@@ -136,6 +136,7 @@ def test_every_extra_exists(root: Path) -> None:
     assert {source.extra for source in sources.SOURCES} <= set(project["optional-dependencies"])
 
 
+@pytest.mark.thorough
 def test_float_tflite_becomes_int8(here, plain, capsys) -> None:
     command = ["quantize", str(plain), "--calibration", "x.npy", "--labels", "labels.npy"]
     assert main([*command, "-o", "y.tflite"]) == 0
@@ -212,6 +213,7 @@ def test_a_program_exported_in_training_mode_is_refused(monkeypatch) -> None:
         open_model(Path("sensor.pt2"))
 
 
+@pytest.mark.thorough
 def test_pixels_and_folders_give_the_same_ranges(here, plain, monkeypatch) -> None:
     from PIL import Image
 
@@ -258,6 +260,7 @@ def test_a_converter_that_crashes_is_one_line(here: Path, plain: Path) -> None:
     assert str(caught.value) == f"{plain}: cannot quantise it: the converter crashed (exit code 3)"
 
 
+@pytest.mark.thorough
 def test_children_end_with_their_parent(here: Path, plain: Path) -> None:
     code = (
         "import os, sys\nfrom pathlib import Path\n"
@@ -301,6 +304,7 @@ def test_inputs_of_keras_are_checked_before_the_conversion(monkeypatch) -> None:
         tensorflow.of_keras(SimpleNamespace(inputs=[part]))
 
 
+@pytest.mark.thorough
 def test_float_onnx_becomes_int8(here: Path) -> None:
     onnx: Any = prerequisites.package("onnx")
     prerequisites.package("onnxruntime")

@@ -98,6 +98,7 @@ def test_nothing_drawn() -> None:
         normalised(np.zeros((CANVAS, CANVAS), np.uint8))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["mnist_mlp", "mnist_a"])
 def test_drawn_digits_are_recognised(name, mnist, figure) -> None:
     images, labels = mnist[0][:50], mnist[1][:50]

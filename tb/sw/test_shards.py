@@ -87,6 +87,7 @@ def test_costs_do_not_depend_on_earlier_shards(program, x, fresh, rng) -> None:
     assert cycles - twice == costs["cycles"]
 
 
+@pytest.mark.thorough
 def test_a_command_goes_on(tmp_path: Path, monkeypatch, capsys, rng: np.random.Generator) -> None:
     monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)

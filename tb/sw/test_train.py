@@ -43,6 +43,7 @@ def share(content: bytes, images: np.ndarray, labels: np.ndarray) -> float:
     return float((scores.reshape(len(labels), -1).argmax(1) == labels).mean())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("option", [[], ["--dropout"]])
 def test_it_learns(
     option: list[str],
@@ -151,6 +152,7 @@ def test_convolutions_go_on_in_mid_epoch(
     resumed(command, Path(f"{name}_trained.tflite"), stop, signalled, monkeypatch)
 
 
+@pytest.mark.thorough
 def test_a_network_with_convolutions(digits: object) -> None:
     """A run that goes on after an epoch gives the same bits."""
     command = ["train", "mnist_c", "--limit", "100", "--epochs"]

@@ -16,6 +16,8 @@ from celosia.sw.training.scheme import Conv, Dense, Layer, Network
 from celosia.sw.training.step.layout import Layout
 from celosia.sw.training.step.program import instructions
 
+pytestmark = pytest.mark.thorough
+
 CORES = (
     "edge",
     "micro,unified_bytes=131072",
@@ -129,7 +131,9 @@ def random_case(rng: np.random.Generator) -> tuple[Network, Config]:
     return trained.with_dropout() if hidden and rng.random() < 0.4 else trained, config
 
 
-@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, marks=[pytest.mark.slow] * (n >= 12)) for n in range(24)]
+)
 def test_random_networks_on_random_cores(number: int, seed: int) -> None:
     trained, config = random_case(np.random.default_rng([seed, number]))
     require_equal_or_refused(trained, config, 2, seed)

@@ -46,6 +46,7 @@ def kept(cache: Path) -> list[Path]:
     return sorted(path for path in cache.rglob("*") if path.is_file())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_results_are_in_order(calls: Path, cache: Path, count: int) -> None:
     job = Square(calls)
@@ -190,6 +191,7 @@ list(spread(forever, range(2), Workers(2)))
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_their_command(number: signal.Signals) -> None:
     paths = os.pathsep.join(path for path in sys.path if path)
