@@ -96,7 +96,7 @@ class Cell(wiring.Component, ABC):
 
     @classmethod
     def separated(cls, sums: list[Value]) -> list[Value]:
-        """Return the sum of each column, of ``sums_out`` of a cell."""
+        """Return the sum of each column, of the signed ``sums_out`` of a cell."""
         return sums
 
     @abstractmethod
@@ -192,7 +192,7 @@ class PairCell(Cell):
 
     @classmethod
     def separated(cls, sums: list[Value]) -> list[Value]:
-        first, second = (total.as_signed() for total in sums)
+        first, second = sums
         return [first, (second - (first >> 9))[: len(second)].as_signed()]
 
     def sums(self, m: Module, shadow: Signal, switch: Signal, act: Signal) -> list[Value]:
@@ -211,7 +211,7 @@ class PairCell(Cell):
         upper = Signal(signed(7))
         m.d.comb += upper.eq(product.p[9:16] - low)
         # A carry from bit 8 belongs to both sums: the upper part of the first one adds it, too.
-        first, second = (total.as_signed() for total in self.sums_in)
+        first, second = self.sums_in
         whole = Signal(signed(9 + self.sum_bits))
         carry = whole[9] ^ second[0] ^ product.p[9]
         more = Signal(signed(self.sum_bits - 8))
