@@ -211,7 +211,7 @@ class PairCell(Cell):
         upper = Signal(signed(7))
         m.d.comb += upper.eq(product.p[9:16] - low)
         # A carry from bit 8 belongs to both sums: the upper part of the first one adds it, too.
-        first, second = self.sums_in
+        first, second = self.sums_in[0], self.sums_in[1]
         whole = Signal(signed(9 + self.sum_bits))
         carry = whole[9] ^ second[0] ^ product.p[9]
         more = Signal(signed(self.sum_bits - 8))
@@ -292,8 +292,7 @@ class Ice40PairCell(Cell):
             **zeros,
         )
         return [
-            total + product.as_signed()
-            for total, product in zip(self.sums_in, (out[:16], out[16:]), strict=True)
+            self.sums_in[k] + product.as_signed() for k, product in enumerate((out[:16], out[16:]))
         ]
 
 
