@@ -230,7 +230,7 @@ class Config:
 
     @property
     def primitive(self) -> str:
-        """Multiplier of the requantiser, see ``celosia.hw.targets.product``."""
+        """Multipliers and carry chains of the part, see ``celosia.hw.targets.product``."""
         return {"ecp5": "ecp5", "ice40": "logic"}.get(self.cells.partition("_")[0], "portable")
 
     @property

@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.lib.component import Component
 from celosia.hw.memory import race
+from celosia.hw.targets.product import NextCount
 
 
 class UnitCounters(Component):
@@ -19,6 +20,8 @@ class UnitCounters(Component):
     ----------
     in_luts : bool
         The memory is made of LUTs, about 100 of them on an ECP5, instead of a block memory.
+    primitive : str
+        See ``NextCount``.
 
     Members
     -------
@@ -37,8 +40,9 @@ class UnitCounters(Component):
     A cycle's count is in the memory two cycles later.
     """
 
-    def __init__(self, *, in_luts: bool = False) -> None:
+    def __init__(self, *, in_luts: bool = False, primitive: str = "portable") -> None:
         self.in_luts = in_luts
+        self.primitive = primitive
         super().__init__(
             {
                 "enable": In(1),
@@ -62,21 +66,22 @@ class UnitCounters(Component):
         # Count written last, for an activity that repeats: the memory does not show it yet.
         latest = Signal(32, reset_less=True)
         again = Signal()
-        before = Mux(again, latest, read.data)
-        total = Signal(32)
+        m.submodules.following = following = NextCount(32, primitive=self.primitive)
         m.d.comb += [
             read.addr.eq(Mux(self.enable, Value.cast(self.activity), self.address)),
-            # One more than minus one clears.
-            total.eq((before | self.clear.replicate(32)) + 1),
+            following.first.eq(latest),
+            following.second.eq(read.data),
+            following.select.eq(again),
+            following.clear.eq(self.clear),
             write.en.eq(counts | self.clear),
             write.addr.eq(Mux(self.clear, self.address, index)),
-            write.data.eq(total),
+            write.data.eq(following.next),
             self.value.eq(read.data),
         ]
         m.d.sync += [
             counts.eq(self.enable),
             index.eq(self.activity),
-            latest.eq(total),
+            latest.eq(following.next),
             again.eq(counts & (Value.cast(self.activity) == index)),
         ]
         return m
@@ -91,7 +96,7 @@ class Counters(Component):
         Units.
     counts : bool
         Without it there are no counters besides ``cycles``: ``value`` and ``clearing`` are 0.
-    in_luts : bool
+    in_luts, primitive : bool, str
         As of ``UnitCounters``.
 
     Members
@@ -115,10 +120,18 @@ class Counters(Component):
     ``value`` follows ``address`` by one cycle; clearing takes COUNTERS_PER_UNIT cycles.
     """
 
-    def __init__(self, *, units: int, counts: bool = True, in_luts: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        units: int,
+        counts: bool = True,
+        in_luts: bool = False,
+        primitive: str = "portable",
+    ) -> None:
         self.units = units
         self.counts = counts
         self.in_luts = in_luts
+        self.primitive = primitive
         super().__init__(
             {
                 "enable": In(1),
@@ -148,7 +161,7 @@ class Counters(Component):
         with m.Elif(self.enable):
             m.d.sync += cycles.eq(cycles + 1)
         for u in range(self.units if self.counts else 0):
-            unit = UnitCounters(in_luts=self.in_luts)
+            unit = UnitCounters(in_luts=self.in_luts, primitive=self.primitive)
             m.submodules[f"unit_{u}"] = unit
             m.d.comb += [
                 unit.enable.eq(self.enable & ~self.clearing),

@@ -167,7 +167,10 @@ class Sequencer(Component):
         supervisor, dispatch = self.supervisor, self.dispatch
         ports = [getattr(self, unit.name.lower()) for unit in self.issues]
         m.submodules.counters = counters = Counters(
-            units=UNITS, counts=self.config.counts, in_luts=self.config.counters == "luts"
+            units=UNITS,
+            counts=self.config.counts,
+            in_luts=self.config.counters == "luts",
+            primitive=self.config.primitive,
         )
         for unit, issue in self.issues.items():
             m.d.comb += counters.activities[unit.value].eq(issue.activity)

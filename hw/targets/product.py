@@ -25,6 +25,7 @@ __all__ = [
     "ECP5_BITS",
     "PRIMITIVES",
     "GatedSum",
+    "NextCount",
     "Product",
     "multiply_in_logic",
 ]
@@ -209,6 +210,42 @@ PRIMITIVES: dict[str, Callable[[Module, Product], None]] = {
 }
 
 
+def _carry_chain(m: Module, table: int, inputs: list[Value], carry: int) -> Value:
+    """Return the sum of two numbers whose bits are functions of four bits, made of CCU2C.
+
+    A CCU2C has a table of four inputs for each of two bits: the sum without carry. Where it is 0,
+    both numbers are equal, and the carry is that of its lowest four entries, inputs C and D 0.
+
+    ``table``: bit ``a + 2b + 4c + 8d`` belongs to inputs A, B, C, D; ``inputs``: A, B, C and D,
+    values of the width of the sum; ``carry``: into the lowest bit.
+    """
+    width = len(inputs[0])
+    total = []
+    carried: Value = Const(carry, 1)
+    for low in range(0, width, 2):
+        out = Signal(2, name=f"out_{low}")
+        over = Signal(name=f"over_{low}")
+        ports: dict[str, Any] = {}
+        for half in range(2):
+            bit = low + half
+            for name, value in zip("ABCD", inputs, strict=True):
+                ports[f"i_{name}{half}"] = value[bit] if bit < width else Const(0)
+            ports[f"o_S{half}"] = out[half]
+        m.submodules[f"bits_{low}"] = Instance(
+            "CCU2C",
+            p_INIT0=Const(table, 16),
+            p_INIT1=Const(table, 16),
+            p_INJECT1_0="NO",
+            p_INJECT1_1="NO",
+            i_CIN=carried,
+            o_COUT=over,
+            **ports,
+        )
+        total.append(out)
+        carried = over
+    return Cat(total)[:width]
+
+
 class GatedSum(Component):
     """Sum of two numbers, each with a gate: two rows of a multiplication.
 
@@ -249,39 +286,63 @@ class GatedSum(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        gates = [gate.replicate(self.width) for gate in (self.x_gate, self.y_gate)]
         if self.primitive == "ecp5":
-            self._chain(m)
+            # (A & B) ^ (C & D); the carry is A & B.
+            total = _carry_chain(m, 0x7888, [self.x, gates[0], self.y, gates[1]], 0)
         else:
-            x = self.x & self.x_gate.replicate(self.width)
-            y = self.y & self.y_gate.replicate(self.width)
-            m.d.comb += self.sum.eq(x + y)
+            total = (self.x & gates[0]) + (self.y & gates[1])
+        m.d.comb += self.sum.eq(total)
         return m
 
-    def _chain(self, m: Module) -> None:
-        """Make the sum of CCU2C, two bits each."""
-        # Its table of A, B, C and D is (A & B) ^ (C & D); where that is 0 the carry is that of
-        # its lowest four entries, A & B.
-        table = Const(0x7888, 16)
-        carry: Value = Const(0, 1)
-        for low in range(0, self.width, 2):
-            out = Signal(2, name=f"out_{low}")
-            over = Signal(name=f"over_{low}")
-            ports: dict[str, Any] = {}
-            for half in range(2):
-                there = low + half < self.width
-                bits = (self.x[low + half], self.y[low + half]) if there else (Const(0),) * 2
-                ports[f"i_A{half}"], ports[f"i_C{half}"] = bits
-                ports[f"i_B{half}"], ports[f"i_D{half}"] = self.x_gate, self.y_gate
-                ports[f"o_S{half}"] = out[half]
-            m.submodules[f"bits_{low}"] = Instance(
-                "CCU2C",
-                p_INIT0=table,
-                p_INIT1=table,
-                p_INJECT1_0="NO",
-                p_INJECT1_1="NO",
-                i_CIN=carry,
-                o_COUT=over,
-                **ports,
-            )
-            m.d.comb += self.sum[low : low + 2].eq(out)
-            carry = over
+
+class NextCount(Component):
+    """One more than one of two counts, or zero.
+
+    Parameters
+    ----------
+    width : int
+        Width of the counts in bits.
+    primitive : str
+        One of ``PRIMITIVES``. ``"ecp5"``: a carry chain that contains the choice; synthesis would
+        choose before an adder.
+
+    Members
+    -------
+    first, second : In(width)
+        Counts.
+    select, clear : In(1)
+        ``first`` counts, else ``second``; zero follows.
+    next : Out(width)
+        Lower bits of the result.
+
+    Timing
+    ------
+    Combinational.
+    """
+
+    def __init__(self, width: int, *, primitive: str = "portable") -> None:
+        self.width = width
+        self.primitive = primitive
+        super().__init__(
+            {
+                "first": In(width),
+                "second": In(width),
+                "select": In(1),
+                "clear": In(1),
+                "next": Out(width),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # One more than minus one clears.
+        clear = self.clear.replicate(self.width)
+        if self.primitive == "ecp5":
+            # B | (A ? C : D), and nothing that is added to it: where that is 0, so is B, the carry.
+            inputs = [self.select.replicate(self.width), clear, self.first, self.second]
+            total = _carry_chain(m, 0xFDEC, inputs, 1)
+        else:
+            total = (Mux(self.select, self.first, self.second) | clear) + 1
+        m.d.comb += self.next.eq(total)
+        return m
