@@ -110,8 +110,13 @@ module ccu2c_half #(
     input cin, a, b, c, d,
     output s, cout
 );
-    wire propagate = INIT[{d, c, b, a}];
-    wire generated = INIT[{2'b00, b, a}];
+    // As in the part, an input that is x matters only where the table depends on it.
+    wire [7:0] of_d = d ? INIT[15:8] : INIT[7:0];
+    wire [3:0] of_c = c ? of_d[7:4] : of_d[3:0];
+    wire [1:0] of_b = b ? of_c[3:2] : of_c[1:0];
+    wire propagate = a ? of_b[1] : of_b[0];
+    wire [1:0] lowest = b ? INIT[3:2] : INIT[1:0];
+    wire generated = a ? lowest[1] : lowest[0];
     assign s = propagate ^ cin;
     assign cout = propagate ? cin : generated;
 endmodule
