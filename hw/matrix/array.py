@@ -1,5 +1,6 @@
 """Systolic array: rows of cells, and the skew of their inputs."""
 
+from itertools import accumulate
 from typing import Any
 
 from amaranth.hdl import Module, Signal, Value, signed
@@ -19,6 +20,15 @@ def row_cells(*, columns: int, dsp_columns: int, cells: str) -> list[type[Cell]]
     kind = CELLS[cells]
     made = [kind] * (dsp_columns // kind.COLUMNS)
     return made + [LogicCell] * (columns - len(made) * kind.COLUMNS)
+
+
+def placed(kinds: list[type[Cell]]) -> list[tuple[int, type[Cell], range]]:
+    """Return number, kind and columns of each cell of a row."""
+    firsts = accumulate((kind.COLUMNS for kind in kinds), initial=0)
+    return [
+        (n, kind, range(first, first + kind.COLUMNS))
+        for n, (kind, first) in enumerate(zip(kinds, firsts, strict=False))
+    ]
 
 
 class Row(Component):
@@ -73,22 +83,20 @@ class Row(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         act, switch, load = self.act, self.switch, self.load
-        column = 0
-        for n, kind in enumerate(self.kinds):
-            cell = self.cell(m, kind, f"cell_{column}")
+        for n, kind, columns in placed(self.kinds):
+            cell = self.cell(m, kind, f"cell_{columns[0]}")
             m.d.comb += [
                 cell.act_in.eq(act),
                 cell.switch_in.eq(switch),
                 cell.load_in.eq(load),
                 cell.weights.eq(self.weights[str(n)]),
             ]
-            for k in range(kind.COLUMNS):
+            for k, column in enumerate(columns):
                 m.d.comb += [
-                    cell.sums_in[k].eq(self.sums_in[column + k]),
-                    self.sums_out[column + k].eq(cell.sums_out[k]),
+                    cell.sums_in[k].eq(self.sums_in[column]),
+                    self.sums_out[column].eq(cell.sums_out[k]),
                 ]
             act, switch, load = cell.act_out, cell.switch_out, cell.load_out
-            column += kind.COLUMNS
         return m
 
 
@@ -189,14 +197,12 @@ class SystolicArray(Component):
         segment_rows = self.rows // self.weight_rows
         for s in range(self.weight_rows):
             bus = self._bus(f"buses_{s}")
-            column = 0
-            for n, kind in enumerate(self.kinds):
+            for n, kind, columns in placed(self.kinds):
                 weights = [
-                    self._delay(m, self.weights[s][column + k], 1 - k, f"weight_{s}_{column + k}")
-                    for k in range(kind.COLUMNS)
+                    self._delay(m, self.weights[s][column], 1 - k, f"weight_{s}_{column}")
+                    for k, column in enumerate(columns)
                 ]
                 m.d.comb += bus[str(n)].eq(kind.pack(weights))
-                column += kind.COLUMNS
             for first in range(0, segment_rows, _BLOCK):
                 late = self._bus(f"buses_{s}_{first}", reset_less=True, attrs=COPY)
                 m.d.sync += late.eq(bus)
@@ -227,11 +233,9 @@ class SystolicArray(Component):
                 m.d.comb += row.sums_in.eq(sums)
             sums = row.sums_out
         assert sums is not None
-        column = 0
-        for kind in self.kinds:
-            columns = range(column, column + kind.COLUMNS)
-            for k, total in enumerate(kind.separated([sums[j] for j in columns])):
-                late = self._delay(m, total, k, f"sum_{column + k}")
-                m.d.comb += self.sums[column + k].eq(late)
-            column += kind.COLUMNS
+        for _, kind, columns in placed(self.kinds):
+            totals = kind.separated([sums[column] for column in columns])
+            for k, column in enumerate(columns):
+                late = self._delay(m, totals[k], k, f"sum_{column}")
+                m.d.comb += self.sums[column].eq(late)
         return m
