@@ -21,6 +21,7 @@ _WORDS = {
     re.compile(rf"\b(?:{word})\b", re.IGNORECASE): instead
     for word, instead in RULES["words"].items()
 }
+_ANY = re.compile(rf"\b(?:{'|'.join(RULES['words'])})\b", re.IGNORECASE)
 _FENCE = re.compile(r"\s*(```|~~~)")
 
 
@@ -56,9 +57,11 @@ def findings(text: str) -> Iterator[tuple[int, str]]:
 
 def wrong_words(number: int, line: str) -> Iterator[tuple[int, str]]:
     """Yield line number and message of each refused word in a line."""
-    for pattern, instead in _WORDS.items():
-        for match in pattern.finditer(_CODE.sub(" ", line)):
-            yield number, f"word: got {match[0]!r}, wanted one of: {instead}"
+    text = _CODE.sub(" ", line)
+    if _ANY.search(text):
+        for pattern, instead in _WORDS.items():
+            for match in pattern.finditer(text):
+                yield number, f"word: got {match[0]!r}, wanted one of: {instead}"
 
 
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
@@ -78,10 +81,11 @@ def comments(source: str) -> Iterator[tuple[int, str]]:
 
 def module_findings(source: str) -> Iterator[tuple[int, str]]:
     """Yield line number and message of each finding in the docstrings and comments of a module."""
-    for number, text in docstrings(source):
+    described = list(docstrings(source))
+    for number, text in described:
         if text.split(maxsplit=1)[0].strip(",:") in RULES["first_words"]:
             yield number, f"first word: {text.splitlines()[0]}"
-    for number, text in (*docstrings(source), *comments(source)):
+    for number, text in (*described, *comments(source)):
         for offset, line in enumerate(text.splitlines()):
             yield from wrong_words(number + offset, line)
 

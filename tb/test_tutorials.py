@@ -82,6 +82,7 @@ def folder(tmp_path: Path) -> Path:
     return shutil.copytree(TUTORIAL, tmp_path / "tutorial")
 
 
+@pytest.mark.thorough
 def test_systolic_array(folder: Path) -> None:
     assert check((TUTORIAL / "systolic-array.md").read_text(), folder) == 2
     assert (folder / "systolic_array.vcd").stat().st_size

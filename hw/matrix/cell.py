@@ -227,7 +227,7 @@ class PairCell(Cell):
         # Each sum has two partial products, of the necessary length.
         pairs = []
         for n in (0, 2):
-            adder = GatedSum(6 - n, primitive=self.PRIMITIVE)
+            adder = GatedSum(width=6 - n, primitive=self.PRIMITIVE)
             m.submodules[f"rows_{n}"] = adder
             m.d.comb += [
                 adder.x.eq(weight[1 : 7 - n]),

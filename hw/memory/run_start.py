@@ -39,9 +39,10 @@ class RunStart(Component):
     rest, skip : Out(ArrayLayout(b + 2, lanes)), Out(ArrayLayout(row_bits, lanes))
         For each lane: taps since its run began; rows left out before it.
     step_rest, step_left : Out(b + 2), Out(b + 1)
-        ``lanes`` modulo ``run``, and ``run`` less that.
+        ``lanes`` modulo ``run``, or 1 if ``run`` is 1; and ``run`` less that.
     step_skip, step_skip_more : Out(row_bits)
-        Rows left out in a step that enters ⌊lanes / run⌋ runs, and in one that enters one more.
+        Rows left out in a step that enters ⌊(lanes − step_rest) / run⌋ runs, and in one that enters
+        one more.
 
     Timing
     ------
@@ -113,13 +114,11 @@ class RunStart(Component):
                 m.d.sync += self.step_skip.eq(add_rows(self.step_skip, rows))
                 m.d.sync += self.step_skip_more.eq(add_rows(self.step_skip_more, rows))
         with m.If(self.start):
-            single = self.run == 1
+            # Each step of a run of 1 enters one more than the `lanes` - 1 runs of `step_skip`.
             m.d.sync += [
-                self.step_rest.eq(~single),
-                self.step_left.eq(self.run - ~single),
-                self.step_skip.eq(Mux(single, self.skip_rows, 0)),
-                self.step_skip_more.eq(
-                    Mux(single, add_rows(self.skip_rows, self.skip_rows), self.skip_rows)
-                ),
+                self.step_rest.eq(1),
+                self.step_left.eq(self.run - 1),
+                self.step_skip.eq(0),
+                self.step_skip_more.eq(self.skip_rows),
             ]
         return m

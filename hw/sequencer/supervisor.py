@@ -51,7 +51,7 @@ class Supervisor(Component):
         Stops all units, see "Contract of a unit" in ``docs/design/architecture.md``.
     flush, clear : Out(1)
         Reset of fetch, check and the registers of the units, at the end of a program; reset of
-        every block. One cycle.
+        every block, the supervisor among them. One cycle.
     done, error : Out(1)
         End of the last program. ``error`` stays until a soft reset, ``done`` until a start or a
         soft reset.
@@ -105,7 +105,7 @@ class Supervisor(Component):
         # Cycles in which nothing moved; they have reached the limit.
         quiet_cycles = Signal(32)
         hung = Signal()
-        # The reset takes effect one cycle after `clear`; until then no program may start.
+        # The reset, of the supervisor too, takes effect one cycle after `clear`.
         cleared = Signal()
         m.d.sync += cleared.eq(self.clear)
         m.d.comb += [
@@ -134,8 +134,6 @@ class Supervisor(Component):
             m.d.sync += [ending.eq(0), self.done.eq(1)]
         with m.If(self.reset):
             m.d.sync += [resetting.eq(1), self.abort.eq(1), running.eq(0)]
-        with m.Elif(cleared):
-            m.d.sync += [resetting.eq(0), self.abort.eq(self.error)]
         unit = Signal(isa.Unit)
         code = Signal(isa.Error)
         m.d.comb += [unit.eq(self.stuck_unit), code.eq(isa.Error.WATCHDOG)]

@@ -178,16 +178,17 @@ class Bench:
         return self.counts[unit.value * COUNTERS_PER_UNIT :][:COUNTERS_PER_UNIT]
 
     def run(self, *, times=1, then=None):
-        """Run ``times`` times, with a soft reset after each; from the second on ``then``."""
+        """Run ``times`` times; from the second on ``then``, if it is given, after a soft reset."""
         results = []
 
         async def main(ctx):
             for _ in range(times):
                 results.append(await self.go(ctx))
-                if then is not None:
-                    self.load(then)
-                    self.faults = {}
-                    self.tags = dict.fromkeys(UNITS, 0)
+                if then is None:
+                    continue
+                self.load(then)
+                self.faults = {}
+                self.tags = dict.fromkeys(UNITS, 0)
                 await pysim.pulse(ctx, self.dut.reset)
                 for _ in range(100):
                     if ctx.get(self.dut.clear):

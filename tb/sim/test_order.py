@@ -41,7 +41,7 @@ def chance(program: list[Instruction], rng: np.random.Generator) -> set[tuple[in
     return pairs
 
 
-@pytest.mark.parametrize("posters", [1, 4])
+@pytest.mark.parametrize("posters", [1, pytest.param(4, marks=pytest.mark.thorough)])
 def test_order_holds_in_every_run(posters: int, rng: np.random.Generator):
     for _ in range(12):
         program = random_pipeline(rng, posters)

@@ -154,6 +154,7 @@ def test_operators(folder: Path, name: str) -> None:
     assert found == OPERATORS[name].split() and macs == MACS[name]
 
 
+@pytest.mark.thorough
 @every_model
 def test_sample(folder: Path, name: str, images_for: Callable[[str], Images]) -> None:
     images, labels = (part[:300] for part in images_for(name))

@@ -51,7 +51,7 @@ EXPANDED = {
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("batch", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_rows_pass_to_the_next_layer_without_external_memory(stride: int, batch: int) -> None:
     small = preset(f"edge,unified_bytes={40960 if stride == 1 else 24576}")
     program = compile_graph(load(EXPANDED[stride]), small, batch)

@@ -115,7 +115,15 @@ def resumed(
 
 
 @pytest.mark.parametrize(
-    ("stop", "signalled"), [(8, False), (13, False), (3, True), (11, True), (17, True)]
+    ("stop", "signalled"),
+    [
+        (8, False),
+        (3, True),
+        *(
+            pytest.param(*case, marks=pytest.mark.thorough)
+            for case in ((13, False), (11, True), (17, True))
+        ),
+    ],
 )
 def test_a_resumed_run_gives_the_same_bits(
     stop: int,

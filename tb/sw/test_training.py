@@ -25,6 +25,7 @@ CORES = (
     "micro,unified_bytes=131072,accumulator_depth=64",
     "nano,weight_tiles=512",
 )
+MLP = NETWORKS["mnist_mlp"]
 #: No count is a multiple of the array; three layers; shifts above and below the bits of noise.
 SMALL = Network(
     name="small",
@@ -41,8 +42,12 @@ SMALL = Network(
 @pytest.mark.parametrize("name", CORES)
 @pytest.mark.parametrize(
     "network",
-    [SMALL, SMALL.with_dropout(), NETWORKS["mnist_mlp"], NETWORKS["mnist_mlp"].with_dropout()],
-    ids=lambda network: f"{network.name}{'-dropout' * bool(network.dropping)}",
+    [
+        pytest.param(SMALL, id="small"),
+        pytest.param(SMALL.with_dropout(), id="small-dropout"),
+        pytest.param(MLP, id="mnist_mlp", marks=pytest.mark.thorough),
+        pytest.param(MLP.with_dropout(), id="mnist_mlp-dropout", marks=pytest.mark.thorough),
+    ],
 )
 def test_steps_equal_exact_integers(network: Network, name: str, seed: int) -> None:
     config = core(name)
@@ -95,7 +100,7 @@ def test_steps_on_the_rtl_equal_exact_integers(name: str, seed: int, verilator: 
 @pytest.mark.slow
 def test_twenty_steps_of_the_mlp_on_the_rtl(seed: int, verilator: None) -> None:
     """20 steps of batch 32 at edge."""
-    cycles = require_equal(NETWORKS["mnist_mlp"], core("edge"), "rtl", 20, seed)
+    cycles = require_equal(MLP, core("edge"), "rtl", 20, seed)
     assert cycles < 20 * 75_000
 
 
@@ -112,7 +117,7 @@ def test_twenty_steps_of_the_mlp_on_the_rtl(seed: int, verilator: None) -> None:
 def test_refusals(name: str, wanted: str) -> None:
     config = preset(name) if OPTION[:18] in name else core(name)
     with pytest.raises(InputError, match=wanted):
-        Layout(NETWORKS["mnist_mlp"], config)
+        Layout(MLP, config)
 
 
 def test_a_network_refuses_what_noise_cannot_reach() -> None:
@@ -130,7 +135,7 @@ def test_a_network_refuses_what_noise_cannot_reach() -> None:
 
 
 def test_half_of_the_results_are_left_out(seed: int) -> None:
-    layout = Layout(NETWORKS["mnist_mlp"].with_dropout(), core("edge"))
+    layout = Layout(MLP.with_dropout(), core("edge"))
     images, labels = np.zeros((32, 784), np.int8), np.zeros(32, int)
     first, second = (
         batches.draw(layout, images, labels, batches.generator(seed, step)).dropped[0]
@@ -142,8 +147,7 @@ def test_half_of_the_results_are_left_out(seed: int) -> None:
 
 
 def test_halvings_raise_the_shifts_of_updates() -> None:
-    network = NETWORKS["mnist_mlp"]
-    shifts = [[layer.update_shift for layer in network.at(n).layers] for n in (0, 4, 5, 6, 7, 20)]
+    shifts = [[layer.update_shift for layer in MLP.at(n).layers] for n in (0, 4, 5, 6, 7, 20)]
     assert shifts == [[8, 7], [8, 7], [9, 8], [9, 8], [10, 9], [10, 9]]
 
 

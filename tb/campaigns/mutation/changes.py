@@ -90,6 +90,8 @@ def _children(node: ast.AST) -> Iterator[tuple[str, int | None, ast.AST]]:
 
 def _kept(parent: ast.AST, field: str, child: ast.AST) -> bool:
     """Return True if a child of a node may be changed."""
+    if isinstance(child, ast.Raise | ast.Assert | ast.JoinedStr | ast.Import):
+        return False
     if isinstance(parent, ast.If | ast.IfExp | ast.While) and field == "test":
         return False
     if isinstance(parent, ast.For) and field in ("iter", "target"):
@@ -110,7 +112,7 @@ def _kept(parent: ast.AST, field: str, child: ast.AST) -> bool:
         if name == "Const" and field == "args":
             return child is parent.args[0]
         return name not in _SHAPES and getattr(parent.func, "attr", "") != "replicate"
-    return not isinstance(child, ast.Raise | ast.Assert | ast.JoinedStr | ast.Import)
+    return True
 
 
 def slots(function: ast.FunctionDef, *, inits_only: bool = False) -> list[Slot]:
