@@ -6,6 +6,7 @@ from amaranth.hdl import Cat, ClockDomain, Module, Signal, Value
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.lib.component import Component
+from celosia.hw.lib.fanout import COPY
 
 
 class Folded(Component):
@@ -46,7 +47,8 @@ class Folded(Component):
         ports = list(self.inner.signature.flatten(self.inner))
         inputs = [Value.cast(value) for _, member, value in ports if member.flow == In]
         outputs = [Value.cast(value) for _, member, value in ports if member.flow == Out]
-        shift = Signal(sum(len(value) for value in inputs))
+        # Kept under this name, to tell it from the registers of the component.
+        shift = Signal(sum(len(value) for value in inputs), attrs=COPY)
         m.d.sync += shift.eq(Cat(self.pin_in, shift))
         m.d.comb += Cat(inputs).eq(shift)
         folded: Value = Cat(outputs)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from celosia.hw.flow.parts import COLUMNS, Family
 from celosia.hw.flow.sources import Source
 
-#: Block of what lies between the blocks.
-BETWEEN = "between"
+#: What lies between the blocks, and outside the instances that contain them.
+BETWEEN, OUTSIDE = "between", "outside"
 
 
 class Cell(NamedTuple):
@@ -77,9 +77,9 @@ class Blocks:
     Examples
     --------
     >>> blocks = Blocks(["inner", "inner.core"], {})
-    >>> names = "inner.core.matrix.cell.sum", "inner.core.reset", "$abc$1"
+    >>> names = "inner.core.matrix.cell.sum", "inner.core.reset", "pin", "$abc$1"
     >>> [blocks.of(name) for name in names]
-    ['matrix', 'between', None]
+    ['matrix', 'between', 'outside', None]
     """
 
     def __init__(self, opened: Sequence[str], sources: Mapping[str, Source]) -> None:
@@ -87,7 +87,7 @@ class Blocks:
         self.sources = sources
 
     def of(self, name: str) -> str | None:
-        """Return the block, ``BETWEEN`` outside all blocks, None if the name does not show it."""
+        """Return the block, ``BETWEEN``, ``OUTSIDE``, or None if the name does not show it."""
         path = ""
         *instances, _ = name.split(".")
         for instance in instances:
@@ -96,17 +96,26 @@ class Blocks:
             path = f"{path}.{instance}" if path else instance
             if path not in self.opened:
                 return instance if path.rpartition(".")[0] in self.opened else BETWEEN
-        return BETWEEN if path or not name.startswith("$") else None
+        if path:
+            return BETWEEN
+        return None if name.startswith("$") else OUTSIDE
 
-    def of_nets(self, names: Iterable[str]) -> str | None:
-        """Return the module that drives a net of these names: it assigns it, or is the deepest."""
+    def of_cell(self, cell: str, nets: Iterable[str]) -> str | None:
+        """Return the block of a cell that drives nets of these names.
+
+        A module that assigns one of them comes first, then the name of the cell, then the deepest
+        net.
+        """
         candidates = []
-        for name in names:
+        if "." in cell and (block := self.of(cell)) not in (None, BETWEEN):
+            candidates.append((0.5, True, 0, block))
+        for name in nets:
             block = None if name.startswith("$") else self.of(name)
             if block:
                 source = self.sources.get(name)
                 known = -1 if source is None else int(source.assigned)
-                candidates.append((known, block != BETWEEN, name.count("."), block))
+                inside = block not in (BETWEEN, OUTSIDE)
+                candidates.append((known, inside, name.count("."), block))
         return max(candidates)[3] if candidates else None
 
 
@@ -137,11 +146,8 @@ def assign(
         if block := earlier.get(name) or earlier.get(name.rpartition("$")[0]):
             found[name] = block
             continue
-        block = blocks.of(name) if "." in name else None
-        if block in (None, BETWEEN):
-            names = (name for net in cell.outputs for name in netlist.nets.get(net, ()))
-            block = blocks.of_nets(names) or block
-        if block:
+        names = (name for net in cell.outputs for name in netlist.nets.get(net, ()))
+        if block := blocks.of_cell(name, names):
             found[name] = block
     sinks: dict[str, list[str]] = defaultdict(list)
     sources: dict[str, list[str]] = defaultdict(list)

@@ -163,8 +163,10 @@ def as_text(report: Report) -> str:
         lines.append(f"{'Fmax':<16} {text}")
         lines.append(f"{'requested':<16} {report.design.megahertz:.1f} MHz")
     lines += ["", f"{'block':<16} " + " ".join(f"{column:>9}" for column in COLUMNS)]
-    total = {column: sum(row[column] for row in report.blocks.values()) for column in COLUMNS}
-    for block, row in {**report.blocks, "total": total}.items():
+    blocks = dict(report.blocks)
+    outside = {netlist.OUTSIDE: blocks.pop(netlist.OUTSIDE)} if netlist.OUTSIDE in blocks else {}
+    total = {column: sum(row[column] for row in blocks.values()) for column in COLUMNS}
+    for block, row in {**blocks, "total": total, **outside}.items():
         lines.append(f"{block:<16} " + " ".join(f"{row[column]:>9,}" for column in COLUMNS))
     if report.slowest:
         lines += ["", "slowest paths"]

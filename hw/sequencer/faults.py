@@ -28,12 +28,12 @@ class Faults(Component):
         ``fault_valid`` and ``fault`` of each unit.
     waiting, issued : In(UNITS), In(ArrayLayout(INDEX_BITS, UNITS))
         ``waiting`` and ``index`` of each ``Issue``.
-    fault_valid, codes, indices, stuck_unit : Out
+    fault_valid, codes, indices, named, stuck_unit : Out
         To ``Supervisor``.
 
     Timing
     ------
-    ``fault_valid``, ``codes``, ``stuck_unit`` and the index of the sequencer follow one cycle
+    ``fault_valid``, ``codes``, ``named``, ``stuck_unit`` and the index of the sequencer follow one cycle
     later. That is early enough: HALT takes effect later (``SETTLE``), and a stuck unit stays so.
     ``issued`` is one cycle late already, and passes unchanged.
     """
@@ -53,6 +53,7 @@ class Faults(Component):
                 "fault_valid": Out(UNITS),
                 "codes": Out(data.ArrayLayout(isa.Error, UNITS)),
                 "indices": Out(data.ArrayLayout(streams.INDEX_BITS, UNITS)),
+                "named": Out(isa.Unit),
                 "stuck_unit": Out(isa.Unit),
             }
         )
@@ -60,11 +61,11 @@ class Faults(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         own = isa.Unit.SEQUENCER.value
-        # Index of the sequencer's own instruction, and units whose post was one too many.
+        # Index of the program's own word, and units whose post was one too many.
         index = Signal(streams.INDEX_BITS, reset_less=True)
         overflow = Signal.like(self.overflow)
         excess = self.overflow.any()
-        m.d.comb += self.indices[own].eq(index)
+        m.d.comb += [self.indices[own].eq(index), self.named.eq(own)]
         m.d.sync += [
             index.eq(self.index),
             overflow.eq(self.overflow),
@@ -83,5 +84,5 @@ class Faults(Component):
                 m.d.sync += self.stuck_unit.eq(unit)
         for unit in EXECUTORS:
             with m.If(overflow[unit.value]):
-                m.d.comb += self.indices[own].eq(self.issued[unit.value])
+                m.d.comb += self.named.eq(unit)
         return m

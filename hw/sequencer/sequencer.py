@@ -105,7 +105,7 @@ class Sequencer(Component):
         drive(m, faults, supervisor, "running")
         drive(m, faults, program, "fault code index")
         drive(m, faults, self.semaphores, "overflow")
-        drive(m, supervisor, faults, "fault_valid codes indices stuck_unit")
+        drive(m, supervisor, faults, "fault_valid codes indices named stuck_unit")
         drive(m, supervisor, self, "start reset watchdog")
         drive(m, supervisor, self.dispatch, "halted")
         drive(m, self, supervisor, "running done error draining code unit index clear")

@@ -1,6 +1,6 @@
 """State of the core: start, end, first error, watchdog and soft reset."""
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
@@ -34,6 +34,8 @@ class Supervisor(Component):
         Errors, by unit number. Of several in one cycle the lowest unit counts.
     indices : In(ArrayLayout(INDEX_BITS, UNITS))
         Indices of the instructions of these errors, or of the oldest instruction of each unit.
+    named : In(isa.Unit)
+        Unit whose index belongs to an error of the sequencer.
     moved : In(1)
         A unit is busy or has finished an instruction.
     stuck_unit : In(isa.Unit)
@@ -74,6 +76,7 @@ class Supervisor(Component):
                 "codes": In(data.ArrayLayout(isa.Error, UNITS)),
                 "fault_valid": In(UNITS),
                 "indices": In(data.ArrayLayout(streams.INDEX_BITS, UNITS)),
+                "named": In(isa.Unit),
                 "moved": In(1),
                 "stuck_unit": In(isa.Unit),
                 "halted": In(1),
@@ -140,6 +143,7 @@ class Supervisor(Component):
         for n in reversed(range(UNITS)):
             with m.If(self.fault_valid[n]):
                 m.d.comb += [unit.eq(n), code.eq(self.codes[n])]
+        source = Mux(unit == isa.Unit.SEQUENCER, self.named, unit)
         failed = self.fault_valid.any() | hung
         with m.If(self.running & ~self.error & ~resetting & failed):
             m.d.sync += [
@@ -148,6 +152,6 @@ class Supervisor(Component):
                 running.eq(0),
                 self.code.eq(code),
                 self.unit.eq(unit),
-                self.index.eq(self.indices[Value.cast(unit)]),
+                self.index.eq(self.indices[Value.cast(source)]),
             ]
         return m

@@ -29,5 +29,5 @@ def test_programs(cosim, simulator, stall):
 def test_cells(cosim, icarus, cells, columns):
     """Columns after the fourth have cells in logic."""
     sizes = f"{SQUARE},columns={columns},cells={cells},dsp_columns=4"
-    options = {"programs": 2, "longest": 12, "only": "random_programs"}
+    options = {"programs": 1, "longest": 16, "only": "random_programs"}
     cosim(preset(sizes), stall=0.2, **options)

@@ -32,7 +32,7 @@ async def test_fault_of_the_program(running):
     assert ctx.get(dut.fault_valid) == running << OWN
     assert ctx.get(dut.codes[OWN]) is Error.RANGE
     assert ctx.get(dut.indices[OWN]) == 7
-    assert ctx.get(dut.stuck_unit) is Unit.SEQUENCER
+    assert ctx.get(dut.named) is ctx.get(dut.stuck_unit) is Unit.SEQUENCER
 
 
 @pytest.mark.parametrize("unit", OTHERS)
@@ -61,9 +61,9 @@ async def test_post_too_many_names_its_instruction(unit):
     ctx.set(dut.overflow, 0)
     assert ctx.get(dut.fault_valid) == 1 << OWN
     assert ctx.get(dut.codes[OWN]) is Error.SEMAPHORE
-    assert ctx.get(dut.indices[OWN]) == 100 + unit.value
+    assert ctx.get(dut.named) is unit and ctx.get(dut.indices[unit.value]) == 100 + unit.value
     await ctx.tick()
-    assert not ctx.get(dut.fault_valid) and ctx.get(dut.indices[OWN]) == 7
+    assert not ctx.get(dut.fault_valid) and ctx.get(dut.named) is Unit.SEQUENCER
 
 
 async def test_the_first_unit_that_waits_is_stuck():

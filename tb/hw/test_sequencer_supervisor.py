@@ -158,6 +158,17 @@ async def test_of_faults_in_one_cycle_one_is_recorded_whole(units):
     assert index == 9 + unit.value
 
 
+@pytest.mark.parametrize("named", Unit)
+async def test_an_error_of_the_sequencer_may_be_in_the_instruction_of_a_unit(named):
+    ctx, dut = await supervisor()
+    await start(ctx, dut)
+    ctx.set(dut.named, named)
+    for unit in Unit:
+        ctx.set(dut.indices[unit.value], 9 + unit.value)
+    await fail(ctx, dut, Unit.SEQUENCER, code=Error.SEMAPHORE)
+    assert recorded(ctx, dut) == (Error.SEMAPHORE, Unit.SEQUENCER, 9 + named.value)
+
+
 async def test_a_fault_while_nothing_runs_is_no_error():
     ctx, dut = await supervisor()
     await fail(ctx, dut, Unit.LOAD)

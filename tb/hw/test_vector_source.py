@@ -70,7 +70,7 @@ def test_wide_reads_wait_for_the_port_and_for_space(rng, name, space, stall):
         from_unified(
             count,
             # Nine of ten cycles are waited for.
-            x_count=4 if stall == 0.9 else 12,
+            x_count=4 if stall == 0.9 else 8,
             window=order % 2,
             window_x_count=1 + 2 * (order // 2 % 2),
             destination=space,
