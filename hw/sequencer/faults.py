@@ -33,9 +33,9 @@ class Faults(Component):
 
     Timing
     ------
-    ``fault_valid``, ``codes``, ``named``, ``stuck_unit`` and the index of the sequencer follow one cycle
-    later. That is early enough: HALT takes effect later (``SETTLE``), and a stuck unit stays so.
-    ``issued`` is one cycle late already, and passes unchanged.
+    ``fault_valid``, ``codes``, ``named``, ``stuck_unit`` and the index of the sequencer follow one
+    cycle later. That is early enough: HALT takes effect later (``SETTLE``), and a stuck unit stays
+    so. ``issued`` is one cycle late already, and passes unchanged.
     """
 
     def __init__(self) -> None:
