@@ -66,7 +66,7 @@ class UnitCounters(Component):
         # Count written last, for an activity that repeats: the memory does not show it yet.
         latest = Signal(32, reset_less=True)
         again = Signal()
-        m.submodules.following = following = NextCount(32, primitive=self.primitive)
+        m.submodules.following = following = NextCount(width=32, primitive=self.primitive)
         m.d.comb += [
             read.addr.eq(Mux(self.enable, Value.cast(self.activity), self.address)),
             following.first.eq(latest),

@@ -1,4 +1,4 @@
-"""Test of ``tiny`` that notices every change."""
+"""Tests of ``tiny`` that notice every change."""
 
 import pysim
 
@@ -17,8 +17,17 @@ def expected(total: int, state: str, bits: int, clear: bool) -> tuple[int, str]:
     return 0 if clear else after, following
 
 
+def test_first() -> None:
+    """Nothing; the design is then one that other tests find in ``pysim``."""
+
+    async def bench(ctx) -> None:
+        await ctx.tick()
+
+    pysim.run(pysim.made(Tally), bench)
+
+
 def test_all(rng) -> None:
-    dut = Tally()
+    dut = pysim.made(Tally)
 
     async def bench(ctx) -> None:
         total, state = 0, "COUNT"

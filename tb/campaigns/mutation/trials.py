@@ -188,6 +188,7 @@ class Trials:
         timings = {}
         for item, following in zip(items, [*items[1:], None], strict=False):
             modules: set[str] = set()
+            _forget_designs()
             start = _processor_time()
             with _watched(lambda thing, modules=modules: modules.update(_modules(thing))):
                 self._run(item, following)
@@ -268,6 +269,13 @@ def _move_caches(folder: Path, site: Site) -> None:
     for kept, name in (("runner", "BUILD"), ("prove", "CACHE")):
         if kept in sys.modules:
             setattr(sys.modules[kept], name, folder / name)
+
+
+def _forget_designs() -> None:
+    """Let the next test make its designs, which it may share with tests before it."""
+    if "pysim" in sys.modules:
+        made: Any = sys.modules["pysim"].made
+        made.cache_clear()
 
 
 def _hang(*_: object) -> None:
