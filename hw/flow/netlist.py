@@ -100,16 +100,10 @@ class Blocks:
             return BETWEEN
         return None if name.startswith("$") else OUTSIDE
 
-    def of_cell(self, cell: str, nets: Iterable[str]) -> str | None:
-        """Return the block of a cell that drives nets of these names.
-
-        A module that assigns one of them comes first, then the name of the cell, then the deepest
-        net.
-        """
+    def of_nets(self, names: Iterable[str]) -> str | None:
+        """Return the module that drives a net of these names: it assigns it, or is the deepest."""
         candidates = []
-        if "." in cell and (block := self.of(cell)) not in (None, BETWEEN):
-            candidates.append((0.5, True, 0, block))
-        for name in nets:
+        for name in names:
             block = None if name.startswith("$") else self.of(name)
             if block:
                 source = self.sources.get(name)
@@ -146,8 +140,11 @@ def assign(
         if block := earlier.get(name) or earlier.get(name.rpartition("$")[0]):
             found[name] = block
             continue
-        names = (name for net in cell.outputs for name in netlist.nets.get(net, ()))
-        if block := blocks.of_cell(name, names):
+        block = blocks.of(name) if "." in name else None
+        if block in (None, BETWEEN):
+            names = (name for net in cell.outputs for name in netlist.nets.get(net, ()))
+            block = blocks.of_nets(names) or block
+        if block:
             found[name] = block
     sinks: dict[str, list[str]] = defaultdict(list)
     sources: dict[str, list[str]] = defaultdict(list)
