@@ -5,6 +5,7 @@ from vector_bench import SHAPES, Bench, run, sizes, span
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Space, Window
+from celosia.hw.arch.registers import Activity
 from celosia.sim.timing import costs
 
 
@@ -57,6 +58,14 @@ def test_pace_from_unified_buffer(rng, name, channels, window, skip, reads, cycl
     assert span(bench.reads) == 10 * cycles - max(last, window) + window
     assert len(bench.writes) == 10 * -(-channels // SHAPES[name][2])
     assert bench.done[0] - bench.reads[-1] <= 32
+
+
+def test_reads_that_are_taken_at_once_are_no_wait(rng):
+    instruction = from_unified(8, x_count=30, source_x_stride=8)
+    bench, taken = run(rng, "micro", [instruction], tables=1, unified_bytes=1024)
+    during = bench.activity[taken[0] + 1 : bench.done[0]]
+    assert Activity.MEMORY not in during
+    assert during.count(Activity.BUSY) >= span(bench.reads) == 29 * 4 + 1
 
 
 @pytest.mark.parametrize("name", ["micro", "edge", "wide"])

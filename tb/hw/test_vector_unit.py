@@ -311,22 +311,6 @@ def test_activity(rng):
     assert set(bench.activity[bench.done[1] + 1 :]) == {Activity.IDLE}
 
 
-def test_reads_that_are_taken_at_once_are_no_wait(rng):
-    instruction = Instruction(
-        Opcode.VECTOR,
-        source=Space.UNIFIED,
-        x_count=30,
-        source_x_stride=8,
-        channels=8,
-        destination_base=512,
-        destination_x_stride=8,
-    )
-    bench, taken = run(rng, "micro", [instruction], tables=1, unified_bytes=1024)
-    during = bench.activity[taken[0] + 1 : bench.done[0]]
-    assert Activity.MEMORY not in during
-    assert during.count(Activity.BUSY) >= span(bench.reads) == 29 * 4 + 1
-
-
 @pytest.mark.parametrize(
     "changes, message",
     [
