@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from os.path import commonprefix
 
 from celosia.sw.ir.graph import Operation, Tensor
+from celosia.sw.ir.parts import HostOperator, Layer
 
 #: Longest label.
 _MOST = 32
@@ -67,6 +68,15 @@ def labels(names: Sequence[str], kinds: Sequence[str]) -> list[str]:
     if first >= 0 and _changes_layout(names[first], kinds[first]):
         choices[first] = [_LAYOUT]
     return _distinct(choices, [kind in _WEIGHTED for kind in kinds])
+
+
+def labelled(
+    layers: Sequence[Layer], host: Sequence[HostOperator]
+) -> list[tuple[str, Layer | HostOperator]]:
+    """Return layers and host operators, each after its label, in the model's order."""
+    ordered = sorted((*layers, *host), key=lambda each: each.place)
+    names = labels([each.name for each in ordered], [each.kind for each in ordered])
+    return list(zip(names, ordered, strict=True))
 
 
 def _distinct(choices: Sequence[Sequence[str]], before: Sequence[bool]) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from celosia.hw.arch.notebook import html_table
 from celosia.sw.ir.graph import short_name
-from celosia.sw.ir.labels import labels
+from celosia.sw.ir.labels import labelled
 from celosia.sw.ir.parts import HostOperator, Layer, Port
 
 
@@ -26,11 +26,13 @@ def ends_table(title: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> s
 
 def layers_table(title: str, layers: Sequence[Layer], host: Sequence[HostOperator]) -> str:
     """Return layers and host operators as an HTML table, in the model's order."""
-    rows: list[tuple[int, str, str, str, int | str]]
-    rows = [(each.place, each.name, each.kind, each.runs_on, each.macs) for each in layers]
-    rows += [(step.place, step.name, step.kind, "host", "") for step in host]
-    rows.sort(key=lambda row: row[0])
-    names = labels([row[1] for row in rows], [row[2] for row in rows])
     heads = ("layer", "operator", "runs on", "multiplications")
-    cells = [(name, *row[2:]) for name, row in zip(names, rows, strict=True)]
+    cells = [
+        (
+            label,
+            each.kind,
+            *((each.runs_on, each.macs) if isinstance(each, Layer) else ("host", "")),
+        )
+        for label, each in labelled(layers, host)
+    ]
     return html_table(title, cells, heads)

@@ -25,6 +25,7 @@ from celosia.sw.ir.header import (
     step_blobs,
     step_header,
 )
+from celosia.sw.ir.labels import labelled
 from celosia.sw.ir.notebook import ends_table, layers_table
 from celosia.sw.ir.parts import HostOperator, Layer, Part, Port, Section, Segment, Variable
 from celosia.sw.ir.records import listed, record, value
@@ -138,6 +139,11 @@ class Program:
         }
         ends = (*self.inputs, *self.outputs)
         return frozenset(port.tensor for port in ends if port.dtype == "uint8") & inside
+
+    def label(self, index: int) -> str:
+        """Return the label of a layer."""
+        found = labelled(self.layers, self.host)
+        return next(label for label, each in found if each is self.layers[index])
 
     @property
     def macs(self) -> int:

@@ -12,7 +12,6 @@ from tqdm import tqdm
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.notebook import html_table
-from celosia.sw.ir.labels import labels
 from celosia.sw.ir.parts import Part, Section
 from celosia.sw.ir.program import Program
 from celosia.sw.operators import host
@@ -386,9 +385,7 @@ class Session:
         if 0 <= index < section.count:
             where += f" ({_assembly(section, index)})"
             if section.layers[index] >= 0:
-                layers = self.program.layers
-                names = labels([layer.name for layer in layers], [layer.kind for layer in layers])
-                where += f", layer {names[section.layers[index]]!r}"
+                where += f", layer {self.program.label(section.layers[index])!r}"
         return f"{code.name} in {unit.name}: {where}"
 
     def close(self) -> None:
