@@ -165,6 +165,19 @@ def _modules(config: Config | PodConfig) -> list[tuple[str, Component]]:
     return [(TOP, Top(Core(config=config)))]
 
 
+def verilog_with_sources(config: Config | PodConfig) -> tuple[str, dict[str, Source]]:
+    """Return the same Verilog as ``verilog``, and the sources of its signals, see ``separate``."""
+    text, sources = "", {}
+    for name, part in _modules(config):
+        more, found = convert_with_sources(part, name=name)
+        text += more
+        places = [name]
+        if name == CORE and isinstance(config, PodConfig):
+            places = [f"{TOP}.core_{n}" for n in range(config.cores)]
+        sources |= {f"{place}.{key}": source for place in places for key, source in found.items()}
+    return text, sources
+
+
 def verilog(config: Config | PodConfig, *, simulated: bool = False) -> str:
     """Return the Verilog of a core or a pod; its top module is ``celosia``, see ``convert``."""
     found = _modules(config)

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +19,7 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import Driver, require_place
-from celosia.hw.arch.pod import BASES, PAGE, PRIVATE, WORKING, PodConfig
+from celosia.hw.arch.pod import PAGE, PodConfig, PodDriver
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Interrupt
 from celosia.sim import counting, parts, verilate
 from celosia.sim import waves as recorded
@@ -334,7 +334,7 @@ class RtlDevice(RtlCore):
                 self._recording.finish()
 
 
-class RtlPod:
+class RtlPod(PodDriver[RtlCore]):
     """Simulated pod: its cores, each with a part of the external memory.
 
     ``pod``: sizes; ``memory_bytes``: bytes of external memory of each core; ``latency``,
@@ -350,30 +350,17 @@ class RtlPod:
         device, memory = _opened(self._library, pod.cores * window, latency, bandwidth)
         self._device = device
         self._page = pod.cores * PAGE
-        for n in range(pod.cores):
-            self._set(BASES + 4 * n, n * window)
         parts = memory.reshape(pod.cores, window)[:, :memory_bytes]
         self.cores = tuple(
             RtlCore(pod.core, self._library, device, part, number=n) for n, part in enumerate(parts)
         )
+        self.divide(window)
 
-    def _set(self, offset: int, value: int) -> None:
+    def set_pod_register(self, offset: int, value: int) -> None:
         """Write a register of the pod."""
         response = self._library.celosia_write_register(self._device, self._page + offset, value)
         if response:
             raise RtlError(f"register {offset:#x} of the pod: wanted a response, got {response}")
-
-    def keep_private(self, first: int, end: int) -> None:
-        """Let each core have private bytes from ``first`` up to the one before ``end``.
-
-        All others are those of core 0.
-        """
-        self._set(PRIVATE, first)
-        self._set(PRIVATE + 4, end)
-
-    def let_work(self, cores: Sequence[int]) -> None:
-        """Let some cores work: the others are not waited for."""
-        self._set(WORKING, sum(1 << n for n in cores))
 
     def close(self) -> None:
         """Free the model; its cores cannot be used afterwards."""

@@ -5,12 +5,13 @@ import hashlib
 import json
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from celosia.hw.arch.config import Config
+from celosia.hw.arch.pod import PodConfig
 from celosia.sim import verilate
 from celosia.sim.rtl import fast
 from celosia.sim.verilate import RtlError, cache_directory, compile_library, once, require_tools
@@ -24,8 +25,8 @@ _MOST = 1 << 16
 _GAP = 64
 
 
-def model(config: Config, board: str = "", processor: bool = False) -> Path:
-    """Return the compiled system with a core of ``config``, its description beside it.
+def model(config: Config | PodConfig, board: str = "", processor: bool = False) -> Path:
+    """Return the compiled system with a core or a pod, its description beside it.
 
     It is built if it does not exist, with the memory of the board of that name if one is given, and
     with a processor on request.
@@ -45,7 +46,10 @@ def model(config: Config, board: str = "", processor: bool = False) -> Path:
     except PackageNotFoundError as error:
         command = install_command("litex")
         raise RtlError(f"wanted the package {error.name}, found none ({command})") from None
-    config = fast(config)
+    if isinstance(config, PodConfig):
+        config = replace(config, core=fast(config.core))
+    else:
+        config = fast(config)
     tools = (versions, verilate.FLAGS, str(verilator))
     key = (sources_digest(whole=True), asdict(config), board, processor, tools)
     digest = hashlib.sha256(repr(key).encode())
@@ -61,11 +65,11 @@ def description(path: Path) -> dict[str, Any]:
     return json.loads(path.with_suffix(".json").read_text())
 
 
-def _build(target: Path, config: Config, board: Any, processor: bool) -> None:
+def _build(target: Path, config: Config | PodConfig, board: Any, processor: bool) -> None:
     from celosia.hw.litex.simulated import TOP, simulated
 
     start = time.monotonic()
-    thing = f"the LiteX system of {config.name}"
+    thing = "a LiteX system"
     print(f"building {thing}, once, about a minute ...", file=sys.stderr, flush=True)
     text, described = simulated(config, board=board, processor=processor)
     target.with_suffix(".json").write_text(json.dumps(described))

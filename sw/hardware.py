@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from celosia.hw.arch.extras import install_command
 from celosia.hw.arch.pod import PodConfig
@@ -103,6 +104,10 @@ def _folder(arguments: argparse.Namespace) -> Path:
     return arguments.output or Path("build/boards") / arguments.board
 
 
+def _bitstream(board: Any, directory: Path) -> Path:
+    return directory / f"{board.name}{board.fpga.family.suffixes[1]}"
+
+
 def run_build(arguments: argparse.Namespace) -> None:
     """Make the LiteX system of a board with a core, and its bitstream; print area and clock."""
     from celosia.sw.floorplan import draw
@@ -115,16 +120,18 @@ def run_build(arguments: argparse.Namespace) -> None:
             raise InputError(f"clock: wanted 1 to 1000 MHz, got {arguments.clock:g}")
         board = replace(board, clock_hz=round(arguments.clock * 1e6))
     board = replace(board, processor=arguments.cpu is not None)
+    board = replace(board, cores=arguments.cores, ports=arguments.ports)
+    core = board.config.name if board.cores == 1 else f"{board.cores} x {board.config.name}"
     seeds = range(1, arguments.seeds + 1)
     with _tools("litex"):
         from celosia.hw.flow.report import as_text
         from celosia.hw.litex.build import build
 
         found, description = build(board, seeds=seeds, directory=directory, report=_reporter())
-        figures = {"board": board.name, "core": board.config.name, **found.as_dict()}
+        figures = {"board": board.name, "core": core, **found.as_dict()}
     assert found.bitstream is not None
-    title = f"{board.config.name} on {board.title}, {found.fmax_mhz[2]:.1f} MHz"
-    bitstream = directory / f"{board.name}.bit"
+    title = f"{core} on {board.title}, {found.fmax_mhz[2]:.1f} MHz"
+    bitstream = _bitstream(board, directory)
     contents: dict[str | Path, bytes] = {
         bitstream: found.bitstream.read_bytes(),
         directory / "celosia.json": (json.dumps(description, indent=1) + "\n").encode(),
@@ -133,7 +140,7 @@ def run_build(arguments: argparse.Namespace) -> None:
     }
     write_atomically(contents)
     found.bitstream.unlink()
-    print(f"{board.config.name} on {board.title}")
+    print(f"{core} on {board.title}")
     print(as_text(found), end="")
     for path, name in zip(
         contents, ("bitstream", "description", "report", "floorplan"), strict=True
@@ -149,7 +156,7 @@ def run_build(arguments: argparse.Namespace) -> None:
 def run_flash(arguments: argparse.Namespace) -> None:
     """Load the bitstream of a board through openFPGALoader."""
     board, directory = board_of(arguments.board), _folder(arguments)
-    bitstream = directory / f"{board.name}.bit"
+    bitstream = _bitstream(board, directory)
     if not bitstream.is_file():
         raise InputError(f"{bitstream}: no such file (celosia build {board.name})")
     loader = shutil.which(_LOADER)

@@ -40,6 +40,7 @@ RUNTIME = ("frontend", "operators", "runtime", "shipped", "workers")
 RULES = (
     Rule("celosia.hw", GATEWARE, YOWASP),
     Rule("celosia.hw.flow.analytic", ("numpy", "scipy")),
+    Rule("celosia.hw.flow.packages", ("celosia.hw.flow",), ("apycula",)),
     Rule("celosia.hw.litex", (*GATEWARE, "litedram", "litex", "migen"), ("litex_boards",)),
     Rule("celosia.hw.flow.places", ("celosia.hw.flow", "numpy")),
     Rule(ARCH, (ARCH, "amaranth.hdl", "amaranth.lib.data", "amaranth.lib.enum")),

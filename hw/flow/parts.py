@@ -28,6 +28,8 @@ class Family:
         Options that make it faster, for programs that take them.
     constraints : tuple of str
         Options by which it takes the file of pins, ``{file}``, where there are boards.
+    suffixes : (str, str)
+        Of the file of pins as LiteX writes it, and of the bitstream.
     routed : tuple of str
         Options by which it leaves what the packer reads, ``{file}``.
     packer : tuple of str
@@ -55,6 +57,7 @@ class Family:
     effort: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
+    suffixes: tuple[str, str] = (".lpf", ".bit")
     routed: tuple[str, ...]
     packer: tuple[str, ...] = ()
     models: str = ""
@@ -123,7 +126,10 @@ GOWIN = Family(
     synthesis="synth_gowin -family gw2a -nowidelut -top {top} -run begin:check",
     finish="blackbox =A:whitebox",
     router="nextpnr-himbaechel-gowin",
+    constraints=("--vopt", "cst={file}"),
+    suffixes=(".cst", ".fs"),
     routed=("--write", "{file}"),
+    packer=("gowin_pack", "-d", "GW2A-18C", "-o", "{bitstream}", "{routed}"),
     columns={
         "LUT*": ("LUT", 1),
         "ALU": ("LUT", 1),
@@ -161,6 +167,9 @@ class Part:
         Columns and rows of its tiles, where somebody looked.
     settings : dict of str to str
         Settings of nextpnr that it takes out of the netlist alone.
+    package : (str, str, str), optional
+        Names that Apicula has for the die, for the part with memory in its package, and for the
+        package.
     """
 
     name: str
@@ -172,9 +181,10 @@ class Part:
     memory_blocks: tuple[tuple[int, tuple[int, ...]], ...] = ()
     size: tuple[int, int] = (0, 0)
     settings: dict[str, str] = field(default_factory=dict, hash=False)
+    package: tuple[str, str, str] | None = None
 
-    def suited(self, config: Config) -> Config:
-        """Return the same core made of the multipliers that this part has.
+    def suited(self, config: Config, cores: int = 1) -> Config:
+        """Return the same core made of the multipliers that this part has for each of ``cores``.
 
         A core that names the cells it is made of does not change.
         """
@@ -182,9 +192,10 @@ class Part:
         if config.cells != "portable" or family.cells == "portable":
             return config
         lanes = config.lanes if config.requantizer == "pipelined" else 0
-        left = self.multipliers - family.lane_multipliers * lanes
+        multipliers = self.multipliers // cores
+        left = multipliers - family.lane_multipliers * lanes
         # With nearly all multipliers in use, wires are long and the router finds no way.
-        least = self.multipliers // 4
+        least = multipliers // 4
         if family.single and config.rows * config.columns <= left - least:
             return replace(config, cells=family.single, dsp_columns=config.columns)
         pairs = max(0, min(config.columns // 2, left // config.rows))
@@ -239,6 +250,7 @@ PARTS = {
             title="GW2AR-18, speed C8/I7",
             options=("--device", "GW2AR-LV18QN88C8/I7", "--vopt", "family=GW2A-18C"),
             multipliers=48,
+            package=("GW2A-18C", "GW2AR-18C", "QFN88"),
         ),
         Part(
             name="iCE40UP5K",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from celosia.hw.arch.config import Config
+from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.flow.parts import PARTS, Part
 
@@ -47,6 +48,8 @@ class Board:
         Cycles from an address to the first beat.
     processor : bool
         Whether its system has a processor.
+    cores, ports : int
+        Cores of a pod, or 1, and its memory ports.
     """
 
     name: str
@@ -62,6 +65,14 @@ class Board:
     memory_width: int = 4
     memory_latency: int = 32
     processor: bool = False
+    cores: int = 1
+    ports: int = 1
+
+    @property
+    def made(self) -> Config | PodConfig:
+        """Sizes of its core, or of its pod; raises ValueError as ``PodConfig``."""
+        core = self.fpga.suited(self.config, self.cores)
+        return core if self.cores == 1 else PodConfig(core, self.cores, self.ports)
 
     @property
     def fpga(self) -> Part:
@@ -129,6 +140,18 @@ BOARDS = {
             memory_bytes=512 << 20,
             memory_width=8,
             loader="ecpix5",
+        ),
+        Board(
+            name="tang-nano-20k",
+            title="Tang Nano 20K with GW2AR-18",
+            module="sipeed_tang_nano_20k",
+            options={"with_buttons": False},
+            part="GW2AR-18",
+            config=preset("nano,unified_bytes=32768,requantizer=sequential"),
+            clock_hz=48_000_000,
+            memory="in the package",
+            memory_bytes=8 << 20,
+            loader="tangnano20k",
         ),
     )
 }

@@ -1,7 +1,7 @@
 """Bitstreams of boards: a LiteX system with a core, through Yosys and nextpnr."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -10,23 +10,20 @@ from typing import Any
 
 from litex.soc.cores.uart import RS232PHY
 
-from celosia.hw.arch.config import Config
-from celosia.hw.build import TOP, convert_with_sources
-from celosia.hw.core import Core
+from celosia.hw.build import TOP, verilog_with_sources
 from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, packed, placed
+from celosia.hw.flow.packages import inner_pins
 from celosia.hw.flow.report import Report, examine
-from celosia.hw.flow.sources import Source
 from celosia.hw.flow.tools import Progress
 from celosia.hw.litex.boards import BAUD, Board
 from celosia.hw.litex.processor import processor_verilog
 from celosia.hw.litex.system import describe, equip, quiet
 from celosia.hw.litex.target import target
-from celosia.hw.top import Top
 
 #: Top module, and files.
 NAME = "board"
-#: Instances from the top down that are no blocks.
+#: Instances from the top down that are no blocks; the cores of a pod are blocks.
 _OPENED = (TOP, f"{TOP}.core")
 
 #: Comments of LiteX, which name the day, and modules in no order.
@@ -36,10 +33,8 @@ _ALIAS = re.compile(r"\bsdrio_clk(?:_\d+)?\b")
 _ALIASES = re.compile(rf"(?m)^(?:wire +|assign )({_ALIAS.pattern})(?: = (\w+))?;\n")
 
 
-@cache
-def _core(config: Config) -> tuple[str, Mapping[str, Source]]:
-    """Return the Verilog of a core, the same for all boards, and the sources of its signals."""
-    return convert_with_sources(Top(Core(config=config)), name=TOP)
+#: The Verilog of a core or a pod, the same for all boards, and the sources of its signals.
+_core = cache(verilog_with_sources)
 
 
 def system(board: Board) -> Any:
@@ -51,7 +46,7 @@ def system(board: Board) -> Any:
         If the board has no LiteDRAM.
     """
     soc = target(board)
-    equip(soc, board.config, RS232PHY(soc.platform.request("serial"), board.clock_hz, BAUD))
+    equip(soc, board.made, RS232PHY(soc.platform.request("serial"), board.clock_hz, BAUD))
     return soc
 
 
@@ -73,10 +68,10 @@ def design(board: Board) -> tuple[Design, dict[str, Any]]:
     Raises
     ------
     ValueError
-        If the board has no LiteDRAM, or its PLL cannot make the clock.
+        If the board has no LiteDRAM, its PLL cannot make the clock, there is no such pod, or it has
+        a processor and a pod.
     """
-    board = replace(board, config=board.fpga.suited(board.config))
-    core, sources = _core(board.config)
+    core, sources = _core(board.made)
     with quiet(), TemporaryDirectory() as folder:
         try:
             soc = system(board)
@@ -87,17 +82,18 @@ def design(board: Board) -> tuple[Design, dict[str, Any]]:
             text = str(error) or "No PLL config found"
             raise ValueError(f"{board.name}: {text}, {board.clock_hz / 1e6:g} MHz") from None
         base = Path(folder) / NAME
-        text, pins = (base.with_suffix(suffix).read_text() for suffix in (".v", ".lpf"))
+        suffixes = (".v", board.fpga.family.suffixes[0])
+        text, pins = (base.with_suffix(suffix).read_text() for suffix in suffixes)
     made = Design(
         name=NAME,
         verilog="\n".join((core, *files, _settled(text))),
         part=board.fpga,
         megahertz=board.clock_hz / 1e6,
-        pins=f"{pins}\n",
+        pins=f"{pins}\n{inner_pins(board.fpga)}",
         opened=_OPENED,
-        sources={f"{TOP}.{name}": source for name, source in sources.items()},
+        sources=sources,
     )
-    return made, describe(soc, board.config, BAUD)
+    return made, describe(soc, board.made, BAUD)
 
 
 def build(

@@ -1,4 +1,4 @@
-"""Core as a module of LiteX."""
+"""Core or pod as a module of LiteX."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from litex.soc.interconnect.csr_eventmanager import EventManager, EventSourceLev
 from migen import ClockSignal, Instance, ResetSignal, Signal
 
 from celosia.hw.arch.config import ADDRESS_BITS, Config
+from celosia.hw.arch.pod import PodConfig
 from celosia.hw.axi.signature import axi4, axi4_lite
 from celosia.hw.build import TOP
 
@@ -17,40 +18,46 @@ _Module: Any = LiteXModule
 
 
 class Celosia(_Module):
-    """Instance of the Verilog of a core.
+    """Instance of the Verilog of a core or a pod.
 
     Parameters
     ----------
-    config : Config
-        Sizes of the core.
+    config : Config or PodConfig
+        Sizes.
 
     Attributes
     ----------
-    memory : AXIInterface
-        Master: programs, weights, activations. Addresses begin at 0.
+    memories : list of AXIInterface
+        Masters, one for each memory port: programs, weights, activations. Addresses begin at 0.
     registers : AXILiteInterface
-        Slave: registers of ``hw/arch/registers.py``.
+        Slave: registers of ``hw/arch/registers.py``, and of ``hw/arch/pod.py``.
     ev : EventManager
-        The interrupt, for a system with a processor.
+        The interrupt, of any core, for a system with a processor.
     """
 
-    def __init__(self, config: Config) -> None:
-        width = 8 * config.bus_bytes
-        self.memory = AXIInterface(data_width=width, address_width=ADDRESS_BITS, id_width=1)
+    def __init__(self, config: Config | PodConfig) -> None:
+        if isinstance(config, PodConfig):
+            port = axi4(config.core.bus_bytes, id_bits=config.id_bits)
+            masters = [f"m_axi_{n}" for n in range(config.ports)]
+            slave, irq = axi4_lite(config.address_bits), Signal(config.cores)
+        else:
+            port, masters, slave, irq = axi4(config.bus_bytes), ["m_axi"], axi4_lite(), Signal()
+        sizes = {
+            "data_width": port.members["rdata"].shape,
+            "address_width": ADDRESS_BITS,
+            "id_width": port.members["rid"].shape,
+        }
+        self.memories = [AXIInterface(**sizes) for _ in masters]
         self.registers = AXILiteInterface(data_width=32, address_width=32)
         self.ev = EventManager()
         self.ev.core = EventSourceLevel()
         self.ev.finalize()
-        irq = Signal()
-        self.comb += self.ev.core.trigger.eq(irq)
-        self.specials += Instance(
-            TOP,
-            i_clk=ClockSignal(),
-            i_rst=ResetSignal(),
-            o_irq=irq,
-            **_ports("m_axi", axi4(config.bus_bytes).members, self.memory, Flow.Out),
-            **_ports("s_axil", axi4_lite().members, self.registers, Flow.In),
-        )
+        self.comb += self.ev.core.trigger.eq(irq != 0)
+        ports = _ports("s_axil", slave.members, self.registers, Flow.In)
+        for name, memory in zip(masters, self.memories, strict=True):
+            ports |= _ports(name, port.members, memory, Flow.Out)
+        clock = {"i_clk": ClockSignal(), "i_rst": ResetSignal()}
+        self.specials += Instance(TOP, o_irq=irq, **clock, **ports)
 
 
 def _ports(prefix: str, members: Any, bus: Any, flow: Flow) -> dict[str, Any]:

@@ -110,12 +110,16 @@ class Skidded(_Module):
         self.comb += [master.w.connect(bus.w), bus.r.connect(master.r), bus.b.connect(master.b)]
 
 
-def port_of(soc: Any, data_width: int) -> Any:
-    """Return a port of a system's LiteDRAM with words of ``data_width`` bits."""
+def port_of(soc: Any, data_width: int, name: str = "celosia") -> Any:
+    """Return a port of a system's LiteDRAM with words of ``data_width`` bits.
+
+    ``name``: of its modules.
+    """
     port = soc.sdram.crossbar.get_port()
-    soc.celosia_buffered = buffered = Buffered(port)
+    buffered = Buffered(port)
+    soc.add_module(f"{name}_buffered", buffered)
     if data_width == port.data_width:
         return buffered.port
-    made = Widened if data_width > port.data_width else Narrowed
-    soc.celosia_port = made(buffered.port, data_width)
-    return soc.celosia_port.port
+    made = (Widened if data_width > port.data_width else Narrowed)(buffered.port, data_width)
+    soc.add_module(f"{name}_port", made)
+    return made.port

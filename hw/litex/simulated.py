@@ -13,6 +13,7 @@ from litex.soc.cores.uart import RS232PHYModel
 from litex.soc.integration.soc_core import SoCCore
 
 from celosia.hw.arch.config import Config
+from celosia.hw.arch.pod import PodConfig
 from celosia.hw.build import verilog
 from celosia.hw.litex.boards import Board
 from celosia.hw.litex.levelled import Levelled
@@ -39,12 +40,12 @@ _System: Any = SoCCore
 
 
 class SimulatedSystem(_System):
-    """A core, a memory chip with its controller, and a line.
+    """A core or a pod, a memory chip with its controller, and a line.
 
     Parameters
     ----------
-    config : Config
-        Sizes of the core.
+    config : Config or PodConfig
+        Sizes.
     board : Board, optional
         Board whose memory chip and PHY it has; otherwise 32 MB of SDRAM with 16 data lines.
     processor : bool
@@ -58,7 +59,9 @@ class SimulatedSystem(_System):
     #: Names and widths of the pads of the line.
     pads = _STREAMS
 
-    def __init__(self, config: Config, board: Board | None = None, processor: bool = False) -> None:
+    def __init__(
+        self, config: Config | PodConfig, board: Board | None = None, processor: bool = False
+    ) -> None:
         serial = [Subsignal(name, Pins(width)) for name, width in self.pads]
         platform = SimPlatform("SIM", [("sys_clk", 0, Pins(1)), ("serial", 0, *serial)])
         self.crg = CRG(platform.request("sys_clk"))
@@ -86,8 +89,8 @@ class SimulatedSystem(_System):
 
 
 def simulated(
-    config: Config,
-    system: Callable[[Config, Board | None, bool], Any] = SimulatedSystem,
+    config: Config | PodConfig,
+    system: Callable[[Config | PodConfig, Board | None, bool], Any] = SimulatedSystem,
     board: Board | None = None,
     processor: bool = False,
 ) -> tuple[str, dict[str, Any]]:
@@ -97,8 +100,8 @@ def simulated(
 
     Parameters
     ----------
-    config : Config
-        Sizes of the core.
+    config : Config or PodConfig
+        Sizes.
     system : class
         The system; its ``baud`` in the description is the frequency of its clock.
     board : Board, optional

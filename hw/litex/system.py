@@ -1,4 +1,4 @@
-"""A LiteX system made one with a core, and what a host must know of it."""
+"""A LiteX system made one with a core or a pod, and what a host must know of it."""
 
 import json
 import logging
@@ -12,6 +12,7 @@ from litex.soc.integration.export import get_csr_json
 from litex.soc.integration.soc import SoCRegion
 
 from celosia.hw.arch.config import Config
+from celosia.hw.arch.pod import PAGE, PodConfig
 from celosia.hw.litex.bridge import Bridge
 from celosia.hw.litex.core import Celosia
 from celosia.hw.litex.port import Skidded, port_of
@@ -20,7 +21,6 @@ from celosia.hw.litex.processor import describe_processor
 #: Address of the core's registers on the bus of the system, where no processor caches, and their
 #: bytes.
 _REGISTERS = 0xE0000000
-_REGISTERS_BYTES = 0x1000
 #: Lines of the chip by the bits of DFI, as LiteDRAM's start-up sequences name them.
 _LINES = {
     "DFII_CONTROL_CKE": 2,
@@ -46,15 +46,15 @@ _LEVELLING = (
 )
 
 
-def equip(soc: Any, config: Config, line: Any) -> None:
-    """Add a core, and the bridge of the host's line, to a system.
+def equip(soc: Any, config: Config | PodConfig, line: Any) -> None:
+    """Add a core or a pod, and the bridge of the host's line, to a system.
 
     Parameters
     ----------
     soc : SoCCore
         System with LiteDRAM as ``sdram``, without an L2 cache.
-    config : Config
-        Sizes of the core.
+    config : Config or PodConfig
+        Sizes.
     line : module
         The line: streams ``source`` and ``sink`` of bytes, as ``UARTPHY`` of LiteX has.
 
@@ -62,8 +62,11 @@ def equip(soc: Any, config: Config, line: Any) -> None:
     ------
     ValueError
         If the system has no LiteDRAM, a cache that the core does not see, or a memory that only a
-        processor can start.
+        processor can start; or if it has a processor and a pod.
     """
+    cores = config.cores if isinstance(config, PodConfig) else 1
+    if cores > 1 and soc.cpu_type:
+        raise ValueError(f"soc: wanted one core beside a processor, got {cores}")
     if not hasattr(soc, "sdram"):
         raise ValueError("soc: wanted a system with LiteDRAM, got none")
     if hasattr(soc, "l2_cache"):
@@ -75,10 +78,14 @@ def equip(soc: Any, config: Config, line: Any) -> None:
             f" got {phy.memtype} behind {phy.phytype}"
         )
     soc.celosia = core = Celosia(config)
-    port = port_of(soc, core.memory.data_width)
-    soc.celosia_skid = skid = Skidded(core.memory)
-    soc.celosia_memory = LiteDRAMAXI2Native(skid.bus, port)
-    region = SoCRegion(origin=_REGISTERS, size=_REGISTERS_BYTES, cached=False)
+    for n, memory in enumerate(core.memories):
+        name = f"celosia_{n}" if n else "celosia"
+        port, skid = port_of(soc, memory.data_width, name), Skidded(memory)
+        soc.add_module(f"{name}_skid", skid)
+        soc.add_module(f"{name}_memory", LiteDRAMAXI2Native(skid.bus, port))
+    # A page for each core, and one of the pod.
+    pages = 2 * cores if cores > 1 else 1
+    region = SoCRegion(origin=_REGISTERS, size=pages * PAGE, cached=False)
     soc.bus.add_slave("celosia", core.registers, region)
     soc.celosia_line, soc.celosia_bridge = line, Bridge(line)
     soc.bus.add_master("celosia_bridge", soc.celosia_bridge.bus)
@@ -86,16 +93,18 @@ def equip(soc: Any, config: Config, line: Any) -> None:
         soc.irq.add("celosia", use_loc_if_exists=True)
 
 
-def describe(soc: Any, config: Config, baud: int) -> dict[str, Any]:
+def describe(soc: Any, config: Config | PodConfig, baud: int) -> dict[str, Any]:
     """Return what a host must know of a finished system, see ``docs/how-to/litex.md``."""
     exported = json.loads(get_csr_json(soc.csr_regions, soc.constants, soc.mem_regions))
     registers = {name: entry["addr"] for name, entry in exported["csr_registers"].items()}
     memory, settings = exported["memories"]["main_ram"], soc.sdram.controller.settings
     processor = describe_processor(soc, registers)
     alone = soc.cpu_type and not processor
+    core, cores = (config.core, config.cores) if isinstance(config, PodConfig) else (config, 1)
     return {
-        "preset": config.name,
-        "fingerprint": config.fingerprint,
+        "preset": core.name,
+        "fingerprint": core.fingerprint,
+        "cores": cores,
         "baud": baud,
         "memory": memory["base"],
         "memory_bytes": memory["size"],

@@ -40,6 +40,7 @@ def add_parsers(command: Commands) -> None:
     made = command("build", "make the bitstream of a board with a core", hardware.run_build)
     made.add_argument("board", metavar="BOARD", help="name, see docs/reference/boards.md")
     add_preset(made, None)
+    add_cores(made)
     made.add_argument("--seeds", type=whole, default=5, metavar="N", help="placements (5)")
     made.add_argument("--clock", type=number, metavar="MHZ", help="of core and memory")
     made.add_argument("--cpu", choices=("vexriscv",), help="processor beside the core")

@@ -56,14 +56,17 @@ def open_device(name: str, config: Config, memory_bytes: int, **options: Any) ->
 def open_pod(name: str, pod: PodConfig, memory_bytes: int, **options: Any) -> Pod:
     """Return a pod.
 
-    ``name``: ``machine`` or ``rtl``; ``pod``: its sizes; ``memory_bytes``: external memory of each
-    core; ``**options``: ``rtl``: ``latency`` and ``bandwidth`` of each memory port.
-    Raises ``DeviceError`` as ``open_device``, and for other devices.
+    ``name``, ``**options``: as of ``open_device``, but for ``netlist`` and ``waves``; ``latency``
+    and ``bandwidth`` are those of each memory port; ``pod``: its sizes; ``memory_bytes``: external
+    memory of each core.
+    Raises ``DeviceError`` as ``open_device``.
     """
     if name == "machine":
         return MachinePod(pod, memory_bytes)
-    if name != "rtl":
-        raise DeviceError(f"cores: wanted machine or rtl as device, got {name}")
+    if name.startswith(_LITEX):
+        from celosia.sw.runtime.litex import open_litex_pod
+
+        return open_litex_pod(name.removeprefix(_LITEX), pod, memory_bytes)
     if unknown := [key for key in options if key not in ("latency", "bandwidth")]:
         raise DeviceError(f"{unknown[0]}: wanted one core, got {pod.cores}")
     return RtlPodBackend(pod, memory_bytes, **options)

@@ -60,7 +60,7 @@ class HostLink:
     - ``repeated``: requests that were lost.
     - ``processor``: how to start the processor of the system, nothing without one.
 
-    Raises DeviceError if the far end does not respond.
+    Raises DeviceError if the far end does not respond; the line is closed then.
     """
 
     def __init__(self, transport: Transport, description: dict[str, Any], *, name: str) -> None:
@@ -76,6 +76,14 @@ class HostLink:
         self._held = b""
         self._heard = False
         self._streak = 0
+        try:
+            self._begin(description)
+        except BaseException:
+            transport.close()
+            raise
+
+    def _begin(self, description: dict[str, Any]) -> None:
+        """Start the memory of the system."""
         # Ends a frame that a predecessor has sent in part; a read lets the bridge forget its write.
         self._send(bytes((FLAG,)))
         self.read_registers(0)

@@ -5,16 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from celosia.hw.arch.config import Config
+from celosia.hw.arch.pod import PodConfig
 from celosia.sw.runtime.device import DeviceError
-from celosia.sw.runtime.link import Transport
-from celosia.sw.runtime.serial import LineDevice, open_port
+from celosia.sw.runtime.link import HostLink, Transport
+from celosia.sw.runtime.serial import LineDevice, LinePod, open_port
 
 #: Name of the simulated system.
 SIMULATED = "sim"
 #: Name of its processor.
 PROCESSOR = "vexriscv"
 #: What a description must have.
-_KEYS = ("baud", "memory", "memory_bytes", "registers", "start", "levelling", "processor")
+_KEYS = ("baud", "cores", "memory", "memory_bytes", "registers", "start", "levelling", "processor")
 
 
 def open_litex(name: str, config: Config, memory_bytes: int) -> LineDevice:
@@ -29,15 +30,27 @@ def open_litex(name: str, config: Config, memory_bytes: int) -> LineDevice:
     Raises DeviceError if LiteX, a simulator or the description is missing, the port cannot be
     opened, nothing responds, or the core is of another configuration.
     """
+    return LineDevice(config, memory_bytes, _link(name, config, 1))
+
+
+def open_litex_pod(name: str, pod: PodConfig, memory_bytes: int) -> LinePod:
+    """Return the pod of a LiteX system; ``memory_bytes`` are of each core, see ``open_litex``."""
+    return LinePod(pod, memory_bytes, _link(name, pod, pod.cores))
+
+
+def _link(name: str, config: Config | PodConfig, cores: int) -> HostLink:
+    """Return the line to a system with so many cores."""
     first, _, board = name.partition("@")
     if first in (SIMULATED, f"{SIMULATED}+{PROCESSOR}"):
         transport, description = _simulated(config, board, processor=first != SIMULATED)
     else:
-        transport, description = _board(name)
-    return LineDevice(config, memory_bytes, transport, description, name=f"litex {name}")
+        transport, description = _board(name, cores)
+    return HostLink(transport, description, name=f"litex {name}")
 
 
-def _simulated(config: Config, board: str, *, processor: bool) -> tuple[Transport, dict[str, Any]]:
+def _simulated(
+    config: Config | PodConfig, board: str, *, processor: bool
+) -> tuple[Transport, dict[str, Any]]:
     from celosia.sim import system
     from celosia.sim.simulators import SimulatorNotFound
     from celosia.sim.verilate import RtlError
@@ -49,7 +62,7 @@ def _simulated(config: Config, board: str, *, processor: bool) -> tuple[Transpor
     return system.SimulatedLine(path), system.description(path)
 
 
-def _board(name: str) -> tuple[Transport, dict[str, Any]]:
+def _board(name: str, cores: int) -> tuple[Transport, dict[str, Any]]:
     path, _, port = name.partition("@")
     if not port:
         raise DeviceError(
@@ -62,4 +75,7 @@ def _board(name: str) -> tuple[Transport, dict[str, Any]]:
     missing = [key for key in _KEYS if not isinstance(description, dict) or key not in description]
     if missing:
         raise DeviceError(f"litex: {path}: wanted {', '.join(missing)}, found none")
+    if cores != description["cores"]:
+        there = description["cores"]
+        raise DeviceError(f"litex: {path}: wanted a system of --cores {cores}, got {there}")
     return open_port(port, description["baud"]), description

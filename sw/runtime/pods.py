@@ -33,7 +33,7 @@ class Pod(Protocol):
 
     def run_each(
         self, address: int, count: int, cores: Sequence[int]
-    ) -> list[RunResult | DeviceError]:
+    ) -> list[RunResult | RuntimeError]:
         """Run the program of ``count`` words at ``address`` on some cores, all at once.
 
         Returns for each of them its result, or why it did not end; the others end anyway.
@@ -88,7 +88,7 @@ class SingleCore:
 
     def run_each(
         self, address: int, count: int, cores: Sequence[int]
-    ) -> list[RunResult | DeviceError]:
+    ) -> list[RunResult | RuntimeError]:
         """Run the program on the core, if it is one of ``cores``."""
         return [self.device.run(address, count) for _ in cores]
 
@@ -118,7 +118,7 @@ class MachinePod:
 
     def run_each(
         self, address: int, count: int, cores: Sequence[int]
-    ) -> list[RunResult | DeviceError]:
+    ) -> list[RunResult | RuntimeError]:
         """Run the program on some cores."""
         return [self.cores[n].run(address, count) for n in cores]
 
@@ -161,23 +161,13 @@ class RtlPodBackend:
 
     def run_each(
         self, address: int, count: int, cores: Sequence[int]
-    ) -> list[RunResult | DeviceError]:
+    ) -> list[RunResult | RuntimeError]:
         """Run the program on some cores, started a few cycles after one another."""
-        from celosia.sim.rtl import RtlError
-
-        chosen = [self.cores[n] for n in cores]
-        self.device.let_work(cores)
-        for core in chosen:
-            core.prepare(address, count)
-        for core in chosen:
-            core.start()
-        results: list[RunResult | DeviceError] = []
-        for core in chosen:
-            try:
-                results.append(core.finish())
-            except RtlError as error:
-                results.append(DeviceError(f"rtl: {error}"))
-        return results
+        results = self.device.run_each(address, count, cores)
+        return [
+            result if isinstance(result, RunResult) else DeviceError(f"rtl: {result}")
+            for result in results
+        ]
 
     def close(self) -> None:
         """Release the simulator."""

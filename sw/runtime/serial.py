@@ -1,4 +1,4 @@
-"""A core on a line as a device."""
+"""A core, or a pod of cores, on a line as a device."""
 
 import time
 from collections.abc import Iterator
@@ -7,9 +7,10 @@ from typing import Any
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import Driver, require_place
+from celosia.hw.arch.pod import PAGE, PodConfig, PodDriver
 from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION
 from celosia.sw.runtime.device import DeviceError
-from celosia.sw.runtime.link import HostLink, Transport
+from celosia.sw.runtime.link import HostLink
 
 #: Most bits per second that a port is set to.
 _MOST_BAUD = (1 << 31) - 1
@@ -92,31 +93,27 @@ class LineDevice(Driver):
 
     - ``config``: sizes that the core must have.
     - ``memory_bytes``: external memory that will be used.
-    - ``transport``: the line; closed when the device cannot be opened.
-    - ``description``: of the system, see ``celosia.hw.litex.system``.
-    - ``name``: its name in messages.
+    - ``link``: the line; closed when the core cannot be used.
+    - ``number``, ``base``: of the core in a pod, and the first byte of its memory.
 
     Raises DeviceError if nothing responds, or it is no core of this configuration, or it has too
     little memory.
     """
 
     def __init__(
-        self,
-        config: Config,
-        memory_bytes: int,
-        transport: Transport,
-        description: dict[str, Any],
-        *,
-        name: str,
+        self, config: Config, memory_bytes: int, link: HostLink, *, number: int = 0, base: int = 0
     ) -> None:
         self.config = config
-        self.name = name
+        self.link = link
+        self.name = link.name
+        self.number = number
+        self.base = base
+        self.memory_bytes = link.memory_bytes - base
         try:
-            self.link = HostLink(transport, description, name=name)
             self._identify(memory_bytes)
             self.make_idle()
         except BaseException:
-            transport.close()
+            link.close()
             raise
 
     def _identify(self, memory_bytes: int) -> None:
@@ -128,20 +125,20 @@ class LineDevice(Driver):
                 if name == "fingerprint":
                     text += f"; it is not a {self.config.name!r} core"
                 raise DeviceError(text)
-        there = self.link.memory_bytes
-        if memory_bytes > there:
+        if memory_bytes > self.memory_bytes:
+            have = self.link.memory_bytes
+            wanted_bytes = self.base + memory_bytes
             raise DeviceError(
-                f"{self.name}: wanted {memory_bytes} bytes of external memory, the board has {there}"
+                f"{self.name}: wanted {wanted_bytes} bytes of external memory, the board has {have}"
             )
-        self.memory_bytes = there
 
     def read_registers(self, offset: int, count: int = 1) -> list[int]:
         """Return ``count`` registers from byte ``offset`` on; raises DeviceError."""
-        return self.link.read_registers(offset, count)
+        return self.link.read_registers(self.number * PAGE + offset, count)
 
     def write_registers(self, offset: int, *values: int) -> None:
         """Write registers from byte ``offset`` on, each exactly once; raises DeviceError."""
-        self.link.write_registers(offset, *values)
+        self.link.write_registers(self.number * PAGE + offset, *values)
 
     def pauses(self, *, running: bool) -> Iterator[None]:
         """Yield every ``_POLL_SECONDS`` of a program; raises DeviceError at a reset."""
@@ -158,12 +155,47 @@ class LineDevice(Driver):
     def write(self, address: int, data: bytes) -> None:
         """Write to external memory, from byte ``address`` on."""
         require_place(address, len(data), self.memory_bytes)
-        self.link.write(address, data)
+        self.link.write(self.base + address, data)
 
     def read(self, address: int, count: int) -> bytes:
         """Return ``count`` bytes of external memory."""
         require_place(address, count, self.memory_bytes)
-        return self.link.read(address, count)
+        return self.link.read(self.base + address, count)
+
+    def close(self) -> None:
+        """Close the line."""
+        self.link.close()
+
+
+class LinePod(PodDriver[LineDevice]):
+    """Runs programs on a pod that is reached over a line.
+
+    - ``pod``: sizes that the pod must have.
+    - ``memory_bytes``: external memory of each core.
+    - ``link``: the line; closed when the pod cannot be used.
+
+    Raises DeviceError as ``LineDevice``.
+    """
+
+    def __init__(self, pod: PodConfig, memory_bytes: int, link: HostLink) -> None:
+        self.config = pod.core
+        self.link = link
+        window = 1 << (memory_bytes - 1).bit_length()
+        # The last core needs the most memory: it is opened first.
+        opened = [
+            LineDevice(pod.core, memory_bytes, link, number=n, base=n * window)
+            for n in reversed(range(pod.cores))
+        ]
+        self.cores = tuple(reversed(opened))
+        self.divide(window)
+
+    def set_pod_register(self, offset: int, value: int) -> None:
+        """Write a register of the pod; raises DeviceError."""
+        self.link.write_registers(len(self.cores) * PAGE + offset, value)
+
+    def write_shared(self, address: int, data: bytes) -> None:
+        """Write bytes that are the same for all cores."""
+        self.cores[0].write(address, data)
 
     def close(self) -> None:
         """Close the line."""

@@ -362,7 +362,7 @@ class Session:
         results = self.pod.run_each(section.address, section.words, cores)
         good, failures = [], dict[int, str]()
         for core, result in zip(cores, results, strict=True):
-            if isinstance(result, DeviceError):
+            if isinstance(result, RuntimeError):
                 failures[core] = str(result)
             elif result.error is not None:
                 failures[core] = self._failure(section, name, *result.error)

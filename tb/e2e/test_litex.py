@@ -3,6 +3,7 @@
 import json
 from copy import copy
 from pathlib import Path
+from typing import Any
 
 import devices
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from devices.link import Noise
 from networks import FullyConnected, write_fully_connected
 
+from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import MAGIC, OFFSETS
 from celosia.sim import system
@@ -21,6 +23,8 @@ from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.levelling import level
 from celosia.sw.runtime.link import HostLink
+from celosia.sw.runtime.opening import open_session
+from celosia.sw.runtime.serial import LinePod
 from celosia.sw.runtime.session import Session
 
 prerequisites.package("litex")
@@ -58,6 +62,26 @@ def test_ddr3_reads_nothing_until_it_is_levelled(rng):
     assert found == [(bitslip, (first + last) // 2) for bitslip, first, last in windows]
     assert link.read(1024, 700) == data
     link.close()
+
+
+def test_a_pod(mnist_model, rng, capfd):
+    """Two cores, one of which stops: the bytes of one core."""
+    program = compile_graph(load(mnist_model), preset("pico"), 2)
+    x = rng.integers(-128, 128, (7, *program.inputs[0].shape)).astype(np.int8)
+    with open_session(program) as session:
+        (wanted,) = session.run([x])
+    with prerequisites.needed():
+        session = open_session(program, device="litex:sim", cores=2)
+    opened: Any = session.pod
+    with session:
+        assert np.array_equal(session.run([x])[0], wanted)
+        assert capfd.readouterr().out == ""
+        opened.cores[1].set_register("watchdog", 10)
+        assert np.array_equal(session.run([x])[0], wanted)
+        assert "core 1: WATCHDOG in " in capfd.readouterr().err
+        pod, half = PodConfig(preset("pico"), 2), MEMORY // 2
+        with pytest.raises(DeviceError, match=f"wanted {3 * half + 1} bytes .* has {MEMORY}"):
+            LinePod(pod, half + 1, opened.link)
 
 
 @pytest.fixture

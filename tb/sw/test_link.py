@@ -31,7 +31,8 @@ def opened(line):
 
 def device(line, config="nano"):
     bridge = line.bridge
-    return LineDevice(preset(config), len(bridge.memory), line, bridge.description, name="line")
+    link = HostLink(line, bridge.description, name="line")
+    return LineDevice(preset(config), len(bridge.memory), link)
 
 
 def test_memory(rng):
@@ -185,7 +186,8 @@ def test_other_core_is_refused():
         ("sim@none", "litex: wanted a board of ulx3s-85f, .*, got 'none'"),
         ("none.json@/dev/null", "litex: none.json: .*No such file"),
         ("bad.json@/dev/null", "litex: bad.json: Expecting value"),
-        ("list.json@/dev/null", "litex: list.json: wanted baud, memory, .*, processor, found none"),
+        ("list.json@/dev/null", "litex: list.json: wanted baud, cores, .*, processor, found none"),
+        ("pod.json@none", "litex: pod.json: wanted a system of --cores 1, got 2"),
         ("good.json@none", "serial: .*could not open port"),
     ],
 )
@@ -193,6 +195,8 @@ def test_names_of_systems(name, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.json").write_text("?")
     (tmp_path / "list.json").write_text("[]")
-    (tmp_path / "good.json").write_text(json.dumps({"baud": 9600, **system().bridge.description}))
+    good = {"baud": 9600, **system().bridge.description}
+    (tmp_path / "good.json").write_text(json.dumps(good))
+    (tmp_path / "pod.json").write_text(json.dumps({**good, "cores": 2}))
     with pytest.raises(DeviceError, match=says):
         open_device(f"litex:{name}", preset("nano"), MEMORY)

@@ -85,6 +85,7 @@ class Bridge:
     def description(self) -> dict[str, object]:
         """Description of the system, for the host."""
         return {
+            "cores": 1,
             "memory": MEMORY,
             "memory_bytes": len(self.memory),
             "registers": CORE,
