@@ -1,5 +1,5 @@
-"""Places of the array's multipliers and of the memories around it: neighbours of the array lie side
-by side on the part."""
+"""Places of the multipliers of arrays and of the memories around them: neighbours of an array lie
+side by side on the part."""
 
 import hashlib
 import json
@@ -16,12 +16,12 @@ from celosia.hw.flow.netlist import column_of
 from celosia.hw.flow.parts import Part
 from celosia.hw.flow.tools import Progress
 
-#: The multiplier of a cell, by its row and its first column.
-_MULTIPLIER = re.compile(r".*\.array\.row_(\d+)\.cell_(\d+)\.product\.multiplier$")
+#: The multiplier of a cell: its array, its row and its first column.
+_MULTIPLIER = re.compile(r"(.*\.array)\.row_(\d+)\.cell_(\d+)\.product\.multiplier$")
 
 
 def array_places(names: Iterable[str], part: Part) -> dict[str, str]:
-    """Return the sites of the multipliers of an array.
+    """Return the sites of the multipliers of an array, or of several, one after the other.
 
     Two cells of a row share a run of blocks, two rows of each a block, the second cell one block
     further on: sums go on to a neighbour, activations to the next block, then to the run above or
@@ -44,17 +44,24 @@ def array_places(names: Iterable[str], part: Part) -> dict[str, str]:
     found = {}
     for name in names:
         if match := _MULTIPLIER.match(name):
-            found[name] = int(match[1]), int(match[2])
+            found[name] = match[1], int(match[2]), int(match[3])
     if not found or not part.multiplier_blocks:
         return {}
-    rows = 1 + max(row for row, _ in found.values())
-    columns = sorted({column for _, column in found.values()})
+    rows = 1 + max(row for _, row, _ in found.values())
     runs = _runs(part, -(-rows // 2) + 1)
-    if -(-len(columns) // 2) > len(runs):
+    # Two columns of an array take a run.
+    couples: dict[tuple[str, int], tuple[int, int]] = {}
+    taken = 0
+    for array in sorted({array for array, _, _ in found.values()}):
+        columns = sorted({column for other, _, column in found.values() if other == array})
+        for n, column in enumerate(columns):
+            couples[array, column] = taken + n // 2, n % 2
+        taken += -(-len(columns) // 2)
+    if taken > len(runs):
         return {}
     places = {}
-    for name, (row, column) in found.items():
-        couple, second = divmod(columns.index(column), 2)
+    for name, (array, row, column) in found.items():
+        couple, second = couples[array, column]
         places[name] = runs[couple][row // 2 + second][2 * second + row % 2]
     return places
 

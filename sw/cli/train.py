@@ -14,6 +14,7 @@ from celosia.hw.arch.presets import preset
 from celosia.sw import data
 from celosia.sw.cli.arguments import (
     Commands,
+    add_cores,
     add_device,
     add_machine,
     add_output,
@@ -66,6 +67,7 @@ def add_parsers(command: Commands) -> None:
     made.add_argument("--png", type=Path, metavar="F", help="curve to draw (MODEL.png)")
     made.add_argument("--stats", type=Path, metavar="S.json", help="also write all figures")
     add_device(made, "machine")
+    add_cores(made)
     add_machine(made, _CORE)
 
 
@@ -94,6 +96,7 @@ def run(arguments: argparse.Namespace) -> None:
         limit=arguments.limit,
         patience=arguments.patience,
         dropout=arguments.dropout,
+        cores=arguments.cores,
     )
     options = device_options(arguments)
     trainer = Trainer(network, arguments.preset, arguments.device, options, settings.seed)
@@ -178,9 +181,9 @@ def _train(
             shown = {"desc": name, "unit": "step", "disable": None}
             with tqdm(total=steps, initial=state.step, **shown) as bar:
 
-                def after(state: State, bar: tqdm = bar) -> None:
-                    bar.update()
-                    if state.step % _CHECKPOINT_STEPS == 0 or interrupt.noted:
+                def after(state: State, count: int, bar: tqdm = bar) -> None:
+                    bar.update(count)
+                    if state.step % _CHECKPOINT_STEPS < count or interrupt.noted:
                         trainer.fetch(state, device)
                         save(files.checkpoint, state, settings)
                     interrupt.check()
@@ -224,7 +227,7 @@ def _figures(trainer: Trainer, state: State, settings: Settings) -> dict[str, An
     """Return the figures of a training."""
     config = trainer.config
     cycles = state.cycles / state.steps if state.cycles else None
-    multipliers = config.rows * config.columns
+    multipliers = settings.cores * config.rows * config.columns
     return {
         **asdict(settings),
         "device": trainer.device_name,

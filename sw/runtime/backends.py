@@ -5,7 +5,7 @@ from typing import Any
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PodConfig
 from celosia.sw.runtime.device import Device, DeviceError
-from celosia.sw.runtime.pods import MachinePod, Pod, RtlPodBackend
+from celosia.sw.runtime.pods import MachinePod, Pod, RtlPodBackend, SingleCore
 
 #: Names of devices.
 DEVICES = ("machine", "rtl", "litex:SYSTEM")
@@ -70,3 +70,21 @@ def open_pod(name: str, pod: PodConfig, memory_bytes: int, **options: Any) -> Po
     if unknown := [key for key in options if key not in ("latency", "bandwidth")]:
         raise DeviceError(f"{unknown[0]}: wanted one core, got {pod.cores}")
     return RtlPodBackend(pod, memory_bytes, **options)
+
+
+def open_cores(
+    name: str,
+    config: Config,
+    memory_bytes: int,
+    *,
+    cores: int = 1,
+    ports: int = 1,
+    **options: Any,
+) -> Pod:
+    """Return a pod, of one core or several; ``ports`` of memory are those of several.
+
+    Other parameters and errors: see ``open_device``. Raises ``ValueError`` if there is no such pod.
+    """
+    if cores == 1:
+        return SingleCore(open_device(name, config, memory_bytes, **options))
+    return open_pod(name, PodConfig(config, cores, ports), memory_bytes, **options)

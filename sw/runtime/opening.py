@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import MAGIC, Program
-from celosia.sw.runtime.backends import open_device, open_pod
+from celosia.sw.runtime.backends import open_cores
 from celosia.sw.runtime.session import Session
 from celosia.sw.shipped import model_path
 
@@ -60,19 +59,13 @@ def open_program(
     return compile_graph(read, sizes, 1 if batch is None else batch)
 
 
-def open_session(
-    program: Program, *, device: str = "machine", cores: int = 1, ports: int = 1, **options: Any
-) -> Session:
+def open_session(program: Program, *, device: str = "machine", **options: Any) -> Session:
     """Return a program loaded into a device of its configuration.
 
-    ``program``: the program; ``device``: one of ``backends.DEVICES``; ``cores``,
-    ``ports``: cores of a pod, which divide the samples, and its memory ports, see ``PodConfig``;
-    ``**options``: of the device, see ``open_device``.
+    ``program``: the program; ``device``: one of ``backends.DEVICES``; ``**options``: ``cores`` and
+    ``ports`` of a pod, whose cores divide the samples, see ``PodConfig``, and those of the device,
+    see ``open_device``.
     Raises ``DeviceError`` if there is no such device, or the one-time load fails.
     Raises ``ValueError`` if there is no such pod.
     """
-    memory = program.memory_bytes
-    if cores == 1:
-        return Session(program, open_device(device, program.config, memory, **options))
-    pod = PodConfig(program.config, cores, ports)
-    return Session(program, open_pod(device, pod, memory, **options))
+    return Session(program, open_cores(device, program.config, program.memory_bytes, **options))

@@ -10,7 +10,7 @@ LOW_BITS = 6
 #: High bytes are -MOST_HIGH to MOST_HIGH, as the weights of a .tflite file.
 MOST_HIGH = 127
 
-#: Greatest weight; the low bytes of one that saturates go around below it.
+#: Weights are -MOST_WEIGHT to MOST_WEIGHT - 1; the low bytes of one that saturates go around.
 MOST_WEIGHT = (MOST_HIGH << LOW_BITS) + (1 << (LOW_BITS - 1))
 
 #: Greatest error, and value of the right class: probabilities are in steps of 1 / ONE.
@@ -203,9 +203,13 @@ class Network:
         found = (replace(x, dropout=True) if isinstance(x, Dense) else x for x in hidden)
         return replace(self, layers=(*found, last))
 
-    def at(self, epoch: int) -> "Network":
-        """Return the network with the updates of an epoch."""
-        more = sum(epoch >= first for first in self.halvings)
+    def at(self, epoch: int, cores: int = 1) -> "Network":
+        """Return the network with the updates of an epoch.
+
+        They are halved for each fourfold number of cores, rounded up: a step of N cores changes the
+        weights about as the square root of N steps.
+        """
+        more = sum(epoch >= first for first in self.halvings) + cores.bit_length() // 2
         most = MOST_UPDATE_SHIFT
         layers = (replace(x, update_shift=min(x.update_shift + more, most)) for x in self.layers)
         return replace(self, layers=tuple(layers), halvings=())

@@ -22,7 +22,8 @@ class Settings:
 
     ``core``: preset; ``batch``: images of a step; ``seed``: of weights, split, order and noise;
     ``limit``: images to train and validate with, all if None; ``patience``: epochs without a better
-    validation after which training stops, none if None; ``dropout``: in hidden matrix products.
+    validation after which training stops, none if None; ``dropout``: in hidden matrix products;
+    ``cores``: that train at the same time.
     """
 
     network: str
@@ -33,6 +34,7 @@ class Settings:
     limit: int | None = None
     patience: int | None = None
     dropout: bool = False
+    cores: int = 1
 
 
 @dataclass(kw_only=True)
@@ -110,8 +112,9 @@ def restore(path: Path, settings: Settings, network: Network) -> State:
     except (ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile):
         raise InputError(f"{path}: not a checkpoint of this network, or damaged") from None
     for name, value in asdict(settings).items():
-        if given.get(name) != value:
-            raise InputError(f"{path}: wanted {name} {given.get(name)}, got {value}")
+        wanted = given.get(name, getattr(Settings, name, None))
+        if wanted != value:
+            raise InputError(f"{path}: wanted {name} {wanted}, got {value}")
     return state
 
 
@@ -121,6 +124,6 @@ def _arrays(found: dict[str, np.ndarray], name: str, network: Network) -> list[n
     for array, layer in zip(arrays, network.layers, strict=True):
         if array.shape != (layer.rows, layer.outputs) or array.dtype != np.int32:
             raise ValueError(name)
-        if array.min() < -MOST_WEIGHT or array.max() > MOST_WEIGHT:
+        if array.min() < -MOST_WEIGHT or array.max() >= MOST_WEIGHT:
             raise ValueError(name)
     return arrays

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
-from celosia.sw.runtime.backends import open_device
-from celosia.sw.runtime.device import Device, DeviceError
-from celosia.sw.runtime.session import Session
+from celosia.sw.runtime.backends import open_cores
+from celosia.sw.runtime.device import DeviceError
+from celosia.sw.runtime.opening import open_session
+from celosia.sw.runtime.pods import Pod
 from celosia.sw.training import batches, weights
 from celosia.sw.training.export import image_shape, tflite_of
 from celosia.sw.training.scheme import Network
@@ -43,8 +45,10 @@ class Images:
 class Trainer:
     """Trains a network on a device.
 
+    Each core of a pod does one step; then the sum of their changes is added to the weights.
+
     ``network``, ``config``: what to train, and the core; ``device``: name of the device;
-    ``options``: those of ``open_device``; ``seed``: of order and noise.
+    ``options``: those of ``open_cores``; ``seed``: of order and noise.
     Raises InputError if the core cannot train the network.
     """
 
@@ -60,41 +64,43 @@ class Trainer:
         self.code = encoded(self.layout)
 
     @contextmanager
-    def opened(self, state: State) -> Iterator[Device]:
+    def opened(self, state: State) -> Iterator[Pod]:
         """Open the device, with program, constants and the weights of a state in memory."""
-        memory = self.layout.program + len(self.code) + PROGRAM_BYTES
-        device = open_device(self.device_name, self.config, memory, **self.options)
+        layout = self.layout
+        memory = layout.program + len(self.code) + PROGRAM_BYTES
+        device = open_cores(self.device_name, self.config, memory, **self.options)
         try:
-            contents = {self.layout.program: self.code, **constants.contents(self.layout)}
+            # Weights, inputs and results of a step lie between the constants and the program.
+            device.keep_private(layout.weights[0][0], layout.program)
+            contents = {layout.program: self.code, **constants.contents(layout)}
             for address, content in contents.items():
-                device.write(address, content)
-            weights.write(self.layout, device, state.weights)
+                device.write_shared(address, content)
+            self._write_weights(state, device)
             yield device
         finally:
             device.close()
 
     def epoch(
-        self, state: State, device: Device, training: Images, after: Callable[[State], None]
+        self, state: State, device: Pod, training: Images, after: Callable[[State, int], None]
     ) -> None:
         """Train from the next step of a state to the end of its epoch.
 
-        ``after``: called after each step; the weights of the state are then those before it,
-        unless it calls ``fetch``.
+        ``after``: called with the number of steps that were done at once; the weights of the state
+        are then older ones, unless it calls ``fetch``.
         """
         # The shifts of updates, which depend on the epoch, are among the bytes of a batch.
-        layout = Layout(self.network.at(state.epoch), self.config)
+        layout = Layout(self.network.at(state.epoch, len(device.cores)), self.config)
         steps = self.steps(training)
         drawn = batches.epoch_batches(
             layout, training.images, training.labels, self.seed, state.epoch, state.step
         )
-        for labels, packed in drawn:
-            device.write(layout.host, packed)
-            self._step(state, device, labels)
-            if _ends_point(state.step, steps):
+        while some := list(islice(drawn, len(device.cores))):
+            self._step(state, device, some)
+            if _ends_point(state.step, len(some), steps):
                 passed = state.epoch + state.step / steps
                 state.curve.append((passed, state.right / state.seen))
                 state.right = state.seen = 0
-            after(state)
+            after(state, len(some))
         state.epoch, state.step = state.epoch + 1, 0
         self.fetch(state, device)
 
@@ -102,32 +108,56 @@ class Trainer:
         """Return the steps of an epoch."""
         return len(training) // self.network.batch
 
-    def _step(self, state: State, device: Device, labels: np.ndarray) -> None:
-        """Run one step, and count the images that the logits had right."""
-        result = device.run(self.layout.program, len(self.code) // WORD_BYTES)
-        if result.error is not None:
-            code, unit, index = result.error
-            raise DeviceError(f"{code.name} in {unit.name}: instruction {index} of a step")
-        shape = len(labels), self.layout.classes
-        raw = device.read(self.layout.scores, shape[0] * shape[1])
-        guesses = np.frombuffer(raw, np.int8).reshape(shape).argmax(1)
-        state.right += int((guesses == labels).sum())
-        state.seen += len(labels)
-        state.step += 1
-        state.steps += 1
-        state.cycles += result.cycles or 0
+    def _step(self, state: State, device: Pod, some: list[tuple[np.ndarray, bytes]]) -> None:
+        """Run a step on one core for each batch, and count the images that the logits had right."""
+        for core, (_, packed) in zip(device.cores, some, strict=False):
+            core.write(self.layout.host, packed)
+        count = len(self.code) // WORD_BYTES
+        results = device.run_each(self.layout.program, count, range(len(some)))
+        cycles = 0
+        for number, result in enumerate(results):
+            name = f"core {number}: " if len(device.cores) > 1 else ""
+            if isinstance(result, RuntimeError):
+                raise DeviceError(f"{name}{result}")
+            if result.error is not None:
+                code, unit, index = result.error
+                text = f"{code.name} in {unit.name}: instruction {index} of a step"
+                raise DeviceError(f"{name}{text}")
+            cycles = max(cycles, result.cycles or 0)
+        for core, (labels, _) in zip(device.cores, some, strict=False):
+            shape = len(labels), self.layout.classes
+            raw = core.read(self.layout.scores, shape[0] * shape[1])
+            guesses = np.frombuffer(raw, np.int8).reshape(shape).argmax(1)
+            state.right += int((guesses == labels).sum())
+            state.seen += len(labels)
+        if len(device.cores) > 1:
+            self._add(state, device, len(some))
+        state.step += len(some)
+        state.steps += len(some)
+        state.cycles += cycles
 
-    def fetch(self, state: State, device: Device) -> None:
+    def _add(self, state: State, device: Pod, count: int) -> None:
+        """Add the changes of the weights of the first cores, and give all cores the sums."""
+        found = [weights.read(self.layout, core) for core in device.cores[:count]]
+        state.weights = [
+            weights.limited(before + sum(each - before for each in after))
+            for before, *after in zip(state.weights, *found, strict=True)
+        ]
+        self._write_weights(state, device)
+
+    def _write_weights(self, state: State, device: Pod) -> None:
+        for core in device.cores:
+            weights.write(self.layout, core, state.weights)
+
+    def fetch(self, state: State, device: Pod) -> None:
         """Read the weights of a state from the device."""
-        state.weights = weights.read(self.layout, device)
+        state.weights = weights.read(self.layout, device.cores[0])
 
     def accuracy(self, values: list[np.ndarray], images: Images) -> float:
         """Return the share of images that the exported file has right, on the device."""
         graph = load(tflite_of(self.network, values))
         program = compile_graph(graph, self.config, min(_INFERENCE_BATCH, len(images)))
-        memory = program.memory_bytes
-        device = open_device(self.device_name, self.config, memory, **self.options)
-        with Session(program, device) as session:
+        with open_session(program, device=self.device_name, **self.options) as session:
             (scores,) = session.run([images.images.reshape(-1, *image_shape(self.network))])
         return float((scores.reshape(len(images), -1).argmax(1) == images.labels).mean())
 
@@ -140,10 +170,10 @@ class Trainer:
         return accuracy
 
 
-def _ends_point(step: int, steps: int) -> bool:
-    """Return True if a point of the curve ends with a step, counted from 1."""
+def _ends_point(step: int, count: int, steps: int) -> bool:
+    """Return True if a point of the curve ends in the last ``count`` steps before ``step``."""
     points = min(_POINTS, steps)
-    return step * points // steps > (step - 1) * points // steps
+    return step * points // steps > (step - count) * points // steps
 
 
 def split(images: np.ndarray, labels: np.ndarray, seed: int) -> tuple[Images, Images]:

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from celosia.sw.runtime.device import Device
+from celosia.sw.runtime.device import Memory
 from celosia.sw.training.batches import WEIGHTS, generator
-from celosia.sw.training.scheme import LOW_BITS, MOST_HIGH, Network
+from celosia.sw.training.scheme import LOW_BITS, MOST_HIGH, MOST_WEIGHT, Network
 from celosia.sw.training.step.layout import Layout
 
 _HALF = 1 << (LOW_BITS - 1)
@@ -13,6 +13,11 @@ _HALF = 1 << (LOW_BITS - 1)
 def highs(weights: np.ndarray) -> np.ndarray:
     """Return the high bytes, which multiply: weights over ``2^LOW_BITS``, rounded, as int8."""
     return ((weights + _HALF) >> LOW_BITS).astype(np.int8)
+
+
+def limited(weights: np.ndarray) -> np.ndarray:
+    """Return whole numbers as weights, int32: those beyond the limits become the limits."""
+    return np.clip(weights, -MOST_WEIGHT, MOST_WEIGHT - 1).astype(np.int32)
 
 
 def random(network: Network, seed: int) -> list[np.ndarray]:
@@ -39,7 +44,7 @@ def _channels(layout: Layout, number: int) -> tuple[int, int]:
     return layers[number].inputs, layout.inputs[number]
 
 
-def write(layout: Layout, device: Device, weights: list[np.ndarray]) -> None:
+def write(layout: Layout, device: Memory, weights: list[np.ndarray]) -> None:
     """Write the weights to external memory."""
     for number, values in enumerate(weights):
         channels, wide = _channels(layout, number)
@@ -54,7 +59,7 @@ def write(layout: Layout, device: Device, weights: list[np.ndarray]) -> None:
             device.write(address, blocks.tobytes())
 
 
-def read(layout: Layout, device: Device) -> list[np.ndarray]:
+def read(layout: Layout, device: Memory) -> list[np.ndarray]:
     """Return the weights in external memory, as ``random`` does."""
     found = []
     for number, layer in enumerate(layout.network.layers):

@@ -50,6 +50,15 @@ def test_sums_go_to_a_neighbour():
     assert max(b - a for a, b in zip(xs, xs[1:], strict=False)) <= 11
 
 
+def test_several_arrays_follow_one_another():
+    names = [multiplier(row, cell, columns=1) for row in range(4) for cell in range(3)]
+    both = [name.replace("inner", f"core_{n}") for n in range(2) for name in names]
+    places = array_places(both, PART)
+    assert places.keys() == set(both) and len(set(places.values())) == len(both)
+    alone = array_places(names, PART)
+    assert [places[name] for name in both[:12]] == [alone[name] for name in names]
+
+
 @pytest.mark.parametrize(
     ("names", "part"),
     [
@@ -57,6 +66,7 @@ def test_sums_go_to_a_neighbour():
         (["inner.matrix.array.row_0.cell_0.sum"], PART),
         ([multiplier(0, 0)], PARTS["LFE5U-25F-CABGA381"]),
         ([multiplier(row, pair) for row in range(32) for pair in range(6)], PART),
+        ([f"{n}{multiplier(row, 0)}" for n in range(6) for row in range(32)], PART),
     ],
 )
 def test_nothing_to_report(names, part):

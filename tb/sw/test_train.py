@@ -137,6 +137,20 @@ def test_a_resumed_run_gives_the_same_bits(
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize(("stop", "signalled"), [(3, False), (5, True)])
+def test_cores_go_on_in_mid_epoch(
+    stop: int,
+    signalled: bool,
+    digits: object,
+    interrupts: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Eleven steps of an epoch, two at a time."""
+    monkeypatch.setattr(train, "_CHECKPOINT_STEPS", 3)
+    resumed([*COMMAND, "--epochs", "2", "--cores", "2"], MODEL, stop, signalled, monkeypatch)
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "stop", "signalled"),
     [
@@ -259,6 +273,11 @@ def test_damaged_checkpoints(digits: object, capsys: pytest.CaptureFixture[str])
             ["--resume", "--seed", "5", "--dropout", "-o", "b.tflite"],
             "b.checkpoint.npz: wanted dropout False, got True",
         ),
+        (
+            ["--resume", "--seed", "5", "--cores", "2", "-o", "b.tflite"],
+            "b.checkpoint.npz: wanted cores 1, got 2",
+        ),
+        (["--cores", "3"], "pod: cores: wanted a power of two, 2 to 16, got 3"),
     ],
 )
 def test_refusals(

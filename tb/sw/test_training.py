@@ -6,7 +6,7 @@ import numpy as np
 import prerequisites
 import pytest
 import training_reference as reference
-from training_steps import OPTION, core, require_equal, require_equal_or_refused
+from training_steps import OPTION, core, part_lengths, require_equal, require_equal_or_refused
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
@@ -15,8 +15,10 @@ from celosia.sw.runtime.arrays import InputError
 from celosia.sw.training import batches, export, weights
 from celosia.sw.training.networks import NETWORKS
 from celosia.sw.training.scheme import Dense, Network
+from celosia.sw.training.state import State
 from celosia.sw.training.step.layout import Layout
 from celosia.sw.training.step.program import instructions
+from celosia.sw.training.trainer import Images, Trainer
 
 CORES = (
     "edge",
@@ -95,6 +97,43 @@ def test_random_networks_on_random_cores(number: int, seed: int) -> None:
 def test_steps_on_the_rtl_equal_exact_integers(name: str, seed: int, verilator: None) -> None:
     assert require_equal(SMALL, core(name), "rtl", 3, seed) > 0
     assert require_equal(SMALL.with_dropout(), core(name), "rtl", 3, seed) > 0
+
+
+@pytest.mark.parametrize(
+    ("device", "cores"), [("machine", 4), pytest.param("rtl", 2, marks=pytest.mark.thorough)]
+)
+def test_cores_add_their_changes(
+    device: str, cores: int, seed: int, request: pytest.FixtureRequest
+) -> None:
+    """Each core does a step from the same weights; the last steps of an epoch are fewer."""
+    if device == "rtl":
+        request.getfixturevalue("verilator")
+    trainer = Trainer(SMALL, core("nano,weight_tiles=1024"), device, {"cores": cores}, seed)
+    layout, rng = Layout(SMALL.at(0, cores), trainer.config), np.random.default_rng(seed)
+    assert [layer.update_shift for layer in layout.network.layers] == [10, 7, 9]
+    count = layout.batch * (cores + 1)
+    images = Images(rng.integers(0, 128, (count, 45), np.int8), rng.integers(0, 7, count))
+    # Some weights reach their limits.
+    known = [weights.limited(60 * each) for each in weights.random(SMALL, seed)]
+    state, steps = State(weights=known), list[int]()
+    with trainer.opened(state) as pod:
+        trainer.epoch(state, pod, images, lambda _, some: steps.append(some))
+    assert steps == [cores, 1] and state.steps == cores + 1
+    shuffled = batches.order(seed, 0, count)
+    for some in (range(cores), range(cores, cores + 1)):
+        changes = []
+        for step in some:
+            chosen = shuffled[step * layout.batch : (step + 1) * layout.batch]
+            noise = batches.generator(seed, 0, step, batches.NOISE)
+            batch = batches.draw(layout, images.images[chosen], images.labels[chosen], noise)
+            after, _ = reference.train_step(layout.network, known, batch, part_lengths(layout))
+            changes.append([new - old for new, old in zip(after, known, strict=True)])
+        sums = [old + sum(parts) for old, *parts in zip(known, *changes, strict=True)]
+        most = 127 * 64 + 31
+        known = [np.clip(each, -most - 1, most) for each in sums]
+    for one, two in zip(state.weights, known, strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert max(each.max() for each in known) == most
 
 
 @pytest.mark.slow
