@@ -69,7 +69,7 @@ class Board:
     ports: int = 1
 
     @property
-    def made(self) -> Config | PodConfig:
+    def sizes(self) -> Config | PodConfig:
         """Sizes of its core, or of its pod; raises ValueError as ``PodConfig``."""
         core = self.fpga.suited(self.config, self.cores)
         return core if self.cores == 1 else PodConfig(core, self.cores, self.ports)

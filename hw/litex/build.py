@@ -46,7 +46,7 @@ def system(board: Board) -> Any:
         If the board has no LiteDRAM.
     """
     soc = target(board)
-    equip(soc, board.made, RS232PHY(soc.platform.request("serial"), board.clock_hz, BAUD))
+    equip(soc, board.sizes, RS232PHY(soc.platform.request("serial"), board.clock_hz, BAUD))
     return soc
 
 
@@ -71,7 +71,7 @@ def design(board: Board) -> tuple[Design, dict[str, Any]]:
         If the board has no LiteDRAM, its PLL cannot make the clock, there is no such pod, or it has
         a processor and a pod.
     """
-    core, sources = _core(board.made)
+    core, sources = _core(board.sizes)
     with quiet(), TemporaryDirectory() as folder:
         try:
             soc = system(board)
@@ -93,7 +93,7 @@ def design(board: Board) -> tuple[Design, dict[str, Any]]:
         opened=_OPENED,
         sources=sources,
     )
-    return made, describe(soc, board.made, BAUD)
+    return made, describe(soc, board.sizes, BAUD)
 
 
 def build(

@@ -18,8 +18,7 @@ from celosia.hw.litex.core import Celosia
 from celosia.hw.litex.port import Skidded, port_of
 from celosia.hw.litex.processor import describe_processor
 
-#: Address of the core's registers on the bus of the system, where no processor caches, and their
-#: bytes.
+#: Address of the core's registers on the bus of the system, where no processor caches.
 _REGISTERS = 0xE0000000
 #: Lines of the chip by the bits of DFI, as LiteDRAM's start-up sequences name them.
 _LINES = {

@@ -25,6 +25,14 @@ def device_name(text: str) -> str:
     raise ValueError(f"device: wanted one of {', '.join(DEVICES)}, got {text!r}")
 
 
+def _require_name(text: str) -> None:
+    """Raise ``DeviceError`` unless ``text`` names a device."""
+    try:
+        device_name(text)
+    except ValueError as error:
+        raise DeviceError(str(error)) from None
+
+
 def open_device(name: str, config: Config, memory_bytes: int, **options: Any) -> Device:
     """Return a device.
 
@@ -36,10 +44,7 @@ def open_device(name: str, config: Config, memory_bytes: int, **options: Any) ->
     Raises ``DeviceError`` if there is no such device, or no simulator, or nothing responds on the
     port.
     """
-    try:
-        device_name(name)
-    except ValueError as error:
-        raise DeviceError(str(error)) from None
+    _require_name(name)
     if name == "machine":
         from celosia.sw.runtime.machine import MachineDevice
 
@@ -61,6 +66,7 @@ def open_pod(name: str, pod: PodConfig, memory_bytes: int, **options: Any) -> Po
     memory of each core.
     Raises ``DeviceError`` as ``open_device``.
     """
+    _require_name(name)
     if name == "machine":
         return MachinePod(pod, memory_bytes)
     if name.startswith(_LITEX):

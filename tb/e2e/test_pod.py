@@ -120,6 +120,15 @@ def test_an_error_names_its_core(
     assert "core 1: WATCHDOG in " in capfd.readouterr().err
 
 
-def test_a_netlist_is_of_one_core(program: Program) -> None:
-    with pytest.raises(DeviceError, match="netlist: wanted one core, got 2"):
-        open_session(program, device="rtl", cores=2, netlist="a.v")
+@pytest.mark.parametrize(
+    ("device", "options", "message"),
+    [
+        ("board", {}, "device: wanted one of machine, rtl, litex:SYSTEM, got 'board'"),
+        ("rtl", {"netlist": "a.v"}, "netlist: wanted one core, got 2"),
+    ],
+)
+def test_other_devices(
+    device: str, options: dict[str, Any], message: str, program: Program
+) -> None:
+    with pytest.raises(DeviceError, match=message):
+        open_session(program, device=device, cores=2, **options)
