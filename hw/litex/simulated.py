@@ -1,5 +1,6 @@
 """LiteX system for simulators: LiteDRAM before a model of its chip, the host's line as streams."""
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -37,6 +38,15 @@ _STREAMS = [
 
 
 _System: Any = SoCCore
+
+
+def _in_picoseconds(hertz: float, phases: int) -> float:
+    """Return a clock with whole picoseconds in a cycle of the chip, at most one more.
+
+    The model counts picoseconds, and would take four cycles of 6,666.7 for more than four of 6,666.
+    ``phases``: cycles of the chip in one of the clock.
+    """
+    return 1e12 / (phases * math.ceil(round(1e12 / (hertz * phases), 3)))
 
 
 class SimulatedSystem(_System):
@@ -77,7 +87,8 @@ class SimulatedSystem(_System):
             base = target(board)
             chip = module = base.chip
             phy = base.phy_settings
-        model = SDRAMPHYModel(chip, phy, clk_freq=chip.clk_freq, verbosity=SDRAM_VERBOSE_STD)
+        hertz = _in_picoseconds(chip.clk_freq, phy.nphases)
+        model = SDRAMPHYModel(chip, phy, clk_freq=hertz, verbosity=SDRAM_VERBOSE_STD)
         self.sdrphy = model
         self.ddrphy = (Levelled if phy.read_leveling else RegisteredPhy)(model)
         self.add_sdram(phy=self.ddrphy, module=module, l2_cache_size=0)

@@ -13,7 +13,7 @@ from celosia.hw.arch.presets import preset
 from celosia.hw.litex import boards as table
 from celosia.sw import boards
 from celosia.sw.cli import main
-from celosia.sw.runtime import opening
+from celosia.sw.runtime import backends
 from celosia.sw.runtime.machine import MachineDevice
 
 pytestmark = pytest.mark.thorough
@@ -48,7 +48,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         seen.name, seen.config, seen.options = name, config, options
         return Counting(config, memory_bytes)
 
-    for module in (opening, boards):
+    for module in (backends, boards):
         monkeypatch.setattr(module, "open_device", open_device)
     return seen
 
