@@ -75,7 +75,7 @@ class Trainer:
             contents = {layout.program: self.code, **constants.contents(layout)}
             for address, content in contents.items():
                 device.write_shared(address, content)
-            self._write_weights(state, device)
+            weights.write(layout, state.weights, *device.cores)
             yield device
         finally:
             device.close()
@@ -143,11 +143,7 @@ class Trainer:
             weights.limited(before + sum(each - before for each in after))
             for before, *after in zip(state.weights, *found, strict=True)
         ]
-        self._write_weights(state, device)
-
-    def _write_weights(self, state: State, device: Pod) -> None:
-        for core in device.cores:
-            weights.write(self.layout, core, state.weights)
+        weights.write(self.layout, state.weights, *device.cores)
 
     def fetch(self, state: State, device: Pod) -> None:
         """Read the weights of a state from the device."""

@@ -44,8 +44,8 @@ def _channels(layout: Layout, number: int) -> tuple[int, int]:
     return layers[number].inputs, layout.inputs[number]
 
 
-def write(layout: Layout, device: Memory, weights: list[np.ndarray]) -> None:
-    """Write the weights to external memory."""
+def write(layout: Layout, weights: list[np.ndarray], *devices: Memory) -> None:
+    """Write the weights to the external memory of each device."""
     for number, values in enumerate(weights):
         channels, wide = _channels(layout, number)
         groups, columns = len(values) // channels, values.shape[1]
@@ -56,7 +56,9 @@ def write(layout: Layout, device: Memory, weights: list[np.ndarray]) -> None:
         low = (whole - (high.astype(np.int32) << LOW_BITS)).astype(np.int8)
         for address, each in zip(layout.weights[number], (high, low), strict=True):
             blocks = each.reshape(len(each), -1, layout.size).transpose(1, 0, 2)
-            device.write(address, blocks.tobytes())
+            packed = blocks.tobytes()
+            for device in devices:
+                device.write(address, packed)
 
 
 def read(layout: Layout, device: Memory) -> list[np.ndarray]:

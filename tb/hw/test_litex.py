@@ -10,6 +10,7 @@ from celosia.hw.arch import link
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.build import verilog
+from celosia.hw.flow.parts import GOWIN
 
 migen = prerequisites.package("migen")
 stream = prerequisites.package("litex.soc.interconnect.stream")
@@ -226,15 +227,20 @@ def test_a_board_has_clocks_pins_and_a_core(built):
     assert description["memory_bytes"] == board.memory_bytes
     assert len(description["start"]) > 10
     assert bool(description["levelling"]) == (board.memory == "MT41K256M16")
-    located = re.findall(r'(?:LOCATE COMP|IO_LOC) "([^"]*)" (?:SITE )?"?(\w+)"?;', made.pins)
+    gowin = board.fpga.family is GOWIN
+    line = r'IO_LOC "([^"]*)" (\w+);' if gowin else r'LOCATE COMP "([^"]*)" SITE "([^"]*)";'
+    located = re.findall(line, made.pins)
     assert len(located) == len({port for port, _ in located}) == len({pin for _, pin in located})
     assert {"serial_rx", "serial_tx"} <= {port for port, _ in located}
-    assert {"sdram_clock", "ddram_clk_p", "O_sdram_clk"} & {port for port, _ in located}
+    clocks = {"O_sdram_clk"} if gowin else {"sdram_clock", "ddram_clk_p"}
+    assert clocks & {port.partition("[")[0] for port, _ in located}
+    frequency = re.search(r'FREQUENCY PORT "clk(25|100)" \1.0 MHz;', made.pins)
+    assert bool(frequency) != gowin
     assert len(located) > 30
     assert made.megahertz == board.clock_hz / 1e6
     for module in ("board", "celosia", "celosia.core"):
         assert re.search(rf"(?m)^module \\?{re.escape(module)} ?\(", made.verilog), module
-    assert re.search("EHXPLLL|rPLL", made.verilog) and "no_rw_check" in made.verilog
+    assert ("rPLL" if gowin else "EHXPLLL") in made.verilog and "no_rw_check" in made.verilog
     source = made.sources["celosia.core.sequencer.cycles"]
     assert source.place.startswith("hw/sequencer/")
 

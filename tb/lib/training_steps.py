@@ -50,7 +50,7 @@ def require_equal(network: Network, config: Config, device: str, steps: int, see
     for address, content in constants.contents(layout).items():
         opened.write(address, content)
     opened.write(layout.program, code)
-    weights.write(layout, opened, known)
+    weights.write(layout, known, opened)
     cycles = 0
     shape = layout.batch, network.layers[0].values
     for step in range(steps):

@@ -115,39 +115,34 @@ def resumed(
 
 
 @pytest.mark.parametrize(
-    ("stop", "signalled"),
+    ("stop", "signalled", "every", "options"),
     [
-        (8, False),
-        (3, True),
+        (8, False, 4, []),
+        (3, True, 4, []),
         *(
             pytest.param(*case, marks=pytest.mark.thorough)
-            for case in ((13, False), (11, True), (17, True))
+            for case in (
+                (13, False, 4, []),
+                (11, True, 4, []),
+                (17, True, 4, []),
+                # Eleven steps of an epoch, two at a time.
+                (3, False, 3, ["--cores", "2"]),
+                (5, True, 3, ["--cores", "2"]),
+            )
         ),
     ],
 )
 def test_a_resumed_run_gives_the_same_bits(
     stop: int,
     signalled: bool,
+    every: int,
+    options: list[str],
     digits: object,
     interrupts: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(train, "_CHECKPOINT_STEPS", 4)
-    resumed([*COMMAND, "--epochs", "2"], MODEL, stop, signalled, monkeypatch)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("stop", "signalled"), [(3, False), (5, True)])
-def test_cores_go_on_in_mid_epoch(
-    stop: int,
-    signalled: bool,
-    digits: object,
-    interrupts: None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Eleven steps of an epoch, two at a time."""
-    monkeypatch.setattr(train, "_CHECKPOINT_STEPS", 3)
-    resumed([*COMMAND, "--epochs", "2", "--cores", "2"], MODEL, stop, signalled, monkeypatch)
+    monkeypatch.setattr(train, "_CHECKPOINT_STEPS", every)
+    resumed([*COMMAND, "--epochs", "2", *options], MODEL, stop, signalled, monkeypatch)
 
 
 @pytest.mark.thorough
