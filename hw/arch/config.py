@@ -18,8 +18,8 @@ SOFTMAX_ROWS = 64
 SOFTMAX_ELEMENTS = 511
 #: One for each ordered pair of the units that have a queue.
 SEMAPHORES = 12
-#: Greatest count of a semaphore. Compiled networks need at most 46 at a time.
-MOST_COUNT = 1023
+#: Greatest count of a semaphore. Compiled networks need at most 61 at a time.
+MOST_COUNT = 255
 
 #: Cycles from the read of a sum that a pass adds to until the result can be read.
 ADD_CYCLES = 4

@@ -78,7 +78,7 @@ ERRORS: dict[Error, str] = {
     Error.RANGE: "a byte, tile, row, channel or table outside its memory",
     Error.BUS: "a bus response of SLVERR or DECERR",
     Error.WATCHDOG: "nothing moved for `watchdog` cycles",
-    Error.SEMAPHORE: "a semaphore would count past 1023",
+    Error.SEMAPHORE: "a semaphore would count past 255",
     Error.PROGRAM: "the program ends without HALT",
     Error.MEMORY: "a word of a memory was read with wrong parity",
 }

@@ -63,17 +63,22 @@ class UnitCounters(Component):
         write = memory.write_port()
         counts = Signal()
         index = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
-        # Count written last, for an activity that repeats: the memory does not show it yet.
-        latest = Signal(32, reset_less=True)
+        # Cycles of an activity before this one that are not in the memory yet. While it repeats,
+        # they are written every third cycle: `rewrites`. No read may meet a write, so the count
+        # that is read stays for a cycle, with 3 `unwritten`.
+        unwritten = Signal(2)
         again = Signal()
+        rewrites = Signal()
         m.submodules.following = following = NextCount(width=32, primitive=self.primitive)
         m.d.comb += [
+            again.eq(counts & self.enable & (Value.cast(self.activity) == index)),
+            rewrites.eq(again & (unwritten == 2)),
             read.addr.eq(Mux(self.enable, Value.cast(self.activity), self.address)),
-            following.first.eq(latest),
-            following.second.eq(read.data),
-            following.select.eq(again),
+            read.en.eq(~rewrites),
+            following.count.eq(read.data),
+            following.more.eq(unwritten),
             following.clear.eq(self.clear),
-            write.en.eq(counts | self.clear),
+            write.en.eq((counts & ~again) | rewrites | self.clear),
             write.addr.eq(Mux(self.clear, self.address, index)),
             write.data.eq(following.next),
             self.value.eq(read.data),
@@ -81,8 +86,7 @@ class UnitCounters(Component):
         m.d.sync += [
             counts.eq(self.enable),
             index.eq(self.activity),
-            latest.eq(following.next),
-            again.eq(counts & (Value.cast(self.activity) == index)),
+            unwritten.eq(Mux(again, Mux(unwritten == 3, 1, unwritten + 1), 0)),
         ]
         return m
 

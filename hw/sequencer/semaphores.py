@@ -37,7 +37,8 @@ class Semaphores(Component):
     post : In(ArrayLayout(count, units))
         Semaphores that get a count from each unit in this cycle.
     overflow : Out(units)
-        Two cycles after a post of this unit: it took a count past GREATEST.
+        Two cycles after a post of this unit: it took a count past GREATEST, even if a unit took one
+        in the cycle of the post.
 
     Timing
     ------
@@ -85,18 +86,19 @@ class Semaphores(Component):
             posts = Value.cast(sum(posted_by, self.post[0][s]))
             # One adder for both.
             change = Signal(signed(len(posts) + 1), name=f"change_{s}")
-            m.d.comb += change.eq(posts - fewer[s])
-            m.d.sync += count.eq(count + change)
+            following = Signal.like(count, name=f"following_{s}")
+            m.d.comb += [change.eq(posts - fewer[s]), following.eq(count + change)]
+            m.d.comb += over[s].eq(following > GREATEST)
+            m.d.sync += count.eq(following)
             # Registered, because all grants depend on it. A semaphore that gets a post is not zero;
             # one whose last count is taken is. The register has 1 then, or 2 with one in `fewer`.
             posted_to = Cat(self.post[u][s] for u in range(self.units)).any()
             one = ~count[2:].any() & (count[:2] == Mux(fewer[s], 2, 1))
             m.d.sync += self.lacking[s].eq(~posted_to & (self.lacking[s] | (one & taken[s])))
-            past = count >= GREATEST + 1
-            m.d.comb += over[s].eq(past & ~(fewer[s] & (count == GREATEST + 1)))
         m.d.sync += fewer.eq(taken)
-        posted = Signal(self.post.shape())
-        m.d.sync += posted.eq(self.post)
-        # A second register: the comparison takes most of a cycle.
-        m.d.sync += self.overflow.eq(Cat((posted[u] & over).any() for u in range(self.units)))
+        passed = Signal(self.units)
+        m.d.sync += [
+            passed.eq(Cat((self.post[u] & over).any() for u in range(self.units))),
+            self.overflow.eq(passed),
+        ]
         return m

@@ -297,22 +297,24 @@ class GatedSum(Component):
 
 
 class NextCount(Component):
-    """One more than one of two counts, or zero.
+    """A count and one to four more, or zero.
 
     Parameters
     ----------
     width : int
-        Width of the counts in bits.
+        Width of the count in bits, at least 2.
     primitive : str
-        One of ``PRIMITIVES``. ``"ecp5"``: a carry chain that contains the choice; synthesis would
-        choose before an adder.
+        One of ``PRIMITIVES``. ``"ecp5"``: a carry chain that clears, too; synthesis would do it
+        before an adder.
 
     Members
     -------
-    first, second : In(width)
-        Counts.
-    select, clear : In(1)
-        ``first`` counts, else ``second``; zero follows.
+    count : In(width)
+        Count.
+    more : In(2)
+        One less than what is added.
+    clear : In(1)
+        Zero follows.
     next : Out(width)
         Lower bits of the result.
 
@@ -324,25 +326,19 @@ class NextCount(Component):
     def __init__(self, width: int, *, primitive: str = "portable") -> None:
         self.width = width
         self.primitive = primitive
-        super().__init__(
-            {
-                "first": In(width),
-                "second": In(width),
-                "select": In(1),
-                "clear": In(1),
-                "next": Out(width),
-            }
-        )
+        super().__init__({"count": In(width), "more": In(2), "clear": In(1), "next": Out(width)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # One more than minus one clears.
+        # Minus one and one clear.
         clear = self.clear.replicate(self.width)
+        more = Signal(self.width)
+        m.d.comb += more.eq(Mux(self.clear, 0, self.more))
         if self.primitive == "ecp5":
-            # B | (A ? C : D), and nothing that is added to it: where that is 0, so is B, the carry.
-            inputs = [self.select.replicate(self.width), clear, self.first, self.second]
-            total = _carry_chain(m, 0xFDEC, inputs, 1)
+            # (A | C) ^ B where D is 1; the carry is B.
+            ones = Const(-1, self.width)
+            total = _carry_chain(m, 0x360C, [self.count, more, clear, ones], 1)
         else:
-            total = (Mux(self.select, self.first, self.second) | clear) + 1
+            total = (self.count | clear) + more + 1
         m.d.comb += self.next.eq(total)
         return m

@@ -121,9 +121,10 @@ def test_gated_sum_broken(right, wrong):
 def next_spec(width, primitive="ecp5", module=product):
     spec = Spec()
     dut = spec.open("dut", module.NextCount(width, primitive=primitive))
-    exact = Mux(dut.clear, 0, Mux(dut.select, dut.first, dut.second) + 1)
+    exact = Mux(dut.clear, 0, dut.count + dut.more + 1)
     spec.claim("next", dut.next == exact[:width])
-    spec.cover("wraps", ~dut.clear & ~dut.select & (dut.next == 0) & dut.first.any())
+    spec.cover("wraps", ~dut.clear & (dut.next == 1) & (dut.more == 2))
+    spec.cover("clears", dut.clear & dut.more.any() & dut.count.any())
     return spec
 
 
@@ -134,6 +135,13 @@ def test_next_count(width, primitive):
     proved(next_spec(width, primitive), depth=0, reach=1)
 
 
-@pytest.mark.parametrize(("right", "wrong"), [("0xFDEC", "0xFDED"), ("inputs, 1", "inputs, 0")])
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("0x360C", "0x660C"),
+        ("ones], 1", "ones], 0"),
+        ("Mux(self.clear, 0, self.more)", "self.more"),
+    ],
+)
 def test_next_count_broken(right, wrong):
     refuted(next_spec(6, module=broken_module(product, right, wrong)), "next", depth=1)

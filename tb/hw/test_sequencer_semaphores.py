@@ -12,7 +12,7 @@ def test_construction():
     dut = Semaphores(count=16, units=5)
     assert (dut.count, dut.units) == (16, 5)
     assert len(dut.lacking) == 16 and len(dut.granted) == len(dut.overflow) == 5
-    assert GREATEST == MOST_COUNT == 1023
+    assert GREATEST == MOST_COUNT == 255
 
 
 async def cycle(ctx, dut, requesting, want, post):
@@ -87,7 +87,9 @@ async def test_counts_are_taken_one_a_cycle_until_none_is_left(posts):
     ("below", "posts", "takes", "overflows"),
     [
         (0, {1: 1}, False, 0b010),
-        (0, {1: 1}, True, 0),
+        (0, {1: 1}, True, 0b010),
+        (1, {1: 1, 2: 1}, True, 0b110),
+        (1, {1: 1}, True, 0),
         (0, {1: 1, 2: 1}, True, 0b110),
         (1, {1: 1}, False, 0),
         (1, {1: 1, 2: 1}, False, 0b110),

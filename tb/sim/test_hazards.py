@@ -296,7 +296,7 @@ def test_a_count_that_may_overflow():
         [*[post, take] * MOST_COUNT, Instruction(Opcode.HALT)], SMALL, initial=everything()
     )
     program = [post, take] * (MOST_COUNT + 1)
-    with pytest.raises(Hazard, match="past 1023") as caught:
+    with pytest.raises(Hazard, match="past 255") as caught:
         check_hazards([*program, Instruction(Opcode.HALT)], SMALL, initial=everything())
     assert caught.value.fault is Fault.SEMAPHORE
     back = [Instruction(Opcode.FILL, post=1, wait=2 if n else 0) for n in range(4100)]
