@@ -86,7 +86,8 @@ class Core(Component):
             "unified_buffer": buffer,
             "matrix": MatrixUnit(
                 **sizes("rows columns unified_bytes weight_tiles weight_rows accumulator_depth"),
-                **sizes("bus_bytes dsp_columns cells parity forwards skid activation_weights"),
+                **sizes("bus_bytes dsp_columns cells parity forwards activation_weights"),
+                **sizes("skid serial_skips"),
                 read_latency=buffer.READ_LATENCY,
             ),
             "vector": VectorUnit(

@@ -46,6 +46,11 @@ REQUANTIZERS = {"pipelined": 1, "sequential": 23}
 #: bus: skid buffers, or plain registers of half the area, through which ``ready`` passes.
 LINKS = ("skid", "register")
 
+#: How the matrix unit finds the rows that its lanes skip: all at once; or one after the other, with
+#: the logic of one lane, in as many cycles as a tile takes that loads one row a cycle. The link of
+#: the matrix unit is then a plain register.
+SKIPS = ("parallel", "serial")
+
 #: Activity counters: one for each unit and activity, in block memories or in LUTs, or none besides
 #: the counter of cycles.
 COUNTED = ("units", "luts", "none")
@@ -103,6 +108,8 @@ class Config:
         Requantiser of the vector unit, one of ``REQUANTIZERS``.
     links : str
         Registers between blocks, one of ``LINKS``.
+    skips : str
+        Logic for the skips of a MATMUL, one of ``SKIPS``.
     counters : str
         Activity counters, one of ``COUNTED``.
     activation_weights : bool
@@ -138,6 +145,7 @@ class Config:
     protection: str = "none"
     requantizer: str = "pipelined"
     links: str = "skid"
+    skips: str = "parallel"
     counters: str = "units"
     activation_weights: bool = False
     softmax: bool = False
@@ -214,6 +222,7 @@ class Config:
         want(self.protection in PROTECTIONS, "protection", f"one of {', '.join(PROTECTIONS)}")
         want(self.requantizer in REQUANTIZERS, "requantizer", f"one of {', '.join(REQUANTIZERS)}")
         want(self.links in LINKS, "links", f"one of {', '.join(LINKS)}")
+        want(self.skips in SKIPS, "skips", f"one of {', '.join(SKIPS)}")
         want(self.counters in COUNTED, "counters", f"one of {', '.join(COUNTED)}")
         for option in ("activation_weights", "softmax", "elementwise_products"):
             want(isinstance(getattr(self, option), bool), option, "True or False")
@@ -263,6 +272,11 @@ class Config:
     def skid(self) -> bool:
         """True if the registers of ``links`` are skid buffers."""
         return self.links == "skid"
+
+    @property
+    def serial_skips(self) -> bool:
+        """True if ``skips`` are serial."""
+        return self.skips == "serial"
 
     @property
     def counts(self) -> bool:
@@ -359,5 +373,6 @@ _NOT_IN_PROGRAMS = (
     "protection",
     "requantizer",
     "links",
+    "skips",
     "counters",
 )

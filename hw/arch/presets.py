@@ -22,6 +22,7 @@ PRESETS = {
             dsp_columns=4,
             requantizer="sequential",
             links="register",
+            skips="serial",
             counters="none",
         ),
         Config(
@@ -38,6 +39,7 @@ PRESETS = {
             outstanding=8,
             dsp_columns=4,
             links="register",
+            skips="serial",
         ),
         Config(
             name="micro",

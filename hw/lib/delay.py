@@ -1,8 +1,13 @@
-"""Delay line."""
+"""Delay lines: of registers, which show each age of a value, and of a memory."""
 
 from typing import Any
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, ShapeLike, Signal
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.lib.component import Component
+from celosia.hw.memory import race
 
 
 def delayed(m: Module, value: Any, cycles: int, *, name: str, reset_less: bool = False) -> list:
@@ -27,3 +32,51 @@ def delayed(m: Module, value: Any, cycles: int, *, name: str, reset_less: bool =
         m.d.sync += register.eq(ages[-1])
         ages.append(register)
     return ages
+
+
+class DelayLine(Component):
+    """Delay line in a memory, for values that are not looked at on their way.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Value.
+    cycles : int
+        Delay, at least 2.
+
+    Members
+    -------
+    i, o : In(shape), Out(shape)
+        Value, and that of ``cycles`` cycles before, if there was no reset in between.
+
+    Raises
+    ------
+    ValueError
+        If ``cycles`` is below 2.
+    """
+
+    def __init__(self, shape: ShapeLike, cycles: int) -> None:
+        if cycles < 2:
+            raise ValueError(f"cycles: wanted at least 2, got {cycles}")
+        self.shape = shape
+        self.cycles = cycles
+        super().__init__({"i": In(shape), "o": Out(shape)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        depth = 1 << (self.cycles - 1).bit_length()
+        # Each place is read in the cycle before its value is due, and written later than that.
+        m.submodules.values = values = Memory(
+            shape=self.shape, depth=depth, init=[], attrs=race.UNDEFINED
+        )
+        write, read = values.write_port(), values.read_port()
+        place = Signal(range(depth))
+        m.d.sync += place.eq(place + 1)
+        m.d.comb += [
+            write.en.eq(1),
+            write.addr.eq(place),
+            write.data.eq(self.i),
+            read.addr.eq(place + (depth - self.cycles + 1)),
+            self.o.eq(read.data),
+        ]
+        return m

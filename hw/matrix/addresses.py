@@ -43,6 +43,8 @@ class PassAddresses(Component):
         Lanes that have a tap.
     first, last : Out(1)
         First, last pixel of a pass.
+    closing : Out(1)
+        The pass is the last one.
     final : Out(1)
         Last pixel of the last pass.
     outside : Out(1)
@@ -86,12 +88,13 @@ class PassAddresses(Component):
                 "mask": Out(rows),
                 "first": Out(1),
                 "last": Out(1),
+                "closing": Out(1),
                 "final": Out(1),
                 "outside": Out(1),
                 **({"move": Out(1), "block": Out(range(max(2, blocks)))} if blocks else {}),
             }
         )
-        reset_less(self, "row", "accumulate", "first", "final")
+        reset_less(self, "row", "accumulate", "first", "closing", "final")
         if blocks:
             reset_less(self, "move", "block")
 
@@ -109,10 +112,9 @@ class PassAddresses(Component):
         # Address at which the pass began: an outermost loop, whose stride is ``rows``.
         step_start = Signal(bits, reset_less=True)
         taps_left = Signal(self.taps_bits, reset_less=True)
-        # Last round of an axis; axis of one round; last pass. Precomputed to shorten the path.
+        # Last round of an axis; axis of one round. Precomputed to shorten the path.
         ends = [Signal(name=f"{axis}_end", reset_less=True) for axis in axes]
         single = [Signal(name=f"{axis}_single", reset_less=True) for axis in axes]
-        closing = Signal(reset_less=True)
         base_row = Signal.like(self.row, reset_less=True)
         overflow = Signal(reset_less=True)
         # All of `ends`, registered: much of the matrix unit depends on it.
@@ -147,7 +149,7 @@ class PassAddresses(Component):
             m.d.sync += [
                 step_start.eq(given.unified),
                 taps_left.eq(given_taps),
-                closing.eq(given_taps <= self.rows),
+                self.closing.eq(given_taps <= self.rows),
                 self.row.eq(row),
                 base_row.eq(row),
                 self.accumulate.eq(given.accumulate if move is None else given.accumulate & ~move),
@@ -171,7 +173,7 @@ class PassAddresses(Component):
             closes = taps_left <= 2 * self.rows
             m.d.sync += [
                 pass_ends.eq(ending.all()),
-                self.final.eq(ending.all() & Mux(pass_ends, closes, closing)),
+                self.final.eq(ending.all() & Mux(pass_ends, closes, self.closing)),
                 self.first.eq(pass_ends),
                 self.row.eq(self.row + 1),
                 overflow.eq(self._is_last()),
@@ -180,7 +182,7 @@ class PassAddresses(Component):
                 m.d.sync += [
                     step_start.eq(moved),
                     taps_left.eq(taps_left - self.rows),
-                    closing.eq(closes),
+                    self.closing.eq(closes),
                     self.accumulate.eq(~self.move if self.blocks else 1),
                     self.row.eq(base_row),
                     overflow.eq(0),

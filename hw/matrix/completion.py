@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component
-from celosia.hw.lib.delay import delayed
+from celosia.hw.lib.delay import DelayLine
 
 
 class Completion(Component):
@@ -82,10 +82,11 @@ class Completion(Component):
         ]
         refused = Signal()
         m.d.sync += refused.eq(self.read_fault)
-        tags = delayed(m, self.tag, self.read_latency + 1, name="tag", reset_less=True)
+        m.submodules.tags = tags = DelayLine(streams.TAG_BITS, self.read_latency + 1)
+        m.d.comb += tags.i.eq(self.tag)
         m.d.comb += self.fault.code.eq(isa.Error.RANGE)
         with m.If(refused):
-            m.d.comb += self.fault.tag.eq(tags[-1])
+            m.d.comb += self.fault.tag.eq(tags.o)
         with m.Elif(self.outside):
             m.d.comb += self.fault.tag.eq(self.tag)
         with m.Else():

@@ -18,7 +18,7 @@ from celosia.hw.matrix.spacing import PassSpacing
 class MatrixControl(Component):
     """Control of the matrix unit: weight tiles, reads of activations, accumulator rows.
 
-    ``TilePrefetcher`` takes a MATMUL and starts its tiles, one pass ahead. ``PassReads`` gives the
+    ``TilePrefetcher`` starts the tiles of a MATMUL, one pass ahead. ``PassReads`` gives the
     reads of its passes, which ``PassSpacing`` keeps apart, and ``Completion`` reports its end.
     ``MoveOrder`` keeps MOVE_WEIGHTS and the tiles of MATMULs in order.
 
@@ -34,7 +34,7 @@ class MatrixControl(Component):
         Memories report words of wrong parity.
     forwards : bool
         See ``Accumulators``.
-    skid : bool
+    skid, serial_skips : bool
         See ``Config``.
     columns, blocks : int
         Columns of the array, and passes of the longest MOVE_WEIGHTS; ``blocks`` is 0 if there is
@@ -83,6 +83,7 @@ class MatrixControl(Component):
         parity: bool = False,
         forwards: bool = True,
         skid: bool = True,
+        serial_skips: bool = False,
         columns: int = 1,
         blocks: int = 0,
     ) -> None:
@@ -107,6 +108,7 @@ class MatrixControl(Component):
             accumulator_depth=accumulator_depth,
             blocks=blocks,
             skid=skid,
+            serial_skips=serial_skips,
         )
         self.order = None
         if blocks:
@@ -148,11 +150,10 @@ class MatrixControl(Component):
             prefetcher.enable.eq(~halted),
             may_begin.eq(prefetcher.waiting & reads.ready),
             prefetcher.begin.eq(may_begin),
-            reads.prepare.eq(prefetcher.taken),
-            reads.arriving.eq(self.instruction.payload.fields.matmul),
+            reads.prepare.eq(prefetcher.arrives),
+            reads.instruction.eq(self.instruction.payload.fields.matmul),
             reads.begin.eq(may_begin),
-            reads.instruction.eq(prefetcher.current.fields.matmul),
-            reads.tag.eq(prefetcher.current.tag),
+            reads.tag.eq(self.instruction.payload.tag),
         ]
         drive(m, self, prefetcher, "start tile")
 
@@ -188,7 +189,7 @@ class MatrixControl(Component):
         m.d.comb += [
             completion.outside.eq(reads.o.valid & now.outside),
             completion.tile_outside.eq(prefetcher.outside),
-            completion.tile_tag.eq(prefetcher.current.tag),
+            completion.tile_tag.eq(prefetcher.tag),
             completion.pending.eq(reads.running | reads.o.valid | prefetcher.waiting),
         ]
         drive(m, completion, now, "final tag")

@@ -13,7 +13,7 @@ INSTRUCTION = streams.issued(isa.Opcode.MATMUL, isa.Opcode.MOVE_WEIGHTS)
 
 
 class TilePrefetcher(Component):
-    """Prefetcher of weight tiles: takes instructions, starts the tiles of MATMULs, one pass ahead.
+    """Prefetcher of weight tiles: starts the tiles of MATMULs, one pass ahead.
 
     Parameters
     ----------
@@ -25,17 +25,18 @@ class TilePrefetcher(Component):
     Members
     -------
     instruction : In(stream of ``streams.issued(MATMUL, MOVE_WEIGHTS)``)
-        Taken when the instruction before has begun its passes and started its last tile.
+        Its tiles are started from the cycle on in which it ``arrives``, when the instruction before
+        has started its last tile. Taken with ``begin``.
     enable : In(1)
-        Instructions may be taken and tiles started.
-    current : Out(``streams.issued(MATMUL, MOVE_WEIGHTS)``)
-        The instruction whose tiles are being started.
+        Instructions may arrive and tiles start.
+    arrives : Out(1)
+        ``instruction`` is new in this cycle.
     waiting : Out(1)
-        ``current`` has not begun its passes.
-    taken : Out(1)
-        ``current`` is new in the next cycle.
+        ``instruction`` has arrived and not begun its passes.
     begin : In(1)
-        The passes of ``current`` begin.
+        The passes of ``instruction`` begin. Only while ``waiting``.
+    tag : Out(TAG_BITS)
+        Tag of the instruction whose tiles are being started.
     switched : In(1)
         The first request of a pass is taken: the shadow weights are free for the next tile.
     loaded : Out(1)
@@ -44,10 +45,10 @@ class TilePrefetcher(Component):
     start, tile : Out(1), Out(range(weight_tiles))
         Start of a tile, to the weight buffer.
     outside : Out(1)
-        The next tile is outside the weight buffer, or ``current`` has more taps than all tiles,
+        The next tile is outside the weight buffer, or its instruction has more taps than all tiles,
         or a count of pixels of at least twice the depth of the accumulators.
     move, hold : Out(1), In(1)
-        With ``moves``: ``current`` is MOVE_WEIGHTS; no tile may start.
+        With ``moves``: the instruction that arrived last is MOVE_WEIGHTS; no tile may start.
 
     Timing
     ------
@@ -74,10 +75,10 @@ class TilePrefetcher(Component):
             {
                 "instruction": In(stream.Signature(INSTRUCTION)),
                 "enable": In(1),
-                "current": Out(INSTRUCTION),
+                "arrives": Out(1),
                 "waiting": Out(1),
-                "taken": Out(1),
                 "begin": In(1),
+                "tag": Out(streams.TAG_BITS),
                 "switched": In(1),
                 "loaded": Out(1),
                 "start": Out(1),
@@ -86,7 +87,7 @@ class TilePrefetcher(Component):
                 **({"move": Out(1), "hold": In(1)} if moves else {}),
             }
         )
-        reset_less(self, "current")
+        reset_less(self, "tag")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -104,8 +105,8 @@ class TilePrefetcher(Component):
             may &= ~self.hold
             outside |= self.waiting & self.move & excess
         m.d.comb += [
-            self.instruction.ready.eq(self.enable & ~self.waiting & ~more),
-            self.taken.eq(self.instruction.ready & self.instruction.valid),
+            self.arrives.eq(self.instruction.valid & self.enable & ~self.waiting & ~more),
+            self.instruction.ready.eq(self.begin),
             inside.eq((tile < self.weight_tiles) & ~excess),
             self.outside.eq(outside),
             self.tile.eq(tile),
@@ -125,7 +126,7 @@ class TilePrefetcher(Component):
                 taps_left.eq(taps_left - self.rows),
                 more.eq(taps_left > self.rows),
             ]
-        with m.If(self.taken):
+        with m.If(self.arrives):
             fields = self.instruction.payload.fields.matmul
             count_bits = self.accumulator_depth.bit_length()
             counts = (fields.x_count, fields.y_count, fields.z_count)
@@ -135,7 +136,7 @@ class TilePrefetcher(Component):
                         fields.taps[self.taps_bits :], *(count[count_bits:] for count in counts)
                     ).any()
                 ),
-                self.current.eq(self.instruction.payload),
+                self.tag.eq(self.instruction.payload.tag),
                 self.waiting.eq(1),
                 more.eq(starts),
                 tile.eq(fields.tile),
@@ -146,6 +147,6 @@ class TilePrefetcher(Component):
     def _moves(self, m: Module) -> Value:
         """Drive ``move``; return True if the instruction that arrives has tiles to start."""
         arriving = self.instruction.payload.fields.matmul.opcode == isa.Opcode.MOVE_WEIGHTS
-        with m.If(self.taken):
+        with m.If(self.arrives):
             m.d.sync += self.move.eq(arriving)
         return ~arriving

@@ -9,6 +9,7 @@ from celosia.hw.lib.component import Component
 from celosia.hw.lib.skid_buffer import FAR, link
 from celosia.hw.matrix.addresses import MATMUL, PassAddresses
 from celosia.hw.memory.runs import Runs
+from celosia.hw.memory.serial_runs import SerialRuns
 
 #: Outputs of ``PassAddresses`` that belong to a read of any core, besides its request.
 _FIELDS = ("row", "accumulate", "first", "last", "final", "outside")
@@ -24,17 +25,19 @@ class PassReads(Component):
     ----------
     rows, unified_bytes, weight_tiles, accumulator_depth, blocks : int
         See ``PassAddresses``.
-    skid : bool
+    skid, serial_skips : bool
         See ``Config``.
 
     Members
     -------
-    prepare, arriving : In(1), In(layout of MATMUL)
-        Prepares the skips of an instruction, in log2(rows) + 2 cycles.
+    instruction, tag : In(layout of MATMUL), In(TAG_BITS)
+        An instruction.
+    prepare : In(1)
+        Prepares the skips of ``instruction``.
     ready : Out(1)
         The instruction prepared last may begin.
-    begin, instruction, tag : In(1), In(layout of MATMUL), In(TAG_BITS)
-        That instruction begins. Only while ``ready`` is high.
+    begin : In(1)
+        ``instruction`` begins. Only while ``ready`` is high.
     running : Out(1)
         The loops have more reads.
     o : Out(stream of ``PassReads.read``)
@@ -44,7 +47,9 @@ class PassReads(Component):
     Timing
     ------
     A register separates the loops from ``o``: the first read comes two cycles after ``begin``,
-    then one each cycle.
+    then one each cycle. ``ready`` rises log2(rows) + 2 cycles after ``prepare``. With
+    ``serial_skips`` it does not wait: the first read comes at least ``rows`` + 2 cycles after
+    ``prepare``, two passes begin at least ``rows`` cycles apart, and the register is a plain one.
     """
 
     def __init__(
@@ -56,8 +61,10 @@ class PassReads(Component):
         accumulator_depth: int,
         blocks: int = 0,
         skid: bool = True,
+        serial_skips: bool = False,
     ) -> None:
         self.rows = rows
+        self.serial_skips = serial_skips
         self.skid = skid
         self.addresses = PassAddresses(
             rows=rows,
@@ -74,7 +81,6 @@ class PassReads(Component):
         super().__init__(
             {
                 "prepare": In(1),
-                "arriving": In(MATMUL),
                 "ready": Out(1),
                 "begin": In(1),
                 "instruction": In(MATMUL),
@@ -88,35 +94,54 @@ class PassReads(Component):
         m = Module()
         m.submodules.addresses = addresses = self.addresses
         skip = self.o.payload.request.skip
-        m.submodules.runs = runs = Runs(
+        kind = SerialRuns if self.serial_skips else Runs
+        m.submodules.runs = runs = kind(
             lanes=self.rows, count_bits=addresses.taps_bits, row_bits=len(skip[0])
         )
-        m.submodules.register = register = link(self.read, skid=self.skid, block=FAR)
+        skid = self.skid and not self.serial_skips
+        m.submodules.register = register = link(self.read, skid=skid, block=FAR)
         wiring.connect(m, register.o, wiring.flipped(self.o))
+        prepared = Signal()
+        found = Signal()
         taken = Signal()
         ends = Signal()
         tag = Signal(streams.TAG_BITS, reset_less=True)
         read = register.i.payload
+        run = self.instruction.run
         m.d.comb += [
-            taken.eq(self.running & register.i.ready),
+            register.i.valid.eq(self.running & found),
+            taken.eq(register.i.valid & register.i.ready),
             ends.eq(taken & addresses.final),
-            self.ready.eq(runs.ready & (~self.running | ends)),
+            self.ready.eq(prepared & (~self.running | ends)),
             runs.start.eq(self.prepare),
             # A `run` above all numbers of taps becomes the greatest value.
-            runs.run.eq(Mux(self.arriving.run[addresses.taps_bits :].any(), -1, self.arriving.run)),
-            runs.skip_rows.eq(self.arriving.skip),
-            runs.restart.eq(self.begin),
-            runs.advance.eq(taken & addresses.last),
+            runs.run.eq(Mux(run[addresses.taps_bits :].any(), -1, run)),
+            runs.skip_rows.eq(self.instruction.skip),
             addresses.begin.eq(self.begin),
             addresses.instruction.eq(self.instruction),
             addresses.advance.eq(taken & ~addresses.final),
-            register.i.valid.eq(self.running),
             read.request.address.eq(addresses.address),
             read.request.mask.eq(addresses.mask),
-            read.request.skip.eq(runs.skip),
             read.tag.eq(tag),
             *(read[name].eq(getattr(addresses, name)) for name in self.addressed),
         ]
+        if isinstance(runs, Runs):
+            m.d.comb += [
+                prepared.eq(runs.ready),
+                found.eq(1),
+                runs.restart.eq(self.begin),
+                runs.advance.eq(taken & addresses.last),
+                read.request.skip.eq(runs.skip),
+            ]
+        else:
+            # The skips change with the register: `runs` holds them instead.
+            m.d.comb += [
+                prepared.eq(1),
+                found.eq(~addresses.first | runs.valid),
+                runs.step.eq(taken & addresses.first),
+                runs.closing.eq(addresses.closing),
+                skip.eq(runs.skip),
+            ]
         with m.If(self.begin):
             m.d.sync += [self.running.eq(1), tag.eq(self.tag)]
         with m.Elif(ends):

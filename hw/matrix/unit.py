@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.lib.component import Component, drive
-from celosia.hw.lib.delay import delayed
+from celosia.hw.lib.delay import DelayLine, delayed
 from celosia.hw.matrix.control import MatrixControl
 from celosia.hw.matrix.moves import RowWrites
 from celosia.hw.matrix.prefetcher import INSTRUCTION
@@ -32,7 +32,7 @@ class MatrixUnit(Component):
         Cycles from a request taken by the unified buffer to its response.
     parity : bool
         Words of its memories, and of the unified buffer, have parity bits.
-    forwards, skid, activation_weights : bool
+    forwards, skid, serial_skips, activation_weights : bool
         See ``Config``.
 
     Members
@@ -76,6 +76,7 @@ class MatrixUnit(Component):
         parity: bool = False,
         forwards: bool = True,
         skid: bool = True,
+        serial_skips: bool = False,
         activation_weights: bool = False,
     ) -> None:
         self.parity = parity
@@ -121,6 +122,7 @@ class MatrixUnit(Component):
             parity=parity,
             forwards=forwards,
             skid=skid,
+            serial_skips=serial_skips,
             columns=columns,
             blocks=self.row_writes.blocks if self.row_writes else 0,
         )
@@ -163,11 +165,19 @@ class MatrixUnit(Component):
             self.sums.eq(sums.read_sums),
         ]
 
-        # Row and `accumulate` of a pixel, delayed from its request to the accumulators.
+        # Row and `accumulate` of a pixel, delayed from its request to the accumulators. A row of
+        # MOVE_WEIGHTS is needed on the way.
         beside = data.StructLayout({"row": control.row.shape(), "accumulate": 1})
-        entry = Signal(beside)
-        drive(m, entry, control, "row accumulate")
-        entries = delayed(m, entry, self.enable_latency, name="entry", reset_less=True)
+        late = self.read_latency if self.row_writes else self.enable_latency
+        first = entry = DelayLine(beside, late)
+        m.submodules.first_entry = first
+        drive(m, first.i, control, "row accumulate")
+        if self.row_writes:
+            m.submodules.entry = entry = DelayLine(beside, self.enable_latency - late)
+            m.d.comb += entry.i.eq(first.o)
+            self._connect_moves(m, self.row_writes, first.o.row)
+        else:
+            wiring.connect(m, buffer.write, wiring.flipped(self.weights))
         multiplies: Value = control.fired
         if self.row_writes:
             multiplies &= ~control.move
@@ -178,15 +188,11 @@ class MatrixUnit(Component):
             valid.eq(Cat(multiplies, valid)),
             switch.eq(Cat(multiplies & control.first, switch)),
         ]
-        drive(m, sums, entries[-1], "row accumulate")
+        drive(m, sums, entry.o, "row accumulate")
         m.d.comb += [
             array.switch.eq(switch[-1]),
             sums.enable.eq(valid[-1] & ~control.stopped),
         ]
-        if self.row_writes:
-            self._connect_moves(m, self.row_writes, entries[self.read_latency].row)
-        else:
-            wiring.connect(m, buffer.write, wiring.flipped(self.weights))
         if self.parity:
             m.submodules.verdict = verdict = Verdict(
                 read_latency=self.read_latency,

@@ -19,8 +19,9 @@ class Array:
     def __init__(self, timeline: "Timeline") -> None:
         self.timeline = timeline
         self.config, self.costs = timeline.config, timeline.costs
-        # Cycles in which a tile loads.
-        self.load = self.config.rows // self.config.weight_rows
+        # Cycles in which a tile loads, or in which its skips are found.
+        rows_each = 1 if self.config.serial_skips else self.config.weight_rows
+        self.load = self.config.rows // rows_each
         # Start of the last tile, first vector of its pass; last vector, also of MOVE_WEIGHTS, and
         # of MATMUL; first start of a tile after MOVE_WEIGHTS.
         self.tile, self.first, self.last, self.added, self.landed = -self.load, 0, 0, 0, 0
@@ -28,7 +29,9 @@ class Array:
     def run(self) -> Process:
         """Run the instructions of the unit; their tiles load one after the other."""
         timeline = self.timeline
-        prepare = (self.config.rows - 1).bit_length() + self.costs.prepare
+        prepare = self.costs.prepare + (self.config.rows - 1).bit_length()
+        if self.config.serial_skips:
+            prepare = self.costs.begin
         passes = timeline.tasks[Unit.MATRIX]
         while True:
             while not passes:
@@ -37,7 +40,7 @@ class Array:
             i = timeline.code[index]
             yield max(taken + prepare, self.last)
             moves = i.opcode is Opcode.MOVE_WEIGHTS
-            begin = self._move(i) if moves else self._passes(i, taken)
+            begin = self._move(i, taken) if moves else self._passes(i, taken)
             passes.popleft()
             timeline._announce("ready")
             vectors = footprint.pixels(i) * footprint.steps(i, self.config)
@@ -60,7 +63,7 @@ class Array:
         """Start the tiles of a MATMUL; return the cycle of its first vector."""
         timeline, load, costs = self.timeline, self.load, self.costs
         steps, pixels = footprint.steps(i, self.config), footprint.pixels(i)
-        tile = max(taken + 1, self.first, self.tile + load, self.landed)
+        tile = max(taken + 1, self.first, self.tile + load, self.landed, self._found(taken))
         begin = max(timeline.now, tile, self.added + costs.add - 1 if i.accumulate else 0) + 1
         self.first = begin
         if steps > 1:
@@ -72,9 +75,15 @@ class Array:
         self.last = self.first + pixels - 1
         return begin
 
-    def _move(self, i: Instruction) -> int:
+    def _found(self, taken: int) -> int:
+        """Return the cycle before the first vector, as far as it waits for serial skips."""
+        if not self.config.serial_skips:
+            return 0
+        return max(taken, self.first - 1) + self.config.rows + 1
+
+    def _move(self, i: Instruction, taken: int) -> int:
         """Return the cycle of the first vector of a MOVE_WEIGHTS."""
-        now = self.timeline.now
+        now = max(self.timeline.now, self._found(taken))
         begin = max(now + 1, self.tile + self.config.columns - self.costs.overtaken)
         self.timeline.free[Unit.MATRIX] = now
         self.last = begin + footprint.pixels(i) * footprint.steps(i, self.config) - 1

@@ -43,6 +43,8 @@ class Costs(NamedTuple):
     written: int = 2
     #: From a MATMUL that its unit takes to its start, besides log2 of rows.
     prepare: int = 3
+    #: The same with serial skips, which its first vector waits for.
+    begin: int = 2
     #: From a VECTOR or FILL that its unit takes to its start, besides log2 of lanes.
     prepare_vector: int = 2
     #: From the last vector that enters the array to the last sum, besides rows and columns.

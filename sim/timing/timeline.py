@@ -205,7 +205,12 @@ class Timeline:
             else:
                 self.blocks[unit].take(index, self.now, bursts(self.code[index], self.config))
             self._announce("taken")
-            yield self.now + 1
+            if unit is Unit.MATRIX:
+                # The unit has no copy: the registers keep the instruction until its passes begin.
+                while self.tasks[unit]:
+                    yield "ready"
+            else:
+                yield self.now + 1
 
     def _ready(self, unit: Unit) -> bool:
         """Return True if a unit can take another instruction besides the earlier ones."""

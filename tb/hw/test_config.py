@@ -49,6 +49,7 @@ REFUSED = [
     ({"protection": "hope"}, "protection: wanted one of none, parity, got 'hope'"),
     ({"requantizer": "hope"}, "requantizer: wanted one of pipelined, sequential, got 'hope'"),
     ({"links": "hope"}, "links: wanted one of skid, register, got 'hope'"),
+    ({"skips": "hope"}, "skips: wanted one of parallel, serial, got 'hope'"),
     ({"counters": "hope"}, "counters: wanted one of units, luts, none, got 'hope'"),
 ]
 
@@ -115,7 +116,7 @@ def test_fingerprint_differs_by_program():
     [
         *("weight_rows=4", "queue_depth=8", "burst_beats=8", "outstanding=4", "dsp_columns=1"),
         *("cells=pair", "protection=parity", "requantizer=sequential"),
-        *("links=register", "counters=none", "counters=luts"),
+        *("links=register", "skips=serial", "counters=none", "counters=luts"),
     ],
 )
 def test_fingerprint_leaves_out_what_programs_cannot_see(change: str):
@@ -147,6 +148,7 @@ def test_requantizers_are_pipelined_by_default():
 
 def test_small_forms():
     assert [name for name, config in PRESETS.items() if not config.skid] == ["pico", "nano"]
+    assert [name for name, config in PRESETS.items() if config.serial_skips] == ["pico", "nano"]
     assert [name for name, config in PRESETS.items() if not config.counts] == ["pico"]
     assert not preset("edge,counters=none").counts
     assert preset("edge,links=register").skid is False

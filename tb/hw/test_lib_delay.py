@@ -2,10 +2,10 @@
 
 import pysim
 import pytest
-from amaranth.hdl import Module, ResetInserter, Signal, signed
+from amaranth.hdl import Module, ResetInserter, Signal, signed, unsigned
 from amaranth.lib import data
 
-from celosia.hw.lib.delay import delayed
+from celosia.hw.lib.delay import DelayLine, delayed
 
 PAIR = data.StructLayout({"low": 4, "high": signed(4)})
 
@@ -44,3 +44,20 @@ def test_names_and_reset():
         assert [ctx.get(age) for age in without[1:]] == [10, 10]
 
     pysim.run(ResetInserter(cleared)(m), bench)
+
+
+@pytest.mark.parametrize("cycles", [2, 3, 4, 5, 9, 16, 17])
+async def test_delay_line_in_a_memory(cycles, rng):
+    dut = DelayLine(unsigned(7), cycles)
+    ctx = await pysim.simulation(dut)
+    values = rng.integers(0, 128, 80).tolist()
+    for n, value in enumerate(values):
+        ctx.set(dut.i, value)
+        if n >= cycles:
+            assert ctx.get(dut.o) == values[n - cycles]
+        await ctx.tick()
+
+
+def test_a_delay_line_of_one_cycle_is_refused():
+    with pytest.raises(ValueError, match="cycles: wanted at least 2, got 1"):
+        DelayLine(unsigned(1), 1)

@@ -178,11 +178,20 @@ async def test_beats_of_the_load_unit_wait_for_rows(rng):
     bench = Bench(rows=4, columns=4, depth=16, tiles=4, activation_weights=True)
     dut = bench.dut
     waited = 0
-    ctx = await pysim.simulation(dut, background=[bench.memory])
+    given = []
+
+    async def feed(ctx):
+        while True:
+            await ctx.tick()
+            if given:
+                await pysim.put(ctx, dut.instruction, given.pop())
+
+    ctx = await pysim.simulation(dut, background=[bench.memory, feed])
     await bench.write_tiles(ctx)
     move = bench.move(taps=4, x_count=4, x_stride=1)
     bench.tiles[1:] = rng.integers(-128, 128, (3, 4, 4))
-    await pysim.put(ctx, dut.instruction, issued(0, move))
+    given.append(issued(0, move))
+    await ctx.tick().until(dut.control.prefetcher.arrives)
     beats = [
         {
             "tile": tile,
@@ -203,7 +212,7 @@ async def test_beats_of_the_load_unit_wait_for_rows(rng):
     ctx.set(dut.weights.valid, 0)
     assert waited == 4
     product = bench.matmul(taps=16, x_count=4, x_stride=2)
-    await pysim.put(ctx, dut.instruction, issued(1, product))
+    given.append(issued(1, product))
     for _ in range(2):
         await ctx.tick().until(dut.done)
     for row in range(4):
@@ -246,8 +255,11 @@ async def test_what_was_read_outside_is_no_weight(refused, rng):
 async def test_ends_of_memories(fields, requests):
     bench = Bench(rows=4, columns=4, depth=16, tiles=4, activation_weights=True)
     dut = bench.dut
-    ctx = await pysim.simulation(dut, background=[bench.memory])
-    await pysim.put(ctx, dut.instruction, issued(5, isa.Instruction(MOVE, **fields)))
+
+    async def feed(ctx):
+        await pysim.put(ctx, dut.instruction, issued(5, isa.Instruction(MOVE, **fields)))
+
+    ctx = await pysim.simulation(dut, background=[bench.memory, feed])
     *_, fault = await ctx.tick().sample(dut.fault).until(dut.fault_valid)
     assert (fault.code, fault.tag) == (isa.Error.RANGE, 5)
     await ctx.tick().repeat(30)

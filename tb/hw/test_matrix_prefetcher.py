@@ -19,7 +19,7 @@ class Prefetcher:
         self.programs = programs
         self.rng, self.stall = rng, stall
         self.started = []
-        self.taken = []
+        self.arrivals = []
         self.switches = []
         self.cycle = 0
 
@@ -38,7 +38,9 @@ class Prefetcher:
             while not ctx.get(dut.waiting):
                 await ctx.tick()
             await pysim.rest(ctx, self.rng, self.stall)
-            assert ctx.get(dut.current.tag) == index % (1 << TAG_BITS)
+            assert (
+                ctx.get(dut.instruction.payload.tag) == ctx.get(dut.tag) == index % (1 << TAG_BITS)
+            )
             ctx.set(dut.begin, 1)
             await ctx.tick()
             ctx.set(dut.begin, 0)
@@ -52,16 +54,16 @@ class Prefetcher:
 
     async def watch(self, ctx):
         dut = self.dut
-        names = ("taken", "start", "tile", "enable", "loaded", "switched")
+        names = ("arrives", "start", "tile", "enable", "loaded", "switched")
         loaded = 0
         while True:
             values = await ctx.tick().sample(*(getattr(dut, name) for name in names))
             now = dict(zip(names, values[2:], strict=True))
             # `loaded` follows `start` by one cycle and ends with `switched`.
             assert now["loaded"] == loaded
-            if now["taken"]:
-                assert not self.taken or len(self.started) == self.ends[len(self.taken) - 1]
-                self.taken.append(self.cycle)
+            if now["arrives"]:
+                assert not self.arrivals or len(self.started) == self.ends[len(self.arrivals) - 1]
+                self.arrivals.append(self.cycle)
             if now["switched"]:
                 self.switches.append(self.cycle)
             if now["start"]:
@@ -109,27 +111,38 @@ def test_the_next_tile_starts_in_the_cycle_of_the_switch(weight_rows):
         assert started[1:].tolist() == bench.switches[:-1]
 
 
+async def offer(ctx, dut, payload):
+    """Offer an instruction; return in the cycle after it has arrived."""
+    ctx.set(dut.instruction.payload, payload)
+    ctx.set(dut.instruction.valid, 1)
+    assert ctx.get(dut.arrives)
+    await ctx.tick()
+    assert ctx.get(dut.waiting)
+
+
 async def test_enable_holds_instructions_and_tiles():
     dut = TilePrefetcher(rows=4, weight_tiles=4, weight_rows=1, accumulator_depth=4)
     ctx = await pysim.simulation(dut)
     ctx.set(dut.instruction.payload, matmul(5, {"taps": 8}))
     ctx.set(dut.instruction.valid, 1)
     await ctx.tick().repeat(3)
-    assert not ctx.get(dut.instruction.ready) and not ctx.get(dut.waiting)
+    assert not ctx.get(dut.arrives) and not ctx.get(dut.waiting)
     ctx.set(dut.enable, 1)
-    assert ctx.get(dut.instruction.ready) and ctx.get(dut.taken)
+    assert ctx.get(dut.arrives)
     await ctx.tick()
     assert ctx.get(dut.waiting) and ctx.get(dut.start)
-    # Not before its passes began and both tiles are sent.
-    assert not ctx.get(dut.instruction.ready)
+    # It is taken when its passes begin; the next one arrives when both tiles are sent.
+    assert not ctx.get(dut.instruction.ready) and not ctx.get(dut.arrives)
     ctx.set(dut.enable, 0)
     assert not ctx.get(dut.start)
     await ctx.tick().repeat(6)
     ctx.set(dut.enable, 1)
     assert ctx.get(dut.start) and ctx.get(dut.tile) == 0
     ctx.set(dut.begin, 1)
+    assert ctx.get(dut.instruction.ready)
     await ctx.tick()
     ctx.set(dut.begin, 0)
+    ctx.set(dut.instruction.payload, matmul(6, {"taps": 4}))
     assert not ctx.get(dut.instruction.ready) and not ctx.get(dut.waiting)
     ctx.set(dut.switched, 1)
     assert not ctx.get(dut.start)
@@ -137,8 +150,11 @@ async def test_enable_holds_instructions_and_tiles():
     ctx.set(dut.switched, 0)
     await ctx.tick().repeat(2)
     assert ctx.get(dut.start) and ctx.get(dut.tile) == 1
+    assert not ctx.get(dut.arrives) and ctx.get(dut.tag) == 5
     await ctx.tick()
-    assert ctx.get(dut.instruction.ready)
+    assert ctx.get(dut.arrives)
+    await ctx.tick()
+    assert ctx.get(dut.tag) == 6
 
 
 @pytest.mark.parametrize("weight_tiles", [4, 5, 7])
@@ -149,7 +165,7 @@ async def test_a_tile_outside_is_reported_and_not_sent(weight_tiles, before):
     ctx = await pysim.simulation(dut)
     ctx.set(dut.enable, 1)
     fields = {"tile": weight_tiles - before, "taps": 4 * before + 4}
-    await pysim.put(ctx, dut.instruction, matmul(0, fields))
+    await offer(ctx, dut, matmul(0, fields))
     ctx.set(dut.switched, 1)
     for _ in range(before + 4):
         starts.append(ctx.get(dut.start))
@@ -170,5 +186,5 @@ async def test_counts_that_fit_no_core_are_refused_before_the_first_tile(fields)
     dut = TilePrefetcher(rows=4, weight_tiles=5, weight_rows=4, accumulator_depth=4)
     ctx = await pysim.simulation(dut)
     ctx.set(dut.enable, 1)
-    await pysim.put(ctx, dut.instruction, matmul(0, fields))
+    await offer(ctx, dut, matmul(0, fields))
     assert ctx.get(dut.outside) and not ctx.get(dut.start)

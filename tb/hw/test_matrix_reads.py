@@ -1,5 +1,7 @@
 """Reads of instructions, one after the other, against nested loops."""
 
+from itertools import pairwise
+
 import pytest
 from amaranth.hdl import Module, Signal
 from matrix_bench import MATMUL, pixels
@@ -51,9 +53,10 @@ def seen(read, wanted):
 
 @pytest.mark.parametrize(("rows", "blocks"), [(4, 0), (8, 0), (4, 3)])
 @pytest.mark.parametrize("skid", [False, True])
+@pytest.mark.parametrize("serial", [False, True])
 @pytest.mark.parametrize(("idle", "stall"), [(0.0, 0.0), (0.8, 0.0), (0.0, 0.6), (0.5, 0.5)])
-def test_reads_against_the_reference(rng, rows, blocks, skid, idle, stall):
-    dut = PassReads(rows=rows, blocks=blocks, skid=skid, **SIZES)
+def test_reads_against_the_reference(rng, rows, blocks, skid, serial, idle, stall):
+    dut = PassReads(rows=rows, blocks=blocks, skid=skid, serial_skips=serial, **SIZES)
     programs = [drawn(rng, rows, blocks=blocks) for _ in range(12)]
     wanted = [read for tag, fields in enumerate(programs) for read in reference(dut, tag, fields)]
     m = Module()
@@ -66,9 +69,9 @@ def test_reads_against_the_reference(rng, rows, blocks, skid, idle, stall):
             await rest(ctx, rng, idle)
             given = MATMUL | {"opcode": isa.Opcode.MATMUL} | fields
             # The fields that prepare and those that begin are taken at different times.
-            ctx.set(dut.arriving, given)
+            ctx.set(dut.instruction, given)
             await pulse(ctx, dut.prepare)
-            ctx.set(dut.arriving, dict.fromkeys(MATMUL, 0))
+            ctx.set(dut.instruction, dict.fromkeys(MATMUL, 0))
             await rest(ctx, rng, idle)
             ctx.set(dut.instruction, given)
             ctx.set(dut.tag, tag)
@@ -84,14 +87,14 @@ def test_reads_against_the_reference(rng, rows, blocks, skid, idle, stall):
     run(m, issue, take)
 
 
+@pytest.mark.parametrize(("serial", "first"), [(False, 2), (True, 4)])
 @pytest.mark.parametrize("skid", [False, True])
-def test_a_read_each_cycle(skid):
-    dut = PassReads(rows=4, skid=skid, **SIZES)
+def test_a_read_each_cycle(skid, serial, first):
+    dut = PassReads(rows=4, skid=skid, serial_skips=serial, **SIZES)
     taken = []
 
     async def bench(ctx):
         given = MATMUL | {"opcode": isa.Opcode.MATMUL, "x_count": 6, "taps": 8, "run": 65535}
-        ctx.set(dut.arriving, given)
         ctx.set(dut.instruction, given)
         await pulse(ctx, dut.prepare)
         await ctx.tick().until(dut.ready)
@@ -103,4 +106,29 @@ def test_a_read_each_cycle(skid):
             await ctx.tick()
 
     run(dut, bench)
-    assert taken == list(range(2, 14))
+    assert taken == list(range(first, first + 12))
+
+
+@pytest.mark.parametrize(("serial", "apart"), [(False, 1), (True, 4)])
+def test_cycles_between_passes_of_one_pixel(serial: bool, apart: int):
+    dut = PassReads(rows=4, skid=True, serial_skips=serial, **SIZES)
+    taken = []
+
+    async def bench(ctx):
+        given = MATMUL | {"opcode": isa.Opcode.MATMUL, "x_count": 1, "taps": 20, "run": 3}
+        ctx.set(dut.instruction, given)
+        await pulse(ctx, dut.prepare)
+        await ctx.tick().until(dut.ready)
+        ctx.set(dut.o.ready, 1)
+        await pulse(ctx, dut.begin)
+        # The second instruction is prepared during the passes of the first one.
+        await pulse(ctx, dut.prepare)
+        for cycle in range(2, 60):
+            if ctx.get(dut.o.valid):
+                taken.append(cycle)
+            ctx.set(dut.begin, ctx.get(dut.ready) and len(taken) < 8)
+            await ctx.tick()
+
+    run(dut, bench)
+    gaps = [after - before for before, after in pairwise(taken)]
+    assert len(taken) == 10 and gaps[:4] == gaps[5:] == [apart] * 4

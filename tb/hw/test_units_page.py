@@ -69,8 +69,9 @@ def check(
             for probe, signal in probes.items():
                 if ctx.get(signal) and cycle in wanted["shown"]:
                     seen[probe].add(cycle)
+            taken = hasattr(dut, "instruction") and ctx.get(dut.instruction.ready)
             await ctx.tick()
-            if hasattr(dut, "instruction"):
+            if taken:
                 ctx.set(dut.instruction.valid, 0)
 
     simulator = Simulator(dut)

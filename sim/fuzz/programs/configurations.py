@@ -3,7 +3,7 @@
 import random
 from dataclasses import replace
 
-from celosia.hw.arch.config import COUNTED, LINKS, Config
+from celosia.hw.arch.config import COUNTED, LINKS, SKIPS, Config
 from celosia.sim.fuzz.programs import stage
 
 _FIELDS = (
@@ -58,6 +58,7 @@ CONFIGURATIONS["small"] = replace(
     CONFIGURATIONS["least"],
     name="small",
     links="register",
+    skips="serial",
     counters="none",
     activation_weights=True,
 )
@@ -93,6 +94,7 @@ def draw(rng: random.Random) -> Config:
                 burst_beats=rng.choice([1, 2, 8, 16, 64, 256]),
                 outstanding=rng.randint(2, 32),
                 links=rng.choice(LINKS),
+                skips=rng.choice(SKIPS),
                 counters=rng.choice(COUNTED),
                 activation_weights=rng.random() < 0.5,
                 softmax=rng.random() < 0.5,

@@ -52,7 +52,8 @@ splitter | dma/splitter | dma_splitter | dma_load dma_store | dma_splitter
 load | dma/load dma/decoder dma/receiver | dma_load | dma_store
 store | dma/store dma/gather | dma_store | | gather
 unified buffer | memory/unified_buffer | unified_buffer memory_parity | | buffer
-runs | memory/runs memory/run_start | memory_runs | vector_source
+runs | memory/runs memory/run_start memory/serial_runs | memory_runs memory_serial_runs |
+    vector_source matrix_reads
 weight buffer | memory/weight_buffer | memory_weight_buffer memory_parity | matrix_unit
 parameters, tables | memory/parameter_memory memory/table_memory | memory_parameter memory_parity |
     vector_unit

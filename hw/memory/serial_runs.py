@@ -1,0 +1,89 @@
+"""Skips of several lanes, found one lane after the other."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data
+from amaranth.lib.wiring import In, Out
+
+from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.fanout import reset_less
+from celosia.hw.memory.runs import SingleRuns
+
+
+class SerialRuns(Component):
+    """Skips of each step, see ``Runs``, with the logic of one lane, in ``lanes`` cycles.
+
+    While the skips of one step are in use, ``SingleRuns`` goes through the taps of the next step.
+    After the last step of an instruction that is the first one of the next instruction.
+
+    Parameters
+    ----------
+    lanes, row_bits, count_bits : int
+        As of ``Runs``; ``lanes`` at least 2.
+
+    Members
+    -------
+    start, run, skip_rows : In(1), In(count_bits), In(row_bits)
+        The next instruction. Not before the last step of the instruction before the current one has
+        begun.
+    valid : Out(1)
+        The skips of the next step are there.
+    step, closing : In(1), In(1)
+        The next step begins, only while ``valid``; it is the last one of its instruction.
+    skip : Out(ArrayLayout(unsigned(row_bits), lanes))
+        Rows left out before each lane, from the cycle after ``step`` until the next one.
+
+    Timing
+    ------
+    ``valid`` rises ``lanes`` cycles after ``step``; after ``start``, ``PREPARE`` = lanes + 1 cycles
+    later, or lanes + 1 cycles after the last step of the instruction before.
+    """
+
+    def __init__(self, *, lanes: int, row_bits: int, count_bits: int) -> None:
+        self.lanes = lanes
+        self.row_bits = row_bits
+        self.count_bits = count_bits
+        self.PREPARE = lanes + 1
+        super().__init__(
+            {
+                "start": In(1),
+                "run": In(count_bits),
+                "skip_rows": In(row_bits),
+                "valid": Out(1),
+                "step": In(1),
+                "closing": In(1),
+                "skip": Out(data.ArrayLayout(unsigned(row_bits), lanes)),
+            }
+        )
+        reset_less(self, "skip")
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.walker = walker = SingleRuns(
+            row_bits=self.row_bits, count_bits=self.count_bits
+        )
+        drive(m, walker, self, "start run skip_rows")
+        # Skips of the lanes before `lane`, that of the lane before in the highest bits.
+        found = Signal(self.row_bits * (self.lanes - 1), reset_less=True)
+        lane = Signal(range(self.lanes))
+        whole = Signal()
+        # An instruction waits for its first step; there is a step to find.
+        waits = Signal()
+        walks = Signal()
+        begins = Signal()
+        m.d.comb += [
+            whole.eq(lane == self.lanes - 1),
+            begins.eq(waits & ~walks),
+            walker.restart.eq(begins),
+            walker.advance.eq(self.step | ~whole),
+            self.valid.eq(walks & whole),
+        ]
+        m.d.sync += [
+            waits.eq(self.start | (waits & ~begins)),
+            walks.eq(begins | (walks & ~(self.step & self.closing))),
+            lane.eq(Mux(begins | self.step, 0, lane + ~whole)),
+        ]
+        with m.If(~whole):
+            m.d.sync += found.eq(Cat(found, walker.skip)[self.row_bits :])
+        with m.If(self.step):
+            m.d.sync += self.skip.as_value().eq(Cat(found, walker.skip))
+        return m
