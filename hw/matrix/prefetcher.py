@@ -1,6 +1,6 @@
 """Prefetcher of weight tiles: starts the tiles of MATMULs, one pass ahead of the activations."""
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 
@@ -48,7 +48,7 @@ class TilePrefetcher(Component):
         The next tile is outside the weight buffer, or its instruction has more taps than all tiles,
         or a count of pixels of at least twice the depth of the accumulators.
     move, hold : Out(1), In(1)
-        With ``moves``: the instruction that arrived last is MOVE_WEIGHTS; no tile may start.
+        With ``moves``: ``instruction`` is MOVE_WEIGHTS; no tile may start.
 
     Timing
     ------
@@ -101,7 +101,9 @@ class TilePrefetcher(Component):
         # A tile may start; the arriving instruction has tiles; an error.
         may, starts, outside = self.enable, 1, more & ~inside
         if self.moves:
-            starts = self._moves(m)
+            opcode = self.instruction.payload.fields.matmul.opcode
+            m.d.comb += self.move.eq(opcode == isa.Opcode.MOVE_WEIGHTS)
+            starts = ~self.move
             may &= ~self.hold
             outside |= self.waiting & self.move & excess
         m.d.comb += [
@@ -143,10 +145,3 @@ class TilePrefetcher(Component):
                 taps_left.eq(fields.taps),
             ]
         return m
-
-    def _moves(self, m: Module) -> Value:
-        """Drive ``move``; return True if the instruction that arrives has tiles to start."""
-        arriving = self.instruction.payload.fields.matmul.opcode == isa.Opcode.MOVE_WEIGHTS
-        with m.If(self.arrives):
-            m.d.sync += self.move.eq(arriving)
-        return ~arriving
