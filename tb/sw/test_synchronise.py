@@ -111,5 +111,5 @@ def test_counts_that_could_pass_the_limit_are_refused() -> None:
     steps = [load_step(n, 1) for n in range(count)]
     # Each store needs the load of the same byte alone, and comes long after all of them.
     steps += [store_step(n, 1) for n in range(count)]
-    with pytest.raises(CompileError, match="at most 1023 counts"):
+    with pytest.raises(CompileError, match=f"at most {MOST_COUNT} counts"):
         synchronise(steps, NANO)
