@@ -87,6 +87,15 @@ def test_reads_against_the_reference(rng, rows, blocks, skid, serial, idle, stal
     run(m, issue, take)
 
 
+async def begin(ctx, dut, **fields):
+    """Begin an instruction as soon as it is prepared; its reads are taken at once."""
+    ctx.set(dut.instruction, MATMUL | {"opcode": isa.Opcode.MATMUL} | fields)
+    await pulse(ctx, dut.prepare)
+    await ctx.tick().until(dut.ready)
+    ctx.set(dut.o.ready, 1)
+    await pulse(ctx, dut.begin)
+
+
 @pytest.mark.parametrize(("serial", "first"), [(False, 2), (True, 4)])
 @pytest.mark.parametrize("skid", [False, True])
 def test_a_read_each_cycle(skid, serial, first):
@@ -94,12 +103,7 @@ def test_a_read_each_cycle(skid, serial, first):
     taken = []
 
     async def bench(ctx):
-        given = MATMUL | {"opcode": isa.Opcode.MATMUL, "x_count": 6, "taps": 8, "run": 65535}
-        ctx.set(dut.instruction, given)
-        await pulse(ctx, dut.prepare)
-        await ctx.tick().until(dut.ready)
-        ctx.set(dut.o.ready, 1)
-        await pulse(ctx, dut.begin)
+        await begin(ctx, dut, x_count=6, taps=8, run=65535)
         for cycle in range(1, 20):
             if ctx.get(dut.o.valid):
                 taken.append(cycle)
@@ -115,12 +119,7 @@ def test_cycles_between_passes_of_one_pixel(serial: bool, apart: int):
     taken = []
 
     async def bench(ctx):
-        given = MATMUL | {"opcode": isa.Opcode.MATMUL, "x_count": 1, "taps": 20, "run": 3}
-        ctx.set(dut.instruction, given)
-        await pulse(ctx, dut.prepare)
-        await ctx.tick().until(dut.ready)
-        ctx.set(dut.o.ready, 1)
-        await pulse(ctx, dut.begin)
+        await begin(ctx, dut, x_count=1, taps=20, run=3)
         # The second instruction is prepared during the passes of the first one.
         await pulse(ctx, dut.prepare)
         for cycle in range(2, 60):

@@ -2,24 +2,12 @@
 
 from itertools import pairwise
 
-import numpy as np
 import pysim
 import pytest
 from pysim import pulse
+from test_memory_runs import check
 
 from celosia.hw.memory.serial_runs import SerialRuns
-
-
-def skips(step, lanes, run, skip, row_bits):
-    """Return the rows left out before each lane; None outside the memory."""
-    rows = (step * lanes + np.arange(lanes)) // run * skip
-    return [int(row) if row < 1 << row_bits - 1 else None for row in rows]
-
-
-def check(ctx, dut, step, run, skip):
-    for lane, want in enumerate(skips(step, dut.lanes, run, skip, dut.row_bits)):
-        got = ctx.get(dut.skip[lane])
-        assert got >> dut.row_bits - 1 if want is None else got == want, (lane, step, run, skip)
 
 
 async def cycles_until(ctx, port, most=100):
