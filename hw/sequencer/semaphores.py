@@ -87,8 +87,11 @@ class Semaphores(Component):
             # One adder for both.
             change = Signal(signed(len(posts) + 1), name=f"change_{s}")
             following = Signal.like(count, name=f"following_{s}")
-            m.d.comb += [change.eq(posts - fewer[s]), following.eq(count + change)]
-            m.d.comb += over[s].eq(following > GREATEST)
+            m.d.comb += [
+                change.eq(posts - fewer[s]),
+                following.eq(count + change),
+                over[s].eq(following > GREATEST),
+            ]
             m.d.sync += count.eq(following)
             # Registered, because all grants depend on it. A semaphore that gets a post is not zero;
             # one whose last count is taken is. The register has 1 then, or 2 with one in `fewer`.
@@ -96,6 +99,7 @@ class Semaphores(Component):
             one = ~count[2:].any() & (count[:2] == Mux(fewer[s], 2, 1))
             m.d.sync += self.lacking[s].eq(~posted_to & (self.lacking[s] | (one & taken[s])))
         m.d.sync += fewer.eq(taken)
+        # A second register: `InFlight` names the instruction that posted at that time.
         passed = Signal(self.units)
         m.d.sync += [
             passed.eq(Cat((self.post[u] & over).any() for u in range(self.units))),
