@@ -91,6 +91,8 @@ def run_synth(arguments: argparse.Namespace) -> None:
     part, seeds = part_named(arguments.part), range(1, arguments.seeds + 1)
     if part is None:
         raise InputError(f"part: wanted one of {', '.join(PARTS)}, got {arguments.part!r}")
+    if seeds and not part.family.router:
+        raise InputError(f"seeds: wanted 0, no open tool places {part.name}; got {len(seeds)}")
     with _tools():
         from celosia.hw.flow.report import as_text
         from celosia.hw.synthesis import synthesise
@@ -122,6 +124,10 @@ def run_build(arguments: argparse.Namespace) -> None:
     board = replace(board, processor=arguments.cpu is not None)
     board = replace(board, cores=arguments.cores, ports=arguments.ports)
     core = board.config.name if board.cores == 1 else f"{board.cores} x {board.config.name}"
+    if arguments.sources:
+        return _write_sources(board, directory, f"{core} on {board.title}")
+    if board.sources_only:
+        raise InputError(f"{board.name}: wanted --sources, no open tool makes its bitstream")
     seeds = range(1, arguments.seeds + 1)
     with _tools("litex"):
         from celosia.hw.flow.report import as_text
@@ -151,6 +157,23 @@ def run_build(arguments: argparse.Namespace) -> None:
             f"{board.name}: wanted {board.clock_hz / 1e6:g} MHz, got {found.fmax_mhz[2]:.1f}; "
             "the bitstream may fail (a lower --clock, more --seeds)"
         )
+
+
+def _write_sources(board: Any, directory: Path, title: str) -> None:
+    """Write what the vendor's tools take, and the description of the system for the host."""
+    with _tools("litex"):
+        from celosia.hw.litex.build import design
+
+        made, description = design(board)
+    contents: dict[str | Path, bytes] = {
+        directory / f"{made.name}.v": made.verilog.encode(),
+        directory / f"{made.name}{board.fpga.family.suffixes[0]}": made.pins.encode(),
+        directory / "celosia.json": (json.dumps(description, indent=1) + "\n").encode(),
+    }
+    write_atomically(contents)
+    print(title)
+    for path, name in zip(contents, ("Verilog", "pins", "description"), strict=True):
+        print(f"{name:<16} {path}")
 
 
 def run_flash(arguments: argparse.Namespace) -> None:

@@ -21,7 +21,7 @@ class Family:
     finish : str
         Commands of Yosys between the last check and the netlist.
     router : str
-        Name of nextpnr's program.
+        Name of nextpnr's program; empty where there is none.
     effort : tuple of str
         Options that decide how it works.
     threads : tuple of str
@@ -53,12 +53,12 @@ class Family:
     name: str
     synthesis: str
     finish: str = ""
-    router: str
+    router: str = ""
     effort: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     suffixes: tuple[str, str] = (".lpf", ".bit")
-    routed: tuple[str, ...]
+    routed: tuple[str, ...] = ()
     packer: tuple[str, ...] = ()
     models: str = ""
     cells: str = "portable"
@@ -143,6 +143,25 @@ GOWIN = Family(
     },
 )
 
+#: Placed by the vendor's tools alone.
+SPARTAN6 = Family(
+    name="Spartan-6",
+    synthesis="synth_xilinx -family xc6s -top {top} -run begin:check",
+    suffixes=(".ucf", ".bit"),
+    columns={
+        "LUT*": ("LUT", 1),
+        "RAM32X1D": ("LUT", 2),
+        "RAM32M": ("LUT", 4),
+        "RAM64X1D": ("LUT", 2),
+        "RAM64M": ("LUT", 4),
+        "SRL*": ("LUT", 1),
+        "FD*": ("FF", 1),
+        "DSP48A1": ("DSP", 1),
+        "RAMB16BWER": ("block RAM", 1),
+        "RAMB8BWER": ("block RAM", 1),
+    },
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
@@ -157,7 +176,7 @@ class Part:
     title : str
         The same for readers.
     options : tuple of str
-        By which nextpnr knows it.
+        By which nextpnr knows it, where there is one.
     multipliers : int
         How many it has.
     multiplier_blocks, memory_blocks : tuple of (int, tuple of int)
@@ -175,7 +194,7 @@ class Part:
     name: str
     family: Family
     title: str
-    options: tuple[str, ...]
+    options: tuple[str, ...] = ()
     multipliers: int
     multiplier_blocks: tuple[tuple[int, tuple[int, ...]], ...] = ()
     memory_blocks: tuple[tuple[int, tuple[int, ...]], ...] = ()
@@ -219,7 +238,7 @@ def _ecp5(name: str, size: str, package: str, multipliers: int, speed: int = 6) 
     part = Part(
         name=name,
         family=ECP5,
-        title=f"{name.partition('-CABGA')[0]}, speed grade {speed}",
+        title=f"{name.partition('-C')[0]}, speed grade {speed}",
         options=(f"--{size}", "--package", package, "--speed", str(speed)),
         multipliers=multipliers,
         settings=_ECP5_SETTINGS,
@@ -243,6 +262,7 @@ PARTS = {
         _ecp5("LFE5U-45F-CABGA381", "45k", "CABGA381", 72),
         _ecp5("LFE5U-25F-CABGA381", "25k", "CABGA381", 28),
         _ecp5("LFE5U-12F-CABGA381", "12k", "CABGA381", 28),
+        _ecp5("LFE5U-25F-CSFBGA285", "25k", "CSFBGA285", 28, speed=8),
         _ecp5("LFE5UM5G-85F-CABGA554", "um5g-85k", "CABGA554", 156, speed=8),
         Part(
             name="GW2AR-18",
@@ -252,6 +272,14 @@ PARTS = {
             multipliers=48,
             package=("GW2A-18C", "GW2AR-18C", "QFN88"),
         ),
+        Part(
+            name="GW2A-18",
+            family=GOWIN,
+            title="GW2A-18, speed C8/I7",
+            options=("--device", "GW2A-LV18PG256C8/I7", "--vopt", "family=GW2A-18"),
+            multipliers=48,
+        ),
+        Part(name="XC6SLX25", family=SPARTAN6, title="XC6SLX25", multipliers=38),
         Part(
             name="iCE40UP5K",
             family=ICE40,
@@ -264,6 +292,6 @@ PARTS = {
 
 
 def part_named(name: str) -> Part | None:
-    """Return a part by its name, which may lack the package if that leaves one part, or None."""
-    found = [part for known, part in PARTS.items() if known.startswith(f"{name}-")]
-    return PARTS.get(name) or (found[0] if len(found) == 1 else None)
+    """Return a part by its name, or None; without a package, the first of the table."""
+    found = (part for known, part in PARTS.items() if known.startswith(f"{name}-C"))
+    return PARTS.get(name) or next(found, None)

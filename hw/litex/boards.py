@@ -30,6 +30,9 @@ class Board:
         Module of ``litex_boards.targets``: pins, clocks and memory of the board.
     options : mapping
         Of the ``BaseSoC`` of that module.
+    pins : str
+        List of the board's file in ``litex_boards.platforms`` with the pins ``serial``, where the
+        target does not have them.
     part : str
         Name in ``hw/flow/parts.py``.
     config : Config
@@ -46,6 +49,8 @@ class Board:
         What openFPGALoader calls the board.
     memory_latency : int
         Cycles from an address to the first beat.
+    sources_only : bool
+        Whether only the vendor's tools can make its bitstream.
     processor : bool
         Whether its system has a processor.
     cores, ports : int
@@ -56,6 +61,7 @@ class Board:
     title: str
     module: str
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    pins: str = ""
     part: str
     config: Config
     clock_hz: int
@@ -64,6 +70,7 @@ class Board:
     loader: str
     memory_width: int = 4
     memory_latency: int = 32
+    sources_only: bool = False
     processor: bool = False
     cores: int = 1
     ports: int = 1
@@ -116,8 +123,9 @@ def _colorlight(board: str, size: int, core: str, clock_hz: int, **options: str)
     )
 
 
-#: What fits beside the memory controller where there are 56 block memories.
+#: What fits beside the memory controller where there are 56 block memories, and where fewer.
 _SMALL = "nano,unified_bytes=65536,requantizer=sequential,counters=luts"
+_SMALLER = "nano,unified_bytes=32768,requantizer=sequential"
 
 BOARDS = {
     board.name: board
@@ -142,16 +150,57 @@ BOARDS = {
             loader="ecpix5",
         ),
         Board(
+            name="orangecrab-25f",
+            title="OrangeCrab with LFE5U-25F",
+            module="gsd_orangecrab",
+            options={"device": "25F"},
+            pins="feather_serial",
+            part="LFE5U-25F-CSFBGA285",
+            config=preset(_SMALL),
+            clock_hz=48_000_000,
+            memory="MT41K64M16",
+            memory_bytes=128 << 20,
+            memory_width=8,
+            loader="orangeCrab",
+        ),
+        Board(
             name="tang-nano-20k",
             title="Tang Nano 20K with GW2AR-18",
             module="sipeed_tang_nano_20k",
             options={"with_buttons": False},
             part="GW2AR-18",
-            config=preset("nano,unified_bytes=32768,requantizer=sequential"),
+            config=preset(_SMALLER),
             clock_hz=48_000_000,
             memory="in the package",
             memory_bytes=8 << 20,
             loader="tangnano20k",
+        ),
+        Board(
+            name="tang-primer-20k",
+            title="Tang Primer 20K with GW2A-18",
+            module="sipeed_tang_primer_20k",
+            options={"with_buttons": False},
+            part="GW2A-18",
+            config=preset(_SMALLER),
+            clock_hz=48_000_000,
+            memory="MT41K64M16",
+            memory_bytes=128 << 20,
+            memory_width=8,
+            loader="tangprimer20k",
+            sources_only=True,
+        ),
+        Board(
+            name="minispartan6",
+            title="miniSpartan6+ with XC6SLX25",
+            module="scarabhardware_minispartan6",
+            options={"sdram_rate": "1:2"},
+            part="XC6SLX25",
+            config=preset(f"{_SMALLER},counters=luts"),
+            clock_hz=48_000_000,
+            memory="AS4C16M16",
+            memory_bytes=32 << 20,
+            loader="minispartan6",
+            sources_only=True,
         ),
     )
 }

@@ -32,8 +32,8 @@ _LINES = {
 }
 #: The memory controller, no longer the host, drives the chip.
 _HARDWARE = 1
-#: The PHY whose reads the host can level, and its registers for that.
-_LEVELLED = "ECP5DDRPHY"
+#: The PHYs whose reads the host can level, and their registers for that.
+_LEVELLED = ("ECP5DDRPHY", "GW2DDRPHY")
 _LEVELLING = (
     "dly_sel",
     "rdly_dq_rst",
@@ -71,9 +71,9 @@ def equip(soc: Any, config: Config | PodConfig, line: Any) -> None:
     if hasattr(soc, "l2_cache"):
         raise ValueError("soc: wanted a system without L2 cache, got one; the core bypasses it")
     phy = soc.sdram.controller.settings.phy
-    if phy.memtype != "SDR" and phy.phytype != _LEVELLED and not soc.cpu_type:
+    if phy.memtype != "SDR" and phy.phytype not in _LEVELLED and not soc.cpu_type:
         raise ValueError(
-            f"soc: wanted SDR or {_LEVELLED} without a processor that trains the memory,"
+            f"soc: wanted SDR or {' or '.join(_LEVELLED)} without a processor that trains the memory,"
             f" got {phy.memtype} behind {phy.phytype}"
         )
     soc.celosia = core = Celosia(config)
@@ -117,7 +117,7 @@ def describe(soc: Any, config: Config | PodConfig, baud: int) -> dict[str, Any]:
 
 def _levelling(phy: Any, registers: dict[str, int]) -> dict[str, int]:
     """Return sizes and registers of a PHY whose reads the host must level, nothing for others."""
-    if phy.phytype != _LEVELLED:
+    if phy.phytype not in _LEVELLED:
         return {}
     addresses = {name: registers[f"ddrphy_{name}"] for name in _LEVELLING}
     return {"lanes": phy.strobes, "delays": phy.delays, "bitslips": phy.bitslips, **addresses}

@@ -42,9 +42,13 @@ def target(board: Board) -> Any:
             pass
 
     options = {**_BARE, **board.options, "sys_clk_freq": board.clock_hz}
-    if not board.processor:
-        return System(**options)
-    importlib.import_module(PACKAGE)
-    soc = System(**{**options, **OPTIONS})
-    hold(soc)
+    if board.processor:
+        importlib.import_module(PACKAGE)
+        options |= OPTIONS
+    soc = System(**options)
+    if board.processor:
+        hold(soc)
+    if board.pins:
+        platform = importlib.import_module(f"litex_boards.platforms.{board.module}")
+        soc.platform.add_extension(getattr(platform, board.pins))
     return soc

@@ -44,6 +44,7 @@ def add_parsers(command: Commands) -> None:
     made.add_argument("--seeds", type=whole, default=5, metavar="N", help="placements (5)")
     made.add_argument("--clock", type=number, metavar="MHZ", help="of core and memory")
     made.add_argument("--cpu", choices=("vexriscv",), help="processor beside the core")
+    made.add_argument("--sources", action="store_true", help="only write Verilog and file of pins")
     _folder(made)
 
     made = command("flash", "load a bitstream into a board", hardware.run_flash)

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -295,6 +296,28 @@ def test_a_seed_that_the_router_gets_nowhere_with_is_ended(wires, end, tools, ca
     printed = capsys.readouterr()
     assert f"seed 1: no way for {end} rounds of the router" in printed.err
     assert "92.0 / 92.0 / 92.0 MHz (minimum / median / maximum of 1 seed)" in printed.out
+
+
+def test_sources(tools, folder, capsys, monkeypatch):
+    small = replace(table.BOARDS["minispartan6"], config=table.BOARDS["ulx3s-12f"].config)
+    monkeypatch.setitem(table.BOARDS, small.name, small)
+    assert main("build minispartan6 --sources -o made".split()) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == f"{small.config.name} on miniSpartan6+ with XC6SLX25"
+    paths = [folder / line.split()[1] for line in printed[1:]]
+    assert [path.name for path in paths] == ["board.v", "board.ucf", "celosia.json"]
+    assert sorted(paths) == sorted((folder / "made").iterdir())
+    ports = set(re.findall(r'NET "(\w+)[^"]*" LOC', paths[1].read_text()))
+    top = re.search(r"(?s)\nmodule board \((.*?)\);", paths[0].read_text())
+    assert top and ports == set(re.findall(r"(\w+)\s*(?:,|$)", top[1]))
+    assert json.loads(paths[2].read_text())["fingerprint"] == small.config.fingerprint
+
+
+def test_what_only_vendors_place(refused):
+    said = "minispartan6: wanted --sources, no open tool makes its bitstream"
+    assert refused("build minispartan6") == f"celosia: {said}\n"
+    said = "seeds: wanted 0, no open tool places XC6SLX25; got 5"
+    assert refused("synth --part XC6SLX25") == f"celosia: {said}\n"
 
 
 def test_flash_without_bitstream_or_loader(folder, capsys, monkeypatch):
