@@ -14,7 +14,7 @@ from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime import backends
 from celosia.sw.runtime.session import InputError, Session
 
 #: Shipped networks of the table.
@@ -102,7 +102,9 @@ def _cycles(network: str, board: Any, *, measure: bool) -> float:
 
 
 def _counted(program: Program, config: Config, latency: int, bandwidth: float) -> float:
-    device = open_device("rtl", config, program.memory_bytes, latency=latency, bandwidth=bandwidth)
+    device = backends.open_device(
+        "rtl", config, program.memory_bytes, latency=latency, bandwidth=bandwidth
+    )
     x = [np.zeros((1, *port.shape), port.dtype) for port in program.inputs]
     with Session(program, device) as session:
         session.run(x)

@@ -13,7 +13,7 @@ from celosia.sw.compiler.compiled import Compiled, LayerSection, layer_sections
 from celosia.sw.compiler.report import Alone, Measured
 from celosia.sw.ir.parts import Port, Section
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime import backends
 from celosia.sw.runtime.device import Device, DeviceError
 from celosia.sw.runtime.machine import MachineDevice
 from celosia.sw.runtime.session import Session
@@ -68,7 +68,9 @@ def _count(
     rng = np.random.default_rng(0)
     x = [drawn(rng, port, program.batch) for port in program.inputs]
     counted = {}
-    device = open_device("rtl", program.config, max([program.memory_bytes, *ends]), **memory)
+    device = backends.open_device(
+        "rtl", program.config, max([program.memory_bytes, *ends]), **memory
+    )
     with Session(program, device) as session:
         session.run(x)
         outputs = _outputs(device, program)

@@ -16,7 +16,7 @@ from celosia.sw.cli.arguments import (
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.generate import generate
-from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime import backends
 from celosia.sw.runtime.session import Session, Statistics
 from celosia.sw.shipped import shipped
 
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
     model = shipped()[_MODEL]
     program = compile_graph(load(model.path), arguments.preset, 1)
     options = device_options(arguments)
-    opened = open_device(arguments.device, program.config, program.memory_bytes, **options)
+    opened = backends.open_device(arguments.device, program.config, program.memory_bytes, **options)
     with Session(program, opened) as session:
         text = generate(
             session,

@@ -16,7 +16,7 @@ from celosia.sw.cli.arguments import device_options, wave_files
 from celosia.sw.cli.inputs import npy, read_array
 from celosia.sw.files import read_file, writable, write_atomically
 from celosia.sw.ir.program import MAGIC
-from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime import backends
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.session import InputError
 
@@ -90,7 +90,9 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
     memory_bytes = origin + commands.padded(count)
     if memory_bytes > 1 << ADDRESS_BITS:
         raise InputError(f"{path}: wanted 4 GiB of external memory at most, got {memory_bytes}")
-    device = open_device(arguments.device, config, memory_bytes, **device_options(arguments))
+    device = backends.open_device(
+        arguments.device, config, memory_bytes, **device_options(arguments)
+    )
     try:
         for source, data in sources:
             device.write(source.address, data)

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from training_steps import core
 
 from celosia.hw.arch.pod import PodConfig
-from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import Control, Status
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
@@ -23,7 +23,8 @@ COUNT = 11
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    return compile_graph(load(model_path("mnist_mlp")), preset("nano"), 2)
+    # A core of whose pod other tests train.
+    return compile_graph(load(model_path("mnist_mlp")), core("nano,weight_tiles=1024"), 2)
 
 
 @pytest.fixture

@@ -266,6 +266,7 @@ def check_flips(
     figure(f"flips in random programs on {config.name}: {ends}")
 
 
+@pytest.mark.slow
 def test_a_core_whose_checks_are_cut_goes_wrong_in_silence(seed, tmp_path, monkeypatch) -> None:
     """The test above fails for a core that keeps parity and never checks it."""
     monkeypatch.setattr(parity, "is_wrong", lambda word, bits: Const(0))

@@ -70,7 +70,7 @@ def test_reads_that_are_taken_at_once_are_no_wait(rng):
 
 @pytest.mark.parametrize("name", ["micro", "edge", "wide"])
 @pytest.mark.parametrize("space", [Space.UNIFIED, Space.ACCUMULATORS])
-@pytest.mark.parametrize("stall", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("stall", [0.0, pytest.param(0.5, marks=pytest.mark.slow), 0.9])
 def test_wide_reads_wait_for_the_port_and_for_space(rng, name, space, stall):
     columns = SHAPES[name][1]
     channels = [1, columns, columns - 1, columns // 2 + 1]

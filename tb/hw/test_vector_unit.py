@@ -14,7 +14,8 @@ from celosia.hw.vector.unit import VectorUnit
     ("name", "changes"),
     [
         *((name, {}) for name in SHAPES),
-        *((name, {"skid": False}) for name in ("nano", "edge")),
+        ("nano", {"skid": False}),
+        pytest.param("edge", {"skid": False}, marks=pytest.mark.slow),
         *((name, {"elementwise_products": True}) for name in ("micro", "twelve")),
     ],
     ids=str,

@@ -48,8 +48,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         seen.name, seen.config, seen.options = name, config, options
         return Counting(config, memory_bytes)
 
-    for module in (backends, boards):
-        monkeypatch.setattr(module, "open_device", open_device)
+    monkeypatch.setattr(backends, "open_device", open_device)
     return seen
 
 

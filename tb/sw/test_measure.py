@@ -19,6 +19,7 @@ from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import bounds
 from celosia.sw.frontend.tflite import load
+from celosia.sw.runtime import backends
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.machine import MachineDevice
 from celosia.sw.runtime.session import Session
@@ -63,7 +64,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[MachineDevice]], d
             opened.update(name=name, **options)
             return kind(config, memory_bytes)
 
-        monkeypatch.setattr(measure, "open_device", opening)
+        monkeypatch.setattr(backends, "open_device", opening)
         return opened
 
     return put

@@ -169,7 +169,7 @@ def test_convolutions_go_on_in_mid_epoch(
     resumed(command, Path(f"{name}_trained.tflite"), stop, signalled, monkeypatch)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_network_with_convolutions(digits: object) -> None:
     """A run that goes on after an epoch gives the same bits."""
     command = ["train", "mnist_c", "--limit", "100", "--epochs"]
