@@ -89,10 +89,9 @@ def run_synth(arguments: argparse.Namespace) -> None:
 
     config, directory = arguments.preset, _directory(arguments.directory)
     part, seeds = part_named(arguments.part), range(1, arguments.seeds + 1)
-    if part is None:
-        raise InputError(f"part: wanted one of {', '.join(PARTS)}, got {arguments.part!r}")
-    if seeds and not part.family.router:
-        raise InputError(f"seeds: wanted 0, no open tool places {part.name}; got {len(seeds)}")
+    if part is None or not part.family.synthesis:
+        known = ", ".join(name for name, part in PARTS.items() if part.family.synthesis)
+        raise InputError(f"part: wanted one of {known}, got {arguments.part!r}")
     with _tools():
         from celosia.hw.flow.report import as_text
         from celosia.hw.synthesis import synthesise

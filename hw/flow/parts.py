@@ -17,11 +17,12 @@ class Family:
     name : str
         Of the family.
     synthesis : str
-        Commands of Yosys from the elaborated top module, ``{top}``, to mapped cells.
+        Commands of Yosys from the elaborated top module, ``{top}``, to mapped cells; empty for
+        parts that the vendor's tools alone build.
     finish : str
         Commands of Yosys between the last check and the netlist.
     router : str
-        Name of nextpnr's program; empty where there is none.
+        Name of nextpnr's program.
     effort : tuple of str
         Options that decide how it works.
     threads : tuple of str
@@ -51,7 +52,7 @@ class Family:
     """
 
     name: str
-    synthesis: str
+    synthesis: str = ""
     finish: str = ""
     router: str = ""
     effort: tuple[str, ...] = ()
@@ -64,7 +65,7 @@ class Family:
     cells: str = "portable"
     single: str = ""
     lane_multipliers: int = 0
-    columns: dict[str, tuple[str, int]] = field(hash=False)
+    columns: dict[str, tuple[str, int]] = field(default_factory=dict, hash=False)
 
 
 #: Commands of abc9. Its own script also rewrites the logic by `&dc2`, which takes 1 % more LUTs.
@@ -143,24 +144,8 @@ GOWIN = Family(
     },
 )
 
-#: Placed by the vendor's tools alone.
-SPARTAN6 = Family(
-    name="Spartan-6",
-    synthesis="synth_xilinx -family xc6s -top {top} -run begin:check",
-    suffixes=(".ucf", ".bit"),
-    columns={
-        "LUT*": ("LUT", 1),
-        "RAM32X1D": ("LUT", 2),
-        "RAM32M": ("LUT", 4),
-        "RAM64X1D": ("LUT", 2),
-        "RAM64M": ("LUT", 4),
-        "SRL*": ("LUT", 1),
-        "FD*": ("FF", 1),
-        "DSP48A1": ("DSP", 1),
-        "RAMB16BWER": ("block RAM", 1),
-        "RAMB8BWER": ("block RAM", 1),
-    },
-)
+#: Built by the vendor's tools alone.
+SPARTAN6 = Family(name="Spartan-6", suffixes=(".ucf", ".bit"))
 
 
 @dataclass(frozen=True, kw_only=True)
