@@ -89,8 +89,8 @@ def run_synth(arguments: argparse.Namespace) -> None:
 
     config, directory = arguments.preset, _directory(arguments.directory)
     part, seeds = part_named(arguments.part), range(1, arguments.seeds + 1)
-    if part is None or not part.family.synthesis:
-        known = ", ".join(name for name, part in PARTS.items() if part.family.synthesis)
+    if part is None or not part.options:
+        known = ", ".join(name for name, part in PARTS.items() if part.options)
         raise InputError(f"part: wanted one of {known}, got {arguments.part!r}")
     with _tools():
         from celosia.hw.flow.report import as_text
@@ -125,7 +125,7 @@ def run_build(arguments: argparse.Namespace) -> None:
     core = board.config.name if board.cores == 1 else f"{board.cores} x {board.config.name}"
     if arguments.sources:
         return _write_sources(board, directory, f"{core} on {board.title}")
-    if board.sources_only:
+    if not board.fpga.options:
         raise InputError(f"{board.name}: wanted --sources, no open tool makes its bitstream")
     seeds = range(1, arguments.seeds + 1)
     with _tools("litex"):
@@ -137,20 +137,14 @@ def run_build(arguments: argparse.Namespace) -> None:
     assert found.bitstream is not None
     title = f"{core} on {board.title}, {found.fmax_mhz[2]:.1f} MHz"
     bitstream = _bitstream(board, directory)
-    contents: dict[str | Path, bytes] = {
-        bitstream: found.bitstream.read_bytes(),
-        directory / "celosia.json": (json.dumps(description, indent=1) + "\n").encode(),
-        directory / "report.json": (json.dumps(figures, indent=2) + "\n").encode(),
-        directory / "floorplan.png": draw(found.places, title=title),
+    contents = {
+        "bitstream": (bitstream, found.bitstream.read_bytes()),
+        "description": _description(directory, description),
+        "report": (directory / "report.json", (json.dumps(figures, indent=2) + "\n").encode()),
+        "floorplan": (directory / "floorplan.png", draw(found.places, title=title)),
     }
-    write_atomically(contents)
+    _write(contents, f"{core} on {board.title}\n{as_text(found)}")
     found.bitstream.unlink()
-    print(f"{core} on {board.title}")
-    print(as_text(found), end="")
-    for path, name in zip(
-        contents, ("bitstream", "description", "report", "floorplan"), strict=True
-    ):
-        print(f"{name:<16} {path}")
     if not found.is_fast_enough:
         raise Missing(
             f"{board.name}: wanted {board.clock_hz / 1e6:g} MHz, got {found.fmax_mhz[2]:.1f}; "
@@ -164,15 +158,26 @@ def _write_sources(board: Any, directory: Path, title: str) -> None:
         from celosia.hw.litex.build import design
 
         made, description = design(board)
-    contents: dict[str | Path, bytes] = {
-        directory / f"{made.name}.v": made.verilog.encode(),
-        directory / f"{made.name}{board.fpga.family.suffixes[0]}": made.pins.encode(),
-        directory / "celosia.json": (json.dumps(description, indent=1) + "\n").encode(),
+    pins = directory / f"{made.name}{board.fpga.family.suffixes[0]}"
+    contents = {
+        "Verilog": (directory / f"{made.name}.v", made.verilog.encode()),
+        "pins": (pins, made.pins.encode()),
+        "description": _description(directory, description),
     }
-    write_atomically(contents)
-    print(title)
-    for path, name in zip(contents, ("Verilog", "pins", "description"), strict=True):
-        print(f"{name:<16} {path}")
+    _write(contents, f"{title}\n")
+
+
+def _description(directory: Path, description: dict[str, Any]) -> tuple[Path, bytes]:
+    """Return the file with the description of a system for the host, and its content."""
+    return directory / "celosia.json", (json.dumps(description, indent=1) + "\n").encode()
+
+
+def _write(contents: dict[str, tuple[Path, bytes]], text: str) -> None:
+    """Write files, all or none; print a text, then the kind and the path of each."""
+    write_atomically(dict(contents.values()))
+    print(text, end="")
+    for kind, (path, _) in contents.items():
+        print(f"{kind:<16} {path}")
 
 
 def run_flash(arguments: argparse.Namespace) -> None:

@@ -17,8 +17,7 @@ class Family:
     name : str
         Of the family.
     synthesis : str
-        Commands of Yosys from the elaborated top module, ``{top}``, to mapped cells; empty for
-        parts that the vendor's tools alone build.
+        Commands of Yosys from the elaborated top module, ``{top}``, to mapped cells.
     finish : str
         Commands of Yosys between the last check and the netlist.
     router : str
@@ -161,7 +160,7 @@ class Part:
     title : str
         The same for readers.
     options : tuple of str
-        By which nextpnr knows it, where there is one.
+        By which nextpnr knows it; none for parts that only the vendor's tools place.
     multipliers : int
         How many it has.
     multiplier_blocks, memory_blocks : tuple of (int, tuple of int)
@@ -257,13 +256,7 @@ PARTS = {
             multipliers=48,
             package=("GW2A-18C", "GW2AR-18C", "QFN88"),
         ),
-        Part(
-            name="GW2A-18",
-            family=GOWIN,
-            title="GW2A-18, speed C8/I7",
-            options=("--device", "GW2A-LV18PG256C8/I7", "--vopt", "family=GW2A-18"),
-            multipliers=48,
-        ),
+        Part(name="GW2A-18", family=GOWIN, title="GW2A-18", multipliers=48),
         Part(name="XC6SLX25", family=SPARTAN6, title="XC6SLX25", multipliers=38),
         Part(
             name="iCE40UP5K",

@@ -49,8 +49,6 @@ class Board:
         What openFPGALoader calls the board.
     memory_latency : int
         Cycles from an address to the first beat.
-    sources_only : bool
-        Whether only the vendor's tools can make its bitstream.
     processor : bool
         Whether its system has a processor.
     cores, ports : int
@@ -70,7 +68,6 @@ class Board:
     loader: str
     memory_width: int = 4
     memory_latency: int = 32
-    sources_only: bool = False
     processor: bool = False
     cores: int = 1
     ports: int = 1
@@ -187,7 +184,6 @@ BOARDS = {
             memory_bytes=128 << 20,
             memory_width=8,
             loader="tangprimer20k",
-            sources_only=True,
         ),
         Board(
             name="minispartan6",
@@ -200,7 +196,6 @@ BOARDS = {
             memory="AS4C16M16",
             memory_bytes=32 << 20,
             loader="minispartan6",
-            sources_only=True,
         ),
     )
 }

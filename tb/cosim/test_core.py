@@ -14,18 +14,15 @@ WIDE = (
 SIZES = {"icarus": f"{SQUARE},dsp_columns=0", "verilator": WIDE}
 
 
-@pytest.mark.parametrize("simulator", ["verilator"], indirect=True)
-@pytest.mark.parametrize("stall", [0.0, 0.3], ids=["", "stalls"])
+@pytest.mark.parametrize(
+    ("simulator", "stall"),
+    [("verilator", 0.0), ("verilator", 0.3), ("icarus", 0.3)],
+    indirect=["simulator"],
+)
 def test_programs(cosim, simulator, stall):
-    compare(cosim, simulator, stall, programs=3, longest=25, wrong=8, resets=4)
-
-
-@pytest.mark.parametrize("simulator", ["icarus"], indirect=True)
-def test_programs_in_icarus(cosim, simulator):
-    compare(cosim, simulator, 0.3, programs=1, longest=11, wrong=2, resets=1)
-
-
-def compare(cosim, simulator, stall, **options):
+    options = {"programs": 1, "longest": 11, "wrong": 2, "resets": 1}
+    if simulator == "verilator":
+        options = {"programs": 3, "longest": 25, "wrong": 8, "resets": 4}
     cosim(preset(SIZES[simulator]), stall=stall, widths=[20, 14, 5], batch=3, **options)
 
 
