@@ -57,7 +57,7 @@ def _simulated(
 
     try:
         path = system.model(config, board, processor)
-    except (SimulatorNotFound, RtlError, OSError) as error:
+    except (SimulatorNotFound, RtlError, OSError, ValueError) as error:
         raise DeviceError(f"litex: {error}") from error
     return system.SimulatedLine(path), system.description(path)
 

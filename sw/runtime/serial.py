@@ -94,21 +94,28 @@ class LineDevice(Driver):
     - ``config``: sizes that the core must have.
     - ``memory_bytes``: external memory that will be used.
     - ``link``: the line; closed when the core cannot be used.
-    - ``number``, ``base``: of the core in a pod, and the first byte of its memory.
+    - ``number``, ``window``: of the core in a pod, and the bytes of memory that each core has.
 
     Raises DeviceError if nothing responds, or it is no core of this configuration, or it has too
     little memory.
     """
 
     def __init__(
-        self, config: Config, memory_bytes: int, link: HostLink, *, number: int = 0, base: int = 0
+        self,
+        config: Config,
+        memory_bytes: int,
+        link: HostLink,
+        *,
+        number: int = 0,
+        window: int | None = None,
     ) -> None:
         self.config = config
         self.link = link
         self.name = link.name
         self.number = number
-        self.base = base
-        self.memory_bytes = link.memory_bytes - base
+        window = link.memory_bytes if window is None else window
+        self.base = number * window
+        self.memory_bytes = min(window, link.memory_bytes - self.base)
         try:
             self._identify(memory_bytes)
             self.make_idle()
@@ -183,7 +190,7 @@ class LinePod(PodDriver[LineDevice]):
         window = 1 << (memory_bytes - 1).bit_length()
         # The last core needs the most memory: it is opened first.
         opened = [
-            LineDevice(pod.core, memory_bytes, link, number=n, base=n * window)
+            LineDevice(pod.core, memory_bytes, link, number=n, window=window)
             for n in reversed(range(pod.cores))
         ]
         self.cores = tuple(reversed(opened))

@@ -79,6 +79,9 @@ def test_a_pod(mnist_model, rng, capfd):
         opened.cores[1].set_register("watchdog", 10)
         assert np.array_equal(session.run([x])[0], wanted)
         assert "core 1: WATCHDOG in " in capfd.readouterr().err
+        first, window = opened.cores[0], opened.cores[1].base
+        with pytest.raises(ValueError, match=f"wanted bytes below {window:#x}, got 2 bytes"):
+            first.write(window - 1, bytes(2))
         pod, half = PodConfig(preset("pico"), 2), MEMORY // 2
         with pytest.raises(DeviceError, match=f"wanted {3 * half + 1} bytes .* has {MEMORY}"):
             LinePod(pod, half + 1, opened.link)

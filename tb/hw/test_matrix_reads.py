@@ -19,7 +19,7 @@ def drawn(rng, rows, *, blocks):
     fields = {
         "unified": int(rng.integers(128)),
         "taps": int(rng.integers(1, min(blocks or 5, 5) * rows + 1)),
-        "run": int(rng.choice([1, 3, rows, 40, 65535])),
+        "run": int(rng.choice([1, 3, rows, 40, 4097, 65535])),
         "skip": int(rng.integers(4)),
         **{f"{axis}_count": int(rng.integers(1, 4)) for axis in "xy"},
         **{f"{axis}_stride": int(rng.integers(1, 20)) for axis in "xyz"},

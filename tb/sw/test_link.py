@@ -2,13 +2,15 @@ import json
 from typing import Any
 
 import numpy as np
+import prerequisites
 import pytest
 from devices.link import START, Bridge, Line, MachineRegisters, Noise
 
 from celosia.hw.arch.link import MOST_WORDS, framed
+from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import OFFSETS
-from celosia.sw.runtime.backends import open_device
+from celosia.sw.runtime.backends import open_device, open_pod
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.interpreter import open_program
 from celosia.sw.runtime.link import HostLink
@@ -200,3 +202,12 @@ def test_names_of_systems(name, says, tmp_path, monkeypatch):
     (tmp_path / "pod.json").write_text(json.dumps({**good, "cores": 2}))
     with pytest.raises(DeviceError, match=says):
         open_device(f"litex:{name}", preset("nano"), MEMORY)
+
+
+def test_no_processor_beside_a_pod():
+    prerequisites.package("litex")
+    prerequisites.package("pythondata_cpu_vexriscv")
+    prerequisites.verilator()
+    pod = PodConfig(preset("pico"), 2)
+    with pytest.raises(DeviceError, match="wanted one core beside a processor, got 2"):
+        open_pod("litex:sim+vexriscv", pod, MEMORY)
