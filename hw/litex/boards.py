@@ -166,7 +166,8 @@ BOARDS = {
             module="sipeed_tang_nano_20k",
             options={"with_buttons": False},
             part="GW2AR-18",
-            config=preset(_SMALLER),
+            # Without skid buffers and counters: with them, nextpnr places it in no useful time.
+            config=preset(f"{_SMALLER},links=register,counters=none"),
             clock_hz=48_000_000,
             memory="in the package",
             memory_bytes=8 << 20,
