@@ -115,6 +115,38 @@ async def test_second_write_waits_for_the_first_response():
     assert responses == [DECERR, OKAY]
 
 
+@pytest.mark.parametrize("ahead", ["address", "word"])
+async def test_what_is_ahead_waits_for_the_rest_of_the_first_write(ahead):
+    host = Host(RegisterFile())
+    bus = host.bus
+    first, second = OFFSETS["watchdog"], OFFSETS["program_address"]
+    ctx = await simulated(host)
+    ctx.set(bus.bready, 1)
+
+    async def address(value):
+        await host.transfer(ctx, bus.awvalid, bus.awready, awaddr=value)
+
+    async def word(value):
+        await host.transfer(ctx, bus.wvalid, bus.wready, wdata=value, wstrb=15)
+
+    if ahead == "address":
+        await address(first)
+        ctx.set(bus.awvalid, 1)
+        ctx.set(bus.awaddr, second)
+    else:
+        await word(64)
+        ctx.set(bus.wvalid, 1)
+        ctx.set(bus.wdata, 128)
+    # The second one is on offer, and must not take the place of the first.
+    await ctx.tick().repeat(3)
+    await (word(64) if ahead == "address" else address(first))
+    await (address(second) if ahead == "address" else word(128))
+    await (word(128) if ahead == "address" else address(second))
+    await ctx.tick().repeat(3)
+    assert await host.read(ctx, first) == (64, OKAY)
+    assert await host.read(ctx, second) == (128, OKAY)
+
+
 async def test_every_counter():
     host = Host(RegisterFile())
     ctx = await simulated(host)
