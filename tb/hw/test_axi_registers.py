@@ -119,32 +119,25 @@ async def test_second_write_waits_for_the_first_response():
 async def test_what_is_ahead_waits_for_the_rest_of_the_first_write(ahead):
     host = Host(RegisterFile())
     bus = host.bus
-    first, second = OFFSETS["watchdog"], OFFSETS["program_address"]
-    ctx = await simulated(host)
+    writes = {OFFSETS["watchdog"]: 64, OFFSETS["program_address"]: 128}
+
+    async def addresses(ctx):
+        for address in writes:
+            await host.transfer(ctx, bus.awvalid, bus.awready, awaddr=address)
+
+    async def words(ctx):
+        for value in writes.values():
+            await host.transfer(ctx, bus.wvalid, bus.wready, wdata=value, wstrb=15)
+
+    first, rest = (addresses, words) if ahead == "address" else (words, addresses)
+    ctx = await simulation(host.dut, first, background=(host.watch,))
     ctx.set(bus.bready, 1)
-
-    async def address(value):
-        await host.transfer(ctx, bus.awvalid, bus.awready, awaddr=value)
-
-    async def word(value):
-        await host.transfer(ctx, bus.wvalid, bus.wready, wdata=value, wstrb=15)
-
-    if ahead == "address":
-        await address(first)
-        ctx.set(bus.awvalid, 1)
-        ctx.set(bus.awaddr, second)
-    else:
-        await word(64)
-        ctx.set(bus.wvalid, 1)
-        ctx.set(bus.wdata, 128)
     # The second one is on offer, and must not take the place of the first.
+    await ctx.tick().repeat(5)
+    await rest(ctx)
     await ctx.tick().repeat(3)
-    await (word(64) if ahead == "address" else address(first))
-    await (address(second) if ahead == "address" else word(128))
-    await (word(128) if ahead == "address" else address(second))
-    await ctx.tick().repeat(3)
-    assert await host.read(ctx, first) == (64, OKAY)
-    assert await host.read(ctx, second) == (128, OKAY)
+    for address, value in writes.items():
+        assert await host.read(ctx, address) == (value, OKAY)
 
 
 async def test_every_counter():
