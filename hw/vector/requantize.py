@@ -68,15 +68,8 @@ class LeftShift(Component):
             clips.eq(overflows),
             picks.eq(Mux(overflows, ~negative, odd)),
         ]
-        m.d.comb += [
-            self.shifted[31].eq(Mux(clips, ~picks, Mux(picks, almost[30], almost[31]))),
-            *(
-                self.shifted[bit].eq(
-                    Mux(clips, picks, Mux(picks, almost[bit - 1] if bit else 0, almost[bit]))
-                )
-                for bit in range(31)
-            ),
-        ]
+        end = Cat(picks.replicate(31), ~picks)
+        m.d.comb += self.shifted.eq(Mux(clips, end, Mux(picks, almost << 1, almost)))
         return m
 
 
