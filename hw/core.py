@@ -181,7 +181,7 @@ class Core(Component):
         ends = Cat(sequencer.done, sequencer.error)
         m.d.comb += [
             registers.fingerprint.eq(self.config.fingerprint),
-            registers.status.eq(Cat(sequencer.running, ends, sequencer.draining)),
+            registers.status.eq(Cat(sequencer.busy, ends, sequencer.draining)),
             registers.interrupt.eq(interrupts.pending),
             registers.error_code.eq(sequencer.code),
             registers.error_unit.eq(sequencer.unit),

@@ -42,6 +42,14 @@ def package(folder: Path) -> str:
     return ".".join(("celosia", *parts))
 
 
+def test_nothing_else_is_at_the_top() -> None:
+    folders = {*PACKAGES, "tb", "docs", ".ci", ".github"}
+    texts = {"README.md", "CHANGELOG.md", "LICENSE", "CITATION.cff"}
+    settings = {"Makefile", "pyproject.toml", "mkdocs.yml", ".gitignore"}
+    found = {path.relative_to(ROOT).parts[0] for path in tracked_files()}
+    assert found <= folders | texts | settings
+
+
 def test_package_list_is_the_tree() -> None:
     folders = {path.parent for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
     assert SETUPTOOLS["packages"] == sorted(map(package, folders))

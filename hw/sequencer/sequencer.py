@@ -39,7 +39,7 @@ class Sequencer(Component):
         Strobes of the register ``control``.
     program_address, program_length, watchdog : In(ADDRESS_BITS), In(32), In(32)
         Host registers.
-    running, done, error, draining, code, unit, index, clear : Out
+    busy, done, error, draining, code, unit, index, clear : Out
         As of ``Supervisor``.
     counter_address, counter_value, cycles : In, Out(32), Out(32)
         ``address``, ``value`` and ``cycles`` of ``Counters``.
@@ -75,7 +75,7 @@ class Sequencer(Component):
                 "program_address": In(ADDRESS_BITS),
                 "program_length": In(32),
                 "watchdog": In(32),
-                "running": Out(1),
+                "busy": Out(1),
                 "done": Out(1),
                 "error": Out(1),
                 "draining": Out(1),
@@ -108,7 +108,7 @@ class Sequencer(Component):
         drive(m, supervisor, faults, "fault_valid codes indices named stuck_unit")
         drive(m, supervisor, self, "start reset watchdog")
         drive(m, supervisor, self.dispatch, "halted")
-        drive(m, self, supervisor, "running done error draining code unit index clear")
+        drive(m, self, supervisor, "busy done error draining code unit index clear")
         return m
 
     def _connect_program(self, m: Module) -> None:

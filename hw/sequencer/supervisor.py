@@ -49,6 +49,8 @@ class Supervisor(Component):
     running, granting, fetching : Out(1)
         From the cycle after ``begin`` until HALT or an error. Three equal registers: ``granting``
         is for the semaphores alone, ``fetching`` for the program reader.
+    busy : Out(1)
+        From the cycle after ``begin`` until ``done``, ``error`` or a soft reset.
     abort : Out(1)
         Stops all units, see "Contract of a unit" in ``docs/design/architecture.md``.
     flush, clear : Out(1)
@@ -84,6 +86,7 @@ class Supervisor(Component):
                 "units_idle": In(1),
                 "begin": Out(1),
                 **{name: Out(1) for name in _COPIES},
+                "busy": Out(1),
                 "abort": Out(1),
                 "flush": Out(1),
                 "clear": Out(1),
@@ -113,6 +116,7 @@ class Supervisor(Component):
         m.d.sync += cleared.eq(self.clear)
         m.d.comb += [
             self.begin.eq((self.start | rung) & ~self.running & ~ending & ~self.error & ~resetting),
+            self.busy.eq(self.running | ending),
             self.draining.eq(self.abort & ~(self.fetch_idle & self.units_idle)),
             self.clear.eq(resetting & self.fetch_idle & self.units_idle & ~cleared),
             # Words fetched past HALT are dropped before `done`.

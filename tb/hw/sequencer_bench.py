@@ -80,7 +80,8 @@ class Bench:
         bus = CONFIG.bus_bytes
         while True:
             ctx.set(request.ready, self.rng.random() < self.grants)
-            assert ctx.get(self.dut.running) or not ctx.get(request.valid), "fetches at an end"
+            running = ctx.get(self.dut.supervisor.running)
+            assert running or not ctx.get(request.valid), "fetches at an end"
             if ctx.get(request.valid) and ctx.get(request.ready):
                 payload = ctx.get(request.payload)
                 for n in range(payload.beats + 1):

@@ -144,3 +144,19 @@ def test_a_long_program_waits_for_its_own_end_after_an_error(rng, verilator) -> 
         result = device.run(0, len(code) // commands.WORD_BYTES)
         assert result.error is None and result.cycles is not None and result.cycles > 600
         assert device.read(8192, len(data)) == data
+
+
+def test_a_host_that_polls_sees_a_program_until_its_end(verilator) -> None:
+    """Words that were fetched after HALT arrive before the end, late from a slow memory."""
+
+    class Polled(RtlDevice):
+        def pauses(self, *, running: bool) -> Iterator[None]:
+            for _ in range(1 << 12):
+                yield
+            raise RuntimeError("wanted an end")
+
+    with Polled(preset("nano"), memory_bytes=1 << 14, latency=300) as device:
+        code = commands.encode(isa.assemble("HALT\n"))
+        device.write(0, code * 40)
+        for count in (1, 2, 40):
+            assert device.run(0, count).error is None

@@ -9,7 +9,7 @@ from celosia.hw import streams
 from celosia.hw.arch.isa import Error, Unit
 from celosia.hw.sequencer.supervisor import UNITS, Supervisor
 
-STATE = ("running", "done", "error", "draining", "abort")
+STATE = ("busy", "done", "error", "draining", "abort")
 
 
 async def supervisor():
@@ -72,12 +72,13 @@ async def test_a_program_starts_and_ends():
     assert state(ctx, dut) == set()
     await start(ctx, dut)
     await ctx.tick().repeat(5)
-    assert state(ctx, dut) == {"running"}
+    assert state(ctx, dut) == {"busy"}
     ctx.set(dut.fetch_idle, 0)
     await strobe(ctx, dut, halted=1)
     # Not done before what was fetched after HALT is gone.
     for _ in range(4):
-        assert state(ctx, dut) == set() and not ctx.get(dut.flush)
+        assert state(ctx, dut) == {"busy"}
+        assert not ctx.get(dut.running) and not ctx.get(dut.flush)
         await ctx.tick()
     ctx.set(dut.fetch_idle, 1)
     assert ctx.get(dut.flush)
@@ -87,7 +88,7 @@ async def test_a_program_starts_and_ends():
     # `done` stands until the next start.
     assert state(ctx, dut) == {"done"}
     await start(ctx, dut)
-    assert state(ctx, dut) == {"running"}
+    assert state(ctx, dut) == {"busy"}
 
 
 async def test_start_while_a_program_ends_starts_it_once_more():
@@ -97,13 +98,13 @@ async def test_start_while_a_program_ends_starts_it_once_more():
     await strobe(ctx, dut, halted=1)
     await strobe(ctx, dut, start=1)
     for _ in range(3):
-        assert not ctx.get(dut.begin) and state(ctx, dut) == set()
+        assert not ctx.get(dut.begin) and state(ctx, dut) == {"busy"}
         await ctx.tick()
     ctx.set(dut.fetch_idle, 1)
     await ctx.tick()
     assert ctx.get(dut.begin) and state(ctx, dut) == {"done"}
     await ctx.tick()
-    assert state(ctx, dut) == {"running"}
+    assert state(ctx, dut) == {"busy"}
     await strobe(ctx, dut, halted=1)
     await ctx.tick()
     for _ in range(4):
@@ -117,7 +118,7 @@ async def test_start_has_no_effect_while_a_program_runs_or_an_error_stands():
     ctx.set(dut.start, 1)
     assert not ctx.get(dut.begin)
     await strobe(ctx, dut, start=1)
-    assert state(ctx, dut) == {"running"}
+    assert state(ctx, dut) == {"busy"}
     await fail(ctx, dut, Unit.STORE)
     ctx.set(dut.start, 1)
     assert not ctx.get(dut.begin)
@@ -194,7 +195,7 @@ async def test_watchdog_fires_after_exactly_as_many_quiet_cycles(watchdog):
             await ctx.tick()
         await strobe(ctx, dut, moved=1)
     for _ in range(watchdog + 1):
-        assert state(ctx, dut) == {"running"}
+        assert state(ctx, dut) == {"busy"}
         await ctx.tick()
     assert state(ctx, dut) == {"error", "abort"}
     assert recorded(ctx, dut) == (Error.WATCHDOG, Unit.MATRIX, 321)
@@ -205,7 +206,7 @@ async def test_watchdog_lowered_below_the_cycles_gone_by():
     ctx.set(dut.watchdog, 100)
     await start(ctx, dut)
     await ctx.tick().repeat(50)
-    assert state(ctx, dut) == {"running"}
+    assert state(ctx, dut) == {"busy"}
     ctx.set(dut.watchdog, 10)
     await ctx.tick().repeat(2)
     assert state(ctx, dut) == {"error", "abort"}
@@ -215,7 +216,7 @@ async def test_no_watchdog():
     ctx, dut = await supervisor()
     await start(ctx, dut)
     await ctx.tick().repeat(400)
-    assert state(ctx, dut) == {"running"}
+    assert state(ctx, dut) == {"busy"}
     await strobe(ctx, dut, halted=1)
     await ctx.tick().repeat(3)
     ctx.set(dut.watchdog, 3)

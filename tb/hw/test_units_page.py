@@ -133,7 +133,7 @@ def test_end_of_a_program():
 
     probes = {
         "Sequencer.start": dut.start,
-        "Supervisor.running": dut.running,
+        "Supervisor.running": dut.supervisor.running,
         "beats": dut.beats.valid,
         "store.instruction": dut.store.instruction.valid,
         "store.done": dut.store.done,
