@@ -15,7 +15,6 @@ from typing import Any
 
 from celosia.hw.arch.extras import install_command
 from celosia.hw.arch.pod import PodConfig
-from celosia.sw.cli.arguments import board_of
 from celosia.sw.cli.messages import Missing
 from celosia.sw.export.files import verilog_files, verilog_header
 from celosia.sw.files import writable, write_atomically
@@ -89,8 +88,8 @@ def run_synth(arguments: argparse.Namespace) -> None:
 
     config, directory = arguments.preset, _directory(arguments.directory)
     part, seeds = part_named(arguments.part), range(1, arguments.seeds + 1)
-    if part is None or not part.options:
-        known = ", ".join(name for name, part in PARTS.items() if part.options)
+    if part is None or not part.is_open:
+        known = ", ".join(name for name, part in PARTS.items() if part.is_open)
         raise InputError(f"part: wanted one of {known}, got {arguments.part!r}")
     with _tools():
         from celosia.hw.flow.report import as_text
@@ -99,6 +98,25 @@ def run_synth(arguments: argparse.Namespace) -> None:
         found = synthesise(config, part=part, seeds=seeds, directory=directory, report=_reporter())
     print(f"{config.name} on {part.title}")
     print(as_text(found), end="")
+
+
+def _board(name: str) -> Any:
+    """Return a board of ``hw/litex/boards.py``, or as litex-boards describes it."""
+    from celosia.hw.litex.boards import BOARDS
+
+    if name in BOARDS:
+        return BOARDS[name]
+    with _tools("litex"):
+        from celosia.hw.litex.target import board_found
+
+        try:
+            found = board_found(name)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+    if found is None:
+        known = ", ".join(BOARDS)
+        raise InputError(f"board: wanted one of {known}, or a target of litex-boards, got {name!r}")
+    return found
 
 
 def _folder(arguments: argparse.Namespace) -> Path:
@@ -113,7 +131,7 @@ def run_build(arguments: argparse.Namespace) -> None:
     """Make the LiteX system of a board with a core, and its bitstream; print area and clock."""
     from celosia.sw.floorplan import draw
 
-    board, directory = board_of(arguments.board), _directory(_folder(arguments))
+    board, directory = _board(arguments.board), _directory(_folder(arguments))
     if arguments.preset:
         board = replace(board, config=arguments.preset)
     if arguments.clock is not None:
@@ -125,7 +143,7 @@ def run_build(arguments: argparse.Namespace) -> None:
     core = board.config.name if board.cores == 1 else f"{board.cores} x {board.config.name}"
     if arguments.sources:
         return _write_sources(board, directory, f"{core} on {board.title}")
-    if not board.fpga.options:
+    if not board.fpga.is_open:
         raise InputError(f"{board.name}: wanted --sources, no open tool makes its bitstream")
     seeds = range(1, arguments.seeds + 1)
     with _tools("litex"):
@@ -182,10 +200,12 @@ def _write(contents: dict[str, tuple[Path, bytes]], text: str) -> None:
 
 def run_flash(arguments: argparse.Namespace) -> None:
     """Load the bitstream of a board through openFPGALoader."""
-    board, directory = board_of(arguments.board), _folder(arguments)
+    board, directory = _board(arguments.board), _folder(arguments)
     bitstream = _bitstream(board, directory)
     if not bitstream.is_file():
         raise InputError(f"{bitstream}: no such file (celosia build {board.name})")
+    if not board.loader:
+        raise InputError(f"{board.name}: wanted a board that openFPGALoader knows by name")
     loader = shutil.which(_LOADER)
     if loader is None:
         raise Missing(f"{_LOADER}: wanted it on PATH, found none (apt-get install openfpgaloader)")

@@ -1,5 +1,6 @@
 """Families of parts: the tools and options that lead to a bitstream of each."""
 
+import re
 from dataclasses import dataclass, field, replace
 
 from celosia.hw.arch.config import Config
@@ -143,8 +144,15 @@ GOWIN = Family(
     },
 )
 
-#: Built by the vendor's tools alone.
 SPARTAN6 = Family(name="Spartan-6", suffixes=(".ucf", ".bit"))
+#: Families that only the tools of their vendors know, by the start of a part's name.
+_VENDORS = {
+    "xc6": SPARTAN6,
+    "xc": Family(name="Xilinx", suffixes=(".xdc", ".bit")),
+    "EP": (_INTEL := Family(name="Intel", suffixes=(".qsf", ".sof"))),
+    "5C": _INTEL,
+    "10": _INTEL,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +193,11 @@ class Part:
     size: tuple[int, int] = (0, 0)
     settings: dict[str, str] = field(default_factory=dict, hash=False)
     package: tuple[str, str, str] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True if open tools place and route it."""
+        return bool(self.options)
 
     def suited(self, config: Config, cores: int = 1) -> Config:
         """Return the same core made of the multipliers that this part has for each of ``cores``.
@@ -269,7 +282,29 @@ PARTS = {
 }
 
 
+#: Ordering code of an ECP5: kind, size, speed grade and package.
+_CODE = re.compile(r"LFE5(U|UM|UM5G)-(12|25|45|85)F-([678])(BG|MG|CABGA|CSFBGA)(\d+)[CI]?")
+_PACKAGES = {"BG": "CABGA", "MG": "CSFBGA"}
+_MULTIPLIERS = {"12": 28, "25": 28, "45": 72, "85": 156}
+
+
 def part_named(name: str) -> Part | None:
-    """Return a part by its name, or None; without a package, the first of the table."""
+    """Return a part by its name or ordering code, or None.
+
+    Without a package, it is the first of the table.
+    """
     found = (part for known, part in PARTS.items() if known.startswith(f"{name}-C"))
-    return PARTS.get(name) or next(found, None)
+    return PARTS.get(name) or next(found, None) or _ordered(name)
+
+
+def _ordered(code: str) -> Part | None:
+    """Return the part with an ordering code: an ECP5, or a part for its vendor's tools."""
+    found = _CODE.fullmatch(code)
+    if not found:
+        family = next((_VENDORS[start] for start in _VENDORS if code.startswith(start)), None)
+        return family and Part(name=code, family=family, title=code, multipliers=0)
+    kind, size, speed, package, balls = found.groups()
+    option = f"{size}k" if kind == "U" else f"{kind.lower()}-{size}k"
+    return _ecp5(
+        code, option, f"{_PACKAGES.get(package, package)}{balls}", _MULTIPLIERS[size], int(speed)
+    )

@@ -7,7 +7,7 @@ from typing import Any
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
-from celosia.hw.flow.parts import PARTS, Part
+from celosia.hw.flow.parts import Part, part_named
 
 #: Bits per second on the line.
 BAUD = 3_000_000
@@ -34,7 +34,7 @@ class Board:
         List of the board's file in ``litex_boards.platforms`` with the pins ``serial``, where the
         target does not have them.
     part : str
-        Name in ``hw/flow/parts.py``.
+        Name in ``hw/flow/parts.py``, or ordering code.
     config : Config
         Sizes of the core.
     clock_hz : int
@@ -46,7 +46,7 @@ class Board:
     memory_width : int
         Bytes that it moves in a cycle of the core.
     loader : str
-        What openFPGALoader calls the board.
+        What openFPGALoader calls the board; empty where nobody looked.
     memory_latency : int
         Cycles from an address to the first beat.
     processor : bool
@@ -65,7 +65,7 @@ class Board:
     clock_hz: int
     memory: str
     memory_bytes: int
-    loader: str
+    loader: str = ""
     memory_width: int = 4
     memory_latency: int = 32
     processor: bool = False
@@ -80,8 +80,11 @@ class Board:
 
     @property
     def fpga(self) -> Part:
-        """Its part."""
-        return PARTS[self.part]
+        """Its part; raises ValueError if no tool is known for it."""
+        part = part_named(self.part)
+        if part is None:
+            raise ValueError(f"{self.name}: wanted a part of a known family, got {self.part}")
+        return part
 
     @property
     def memory_bandwidth(self) -> float:
@@ -121,18 +124,18 @@ def _colorlight(board: str, size: int, core: str, clock_hz: int, **options: str)
 
 
 #: What fits beside the memory controller where there are 56 block memories, and where fewer.
-_SMALL = "nano,unified_bytes=65536,requantizer=sequential,counters=luts"
-_SMALLER = "nano,unified_bytes=32768,requantizer=sequential"
+SMALL = "nano,unified_bytes=65536,requantizer=sequential,counters=luts"
+SMALLER = "nano,unified_bytes=32768,requantizer=sequential"
 
 BOARDS = {
     board.name: board
     for board in (
         _ulx3s(85, "micro", 60_000_000),
         _ulx3s(45, "micro", 55_000_000),
-        _ulx3s(25, _SMALL, 50_000_000),
-        _ulx3s(12, _SMALL, 50_000_000),
+        _ulx3s(25, SMALL, 50_000_000),
+        _ulx3s(12, SMALL, 50_000_000),
         _colorlight("i9", 45, "micro", 50_000_000, revision="7.2"),
-        _colorlight("i5", 25, _SMALL, 50_000_000),
+        _colorlight("i5", 25, SMALL, 50_000_000),
         Board(
             name="ecpix5-85f",
             title="ECPIX-5 with LFE5UM5G-85F",
@@ -153,7 +156,7 @@ BOARDS = {
             options={"device": "25F"},
             pins="feather_serial",
             part="LFE5U-25F-CSFBGA285",
-            config=preset(_SMALL),
+            config=preset(SMALL),
             clock_hz=48_000_000,
             memory="MT41K64M16",
             memory_bytes=128 << 20,
@@ -167,7 +170,7 @@ BOARDS = {
             options={"with_buttons": False},
             part="GW2AR-18",
             # Without skid buffers and counters: with them, nextpnr places it in no useful time.
-            config=preset(f"{_SMALLER},links=register,counters=none"),
+            config=preset(f"{SMALLER},links=register,counters=none"),
             clock_hz=48_000_000,
             memory="in the package",
             memory_bytes=8 << 20,
@@ -179,7 +182,7 @@ BOARDS = {
             module="sipeed_tang_primer_20k",
             options={"with_buttons": False},
             part="GW2A-18",
-            config=preset(_SMALLER),
+            config=preset(SMALLER),
             clock_hz=48_000_000,
             memory="MT41K64M16",
             memory_bytes=128 << 20,
@@ -192,7 +195,7 @@ BOARDS = {
             module="scarabhardware_minispartan6",
             options={"sdram_rate": "1:2"},
             part="XC6SLX25",
-            config=preset(f"{_SMALLER},counters=luts"),
+            config=preset(f"{SMALLER},counters=luts"),
             clock_hz=48_000_000,
             memory="AS4C16M16",
             memory_bytes=32 << 20,

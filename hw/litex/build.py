@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from litex.build.generic_platform import ConstraintError
 from litex.soc.cores.uart import RS232PHY
 
 from celosia.hw.build import TOP, verilog_with_sources
@@ -78,12 +79,13 @@ def design(board: Board) -> tuple[Design, dict[str, Any]]:
             soc.finalize()
             files = processor_verilog(soc)
             soc.build(build_name=NAME, build_dir=folder, run=False)
-        except (AssertionError, ValueError) as error:
+        except (AssertionError, ConstraintError, ValueError) as error:
             text = str(error) or "No PLL config found"
             raise ValueError(f"{board.name}: {text}, {board.clock_hz / 1e6:g} MHz") from None
         base = Path(folder) / NAME
         suffixes = (".v", board.fpga.family.suffixes[0])
         text, pins = (base.with_suffix(suffix).read_text() for suffix in suffixes)
+        pins = pins.replace(f"{folder}/", "")
     made = Design(
         name=NAME,
         verilog="\n".join((core, *files, _settled(text))),

@@ -39,6 +39,11 @@ def hold(soc: Any) -> None:
     soc.celosia_held = True
 
 
+def is_held(soc: Any) -> bool:
+    """Return whether the processor of a system waits for the host."""
+    return getattr(soc, "celosia_held", False)
+
+
 def processor_verilog(soc: Any) -> list[str]:
     """Return the Verilog that a finished system needs besides its own: that of its processor."""
     files = [Path(name).read_text() for name, *_ in soc.platform.sources]
@@ -47,6 +52,6 @@ def processor_verilog(soc: Any) -> list[str]:
 
 def describe_processor(soc: Any, registers: dict[str, int]) -> dict[str, int]:
     """Return what the host must know to start a processor that is held, nothing without one."""
-    if not getattr(soc, "celosia_held", False):
+    if not is_held(soc):
         return {}
     return {"reset": registers["ctrl_reset"], "held": HELD, "program": PROGRAM}

@@ -16,7 +16,7 @@ from celosia.hw.arch.pod import PAGE, PodConfig
 from celosia.hw.litex.bridge import Bridge
 from celosia.hw.litex.core import Celosia
 from celosia.hw.litex.port import Skidded, port_of
-from celosia.hw.litex.processor import describe_processor
+from celosia.hw.litex.processor import describe_processor, is_held
 
 #: Address of the core's registers on the bus of the system, where no processor caches.
 _REGISTERS = 0xE0000000
@@ -71,7 +71,8 @@ def equip(soc: Any, config: Config | PodConfig, line: Any) -> None:
     if hasattr(soc, "l2_cache"):
         raise ValueError("soc: wanted a system without L2 cache, got one; the core bypasses it")
     phy = soc.sdram.controller.settings.phy
-    if phy.memtype != "SDR" and phy.phytype not in _LEVELLED and not soc.cpu_type:
+    trains = soc.cpu_type and not is_held(soc)
+    if phy.memtype != "SDR" and phy.phytype not in _LEVELLED and not trains:
         raise ValueError(
             f"soc: wanted SDR or {' or '.join(_LEVELLED)} without a processor that trains the memory,"
             f" got {phy.memtype} behind {phy.phytype}"

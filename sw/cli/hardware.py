@@ -14,6 +14,8 @@ from celosia.sw.cli.arguments import (
     whole,
 )
 
+_BOARD = "name: docs/reference/boards.md, or a target of litex-boards"
+
 
 def add_parsers(command: Commands) -> None:
     """Add the commands."""
@@ -38,7 +40,7 @@ def add_parsers(command: Commands) -> None:
     )
 
     made = command("build", "make the bitstream of a board with a core", hardware.run_build)
-    made.add_argument("board", metavar="BOARD", help="name, see docs/reference/boards.md")
+    made.add_argument("board", metavar="BOARD", help=_BOARD)
     add_preset(made, None)
     add_cores(made)
     made.add_argument("--seeds", type=whole, default=5, metavar="N", help="placements (5)")
@@ -48,7 +50,7 @@ def add_parsers(command: Commands) -> None:
     _folder(made)
 
     made = command("flash", "load a bitstream into a board", hardware.run_flash)
-    made.add_argument("board", metavar="BOARD", help="name, see docs/reference/boards.md")
+    made.add_argument("board", metavar="BOARD", help=_BOARD)
     made.add_argument(
         "--persistent", action="store_true", help="into its flash memory, to stay without power"
     )

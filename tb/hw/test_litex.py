@@ -176,6 +176,11 @@ def memory_of(kind, phy):
             {"sdram": memory_of("DDR3", "S7DDRPHY"), "cpu_type": None},
             "wanted SDR or ECP5DDRPHY or GW2DDRPHY without a processor .* memory, got DDR3 behind S7DDRPHY",
         ),
+        # A processor that waits for the host trains nothing.
+        (
+            {"sdram": memory_of("DDR3", "S7DDRPHY"), "cpu_type": "any", "celosia_held": True},
+            "wanted SDR or ECP5DDRPHY .* got DDR3 behind S7DDRPHY",
+        ),
     ],
 )
 def test_refusals(members, says):
@@ -253,6 +258,54 @@ def test_a_board_has_clocks_pins_and_a_core(built):
     assert loop in made.verilog and "no_rw_check" in made.verilog
     source = made.sources["celosia.core.sequencer.cycles"]
     assert source.place.startswith("hw/sequencer/")
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "core", "memory", "width", "pins"),
+    [
+        ("terasic_de0nano", "EP4CE22F17C6", boards.SMALLER, 32 << 20, 2, "FILE board.v -library"),
+        (
+            "lattice_versa_ecp5",
+            "LFE5UM5G-45F-8BG381C",
+            "micro",
+            128 << 20,
+            8,
+            'COMP "serial_tx" SITE "A11"',
+        ),
+    ],
+)
+def test_a_board_without_a_row(name, part, core, memory, width, pins):
+    board = target.board_found(name)
+    assert (board.part, board.config) == (part, preset(core))
+    assert (board.memory_bytes, board.memory_width) == (memory, width)
+    made, description = build.design(replace(board, config=CONFIG))
+    assert pins in made.pins and "/tmp" not in made.pins
+    assert description["memory_bytes"] == memory and description["start"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("muselab_icesugar", "muselab_icesugar: its target .* argument: 'bios_flash_offset'"),
+        ("digilent_basys3", "digilent_basys3: wanted a target with LiteDRAM, got none"),
+    ],
+)
+def test_targets_without_memory_or_with_options(name, says):
+    with pytest.raises(ValueError, match=says):
+        target.board_found(name)
+
+
+def test_memories_that_a_processor_trains():
+    board = target.board_found("digilent_arty")
+    for each in (board, replace(board, processor=True)):
+        with pytest.raises(ValueError, match="digilent_arty: soc: wanted SDR .* behind A7DDRPHY"):
+            build.design(replace(each, config=CONFIG))
+
+
+def test_a_target_without_serial_pins():
+    board = replace(target.board_found("colorlight_i9plus"), config=CONFIG)
+    with pytest.raises(ValueError, match="colorlight_i9plus: Resource not found: serial"):
+        build.design(board)
 
 
 def test_a_board_with_a_processor():
