@@ -15,6 +15,7 @@ from typing import Any
 
 from celosia.hw.arch.extras import install_command
 from celosia.hw.arch.pod import PodConfig
+from celosia.sw.cli.arguments import board_of
 from celosia.sw.cli.messages import Missing
 from celosia.sw.export.files import verilog_files, verilog_header
 from celosia.sw.files import writable, write_atomically
@@ -101,16 +102,19 @@ def run_synth(arguments: argparse.Namespace) -> None:
 
 
 def _board(name: str) -> Any:
-    """Return a board of ``hw/litex/boards.py``, or as litex-boards describes it."""
+    """Return a board of ``hw/litex/boards.py``, or of a target of litex-boards.
+
+    Raises InputError if there is none that a core can be put on, Missing without litex-boards.
+    """
     from celosia.hw.litex.boards import BOARDS
 
     if name in BOARDS:
         return BOARDS[name]
     with _tools("litex"):
-        from celosia.hw.litex.target import board_found
+        from celosia.hw.litex.target import board_of_target
 
         try:
-            found = board_found(name)
+            found = board_of_target(name)
         except ValueError as error:
             raise InputError(str(error)) from None
     if found is None:
@@ -176,10 +180,12 @@ def _write_sources(board: Any, directory: Path, title: str) -> None:
         from celosia.hw.litex.build import design
 
         made, description = design(board)
-    pins = directory / f"{made.name}{board.fpga.family.suffixes[0]}"
+    family = board.fpga.family
+    pins, clocks = (directory / f"{made.name}{end}" for end in (family.suffixes[0], family.timing))
     contents = {
         "Verilog": (directory / f"{made.name}.v", made.verilog.encode()),
         "pins": (pins, made.pins.encode()),
+        **({"clocks": (clocks, made.timing.encode())} if made.timing else {}),
         "description": _description(directory, description),
     }
     _write(contents, f"{title}\n")
@@ -200,12 +206,10 @@ def _write(contents: dict[str, tuple[Path, bytes]], text: str) -> None:
 
 def run_flash(arguments: argparse.Namespace) -> None:
     """Load the bitstream of a board through openFPGALoader."""
-    board, directory = _board(arguments.board), _folder(arguments)
+    board, directory = board_of(arguments.board), _folder(arguments)
     bitstream = _bitstream(board, directory)
     if not bitstream.is_file():
         raise InputError(f"{bitstream}: no such file (celosia build {board.name})")
-    if not board.loader:
-        raise InputError(f"{board.name}: wanted a board that openFPGALoader knows by name")
     loader = shutil.which(_LOADER)
     if loader is None:
         raise Missing(f"{_LOADER}: wanted it on PATH, found none (apt-get install openfpgaloader)")

@@ -36,7 +36,11 @@ REGISTERS = (
         "control", 0x0C, "w1", 0, "bit 0 starts the program, 1 resets softly, 2 clears counters"
     ),
     Register(
-        "status", 0x10, "r", 0, "bit 0 busy until 1 done or 2 error, 3 bus transfers under way"
+        "status",
+        0x10,
+        "r",
+        0,
+        "bit 0 busy, from start to end; 1 done, 2 error, 3 bus transfers under way",
     ),
     Register("interrupt_enable", 0x14, "rw", 0, "bit 0 done, 1 error"),
     Register("interrupt", 0x18, "w1", 0, "bit 0 done, 1 error; writing ones clears"),

@@ -31,6 +31,8 @@ class Family:
         Options by which it takes the file of pins, ``{file}``, where there are boards.
     suffixes : (str, str)
         Of the file of pins as LiteX writes it, and of the bitstream.
+    timing : str
+        Suffix of a file of clocks that the file of pins names; empty for none.
     routed : tuple of str
         Options by which it leaves what the packer reads, ``{file}``.
     packer : tuple of str
@@ -59,6 +61,7 @@ class Family:
     threads: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     suffixes: tuple[str, str] = (".lpf", ".bit")
+    timing: str = ""
     routed: tuple[str, ...] = ()
     packer: tuple[str, ...] = ()
     models: str = ""
@@ -145,14 +148,14 @@ GOWIN = Family(
 )
 
 SPARTAN6 = Family(name="Spartan-6", suffixes=(".ucf", ".bit"))
-#: Families that only the tools of their vendors know, by the start of a part's name.
-_VENDORS = {
-    "xc6": SPARTAN6,
-    "xc": Family(name="Xilinx", suffixes=(".xdc", ".bit")),
-    "EP": (_INTEL := Family(name="Intel", suffixes=(".qsf", ".sof"))),
-    "5C": _INTEL,
-    "10": _INTEL,
-}
+XILINX = Family(name="Xilinx", suffixes=(".xdc", ".bit"))
+INTEL = Family(name="Intel", suffixes=(".qsf", ".sof"), timing=".sdc")
+#: Parts of these families by their ordering codes.
+_VENDORS = (
+    (re.compile(r"xc6s[\w-]+"), SPARTAN6),
+    (re.compile(r"xc[7kvzau][\w-]+"), XILINX),
+    (re.compile(r"(EP[34]C|5C|10M|10CL)\w+"), INTEL),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,13 +234,17 @@ _ECP5_SETTINGS = {
 }
 
 
-def _ecp5(name: str, size: str, package: str, multipliers: int, speed: int = 6) -> Part:
+#: Of an ECP5, by thousands of its cells.
+_MULTIPLIERS = {"12": 28, "25": 28, "45": 72, "85": 156}
+
+
+def _ecp5(name: str, size: str, package: str, speed: int = 6) -> Part:
     part = Part(
         name=name,
         family=ECP5,
         title=f"{name.partition('-C')[0]}, speed grade {speed}",
         options=(f"--{size}", "--package", package, "--speed", str(speed)),
-        multipliers=multipliers,
+        multipliers=_MULTIPLIERS[size[-3:-1]],
         settings=_ECP5_SETTINGS,
     )
     if not size.endswith("85k"):
@@ -254,13 +261,13 @@ def _ecp5(name: str, size: str, package: str, multipliers: int, speed: int = 6) 
 PARTS = {
     part.name: part
     for part in (
-        _ecp5("LFE5U-85F", "85k", "CABGA756", 156),
-        _ecp5("LFE5U-85F-CABGA381", "85k", "CABGA381", 156),
-        _ecp5("LFE5U-45F-CABGA381", "45k", "CABGA381", 72),
-        _ecp5("LFE5U-25F-CABGA381", "25k", "CABGA381", 28),
-        _ecp5("LFE5U-12F-CABGA381", "12k", "CABGA381", 28),
-        _ecp5("LFE5U-25F-CSFBGA285", "25k", "CSFBGA285", 28, speed=8),
-        _ecp5("LFE5UM5G-85F-CABGA554", "um5g-85k", "CABGA554", 156, speed=8),
+        _ecp5("LFE5U-85F", "85k", "CABGA756"),
+        _ecp5("LFE5U-85F-CABGA381", "85k", "CABGA381"),
+        _ecp5("LFE5U-45F-CABGA381", "45k", "CABGA381"),
+        _ecp5("LFE5U-25F-CABGA381", "25k", "CABGA381"),
+        _ecp5("LFE5U-12F-CABGA381", "12k", "CABGA381"),
+        _ecp5("LFE5U-25F-CSFBGA285", "25k", "CSFBGA285", speed=8),
+        _ecp5("LFE5UM5G-85F-CABGA554", "um5g-85k", "CABGA554", speed=8),
         Part(
             name="GW2AR-18",
             family=GOWIN,
@@ -282,10 +289,19 @@ PARTS = {
 }
 
 
-#: Ordering code of an ECP5: kind, size, speed grade and package.
-_CODE = re.compile(r"LFE5(U|UM|UM5G)-(12|25|45|85)F-([678])(BG|MG|CABGA|CSFBGA)(\d+)[CI]?")
-_PACKAGES = {"BG": "CABGA", "MG": "CSFBGA"}
-_MULTIPLIERS = {"12": 28, "25": 28, "45": 72, "85": 156}
+#: Packages of ECP5 in an ordering code, as nextpnr calls them.
+_PACKAGES = {
+    "BG256": "CABGA256",
+    "BG381": "CABGA381",
+    "BG554": "CABGA554",
+    "BG756": "CABGA756",
+    "MG285": "CSFBGA285",
+    "TG144": "TQFP144",
+}
+_CODE = re.compile(
+    r"LFE5(U-12|(?:U|UM|UM5G)-(?:25|45|85))F-([678])"
+    rf"({'|'.join((*_PACKAGES, *_PACKAGES.values()))})[CI]?"
+)
 
 
 def part_named(name: str) -> Part | None:
@@ -300,11 +316,9 @@ def part_named(name: str) -> Part | None:
 def _ordered(code: str) -> Part | None:
     """Return the part with an ordering code: an ECP5, or a part for its vendor's tools."""
     found = _CODE.fullmatch(code)
-    if not found:
-        family = next((_VENDORS[start] for start in _VENDORS if code.startswith(start)), None)
-        return family and Part(name=code, family=family, title=code, multipliers=0)
-    kind, size, speed, package, balls = found.groups()
-    option = f"{size}k" if kind == "U" else f"{kind.lower()}-{size}k"
-    return _ecp5(
-        code, option, f"{_PACKAGES.get(package, package)}{balls}", _MULTIPLIERS[size], int(speed)
-    )
+    if found:
+        size, speed, package = found.groups()
+        size = f"{size.lower()}k".removeprefix("u-")
+        return _ecp5(code, size, _PACKAGES.get(package, package), int(speed))
+    family = next((family for form, family in _VENDORS if form.fullmatch(code)), None)
+    return family and Part(name=code, family=family, title=code, multipliers=0)

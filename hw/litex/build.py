@@ -79,19 +79,24 @@ def design(board: Board) -> tuple[Design, dict[str, Any]]:
             soc.finalize()
             files = processor_verilog(soc)
             soc.build(build_name=NAME, build_dir=folder, run=False)
-        except (AssertionError, ConstraintError, ValueError) as error:
+        except ConstraintError as error:
+            raise ValueError(f"{board.name}: pins: {error}") from None
+        except (AssertionError, ValueError) as error:
             text = str(error) or "No PLL config found"
             raise ValueError(f"{board.name}: {text}, {board.clock_hz / 1e6:g} MHz") from None
         base = Path(folder) / NAME
         suffixes = (".v", board.fpga.family.suffixes[0])
         text, pins = (base.with_suffix(suffix).read_text() for suffix in suffixes)
         pins = pins.replace(f"{folder}/", "")
+        timing = board.fpga.family.timing
+        clocks = base.with_suffix(timing).read_text() if timing else ""
     made = Design(
         name=NAME,
         verilog="\n".join((core, *files, _settled(text))),
         part=board.fpga,
         megahertz=board.clock_hz / 1e6,
         pins=f"{pins}\n{inner_pins(board.fpga)}",
+        timing=clocks,
         opened=_OPENED,
         sources=sources,
     )

@@ -45,6 +45,21 @@ _LEVELLING = (
 )
 
 
+def require_memory(soc: Any) -> None:
+    """Raise ValueError if a system has no memory that a core can use without a BIOS."""
+    if not hasattr(soc, "sdram"):
+        raise ValueError("soc: wanted a system with LiteDRAM, got none")
+    if hasattr(soc, "l2_cache"):
+        raise ValueError("soc: wanted a system without L2 cache, got one; the core bypasses it")
+    phy = soc.sdram.controller.settings.phy
+    trains = soc.cpu_type and not is_held(soc)
+    if phy.memtype != "SDR" and phy.phytype not in _LEVELLED and not trains:
+        raise ValueError(
+            f"soc: wanted SDR or {' or '.join(_LEVELLED)} without a processor that trains the memory,"
+            f" got {phy.memtype} behind {phy.phytype}"
+        )
+
+
 def equip(soc: Any, config: Config | PodConfig, line: Any) -> None:
     """Add a core or a pod, and the bridge of the host's line, to a system.
 
@@ -63,20 +78,10 @@ def equip(soc: Any, config: Config | PodConfig, line: Any) -> None:
         If the system has no LiteDRAM, a cache that the core does not see, or a memory that only a
         processor can start; or if it has a processor and a pod.
     """
+    require_memory(soc)
     cores = config.cores if isinstance(config, PodConfig) else 1
     if cores > 1 and soc.cpu_type:
         raise ValueError(f"soc: wanted one core beside a processor, got {cores}")
-    if not hasattr(soc, "sdram"):
-        raise ValueError("soc: wanted a system with LiteDRAM, got none")
-    if hasattr(soc, "l2_cache"):
-        raise ValueError("soc: wanted a system without L2 cache, got one; the core bypasses it")
-    phy = soc.sdram.controller.settings.phy
-    trains = soc.cpu_type and not is_held(soc)
-    if phy.memtype != "SDR" and phy.phytype not in _LEVELLED and not trains:
-        raise ValueError(
-            f"soc: wanted SDR or {' or '.join(_LEVELLED)} without a processor that trains the memory,"
-            f" got {phy.memtype} behind {phy.phytype}"
-        )
     soc.celosia = core = Celosia(config)
     for n, memory in enumerate(core.memories):
         name = f"celosia_{n}" if n else "celosia"

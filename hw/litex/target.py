@@ -1,25 +1,52 @@
 """System of a board without a core, from litex-boards."""
 
 import importlib
-import inspect
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from litex.build.generic_platform import ConstraintError
+
 from celosia.hw.arch.presets import preset
-from celosia.hw.litex.boards import SMALL, SMALLER, Board
+from celosia.hw.litex.boards import BOARDS, SMALL, SMALLER, Board
 from celosia.hw.litex.phy import RegisteredPhy
 from celosia.hw.litex.processor import OPTIONS, PACKAGE, hold
-from celosia.hw.litex.system import quiet
+from celosia.hw.litex.system import quiet, require_memory
 
-#: What no host needs; a board with a processor has its options besides.
+#: What no host needs, and options that targets read; a board with a processor has its own besides.
 _BARE = {
     "cpu_type": None,
     "with_uart": False,
+    "uart_name": "serial",
+    "with_uartbone": False,
+    "with_jtagbone": False,
     "integrated_sram_size": 0,
     "with_timer": False,
     "with_ctrl": False,
     "with_led_chaser": False,
 }
+
+
+def _made(module: str, options: Mapping[str, Any]) -> Any:
+    """Return the system of a module of ``litex_boards.targets``, with these options."""
+    base: Any = importlib.import_module(f"litex_boards.targets.{module}").BaseSoC
+
+    class System(base):
+        """The target without a cache, which the core does not see, and without what it hides."""
+
+        def add_sdram(self, name: str = "sdram", *, phy: Any, **options: Any) -> None:
+            self.chip, self.phy_settings = options["module"], phy.settings
+            if phy.settings.memtype == "SDR":
+                phy = self.celosia_phy = RegisteredPhy(phy)
+            super().add_sdram(name, phy=phy, **{**options, "l2_cache_size": 0})
+
+        def _left_out(self, *_: Any, **__: Any) -> None:
+            pass
+
+        add_spi_flash = add_identifier = _left_out
+        add_video_terminal = add_video_framebuffer = add_video_colorbars = _left_out
+
+    return System(**{**_BARE, **options})
 
 
 def target(board: Board) -> Any:
@@ -28,28 +55,11 @@ def target(board: Board) -> Any:
     Its ``chip`` is the memory chip, of ``litedram.modules``; ``phy_settings`` are those of the PHY
     of the board.
     """
-    base: Any = importlib.import_module(f"litex_boards.targets.{board.module}").BaseSoC
-
-    class System(base):
-        """The target without a cache, which the core does not see, flash memory and its name."""
-
-        def add_sdram(self, name: str = "sdram", *, phy: Any, **options: Any) -> None:
-            self.chip, self.phy_settings = options["module"], phy.settings
-            if phy.settings.memtype == "SDR":
-                phy = self.celosia_phy = RegisteredPhy(phy)
-            super().add_sdram(name, phy=phy, **{**options, "l2_cache_size": 0})
-
-        def add_spi_flash(self, *_: Any, **__: Any) -> None:
-            pass
-
-        def add_identifier(self, *_: Any, **__: Any) -> None:
-            pass
-
-    options = {**_BARE, **board.options, "sys_clk_freq": board.clock_hz}
+    options = {**board.options, "sys_clk_freq": board.clock_hz}
     if board.processor:
         importlib.import_module(PACKAGE)
         options |= OPTIONS
-    soc = System(**options)
+    soc = _made(board.module, options)
     if board.processor:
         hold(soc)
     if board.pins:
@@ -58,7 +68,20 @@ def target(board: Board) -> Any:
     return soc
 
 
-def board_found(name: str) -> Board | None:
+def _is_target(name: str) -> bool:
+    """Return True if litex-boards has a target of this name; raises ValueError for its packages."""
+    module = f"litex_boards.targets.{name}"
+    try:
+        return name.isidentifier() and hasattr(importlib.import_module(module), "BaseSoC")
+    except ModuleNotFoundError as error:
+        if error.name == module:
+            return False
+        if error.name == "litex_boards":
+            raise
+        raise ValueError(f"{name}: its target wants the package {error.name}") from None
+
+
+def board_of_target(name: str) -> Board | None:
     """Return a board that has no row in ``boards.py`` as litex-boards describes it, or None.
 
     Its core and its clock are a start: nobody has built it.
@@ -71,43 +94,35 @@ def board_found(name: str) -> Board | None:
     Raises
     ------
     ValueError
-        If the target wants options or files, or has no memory of LiteDRAM.
+        If rows have this target, it needs options or packages, it has no memory that a core can
+        use, or a part of an unknown family.
     ImportError
-        If a package that the target wants is not installed.
+        If litex-boards is not installed.
     """
-    if not name.isidentifier():
+    if not _is_target(name):
         return None
-    place = f"litex_boards.targets.{name}"
+    rows = [row.name for row in BOARDS.values() if row.module == name]
+    if rows:
+        raise ValueError(f"board: wanted {' or '.join(rows)}, got the name of its target, {name}")
     try:
-        base: Any = importlib.import_module(place).BaseSoC
-    except ModuleNotFoundError as error:
-        if error.name != place:
-            raise
-        return None
-    title = name.replace("_", " ")
-    try:
-        board = Board(
-            name=name,
-            title=title,
-            module=name,
-            part="",
-            config=preset(SMALLER),
-            clock_hz=round(inspect.signature(base).parameters["sys_clk_freq"].default),
-            memory="none",
-            memory_bytes=0,
-        )
         with quiet():
-            soc = target(board)
-    except (AssertionError, KeyError, OSError, TypeError) as error:
-        raise ValueError(f"{name}: its target cannot be made without more: {error}") from None
-    if not hasattr(soc, "chip"):
-        raise ValueError(f"{name}: wanted a target with LiteDRAM, got none")
+            soc = _made(name, {})
+    except (AssertionError, AttributeError, ConstraintError, KeyError, OSError, TypeError) as error:
+        text = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ValueError(f"{name}: LiteX cannot make it from its name alone: {text}") from None
+    try:
+        require_memory(soc)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
     device, phy = soc.platform.device, soc.phy_settings
     edges = 1 if phy.memtype == "SDR" else 2
-    board = replace(
-        board,
-        title=f"{title} with {device}",
+    board = Board(
+        name=name,
+        title=f"{name.replace('_', ' ')} with {device}",
+        module=name,
         part=device,
+        config=preset(SMALLER),
+        clock_hz=round(soc.sys_clk_freq),
         memory=type(soc.chip).__name__,
         memory_bytes=soc.bus.regions["main_ram"].size,
         memory_width=phy.databits * phy.nphases * edges // 8,

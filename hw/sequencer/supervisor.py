@@ -114,6 +114,7 @@ class Supervisor(Component):
         # The reset, of the supervisor too, takes effect one cycle after `clear`.
         cleared = Signal()
         m.d.sync += cleared.eq(self.clear)
+        failed = self.fault_valid.any() | hung
         m.d.comb += [
             self.begin.eq((self.start | rung) & ~self.running & ~ending & ~self.error & ~resetting),
             self.busy.eq(self.running | ending),
@@ -135,12 +136,12 @@ class Supervisor(Component):
             m.d.sync += [running.eq(-1), self.done.eq(0), rung.eq(0)]
         with m.Elif(self.start & ending):
             m.d.sync += rung.eq(1)
-        with m.If(self.halted & self.running & ~self.fault_valid.any()):
+        with m.If(self.halted & self.running & ~failed):
             m.d.sync += [running.eq(0), ending.eq(1)]
         with m.If(self.flush):
             m.d.sync += [ending.eq(0), self.done.eq(1)]
         with m.If(self.reset):
-            m.d.sync += [resetting.eq(1), self.abort.eq(1), running.eq(0)]
+            m.d.sync += [resetting.eq(1), self.abort.eq(1), running.eq(0), ending.eq(0)]
         unit = Signal(isa.Unit)
         code = Signal(isa.Error)
         m.d.comb += [unit.eq(self.stuck_unit), code.eq(isa.Error.WATCHDOG)]
@@ -148,7 +149,6 @@ class Supervisor(Component):
             with m.If(self.fault_valid[n]):
                 m.d.comb += [unit.eq(n), code.eq(self.codes[n])]
         source = Mux(unit == isa.Unit.SEQUENCER, self.named, unit)
-        failed = self.fault_valid.any() | hung
         with m.If(self.running & ~self.error & ~resetting & failed):
             m.d.sync += [
                 self.error.eq(1),

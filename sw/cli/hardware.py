@@ -33,7 +33,7 @@ def add_parsers(command: Commands) -> None:
         "--seeds", type=seeds, default=5, metavar="N", help="placements, 0 for none (5)"
     )
     made.add_argument(
-        "--part", default="LFE5U-85F", metavar="P", help="see docs/reference/boards.md (LFE5U-85F)"
+        "--part", default="LFE5U-85F", metavar="P", help="name or ordering code (LFE5U-85F)"
     )
     made.add_argument(
         "--directory", type=Path, default=Path("build/synth"), metavar="D", help="of the results"
@@ -50,7 +50,7 @@ def add_parsers(command: Commands) -> None:
     _folder(made)
 
     made = command("flash", "load a bitstream into a board", hardware.run_flash)
-    made.add_argument("board", metavar="BOARD", help=_BOARD)
+    made.add_argument("board", metavar="BOARD", help="name, see docs/reference/boards.md")
     made.add_argument(
         "--persistent", action="store_true", help="into its flash memory, to stay without power"
     )

@@ -275,36 +275,54 @@ def test_a_board_has_clocks_pins_and_a_core(built):
     ],
 )
 def test_a_board_without_a_row(name, part, core, memory, width, pins):
-    board = target.board_found(name)
+    board = target.board_of_target(name)
     assert (board.part, board.config) == (part, preset(core))
     assert (board.memory_bytes, board.memory_width) == (memory, width)
     made, description = build.design(replace(board, config=CONFIG))
     assert pins in made.pins and "/tmp" not in made.pins
+    # A file that the file of pins names has a text, too.
+    assert all(
+        name == "board.sdc" and made.timing for name in re.findall(r"SDC_FILE (\S+)", made.pins)
+    )
+    assert bool(made.timing) == name.startswith("terasic")
     assert description["memory_bytes"] == memory and description["start"]
 
 
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("muselab_icesugar", "muselab_icesugar: its target .* argument: 'bios_flash_offset'"),
-        ("digilent_basys3", "digilent_basys3: wanted a target with LiteDRAM, got none"),
+        (
+            "muselab_icesugar",
+            "muselab_icesugar: .* from its name alone: TypeError: .* 'bios_flash_off",
+        ),
+        ("digilent_basys3", "digilent_basys3: soc: wanted a system with LiteDRAM, got none"),
+        ("digilent_arty", "digilent_arty: soc: wanted SDR .* got DDR3 behind A7DDRPHY"),
+        ("sqrl_acorn", "sqrl_acorn: its target wants the package litepcie"),
+        (
+            "radiona_ulx3s",
+            "board: wanted ulx3s-85f or .*, got the name of its target, radiona_ulx3s",
+        ),
     ],
 )
-def test_targets_without_memory_or_with_options(name, says):
+def test_targets_that_are_refused(name, says):
     with pytest.raises(ValueError, match=says):
-        target.board_found(name)
+        target.board_of_target(name)
 
 
-def test_memories_that_a_processor_trains():
-    board = target.board_found("digilent_arty")
-    for each in (board, replace(board, processor=True)):
-        with pytest.raises(ValueError, match="digilent_arty: soc: wanted SDR .* behind A7DDRPHY"):
-            build.design(replace(each, config=CONFIG))
+@pytest.mark.parametrize("name", ["ulx3s-99f", "no_board", "__init__", "", "a.b"])
+def test_names_that_are_no_target(name):
+    assert target.board_of_target(name) is None
 
 
-def test_a_target_without_serial_pins():
-    board = replace(target.board_found("colorlight_i9plus"), config=CONFIG)
-    with pytest.raises(ValueError, match="colorlight_i9plus: Resource not found: serial"):
+def test_a_target_takes_nothing_from_the_network(monkeypatch):
+    """A video terminal of LiteX fetches its font."""
+    monkeypatch.setattr("os.system", lambda command: pytest.fail(command))
+    assert target.board_of_target("lattice_ecp5_vip").memory_bytes > 0
+
+
+def test_a_board_without_serial_pins():
+    board = replace(boards.BOARDS["orangecrab-25f"], config=CONFIG, pins="")
+    with pytest.raises(ValueError, match="orangecrab-25f: pins: Resource not found: serial"):
         build.design(board)
 
 

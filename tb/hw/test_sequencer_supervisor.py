@@ -296,3 +296,31 @@ async def test_a_program_ends_in_one_way_only():
     await strobe(ctx, dut, halted=1, fault_valid=1)
     await ctx.tick().repeat(3)
     assert len(state(ctx, dut) & {"done", "error"}) == 1
+
+
+async def test_a_program_that_halts_as_the_watchdog_fires_is_an_error():
+    ctx, dut = await supervisor()
+    ctx.set(dut.watchdog, 3)
+    ctx.set(dut.fetch_idle, 0)
+    await start(ctx, dut)
+    # The limit is a register: it is late by one cycle.
+    await ctx.tick().repeat(3)
+    await strobe(ctx, dut, halted=1)
+    assert state(ctx, dut) == {"error", "draining", "abort"}
+    ctx.set(dut.fetch_idle, 1)
+    await ctx.tick().repeat(3)
+    assert state(ctx, dut) == {"error", "abort"}
+
+
+async def test_soft_reset_while_a_program_ends():
+    ctx, dut = await supervisor()
+    await start(ctx, dut)
+    ctx.set(dut.fetch_idle, 0)
+    await strobe(ctx, dut, halted=1)
+    await strobe(ctx, dut, reset=1)
+    for _ in range(3):
+        assert state(ctx, dut) == {"abort", "draining"}
+        await ctx.tick()
+    ctx.set(dut.fetch_idle, 1)
+    await ctx.tick()
+    assert state(ctx, dut) == set()
