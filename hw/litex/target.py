@@ -25,6 +25,16 @@ _BARE = {
     "with_ctrl": False,
     "with_led_chaser": False,
 }
+#: What a target raises that wants options, pins, packages or files.
+_NOT_MADE = (
+    AssertionError,
+    AttributeError,
+    ConstraintError,
+    ImportError,
+    KeyError,
+    OSError,
+    TypeError,
+)
 
 
 def _made(module: str, options: Mapping[str, Any]) -> Any:
@@ -107,7 +117,7 @@ def board_of_target(name: str) -> Board | None:
     try:
         with quiet():
             soc = _made(name, {})
-    except (AssertionError, AttributeError, ConstraintError, KeyError, OSError, TypeError) as error:
+    except _NOT_MADE as error:
         text = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ValueError(f"{name}: LiteX cannot make it from its name alone: {text}") from None
     try:
