@@ -42,7 +42,7 @@ def _made(module: str, options: Mapping[str, Any]) -> Any:
     base: Any = importlib.import_module(f"litex_boards.targets.{module}").BaseSoC
 
     class System(base):
-        """The target without a cache, which the core does not see, and without what it hides."""
+        """The target without a cache, which the core does not see, flash memory, name and video."""
 
         def add_sdram(self, name: str = "sdram", *, phy: Any, **options: Any) -> None:
             self.chip, self.phy_settings = options["module"], phy.settings
