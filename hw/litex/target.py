@@ -117,13 +117,12 @@ def board_of_target(name: str) -> Board | None:
     try:
         with quiet():
             soc = _made(name, {})
-    except _NOT_MADE as error:
-        text = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ValueError(f"{name}: LiteX cannot make it from its name alone: {text}") from None
-    try:
         require_memory(soc)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
+    except _NOT_MADE as error:
+        text = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ValueError(f"{name}: LiteX cannot make it from its name alone: {text}") from None
     device, phy = soc.platform.device, soc.phy_settings
     edges = 1 if phy.memtype == "SDR" else 2
     board = Board(
