@@ -57,6 +57,8 @@ class Section(ctypes.Structure):
 class Simulated(Driver):
     """The Python driver on a second model; records what is written to registers."""
 
+    array = "cells"
+
     def __init__(self, library: Any, memory_bytes: int) -> None:
         self.library, self.memory_bytes = library, memory_bytes
         self.device = library.celosia_open(memory_bytes, 32, 65536)
