@@ -20,6 +20,9 @@ SIMULATORS = {"icarus", "simulator", "verilator"}
 #: Seconds that a test marked slow may take: campaigns and long proofs take up to an hour.
 SLOW_SECONDS = 3 * 3600
 
+#: Contents of the arrays that nobody has filled, see ``poisoned_arrays``.
+POISON = 77
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("celosia")
@@ -128,6 +131,25 @@ def refused(tmp_path, monkeypatch, capsys) -> Callable[[str], str]:
         return printed.err
 
     return run
+
+
+@pytest.fixture(scope="session", autouse=True)
+def poisoned_arrays() -> Iterator[None]:
+    """Fills the arrays of ``np.empty``: freed memory often still has the right values."""
+
+    def poisoned(allocate: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+        def filled(*arguments: Any, **keywords: Any) -> np.ndarray:
+            array = allocate(*arguments, **keywords)
+            if array.dtype.kind in "iufc":
+                array.fill(POISON)
+            return array
+
+        return filled
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("empty", "empty_like"):
+            patch.setattr(np, name, poisoned(getattr(np, name)))
+        yield
 
 
 @pytest.fixture(scope="session")

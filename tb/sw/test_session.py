@@ -8,6 +8,7 @@ from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
+from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
@@ -17,6 +18,7 @@ from celosia.sw.runtime.arrays import OWN_RANGE, clipped, quantized
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter
+from celosia.sw.runtime.pods import MachinePod
 from celosia.sw.runtime.session import InputError, Session
 
 PORT = Port(name="x", shape=(2, 3), items=1, scale=0.5, zero_point=-3, address=0)
@@ -125,6 +127,28 @@ def test_constants_are_loaded_anew_after_a_failure(program, x, fails) -> None:
     sections = {program.setup.address: "setup", program.main.address: "main"}
     wanted = ["setup", "main", *["setup"] * fails, "main"]
     assert [sections[address] for address in device.ran] == wanted
+
+
+@pytest.mark.parametrize("run", range(4))
+def test_a_core_of_a_pod_that_fails(program, x, run, monkeypatch, capsys) -> None:
+    """In the one-time load or in a batch: its batch is done again, and no output is left out."""
+    with Session(program, open_device("machine", program.config, program.memory_bytes)) as session:
+        (wanted,) = session.run([x[:7]])
+    pod = MachinePod(PodConfig(program.config, cores=2), program.memory_bytes)
+    core, runs = pod.cores[1], iter(range(9))
+    original = core.run
+
+    def failing(address: int, count: int) -> RunResult:
+        result = original(address, count)
+        error = (isa.Error.BUS, isa.Unit.LOAD, 0) if next(runs) == run else None
+        return replace(result, error=error)
+
+    monkeypatch.setattr(core, "run", failing)
+    with Session(program, pod) as session:
+        for _ in range(2):
+            assert np.array_equal(session.run([x[:7]])[0], wanted)
+        assert session.cores == ([0] if run < 3 else [0, 1])
+    assert capsys.readouterr().err.count("the others do its work") == (run < 3)
 
 
 def test_a_device_is_closed_when_there_is_no_session(program: Program) -> None:
