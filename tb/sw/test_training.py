@@ -1,5 +1,6 @@
 """Training steps on the core: machine model and RTL against exact integers."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -100,12 +101,16 @@ def test_steps_on_the_rtl_equal_exact_integers(name: str, seed: int, verilator: 
 
 
 @pytest.mark.parametrize(
-    ("device", "cores"), [("machine", 4), pytest.param("rtl", 2, marks=pytest.mark.thorough)]
+    ("device", "cores", "epochs"),
+    [("machine", 4, 2), pytest.param("rtl", 2, 1, marks=pytest.mark.thorough)],
 )
 def test_cores_add_their_changes(
-    device: str, cores: int, seed: int, request: pytest.FixtureRequest
+    device: str, cores: int, epochs: int, seed: int, request: pytest.FixtureRequest
 ) -> None:
-    """Each core does a step from the same weights; the last steps of an epoch are fewer."""
+    """Each core does a step from the same weights; the last steps of an epoch are fewer.
+
+    All cores have the sums afterwards, those too that did no step: a second epoch shows it.
+    """
     if device == "rtl":
         request.getfixturevalue("verilator")
     trainer = Trainer(SMALL, core("nano,weight_tiles=1024"), device, {"cores": cores}, seed)
@@ -117,14 +122,14 @@ def test_cores_add_their_changes(
     known = [weights.limited(60 * each) for each in weights.random(SMALL, seed)]
     state, steps = State(weights=known), list[int]()
     with trainer.opened(state) as pod:
-        trainer.epoch(state, pod, images, lambda _, some: steps.append(some))
-    assert steps == [cores, 1] and state.steps == cores + 1
-    shuffled = batches.order(seed, 0, count)
-    for some in (range(cores), range(cores, cores + 1)):
-        changes = []
+        for _ in range(epochs):
+            trainer.epoch(state, pod, images, lambda _, some: steps.append(some))
+    assert steps == [cores, 1] * epochs and state.steps == (cores + 1) * epochs
+    for epoch, some in itertools.product(range(epochs), (range(cores), range(cores, cores + 1))):
+        shuffled, changes = batches.order(seed, epoch, count), []
         for step in some:
             chosen = shuffled[step * layout.batch : (step + 1) * layout.batch]
-            noise = batches.generator(seed, 0, step, batches.NOISE)
+            noise = batches.generator(seed, epoch, step, batches.NOISE)
             batch = batches.draw(layout, images.images[chosen], images.labels[chosen], noise)
             after, _ = reference.train_step(layout.network, known, batch, part_lengths(layout))
             changes.append([new - old for new, old in zip(after, known, strict=True)])
@@ -183,6 +188,48 @@ def test_half_of_the_results_are_left_out(seed: int) -> None:
     assert first.shape == (32, 128)
     assert 0.45 < first.mean() < 0.55
     assert 0.45 < (first == second).mean() < 0.55
+
+
+def require_uniform(noise: np.ndarray, bits: int) -> None:
+    """Check that noise takes all whole numbers of so many bits, each as often."""
+    half = 1 << (bits - 1)
+    values = noise.astype(np.int64).ravel()
+    assert values.min() >= -half and values.max() < half
+    classes = 1 << min(bits, 3)
+    counts = np.bincount((values + half) * classes >> bits, minlength=classes)
+    share = values.size / classes
+    assert np.abs(counts - share).max() < 5 * np.sqrt(share)
+    # The mean of the rounded sums is the quotient, for each remainder.
+    for exact in (0, half - 1, half, 2 * half - 1):
+        mean = reference.up(exact + values, bits).mean()
+        assert abs(mean - exact / (2 * half)) < 5 * 0.5 / np.sqrt(values.size)
+
+
+def test_noise_is_as_wide_as_what_a_shift_drops(seed: int) -> None:
+    """Uniform from -2 ** (s - 1) to 2 ** (s - 1) - 1 for a shift s, as the page on training has it.
+
+    That of gradients has all bits; that of products has eight at most, which the core widens.
+    """
+    small = replace(MLP, layers=(*SMALL.layers[:2], replace(SMALL.layers[2], error_shift=12)))
+    mixed = replace(NETWORKS["mnist_c"], batch=16)
+    for network in (small, replace(small, batch=64), mixed):
+        layout = Layout(network, core("edge"))
+        images = np.zeros((layout.batch, network.layers[0].values), np.int8)
+        labels = np.zeros(layout.batch, int)
+        random = batches.generator(seed, 5)
+        drawn = [batches.draw(layout, images, labels, random) for _ in range(200)]
+        layers, first = network.layers, len(network.convs)
+        for number, layer in enumerate(layers):
+            parts = np.stack([batch.gradient[number] for batch in drawn])
+            assert parts.dtype == np.int32
+            require_uniform(parts, layer.update_shift)
+        # Products with the softmax and its error, then errors of the inputs of products.
+        shifts = [7, 7, *(layer.error_shift for layer in layers[max(first, 1) :])]
+        for kind, shift in enumerate(shifts):
+            require_uniform(np.stack([batch.rows[kind] for batch in drawn]), min(shift, 8))
+        assert len(drawn[0].rows) == len(shifts) and len(drawn[0].pixels) == first
+        for kind, layer in enumerate(layers[1:first], 1):
+            require_uniform(np.stack([batch.pixels[kind] for batch in drawn]), layer.error_shift)
 
 
 def test_halvings_raise_the_shifts_of_updates() -> None:
