@@ -194,3 +194,9 @@ def test_planted_violation_is_seen(module: str, source: str) -> None:
 )
 def test_allowed_import_passes(module: str, source: str) -> None:
     assert violations(module, source) == []
+
+
+@pytest.mark.parametrize("name", ["litert_arithmetic", "training_reference"])
+def test_references_take_nothing_from_what_they_judge(name: str) -> None:
+    tree = ast.parse((ROOT / "tb" / "lib" / f"{name}.py").read_text())
+    assert {name.split(".")[0] for _, name, _ in imports(tree)} == {"numpy"}

@@ -27,8 +27,9 @@ class VectorUnit(Component):
 
     Parameters
     ----------
-    rows, columns, lanes, unified_bytes, accumulator_depth, parameter_channels, tables, bus_bytes :
-    int
+    rows, columns, lanes, unified_bytes, accumulator_depth : int
+        See ``Config``.
+    parameter_channels, tables, bus_bytes : int
         See ``Config``.
     visible_cycles : int
         Cycles from a write that the unified buffer takes to its ``write_fault``; reads see it by

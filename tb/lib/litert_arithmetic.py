@@ -1,23 +1,13 @@
 """Arithmetic of LiteRT, over NumPy arrays: the reference of tests.
 
-Everything is computed in int64 or float64.
+Everything is computed in int64 or float64, by NumPy alone.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from celosia.sim.quantize import finish, wrap32
-from celosia.sw.compiler.multiplier import quantize_multiplier
-
 _MOST = (1 << 31) - 1
 _LEAST = -(1 << 31)
-
-
-def channel_parameters(reals: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return ``(multiplier, left, right)``, int32 arrays, for an array of real factors."""
-    pairs = np.array([quantize_multiplier(float(real)) for real in np.ravel(reals)], np.int32)
-    multiplier, shift = pairs.T.reshape(2, *np.shape(reals))
-    return multiplier, np.maximum(shift, 0), np.maximum(-shift, 0)
 
 
 def effective_scale(input_scale: float, weight_scale: ArrayLike, output_scale: float) -> np.ndarray:
@@ -41,7 +31,8 @@ def fully_connected_sums(
     Returns int32 array of shape (batch, outputs).
     """
     sums = (x.astype(np.int64) - input_zero_point) @ weights.T.astype(np.int64)
-    return wrap32(sums if bias is None else sums + bias)
+    sums = sums if bias is None else sums + bias.astype(np.int64)
+    return ((sums + (1 << 31)) % (1 << 32) - (1 << 31)).astype(np.int32)
 
 
 def round_half_away(values: ArrayLike) -> np.ndarray:
@@ -64,4 +55,5 @@ def litert_fully_connected(
     """
     rounded = round_half_away(sums * np.asarray(scale, np.float64))
     fits = (rounded >= _LEAST) & (rounded <= _MOST)
-    return finish(np.where(fits, rounded, _LEAST).astype(np.int64), zero_point, low, high)
+    shifted = np.where(fits, rounded, _LEAST).astype(np.int64) + zero_point
+    return np.minimum(np.maximum(shifted, low), high).astype(np.int8)

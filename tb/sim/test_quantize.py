@@ -8,6 +8,7 @@ from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch.isa import Rounding
 from celosia.sim import quantize
+from celosia.sw.compiler.multiplier import quantize_multiplier
 
 INT32 = (-(1 << 31), (1 << 31) - 1)
 
@@ -114,6 +115,13 @@ def random_layer(
     return layer, input_scale
 
 
+def channel_parameters(reals: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return multiplier, left and right shift of each real factor, as the compiler has them."""
+    pairs = np.array([quantize_multiplier(float(real)) for real in np.ravel(reals)], np.int32)
+    multiplier, shift = pairs.T.reshape(2, *np.shape(reals))
+    return multiplier, np.maximum(shift, 0), np.maximum(-shift, 0)
+
+
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("per_channel", [True, False])
 def test_single_rounding_is_litert_fully_connected(per_channel, bias, rng):
@@ -127,7 +135,7 @@ def test_single_rounding_is_litert_fully_connected(per_channel, bias, rng):
         reals = litert_arithmetic.effective_scale(scale, layer.weight_scale, layer.output_scale)
         exact = litert_arithmetic.litert_fully_connected(sums, reals, layer.output_zero_point)
         np.testing.assert_array_equal(exact, want)
-        parameters = litert_arithmetic.channel_parameters(reals)
+        parameters = channel_parameters(reals)
         for rounding in Rounding:
             h = quantize.requantize(sums, 0, *parameters, rounding)
             got = quantize.finish(h, layer.output_zero_point, -128, 127)
