@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import c_driver
 import numpy as np
 import prerequisites
 import pytest
+from c_driver import FAILED, MISMATCH, NOT_FOUND, OK, RUNNING, TIMEOUT, TOO_LARGE
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.driver import Driver, RunResult
@@ -27,31 +29,6 @@ from celosia.sw.runtime.interpreter import open_session
 pytestmark = [pytest.mark.thorough, pytest.mark.slow]
 
 NANO = PRESETS["nano"]
-BASE = 0x4000_0000
-OK, RUNNING, FAILED, TIMEOUT, NOT_FOUND, MISMATCH, TOO_LARGE = range(7)
-FLAGS = "-std=c99 -Wall -Wextra -Wpedantic -Werror -ffreestanding -O1 -fPIC -shared".split()
-
-#: Turns accesses to registers into transfers of the simulated bus.
-PORT = """
-#include <stdint.h>
-extern uint32_t port_get(uintptr_t address);
-extern void port_put(uintptr_t address, uint32_t value);
-#define CELOSIA_READ(address) port_get(address)
-#define CELOSIA_WRITE(address, value) port_put(address, value)
-"""
-
-
-class Core(ctypes.Structure):
-    _fields_ = (
-        ("registers", ctypes.c_size_t),
-        ("memory", ctypes.c_void_p),
-        *((name, ctypes.c_uint32) for name in ("memory_bytes", "polls", "cycles")),
-        *((f"error_{name}", ctypes.c_uint32) for name in ("code", "unit", "index")),
-    )
-
-
-class Section(ctypes.Structure):
-    _fields_ = (("address", ctypes.c_uint32), ("length", ctypes.c_uint32))
 
 
 class Simulated(Driver):
@@ -108,59 +85,34 @@ def bench(mnist_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     prerequisites.verilator()
     folder = tmp_path_factory.mktemp("driver")
     program = compile_graph(load(mnist_model), NANO, 1)
-    sources = {
-        **verilog_files(NANO, "celosia.v", everything=True),
-        "digits.c": c_program(program, "digits"),
-        "port.h": PORT,
-        "port.c": "uint32_t (*port_read)(uintptr_t);\nvoid (*port_write)(uintptr_t, uint32_t);\n"
-        "uint32_t port_get(uintptr_t address) { return port_read(address); }\n"
-        "void port_put(uintptr_t address, uint32_t value) { port_write(address, value); }\n",
-    }
-    for name, text in sources.items():
-        (folder / name).write_text(text)
-    files = ("celosia.c", "digits.c", "port.c")
-    command = ["gcc", *FLAGS, "-include", "port.h", *files, "-o", "driver.so"]
-    subprocess.run(command, cwd=folder, check=True)
+    driver = c_driver.compiled(folder, NANO, {"digits": c_program(program, "digits")})
     definitions = [f"CELOSIA_BUS_BYTES={NANO.bus_bytes}"]
     target = folder / "model.so"
     compile_library(
         readable_verilog(NANO), target, rtl._HARNESS, level="-O1", definitions=definitions
     )
-    return Bench(program, ctypes.CDLL(str(folder / "driver.so")), rtl._library(target))
+    return Bench(program, driver, rtl._library(target))
 
 
-class Host:
+class Host(c_driver.Host):
     """A processor that runs the driver in C: its registers are those of a simulated core."""
 
     def __init__(self, bench: Bench, memory_bytes: int) -> None:
-        self.driver = bench.driver
         self.bus = Simulated(bench.library, memory_bytes)
-        read = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_size_t)
-        write = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_uint32)
-        self.kept = (
-            read(lambda address: self.bus.read_registers(address - BASE)[0]),
-            write(lambda address, value: self.bus.write_registers(address - BASE, value)),
+        super().__init__(
+            bench.driver,
+            lambda offset: self.bus.read_registers(offset)[0],
+            self.bus.write_registers,
         )
-        for name, function in zip(("port_read", "port_write"), self.kept, strict=True):
-            pointer = ctypes.c_void_p.in_dll(self.driver, name)
-            pointer.value = ctypes.cast(function, ctypes.c_void_p).value
-        self.core = Core()
-        self.program = ctypes.c_char.in_dll(self.driver, "digits")
-        memory = self.bus.memory().ctypes.data_as(ctypes.c_void_p)
-        self.result = self.call(
-            "init", ctypes.c_size_t(BASE), memory, ctypes.c_uint32(memory_bytes)
-        )
-
-    def call(self, name: str, *arguments: Any) -> int:
-        return getattr(self.driver, f"celosia_{name}")(ctypes.byref(self.core), *arguments)
+        self.program = c_driver.Program.in_dll(self.driver, "digits")
+        self.result = self.init(self.bus.memory().ctypes.data, memory_bytes)
 
     def load(self) -> int:
         return self.call("load", ctypes.byref(self.program))
 
-    def run(self, x: np.ndarray, count: int) -> tuple[int, np.ndarray]:
+    def digit(self, x: np.ndarray, count: int) -> tuple[int, np.ndarray]:
         y = np.zeros(count, np.int8)
-        pointers = ((ctypes.c_void_p * 1)(each.ctypes.data) for each in (x, y))
-        return self.call("run", ctypes.byref(self.program), *pointers), y
+        return self.run(self.program, [x], [y]), y
 
 
 def images(mnist: tuple[np.ndarray, np.ndarray], count: int) -> np.ndarray:
@@ -191,7 +143,7 @@ def test_digits(bench: Bench, mnist: tuple[np.ndarray, np.ndarray]) -> None:
     host = Host(bench, program.memory_bytes)
     assert (host.result, host.load()) == (OK, OK)
     for image, scores in zip(x, wanted, strict=True):
-        result, y = host.run(image, scores.size)
+        result, y = host.digit(image, scores.size)
         assert result == OK
         np.testing.assert_array_equal(y, scores)
 
@@ -220,12 +172,12 @@ def test_errors(bench: Bench, mnist: tuple[np.ndarray, np.ndarray]) -> None:
     host.core.polls = 1 << 20
     assert host.load() == OK
     # The first instruction alone: no HALT. The core works afterwards.
-    section = Section(program.main.address, 1)
+    section = c_driver.Section(program.main.address, 1)
     assert host.call("start", ctypes.byref(section)) == OK
     assert host.call("poll") in (RUNNING, FAILED) and host.call("wait") in (OK, FAILED)
     assert host.core.error_code == isa.Error.PROGRAM.value
     assert host.core.error_unit == isa.Unit.SEQUENCER.value
-    result, y = host.run(x, program.outputs[0].bytes_per_item)
+    result, y = host.digit(x, program.outputs[0].bytes_per_item)
     assert (result, host.core.error_code) == (OK, isa.Error.NONE.value) and y.any()
 
 
@@ -239,8 +191,7 @@ def test_refusals(bench: Bench) -> None:
         host.bus.read_registers = lambda place, count=1, offset=offset: [  # pyright: ignore
             value ^ (place == offset) for value in registers(place, count)
         ]
-        memory = host.bus.memory().ctypes.data_as(ctypes.c_void_p)
-        found = host.call("init", ctypes.c_size_t(BASE), memory, host.core.memory_bytes)
+        found = host.init(host.bus.memory().ctypes.data, host.core.memory_bytes)
         assert (host.load() if found == OK else found) == wanted
 
 

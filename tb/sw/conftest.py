@@ -5,7 +5,7 @@ import pytest
 from networks import Graph, Operation, Quantization, Tensor, serialize
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def two_ended() -> Callable[..., bytes]:
     """Makes a model of two inputs and two outputs of a type: their sum, and RELU of the second."""
 

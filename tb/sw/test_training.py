@@ -125,6 +125,7 @@ def test_cores_add_their_changes(
         for _ in range(epochs):
             trainer.epoch(state, pod, images, lambda _, some: steps.append(some))
     assert steps == [cores, 1] * epochs and state.steps == (cores + 1) * epochs
+    most = 127 * 64 + 31
     for epoch, some in itertools.product(range(epochs), (range(cores), range(cores, cores + 1))):
         shuffled, changes = batches.order(seed, epoch, count), []
         for step in some:
@@ -134,7 +135,6 @@ def test_cores_add_their_changes(
             after, _ = reference.train_step(layout.network, known, batch, part_lengths(layout))
             changes.append([new - old for new, old in zip(after, known, strict=True)])
         sums = [old + sum(parts) for old, *parts in zip(known, *changes, strict=True)]
-        most = 127 * 64 + 31
         known = [np.clip(each, -most - 1, most) for each in sums]
     for one, two in zip(state.weights, known, strict=True):
         np.testing.assert_array_equal(one, two)

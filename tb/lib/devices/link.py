@@ -212,7 +212,8 @@ class MachineRegisters:
         if value & Control.RESET.value:
             if self._runner is not None:
                 self._runner.join()
-            self._values[status] = 0
+            for name in ("status", "error_code", "error_unit", "error_index"):
+                self._values[OFFSETS[name]] = 0
         elif value & Control.START.value and not self._values[status] & _DEAF:
             self.starts += 1
             self._values[status] = Status.BUSY.value
