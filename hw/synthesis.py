@@ -8,14 +8,22 @@ from celosia.hw.build import TOP, convert_with_sources
 from celosia.hw.core import Core
 from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, placed
-from celosia.hw.flow.parts import PARTS, Part
+from celosia.hw.flow.parts import CONSTRAINTS, PARTS, Part
 from celosia.hw.flow.report import Report, examine
 from celosia.hw.flow.tools import Progress
 from celosia.hw.folded import Folded
 
-#: Requested clock in MHz, and instances around the core that are not blocks.
-MEGAHERTZ = 120
+#: Constraints of a core alone.
+CORE = CONSTRAINTS / "core.sdc"
+
+#: Instances around the core that are not blocks.
 OPENED = ("inner",)
+
+
+def megahertz() -> float:
+    """Return the clock that ``constraints/core.sdc`` requests, in MHz."""
+    _, _, rest = CORE.read_text("utf-8").partition(" -period ")
+    return round(1000 / float(rest.split()[0]), 1)
 
 
 def synthesise(
@@ -55,6 +63,6 @@ def synthesise(
         tools.find(tool)
     text, sources = convert_with_sources(Folded(Core(config=part.suited(config))))
     design = Design(
-        name=TOP, verilog=text, part=part, megahertz=MEGAHERTZ, opened=OPENED, sources=sources
+        name=TOP, verilog=text, part=part, megahertz=megahertz(), opened=OPENED, sources=sources
     )
     return examine(design, directory, placed(design, directory, seeds=seeds, report=report))

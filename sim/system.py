@@ -51,7 +51,7 @@ def model(config: Config | PodConfig, board: str = "", processor: bool = False) 
     else:
         config = fast(config)
     tools = (versions, verilate.FLAGS, str(verilator))
-    key = (sources_digest(whole=True), asdict(config), board, processor, tools)
+    key = (sources_digest(whole=True), asdict(config), BOARDS.get(board), processor, tools)
     digest = hashlib.sha256(repr(key).encode())
     for path in (_HARNESS, Path(__file__), Path(verilate.__file__)):
         digest.update(path.read_bytes())

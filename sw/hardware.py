@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -102,29 +102,29 @@ def run_synth(arguments: argparse.Namespace) -> None:
 
 
 def _board(name: str) -> Any:
-    """Return a board of ``hw/litex/boards.py``, or of a target of litex-boards.
+    """Return a board of ``constraints``, of a file like those, or of a target of litex-boards.
 
     Raises InputError if there is none that a core can be put on, Missing without litex-boards.
     """
-    from celosia.hw.litex.boards import BOARDS
+    from celosia.hw.litex.boards import BOARDS, board_named
 
-    if name in BOARDS:
-        return BOARDS[name]
-    with _tools("litex"):
-        from celosia.hw.litex.target import board_of_target
+    try:
+        if board := board_named(name):
+            return board
+        with _tools("litex"):
+            from celosia.hw.litex.target import board_of_target
 
-        try:
-            found = board_of_target(name)
-        except ValueError as error:
-            raise InputError(str(error)) from None
-    if found is None:
-        known = ", ".join(BOARDS)
-        raise InputError(f"board: wanted one of {known}, or a target of litex-boards, got {name!r}")
-    return found
+            board = board_of_target(name)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if board is None:
+        known = f"{', '.join(BOARDS)}, a file of a board, or a target of litex-boards"
+        raise InputError(f"board: wanted one of {known}, got {name!r}")
+    return board
 
 
 def _folder(arguments: argparse.Namespace) -> Path:
-    return arguments.output or Path("build/boards") / arguments.board
+    return arguments.output or Path("build/boards") / Path(arguments.board).stem
 
 
 def _bitstream(board: Any, directory: Path) -> Path:
@@ -149,7 +149,7 @@ def run_build(arguments: argparse.Namespace) -> None:
         return _write_sources(board, directory, f"{core} on {board.title}")
     if not board.fpga.is_open:
         raise InputError(f"{board.name}: wanted --sources, no open tool makes its bitstream")
-    seeds = range(1, arguments.seeds + 1)
+    seeds = range(1, (arguments.seeds or board.seeds) + 1)
     with _tools("litex"):
         from celosia.hw.flow.report import as_text
         from celosia.hw.litex.build import build
@@ -159,13 +159,14 @@ def run_build(arguments: argparse.Namespace) -> None:
     assert found.bitstream is not None
     title = f"{core} on {board.title}, {found.fmax_mhz[2]:.1f} MHz"
     bitstream = _bitstream(board, directory)
-    contents = {
-        "bitstream": (bitstream, found.bitstream.read_bytes()),
-        "description": _description(directory, description),
-        "report": (directory / "report.json", (json.dumps(figures, indent=2) + "\n").encode()),
-        "floorplan": (directory / "floorplan.png", draw(found.places, title=title)),
-    }
-    _write(contents, f"{core} on {board.title}\n{as_text(found)}")
+    report = (json.dumps(figures, indent=2) + "\n").encode()
+    files = [
+        ("bitstream", bitstream, found.bitstream.read_bytes()),
+        ("description", *_description(directory, description)),
+        ("report", directory / "report.json", report),
+        ("floorplan", directory / "floorplan.png", draw(found.places, title=title)),
+    ]
+    _write(files, f"{core} on {board.title}\n{as_text(found)}")
     found.bitstream.unlink()
     if not found.is_fast_enough:
         raise Missing(
@@ -180,15 +181,16 @@ def _write_sources(board: Any, directory: Path, title: str) -> None:
         from celosia.hw.litex.build import design
 
         made, description = design(board)
-    family = board.fpga.family
-    pins, clocks = (directory / f"{made.name}{end}" for end in (family.suffixes[0], family.timing))
-    contents = {
-        "Verilog": (directory / f"{made.name}.v", made.verilog.encode()),
-        "pins": (pins, made.pins.encode()),
-        **({"clocks": (clocks, made.timing.encode())} if made.timing else {}),
-        "description": _description(directory, description),
-    }
-    _write(contents, f"{title}\n")
+    pins = directory / f"{made.name}{board.fpga.family.suffixes[0]}"
+    files = [
+        ("Verilog", directory / f"{made.name}.v", made.verilog.encode()),
+        ("pins", pins, made.pins.encode()),
+    ]
+    for name, text in sorted(made.project.items()):
+        kind = "clocks" if name.endswith(".sdc") else "project"
+        files.append((kind, directory / name, text.encode()))
+    files.append(("description", *_description(directory, description)))
+    _write(files, f"{title}\n")
 
 
 def _description(directory: Path, description: dict[str, Any]) -> tuple[Path, bytes]:
@@ -196,11 +198,11 @@ def _description(directory: Path, description: dict[str, Any]) -> tuple[Path, by
     return directory / "celosia.json", (json.dumps(description, indent=1) + "\n").encode()
 
 
-def _write(contents: dict[str, tuple[Path, bytes]], text: str) -> None:
+def _write(files: Sequence[tuple[str, Path, bytes]], text: str) -> None:
     """Write files, all or none; print a text, then the kind and the path of each."""
-    write_atomically(dict(contents.values()))
+    write_atomically({path: content for _, path, content in files})
     print(text, end="")
-    for kind, (path, _) in contents.items():
+    for kind, path, _ in files:
         print(f"{kind:<16} {path}")
 
 

@@ -10,6 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("hw", "sim", "sw")
+#: A folder of data alone.
+DATA = "constraints"
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
 MODULES = ["celosia"] + sorted(
     ".".join(("celosia", *path.relative_to(ROOT).with_suffix("").parts))
@@ -43,7 +45,7 @@ def package(folder: Path) -> str:
 
 
 def test_nothing_else_is_at_the_top() -> None:
-    folders = {*PACKAGES, "tb", "docs", ".ci", ".github"}
+    folders = {*PACKAGES, DATA, "tb", "docs", ".ci", ".github"}
     texts = {"README.md", "CHANGELOG.md", "LICENSE", "CITATION.cff"}
     settings = {"Makefile", "pyproject.toml", "mkdocs.yml", ".gitignore"}
     found = {path.relative_to(ROOT).parts[0] for path in tracked_files()}
@@ -52,7 +54,7 @@ def test_nothing_else_is_at_the_top() -> None:
 
 def test_package_list_is_the_tree() -> None:
     folders = {path.parent for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
-    assert SETUPTOOLS["packages"] == sorted(map(package, folders))
+    assert SETUPTOOLS["packages"] == sorted(map(package, {*folders, ROOT / DATA}))
     assert all((folder / "__init__.py").is_file() for folder in folders)
 
 

@@ -26,7 +26,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy of the tree: setuptools writes into its sources."""
     pytest.importorskip("setuptools", minversion="77")
     folder = tmp_path_factory.mktemp("wheel")
-    for name in ("hw", "sim", "sw"):
+    for name in ("constraints", "hw", "sim", "sw"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
@@ -58,6 +58,7 @@ def test_the_wheel_holds_the_package(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "celosia/__init__.py" in names and "celosia/py.typed" in names
     assert "celosia/sw/models/mnist_a.tflite" in names
+    assert {"celosia/constraints/core.sdc", "celosia/constraints/ulx3s-85f.toml"} <= set(names)
     assert not [name for name in names if name.startswith(("celosia/sw/package", "tb/", "sw/"))]
 
 

@@ -87,8 +87,8 @@ class Design:
         Wanted clock, unless the file of pins has one.
     pins : str
         File of pins and clocks; empty for none.
-    timing : str
-        File of clocks that the file of pins names; empty for none.
+    project : mapping of str to str
+        Other files for the vendor's tools, by name: clocks, script.
     opened : sequence of str
         Instances that are no blocks, see ``netlist.Blocks``.
     sources : mapping of str to Source
@@ -100,7 +100,7 @@ class Design:
     part: Part
     megahertz: float
     pins: str = ""
-    timing: str = ""
+    project: Mapping[str, str] = field(default_factory=dict)
     opened: Sequence[str] = ()
     sources: Mapping[str, Source] = field(default_factory=dict)
 

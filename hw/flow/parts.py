@@ -2,8 +2,12 @@
 
 import re
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from celosia.hw.arch.config import Config
+
+#: Folder of boards, pins and clocks.
+CONSTRAINTS = Path(__file__).parents[2] / "constraints"
 
 #: Columns of a table of areas, and what they count.
 COLUMNS = ("LUT", "FF", "DSP", "block RAM")
@@ -31,8 +35,6 @@ class Family:
         Options by which it takes the file of pins, ``{file}``, where there are boards.
     suffixes : (str, str)
         Of the file of pins as LiteX writes it, and of the bitstream.
-    timing : str
-        Suffix of a file of clocks that the file of pins names; empty for none.
     routed : tuple of str
         Options by which it leaves what the packer reads, ``{file}``.
     packer : tuple of str
@@ -61,7 +63,6 @@ class Family:
     threads: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     suffixes: tuple[str, str] = (".lpf", ".bit")
-    timing: str = ""
     routed: tuple[str, ...] = ()
     packer: tuple[str, ...] = ()
     models: str = ""
@@ -149,7 +150,7 @@ GOWIN = Family(
 
 SPARTAN6 = Family(name="Spartan-6", suffixes=(".ucf", ".bit"))
 XILINX = Family(name="Xilinx", suffixes=(".xdc", ".bit"))
-INTEL = Family(name="Intel", suffixes=(".qsf", ".sof"), timing=".sdc")
+INTEL = Family(name="Intel", suffixes=(".qsf", ".sof"))
 #: Parts of these families by their ordering codes.
 _VENDORS = (
     (re.compile(r"xc6s[\w-]+"), SPARTAN6),
@@ -181,9 +182,6 @@ class Part:
         Columns and rows of its tiles, where somebody looked.
     settings : dict of str to str
         Settings of nextpnr that it takes out of the netlist alone.
-    package : (str, str, str), optional
-        Names that Apicula has for the die, for the part with memory in its package, and for the
-        package.
     """
 
     name: str
@@ -195,7 +193,6 @@ class Part:
     memory_blocks: tuple[tuple[int, tuple[int, ...]], ...] = ()
     size: tuple[int, int] = (0, 0)
     settings: dict[str, str] = field(default_factory=dict, hash=False)
-    package: tuple[str, str, str] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -274,7 +271,6 @@ PARTS = {
             title="GW2AR-18, speed C8/I7",
             options=("--device", "GW2AR-LV18QN88C8/I7", "--vopt", "family=GW2A-18C"),
             multipliers=48,
-            package=("GW2A-18C", "GW2AR-18C", "QFN88"),
         ),
         Part(name="GW2A-18", family=GOWIN, title="GW2A-18", multipliers=48),
         Part(name="XC6SLX25", family=SPARTAN6, title="XC6SLX25", multipliers=38),

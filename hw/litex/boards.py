@@ -1,13 +1,15 @@
-"""All boards: a new one is a row here, and a part of ``hw/flow/parts.py`` if it has a new one."""
+"""Boards, each a file of ``constraints``: part, clock, memory, core and target of litex-boards."""
 
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
-from celosia.hw.flow.parts import Part, part_named
+from celosia.hw.flow.parts import CONSTRAINTS, Part, part_named
 
 #: Bits per second on the line.
 BAUD = 3_000_000
@@ -30,9 +32,11 @@ class Board:
         Module of ``litex_boards.targets``: pins, clocks and memory of the board.
     options : mapping
         Of the ``BaseSoC`` of that module.
-    pins : str
+    serial_pins : str
         List of the board's file in ``litex_boards.platforms`` with the pins ``serial``, where the
         target does not have them.
+    pins : str
+        Lines for the file of pins that LiteX does not give.
     part : str
         Name in ``hw/flow/parts.py``, or ordering code.
     config : Config
@@ -49,6 +53,8 @@ class Board:
         What openFPGALoader calls the board; empty where nobody looked.
     memory_latency : int
         Cycles from an address to the first beat.
+    seeds : int
+        Number of placements.
     processor : bool
         Whether its system has a processor.
     cores, ports : int
@@ -59,6 +65,7 @@ class Board:
     title: str
     module: str
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    serial_pins: str = ""
     pins: str = ""
     part: str
     config: Config
@@ -68,6 +75,7 @@ class Board:
     loader: str = ""
     memory_width: int = 4
     memory_latency: int = 32
+    seeds: int = 5
     processor: bool = False
     cores: int = 1
     ports: int = 1
@@ -92,114 +100,80 @@ class Board:
         return _SHARE * min(1, self.memory_width / self.config.bus_bytes)
 
 
-def _ulx3s(size: int, core: str, clock_hz: int) -> Board:
-    return Board(
-        name=f"ulx3s-{size}f",
-        title=f"ULX3S with LFE5U-{size}F",
-        module="radiona_ulx3s",
-        # The memory runs at twice the clock: four bytes a cycle.
-        options={"device": f"LFE5U-{size}F", "sdram_rate": "1:2"},
-        part=f"LFE5U-{size}F-CABGA381",
-        config=preset(core),
-        clock_hz=clock_hz,
-        memory="MT48LC16M16",
-        memory_bytes=32 << 20,
-        loader="ulx3s",
-    )
-
-
-def _colorlight(board: str, size: int, core: str, clock_hz: int, **options: str) -> Board:
-    return Board(
-        name=f"colorlight-{board}",
-        title=f"Colorlight {board} with LFE5U-{size}F",
-        module="colorlight_i5",
-        options={"board": board, **options},
-        part=f"LFE5U-{size}F-CABGA381",
-        config=preset(core),
-        clock_hz=clock_hz,
-        memory="M12L64322A",
-        memory_bytes=8 << 20,
-        loader=f"colorlight-{board}",
-    )
-
-
-#: What fits beside the memory controller where there are 56 block memories, and where fewer.
-SMALL = "nano,unified_bytes=65536,requantizer=sequential,counters=luts"
-SMALLER = "nano,unified_bytes=32768,requantizer=sequential"
-
-BOARDS = {
-    board.name: board
-    for board in (
-        _ulx3s(85, "micro", 60_000_000),
-        _ulx3s(45, "micro", 55_000_000),
-        _ulx3s(25, SMALL, 50_000_000),
-        _ulx3s(12, SMALL, 50_000_000),
-        _colorlight("i9", 45, "micro", 50_000_000, revision="7.2"),
-        _colorlight("i5", 25, SMALL, 50_000_000),
-        Board(
-            name="ecpix5-85f",
-            title="ECPIX-5 with LFE5UM5G-85F",
-            module="lambdaconcept_ecpix5",
-            options={"device": "85F"},
-            part="LFE5UM5G-85F-CABGA554",
-            config=preset("edge"),
-            clock_hz=75_000_000,
-            memory="MT41K256M16",
-            memory_bytes=512 << 20,
-            memory_width=8,
-            loader="ecpix5",
-        ),
-        Board(
-            name="orangecrab-25f",
-            title="OrangeCrab with LFE5U-25F",
-            module="gsd_orangecrab",
-            options={"device": "25F"},
-            pins="feather_serial",
-            part="LFE5U-25F-CSFBGA285",
-            config=preset(SMALL),
-            clock_hz=48_000_000,
-            memory="MT41K64M16",
-            memory_bytes=128 << 20,
-            memory_width=8,
-            loader="orangeCrab",
-        ),
-        Board(
-            name="tang-nano-20k",
-            title="Tang Nano 20K with GW2AR-18",
-            module="sipeed_tang_nano_20k",
-            options={"with_buttons": False},
-            part="GW2AR-18",
-            # Without skid buffers and counters: with them, nextpnr places it in no useful time.
-            config=preset(f"{SMALLER},links=register,counters=none"),
-            clock_hz=48_000_000,
-            memory="in the package",
-            memory_bytes=8 << 20,
-            loader="tangnano20k",
-        ),
-        Board(
-            name="tang-primer-20k",
-            title="Tang Primer 20K with GW2A-18",
-            module="sipeed_tang_primer_20k",
-            options={"with_buttons": False},
-            part="GW2A-18",
-            config=preset(SMALLER),
-            clock_hz=48_000_000,
-            memory="MT41K64M16",
-            memory_bytes=128 << 20,
-            memory_width=8,
-            loader="tangprimer20k",
-        ),
-        Board(
-            name="minispartan6",
-            title="miniSpartan6+ with XC6SLX25",
-            module="scarabhardware_minispartan6",
-            options={"sdram_rate": "1:2"},
-            part="XC6SLX25",
-            config=preset(f"{SMALLER},counters=luts"),
-            clock_hz=48_000_000,
-            memory="AS4C16M16",
-            memory_bytes=32 << 20,
-            loader="minispartan6",
-        ),
-    )
+#: Keys of a board's file, each with its type and the field of ``Board``.
+_KEYS: dict[str, tuple[type, str]] = {
+    "title": (str, "title"),
+    "part": (str, "part"),
+    "core": (str, "config"),
+    "clock_hz": (int, "clock_hz"),
+    "loader": (str, "loader"),
+    "seeds": (int, "seeds"),
+    "memory.chip": (str, "memory"),
+    "memory.bytes": (int, "memory_bytes"),
+    "memory.width": (int, "memory_width"),
+    "memory.latency": (int, "memory_latency"),
+    "litex.target": (str, "module"),
+    "litex.serial_pins": (str, "serial_pins"),
+    "litex.options": (dict, "options"),
 }
+_OPTIONAL = ("loader", "seeds", "memory.width", "memory.latency")
+_OPTIONAL += ("litex.serial_pins", "litex.options")
+_KINDS = {str: "a text", int: "a whole number above 0", dict: "a table"}
+
+
+def _fields(path: Path) -> dict[str, Any]:
+    """Return the fields of ``Board`` that a file gives; raises ValueError."""
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"not the file of a board ({error})") from None
+    for table in ("memory", "litex"):
+        values = content.pop(table, {})
+        if not isinstance(values, dict):
+            raise ValueError(f"{table}: wanted a table, got {values!r}")
+        content |= {f"{table}.{key}": value for key, value in values.items()}
+    for key, value in content.items():
+        if key not in _KEYS:
+            raise ValueError(f"wanted keys of {', '.join(_KEYS)}, got {key!r}")
+        kind = _KEYS[key][0]
+        if type(value) is not kind or (kind is int and value < 1):
+            raise ValueError(f"{key}: wanted {_KINDS[kind]}, got {value!r}")
+    missing = [key for key in _KEYS if key not in content and key not in _OPTIONAL]
+    if missing:
+        raise ValueError(f"wanted {', '.join(missing)}, got none")
+    return {_KEYS[key][1]: value for key, value in content.items()}
+
+
+def read_board(path: Path) -> Board:
+    """Return the board that a file describes; its name is that of the file.
+
+    Parameters
+    ----------
+    path : Path
+        TOML file, see ``docs/how-to/boards.md``. A file beside it with the same name and the suffix
+        of the family's pins, such as ``.cst``, has pins that LiteX does not give.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read, a key is unknown, missing or of another type, there is no such
+        core, or its part is of no known family.
+    """
+    try:
+        fields = _fields(path)
+        board = Board(name=path.stem, **{**fields, "config": preset(fields["config"])})
+        pins = path.with_suffix(board.fpga.family.suffixes[0])
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return replace(board, pins=pins.read_text("utf-8")) if pins.is_file() else board
+
+
+BOARDS = {path.stem: read_board(path) for path in sorted(CONSTRAINTS.glob("*.toml"))}
+
+
+def board_named(name: str) -> Board | None:
+    """Return a board of ``constraints``, or of a file with the suffix ``.toml``; None for others.
+
+    Raises ValueError as ``read_board``.
+    """
+    return read_board(Path(name)) if name.endswith(".toml") else BOARDS.get(name)

@@ -8,10 +8,15 @@ from typing import Any
 from litex.build.generic_platform import ConstraintError
 
 from celosia.hw.arch.presets import preset
-from celosia.hw.litex.boards import BOARDS, SMALL, SMALLER, Board
+from celosia.hw.litex.boards import BOARDS, Board
 from celosia.hw.litex.phy import RegisteredPhy
 from celosia.hw.litex.processor import OPTIONS, PACKAGE, hold
 from celosia.hw.litex.system import quiet, require_memory
+
+#: Cores for boards without a file: what fits beside the memory controller where there are 56 block
+#: memories, and where fewer.
+SMALL = "nano,unified_bytes=65536,requantizer=sequential,counters=luts"
+SMALLER = "nano,unified_bytes=32768,requantizer=sequential"
 
 #: What no host needs, and options that targets read; a board with a processor has its own besides.
 _BARE = {
@@ -72,9 +77,9 @@ def target(board: Board) -> Any:
     soc = _made(board.module, options)
     if board.processor:
         hold(soc)
-    if board.pins:
+    if board.serial_pins:
         platform = importlib.import_module(f"litex_boards.platforms.{board.module}")
-        soc.platform.add_extension(getattr(platform, board.pins))
+        soc.platform.add_extension(getattr(platform, board.serial_pins))
     return soc
 
 
@@ -92,7 +97,7 @@ def _is_target(name: str) -> bool:
 
 
 def board_of_target(name: str) -> Board | None:
-    """Return a board that has no row in ``boards.py`` as litex-boards describes it, or None.
+    """Return a board that has no file in ``constraints`` as litex-boards describes it, or None.
 
     Its core and its clock are a start: nobody has built it.
 
@@ -104,7 +109,7 @@ def board_of_target(name: str) -> Board | None:
     Raises
     ------
     ValueError
-        If rows have this target, it needs options or packages, it has no memory that a core can
+        If a file has this target, it needs options or packages, it has no memory that a core can
         use, or a part of an unknown family.
     ImportError
         If litex-boards is not installed.

@@ -73,12 +73,16 @@ def _read_by(function: Callable[[str], Any], prefix: str = "") -> Callable[[str]
 
 
 def board_of(name: str) -> Any:
-    """Return a board of ``hw/litex/boards.py``; raises InputError if there is none of this name."""
-    from celosia.hw.litex.boards import BOARDS
+    """Return a board of ``constraints``, or of a file like those; raises InputError for others."""
+    from celosia.hw.litex.boards import BOARDS, board_named
 
-    if name not in BOARDS:
+    try:
+        board = board_named(name)
+    except ValueError as error:
+        raise InputError(f"board: {error}") from None
+    if board is None:
         raise InputError(f"board: wanted one of {', '.join(BOARDS)}, got {name!r}")
-    return BOARDS[name]
+    return board
 
 
 _config = _read_by(preset)

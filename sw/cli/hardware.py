@@ -14,7 +14,7 @@ from celosia.sw.cli.arguments import (
     whole,
 )
 
-_BOARD = "name: docs/reference/boards.md, or a target of litex-boards"
+_BOARD = "name (docs/reference/boards.md), file like constraints/*.toml, target of litex-boards"
 
 
 def add_parsers(command: Commands) -> None:
@@ -43,10 +43,10 @@ def add_parsers(command: Commands) -> None:
     made.add_argument("board", metavar="BOARD", help=_BOARD)
     add_preset(made, None)
     add_cores(made)
-    made.add_argument("--seeds", type=whole, default=5, metavar="N", help="placements (5)")
+    made.add_argument("--seeds", type=whole, metavar="N", help="placements (those of the board: 5)")
     made.add_argument("--clock", type=number, metavar="MHZ", help="of core and memory")
     made.add_argument("--cpu", choices=("vexriscv",), help="processor beside the core")
-    made.add_argument("--sources", action="store_true", help="only write Verilog and file of pins")
+    made.add_argument("--sources", action="store_true", help="only write Verilog, pins and project")
     _folder(made)
 
     made = command("flash", "load a bitstream into a board", hardware.run_flash)

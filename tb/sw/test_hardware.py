@@ -325,12 +325,14 @@ def test_sources(tools, folder, capsys, monkeypatch):
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == f"{small.config.name} on miniSpartan6+ with XC6SLX25"
     paths = [folder / line.split()[1] for line in printed[1:]]
-    assert [path.name for path in paths] == ["board.v", "board.ucf", "celosia.json"]
+    project = ["board.prj", "board.xst", "build_board.sh"]
+    assert [path.name for path in paths] == ["board.v", "board.ucf", *project, "celosia.json"]
+    assert paths[2].read_text() == "verilog work board.v\n"
     assert sorted(paths) == sorted((folder / "made").iterdir())
     ports = set(re.findall(r'NET "(\w+)[^"]*" LOC', paths[1].read_text()))
     top = re.search(r"(?s)\nmodule board \((.*?)\);", paths[0].read_text())
     assert top and ports == set(re.findall(r"(\w+)\s*(?:,|$)", top[1]))
-    assert json.loads(paths[2].read_text())["fingerprint"] == small.config.fingerprint
+    assert json.loads(paths[-1].read_text())["fingerprint"] == small.config.fingerprint
 
 
 def test_what_only_vendors_place(refused):
@@ -344,12 +346,13 @@ def test_a_board_that_only_litex_boards_knows(tools, folder, capsys, refused):
     assert main("build qmtech_ep4cex5 --preset pico --sources -o made".split()) == 0
     assert capsys.readouterr().out.startswith("pico on qmtech ep4cex5 with EP4CE15F23C8\n")
     made = {path.name for path in (folder / "made").iterdir()}
-    assert made == {"board.v", "board.qsf", "board.sdc", "celosia.json"}
+    assert made == {"board.v", "board.qsf", "board.sdc", "build_board.sh", "celosia.json"}
     said = refused("build digilent_basys3")
     assert said == "celosia: digilent_basys3: soc: wanted a system with LiteDRAM, got none\n"
     assert not Path("build/boards").exists()
     said = refused("build ulx3s-99f")
-    assert said.endswith(", minispartan6, or a target of litex-boards, got 'ulx3s-99f'\n")
+    wanted = ", ulx3s-85f, a file of a board, or a target of litex-boards, got 'ulx3s-99f'\n"
+    assert said.endswith(wanted)
     assert "got 'hackaday_hadbadge'" in refused("flash hackaday_hadbadge")
 
 

@@ -1,0 +1,96 @@
+"""Files of boards: what they may say, and what is refused."""
+
+from importlib.resources import as_file, files
+
+import prerequisites
+import pytest
+
+from celosia.hw.flow.parts import CONSTRAINTS
+from celosia.hw.litex.boards import BOARDS, board_named, read_board
+from celosia.hw.synthesis import megahertz
+
+TEXT = """\
+title = "Mine"
+part = "GW2AR-18"
+core = "nano,lanes=2"
+clock_hz = 40_000_000
+
+[memory]
+chip = "IS42S16160"
+bytes = 8_388_608
+latency = 20
+
+[litex]
+target = "sipeed_tang_nano_20k"
+options = { with_buttons = false }
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(TEXT)
+    return path
+
+
+def test_a_board_is_a_file(path):
+    board = board_named(str(path))
+    assert board is not None
+    assert (board.name, board.title, board.config.name) == ("mine", "Mine", "nano,lanes=2")
+    assert (board.clock_hz, board.memory_bytes, board.memory_latency) == (40_000_000, 8 << 20, 20)
+    assert (board.memory_width, board.seeds, board.loader, board.pins) == (4, 5, "", "")
+    assert (board.module, board.options) == ("sipeed_tang_nano_20k", {"with_buttons": False})
+    path.with_suffix(".cst").write_text("IO_LOC a 1;\n")
+    assert read_board(path).pins == "IO_LOC a 1;\n"
+
+
+def test_each_file_is_a_board():
+    paths = set(CONSTRAINTS.iterdir())
+    assert set(BOARDS) == {path.stem for path in paths if path.suffix == ".toml"}
+    pins = {
+        CONSTRAINTS / f"{name}{board.fpga.family.suffixes[0]}" for name, board in BOARDS.items()
+    }
+    read = {path for path in paths if path.suffix == ".toml"} | {CONSTRAINTS / "core.sdc"}
+    assert paths - read == {path for path in pins if path.is_file()}
+    assert megahertz() == 120.0
+    assert board_named("ulx3s-85f") is BOARDS["ulx3s-85f"] and board_named("none") is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("title", "name", "wanted keys of title, part, .*, got 'name'"),
+        ('title = "Mine"\n', "", "wanted title, got none"),
+        ("bytes = 8_388_608\n", "", "wanted memory.bytes, got none"),
+        ("40_000_000", "40.5", "clock_hz: wanted a whole number above 0, got 40.5"),
+        ("= 20", "= 0", "memory.latency: wanted a whole number above 0, got 0"),
+        ("= 20", "= true", "memory.latency: wanted a whole number above 0, got True"),
+        ('"Mine"', "5", "title: wanted a text, got 5"),
+        ("[memory]", "[memory.x]", "wanted keys of .*, got 'memory.x'"),
+        ("[memory]", "memory = 3\n[other]", "memory: wanted a table, got 3"),
+        ("nano,", "tiny,", "preset: wanted one of .*, got 'tiny'"),
+        ("GW2AR-18", "XYZ", "wanted a part of a known family, got XYZ"),
+        ("title =", "title", "not the file of a board"),
+    ],
+)
+def test_files_that_are_refused(before, after, message, path):
+    assert before in TEXT
+    path.write_text(TEXT.replace(before, after, 1))
+    with pytest.raises(ValueError, match=message) as caught:
+        read_board(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(ValueError, match="mine.toml: not the file of a board"):
+        read_board(tmp_path / "mine.toml")
+
+
+def test_sites_of_the_memory_in_a_package():
+    """Those of Apicula: name of the port, row, column, and which of two pins there."""
+    chipdb = prerequisites.package("apycula.chipdb")
+    with as_file(files("apycula") / "GW2A-18C.msgpack.xz") as database:
+        sites = chipdb.load_chipdb(str(database)).sip_cst["GW2AR-18C"]["QFN88"]
+    wanted = {f'IO_LOC "{name}" IO{"RL"[not x]}{y + 1}{half};' for name, y, x, half, _ in sites}
+    lines = BOARDS["tang-nano-20k"].pins.splitlines()[1:]
+    assert len(lines) == len(set(lines)) and set(lines) == wanted
