@@ -12,7 +12,7 @@ from celosia.sw.files import FileError, read_file
 from celosia.sw.frontend.tflite import load as load_tflite
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import MAGIC
-from celosia.sw.operators.node import ModelError
+from celosia.sw.operators.node import FloatModelError, ModelError
 
 #: Endings of files that hold float models, with their formats.
 _FLOAT = {
@@ -24,8 +24,8 @@ _FLOAT = {
 #: Endings of PyTorch files without a program that could be read.
 _WEIGHTS = (".pt", ".pth")
 _HDF5 = b"\x89HDF\r\n\x1a\n"
-#: Names of operators in quantised ONNX files.
-_ONNX_QUANTIZED = (b"QuantizeLinear", b"QLinear", b"ConvInteger", b"MatMulInteger")
+#: First bytes of the text that Git LFS keeps in place of a file.
+_LFS = b"version https://git-lfs."
 #: First byte of ONNX files: the version of the format comes first.
 _ONNX = b"\x08"
 _INTEGERS = (tflite.TensorType.INT8, tflite.TensorType.UINT8, tflite.TensorType.INT16)
@@ -41,11 +41,16 @@ def load(source: str | Path | bytes) -> Graph:
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         content = bytes(source)
+        _require_contents(content, "model")
         return _load_onnx(content) if content[:1] == _ONNX else load_tflite(content)
     path = Path(source)
+    _require_contents(_starts(path), path)
     _require_other_kind(path)
     if path.suffix.lower() == ".onnx" and path.is_file():
-        return _load_onnx(read_file(path, ModelError), path.name)
+        try:
+            return _load_onnx(read_file(path, ModelError), path.name)
+        except FloatModelError:
+            raise ModelError(_quantize(path, "ONNX model in float")) from None
     if _is_float_tflite(path):
         raise ModelError(_quantize(path, "float model"))
     return load_tflite(path)
@@ -77,7 +82,7 @@ def _require_other_kind(path: Path) -> None:
     if ending == ".s":
         assembled = f"celosia assemble {shlex.quote(str(path))} -o {shlex.quote(path.stem)}.bin"
         raise ModelError(f"{path}: assembly; translate it: {assembled}")
-    if ending in _FLOAT or _starts(path) == _HDF5:
+    if ending in _FLOAT or _starts(path).startswith(_HDF5):
         raise ModelError(_quantize(path, f"{_FLOAT.get(ending, 'Keras model')} in float"))
     if ending in _WEIGHTS:
         exported = path.with_suffix(".pt2")
@@ -85,16 +90,20 @@ def _require_other_kind(path: Path) -> None:
             f"{path}: PyTorch weights without a program; save torch.export.export(...) as "
             f"{exported.name}, then {_command(exported)}"
         )
-    if ending == ".onnx":
-        content = read_file(path, ModelError)
-        if not any(name in content for name in _ONNX_QUANTIZED):
-            raise ModelError(_quantize(path, "ONNX model in float"))
+
+
+def _require_contents(content: bytes, name: str | Path) -> None:
+    """Refuse the text that Git LFS keeps in place of a model."""
+    if content.startswith(_LFS):
+        raise ModelError(
+            f"{name}: a pointer of Git LFS, not the model itself; `git lfs pull` fetches it"
+        )
 
 
 def _starts(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(len(_HDF5))
+            return file.read(len(_LFS))
     except OSError:
         return b""
 

@@ -32,6 +32,10 @@ class ModelError(ValueError):
     """A model file that cannot be used; the message is one line."""
 
 
+class FloatModelError(ModelError):
+    """A float model, which quantisation makes usable."""
+
+
 @dataclass(frozen=True, eq=False)
 class Node:
     """An operator of a file."""

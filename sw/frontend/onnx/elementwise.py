@@ -6,7 +6,6 @@ import numpy as np
 
 from celosia.sw.compiler.onnxruntime import added, multiplied, quantized, table
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value, shifted
-from celosia.sw.frontend.onnx.layers import bounded
 from celosia.sw.frontend.onnx.units import Operand, Unit
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.operators.node import ModelError
@@ -53,7 +52,7 @@ def _two(builder: Builder, unit: Unit) -> None:
     if len(computed) == 1:
         constant = second if first is computed[0] else first
         assert constant.data is not None
-        if constant.data.size == 1:
+        if constant.data.size == 1 and constant.data.ndim <= len(builder.value(computed[0]).shape):
             _number(builder, unit, ends, computed[0] is first)
             return
     values = [builder.value(operand) for operand in computed]
@@ -74,7 +73,7 @@ def _two(builder: Builder, unit: Unit) -> None:
     order = base.order if len(base.order) == len(shape) else tuple(range(len(shape)))
     stored = tuple(shape[axis] for axis in order)
     number = builder.operate(f"QLinear{unit.kind}", operands, stored, of, unsigned=unsigned)
-    builder.define(of, bounded(builder, unit, number), shape, shape, order)
+    builder.define(of, number, shape, shape, order)
 
 
 def _aligned(builder: Builder, values: list[Value]) -> list[Value]:
@@ -98,6 +97,8 @@ def _constant(builder: Builder, operand: Operand, rank: int, order: tuple[int, .
     assert data is not None
     if data.ndim > rank or len(order) != rank:
         raise ModelError(f"wanted a constant of at most {rank} dimensions, got {data.ndim}")
+    if operand.dtype not in (np.int8, np.uint8):
+        raise ModelError(f"wanted a constant of int8 or uint8, got {operand.dtype}")
     wide = data.astype(np.int64) - (128 if operand.dtype == np.uint8 else 0)
     wide = wide.reshape((1,) * (rank - data.ndim) + data.shape).transpose(order)
     return builder.constant(operand.name, wide.astype(np.int8), _meaning(operand))
@@ -129,6 +130,9 @@ def softmax(builder: Builder, unit: Unit) -> None:
     value, (of,) = builder.value(unit.inputs[0]), unit.outputs
     rank = len(value.shape)
     axis = unit.attributes.get("axis", -1) % rank
+    # Before opset 13 Softmax made two dimensions of all.
+    if unit.attributes.get("opset", 13) < 13 and axis != rank - 1:
+        raise ModelError(f"wanted the last axis of opset {unit.attributes['opset']}, got {axis}")
     if not (value.shape == value.source and value.order[-1] == axis):
         value = builder.plain(value)
         if axis != rank - 1:

@@ -35,7 +35,11 @@ def _pads(
     rank: int,
 ) -> _Pads:
     """Return the padding of rows and columns, before and after."""
-    kind = attributes.get("auto_pad", "NOTSET")
+    kind, given = attributes.get("auto_pad", "NOTSET"), attributes.get("pads", [0] * 2 * rank)
+    if kind not in ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"):
+        raise ModelError(f"auto_pad {kind!r} is not supported")
+    if kind != "NOTSET" and any(given):
+        raise ModelError(f"wanted no pads beside auto_pad {kind}, got {given}")
     if kind in ("SAME_UPPER", "SAME_LOWER"):
         pads = []
         for extent, span, stride in zip(extents, spans, strides, strict=True):
@@ -43,7 +47,6 @@ def _pads(
             less, more = total // 2, total - total // 2
             pads.append((less, more) if kind == "SAME_UPPER" else (more, less))
         return pads[0], pads[1]
-    given = [0] * 2 * rank if kind == "VALID" else list(attributes.get("pads", [0] * 2 * rank))
     if len(given) != 2 * rank or min(given) < 0:
         raise ModelError(f"wanted {2 * rank} pads of at least 0, got {given}")
     columns = given[rank - 1], given[-1]
@@ -178,20 +181,22 @@ def _kernel(
     return numbers
 
 
-def bounded(builder: Builder, unit: Unit, number: int) -> int:
-    """Return a unit's result with the bounds of its real value."""
+def bounded(builder: Builder, unit: Unit) -> None:
+    """Bring a unit's result within the bounds of its real value."""
     (of,) = unit.outputs
     assert of.quantization
-    meaning = shifted(of.quantization, of.dtype)
+    value, meaning = builder.values[of.name], shifted(of.quantization, of.dtype)
     ends = np.array([unit.low, unit.high], np.float32)
     low, high = quantized(ends, meaning).tolist()
     if (low, high) == (-128, 127):
-        return number
-    shape = builder.tensors[number].shape
+        return
     if (low, high) == (max(meaning.zero_point, -128), 127):
-        return builder.operate("RELU", [number], shape, of)
-    entries = np.clip(np.arange(256, dtype=np.uint8).view(np.int8), low, high)
-    return builder.lookup(number, entries, of)
+        shape = builder.tensors[value.number].shape
+        number = builder.operate("RELU", [value.number], shape, of)
+    else:
+        entries = np.clip(np.arange(256, dtype=np.uint8).view(np.int8), low, high)
+        number = builder.lookup(value.number, entries, of)
+    builder.alike(of, number, value)
 
 
 def convolution(builder: Builder, unit: Unit) -> None:
@@ -199,6 +204,9 @@ def convolution(builder: Builder, unit: Unit) -> None:
     value = builder.value(unit.inputs[0])
     weights, scales = _weights(unit.inputs[1], 0)
     windows = _Windows(unit, value, weights.shape[2:])
+    kernel = unit.attributes.get("kernel_shape", weights.shape[2:])
+    if tuple(kernel) != weights.shape[2:]:
+        raise ModelError(f"wanted a kernel_shape of {weights.shape[2:]}, got {kernel}")
     channels, depth, *_ = weights.shape
     weights = weights.reshape(channels, depth, *windows.kernel).transpose(0, 2, 3, 1)
     groups, inputs = unit.attributes.get("group", 1), windows.shape[1]
@@ -230,7 +238,7 @@ def convolution(builder: Builder, unit: Unit) -> None:
         activation="NONE",
         **attributes,
     )
-    windows.define(builder, of, bounded(builder, unit, number), channels)
+    windows.define(builder, of, number, channels)
 
 
 def _columns(value: Value) -> np.ndarray | None:
@@ -279,7 +287,7 @@ def product(builder: Builder, unit: Unit) -> None:
         activation="NONE",
     )
     whole = (*builder.value(unit.inputs[0]).shape[:-1], channels)
-    builder.define(of, bounded(builder, unit, number), whole, shape)
+    builder.define(of, number, whole, shape)
 
 
 def max_pool(builder: Builder, unit: Unit) -> None:
@@ -302,7 +310,7 @@ def average_pool(builder: Builder, unit: Unit) -> None:
     fill = builder.meaning(value).zero_point if counted else None
     unsigned = of.dtype == np.uint8
     number = windows.pooled(builder, value, of, "QLinearAveragePool", fill, unsigned=unsigned)
-    windows.define(builder, of, bounded(builder, unit, number), windows.shape[1])
+    windows.define(builder, of, number, windows.shape[1])
 
 
 def mean(builder: Builder, unit: Unit) -> None:
@@ -327,7 +335,7 @@ def mean(builder: Builder, unit: Unit) -> None:
         "QLinearGlobalAveragePool", [image.number], tuple(source[axis] for axis in IMAGE), of
     )
     shape = (items, channels, *([1] * (rank - 2))) if keep else (items, channels)
-    builder.define(of, bounded(builder, unit, number), shape, source, IMAGE)
+    builder.define(of, number, shape, source, IMAGE)
 
 
 LAYERS: dict[str, _Reader] = {

@@ -1,15 +1,16 @@
 """Reads ``.onnx`` files into the compiler's graph."""
 
+import math
 from collections import Counter
 
 from celosia.sw.frontend.onnx.builder import Builder
 from celosia.sw.frontend.onnx.elementwise import ELEMENTWISE, function
-from celosia.sw.frontend.onnx.layers import LAYERS, max_pool
+from celosia.sw.frontend.onnx.layers import LAYERS, bounded, max_pool
 from celosia.sw.frontend.onnx.moves import MOVES
 from celosia.sw.frontend.onnx.source import Source, read
 from celosia.sw.frontend.onnx.units import Unit, Units
 from celosia.sw.ir.graph import Graph
-from celosia.sw.operators.node import ModelError
+from celosia.sw.operators.node import FloatModelError, ModelError
 
 #: Unit to its reader.
 READERS = {
@@ -41,7 +42,7 @@ def load(content: bytes, name: str = "model") -> Graph:
     try:
         return _graph(read(content), name)
     except ModelError as error:
-        raise ModelError(f"{name}: {error}") from None
+        raise type(error)(f"{name}: {error}") from None
     except _BROKEN:
         raise ModelError(f"{name}: damaged .onnx file") from None
 
@@ -49,7 +50,7 @@ def load(content: bytes, name: str = "model") -> Graph:
 def _graph(source: Source, name: str) -> Graph:
     quantised = any(node.kind.startswith(_QUANTISED) for node in source.nodes)
     if not quantised and all(end.dtype.kind == "f" for end in source.inputs):
-        raise ModelError("float model; `celosia quantize` makes it int8")
+        raise FloatModelError("float model; `celosia quantize` makes it int8")
     units = Units(source)
     builder = Builder(name)
     for end in source.inputs:
@@ -62,6 +63,11 @@ def _graph(source: Source, name: str) -> Graph:
             blockers.append((unit.kind, f"{unit.node.label}: {error}"))
     if blockers:
         raise ModelError(_report(blockers))
+    for node in source.nodes:
+        try:
+            node.require_read()
+        except ModelError as error:
+            raise ModelError(f"{node.label}: {error}") from None
     for end in source.outputs:
         operand = units.integers.get(end.name) or units.floats.get(end.name)
         if operand is None or operand.name not in builder.values:
@@ -75,13 +81,16 @@ def _graph(source: Source, name: str) -> Graph:
 
 def _build(builder: Builder, unit: Unit) -> None:
     """Add a unit's operations; one whose inputs a blocker makes is left out."""
-    for operand in unit.inputs:
+    for operand in tuple.__iter__(unit.inputs):
         if operand and operand.data is None and operand.name not in builder.values:
             return
     reader = function if unit.function else READERS.get(unit.kind)
     if reader is None:
         raise ModelError("operator is not supported")
     reader(builder, unit)
+    unit.require_read()
+    if unit.function is None and (unit.low > -math.inf or unit.high < math.inf):
+        bounded(builder, unit)
 
 
 def _report(blockers: list[tuple[str, str]]) -> str:

@@ -1,19 +1,16 @@
 """Nodes, constants and ends of an ONNX file, with shapes fixed and constants folded."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper, shape_inference
+from onnx import defs, helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
+from celosia.sw.frontend.onnx.versions import DOMAINS, ONNX_RUNTIME, current
 from celosia.sw.operators.node import ModelError
-
-#: Versions of the standard operators that can be read, and of ONNX Runtime's operators.
-_OPSETS = (13, 21)
-_DOMAINS = ("", "ai.onnx", "com.microsoft")
 
 #: By quantised operator: the float one, the positions of operands, each followed by scale and zero
 #: point, of the bias, and of the result's scale; no positions mean all from the third on.
@@ -35,8 +32,35 @@ LINEAR: dict[str, tuple[str, tuple[int, ...], int, int]] = {
 #: Of these, those whose result has the shape of their input.
 _ELEMENTWISE = ("LeakyRelu", "Sigmoid", "Softmax")
 
+#: Attributes that change no result of a model that is not trained.
+_WITHOUT_EFFECT = ("momentum", "saturate", "seed", "storage_order")
+
 #: Nodes that stay although all of their inputs are constant.
 _KEPT = ("DequantizeLinear",)
+
+
+class Attributes(dict[str, Any]):
+    """Attributes of a node, by name; those that were read are remembered.
+
+    - ``read``: names that were looked up.
+    """
+
+    def __init__(self, values: Mapping[str, Any] | None = None, read: set[str] | None = None):
+        super().__init__(values or {})
+        self.read = set() if read is None else read
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an attribute, or the default."""
+        self.read.add(name)
+        return super().get(name, default)
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def extended(self, **more: Any) -> "Attributes":
+        """Return the same attributes and more; what is read of them is remembered here, too."""
+        return Attributes({**self, **more}, self.read)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +72,8 @@ class Node:
     #: Names of tensors; empty for one left out.
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attributes: dict[str, Any]  #: By name, text decoded.
+    attributes: Attributes  #: Text decoded.
+    defaults: Mapping[str, Any] = field(default_factory=dict)  #: Of attributes, by name.
 
     @property
     def label(self) -> str:
@@ -58,6 +83,13 @@ class Node:
     def input(self, number: int) -> str:
         """Return the name of an input, empty where it is left out."""
         return self.inputs[number] if number < len(self.inputs) else ""
+
+    def require_read(self) -> None:
+        """Refuse an attribute that nobody read and that has another value than by default."""
+        for name, value in self.attributes.items():
+            unread = name not in self.attributes.read and name not in _WITHOUT_EFFECT
+            if unread and value != self.defaults.get(name):
+                raise ModelError(f"attribute {name} = {value} is not supported")
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +123,7 @@ def read(content: bytes) -> Source:
         raise ModelError("not an .onnx file, or a damaged one") from None
     if not model.graph.node:
         raise ModelError("wanted at least one operator, got none")
-    _require_versions(model)
+    model = current(model)
     constants = {each.name: _array(each) for each in model.graph.initializer}
     _fix(model, constants)
     try:
@@ -105,7 +137,7 @@ def read(content: bytes) -> Source:
     graph = model.graph
     inputs = tuple(_end(each) for each in graph.input if each.name not in constants)
     known = {each.name: each.shape for each in (*_ends(inferred), *inputs)}
-    nodes = tuple(_folded(graph, constants, known, model.opset_import))
+    nodes = _used(_folded(graph, constants, known, model.opset_import), graph.output)
     return Source(nodes, constants, inputs, tuple(_end(each) for each in graph.output))
 
 
@@ -114,7 +146,7 @@ def _plain(model: onnx.ModelProto) -> onnx.ModelProto:
     plain = onnx.ModelProto()
     plain.CopyFrom(model)
     for node in plain.graph.node:
-        if node.op_type not in LINEAR or node.domain != _DOMAINS[2]:
+        if node.op_type not in LINEAR or node.domain != ONNX_RUNTIME:
             continue
         kind, positions = LINEAR[node.op_type][:2]
         positions = positions or range(2, len(node.input), 3)
@@ -123,19 +155,6 @@ def _plain(model: onnx.ModelProto) -> onnx.ModelProto:
         node.input.extend(operands)
         node.domain, node.op_type = "", "Identity" if kind in _ELEMENTWISE else kind
     return plain
-
-
-def _require_versions(model: onnx.ModelProto) -> None:
-    others = sorted({node.domain for node in model.graph.node}.difference(_DOMAINS))
-    if others:
-        raise ModelError(f"operators of {others[0]!r} are not supported")
-    for each in model.opset_import:
-        low, high = _OPSETS
-        if each.domain in _DOMAINS[:2] and not low <= each.version <= high:
-            hint = "onnx.version_converter.convert_version changes it"
-            raise ModelError(f"wanted opset {low} to {high}, got {each.version}: {hint}")
-    if any(each.data_location == onnx.TensorProto.EXTERNAL for each in model.graph.initializer):
-        raise ModelError("wanted weights inside the file, got external data")
 
 
 def _array(tensor: onnx.TensorProto) -> np.ndarray:
@@ -190,6 +209,7 @@ def _folded(
     graph: onnx.GraphProto, constants: dict[str, np.ndarray], known: dict[str, Any], opsets: Any
 ) -> Iterator[Node]:
     """Yield the nodes that compute; the results of others become constants."""
+    (opset,) = (each.version for each in opsets if each.domain in DOMAINS[:2])
     for index, node in enumerate(graph.node):
         inputs = [name for name in node.input if name]
         if node.op_type == "Shape" and node.input[0] in known:
@@ -205,8 +225,29 @@ def _folded(
                 raise ModelError(f"{label}: wanted constants that can be computed") from None
             constants |= zip(node.output, map(np.asarray, made), strict=True)
         else:
-            attributes = {each.name: _attribute(each) for each in node.attribute}
-            yield Node(node.op_type, index, tuple(node.input), tuple(node.output), attributes)
+            attributes = Attributes({each.name: _attribute(each) for each in node.attribute})
+            ends = tuple(node.input), tuple(node.output)
+            yield Node(node.op_type, index, *ends, attributes, _defaults(node, opset))
+
+
+def _defaults(node: onnx.NodeProto, opset: int) -> dict[str, Any]:
+    """Return the attributes of an operator that have a value by default."""
+    if node.domain == ONNX_RUNTIME:
+        return {}
+    attributes = defs.get_schema(node.op_type, opset, "").attributes.values()
+    defaults = [each.default_value for each in attributes if each.default_value.name]
+    return {each.name: _attribute(each) for each in defaults}
+
+
+def _used(nodes: Iterator[Node], outputs: Any) -> tuple[Node, ...]:
+    """Return the nodes that lead to an output of the model."""
+    wanted = {end.name for end in outputs}
+    found = []
+    for node in reversed([*nodes]):
+        if wanted.intersection(node.outputs):
+            wanted.update(node.inputs)
+            found.append(node)
+    return tuple(found[::-1])
 
 
 def _shape(node: onnx.NodeProto, shape: tuple[int, ...]) -> np.ndarray:

@@ -7,12 +7,14 @@ elements are units on any operands.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
+from onnx import helper
 
+from celosia.sw.frontend.onnx.constants import kernel_operands
 from celosia.sw.frontend.onnx.functions import BOUNDS, FUNCTIONS, bound, evaluate
+from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
 from celosia.sw.frontend.onnx.source import LINEAR, End, Node, Source
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.operators.node import ModelError
@@ -42,32 +44,6 @@ _MOVERS = ("DepthToSpace", "Dropout", "Flatten", "GlobalMaxPool", "Identity", "M
     "Transpose",
     "Unsqueeze",
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Operand:
-    """Operand or result of a unit."""
-
-    name: str  #: Of the tensor.
-    dtype: np.dtype  #: As in the model.
-    quantization: Quantization | None = None  #: Of int8 and uint8, zero points as in the model.
-    data: np.ndarray | None = None  #: Contents of a constant.
-
-
-@dataclass(frozen=True, eq=False)
-class Unit:
-    """One operator on integers."""
-
-    kind: str  #: Of the float operator.
-    node: Node  #: Source of the unit.
-    inputs: tuple[Operand | None, ...]  #: Operands, and constants that act as parameters.
-    outputs: tuple[Operand, ...]  #: Results.
-    #: Bounds of the result's real value.
-    low: float = -np.inf
-    high: float = np.inf
-    #: From float32 to float32, of a unit whose result depends on one element.
-    function: Callable[[np.ndarray], np.ndarray] | None = None
-    attributes: dict[str, Any] = field(default_factory=dict)
 
 
 class Units:
@@ -116,7 +92,7 @@ class Units:
                 positions = LINEAR[node.kind][1] or range(2, len(node.inputs), 3)
             for index in positions:
                 if node.input(index) in names:
-                    meaning = self._meaning(node, index + 1, end.dtype)
+                    meaning = self._meaning(node, index + 1)
                     return Operand(end.name, end.dtype, meaning)
             if node.kind in _MOVERS and node.input(0) in names:
                 names.update(node.outputs)
@@ -127,13 +103,17 @@ class Units:
             raise ModelError(f"wanted a constant {role}, got {name!r} that is computed")
         return self.source.constants[name]
 
-    def _meaning(self, node: Node, index: int, dtype: np.dtype, axis: int = 0) -> Quantization:
+    def _meaning(
+        self, node: Node, index: int, axis: int = 0, *, zeros: bool = False
+    ) -> Quantization:
         """Return the scale at an index of a node's inputs, and the zero point after it."""
         scales = self._constant(node.input(index), "scale")
         if scales.ndim > 1 or scales.dtype not in (np.float32, np.float16):
             raise ModelError(f"wanted scales of one dimension, got {scales.dtype} {scales.shape}")
         scales = scales.reshape(-1).astype(np.float32)
-        if not (np.isfinite(scales) & (scales > 0)).all():
+        # Constants of scale 0 are zeros.
+        least = 0 if zeros else np.nextafter(np.float32(0), np.float32(1))
+        if not (np.isfinite(scales) & (scales >= least)).all():
             raise ModelError(f"wanted scales greater than 0, got {scales.min()}")
         points = np.zeros(len(scales), np.int64)
         if name := node.input(index + 1):
@@ -160,20 +140,25 @@ class Units:
 
     def _quantize(self, node: Node) -> None:
         """Make the unit that ends in a QuantizeLinear."""
-        name, given = node.input(0), node.input(2)
-        dtype = self._constant(given, "zero point").dtype if given else np.dtype(np.uint8)
+        name, given, kind = node.input(0), node.input(2), node.attributes.get("output_dtype", 0)
+        if node.attributes.get("block_size"):
+            raise ModelError("scales of blocks are not supported")
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind) if kind else np.uint8)
+        dtype = self._constant(given, "zero point").dtype if given else dtype
         if dtype not in _INTEGERS:
             raise ModelError(f"wanted int8 or uint8, got {dtype}")
-        meaning = self._meaning(node, 1, dtype)
+        meaning = self._meaning(node, 1)
         if len(meaning.scales) != 1:
             raise ModelError("wanted one scale for the whole activation")
+        # One scale has no axis.
+        node.attributes.get("axis")
         output = Operand(node.outputs[0], dtype, meaning)
         self.integers[output.name] = output
         if name in self.floats:
             source = self.floats[name]
             plain = source.quantization is None
             kind, function = ("QuantizeLinear", None) if plain else ("Identity", lambda x: x)
-            self.units.append(Unit(kind, node, (source,), (output,), function=function))
+            self.units.append(Unit(kind, node, Operands((source,)), (output,), function=function))
         elif name in self.pending:
             self.units.append(self._enclosed(name, output))
         # Otherwise its operator is a blocker already.
@@ -188,7 +173,7 @@ class Units:
             return Unit(
                 node.kind,
                 node,
-                (self.floats[leaf],),
+                Operands((self.floats[leaf],)),
                 (output,),
                 function=lambda x: evaluate(self.pending, self.source.constants, name, leaf, x),
             )
@@ -198,9 +183,13 @@ class Units:
             # The later bound wins.
             low, high = min(max(low, least), most), min(high, most)
             node = self.pending[node.input(0)]
-        if node.kind not in _ENCLOSED:
+        if node.kind not in _ENCLOSED or (node.kind == "Softmax" and node.outputs[0] != name):
             raise ModelError(f"{node.kind} between float operators is not supported")
-        inputs = tuple(self._operand(each) if each else None for each in node.inputs)
+        operands = [self._operand(each) if each else None for each in node.inputs]
+        inputs = kernel_operands(node.kind, operands)
+        if inputs is None:
+            raise ModelError("wanted a bias in units of input scale times weight scale")
+        inputs = Operands(inputs)
         return Unit(node.kind, node, inputs, (output,), low, high, attributes=node.attributes)
 
     def _leaves(self, name: str) -> set[str] | None:
@@ -240,10 +229,10 @@ class Units:
             raise ModelError("scales of blocks are not supported")
         if name in self.source.constants:
             data = self.source.constants[name]
-            meaning = self._meaning(node, 1, data.dtype, axis)
+            meaning = self._meaning(node, 1, axis, zeros=True)
             self.floats[node.outputs[0]] = Operand(name, data.dtype, meaning, data)
         elif name in self.integers:
-            known, meaning = self.integers[name], self._meaning(node, 1, np.dtype(np.int8))
+            known, meaning = self.integers[name], self._meaning(node, 1)
             if not meaning.equals(known.quantization):
                 raise ModelError(f"wanted the scale and zero point of {name!r}")
             self.floats[node.outputs[0]] = known
@@ -264,13 +253,17 @@ class Units:
             raise ModelError("a float result is not supported")
         if None in inputs[: len(positions)]:
             return
+        operands = kernel_operands(kind, inputs)
+        assert operands
         dtype = inputs[0].dtype if inputs[0] else np.dtype(np.uint8)
-        output = Operand(node.outputs[0], dtype, self._meaning(node, result, dtype))
+        output = Operand(node.outputs[0], dtype, self._meaning(node, result))
         self.integers[output.name] = output
         function = _function(kind, node) if kind in ("LeakyRelu", "Sigmoid") else None
         attributes = node.attributes
         self.units.append(
-            Unit(kind, node, tuple(inputs), (output,), function=function, attributes=attributes)
+            Unit(
+                kind, node, Operands(operands), (output,), function=function, attributes=attributes
+            )
         )
 
     def _integer(self, node: Node, index: int, axis: int) -> Operand | None:
@@ -278,9 +271,10 @@ class Units:
         name = node.input(index)
         data = self.source.constants.get(name)
         if data is not None:
-            return Operand(name, data.dtype, self._meaning(node, index + 1, data.dtype, axis), data)
+            meaning = self._meaning(node, index + 1, axis, zeros=True)
+            return Operand(name, data.dtype, meaning, data)
         known = self.integers.get(name)
-        if known and not self._meaning(node, index + 1, known.dtype).equals(known.quantization):
+        if known and not self._meaning(node, index + 1).equals(known.quantization):
             raise ModelError(f"wanted the scale and zero point of {name!r}")
         return known
 
@@ -300,9 +294,9 @@ class Units:
         outputs = tuple(replace(source, name=each, data=None) for each in node.outputs if each)
         for output in outputs:
             where[output.name] = output
-        attributes = {**node.attributes, "integers": where is self.integers}
+        attributes = node.attributes.extended(integers=where is self.integers)
         self.units.append(
-            Unit(node.kind, node, (source, *parameters), outputs, attributes=attributes)
+            Unit(node.kind, node, Operands((source, *parameters)), outputs, attributes=attributes)
         )
 
 

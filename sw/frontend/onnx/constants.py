@@ -1,0 +1,101 @@
+"""Constants of quantised operators: biases in the units of their sums, channels of scale 0.
+
+ONNX Runtime multiplies integers if the scale of a bias is that of the input times that of the
+weights, within 1 %, and its zero point 0. It then takes the integers of the bias unchanged. A
+float bias it rounds to these units. Around any other bias a convolution stays in float; a Gemm
+becomes integers all the same, with results other than ONNX defines, and is refused here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from celosia.sw.frontend.onnx.operand import Operand
+from celosia.sw.ir.graph import Quantization
+from celosia.sw.operators.node import ModelError
+
+#: Operators with weights, the second input, and a bias, the third.
+WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+#: Part by which ONNX Runtime lets the scale of a bias differ.
+_TOLERANCE = 0.01
+#: Part by which quotients of scales in float32 miss a whole number.
+_ROUNDING = 5e-7
+
+_INT32 = np.iinfo(np.int32)
+
+
+def along(meaning: Quantization, values: np.ndarray, rank: int) -> np.ndarray:
+    """Return scales or zero points as they broadcast with a tensor of some rank."""
+    if len(values) == 1:
+        return values.reshape(())
+    shape = [1] * rank
+    shape[meaning.axis] = -1
+    return values.reshape(shape)
+
+
+def nonzero(operand: Operand | None) -> Operand | None:
+    """Return a constant whose channels of scale 0 hold their zero points, with scale 1."""
+    if operand is None or operand.data is None or operand.quantization is None:
+        return operand
+    meaning, data = operand.quantization, operand.data
+    if meaning.scales.all():
+        return operand
+    dead = along(meaning, meaning.scales == 0, data.ndim)
+    points = along(meaning, meaning.zero_points, data.ndim)
+    scales = np.where(meaning.scales == 0, np.float32(1), meaning.scales)
+    held = np.where(dead, points, data).astype(data.dtype)
+    return replace(operand, data=held, quantization=replace(meaning, scales=scales))
+
+
+def kernel_operands(kind: str, inputs: Sequence[Operand | None]) -> list[Operand | None] | None:
+    """Return the operands of an operator as ONNX Runtime's integer kernel takes them.
+
+    - ``kind``: of the float operator.
+    - ``inputs``: its operands.
+
+    None if ONNX Runtime leaves it in float, and its bias is no whole number of units of the sums.
+    """
+    source, weights, bias = [*inputs, None, None, None][:3]
+    if kind not in WEIGHTED or bias is None:
+        return [nonzero(operand) for operand in inputs]
+    if not source or not weights or source.quantization is None or weights.quantization is None:
+        return None
+    unit = source.quantization.scales[0] * weights.quantization.scales
+    data = _bias(bias, unit, kind)
+    if data is None:
+        return None
+    data = np.where(unit == 0, 0, data)
+    integers = Operand(bias.name, np.dtype(np.int32), data=data.astype(np.int32))
+    return [source, nonzero(weights), integers, *inputs[3:]]
+
+
+def _bias(bias: Operand, unit: np.ndarray, kind: str) -> np.ndarray | None:
+    """Return a bias in units of the sums, float64; None if its numbers are not whole."""
+    if bias.data is None:
+        raise ModelError(f"wanted a constant bias, got {bias.name!r} that is computed")
+    if bias.data.ndim > 1 and bias.data.size != bias.data.shape[-1]:
+        raise ModelError(f"wanted a bias of one dimension, got shape {bias.data.shape}")
+    data, meaning = bias.data.reshape(-1), bias.quantization
+    if meaning is None:
+        if data.dtype.kind != "f":
+            return data.astype(np.float64)
+        with np.errstate(all="ignore"):
+            units = np.rint(data.astype(np.float32) / unit).astype(np.float64)
+        return np.clip(np.nan_to_num(units), _INT32.min, _INT32.max)
+    close = np.abs(meaning.scales - unit) <= _TOLERANCE * np.abs(unit)
+    if data.dtype == np.int32 and close.all() and not meaning.zero_points.any():
+        return data.astype(np.float64)
+    if kind == "Gemm" and data.dtype == np.int32:
+        raise ModelError(
+            f"wanted a bias {bias.name!r} of zero point 0, whose scale is that of the input times "
+            "that of the weights: ONNX Runtime's QGemm does not read others"
+        )
+    real = (data.astype(np.float64) - meaning.zero_points) * meaning.scales
+    with np.errstate(all="ignore"):
+        units = real / unit
+        missed = np.abs(units - np.rint(units)) > _ROUNDING * np.maximum(1, np.abs(units))
+    if not np.isfinite(units).all() or missed.any() or np.abs(units).max() > _INT32.max:
+        return None
+    return np.rint(units)

@@ -1,0 +1,88 @@
+"""Versions of ONNX files: older ones are converted when they are read."""
+
+from collections import Counter
+
+import onnx
+from onnx import version_converter
+
+from celosia.sw.operators.node import ModelError
+
+#: Domain of ONNX Runtime's operators, and all domains that can be read.
+ONNX_RUNTIME = "com.microsoft"
+DOMAINS = ("", "ai.onnx", ONNX_RUNTIME)
+
+#: Versions of the standard operators that can be read, and the first that can be converted.
+_OPSETS = (13, 21)
+_FIRST = 6
+
+#: Operators of other quantisers, and who writes them.
+_FOREIGN = {
+    "BipolarQuant": "QONNX (Brevitas, FINN)",
+    "IntegerAdd": "NEMO",
+    "IntegerMean": "NEMO",
+    "Quant": "QONNX (Brevitas, FINN)",
+    "RequantizedConv": "Deeploy",
+    "RequantizedGemm": "Deeploy",
+    "RequantShift": "Deeploy",
+    "Trunc": "QONNX (Brevitas, FINN)",
+}
+
+#: Least version of the format in which constants need not be inputs of the graph.
+_FORMAT = 4
+
+
+def current(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model in a version that can be read; an older one is converted.
+
+    Raises ModelError if it is too old, too new, of unknown operators, or cannot be converted.
+    """
+    _require_known(model)
+    others = sorted({node.domain for node in model.graph.node}.difference(DOMAINS))
+    if others:
+        raise ModelError(f"operators of {others[0]!r} are not supported")
+    if any(each.data_location == onnx.TensorProto.EXTERNAL for each in model.graph.initializer):
+        raise ModelError("wanted weights inside the file, got external data")
+    opsets = [each.version for each in model.opset_import if each.domain in DOMAINS[:2]]
+    if not opsets:
+        raise ModelError("wanted an opset of the standard operators, got none")
+    low, high = _OPSETS
+    if not _FIRST <= opsets[0] <= high:
+        raise ModelError(f"wanted opset {_FIRST} to {high}, got {opsets[0]}")
+    return model if opsets[0] >= low else _converted(model, opsets[0])
+
+
+def _require_known(model: onnx.ModelProto) -> None:
+    """Refuse the operators of other quantisers."""
+    counts = Counter(node.op_type for node in model.graph.node if node.op_type in _FOREIGN)
+    if counts:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+        raise ModelError(
+            f"quantised by {_FOREIGN[min(counts)]} ({kinds}), whose operators are not supported; "
+            "wanted QuantizeLinear and DequantizeLinear: export it in QDQ form, or quantise the "
+            "float model with `celosia quantize`"
+        )
+
+
+def with_constants(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model in a format in which constants are no inputs of the graph."""
+    plain = onnx.ModelProto()
+    plain.CopyFrom(model)
+    plain.ir_version = max(model.ir_version, _FORMAT)
+    constants = {each.name for each in model.graph.initializer}
+    inputs = [each for each in plain.graph.input if each.name not in constants]
+    del plain.graph.input[:]
+    plain.graph.input.extend(inputs)
+    return plain
+
+
+def _converted(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    """Return a model of an older opset in the first that can be read."""
+    try:
+        return version_converter.convert_version(with_constants(model), _OPSETS[0])
+    except Exception as error:
+        # Before the reason comes a line of the converter's own source.
+        reason = (str(error).strip().splitlines() or [""])[0].rpartition("failed: ")[2]
+        raise ModelError(
+            f"opset {opset}: onnx.version_converter cannot bring it to {_OPSETS[0]} ({reason}); "
+            "export it again"
+        ) from None

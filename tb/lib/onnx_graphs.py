@@ -1,0 +1,96 @@
+"""Small ONNX graphs, run by the driver and by ONNX Runtime."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import prerequisites
+
+from celosia.hw.arch.presets import preset
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.source import load
+from celosia.sw.runtime.interpreter import open_session
+
+onnx = prerequisites.package("onnx")
+onnxruntime = prerequisites.package("onnxruntime")
+
+helper, numpy_helper = onnx.helper, onnx.numpy_helper
+
+FLOAT = onnx.TensorProto.FLOAT
+
+
+class Net:
+    """A graph under construction, from inputs named in ``ends``.
+
+    - ``ends``: shapes of the float inputs, by name.
+    """
+
+    def __init__(self, opset: int = 17, **ends: tuple[Any, ...]) -> None:
+        self.ends, self.opset = ends, opset
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.random = np.random.default_rng(5)
+
+    def constant(self, data: Any, dtype: Any = np.float32) -> str:
+        """Add a constant."""
+        name = f"c{len(self.constants)}"
+        data = data if isinstance(data, np.ndarray) else np.array(data, dtype)
+        self.constants.append(numpy_helper.from_array(data, name))
+        return name
+
+    def add(self, kind: str, *inputs: str, results: int = 1, domain: str = "", **more: Any) -> str:
+        """Add a node; return its first result."""
+        names = [f"t{len(self.nodes)}_{number}" for number in range(results)]
+        self.nodes.append(helper.make_node(kind, inputs, names, domain=domain, **more))
+        return names[0]
+
+    def scale(self, scale: Any = 0.05, point: Any = 3, dtype: Any = np.int8) -> tuple[str, str]:
+        """Add a scale and a zero point."""
+        return self.constant(scale), self.constant(point, dtype)
+
+    def quantized(self, x: str, scale: Any = 0.05, point: Any = 3, dtype: Any = np.int8) -> str:
+        """Add QuantizeLinear and DequantizeLinear."""
+        ends = self.scale(scale, point, dtype)
+        return self.add("DequantizeLinear", self.add("QuantizeLinear", x, *ends), *ends)
+
+    def weights(self, *shape: int, scale: Any = 0.01, **more: Any) -> str:
+        """Add int8 weights and their DequantizeLinear."""
+        data = self.random.integers(-64, 64, shape).astype(np.int8)
+        points = np.zeros(np.shape(scale), np.int8)
+        ends = self.constant(scale), self.constant(points, np.int8)
+        return self.add("DequantizeLinear", self.constant(data), *ends, **more)
+
+    def proto(self, *results: str, ir_version: int = 9) -> Any:
+        """Return the model; its outputs are float."""
+        ends = [helper.make_tensor_value_info(n, FLOAT, shape) for n, shape in self.ends.items()]
+        outputs = [helper.make_tensor_value_info(name, FLOAT, None) for name in results]
+        graph = helper.make_graph(self.nodes, "g", ends, outputs, self.constants)
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=ir_version)
+
+    def content(self, *results: str) -> bytes:
+        """Return the file."""
+        return self.proto(*results).SerializeToString()
+
+
+def reference(content: bytes) -> Any:
+    """Return ONNX Runtime's CPU provider, which fuses pairs of int8."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 1
+    options.add_session_config_entry("session.qdqisint8allowed", "1")
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def results(
+    content: bytes, inputs: Mapping[str, np.ndarray], core: str = "edge", **options: Any
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the outputs of both, of samples along a first axis of 1 in the model."""
+    session = reference(content)
+    count = len(next(iter(inputs.values())))
+    runs = [session.run(None, {k: x[n : n + 1] for k, x in inputs.items()}) for n in range(count)]
+    wanted = [np.concatenate(made) for made in zip(*runs, strict=True)]
+    program = compile_graph(load(content, **options), preset(core), 4)
+    with open_session(program) as driver:
+        got = driver.run([inputs[port.name] for port in program.inputs])
+    return [a.reshape(b.shape) for a, b in zip(got, wanted, strict=True)], wanted
