@@ -6,10 +6,10 @@ from amaranth.lib.wiring import In, Member, Out
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import ADDRESS_BITS, TAG_BITS
-from celosia.hw.arch.registers import Activity
+from celosia.hw.arch.registers import MOST_INSTRUCTIONS, Activity
 
 #: Bits that number the instructions of a program.
-INDEX_BITS = 16
+INDEX_BITS = MOST_INSTRUCTIONS.bit_length()
 
 
 def issued(*opcodes: isa.Opcode) -> data.StructLayout:

@@ -98,7 +98,8 @@ def _cycles(network: str, board: Any, *, measure: bool) -> float:
     from celosia.sim.timing.cycles import COSTS, estimate
 
     costs = COSTS._replace(memory=board.memory_latency, bandwidth=board.memory_bandwidth)
-    return sum(estimate(part.main.code, board.config, costs).total for part in program.parts)
+    mains = (section for part in program.parts for section in part.mains)
+    return sum(estimate(section.code, board.config, costs).total for section in mains)
 
 
 def _counted(program: Program, config: Config, latency: int, bandwidth: float) -> float:

@@ -74,10 +74,10 @@ def _count(
     with Session(program, device) as session:
         session.run(x)
         outputs = _outputs(device, program)
-        if program.constants:
-            counted[program.constants] = _cycles(device, program, program.constants)
+        for section in program.constants:
+            counted[section] = _cycles(device, program, section)
         for part, cut in zip(program.parts, by_part, strict=True):
-            for section in (part.setup, part.main):
+            for section in (*part.setups, *part.mains):
                 counted[section] = _cycles(device, program, section)
             # Cleared, so that the outputs compared below come from the layers.
             for port in part.outputs:

@@ -17,6 +17,9 @@ VERSION = 0x00020000
 #: Bits of the length of a program.
 LENGTH_BITS = 24
 
+#: Instructions from one start to HALT, at most: the core numbers them in 16 bits.
+MOST_INSTRUCTIONS = (1 << 16) - 1
+
 
 class Register(NamedTuple):
     """One 32-bit register."""

@@ -20,8 +20,7 @@ from celosia.sw.cli.arguments import (
     add_workers,
     whole,
 )
-from celosia.sw.cli.run import carried_out
-from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.cli.run import carried_out, compiled
 from celosia.sw.evaluate import (
     Evaluation,
     Labelled,
@@ -40,6 +39,9 @@ from celosia.sw.ir.program import Program
 from celosia.sw.runtime.session import InputError
 from celosia.sw.shipped import model_path
 
+#: Samples of one run, at most, unless the option gives them.
+_BATCH = 16
+
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""
@@ -52,7 +54,7 @@ def add_parsers(command: Commands) -> None:
     made.add_argument("--output", metavar="NAME", help="the output with the scores, of several")
     inputs.add_conversions(made)
     add_device(made, "machine")
-    add_batch(made, 16, "samples of one run (16)")
+    add_batch(made, None, f"samples of one run (up to {_BATCH})")
     add_cores(made)
     add_workers(made)
     made.add_argument("--limit", type=whole, metavar="N", help="the first N samples alone")
@@ -83,7 +85,8 @@ def run(arguments: argparse.Namespace) -> None:
     found = _data(arguments, model, names)
     labelled = found.labelled
     share = -(-len(labelled.labels) // arguments.cores)
-    program = compile_graph(graph, arguments.preset, min(arguments.batch, share))
+    batch = arguments.batch and min(arguments.batch, share)
+    program = compiled(graph, arguments.preset, batch, min(_BATCH, share))
     port = program.outputs[index]
     try:
         classes = classes_of(port, labelled)

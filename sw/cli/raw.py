@@ -12,6 +12,7 @@ import numpy as np
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.config import ADDRESS_BITS, PROGRAM_BYTES, Config
 from celosia.hw.arch.presets import PRESETS
+from celosia.hw.arch.registers import MOST_INSTRUCTIONS
 from celosia.sw.cli.arguments import device_options, wave_files
 from celosia.sw.cli.inputs import npy, read_array
 from celosia.sw.files import read_file, writable, write_atomically
@@ -23,7 +24,6 @@ from celosia.sw.runtime.session import InputError
 _NUMBER = r"(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,18})"
 _MEMORY = re.compile(rf"({_NUMBER})=(.+)", re.DOTALL)
 _DUMP = re.compile(rf"({_NUMBER}):({_NUMBER})=(.+)", re.DOTALL)
-_MOST_INSTRUCTIONS = (1 << 16) - 1
 
 
 class _Range(NamedTuple):
@@ -80,8 +80,8 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
     )
     content = read_file(path)
     instructions = decode(path, content)
-    if not 1 <= len(instructions) <= _MOST_INSTRUCTIONS:
-        wanted = f"1 to {_MOST_INSTRUCTIONS} instructions"
+    if not 1 <= len(instructions) <= MOST_INSTRUCTIONS:
+        wanted = f"1 to {MOST_INSTRUCTIONS} instructions"
         raise InputError(f"{path}: wanted {wanted}, got {len(instructions)}")
     _require_apart([source for source, _ in sources])
     ends = [one.address + one.length for one in (*dumps, *(source for source, _ in sources))]

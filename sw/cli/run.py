@@ -23,14 +23,18 @@ from celosia.sw.cli.arguments import (
     wave_files,
     workers_of,
 )
-from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.compiler.compile import compile_graph, compile_up_to
 from celosia.sw.files import writable, write_atomically
+from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.opening import open_session, read_source
 from celosia.sw.runtime.session import InputError, Statistics
 from celosia.sw.runtime.shards import run_on_workers
 from celosia.sw.shipped import model_path
 from celosia.sw.workers.spread import Workers
+
+#: Inputs of one run, at most, unless the option gives them.
+_BATCH = 64
 
 
 def add_parsers(command: Commands) -> None:
@@ -45,7 +49,7 @@ def add_parsers(command: Commands) -> None:
     add_files(made, "--output", "[NAME=]FILE", ".npy, or .npz for all outputs")
     inputs.add_conversions(made)
     add_device(made, "rtl")
-    add_batch(made, None, "inputs of one run (up to 64)")
+    add_batch(made, None, f"inputs of one run (up to {_BATCH})")
     add_cores(made)
     add_workers(made)
     made.add_argument("--stats", type=Path, metavar="S.json", help="also write cycles and counters")
@@ -80,10 +84,13 @@ def run(arguments: argparse.Namespace) -> None:
     given = inputs.gather(f"{model.name}: --input", arguments.input, ins)
     sources = (model, *inputs.sources_of(arguments.input, ins))
     writable(*paths, arguments.stats, *wave_files(arguments), sources=sources)
-    batch = arguments.batch or min(64, -(-inputs.count_of(given) // arguments.cores))
-    compiled = isinstance(source, Program)
-    program = source if compiled else compile_graph(source, config or PRESETS["edge"], batch)
-    if arguments.batch and arguments.batch != program.batch:
+    batch = arguments.batch
+    if isinstance(source, Program):
+        program = source
+    else:
+        share = -(-inputs.count_of(given) // arguments.cores)
+        program = compiled(source, config or PRESETS["edge"], batch, min(_BATCH, share))
+    if batch and batch != program.batch:
         raise InputError(
             f"{model}: program was compiled for batch {program.batch}, got --batch {batch}"
         )
@@ -96,6 +103,13 @@ def run(arguments: argparse.Namespace) -> None:
         contents[arguments.stats] = (json.dumps(report, indent=2) + "\n").encode()
     write_atomically(contents)
     print(_summary(costs, pace))
+
+
+def compiled(graph: Graph, config: Config, batch: int | None, default: int) -> Program:
+    """Return the program of a graph for the batch of an option, or up to the default."""
+    if batch:
+        return compile_graph(graph, config, batch)
+    return compile_up_to(graph, config, default)
 
 
 def carried_out(

@@ -2,24 +2,22 @@
 
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
 from celosia.hw.arch.config import TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.hw.arch.registers import MOST_INSTRUCTIONS
 from celosia.sw.compiler.compiled import (
     Compiled,
     CompiledPart,
-    check_count,
-    instructions,
     least_instructions,
-    limited,
-    section,
+    sections,
 )
 from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.emit.program import emit_main, emit_setup
-from celosia.sw.compiler.errors import CompileError
+from celosia.sw.compiler.errors import CompileError, LengthError
 from celosia.sw.compiler.layout.allocate import ALIGNMENT, allocate
 from celosia.sw.compiler.layout.bands import Band
 from celosia.sw.compiler.layout.choose import choose
@@ -52,6 +50,9 @@ from celosia.sw.ir.parts import (
 from celosia.sw.ir.program import Program
 from celosia.sw.operators.host import unit_shape
 
+#: Instructions of a part for one batch, at most: what takes about a minute and a gigabyte.
+_MOST_INSTRUCTIONS = 1 << 19
+
 
 def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
     """Compile a graph for a core.
@@ -60,6 +61,30 @@ def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
     on such a core, naming the layer and the reason.
     """
     return compile_steps(graph, config, batch).program
+
+
+def compile_up_to(graph: Graph, config: Config, batch: int) -> Program:
+    """Compile a graph as ``compile_graph`` does, for a smaller batch if that is a long program.
+
+    The batch is ``batch``, or about the largest for which each part of the program is one section.
+    """
+    while batch > 1:
+        try:
+            return _steps(graph, config, batch, MOST_INSTRUCTIONS - 1).program
+        except LengthError as error:
+            batch = min(batch - 1, batch * error.most // error.count)
+    return compile_graph(graph, config)
+
+
+def _advised(error: LengthError, graph: Graph, config: Config, batch: int) -> LengthError:
+    """Return an error with the remedy: a batch that fits, else another core."""
+    error.hint = "a core with a larger array takes fewer"
+    with suppress(LengthError):
+        parts = _steps(graph, config, 1, error.most).parts
+        # A tenth remains free: instructions are not quite in proportion to samples.
+        fits = 9 * error.most // (10 * max(len(part.steps) for part in parts))
+        error.hint = f"a batch of {max(1, min(fits, batch - 1))} takes fewer"
+    return error
 
 
 @contextmanager
@@ -74,12 +99,20 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-@_without_collector()
 def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     """Compile a graph as ``compile_graph`` does; return the steps of its program, too.
 
     Raises CompileError, see ``compile_graph``.
     """
+    try:
+        return _steps(graph, config, batch, _MOST_INSTRUCTIONS)
+    except LengthError as error:
+        raise _advised(error, graph, config, batch) from None
+
+
+@_without_collector()
+def _steps(graph: Graph, config: Config, batch: int, most: int) -> Compiled:
+    """Compile a graph to a program whose parts have at most ``most`` instructions each."""
     if not 1 <= batch <= MOST_BATCH:
         raise CompileError(f"wanted 1 to {MOST_BATCH}, got {batch}", layer="batch")
     graph = simplified(graph)
@@ -88,7 +121,7 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     batch = 1 if graph.states else batch
     while True:
         try:
-            return _compiled(graph, config, batch, notes)
+            return _compiled(graph, config, batch, notes, most)
         except CompileError as error:
             leave_to_host(error, graph, notes)
 
@@ -101,10 +134,12 @@ def _with_states(graph: Graph) -> Graph:
     return replace(graph, inputs=inputs, outputs=outputs)
 
 
-def _compiled(graph: Graph, config: Config, batch: int, notes: Mapping[int, str]) -> Compiled:
+def _compiled(
+    graph: Graph, config: Config, batch: int, notes: Mapping[int, str], most: int
+) -> Compiled:
     """Compile a graph; operators in ``notes``, by their number, run on the host."""
     model, graph = graph, _with_states(graph)
-    compiler = _Compiler(graph, config, batch)
+    compiler = _Compiler(graph, config, batch, most)
     plan = partition(graph, notes)
     placed = [compiler.placed(*step) for step in plan.steps if not isinstance(step, HostOperator)]
     shared = all_resident([each.tiling for each in placed], config)
@@ -112,7 +147,7 @@ def _compiled(graph: Graph, config: Config, batch: int, notes: Mapping[int, str]
         placed = [each._replace(tiling=tiling) for each, tiling in zip(placed, shared, strict=True)]
     parts = (compiler.part(each, plan.items, alone=not shared) for each in placed)
     steps = tuple(step if isinstance(step, HostOperator) else next(parts) for step in plan.steps)
-    constants = compiler.constants() if shared else None
+    constants = compiler.constants() if shared else ()
     inputs = _ends(graph, plan, graph.inputs, steps)
     outputs = _ends(graph, plan, graph.outputs, steps)
     first = len(model.inputs)
@@ -160,10 +195,11 @@ def _blaming(network: Network) -> Iterator[None]:
 class _Compiler:
     """Compiles the parts of a program one after the other, each after those before it in memory."""
 
-    def __init__(self, graph: Graph, config: Config, batch: int) -> None:
+    def __init__(self, graph: Graph, config: Config, batch: int, most: int) -> None:
         self.graph = graph
         self.config = config
         self.batch = batch
+        self.most = most
         self.address = 0
         self.layers: list[Layer] = []
         self.segments: list[Segment] = []
@@ -191,20 +227,21 @@ class _Compiler:
         graph, network, tiling, placement, constants = placed
         config, first, repeats = self.config, len(self.layers), network.items // items
         # Before the slow passes.
-        check_count(least_instructions(network, tiling, placement.per_image, self.batch, config))
+        self._check(least_instructions(network, tiling, placement.per_image, self.batch, config))
         placement = placement.moved(self._free())
         about = Arrangement(network, tiling, placement, config)
         actions = schedule(about)
-        check_count(sum(not isinstance(action, FillMargins) for action in actions))
+        self._check(sum(not isinstance(action, FillMargins) for action in actions))
         work = stream(actions, about)
-        loads = limited(emit_setup(about))
+        loads = tuple(emit_setup(about))
         if not alone:
             stay = [step for step in loads if step.instruction.opcode is not Opcode.FILL]
             self.loads += (step._replace(layer=step.layer + first) for step in stay)
             loads = tuple(step for step in loads if step.instruction.opcode is Opcode.FILL)
-        setup = self._section(loads, placement.code, first)
-        steps = limited(emit_main(work, about))
-        main = self._section(steps, self._free(), first)
+        setups = self._sections(loads, placement.code, first)
+        steps = tuple(emit_main(work, about))
+        self._check(len(steps))
+        mains = self._sections(steps, self._free(), first)
         follow(loads, steps, network, config)
         sizes = [(len(weights), len(parameters)) for weights, parameters in constants]
         tables = b"".join(tiling.tables.contents + tiling.exponentials.contents)
@@ -214,28 +251,34 @@ class _Compiler:
         bands = frozenset(number for number, tiled in enumerate(tiling.layers) if tiled.band)
         self.parts.append(CompiledPart(network, placement.per_image, bands, steps, first))
         return Part(
-            setup=setup,
-            main=main,
+            setups=setups,
+            mains=mains,
             inputs=_ports(graph, network, network.inputs, placement),
             outputs=_ports(graph, network, network.outputs, placement),
             items=repeats,
         )
 
-    def constants(self) -> Section:
-        """Return the section that loads the constants of all parts."""
-        return self._section(limited(self.loads), self._free(), 0)
+    def constants(self) -> tuple[Section, ...]:
+        """Return the sections that load the constants of all parts."""
+        return self._sections(self.loads, self._free(), 0)
+
+    def _check(self, count: int) -> None:
+        """Refuse a part of ``count`` instructions or more; raises LengthError."""
+        if count > self.most:
+            raise LengthError(count, self.most)
 
     def _free(self) -> int:
         """Return the first free address for the next part or section."""
         return -(-self.address // ALIGNMENT) * ALIGNMENT
 
-    def _section(self, steps: Sequence[Step], address: int, first: int) -> Section:
-        """Return steps as a section, and reserve its memory."""
-        made = instructions(steps, self.config)
-        self.code[address] = made
-        found = section(steps, made, address, first)
-        self.address = found.end
-        return found
+    def _sections(self, steps: Sequence[Step], address: int, first: int) -> tuple[Section, ...]:
+        """Return steps as sections, and reserve their memory."""
+        result = []
+        for section, made in sections(steps, self.config, address, first):
+            self.code[section.address] = made
+            self.address = section.end
+            result.append(section)
+        return tuple(result)
 
 
 def _placed(network: Network, config: Config, batch: int) -> tuple[Tiling, Placement]:

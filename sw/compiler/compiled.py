@@ -1,25 +1,21 @@
 """Results of the passes: a program, its parts, and its sections by layer."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from celosia.hw.arch.commands import encode
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
+from celosia.hw.arch.registers import MOST_INSTRUCTIONS
 from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.emit.synchronise import synchronise
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import least_steps
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.spec import DynamicProduct, Product
 from celosia.sw.ir.parts import Section
 from celosia.sw.ir.program import Program
-
-#: The core numbers the instructions of a program in 16 bits.
-_MOST_INSTRUCTIONS = (1 << 16) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +25,7 @@ class CompiledPart:
     network: Network  #: The layers.
     per_image: int  #: Number of per-image layers.
     bands: frozenset[int]  #: Layers that multiply in bands.
-    steps: tuple[Step, ...]  #: The instructions of ``main`` without HALT and semaphores.
+    steps: tuple[Step, ...]  #: The instructions of ``mains`` without HALT and semaphores.
     first: int  #: Number of the first layer in the program.
 
 
@@ -43,7 +39,7 @@ class Compiled:
 
 @dataclass(frozen=True)
 class LayerSection:
-    """Work of one layer as a separate section."""
+    """Work of one layer, or a share of it, as a separate section."""
 
     layer: int  #: Number of the layer.
     section: Section  #: The instructions, with their own semaphores, and HALT.
@@ -95,22 +91,21 @@ def _passes(i: Instruction, config: Config) -> int:
 
 
 def layer_sections(compiled: Compiled, number: int = 0) -> list[LayerSection]:
-    """Return a part's main section split by layer; each section runs alone.
+    """Return a part's main sections split by layer; each section runs alone.
 
     Sections follow the program in external memory, one after the other. Run in order after
-    ``setup``, they have the effect of ``main``. Instructions of the array, the vector unit and the
-    stores decide the layer of a section. Loads keep their position, those for later layers too,
+    ``setups``, they have the effect of ``mains``. Instructions of the array, the vector unit and
+    the stores decide the layer of a section. Loads keep their position, those for later layers too,
     unless they come right before the work of their layer.
     """
     address = compiled.program.memory_bytes
-    sections = []
+    made = []
     part = compiled.parts[number]
     for layer, steps in _cut(part.steps):
-        code = instructions(steps, compiled.program.config)
-        made = section(steps, code, address, part.first)
-        sections.append(LayerSection(part.first + layer, made))
-        address = made.end
-    return sections
+        for section, _ in sections(steps, compiled.program.config, address, part.first):
+            made.append(LayerSection(part.first + layer, section))
+            address = section.end
+    return made
 
 
 def _cut(steps: Sequence[Step]) -> Iterator[tuple[int, list[Step]]]:
@@ -138,30 +133,10 @@ def _own_loads(part: Sequence[Step], layer: int) -> int:
     return next(own, len(part))
 
 
-def limited(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Return the steps of a section; raises CompileError if the core cannot number them all."""
-    emitted = tuple(islice(steps, _MOST_INSTRUCTIONS))
-    check_count(len(emitted))
-    return emitted
-
-
-def check_count(least: int) -> None:
-    """Refuse a section of ``least`` instructions or more, besides HALT.
-
-    Raises CompileError if the core cannot number them all.
-    """
-    if least >= _MOST_INSTRUCTIONS:
-        raise CompileError(
-            f"wanted at most {_MOST_INSTRUCTIONS} instructions, got more",
-            layer="network",
-            hint="a smaller batch takes fewer",
-        )
-
-
 def least_instructions(
     network: Network, tiling: Tiling, per_image: int, batch: int, config: Config
 ) -> int:
-    """Return the least number of instructions of ``main``.
+    """Return the least number of instructions of ``mains``.
 
     Per-image layers run by sample, in blocks that half of the accumulators holds: for each
     tile of each block a pass for each of its segments, and one instruction of the vector unit.
@@ -175,18 +150,19 @@ def least_instructions(
     return batch * count
 
 
-def instructions(steps: Sequence[Step], config: Config) -> list[Instruction]:
-    """Return the instructions of ``steps`` with their semaphores, and HALT."""
-    return [*synchronise(steps, config), Instruction(Opcode.HALT)]
+def sections(
+    steps: Sequence[Step], config: Config, address: int, first: int
+) -> Iterator[tuple[Section, list[Instruction]]]:
+    """Yield the code of ``steps`` from ``address`` on, and its instructions.
 
-
-def section(
-    steps: Sequence[Step], made: Sequence[Instruction], address: int, first: int
-) -> Section:
-    """Return the code at ``address`` of ``steps``, of which ``instructions`` has made ``made``.
-
-    ``first`` is the number of the first layer.
+    Each section has its own semaphores, and HALT. There is one even if there are no steps, and
+    several if the core cannot number the instructions of one. ``first``: number of the first layer.
     """
-    layers = (*(step.layer + first if step.layer >= 0 else -1 for step in steps), -1)
-    assert len(made) == len(layers)
-    return Section(address, encode(made), layers)
+    most = MOST_INSTRUCTIONS - 1
+    for start in range(0, len(steps) or 1, most):
+        some = steps[start : start + most]
+        made = [*synchronise(some, config), Instruction(Opcode.HALT)]
+        layers = (*(step.layer + first if step.layer >= 0 else -1 for step in some), -1)
+        section = Section(address, encode(made), layers)
+        yield section, made
+        address = section.end

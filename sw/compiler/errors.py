@@ -32,6 +32,21 @@ class CompileError(ValueError):
         return self
 
 
+class LengthError(CompileError):
+    """A program of more instructions than the limit.
+
+    - ``count``: its instructions, at least.
+    - ``most``: the limit.
+    """
+
+    def __init__(self, count: int, most: int) -> None:
+        super().__init__(
+            f"wanted at most {most} instructions, got {count} or more", layer="network"
+        )
+        self.count = count
+        self.most = most
+
+
 class UndefinedError(CompileError):
     """An operator for which the reference kernel has no defined results."""
 

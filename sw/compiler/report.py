@@ -112,7 +112,7 @@ def _in_order(program: Program, table: Sequence[Row]) -> list[Row]:
         if isinstance(step, HostOperator):
             result.append(Row(step.name, step.kind, "host", note=step.note))
             continue
-        count = len({*step.setup.layers, *step.main.layers} - {-1})
+        count = len({n for s in (*step.setups, *step.mains) for n in s.layers} - {-1})
         result += left[:count]
         left = left[count:]
     return result + left
@@ -171,21 +171,18 @@ def spans(program: Program, finishes: Sequence[int]) -> Iterator[Span]:
     ends next.
     """
     first = 0
-    of = {section.address: part for part in program.parts for section in (part.setup, part.main)}
+    of = {s.address: part for part in program.parts for s in (*part.setups, *part.mains)}
     for number, section in enumerate(program.each):
         part, ends = of[section.address], finishes[first : first + section.count]
         first += section.count
         before = 0
-        work = (
-            n
-            for n, x in enumerate(section.instructions)
-            if x.unit is not Unit.LOAD or section is part.setup
-        )
+        loads = section in part.setups
+        last = max(*section.layers, *(part.mains[-1].layers if loads else ()))
+        work = (n for n, x in enumerate(section.instructions) if loads or x.unit is not Unit.LOAD)
         for index in sorted(work, key=lambda index: ends[index]):
             # HALT belongs to no layer and counts for the last one.
             layer = section.layers[index]
-            layer = layer if layer >= 0 else max(*section.layers, *part.main.layers)
-            yield Span(number, layer, before, ends[index])
+            yield Span(number, layer if layer >= 0 else last, before, ends[index])
             before = ends[index]
 
 

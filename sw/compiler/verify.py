@@ -33,12 +33,17 @@ def verify(program: Program, code: Mapping[int, Sequence[Instruction]]) -> None:
             where = f"{names[section.address]} of {program.name}, {layer}"
             raise CompileError(str(error), layer=where) from error
 
-    constants = check(program.constants, None) if program.constants else None
+    constants: Any = None
+    for section in program.constants:
+        constants = check(section, constants)
     for part in program.parts:
-        check(part.main, check(part.setup, constants))
+        written = constants
+        for section in (*part.setups, *part.mains):
+            written = check(section, written)
     if program.constants:
-        others = (code[address] for address in names if address != program.constants.address)
-        _check_kept(program, code[program.constants.address], others)
+        shared = [section.address for section in program.constants]
+        others = (code[address] for address in names if address not in shared)
+        _check_kept(program, [i for address in shared for i in code[address]], others)
 
 
 def _check_kept(

@@ -25,7 +25,7 @@ def require_fields(entry: Any, where: str, names: Sequence[str]) -> None:
 def step_blobs(step: Part | HostOperator) -> list[bytes]:
     """Return the bytes of a step that lie after the header."""
     if isinstance(step, Part):
-        return [step.setup.code, step.main.code]
+        return [section.code for section in (*step.setups, *step.mains)]
     return [operand.data for operand in step.sources if operand.data is not None]
 
 
@@ -36,7 +36,10 @@ def step_header(step: Part | HostOperator) -> dict[str, Any]:
         for operand in (*entry["sources"], *entry["results"]):
             operand["data"] = None if operand["data"] is None else len(operand["data"])
         return {"host": entry}
-    sections = {name: section_header(s) for name, s in (("setup", step.setup), ("main", step.main))}
+    sections = {
+        name: [section_header(section) for section in sections]
+        for name, sections in (("setup", step.setups), ("main", step.mains))
+    }
     ports = {
         name: [asdict(port) for port in ports]
         for name, ports in (("inputs", step.inputs), ("outputs", step.outputs))
@@ -58,9 +61,9 @@ def read_step(entry: Any, take: Take) -> Part | HostOperator:
     require_fields(entry, "step", ("core",))
     part = entry["core"]
     require_fields(part, "part", ("setup", "main", "inputs", "outputs", "items"))
-    setup, main = (read_section(name, part[name], take) for name in ("setup", "main"))
+    setups, mains = (read_sections(name, part[name], take) for name in ("setup", "main"))
     inputs, outputs = (read_ports(part[name], name) for name in ("inputs", "outputs"))
-    return Part(setup, main, inputs, outputs, value(part["items"], int, "items"))
+    return Part(setups, mains, inputs, outputs, value(part["items"], int, "items"))
 
 
 def _host_operator(entry: Any, take: Take) -> HostOperator:
@@ -75,8 +78,15 @@ def _host_operator(entry: Any, take: Take) -> HostOperator:
     return record(HostOperator, entry, "operator of the host", given)
 
 
-def read_section(name: str, entry: Any, take: Take) -> Section:
-    """Return the section of an entry; ``name`` is for messages."""
+def read_sections(name: str, entries: Any, take: Take) -> tuple[Section, ...]:
+    """Return the sections of a list of entries, at least one; ``name`` is for messages."""
+    sections = tuple(_section(name, entry, take) for entry in listed(entries, name))
+    if not sections:
+        raise ValueError(f"{name}: wanted at least one section")
+    return sections
+
+
+def _section(name: str, entry: Any, take: Take) -> Section:
     require_fields(entry, name, ("address", "bytes", "layers"))
     code = take(entry["bytes"], f"{name} bytes")
     layers: list[int] = []

@@ -143,10 +143,11 @@ class HostOperator:
 class Part:
     """Work of the core between two host operators, or all of it."""
 
-    #: One-time loads of constants that stay until another part runs; all other work.
-    setup: Section
-    main: Section
-    #: Tensors that the host writes before ``main`` and reads after it, all int8.
+    #: One-time loads of constants that stay until another part runs; all other work. Sections run
+    #: in order; there are several where the core cannot number the instructions of one.
+    setups: tuple[Section, ...]
+    mains: tuple[Section, ...]
+    #: Tensors that the host writes before ``mains`` and reads after them, all int8.
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     items: int  #: Samples of these ports in one invocation: see ``Operand``.

@@ -7,6 +7,7 @@ header as JSON, the blobs that it lists one after the other, and a CRC-32 of eve
 import binascii
 import json
 import struct
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -16,7 +17,7 @@ from celosia.hw.arch.config import Config
 from celosia.sw.files import read_file, write_atomically
 from celosia.sw.ir.header import (
     read_ports,
-    read_section,
+    read_sections,
     read_segment,
     read_step,
     read_variable,
@@ -32,7 +33,7 @@ from celosia.sw.ir.records import listed, record, value
 from celosia.sw.ir.validate import validate
 
 MAGIC = b"CELOSIA\x1a"
-VERSION = 4
+VERSION = 5
 
 
 _HEADER = (
@@ -50,12 +51,12 @@ class Program:
     """A compiled model for a batch of a certain size and cores of one configuration.
 
     ``name``: name of the model; ``config``: configuration of the cores; ``batch``: samples of one
-    run of ``main``; ``steps``: work for each batch, in order; layers are numbered over all parts;
+    run of ``mains``; ``steps``: work for each batch, in order; layers are numbered over all parts;
     ``segments``: constants; ``inputs``, ``outputs``: tensors that the host writes and reads;
     ``layers``: layers by number; ``memory_bytes``: external memory of the program, from address 0;
-    ``constants``: one-time load of constants that stay for all parts. Without it, ``setup`` of each
-    part loads the constants of that part, for each batch again. ``variables``: tensors that keep
-    their contents from one invocation to the next; invocations are then computed one after the
+    ``constants``: one-time load of constants that stay for all parts. Without it, ``setups`` of
+    each part load the constants of that part, for each batch again. ``variables``: tensors that
+    keep their contents from one invocation to the next; invocations are then computed one after the
     other.
     """
 
@@ -68,7 +69,7 @@ class Program:
     outputs: tuple[Port, ...]
     layers: tuple[Layer, ...]
     memory_bytes: int
-    constants: Section | None = None
+    constants: tuple[Section, ...] = ()
     variables: tuple[Variable, ...] = ()
 
     @property
@@ -79,30 +80,29 @@ class Program:
     @property
     def sections(self) -> tuple[tuple[str, Section], ...]:
         """All code with names for people: constants for all parts, then setup and main of each."""
-        found = [("constants", self.constants)] if self.constants else []
+        found = [*_named("constants", self.constants)]
         for place, part in enumerate(self.parts):
             which = f" of part {place}" if len(self.parts) > 1 else ""
-            found += [(f"setup{which}", part.setup), (f"main{which}", part.main)]
+            found += [*_named(f"setup{which}", part.setups), *_named(f"main{which}", part.mains)]
         return tuple(found)
 
     @property
     def once(self) -> tuple[Section, ...]:
         """Code that runs once, before the first batch, in order."""
-        constants = (self.constants,) if self.constants else ()
-        return (*constants, *(s for part in self.parts[:1] for s in self.before(part)))
+        return (*self.constants, *(s for part in self.parts[:1] for s in self.before(part)))
 
     @property
     def each(self) -> tuple[Section, ...]:
         """Code that runs for each batch, in order; parts load overwritten constants again."""
         if len(self.parts) == 1:
-            return (self.main,) * self.parts[0].items
-        mains = ((*self.before(part), *[part.main] * part.items) for part in self.parts)
+            return self.parts[0].mains * self.parts[0].items
+        mains = ((*self.before(part), *part.mains * part.items) for part in self.parts)
         return tuple(chain.from_iterable(mains))
 
     def before(self, part: Part) -> tuple[Section, ...]:
-        """Return the code that runs before ``main`` of a part if another part ran last."""
-        empty = self.constants and part.setup.count == 1
-        return () if empty else (part.setup,)
+        """Return the code that runs before ``mains`` of a part if another part ran last."""
+        empty = self.constants and sum(section.count for section in part.setups) == 1
+        return () if empty else part.setups
 
     @property
     def host(self) -> tuple[HostOperator, ...]:
@@ -111,18 +111,19 @@ class Program:
 
     @property
     def setup(self) -> Section:
-        """One-time loads of resident constants, of a program of one part."""
-        return self._only().setup
+        """One-time loads of resident constants, of a program of one part and section."""
+        return self._only([part.setups for part in self.parts])
 
     @property
     def main(self) -> Section:
-        """All but ``setup``, of a program of one part."""
-        return self._only().main
+        """All but ``setup``, of a program of one part and section."""
+        return self._only([part.mains for part in self.parts])
 
-    def _only(self) -> Part:
-        if len(self.parts) != 1:
-            raise ValueError(f"{self.name}: wanted a program of one part, got {len(self.parts)}")
-        return self.parts[0]
+    def _only(self, sections: Sequence[tuple[Section, ...]]) -> Section:
+        if [len(each) for each in sections] != [1]:
+            got = f"{len(sections)} of {sum(map(len, sections))}"
+            raise ValueError(f"{self.name}: wanted one part of one section, got {got}")
+        return sections[0][0]
 
     @property
     def shifted(self) -> frozenset[int]:
@@ -178,7 +179,7 @@ class Program:
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the program's file. The same program gives the same bytes."""
-        blobs = [self.constants.code] if self.constants else []
+        blobs = [section.code for section in self.constants]
         blobs += [blob for step in self.steps for blob in step_blobs(step)]
         blobs += [segment.data for segment in self.segments]
         blobs += [variable.data for variable in self.variables]
@@ -201,7 +202,7 @@ class Program:
             ],
         }
         if self.constants:
-            header["constants"] = section_header(self.constants)
+            header["constants"] = [section_header(section) for section in self.constants]
         text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
         content = b"".join([MAGIC, struct.pack("<II", VERSION, len(text)), text, *blobs])
         return content + struct.pack("<I", binascii.crc32(content))
@@ -249,6 +250,12 @@ class Program:
             raise ProgramError(f"program file makes no sense ({error})") from None
 
 
+def _named(name: str, sections: Sequence[Section]) -> Iterator[tuple[str, Section]]:
+    """Yield sections with their names: numbered where there are several."""
+    for number, section in enumerate(sections):
+        yield f"section {number} of {name}" if len(sections) > 1 else name, section
+
+
 def _from_header(header: Any, blobs: bytes) -> Program:
     shared = isinstance(header, dict) and "constants" in header
     require_fields(header, "header", (*_HEADER, "constants") if shared else _HEADER)
@@ -263,7 +270,7 @@ def _from_header(header: Any, blobs: bytes) -> Program:
         taken, blobs = blobs[:count], blobs[count:]
         return taken
 
-    constants = read_section("constants", header["constants"], take) if shared else None
+    constants = read_sections("constants", header["constants"], take) if shared else ()
     steps = tuple(read_step(entry, take) for entry in listed(header["steps"], "steps"))
     segments = tuple(read_segment(entry, take) for entry in listed(header["segments"], "segments"))
     variables = tuple(

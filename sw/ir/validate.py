@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from celosia.hw.arch.config import ADDRESS_BITS, PROGRAM_BYTES
+from celosia.hw.arch.registers import MOST_INSTRUCTIONS
 from celosia.sw.ir.parts import (
     MOST_BATCH,
     MOST_ELEMENTS,
@@ -21,8 +22,7 @@ from celosia.sw.ir.parts import (
 if TYPE_CHECKING:
     from celosia.sw.ir.program import Program
 
-#: Instructions of a section, and numbers of a tensor: at most.
-_INSTRUCTIONS = (1 << 16) - 1
+#: Numbers of a tensor, at most.
 _ELEMENTS = 1 << 31
 
 _TYPES = ("int8", "uint8", "int16", "float32", "int32", "int64", "bool")
@@ -95,8 +95,8 @@ def _require_part(part: Part, program: "Program") -> None:
 
 
 def _require_section(name: str, section: Section, program: "Program") -> None:
-    most = _INSTRUCTIONS
-    _require(1 <= section.count <= most, name, f"1 to {most} instructions", section.count)
+    most, count = MOST_INSTRUCTIONS, section.count
+    _require(1 <= count <= most, name, f"1 to {most} instructions", count)
     aligned = section.address % PROGRAM_BYTES == 0
     _require(aligned, name, f"a multiple of {PROGRAM_BYTES} as address", section.address)
     _require_address(name, section.address, section.end - section.address, program.memory_bytes)

@@ -39,7 +39,7 @@ class Estimates:
     def again(self) -> int:
         """Cycles of a batch that load constants again."""
         program = self.compiled.program
-        mains = {part.main.address for part in program.parts}
+        mains = {section.address for part in program.parts for section in part.mains}
         each = (section.address for section in program.each)
         return sum(self.sections[address].total for address in each if address not in mains)
 
@@ -47,7 +47,8 @@ class Estimates:
     def peak(self) -> int:
         """Bytes of the unified buffer that the program uses, up to the last."""
         program = self.compiled.program
-        instructions = [i for part in program.parts for i in part.main.instructions]
+        sections = (section for part in program.parts for section in part.mains)
+        instructions = [i for section in sections for i in section.instructions]
         return reach(instructions, Memory.UNIFIED, program.config)
 
     @cached_property

@@ -312,10 +312,12 @@ class Session:
                 self._write(core, part, [array[first:last] for array in inputs])
             start = time.perf_counter()
             running = [core for core, _ in shares]
-            result, failed = self._run(part.main, self._name("main", part), running)
-            self.statistics.add(result, 0, time.perf_counter() - start)
+            for section in part.mains:
+                result, running = self._run(section, running)
+                self.statistics.add(result, 0, time.perf_counter() - start)
+                start = time.perf_counter()
             for core, (first, last) in shares:
-                if core in failed:
+                if core not in running:
                     left.appendleft((first, last))
                     continue
                 for output, port in zip(outputs, part.outputs, strict=True):
@@ -330,17 +332,12 @@ class Session:
         """Load a part's resident constants; the section may contain HALT alone."""
         results = []
         if self.program.constants and not self._kept:
-            results.append(self._run(self.program.constants, "constants", self.cores)[0])
+            results += [self._run(section, self.cores)[0] for section in self.program.constants]
             self._kept = True
         for section in self.program.before(part):
-            results.append(self._run(section, self._name("setup", part), self.cores)[0])
+            results.append(self._run(section, self.cores)[0])
         self._loaded = part
         return results
-
-    def _name(self, section: str, part: Part) -> str:
-        """Return the name of a section in messages."""
-        parts = self.program.parts
-        return section if len(parts) == 1 else f"{section} of part {parts.index(part)}"
 
     def _write(self, core: int, part: Part, inputs: Sequence[np.ndarray]) -> None:
         """Write one batch into the memory of a core, filled up with zero points."""
@@ -350,11 +347,11 @@ class Session:
             data = np.ascontiguousarray(array).tobytes() + padding
             self.pod.cores[core].write(port.address, data)
 
-    def _run(self, section: Section, name: str, cores: list[int]) -> tuple[RunResult, set[int]]:
+    def _run(self, section: Section, cores: list[int]) -> tuple[RunResult, list[int]]:
         """Run a section on some cores at once.
 
-        Returns the result of the core that took longest, and the cores that failed, which work no
-        longer. Raises DeviceError if no core works.
+        Returns the result of the core that took longest, and the cores that ended it; the others
+        work no longer. Raises DeviceError if no core works.
         """
         # The contents of the cores are unknown if this does not end.
         before = self._loaded, self._kept
@@ -365,7 +362,7 @@ class Session:
             if isinstance(result, RuntimeError):
                 failures[core] = str(result)
             elif result.error is not None:
-                failures[core] = self._failure(section, name, *result.error)
+                failures[core] = self._failure(section, *result.error)
             else:
                 good.append(result)
         working = [core for core in self.cores if core not in failures]
@@ -375,13 +372,12 @@ class Session:
             print(f"core {core}: {text}; the others do its work", file=sys.stderr)
         self.cores, (self._loaded, self._kept) = working, before
         longest = max(good, key=lambda result: result.cycles or 0, default=RunResult())
-        return longest, set(failures)
+        return longest, [core for core in cores if core not in failures]
 
-    def _failure(
-        self, section: Section, name: str, code: isa.Error, unit: isa.Unit, index: int
-    ) -> str:
+    def _failure(self, section: Section, code: isa.Error, unit: isa.Unit, index: int) -> str:
         """Return where a section stopped, as text."""
-        where = f"instruction {index} of {name}"
+        names = {each.address: name for name, each in self.program.sections}
+        where = f"instruction {index} of {names[section.address]}"
         if 0 <= index < section.count:
             where += f" ({_assembly(section, index)})"
             if section.layers[index] >= 0:

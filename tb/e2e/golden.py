@@ -65,7 +65,7 @@ def _digest(parts: Iterable[bytes]) -> str:
 
 def digests(program: Program) -> Figures:
     """Return digests of a program's instructions and constants."""
-    sections = (section for part in program.parts for section in (part.setup, part.main))
+    sections = (section for part in program.parts for section in (*part.setups, *part.mains))
     return {
         "code": _digest(section.code for section in sections),
         "constants": _digest(segment.data for segment in program.segments),
@@ -74,7 +74,8 @@ def digests(program: Program) -> Figures:
 
 def estimated(program: Program) -> int:
     """Return the cycles that one run of all parts takes, set-up left out."""
-    return sum(estimate(part.main.code, program.config).total for part in program.parts)
+    mains = (section for part in program.parts for section in part.mains)
+    return sum(estimate(section.code, program.config).total for section in mains)
 
 
 def ran(program: Program, samples: int, device: str) -> tuple[list[np.ndarray], int | None]:

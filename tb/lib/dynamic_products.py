@@ -29,7 +29,7 @@ def part_of(graph: Graph, config: Config) -> Part:
 
 def code(graph: Graph, config: Config, opcode: Opcode) -> list[Instruction]:
     """Return the instructions of one kind of a compiled graph."""
-    return [i for i in part_of(graph, config).main.instructions if i.opcode is opcode]
+    return [i for i in part_of(graph, config).mains[0].instructions if i.opcode is opcode]
 
 
 def on_host(graph: Graph, config: Config) -> list[HostOperator]:

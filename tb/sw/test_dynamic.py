@@ -233,7 +233,7 @@ def test_rows_of_few_heads_share_a_half_of_the_accumulators() -> None:
 def test_tiles_move_before_the_passes_of_the_one_before() -> None:
     config = preset(f"micro{OPTION}")
     part = part_of(of_inputs((1, 2, 32, 8), (1, 2, 8, 8)), config)
-    code = [i.opcode for i in part.main.instructions if i.unit is Unit.MATRIX]
+    code = [i.opcode for i in part.mains[0].instructions if i.unit is Unit.MATRIX]
     assert code == [*[Opcode.MOVE_WEIGHTS] * 2, *[Opcode.MATMUL] * 2]
 
 
@@ -257,7 +257,7 @@ def test_sums_of_columns_are_copied_if_the_array_is_busier() -> None:
 
 def test_sums_of_columns_are_made_for_one_row_and_copied() -> None:
     part = part_of(of_inputs((1, 5, 64, 64), (1, 5, 64, 16), (-128, 0)), EDGE)
-    passes = [i for i in part.main.instructions if i.opcode is Opcode.MATMUL]
+    passes = [i for i in part.mains[0].instructions if i.opcode is Opcode.MATMUL]
     # Two heads a job, in the halves in turn. The sums of the next job come in the middle of one.
     counts = [(i.x_count, i.accumulator, i.accumulate) for i in passes]
     one = [(1, 511, 0), (1, 510, 0)]
@@ -270,7 +270,7 @@ def test_sums_of_columns_are_made_for_one_row_and_copied() -> None:
     ]
     copies = [
         i
-        for i in part.main.instructions
+        for i in part.mains[0].instructions
         if i.opcode is Opcode.VECTOR and i.destination == Space.ACCUMULATORS.value
     ]
     assert [(i.source_base, i.destination_base, i.x_count) for i in copies] == [

@@ -121,7 +121,7 @@ def test_what_parts_load_again_counts(sizes: str, together: bool) -> None:
     costs = {s.address: estimate(s.code, program.config) for _, s in program.sections}
     finishes = [c.finish for s in program.each for c in costs[s.address].instructions]
     table = report.rows(program, finishes)
-    mains = sum(costs[part.main.address].total for part in program.parts)
+    mains = sum(costs[part.mains[0].address].total for part in program.parts)
     again = table[-1].cycles - mains
     content = report.as_dict(program, table, 5, peak=0, again=again)
     assert content["reload_cycles"] == again
@@ -132,7 +132,7 @@ def test_what_parts_load_again_counts(sizes: str, together: bool) -> None:
     if not together:
         assert loads * program.config.tile_bytes == weights
         # Both set-ups run again for each batch, the first of them once before all.
-        assert program.each[0] is program.once[0] is program.parts[0].setup
+        assert program.each[0] is program.once[0] is program.parts[0].setups[0]
     with Session(program, Counting(program.config, program.memory_bytes)) as session:
         x = np.zeros((1, 14, 14, 1), np.int8)
         session.run([x])

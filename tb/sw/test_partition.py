@@ -220,7 +220,7 @@ def test_file_of_a_program_of_several_parts() -> None:
     assert read == program
     with pytest.raises(ValueError, match="wanted a program of one part, got [23]"):
         assert program.main
-    assert sorted(n for part in program.parts for n in {*part.main.layers} - {-1}) == list(
+    assert sorted(n for part in program.parts for n in {*part.mains[0].layers} - {-1}) == list(
         range(len(program.layers))
     )
 

@@ -59,7 +59,7 @@ def test_every_truncation_is_seen(program: Program) -> None:
 def test_other_version(program: Program) -> None:
     content = bytearray(program.to_bytes())
     struct.pack_into("<I", content, 8, 99)
-    with pytest.raises(ProgramError, match="wanted version 4 of the program file, got 99"):
+    with pytest.raises(ProgramError, match="wanted version 5 of the program file, got 99"):
         Program.from_bytes(bytes(content))
 
 

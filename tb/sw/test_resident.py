@@ -73,7 +73,7 @@ def test_constants_of_all_parts_are_loaded_once(rng: np.random.Generator) -> Non
     assert first > 0 and not any(others)
     assert Program.from_bytes(program.to_bytes()) == program
     apart = compile_graph(made, APART, 2)
-    assert apart.constants is None and constants(apart)[::2] != [0, 0, 0]
+    assert apart.constants == () and constants(apart)[::2] != [0, 0, 0]
     x = rng.integers(-128, 128, (6, 8, 8, 1)).astype(np.int8)
     found = []
     for each in (program, apart):
@@ -84,7 +84,7 @@ def test_constants_of_all_parts_are_loaded_once(rng: np.random.Generator) -> Non
 
 
 def test_a_single_part_has_no_section_of_its_own_for_them(rng: np.random.Generator) -> None:
-    assert compile_graph(graph(rng, 1), TOGETHER).constants is None
+    assert compile_graph(graph(rng, 1), TOGETHER).constants == ()
 
 
 def test_after_an_error_all_is_loaded_again(rng: np.random.Generator) -> None:
@@ -94,20 +94,20 @@ def test_after_an_error_all_is_loaded_again(rng: np.random.Generator) -> None:
     x = np.zeros((1, 8, 8, 1), np.int8)
     one, two = program.parts
     each = [section.address for section in program.each]
-    assert each == [one.setup.address, one.main.address, two.main.address]
+    assert each == [one.setups[0].address, one.mains[0].address, two.mains[0].address]
     with Session(program, device) as session:
         wanted = session.run([x])[0]
-        assert device.ran == [program.constants.address, *each]
+        assert device.ran == [program.constants[0].address, *each]
         del device.ran[:]
         session.run([x])
         assert device.ran == each
-        device.broken = two.main.address
+        device.broken = two.mains[0].address
         with pytest.raises(KeyboardInterrupt):
             session.run([x])
         device.broken = 0
         del device.ran[:]
         np.testing.assert_array_equal(session.run([x])[0], wanted)
-        assert device.ran == [program.constants.address, *each]
+        assert device.ran == [program.constants[0].address, *each]
 
 
 def test_constants_in_one_place_are_refused(rng, monkeypatch) -> None:
@@ -134,6 +134,6 @@ def test_parts_that_load_constants_of_their_own_are_refused(rng, monkeypatch) ->
 def test_a_file_with_damaged_constants_is_refused(rng: np.random.Generator) -> None:
     program = compile_graph(graph(rng, 2), TOGETHER)
     assert program.constants
-    moved = replace(program.constants, address=program.memory_bytes)
+    moved = replace(program.constants[0], address=program.memory_bytes)
     with pytest.raises(ProgramError, match="constants: wanted .* bytes within"):
-        Program.from_bytes(replace(program, constants=moved).to_bytes())
+        Program.from_bytes(replace(program, constants=(moved,)).to_bytes())

@@ -68,22 +68,22 @@ DEEP = "[" * 5000 + "]" * 5000
         (lambda h: h["outputs"][0].update(tensor=77), "got tensor 77 of nobody"),
         (lambda h: h["segments"][0].update(address=-64), "external memory, got address -64"),
         (lambda h: h["segments"][0].update(bytes=10**9), "segment bytes: wanted 1000000000 more"),
-        (lambda h: core(h)["main"].update(address=32), "main: wanted a multiple of 64 as address"),
-        (lambda h: core(h)["main"].update(layers=[[0, 10**12]]), "main: wanted a layer for each"),
-        (lambda h: core(h)["main"]["layers"][0].__setitem__(0, 99), "main: wanted layers below"),
+        (lambda h: core(h)["main"][0].update(address=32), "main: wanted a multiple of 64 as address"),
+        (lambda h: core(h)["main"][0].update(layers=[[0, 10**12]]), "main: wanted a layer for each"),
+        (lambda h: core(h)["main"][0]["layers"][0].__setitem__(0, 99), "main: wanted layers below"),
         (lambda h: core(h).update(items=1 << 40), "wanted .* of int8, got"),
         (lambda h: core(h).update(inputs=[]), "part: wanted inputs and outputs, got none"),
         (
-            lambda h: moved(h["segments"][1], core(h)["main"]),
+            lambda h: moved(h["segments"][1], core(h)["main"][0]),
             "parameters 0: wanted 128 bytes within",
         ),
-        (lambda h: moved(h["segments"][1], core(h)["setup"], 16), "apart from setup"),
-        (lambda h: moved(core(h)["setup"], core(h)["main"]), "apart from (main|setup)"),
+        (lambda h: moved(h["segments"][1], core(h)["setup"][0], 16), "apart from setup"),
+        (lambda h: moved(core(h)["setup"][0], core(h)["main"][0]), "apart from (main|setup)"),
         (
             lambda h: moved(core(h)["inputs"][0], h["segments"][1]),
             "input: .* apart from parameters 0",
         ),
-        (lambda h: moved(core(h)["outputs"][0], core(h)["main"]), "apart from main"),
+        (lambda h: moved(core(h)["outputs"][0], core(h)["main"][0]), "apart from main"),
         (
             lambda h: moved(core(h)["outputs"][0], core(h)["inputs"][0], 1),
             "apart from input, got both",
@@ -169,7 +169,7 @@ def with_instruction(instruction: Instruction | bytes) -> bytes:
     header, blobs = programs._opened(program([w.Pool()]).to_bytes())
     code = commands.encode([instruction, *commands.decode(bytes(blobs[1]))[1:]])
     blobs[1][:] = code
-    header["steps"][0]["core"]["main"]["bytes"] = len(code)
+    header["steps"][0]["core"]["main"][0]["bytes"] = len(code)
     return programs._closed(header, blobs)
 
 

@@ -29,11 +29,16 @@ def _opened(content: bytes) -> tuple[dict[str, Any], list[bytearray]]:
     return header, blobs
 
 
+def _entries(step: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the entries of the sections of a step of the core, in the order of their blobs."""
+    return [*step["core"]["setup"], *step["core"]["main"]]
+
+
 def _counts(header: dict[str, Any]) -> Iterator[int]:
     """Yield the bytes of each blob."""
     for step in header["steps"]:
         if "core" in step:
-            yield from (step["core"][name]["bytes"] for name in ("setup", "main"))
+            yield from (entry["bytes"] for entry in _entries(step))
         else:
             sources = step["host"]["sources"]
             yield from (o["data"] for o in sources if o["data"] is not None)
@@ -169,7 +174,7 @@ def _sections(header: Any, blobs: Sequence[bytearray]) -> Iterator[tuple[Any, by
     left = iter(blobs)
     for step in header["steps"]:
         if "core" in step:
-            yield from ((step["core"][name], next(left)) for name in ("setup", "main"))
+            yield from ((entry, next(left)) for entry in _entries(step))
         else:
             _ = [next(left) for o in step["host"]["sources"] if o["data"] is not None]
 
