@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import c_driver
@@ -13,6 +14,7 @@ from devices.link import MachineRegisters
 from celosia.hw.arch import isa
 from celosia.hw.arch.presets import PRESETS
 from celosia.hw.arch.registers import COUNTERS, COUNTERS_PER_UNIT, OFFSETS, Control, Status
+from celosia.sw.compiler import compiled
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.export.program import c_program
 from celosia.sw.frontend.tflite import load
@@ -238,3 +240,27 @@ def test_counters(bench: Bench) -> None:
             offset = COUNTERS + 4 * (unit * COUNTERS_PER_UNIT + activity)
             system.values[offset] = value = (1 << 31) + 100 * unit + activity
             assert system.call("counter", unit, activity) & 0xFFFFFFFF == value
+
+
+def test_a_batch_of_several_sections(
+    two_ended: Callable[..., bytes],
+    rng: np.random.Generator,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All sections run, in order."""
+    monkeypatch.setattr(compiled, "MOST_INSTRUCTIONS", 3)
+    program = compile_graph(load(two_ended()), NANO, 3)
+    mains = program.parts[0].mains
+    assert len(mains) > 2
+    sources = {"network": c_program(program, "network")}
+    several = Bench(program, c_driver.compiled(tmp_path, NANO, sources))
+    system, x, y = several.system(), batch(program, rng), outputs(program)
+    assert (system.found(), system.load(several.in_c())) == (OK, OK)
+    system.steps()
+    assert system.run(several.in_c(), x, y) == OK
+    sections = [c_driver.Section(main.address, main.words) for main in mains]
+    assert system.steps() == [step for each in sections for step in started(each)]
+    with open_session(program) as session:
+        for found, right in zip(y, session.run(x), strict=True):
+            np.testing.assert_array_equal(found, right)

@@ -218,7 +218,7 @@ def test_file_of_a_program_of_several_parts() -> None:
     _, program = program_of(2)
     read = Program.from_bytes(program.to_bytes())
     assert read == program
-    with pytest.raises(ValueError, match="wanted a program of one part, got [23]"):
+    with pytest.raises(ValueError, match="wanted one part of one section, got ([23]) of \\1"):
         assert program.main
     assert sorted(n for part in program.parts for n in {*part.mains[0].layers} - {-1}) == list(
         range(len(program.layers))

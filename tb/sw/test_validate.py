@@ -68,8 +68,14 @@ DEEP = "[" * 5000 + "]" * 5000
         (lambda h: h["outputs"][0].update(tensor=77), "got tensor 77 of nobody"),
         (lambda h: h["segments"][0].update(address=-64), "external memory, got address -64"),
         (lambda h: h["segments"][0].update(bytes=10**9), "segment bytes: wanted 1000000000 more"),
-        (lambda h: core(h)["main"][0].update(address=32), "main: wanted a multiple of 64 as address"),
-        (lambda h: core(h)["main"][0].update(layers=[[0, 10**12]]), "main: wanted a layer for each"),
+        (
+            lambda h: core(h)["main"][0].update(address=32),
+            "main: wanted a multiple of 64 as address",
+        ),
+        (
+            lambda h: core(h)["main"][0].update(layers=[[0, 10**12]]),
+            "main: wanted a layer for each",
+        ),
         (lambda h: core(h)["main"][0]["layers"][0].__setitem__(0, 99), "main: wanted layers below"),
         (lambda h: core(h).update(items=1 << 40), "wanted .* of int8, got"),
         (lambda h: core(h).update(inputs=[]), "part: wanted inputs and outputs, got none"),
