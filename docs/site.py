@@ -18,7 +18,7 @@ from celosia.hw.arch import reference
 from celosia.sw.operators.page import as_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
-SECTIONS = ("Tutorial", "How to", "Reference", "Design", "API", "Log", "Glossary")
+SECTIONS = ("Tutorial", "How to", "Reference", "Design", "API", "Glossary")
 
 
 def packages() -> dict[str, Path]:

@@ -30,7 +30,7 @@ def _block(row: str) -> Block:
     return Block(name.strip(), sources, *found, fuzz=not tests[4].strip())
 
 
-#: A block a row, in the order of docs/log/2026-11-23-mutation.md:
+#: A block a row:
 #: name | sources | unit | parent | proofs | benches | "alone" if not for ``fuzz``.
 _ROWS = """
 fetch | sequencer/fetch | sequencer_fetch | sequencer
