@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any
 
 from amaranth._toolchain.yosys import find_yosys
 from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]
-from amaranth.back import verilog as backend
 from amaranth.lib.wiring import Component
 
 from celosia.hw.arch.config import Config
@@ -47,12 +47,16 @@ _ZEROS = re.compile(
 #: Words of a large memory.
 _LARGE = 1024
 
-#: A block that drives a constant, and the register that Yosys lets all other blocks wait for.
-_CONSTANT = re.compile(r"(?m)^  always @\*\n    ([^=\n]+= \d+'[bdh][0-9a-f]+;)$")
-_TRIGGER = re.compile(r"(?m)^  reg (\\\$auto\$verilog_backend\S+ ) = 0;\n")
-
-#: A signal of no bits, which nothing refers to. Verilog has none; Yosys writes one of two bits.
-_NO_BITS = re.compile(r"(?m)^  (?:wire|reg) \[-1:0\] [^;]+;\n")
+#: Last passes of Yosys from RTLIL to Verilog, which has no signals of no bits.
+_LAST = ("memory_collect", "delete */s:0", "attrmap -remove full_case")
+#: Passes without ``always @*``. Such a block waits until something that it reads changes, and an
+#: initial value is a change in Verilog, none in SystemVerilog. Equal registers stay apart: they are
+#: copies for fan-out.
+_PLAIN = ("proc -norom", "opt_expr", "opt_muxtree", "opt_reduce", "opt_clean", *_LAST)
+#: The same for people and linters: operands and signals keep their widths.
+_READABLE = ("proc -norom -noopt", *_LAST)
+#: Passes with a block for each process: a simulator counts its branches.
+_BLOCKS = ("proc -nomux -norom", *_LAST)
 
 #: Where RTLIL has a source; where Verilog has one in the middle of a statement; a bit repeated; a
 #: register with its initial value.
@@ -113,31 +117,23 @@ def _cleared(text: str) -> str:
     return _ZEROS.sub(loop, text)
 
 
-def _driven(text: str) -> str:
-    """Return Verilog whose constant blocks run once, as all others do.
-
-    Where a part of a signal is constant, Yosys leaves out the trigger: the block would never run.
-    """
-    modules = text.split("\nendmodule")
-    for n, module in enumerate(modules):
-        trigger = _TRIGGER.search(module)
-        if trigger:
-            head = f"  always @* begin\n    if ({trigger[1]}) begin end\n    "
-            modules[n] = _CONSTANT.sub(lambda match, head=head: f"{head}{match[1]}\n  end", module)
-    return "\nendmodule".join(modules)
+def _written(text: str, passes: Iterable[str]) -> str:
+    """Return the Verilog of RTLIL as simulators and synthesis read it best."""
+    script = "\n".join((f"read_rtlil <<rtlil\n{text}\nrtlil", *passes, "write_verilog"))
+    yosys = find_yosys(lambda found: found >= (0, 40))
+    return _cleared(yosys.run(["-q", "-"], script, ignore_warnings=True))
 
 
-def tidy(text: str) -> str:
-    """Return Verilog of Amaranth as simulators and synthesis read it best."""
-    return _driven(_cleared(_NO_BITS.sub("", text)))
-
-
-def convert(component: Component, *, name: str = TOP, simulated: bool = False) -> str:
+def convert(
+    component: Component, *, name: str = TOP, simulated: bool = False, blocks: bool = False
+) -> str:
     """Return the Verilog of a component as simulators and synthesis read it best.
 
-    ``simulated``: a large array is its behavioural twin, see ``celosia.hw.matrix.twin``.
+    ``simulated``: a large array is its behavioural twin, see ``celosia.hw.matrix.twin``;
+    ``blocks``: processes are ``always @*`` blocks, for Verilator alone.
     """
-    return _completed(tidy(backend.convert(component, name=name, emit_src=False)), simulated)
+    text = rtlil.convert(component, name=name, emit_src=False)
+    return _completed(_written(text, _BLOCKS if blocks else _PLAIN), simulated)
 
 
 def _completed(text: str, simulated: bool = False) -> str:
@@ -148,14 +144,16 @@ def _completed(text: str, simulated: bool = False) -> str:
         before.append(twin(array))
     elif array:
         found = shared.parts(array)
-        before += [tidy(backend.convert(part, name=name, emit_src=False)) for name, part in found]
+        texts = (rtlil.convert(part, name=name, emit_src=False) for name, part in found)
+        before += [_written(text, _PLAIN) for text in texts]
     return "\n".join((*before, merged(text) if array else text))
 
 
 def convert_with_sources(component: Component, *, name: str = TOP) -> tuple[str, dict[str, Source]]:
     """Return the same Verilog, and the sources of its signals, see ``separate``."""
-    text, sources = separate(backend.convert(component, name=name, emit_src=True))
-    return _completed(tidy(text)), sources
+    text = _written(rtlil.convert(component, name=name, emit_src=True), _PLAIN)
+    text, sources = separate(text)
+    return _completed(text), sources
 
 
 def _modules(config: Config | PodConfig) -> list[tuple[str, Component]]:
@@ -191,11 +189,7 @@ def readable(component: Component, *, name: str = TOP) -> str:
     """
     text = clean(rtlil.convert(component, name=name))
     text = _ATTRIBUTE.sub(lambda match: f'{match[1]}"{shortened(match[2])}"', text)
-    # Without -noopt, Yosys shortens operands.
-    passes = ("proc -nomux -norom -noopt", "memory_collect", "write_verilog -norename")
-    script = "\n".join((f"read_rtlil <<rtlil\n{text}\nrtlil", *passes))
-    text = find_yosys(lambda found: found >= (0, 40)).run(["-q", "-"], script, ignore_warnings=True)
-    text = _INSIDE.sub(r"\1\3  // \2", tidy(text))
+    text = _INSIDE.sub(r"\1\3  // \2", _written(text, _READABLE))
     text = _INITIAL.sub(r"  reg \1\2;\n  initial \2 = \3;", text)
     return _REPEATED.sub(lambda m: f"{{{1 + m[2].count(m[1])}{{{m[1]}}}}}", text)
 

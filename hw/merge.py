@@ -8,9 +8,6 @@ from collections import Counter
 
 _MODULE = re.compile(r"(?ms)^module (\\\S+ |\w+) ?(\(.*?^endmodule\n)")
 
-#: Register that lets blocks run once; its name has a number.
-_TRIGGER = re.compile(r"\\\$auto\$verilog_backend\S+")
-
 #: Module of an instance, two blanks from the margin.
 _INSTANCE = re.compile(r"(?m)^  (\\\S+|\w+)(?= +\S+ +\()")
 
@@ -30,7 +27,7 @@ def merged(text: str) -> str:
         first: dict[str, str] = {}
         names = {}
         for name, body in _MODULE.findall(text):
-            kept = first.setdefault(_TRIGGER.sub("", body), name.strip())
+            kept = first.setdefault(body, name.strip())
             if kept != name.strip():
                 names[name.strip()] = kept
         if not names:

@@ -161,10 +161,18 @@ def test_exercises_of_assembly(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "commands"),
-    [("## A network", 5), pytest.param("## In hardware", 9, marks=pytest.mark.slow)],
+    ("end", "commands", "options"),
+    [
+        ("## A network", 5, ""),
+        ("## A network", 5, "-g2005"),
+        pytest.param("## In hardware", 9, "", marks=pytest.mark.slow),
+    ],
 )
-def test_soc(folder: Path, end: str, commands: int, icarus: None) -> None:
+def test_soc(
+    folder: Path, end: str, commands: int, options: str, icarus: None, monkeypatch
+) -> None:
+    """As cocotb calls Icarus, with ``-g2012``; a later ``-g`` wins."""
+    monkeypatch.setenv("COMPILE_ARGS", options)
     page, heading, _ = (TUTORIAL / "soc.md").read_text().partition(f"\n{end}\n")
     assert heading and check(page, folder / "soc") == commands
 

@@ -289,5 +289,5 @@ def convert_with_origins(
         Sources outside are left out: libraries, and who instantiates the component.
     """
     with _marking(folder) as marks:
-        text = convert(component, name=name)
+        text = convert(component, name=name, blocks=True)
     return _read(text, marks)

@@ -42,9 +42,8 @@ lint_off -rule CMPCONST
 lint_off -rule UNSIGNED
 """
 
-# The later -g wins over the runner's: with SystemVerilog's rules a variable's initial value is no
-# event, so blocks that hang on constants alone, as in idle state machines, would never run.
-ICARUS_ARGUMENTS = ["-g2005"]
+#: Options of Icarus for each language; the later -g wins over the runner's.
+ICARUS_ARGUMENTS = {"2012": ["-g2012"], "2005": ["-g2005"]}
 # The runner makes every signal public, which takes minutes to compile; ports are enough.
 VERILATOR_ARGUMENTS = [
     *("--no-public-flat-rw", "--public-depth", "1"),
@@ -104,14 +103,21 @@ def _parts(config: Config) -> list[Path]:
 
 
 def _compile(
-    runner: Runner, sim: str, text: str, models: list[Path], folder: Path, waves: bool
+    runner: Runner,
+    sim: str,
+    text: str,
+    models: list[Path],
+    folder: Path,
+    *,
+    language: str,
+    waves: bool,
 ) -> None:
     """Build the model of a core from its Verilog, in a new folder."""
     folder.mkdir(parents=True)
     top = folder / "core.v"
     top.write_text(text)
     sources = [*models, top]
-    arguments = ICARUS_ARGUMENTS
+    arguments = ICARUS_ARGUMENTS[language]
     if sim == "verilator":
         waivers = folder / "waivers.vlt"
         waivers.write_text(WAIVERS)
@@ -142,19 +148,24 @@ def _compile(
         pytest.fail(f"{sim} could not build the core: {error}\n{words}", pytrace=False)
 
 
-def model(runner: Runner, sim: str, config: Config, waves: bool = False) -> Path:
+def model(
+    runner: Runner, sim: str, config: Config, *, language: str = "2012", waves: bool = False
+) -> Path:
     """Return the folder of the built model, building it unless that was done before.
 
     Sources are looked at first; where they have changed, their Verilog decides.
     """
     name = hashlib.sha256(repr(sorted(asdict(config).items())).encode()).hexdigest()[:8]
-    folder = BUILD / f"{sim}-core-{name}{'-waves' if waves else ''}"
+    kind = sim if language == "2012" else f"{sim}-{language}"
+    folder = BUILD / f"{kind}-core-{name}{'-waves' if waves else ''}"
     with locked(folder):
-        _refresh(runner, sim, config, folder, waves)
+        _refresh(runner, sim, config, folder, language=language, waves=waves)
     return folder
 
 
-def _refresh(runner: Runner, sim: str, config: Config, folder: Path, waves: bool) -> None:
+def _refresh(
+    runner: Runner, sim: str, config: Config, folder: Path, *, language: str, waves: bool
+) -> None:
     stamp = folder / "stamp"
     of_sources, _, of_verilog = (stamp.read_text() if stamp.exists() else "").partition("\n")
     if of_sources == _digest(sim):
@@ -165,7 +176,7 @@ def _refresh(runner: Runner, sim: str, config: Config, folder: Path, waves: bool
     digest = hashlib.sha256((text + settings).encode()).hexdigest()
     if of_verilog != digest:
         shutil.rmtree(folder, ignore_errors=True)
-        _compile(runner, sim, text, _parts(config), folder, waves)
+        _compile(runner, sim, text, _parts(config), folder, language=language, waves=waves)
     stamp.write_text(f"{_digest(sim)}\n{digest}")
 
 
@@ -177,6 +188,7 @@ def run(
     folder: Path,
     waves: Path | None = None,
     only: str | None = None,
+    language: str = "2012",
     **options: object,
 ) -> None:
     """Run ``bench_core`` on a simulator; fail if one of its tests does.
@@ -184,7 +196,8 @@ def run(
     ``config``: sizes of the core; ``sim``: one of ``SIMULATORS``; ``seed``: seed of all that is
     random in the bench; ``folder``: where the bench runs and leaves its log and results; ``waves``:
     file for a waveform, without its ending; ``only``: the one of its tests to run;
-    ``**options``: what else the bench wants to know; anything that JSON can say.
+    ``language``: year of the Verilog that Icarus reads; ``**options``: what else the bench wants to
+    know; anything that JSON can say.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -193,7 +206,7 @@ def run(
     try:
         with _surroundings(sim):
             runner = get_runner(sim)
-            built = model(runner, sim, config, waves is not None)
+            built = model(runner, sim, config, language=language, waves=waves is not None)
             runner.build_dir = built
             runner.test(
                 test_module="bench_core",

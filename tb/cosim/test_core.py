@@ -28,10 +28,11 @@ def test_programs(cosim, simulator, stall):
 
 @pytest.mark.parametrize("simulator", ["icarus"], indirect=True)
 @pytest.mark.parametrize(
-    ("cells", "columns"), [("pair", 6), ("ecp5", 5), ("ecp5_pair", 6), ("ice40_pair", 4)]
+    ("cells", "columns", "language"),
+    [("pair", 6, "2005"), ("ecp5", 5, "2012"), ("ecp5_pair", 6, "2012"), ("ice40_pair", 4, "2005")],
 )
-def test_cells(cosim, icarus, cells, columns):
-    """Columns after the fourth have cells in logic."""
+def test_cells(cosim, icarus, cells, columns, language):
+    """Columns after the fourth have cells in logic; the core is the same in both languages."""
     sizes = f"{SQUARE},columns={columns},cells={cells},dsp_columns=4"
-    options = {"programs": 1, "longest": 16, "only": "random_programs"}
+    options = {"programs": 1, "longest": 16, "only": "random_programs", "language": language}
     cosim(preset(sizes), stall=0.2, **options)

@@ -102,7 +102,7 @@ def test_gates_do_as_their_source(part, primitive, kinds, seed, tmp_path):
     (tmp_path / "source.v").write_text(text.replace("module mapped(", "module source("))
     (tmp_path / "bench.v").write_text(BENCH.format(seed=seed % (1 << 31)))
     sources = ["bench.v", "source.v", str(made), *map(str, parts.models("*"))]
-    command = [str(compiler), "-g2005", "-s", "bench", "-o", "bench.vvp", *sources]
+    command = [str(compiler), "-g2012", "-s", "bench", "-o", "bench.vvp", *sources]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     printed = subprocess.run(
         [str(compiler.with_name("vvp")), "-n", "bench.vvp"],

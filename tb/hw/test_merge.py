@@ -6,14 +6,12 @@ TEXT = """\
 module \\top.a (i, o);
   input i;
   output o;
-  reg \\$auto$verilog_backend.cc:1:dump$7  = 0;
   assign o = ~i;
 endmodule
 
 module \\top.b (i, o);
   input i;
   output o;
-  reg \\$auto$verilog_backend.cc:1:dump$9  = 0;
   assign o = ~i;
 endmodule
 

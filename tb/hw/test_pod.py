@@ -25,6 +25,6 @@ def test_verilog(tmp_path: Path) -> None:
     assert [f"core_{n}" for n in range(4)] == re.findall(r"celosia_core +(core_\d) \(", body)
     assert len(re.findall(r"(?m)^module celosia_core\b", text)) == 1
     (tmp_path / "pod.v").write_text(text)
-    command = [str(prerequisites.icarus()), "-g2005", "-Wall", "-t", "null", "pod.v"]
+    command = [str(prerequisites.icarus()), "-g2012", "-Wall", "-t", "null", "pod.v"]
     printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert not printed.returncode and "port" not in printed.stderr, printed.stderr

@@ -87,19 +87,25 @@ class Player:
             raise RuntimeError(f"{program.name}: {(done.stderr or done.stdout)[-500:]}")
         return done.stdout
 
+    def _printed(self, year: str) -> list[str]:
+        """Return what the bench prints in the Verilog of a year."""
+        compiler = find_icarus()
+        sources = ["bench.v", *map(str, parts.models("*"))]
+        self._run(compiler, f"-g{year}", "-s", "bench", "-o", "bench.vvp", *sources)
+        return self._run(compiler.with_name("vvp"), "-n", "bench.vvp").split("\n")[:-1]
+
     def play(self, rows: Iterable[Sequence[int]]) -> list[list[int]]:
         """Return the outputs of each cycle, as unsigned numbers.
 
         ``rows``: A number for each input, for one cycle; numbers wrap.
         Raises ``SimulatorNotFound`` if Icarus is missing.
         Raises ``RuntimeError`` if it refuses the module or warns about it, the module prints text,
-        or an output is not defined.
+        an output is not defined, or Verilog and SystemVerilog differ.
         """
-        compiler = find_icarus()
         self._write(list(rows))
-        sources = ["bench.v", *map(str, parts.models("*"))]
-        self._run(compiler, "-g2005", "-s", "bench", "-o", "bench.vvp", *sources)
-        lines = self._run(compiler.with_name("vvp"), "-n", "bench.vvp").split("\n")[:-1]
+        lines, others = self._printed("2012"), self._printed("2005")
+        if lines != others:
+            raise RuntimeError(f"{self.module}: wanted the same in both languages")
         for line in lines:
             if not set(line) <= {"0", "1"}:
                 raise RuntimeError(f"{self.module}: wanted zeros and ones, got {line[-500:]}")

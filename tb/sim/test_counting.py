@@ -111,7 +111,7 @@ def outside_of_branches(text: str) -> list[str]:
 def test_only_branches_have_marks(tmp_path: Path) -> None:
     component = tiny(tmp_path)
     text, origins = convert_with_origins(component, name="celosia", folder=tmp_path / "hw")
-    plain = convert(component, name="celosia")
+    plain = convert(component, name="celosia", blocks=True)
     assert outside_of_branches(text) == outside_of_branches(plain)
     assert len(outside_of_branches(plain)) > 10
     assert {

@@ -46,6 +46,15 @@ def test_outputs_without_a_value_are_refused(tmp_path):
         sums(tmp_path, begins="").play([(1, 0)])
 
 
+def test_a_module_that_means_two_things_is_refused(tmp_path):
+    """An initial value is an event in Verilog alone."""
+    text = (
+        "module m (input a, output b); reg c = 0, d = 1; always @* d = c; assign b = d; endmodule"
+    )
+    with pytest.raises(RuntimeError, match="^m: wanted the same in both languages$"):
+        Player("m", tmp_path, {"a": 1}, {"b": 1}, verilog=text).play([(0,)])
+
+
 def test_ports_of_another_width_are_refused(tmp_path):
     with pytest.raises(RuntimeError, match="expects 4 bits, got 3"):
         sums(tmp_path, odd_bits=3).play([(1, 0)])

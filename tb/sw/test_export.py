@@ -188,7 +188,7 @@ def test_compile_writes_the_memory_of_a_bench(
     Path("bench.v").write_text(
         f'module bench;\n{example}initial #1 $writememh("read.hex", memory);\nendmodule\n'
     )
-    subprocess.run([find_icarus(), "-g2005", "-obench", "bench.v"], check=True)
+    subprocess.run([find_icarus(), "-g2012", "-obench", "bench.v"], check=True)
     done = subprocess.run(["vvp", "-n", "bench"], check=True, capture_output=True, text=True)
     assert "WARNING" not in done.stdout + done.stderr
     words = [
