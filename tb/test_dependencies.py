@@ -89,7 +89,7 @@ RULES = (
     Rule("celosia.sw.export.tflite", ("celosia.sw.ir.graph", "flatbuffers", "numpy", "tflite")),
     Rule("celosia.sw.training.export", ("celosia.sw.export", "celosia.sw.training", "numpy")),
     Rule("celosia.sw.workers", (ARCH, "celosia.sw.workers", "numpy", "tqdm"), ("celosia.sim",)),
-    Rule("celosia.sw.workers.cluster", (ARCH, "celosia.sw.workers"), ("dask",)),
+    Rule("celosia.sw.workers.executors", (ARCH, "celosia.sw.workers", "tqdm"), ("dask",)),
     Rule("celosia.sw.runtime.serial", (ARCH, "celosia.sw.runtime"), ("serial",)),
 )
 
@@ -154,7 +154,7 @@ LAZY = "def f():\n    "
         ("celosia.sim.machine", LAZY + "import amaranth"),
         ("celosia.sim.rtl_model", "from celosia.hw.core import Core"),
         ("celosia.sim.fuzz.trial", LAZY + "from celosia.hw.core import Core"),
-        ("celosia.sw.workers.cluster", "from dask.distributed import Client"),
+        ("celosia.sw.workers.executors", "from dask.distributed import Client"),
         ("celosia.sim.rtl", "from celosia.sw.ir.program import Program"),
         ("celosia.sw.compiler.layout.tile", "from celosia.sim import quantize"),
         ("celosia.sw.compiler.layout.tile", LAZY + "from celosia.sim import hazards"),
@@ -186,7 +186,7 @@ def test_planted_violation_is_seen(module: str, source: str) -> None:
         ("celosia.sim.machine", "import dataclasses\nfrom celosia.hw.arch import isa"),
         ("celosia.hw.flow.analytic", "from scipy.sparse.linalg import cg"),
         ("celosia.sim.rtl", "from celosia.hw.core import Core"),
-        ("celosia.sw.workers.cluster", LAZY + "from dask.distributed import Client"),
+        ("celosia.sw.workers.executors", LAZY + "from dask.distributed import Client"),
         ("celosia.sw.compiler.verify", LAZY + "from celosia.sim.hazards import check"),
         ("celosia.sw.runtime.rtl", LAZY + "from celosia.sim.rtl import Rtl"),
         ("celosia.sw.cli", LAZY + "import matplotlib.pyplot"),

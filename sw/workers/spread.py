@@ -5,9 +5,8 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from celosia.sw.workers.cluster import Cluster
+from celosia.sw.workers.executors import Cluster, Processes, outcomes
 from celosia.sw.workers.kept import Kept
-from celosia.sw.workers.local import Pool
 from celosia.sw.workers.parcel import Job, Outcome, close, code_digest, package_of, packed
 
 #: Cases of one shard of a campaign.
@@ -42,8 +41,8 @@ def spread(
 ) -> Generator[Any, None, None]:
     """Yield the result of a function for each shard, in order.
 
-    The shard of a worker that ends early is done again. Results are kept in the user's cache until
-    the last one has been taken. So a run that was stopped can go on.
+    Shards that are under way when a process ends are done again. Results are kept in the user's
+    cache until the last one has been taken. So a run that was stopped can go on.
 
     Parameters
     ----------
@@ -73,15 +72,15 @@ def spread(
     arrived = _known(kept, len(shards), workers.resume) if kept else {}
     left = [(number, shard) for number, shard in enumerate(shards) if number not in arrived]
     try:
-        with closing(_outcomes(job, iter(left), workers)) as outcomes:
+        with closing(_outcomes(job, iter(left), workers)) as finished:
             for number in range(len(shards)):
                 while number not in arrived:
-                    finished, outcome = next(outcomes)
+                    arrival, outcome = next(finished)
                     if outcome.error:
                         raise outcome.error
-                    arrived[finished] = outcome.result
+                    arrived[arrival] = outcome.result
                     if kept:
-                        kept.write(finished, outcome.result)
+                        kept.write(arrival, outcome.result)
                 yield arrived.pop(number)
     except KeyboardInterrupt:
         count = len(kept.results()) if kept else 0
@@ -113,8 +112,6 @@ def _outcomes(
             close(job)
         return
     parcel = packed(job)
-    several = (
-        Cluster(parcel, workers.scheduler) if workers.scheduler else Pool(parcel, workers.processes)
-    )
-    with closing(several):
-        yield from several.outcomes(shards)
+    backend = Cluster(workers.scheduler) if workers.scheduler else Processes(workers.processes)
+    with closing(backend):
+        yield from outcomes(backend, parcel, shards)

@@ -72,12 +72,13 @@ def test_shards_of_cases() -> None:
 def test_the_shard_of_a_dead_worker_is_done_again(calls: Path) -> None:
     job = Square(calls, "kill")
     assert list(spread(job, range(8), Workers(2))) == SQUARES
-    assert job.calls == sorted([*range(8), 3])
+    # The other shard that was under way is done again, too.
+    assert set(job.calls) == set(range(8)) and job.calls.count(3) == 2 and len(job.calls) <= 10
 
 
 def test_a_shard_that_ends_every_worker(calls: Path) -> None:
     job = Square(calls, "kills")
-    text = "workers: shard 3 ended 3 workers, last by signal 9"
+    text = r"workers: processes ended 3 times while shard \d ran"
     with pytest.raises(WorkersError, match=f"^{text}$"):
         list(spread(job, range(8), Workers(2)))
     assert job.calls.count(3) == 3
@@ -96,7 +97,7 @@ def test_the_shard_of_a_dead_worker_of_a_cluster(calls: Path, tmp_path: Path) ->
 @pytest.mark.thorough
 def test_a_cluster_that_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog) -> None:
     prerequisites.package("distributed")
-    monkeypatch.setattr("celosia.sw.workers.cluster._PATIENCE", 2)
+    monkeypatch.setattr("celosia.sw.workers.executors._PATIENCE", 2)
     with started(tmp_path, 1) as own:
         where = Workers(scheduler=own.address)
         results = spread(late, range(100), where)
@@ -207,7 +208,11 @@ def test_workers_end_with_their_command(number: signal.Signals) -> None:
         process.send_signal(number)
         shown = process.communicate(timeout=60)[1].decode()
     assert process.returncode == -number
-    assert "KeyboardInterrupt" in shown.splitlines()[-1] if number == signal.SIGINT else not shown
+    if number == signal.SIGINT:
+        assert "KeyboardInterrupt" in shown.splitlines()[-1]
+    else:
+        # Python's tracker counts the semaphores that it removes.
+        assert "Traceback" not in shown
     until(lambda: not any(map(alive, workers)))
 
 
@@ -244,7 +249,7 @@ def test_distributed_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.thorough
 def test_no_scheduler(refused: Callable[[str], str], tmp_path: Path, capsys, monkeypatch) -> None:
     prerequisites.package("distributed")
-    monkeypatch.setattr("celosia.sw.workers.cluster._PATIENCE", 2)
+    monkeypatch.setattr("celosia.sw.workers.executors._PATIENCE", 2)
     np.save(tmp_path / "x.npy", np.zeros((2, 784), np.int8))
     run = "run mnist_mlp --input x.npy --output y.npy --device machine --scheduler"
     assert "scheduler: wanted tcp://HOST:PORT, got 'nowhere'" in refused(f"{run} nowhere")
