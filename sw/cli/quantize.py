@@ -24,6 +24,7 @@ _SAMPLES = 500
 def add_parsers(command: Commands) -> None:
     """Add the command."""
     made = command("quantize", "quantise a float network to int8", run)
+    made.epilog = "Converters are large programs: quantise files from sources that you trust."
     kinds = ", ".join(source.kind for source in SOURCES)
     made.add_argument("model", type=Path, metavar="MODEL", help=kinds)
     kinds = ".npy, .npz or a folder of pictures"

@@ -10,6 +10,7 @@ import tflite
 
 from celosia.sw.files import read_file
 from celosia.sw.ir.parts import Port
+from celosia.sw.quantize.hybrid import float_weights, pack
 from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, port
 from celosia.sw.quantize.symmetric import symmetric
 from celosia.sw.runtime.arrays import quantized
@@ -30,7 +31,7 @@ def open_content(content: bytes) -> FloatModel:
 
     Raises QuantizeError if it is not a float network, or its inputs are of no fixed shape.
     """
-    content = _with_signature(content)
+    content = _with_signature(float_weights(content))
     ports = ports_of(content)
     kinds = {each.dtype for each in ports}
     if "float32" not in kinds:
@@ -123,6 +124,4 @@ def _with_signature(content: bytes) -> bytes:
     signature.outputs = named(graph.outputs, "output")
     signature.signatureKey, signature.subgraphIndex = _SIGNATURE, 0
     model.signatureDefs = [signature]
-    builder: Any = import_module("flatbuffers").Builder(len(content))
-    builder.Finish(model.Pack(builder), b"TFL3")
-    return bytes(builder.Output())
+    return pack(model)

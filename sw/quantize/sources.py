@@ -7,6 +7,7 @@ from pathlib import Path
 
 from celosia.hw.arch.extras import install_command
 from celosia.sw.quantize.model import FloatModel, QuantizeError
+from celosia.sw.quantize.pt2 import EXPORT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,9 @@ class Source:
         module, function = self.opener.split(".")
         return getattr(import_module(f"celosia.sw.quantize.{module}"), function)(path)
 
+
+#: Endings of PyTorch's other files: weights, and TorchScript.
+_WEIGHTS = (".pt", ".pth", ".ckpt", ".torchscript")
 
 _LITERT = ("ai_edge_litert", "ai_edge_quantizer")
 
@@ -87,6 +91,9 @@ def source_of(path: Path) -> Source:
             return source
         if path.is_file() and ending in source.endings:
             return source
+    if ending in _WEIGHTS:
+        wanted = "wanted a program of torch.export, got another file of PyTorch"
+        raise QuantizeError(f"{path}: {wanted}; {EXPORT} makes one")
     endings = ", ".join(ending for source in SOURCES for ending in source.endings)
     raise QuantizeError(f"{path}: wanted a folder with a saved_model.pb, or one of {endings}")
 

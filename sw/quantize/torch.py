@@ -1,5 +1,6 @@
 """Programs of ``torch.export`` (``.pt2``): converted by litert-torch, then quantised as .tflite."""
 
+import io
 import tempfile
 from collections.abc import Iterable
 from importlib import import_module
@@ -8,6 +9,7 @@ from typing import Any
 
 from celosia.sw.quantize.litert import open_content
 from celosia.sw.quantize.model import FloatModel, QuantizeError, port
+from celosia.sw.quantize.pt2 import checked
 
 #: Operators that differ in training, by parts of their names, and the number of the argument.
 _MODES = {"batch_norm": 5, "dropout": 2}
@@ -21,7 +23,7 @@ def open_model(path: Path) -> FloatModel:
     """
     torch: Any = import_module("torch")
     litert_torch: Any = import_module("litert_torch")
-    program = torch.export.load(path)
+    program = torch.export.load(io.BytesIO(checked(path)))
     if trains(program.graph.nodes):
         raise QuantizeError("exported in training mode; call net.eval() before torch.export")
     if program.example_inputs is None or program.example_inputs[1]:

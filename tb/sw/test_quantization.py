@@ -25,7 +25,6 @@ from celosia.sw.frontend.source import load
 from celosia.sw.quantize import sources, tensorflow
 from celosia.sw.quantize.model import QuantizeError, port
 from celosia.sw.quantize.process import Converter
-from celosia.sw.quantize.torch import open_model, trains
 from celosia.sw.runtime.interpreter import open_session
 
 SHAPE = (24, 24, 3)
@@ -79,6 +78,7 @@ def figures(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     ("command", "message"),
     [
         ("no.keras", "no.keras: no such file"),
+        ("net.pt", "net.pt: wanted a program of torch.export, got another file of PyTorch; torch.ex"),
         ("x.npy", "x.npy: wanted a folder with a saved_model.pb, or one of .keras"),
         (".", "wanted a folder with a saved_model.pb"),
         ("bad.tflite", "bad.tflite: not a .tflite file"),
@@ -108,6 +108,7 @@ def test_refused(command, message, here, plain, opened, refused, monkeypatch) ->
     monkeypatch.setattr(quantize, "Converter", converter)
     images = np.zeros((3, 28, 28), np.uint8)
     monkeypatch.setattr(data, "find", lambda *_: data.Found(images, images[:, 0, 0]))
+    (here / "net.pt").touch()
     (here / "bad.tflite").write_bytes(b"nothing of the kind")
     words = command.format(plain).split()
     for option, usual in (("--calibration", "x.npy"), ("-o", "y.tflite")):
@@ -171,46 +172,6 @@ def test_accuracy_on_a_test_set(here: Path, plain: Path, capsys) -> None:
 def test_a_change_of_the_accuracy_is_a_gain_or_a_loss() -> None:
     changes = {0.5: "0.50 points gained", -0.5: "0.50 points lost", 0.001: "0.00 points lost"}
     assert {points: quantize._change(points) for points in changes} == changes
-
-
-def _node(target: str, *arguments: object) -> SimpleNamespace:
-    return SimpleNamespace(target=target, args=arguments)
-
-
-@pytest.mark.parametrize(
-    ("node", "wanted"),
-    [
-        (_node("aten.batch_norm.default", "x", "w", "b", "mean", "var", True, 0.1, 1e-5), True),
-        (_node("aten.batch_norm.default", "x", "w", "b", "mean", "var", False, 0.1, 1e-5), False),
-        # Without running averages both modes take those of the batch.
-        (_node("aten.batch_norm.default", "x", "w", "b", None, None, True, 0.1, 1e-5), False),
-        (_node("aten._native_batch_norm_legit.no_stats", "x", "w", "b", True, 0.1, 1e-5), False),
-        (_node("aten.dropout.default", "x", 0.5, True), True),
-        (_node("aten.dropout.default", "x", 0.5, False), False),
-        (_node("aten.relu.default", "x"), False),
-        (_node("x"), False),
-    ],
-)
-def test_a_network_in_training_mode_is_recognised(node: SimpleNamespace, wanted: bool) -> None:
-    assert trains([_node("x"), node, _node("output", "x")]) is wanted
-    assert not trains([])
-
-
-def test_training_mode_after_a_normalisation_without_averages() -> None:
-    free = _node("aten.batch_norm.default", "x", None, None, None, None, True, 0.1, 1e-5, True)
-    dropout = _node("aten.dropout.default", "x", 0.5, True)
-    assert trains([free, dropout]) and not trains([free])
-
-
-def test_a_program_exported_in_training_mode_is_refused(monkeypatch) -> None:
-    nodes = [_node("aten.dropout.default", "x", 0.5, True)]
-    program = SimpleNamespace(graph=SimpleNamespace(nodes=nodes))
-    torch = SimpleNamespace(export=SimpleNamespace(load=lambda path: program))
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setitem(sys.modules, "litert_torch", SimpleNamespace())
-    wanted = r"exported in training mode; call net.eval\(\) before torch.export"
-    with pytest.raises(QuantizeError, match=wanted):
-        open_model(Path("sensor.pt2"))
 
 
 @pytest.mark.thorough
