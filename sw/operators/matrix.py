@@ -311,6 +311,12 @@ def convolution_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np
 
     They are added up in float64, which is exact far below 2^53.
     """
+    whole = window_sums(operator, arrays).astype(np.int64)
+    return whole + arrays[2].reshape(-1).astype(np.int64) if len(arrays) > 2 else whole
+
+
+def window_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the sums of a convolution without its bias, float64."""
     source, (output,), attributes = operator.sources[0], operator.results, operator.attributes
     x = arrays[0].reshape(-1, *arrays[0].shape[2:]).astype(np.float64) - source.zero_point
     kernel = arrays[1].astype(np.float64)
@@ -340,8 +346,7 @@ def convolution_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np
                 sums += part @ kernel[:, row, column].T
             else:
                 sums += np.repeat(part, channels // part.shape[-1], -1) * kernel[0, row, column]
-    whole = sums.astype(np.int64)
-    return whole + arrays[2].reshape(-1).astype(np.int64) if len(arrays) > 2 else whole
+    return sums
 
 
 def _run_convolution(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

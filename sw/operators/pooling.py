@@ -11,7 +11,13 @@ import tflite
 
 from celosia.hw.arch.isa import Window
 from celosia.sw.compiler.lowering import Lowering
-from celosia.sw.compiler.quantize import activation_range, average_scaling, ends, identity_scaling
+from celosia.sw.compiler.quantize import (
+    BOUNDS,
+    activation_range,
+    average_scaling,
+    ends,
+    identity_scaling,
+)
 from celosia.sw.compiler.values import Scaling
 from celosia.sw.compiler.windows import padding, rectangles
 from celosia.sw.ir.graph import Operation
@@ -19,7 +25,7 @@ from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
 from celosia.sw.operators.fixed_point import meaning
 from celosia.sw.operators.node import Node
-from celosia.sw.operators.record import SAME, Kernel, Operator, Shape
+from celosia.sw.operators.record import SAME, Kernel, Operator, Shape, by_type
 from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
 
 _Reduce = Callable[[np.ndarray, int], np.ndarray]
@@ -84,11 +90,12 @@ def spans(operator: HostOperator, axis: int) -> list[tuple[int, int]]:
 
 
 def pooled(operator: HostOperator, x: np.ndarray, reduce: _Reduce) -> np.ndarray:
-    """Return ``reduce`` of every window and of the number of its pixels, int64."""
-    result = np.empty((len(x), *operator.results[0].shape), np.int64)
+    """Return ``reduce`` of every window and of the number of its pixels, int64 or float32."""
+    kind = np.float32 if x.dtype == np.float32 else np.int64
+    result = np.empty((len(x), *operator.results[0].shape), kind)
     for row, (top, bottom) in enumerate(spans(operator, 0)):
         for column, (left, right) in enumerate(spans(operator, 1)):
-            part = x[:, :, top:bottom, left:right].astype(np.int64)
+            part = x[:, :, top:bottom, left:right].astype(kind)
             result[:, :, row, column] = reduce(part, (bottom - top) * (right - left))
     return result
 
@@ -109,6 +116,19 @@ def _run_average(operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequen
     return _run(mean)(operator, arrays)
 
 
+def _run_real(reduce: _Reduce) -> Kernel:
+    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        low, high = BOUNDS[operator.attributes["activation"]]
+        low, high = -np.inf if low is None else low, np.inf if high is None else high
+        return [np.clip(pooled(operator, arrays[0], reduce), low, high).astype(np.float32)]
+
+    return run
+
+
+def _maximum(part: np.ndarray, _: int) -> np.ndarray:
+    return part.max(axis=(2, 3))
+
+
 def _run(reduce: _Reduce) -> Kernel:
     def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         output = operator.results[0]
@@ -122,10 +142,10 @@ def _run(reduce: _Reduce) -> Kernel:
 _POOLED: dict[str, Any] = {
     "read": read_pool,
     "shapes": pool_shapes,
-    "types": (("int8", "int16"), SAME),
+    "types": (("int8", "int16", "float32"), SAME),
     "keeps_scale": True,
     "lower": _lower,
-    "host": "any window: int8, int16",
+    "host": "any window: int8, int16, float32",
 }
 _POOL = "windows up to 255 × 255 whose results fit the accumulators"
 
@@ -133,13 +153,16 @@ OPERATORS = (
     Operator(
         kind="AVERAGE_POOL_2D",
         unsigned=True,
-        kernel=_run_average,
+        kernel=by_type(
+            float32=_run_real(lambda part, count: part.sum(axis=(2, 3)) / np.float32(count)),
+            plain=_run_average,
+        ),
         core=f"{_POOL}; element counts that a 31-bit multiplier divides by",
         **_POOLED,
     ),
     Operator(
         kind="MAX_POOL_2D",
-        kernel=_run(lambda part, _: part.max(axis=(2, 3))),
+        kernel=by_type(float32=_run_real(_maximum), plain=_run(_maximum)),
         core=f"{_POOL}; part of the previous matrix layer if windows do not overlap",
         **_POOLED,
     ),

@@ -15,6 +15,7 @@ _FAMILIES = (
     "detection",
     "elementwise",
     "extremes",
+    "floats",
     "functions",
     "gather",
     "joins",

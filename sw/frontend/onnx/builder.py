@@ -5,14 +5,16 @@ or reshape in the model thus costs nothing until an operator needs the order of 
 operator with weights has its weights permuted instead.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from celosia.sw.compiler.onnxruntime import table
+from celosia.sw.frontend.onnx.operand import Operand
 from celosia.sw.frontend.onnx.source import End
-from celosia.sw.frontend.onnx.units import Operand
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 from celosia.sw.operators.node import ModelError
 
@@ -97,8 +99,10 @@ class Builder:
         self, kind: str, inputs: list[int], shape: tuple[int, ...], of: Operand, **attributes: Any
     ) -> int:
         """Add an operation with one result, of an operand's meaning; return its tensor."""
-        assert of.quantization
-        number = self.tensor(of.name, shape, np.int8, shifted(of.quantization, of.dtype))
+        if of.quantization is None:
+            number = self.tensor(of.name, shape, of.dtype)
+        else:
+            number = self.tensor(of.name, shape, np.int8, shifted(of.quantization, of.dtype))
         self._add(kind, inputs, number, attributes)
         return number
 
@@ -187,16 +191,19 @@ class Builder:
         if value.source == shape and value.order == IMAGE:
             return replace(value, shape=shape)
         value = self.reshaped(value, shape) if value.shape != shape else self.plain(value)
-        stored = tuple(shape[axis] for axis in IMAGE)
-        if in_order(shape, IMAGE):
-            number = value.number
-            if stored != shape:
-                number = self._moved(value, "RESHAPE", stored)
-        else:
-            number = self._moved(value, "TRANSPOSE", stored, permutation=IMAGE)
-        return Value(number, shape, shape, IMAGE, value.unsigned)
+        return self.stored(value, IMAGE)
 
-    def padded(self, value: Value, pads: Pads, of: Operand, fill: int) -> tuple[int, Shape]:
+    def stored(self, value: Value, order: tuple[int, ...]) -> Value:
+        """Return a value stored in an order of the model's axes."""
+        value, shape = self.plain(value), value.shape
+        number, stored = value.number, tuple(shape[axis] for axis in order)
+        if not in_order(shape, order):
+            number = self._moved(value, "TRANSPOSE", stored, permutation=order)
+        elif stored != shape:
+            number = self._moved(value, "RESHAPE", stored)
+        return Value(number, shape, shape, order, value.unsigned)
+
+    def padded(self, value: Value, pads: Pads, of: Operand, fill: float) -> tuple[int, Shape]:
         """Add margins before and after each stored axis; return the result and its shape."""
         before, after = pads
         shape = tuple(a + n + b for a, n, b in zip(before, value.stored, after, strict=True))
@@ -219,6 +226,29 @@ class Builder:
         tensor = replace(of, name=self.tensors[value.number].name)
         number = self.lookup(value.number, entries, tensor)
         return replace(value, number=number, unsigned=of.dtype == _UINT8)
+
+    def real(self, value: Value) -> Value:
+        """Return a value in float32: one that is quantised passes through DEQUANTIZE."""
+        tensor, key = self.tensors[value.number], (value.number, "DEQUANTIZE", value.stored)
+        if tensor.dtype == np.float32:
+            return value
+        if key not in self._known:
+            number = self.tensor(f"{tensor.name} (float)", value.stored, np.float32)
+            self._add("DEQUANTIZE", [value.number], number, {})
+            self._known[key] = number
+        return replace(value, number=self._known[key], unsigned=False)
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Leave the graph unchanged where reading a unit ends with ModelError."""
+        counts = len(self.tensors), len(self.operations)
+        values, known = dict(self.values), dict(self._known)
+        try:
+            yield
+        except ModelError:
+            del self.tensors[counts[0] :], self.operations[counts[1] :]
+            self.values, self._known = values, known
+            raise
 
     def input(self, end: End, operand: Operand | None) -> None:
         """Add an input of the model; the host makes int8 of uint8."""

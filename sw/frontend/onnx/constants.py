@@ -67,7 +67,8 @@ def kernel_operands(kind: str, inputs: Sequence[Operand | None]) -> list[Operand
     if data is None:
         return None
     data = np.where(unit == 0, 0, data)
-    integers = Operand(bias.name, np.dtype(np.int32), data=data.astype(np.int32))
+    meaning = Quantization(unit, np.zeros(len(unit), np.int64), 0)
+    integers = Operand(bias.name, np.dtype(np.int32), meaning, data.astype(np.int32))
     return [source, nonzero(weights), integers, *inputs[3:]]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from celosia.sw.compiler.onnxruntime import added, multiplied, quantized, table
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value, shifted
-from celosia.sw.frontend.onnx.units import Operand, Unit
+from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.operators.node import ModelError
 

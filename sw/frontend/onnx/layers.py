@@ -8,7 +8,7 @@ import numpy as np
 
 from celosia.sw.compiler.onnxruntime import quantized
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value, shifted
-from celosia.sw.frontend.onnx.units import Operand, Unit
+from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.operators.node import ModelError
 
@@ -53,7 +53,7 @@ def _pads(
     return (((given[0], given[2]) if rank == 2 else (0, 0)), columns)
 
 
-class _Windows:
+class Windows:
     """Windows over an image: their geometry, and the padding in the graph.
 
     - ``value``: its input, of one or two dimensions of pixels.
@@ -97,7 +97,13 @@ class _Windows:
                 return False
         return True
 
-    def image(self, builder: Builder, value: Value, fill: int | None) -> tuple[int, str]:
+    def inside(self, axis: int) -> list[int]:
+        """Return the pixels of each window that lie inside the image, along rows or columns."""
+        extent, (before, _), step = self.shape[2 + axis], self.pads[axis], self.stride[axis]
+        starts = [number * step - before for number in range(self.counts[axis])]
+        return [min(n + self.kernel[axis], extent) - max(n, 0) for n in starts]
+
+    def image(self, builder: Builder, value: Value, fill: float | None) -> tuple[int, str]:
         """Return the padded input and the kind of padding that is left.
 
         ``fill`` is the value of the padding; None for windows that count only elements inside.
@@ -111,7 +117,7 @@ class _Windows:
             raise ModelError(f"pads {self.pads} that are not counted are not supported")
         before, after = ((0, pad[0], pad[1], 0) for pad in zip(*self.pads, strict=True))
         tensor = builder.tensors[image.number]
-        of = Operand(tensor.name, np.dtype(np.int8), tensor.quantization)
+        of = Operand(tensor.name, tensor.dtype, tensor.quantization)
         return builder.padded(image, (before, after), of, fill)[0], "VALID"
 
     def define(self, builder: Builder, of: Operand, number: int, channels: int) -> None:
@@ -125,7 +131,13 @@ class _Windows:
         return (self.shape[0], *self.counts, channels)
 
     def pooled(
-        self, builder: Builder, value: Value, of: Operand, kind: str, fill: int | None, **more: Any
+        self,
+        builder: Builder,
+        value: Value,
+        of: Operand,
+        kind: str,
+        fill: float | None,
+        **more: Any,
     ) -> int:
         """Add a pooling; return its result. ``fill``: as for ``image``."""
         source, padding = self.image(builder, value, fill)
@@ -134,9 +146,9 @@ class _Windows:
         return builder.operate(kind, [source], shape, of, padding=padding, **about)
 
 
-def _pooling(unit: Unit, value: Value, kernel: Sequence[int]) -> _Windows:
+def pooling(unit: Unit, value: Value, kernel: Sequence[int]) -> Windows:
     """Return the windows of a pooling; ``kernel``: without an attribute."""
-    windows = _Windows(unit, value, unit.attributes.get("kernel_shape", kernel))
+    windows = Windows(unit, value, unit.attributes.get("kernel_shape", kernel))
     if windows.dilation != (1, 1):
         raise ModelError(f"dilation {windows.dilation} is not supported")
     return windows
@@ -203,7 +215,7 @@ def convolution(builder: Builder, unit: Unit) -> None:
     """Read Conv; groups of several channels become weights of zero."""
     value = builder.value(unit.inputs[0])
     weights, scales = _weights(unit.inputs[1], 0)
-    windows = _Windows(unit, value, weights.shape[2:])
+    windows = Windows(unit, value, weights.shape[2:])
     kernel = unit.attributes.get("kernel_shape", weights.shape[2:])
     if tuple(kernel) != weights.shape[2:]:
         raise ModelError(f"wanted a kernel_shape of {weights.shape[2:]}, got {kernel}")
@@ -295,7 +307,7 @@ def max_pool(builder: Builder, unit: Unit) -> None:
     value, of = builder.value(unit.inputs[0]), unit.outputs[0]
     if len(unit.outputs) > 1:
         raise ModelError("the output of indices is not supported")
-    windows = _pooling(unit, value, value.shape[2:])
+    windows = pooling(unit, value, value.shape[2:])
     number = windows.pooled(builder, value, of, "MAX_POOL_2D", -128)
     windows.define(builder, of, number, windows.shape[1])
 
@@ -303,7 +315,7 @@ def max_pool(builder: Builder, unit: Unit) -> None:
 def average_pool(builder: Builder, unit: Unit) -> None:
     """Read AveragePool."""
     value, (of,) = builder.value(unit.inputs[0]), unit.outputs
-    windows = _pooling(unit, value, ())
+    windows = pooling(unit, value, ())
     counted = bool(unit.attributes.get("count_include_pad"))
     if counted and windows.same and any(map(any, windows.pads)):
         raise ModelError("pads that are counted are not supported")

@@ -2,13 +2,18 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
+
+import numpy as np
 
 from celosia.sw.frontend.onnx.builder import Builder
-from celosia.sw.frontend.onnx.elementwise import ELEMENTWISE, function
+from celosia.sw.frontend.onnx.elementwise import ELEMENTWISE, function, quantize
+from celosia.sw.frontend.onnx.floats import FLOATS, clamped
 from celosia.sw.frontend.onnx.layers import LAYERS, bounded, max_pool
 from celosia.sw.frontend.onnx.moves import MOVES
+from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
 from celosia.sw.frontend.onnx.source import Source, read
-from celosia.sw.frontend.onnx.units import Unit, Units
+from celosia.sw.frontend.onnx.units import Units
 from celosia.sw.ir.graph import Graph
 from celosia.sw.operators.node import FloatModelError, ModelError
 
@@ -55,7 +60,7 @@ def _graph(source: Source, name: str) -> Graph:
     builder = Builder(name)
     for end in source.inputs:
         builder.input(end, units.integers.get(end.name))
-    blockers = [*units.blockers, *units.unclosed()]
+    blockers = list(units.blockers)
     for unit in units.units:
         try:
             _build(builder, unit)
@@ -84,13 +89,45 @@ def _build(builder: Builder, unit: Unit) -> None:
     for operand in tuple.__iter__(unit.inputs):
         if operand and operand.data is None and operand.name not in builder.values:
             return
-    reader = function if unit.function else READERS.get(unit.kind)
+    try:
+        with builder.attempt():
+            _read(builder, unit)
+    except ModelError:
+        if unit.kind not in FLOATS or unit.outputs[0].quantization is None:
+            raise
+        # What was read for other kernels does not count.
+        unit.attributes.read.clear()
+        unit.inputs.read.clear()
+        try:
+            with builder.attempt():
+                _read_in_float(builder, unit)
+            return
+        except ModelError:
+            pass
+        raise
+
+
+def _read(builder: Builder, unit: Unit) -> None:
+    real = unit.outputs[0].quantization is None and unit.kind in FLOATS
+    readers = FLOATS if real else READERS
+    reader = function if unit.function else readers.get(unit.kind)
     if reader is None:
         raise ModelError("operator is not supported")
     reader(builder, unit)
     unit.require_read()
     if unit.function is None and (unit.low > -math.inf or unit.high < math.inf):
         bounded(builder, unit)
+
+
+def _read_in_float(builder: Builder, unit: Unit) -> None:
+    """Read a unit for which there are no integers: dequantised, computed, quantised."""
+    (of,) = unit.outputs
+    result = Operand(f"{of.name} (float)", np.dtype(np.float32))
+    FLOATS[unit.kind](builder, replace(unit, outputs=(result,)))
+    unit.require_read()
+    clamped(builder, result, unit.low, unit.high)
+    source = Operands((result,))
+    quantize(builder, Unit("QuantizeLinear", unit.node, source, (of,)))
 
 
 def _report(blockers: list[tuple[str, str]]) -> str:

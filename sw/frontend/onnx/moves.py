@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value
-from celosia.sw.frontend.onnx.units import Unit
+from celosia.sw.frontend.onnx.operand import Unit
 from celosia.sw.operators.node import ModelError
 
 _Reader = Callable[[Builder, Unit], None]
@@ -130,11 +130,14 @@ def _pad(builder: Builder, unit: Unit) -> None:
         raise ModelError(f"wanted {2 * rank} pads of at least 0, got {pads}")
     given = unit.inputs[2].data if len(unit.inputs) > 2 and unit.inputs[2] else None
     constant = 0 if given is None else given.reshape(-1)[0]
-    fill = builder.meaning(value).zero_point
-    if unit.attributes["integers"]:
+    if of.quantization is None:
+        fill = float(constant)
+    elif unit.attributes["integers"]:
         fill = int(constant) - (128 if of.dtype == np.uint8 else 0)
     elif constant:
         raise ModelError(f"wanted 0 as the constant that pads, got {constant:g}")
+    else:
+        fill = builder.meaning(value).zero_point
     before = tuple(pads[axis] for axis in value.order)
     after = tuple(pads[rank + axis] for axis in value.order)
     number, shape = builder.padded(value, (before, after), of, fill)

@@ -6,13 +6,15 @@ its float name, with integer operands that know their quantisation. Operators th
 elements are units on any operands.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from onnx import helper
 
 from celosia.sw.frontend.onnx.constants import kernel_operands
+from celosia.sw.frontend.onnx.floats import FLOATS
 from celosia.sw.frontend.onnx.functions import BOUNDS, FUNCTIONS, bound, evaluate
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
 from celosia.sw.frontend.onnx.source import LINEAR, End, Node, Source
@@ -46,6 +48,14 @@ _MOVERS = ("DepthToSpace", "Dropout", "Flatten", "GlobalMaxPool", "Identity", "M
 )
 
 
+#: Of these, those that change no element, whatever its scale.
+_VIEWS = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+
+
+class _BlockedError(ModelError):
+    """An operand that a blocker would make."""
+
+
 class Units:
     """The units of a model, made node by node.
 
@@ -69,19 +79,19 @@ class Units:
             elif end.dtype in _INTEGERS:
                 self.integers[end.name] = self._input(end)
         for node in source.nodes:
-            try:
-                self._take(node)
-            except ModelError as error:
-                self.blockers.append((node.kind, f"{node.label}: {error}"))
+            self._attempt(node, self._take, node)
+        for end in source.outputs:
+            if end.name in self.pending:
+                self._attempt(self.pending[end.name], self._real, end.name)
 
-    def unclosed(self) -> Iterator[tuple[str, str]]:
-        """Yield kind and message of each float operator that leads to an output of the model."""
-        names = [end.name for end in self.source.outputs]
-        while names:
-            node = self.pending.pop(names.pop(), None)
-            if node is not None:
-                names += node.inputs
-                yield node.kind, f"{node.label}: float operator, wanted a QuantizeLinear after it"
+    def _attempt(self, node: Node, step: Callable[[Any], Any], argument: Any) -> None:
+        """Carry out a step; record why it fails, unless a blocker is the cause."""
+        try:
+            step(argument)
+        except _BlockedError:
+            pass
+        except ModelError as error:
+            self.blockers.append((node.kind, f"{node.label}: {error}"))
 
     def _input(self, end: End) -> Operand:
         """Return an integer input, with the quantisation that its readers give."""
@@ -133,7 +143,7 @@ class Units:
             self._linear(node)
         elif node.kind in _MOVERS:
             self._move(node)
-        elif node.kind in (*_ENCLOSED, *FUNCTIONS):
+        elif node.kind in (*_ENCLOSED, *FUNCTIONS, *FLOATS):
             self.pending[node.outputs[0]] = node
         else:
             raise ModelError("operator is not supported")
@@ -160,16 +170,36 @@ class Units:
             kind, function = ("QuantizeLinear", None) if plain else ("Identity", lambda x: x)
             self.units.append(Unit(kind, node, Operands((source,)), (output,), function=function))
         elif name in self.pending:
-            self.units.append(self._enclosed(name, output))
+            self._close(node, name, output)
         # Otherwise its operator is a blocker already.
 
-    def _enclosed(self, name: str, output: Operand) -> Unit:
-        """Return the unit of float operators up to a QuantizeLinear."""
+    def _close(self, node: Node, name: str, output: Operand) -> None:
+        """Make the units of float operators up to a QuantizeLinear, on integers where that goes."""
+        views, inner = [], name
+        while inner in self.pending and self.pending[inner].kind in _VIEWS:
+            views.append(self.pending[inner])
+            inner = views[-1].input(0)
+        target = replace(output, name=f"{inner} (quantised)") if views else output
+        unit = self._enclosed(inner, target) if inner in self.pending else None
+        if unit is None:
+            source = Operands((self._real(name),))
+            self.units.append(Unit("QuantizeLinear", node, source, (output,)))
+            return
+        self.units.append(unit)
+        for view in reversed(views):
+            result = output if view.outputs[0] == name else replace(output, name=view.outputs[0])
+            self.units.append(self._moved(view, target, (result,)))
+            target = result
+
+    def _enclosed(self, name: str, output: Operand) -> Unit | None:
+        """Return the unit of operators that end in a QuantizeLinear; None if they stay in float."""
         node = self.pending[name]
         leaves = self._leaves(name)
         fused = all(each in self.floats for each in node.inputs if each)
         if leaves is not None and len(leaves) == 1 and not (fused and node.kind in _ENCLOSED):
             (leaf,) = leaves
+            if self.floats[leaf].quantization is None:
+                return None
             return Unit(
                 node.kind,
                 node,
@@ -184,13 +214,38 @@ class Units:
             low, high = min(max(low, least), most), min(high, most)
             node = self.pending[node.input(0)]
         if node.kind not in _ENCLOSED or (node.kind == "Softmax" and node.outputs[0] != name):
-            raise ModelError(f"{node.kind} between float operators is not supported")
+            return None
+        names = [each for each in node.inputs if each]
+        operands = [self.floats.get(each) for each in names]
+        if any(operand and operand.quantization is None for operand in operands):
+            return None
+        if any(each in self.pending for each in names):
+            return None
         operands = [self._operand(each) if each else None for each in node.inputs]
         inputs = kernel_operands(node.kind, operands)
         if inputs is None:
-            raise ModelError("wanted a bias in units of input scale times weight scale")
-        inputs = Operands(inputs)
-        return Unit(node.kind, node, inputs, (output,), low, high, attributes=node.attributes)
+            return None
+        attributes, inputs = node.attributes, Operands(inputs)
+        return Unit(node.kind, node, inputs, (output,), low, high, attributes=attributes)
+
+    def _real(self, name: str) -> Operand:
+        """Return an operand in float; the units of operators that lead to it are made."""
+        node = self.pending.get(name)
+        if node is None or name in self.floats:
+            return self._operand(name)
+        if node.kind in _MOVERS:
+            source = self._real(node.input(0))
+            outputs = tuple(replace(source, name=each, data=None) for each in node.outputs if each)
+            self.units.append(self._moved(node, source, outputs))
+        elif node.kind in FLOATS:
+            inputs = Operands([self._real(each) if each else None for each in node.inputs])
+            outputs = (Operand(node.outputs[0], np.dtype(np.float32)),)
+            attributes = node.attributes
+            self.units.append(Unit(node.kind, node, inputs, outputs, attributes=attributes))
+        else:
+            raise ModelError(f"{node.kind} between float operators is not supported")
+        self.floats.update((operand.name, operand) for operand in outputs)
+        return self.floats[name]
 
     def _leaves(self, name: str) -> set[str] | None:
         """Return the computed inputs of functions that lead to a tensor; None if others do."""
@@ -211,16 +266,13 @@ class Units:
         return found
 
     def _operand(self, name: str) -> Operand:
-        """Return an operand of a float operator."""
+        """Return an operand of a float operator; raises _BlockedError if nothing makes it."""
         if name in self.floats:
             return self.floats[name]
         if name in self.source.constants:
             data = self.source.constants[name]
             return Operand(name, data.dtype, data=data)
-        raise ModelError(f"wanted a QuantizeLinear after {self._maker(name)}")
-
-    def _maker(self, name: str) -> str:
-        return f"{self.pending[name].kind} ({name!r})" if name in self.pending else repr(name)
+        raise _BlockedError(name)
 
     def _dequantize(self, node: Node) -> None:
         """Record the source of a float tensor."""
@@ -284,20 +336,24 @@ class Units:
         where = self.integers if name in self.integers else self.floats
         if name not in where:
             if name in self.pending:
-                raise ModelError(f"wanted a QuantizeLinear after {self._maker(name)}")
+                self.pending.update(dict.fromkeys(filter(None, node.outputs), node))
             return
         source = where[name]
+        outputs = tuple(replace(source, name=each, data=None) for each in node.outputs if each)
+        where.update((output.name, output) for output in outputs)
+        self.units.append(self._moved(node, source, outputs, integers=where is self.integers))
+
+    def _moved(
+        self, node: Node, source: Operand, outputs: tuple[Operand, ...], *, integers: bool = False
+    ) -> Unit:
+        """Return the unit of an operator that moves an operand."""
         parameters = []
         for each in node.inputs[1:]:
             data = self._constant(each, "parameter") if each else None
             parameters.append(None if data is None else Operand(each, data.dtype, data=data))
-        outputs = tuple(replace(source, name=each, data=None) for each in node.outputs if each)
-        for output in outputs:
-            where[output.name] = output
-        attributes = node.attributes.extended(integers=where is self.integers)
-        self.units.append(
-            Unit(node.kind, node, Operands((source, *parameters)), outputs, attributes=attributes)
-        )
+        attributes = node.attributes.extended(integers=integers)
+        inputs = Operands((source, *parameters))
+        return Unit(node.kind, node, inputs, outputs, attributes=attributes)
 
 
 def _function(kind: str, node: Node) -> Callable[[np.ndarray], np.ndarray]:

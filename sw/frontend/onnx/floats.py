@@ -1,0 +1,346 @@
+"""Readers of operators that stay in float: the host computes them in single precision.
+
+They are the end of a network that is not quantised, and what lies between quantised parts. Also an
+operator between DequantizeLinear and QuantizeLinear for which there are no integers is read here.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.frontend.onnx.builder import Builder, Value
+from celosia.sw.frontend.onnx.constants import along
+from celosia.sw.frontend.onnx.layers import Windows, pooling
+from celosia.sw.frontend.onnx.operand import Operand, Unit
+from celosia.sw.operators.node import ModelError
+
+_Reader = Callable[[Builder, Unit], None]
+
+_BINARY = {
+    "Add": "ADD",
+    "Div": "DIV",
+    "Max": "MAXIMUM",
+    "Min": "MINIMUM",
+    "Mul": "MUL",
+    "Pow": "POW",
+    "Sub": "SUB",
+}
+
+#: Of these, those with a fused activation.
+_ACTIVATED = ("ADD", "DIV", "MUL", "SUB")
+
+_UNARY = {
+    "Abs": "ABS",
+    "Ceil": "CEIL",
+    "Cos": "COS",
+    "Elu": "ELU",
+    "Exp": "EXP",
+    "Floor": "FLOOR",
+    "Gelu": "GELU",
+    "HardSwish": "HARD_SWISH",
+    "LeakyRelu": "LEAKY_RELU",
+    "Log": "LOG",
+    "Neg": "NEG",
+    "Relu": "RELU",
+    "Round": "ROUND",
+    "Sigmoid": "LOGISTIC",
+    "Sign": "SIGN",
+    "Sin": "SIN",
+    "Sqrt": "SQRT",
+    "Tanh": "TANH",
+}
+
+_REDUCTIONS = {
+    "GlobalAveragePool": "MEAN",
+    "ReduceMax": "REDUCE_MAX",
+    "ReduceMean": "MEAN",
+    "ReduceMin": "REDUCE_MIN",
+    "ReduceProd": "REDUCE_PROD",
+    "ReduceSum": "SUM",
+}
+
+#: Least number that stands for minus infinity.
+_LEAST = float(np.finfo(np.float32).min)
+
+
+def _value(builder: Builder, operand: Operand | None) -> Value:
+    return builder.real(builder.value(operand))
+
+
+def _array(operand: Operand | None) -> np.ndarray:
+    """Return a constant operand in float32."""
+    if operand is None or operand.data is None:
+        raise ModelError(f"wanted a constant, got {operand.name if operand else 'none'!r}")
+    data, meaning = operand.data, operand.quantization
+    if meaning is None:
+        return data.astype(np.float32)
+    points = along(meaning, meaning.zero_points, data.ndim)
+    whole = (data.astype(np.int64) - points).astype(np.float32)
+    return whole * along(meaning, meaning.scales, data.ndim)
+
+
+def _aligned(builder: Builder, values: list[Value]) -> list[Value]:
+    """Return values whose axes lie in one order: channels last if all are images."""
+    plain = all(value.shape == value.source for value in values)
+    if plain and len({value.order for value in values}) == 1:
+        return values
+    if plain and all(len(value.shape) == 4 for value in values):
+        return [builder.image(value) for value in values]
+    return [builder.plain(value) for value in values]
+
+
+def _two(builder: Builder, kind: str, operands: list[Any], of: Operand) -> None:
+    """Add an operation on two operands, each a value or an array."""
+    values = _aligned(builder, [each for each in operands if isinstance(each, Value)])
+    shape = np.broadcast_shapes(*(each.shape for each in operands))
+    if any(len(value.shape) != len(shape) for value in values):
+        values = [builder.plain(value) for value in values]
+    rest, order = iter(values), tuple(range(len(shape)))
+    order = values[0].order if len(values[0].order) == len(shape) else order
+    numbers = [
+        next(rest).number
+        if isinstance(each, Value)
+        else builder.constant(
+            "constant", each.reshape((1,) * (len(shape) - each.ndim) + each.shape).transpose(order)
+        )
+        for each in operands
+    ]
+    stored = tuple(shape[axis] for axis in order)
+    # Sums and products past the greatest number become it, where ONNX Runtime gives infinity.
+    more = {"activation": "NONE"} if kind in _ACTIVATED else {}
+    builder.define(of, builder.operate(kind, numbers, stored, of, **more), shape, shape, order)
+
+
+def _binary(builder: Builder, unit: Unit) -> None:
+    first, *others = [
+        _value(builder, each) if each is None or each.data is None else _array(each)
+        for each in unit.inputs
+    ]
+    of = unit.outputs[0]
+    if not others and isinstance(first, Value):
+        builder.alike(of, first.number, first)
+    for other in others:
+        _two(builder, _BINARY[unit.kind], [first, other], of)
+        first = builder.values[of.name]
+
+
+def _unary(builder: Builder, unit: Unit) -> None:
+    value, (of,), more = _value(builder, unit.inputs[0]), unit.outputs, {}
+    if unit.kind == "LeakyRelu":
+        more = {"alpha": float(unit.attributes.get("alpha", 0.01))}
+    elif unit.kind == "Gelu":
+        more = {"approximate": unit.attributes.get("approximate", "none") == "tanh"}
+    number = builder.operate(_UNARY[unit.kind], [value.number], value.stored, of, **more)
+    builder.alike(of, number, value)
+
+
+def clamped(builder: Builder, of: Operand, low: float, high: float) -> None:
+    """Bring a float value within bounds."""
+    for kind, bound in (("MAXIMUM", low), ("MINIMUM", high)):
+        if np.isfinite(bound):
+            _two(builder, kind, [builder.values[of.name], np.float32(bound).reshape(())], of)
+
+
+def _clip(builder: Builder, unit: Unit) -> None:
+    value, (of,) = _value(builder, unit.inputs[0]), unit.outputs
+    builder.alike(of, value.number, value)
+    bounds = [_array(each).item() if each else None for each in unit.inputs[1:]]
+    low, high = [*bounds, None, None][:2]
+    clamped(builder, of, -np.inf if low is None else low, np.inf if high is None else high)
+
+
+def _last(builder: Builder, value: Value, axis: int) -> Value:
+    """Return a value whose axis is stored last."""
+    if value.shape == value.source and value.order[-1] == axis:
+        return value
+    value = builder.plain(value)
+    order = (*(each for each in value.order if each != axis), axis)
+    if order == value.order:
+        return value
+    return builder.stored(value, order)
+
+
+def _softmax(builder: Builder, unit: Unit) -> None:
+    value, (of,) = _value(builder, unit.inputs[0]), unit.outputs
+    axis = unit.attributes.get("axis", -1) % len(value.shape)
+    value = _last(builder, value, axis)
+    kind, more = ("SOFTMAX", {"beta": 1.0}) if unit.kind == "Softmax" else ("LOG_SOFTMAX", {})
+    builder.alike(of, builder.operate(kind, [value.number], value.stored, of, **more), value)
+
+
+def _reduction(builder: Builder, unit: Unit) -> None:
+    value, (of,), rank = _value(builder, unit.inputs[0]), unit.outputs, 0
+    value = value if value.shape == value.source else builder.plain(value)
+    rank, keep = len(value.shape), bool(unit.attributes.get("keepdims", 1))
+    axes = [*range(2, rank)] if unit.kind == "GlobalAveragePool" else unit.attributes.get("axes")
+    if len(unit.inputs) > 1 and unit.inputs[1] is not None:
+        axes = [int(axis) for axis in _array(unit.inputs[1])]
+    axes = {axis % rank for axis in (axes or range(rank))}
+    order = value.order if keep else tuple(sorted(value.order))
+    value = value if order == value.order else builder.plain(value)
+    shape = [1 if axis in axes else extent for axis, extent in enumerate(value.shape)]
+    stored = [shape[axis] for axis in order if keep or axis not in axes]
+    number = builder.operate(
+        _REDUCTIONS[unit.kind],
+        [value.number],
+        tuple(stored),
+        of,
+        axes=tuple(sorted(order.index(axis) for axis in axes)),
+        keep_dims=keep,
+    )
+    if keep:
+        builder.define(of, number, tuple(shape), tuple(shape), order)
+    else:
+        builder.define(of, number, tuple(stored))
+
+
+def _normalisation(builder: Builder, unit: Unit) -> None:
+    """Read BatchNormalization: a factor and a term for each channel."""
+    value, of = _value(builder, unit.inputs[0]), unit.outputs[0]
+    if unit.attributes.get("training_mode") or len([each for each in unit.outputs if each]) > 1:
+        raise ModelError("wanted BatchNormalization without training")
+    scale, shift, mean, variance = (_array(each) for each in unit.inputs[1:5])
+    factor = scale / np.sqrt(variance + np.float32(unit.attributes.get("epsilon", 1e-5)))
+    along_channels = (-1, *[1] * (len(value.shape) - 2))
+    _two(builder, "MUL", [value, factor.reshape(along_channels)], of)
+    term = (shift - mean * factor).reshape(along_channels)
+    _two(builder, "ADD", [builder.values[of.name], term], of)
+
+
+def _product(builder: Builder, unit: Unit) -> None:
+    """Read MatMul and Gemm, also of two values that are computed."""
+    attributes, of = unit.attributes, unit.outputs[0]
+    flags = [bool(attributes.get("transA")), bool(attributes.get("transB"))]
+    ends: list[Any] = []
+    for operand in unit.inputs[:2]:
+        constant = operand is not None and operand.data is not None
+        ends.append(_array(operand) if constant else builder.plain(_value(builder, operand)))
+    if min(len(end.shape) for end in ends) < 2:
+        raise ModelError("wanted two operands of at least 2 dimensions")
+    rows, depth = ends[0].shape[-2:][::-1] if flags[0] else ends[0].shape[-2:]
+    inner, columns = ends[1].shape[-2:][::-1] if flags[1] else ends[1].shape[-2:]
+    if depth != inner:
+        raise ModelError(f"wanted rows of {inner}, got {depth}")
+    shape = (*np.broadcast_shapes(ends[0].shape[:-2], ends[1].shape[:-2]), rows, columns)
+    numbers = [e.number if isinstance(e, Value) else builder.constant("matrix", e) for e in ends]
+    number = builder.operate("BATCH_MATMUL", numbers, shape, of, adj_x=flags[0], adj_y=flags[1])
+    builder.define(of, number, shape)
+    for name, position in (("alpha", None), ("beta", 2)):
+        factor = np.float32(attributes.get(name, 1.0))
+        if position is None and factor != 1:
+            _two(builder, "MUL", [builder.values[of.name], factor.reshape(())], of)
+        elif position and len(unit.inputs) > 2 and unit.inputs[2] is not None:
+            term = factor * _array(unit.inputs[2])
+            _two(builder, "ADD", [builder.values[of.name], term], of)
+
+
+def _concat(builder: Builder, unit: Unit) -> None:
+    of = unit.outputs[0]
+    ends = [_array(e) if e and e.data is not None else _value(builder, e) for e in unit.inputs]
+    values = iter(_aligned(builder, [end for end in ends if isinstance(end, Value)]))
+    ends = [next(values) if isinstance(end, Value) else end for end in ends]
+    order = next(end.order for end in ends if isinstance(end, Value))
+    axis = unit.attributes.get("axis", 0) % len(order)
+    shape = list(ends[0].shape)
+    shape[axis] = sum(end.shape[axis] for end in ends)
+    numbers = [
+        end.number if isinstance(end, Value) else builder.constant("part", end.transpose(order))
+        for end in ends
+    ]
+    stored = tuple(shape[each] for each in order)
+    number = builder.operate("CONCATENATION", numbers, stored, of, axis=order.index(axis))
+    builder.define(of, number, tuple(shape), tuple(shape), order)
+
+
+def _scaled(builder: Builder, unit: Unit) -> None:
+    """Read HardSigmoid and Reciprocal."""
+    value, (of,) = _value(builder, unit.inputs[0]), unit.outputs
+    if unit.kind == "Reciprocal":
+        _two(builder, "DIV", [np.ones((), np.float32), value], of)
+        return
+    for kind, name, default in (("MUL", "alpha", 0.2), ("ADD", "beta", 0.5)):
+        number = np.array(unit.attributes.get(name, default), np.float32)
+        _two(builder, kind, [value, number], of)
+        value = builder.values[of.name]
+    clamped(builder, of, 0, 1)
+
+
+def _convolution(builder: Builder, unit: Unit) -> None:
+    value, weights, of = _value(builder, unit.inputs[0]), _array(unit.inputs[1]), unit.outputs[0]
+    windows = Windows(unit, value, weights.shape[2:])
+    channels, depth, *kernel = weights.shape
+    groups = unit.attributes.get("group", 1)
+    if depth * groups != windows.shape[1] or channels % groups:
+        raise ModelError(f"wanted weights of {windows.shape[1]} channels, got {groups} x {depth}")
+    if list(unit.attributes.get("kernel_shape", kernel)) != kernel:
+        raise ModelError(f"wanted a kernel_shape of {kernel}")
+    source, padding = windows.image(builder, value, 0.0)
+    data = weights.reshape(channels, depth, *windows.kernel).transpose(0, 2, 3, 1)
+    number = builder.operate(
+        "Conv",
+        [source, builder.constant("weights", data)],
+        windows.result(channels),
+        of,
+        padding=padding,
+        activation="NONE",
+        stride=windows.stride,
+        dilation=windows.dilation,
+    )
+    windows.define(builder, of, number, channels)
+    if len(unit.inputs) > 2 and unit.inputs[2] is not None:
+        bias = _array(unit.inputs[2]).reshape(-1, *[1] * windows.rank)
+        _two(builder, "ADD", [builder.values[of.name], bias], of)
+
+
+def _max_pool(builder: Builder, unit: Unit) -> None:
+    value, of = _value(builder, unit.inputs[0]), unit.outputs[0]
+    if len(unit.outputs) > 1:
+        raise ModelError("the output of indices is not supported")
+    windows = pooling(unit, value, value.shape[2:])
+    number = windows.pooled(builder, value, of, "MAX_POOL_2D", _LEAST)
+    windows.define(builder, of, number, windows.shape[1])
+
+
+def _average_pool(builder: Builder, unit: Unit) -> None:
+    """Read AveragePool: pads are zeros; where they do not count, sums are divided by less."""
+    value, (of,) = _value(builder, unit.inputs[0]), unit.outputs
+    windows = pooling(unit, value, ())
+    image, shape = builder.image(value, windows.shape), windows.result(windows.shape[1])
+    source, pads = image.number, windows.pads
+    if any(map(any, pads)):
+        before, after = ((0, pad[0], pad[1], 0) for pad in zip(*pads, strict=True))
+        name = replace(of, name=f"{of.name} (padded)")
+        source, _ = builder.padded(image, (before, after), name, 0.0)
+    more = {"stride": windows.stride, "window": windows.kernel, "activation": "NONE"}
+    number = builder.operate("AVERAGE_POOL_2D", [source], shape, of, padding="VALID", **more)
+    windows.define(builder, of, number, windows.shape[1])
+    if any(map(any, pads)) and not unit.attributes.get("count_include_pad"):
+        factors = [
+            np.array([taps / inside for inside in windows.inside(axis)], np.float32)
+            for axis, taps in enumerate(windows.kernel)
+        ]
+        factor = np.multiply.outer(*factors)
+        factor = factor if windows.rank == 2 else factor[0]
+        _two(builder, "MUL", [builder.values[of.name], factor], of)
+
+
+FLOATS: dict[str, _Reader] = {
+    **dict.fromkeys(_BINARY, _binary),
+    **dict.fromkeys(_REDUCTIONS, _reduction),
+    **dict.fromkeys(_UNARY, _unary),
+    "AveragePool": _average_pool,
+    "BatchNormalization": _normalisation,
+    "Clip": _clip,
+    "Concat": _concat,
+    "Conv": _convolution,
+    "Gemm": _product,
+    "GlobalMaxPool": _max_pool,
+    "HardSigmoid": _scaled,
+    "LogSoftmax": _softmax,
+    "MatMul": _product,
+    "MaxPool": _max_pool,
+    "Reciprocal": _scaled,
+    "Softmax": _softmax,
+}

@@ -1,0 +1,164 @@
+"""Parts of ONNX networks that stay in float run on the host, between and after quantised parts."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from onnx_graphs import Net, results
+
+from celosia.sw.frontend.source import load
+
+_SHAPE, _COUNT = (1, 4, 6, 8), 12
+
+#: Greatest difference of floats, as part of the greatest number: float32 adds in another order.
+_ROUNDING = 1e-5
+
+
+def _conv(net: Net, x: str, **more) -> str:
+    """A quantised convolution."""
+    bias = net.constant(np.arange(6, dtype=np.float32) / 7)
+    y = net.add("Conv", x, net.weights(6, 4, 3, 3), bias, pads=[1, 1, 1, 1], **more)
+    return net.quantized(y, 0.0831, -7)
+
+
+def _tail(*kinds: str | tuple, opset: int = 17) -> bytes:
+    """A quantised convolution and float operators: kinds, constants and attributes."""
+    net = Net(opset, x=_SHAPE)
+    x = _conv(net, net.quantized("x"))
+    for each in kinds:
+        kind, *rest = each if isinstance(each, tuple) else (each,)
+        more = rest.pop() if rest and isinstance(rest[-1], dict) else {}
+        ends = [net.constant(np.asarray(data)) for data in rest]
+        x = net.add(kind, x, *ends, **more)
+    return net.content(x)
+
+
+def _numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(8).normal(size=shape).astype(np.float32)
+
+
+def _norm() -> tuple:
+    return ("BatchNormalization", *(np.abs(_numbers(6)) + 1 for _ in range(4)), {"epsilon": 0.01})
+
+
+def _weighted(**more) -> tuple:
+    return ("Conv", _numbers(4, 6 // more.get("group", 1), 3, 2), _numbers(4), more)
+
+
+TAILS: dict[str, Callable[[], bytes]] = {
+    "softmax": lambda: _tail("GlobalAveragePool", "Flatten", ("Softmax", {"axis": -1})),
+    "softmax-of-channels": lambda: _tail(("Softmax", {"axis": 1})),
+    "softmax-of-rows": lambda: _tail(("Softmax", {"axis": 2})),
+    "log-softmax": lambda: _tail("Flatten", "LogSoftmax"),
+    "normalisation": lambda: _tail(_norm(), "Relu"),
+    "sum-and-relu": lambda: _tail(("Add", _numbers(6, 1, 1)), "Relu"),
+    "quotient-of-more-dimensions": lambda: _tail(("Div", _numbers(2, 1, 1, 1, 1))),
+    "functions": lambda: _tail("Sigmoid", "Exp", "Tanh", "Abs", "Sqrt", "Neg", "HardSigmoid"),
+    "leaky": lambda: _tail(("LeakyRelu", {"alpha": 0.3}), ("Elu", {})),
+    "clip": lambda: _tail(
+        ("Clip", np.float32(-0.5), np.float32(0.75)), ("Add", np.float32(1)), "Reciprocal"
+    ),
+    "mean-of-rows": lambda: _tail(("ReduceMean", {"axes": [2], "keepdims": 0})),
+    "mean-of-channels": lambda: _tail(("ReduceMean", {"axes": [1]}), ("Mul", np.float32(3))),
+    "sum": lambda: _tail(("ReduceSum", np.array([-1]), {"keepdims": 1})),
+    "moves": lambda: _tail(
+        "Relu", ("Transpose", {"perm": [0, 2, 3, 1]}), ("Reshape", np.array([1, -1, 3])), "Sigmoid"
+    ),
+    "slice-and-pad": lambda: _tail(
+        "Exp",
+        ("Slice", np.array([1]), np.array([5]), np.array([2])),
+        ("Pad", np.array([0, 0, 1, 0, 0, 0, 2, 1]), np.float32(0.5)),
+    ),
+    "convolution": lambda: _tail(_weighted(pads=[1, 1, 0, 2], strides=[1, 2])),
+    "convolution-same": lambda: _tail(_weighted(auto_pad="SAME_UPPER", strides=[2, 1])),
+    "convolution-of-groups": lambda: _tail(_weighted(group=2)),
+    "maxima": lambda: _tail(
+        "Neg", ("MaxPool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 0], "strides": [2, 1]})
+    ),
+    "averages": lambda: _tail(
+        "Exp", ("AveragePool", {"kernel_shape": [3, 2], "pads": [1, 1, 1, 0], "strides": [2, 1]})
+    ),
+    "averages-counted": lambda: _tail(
+        "Exp", ("AveragePool", {"kernel_shape": [3, 3], "pads": [1] * 4, "count_include_pad": 1})
+    ),
+    "gemm": lambda: _tail(
+        "Flatten", ("Gemm", _numbers(5, 288), _numbers(5), {"transB": 1, "alpha": 0.5, "beta": 2.0})
+    ),
+    "matmul": lambda: _tail("Tanh", ("MatMul", _numbers(8, 3))),
+}
+
+
+@pytest.mark.parametrize("name", TAILS)
+def test_float_ends(name):
+    x = _numbers(_COUNT, *_SHAPE[1:])
+    (got,), (wanted,) = results(TAILS[name](), {"x": x})
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, wanted, rtol=_ROUNDING, atol=_ROUNDING * np.abs(wanted).max())
+
+
+def _views() -> bytes:
+    """The mean without scales that ``celosia quantize`` writes: views before QuantizeLinear."""
+    net = Net(x=_SHAPE)
+    x = _conv(net, net.quantized("x"))
+    x = net.add("ReduceMean", x, axes=[2, 3], keepdims=1)
+    x = net.quantized(net.add("Reshape", x, net.constant(np.array([1, -1]))), 0.0413, 4)
+    return net.content(net.quantized(net.add("Gemm", x, net.weights(6, 3)), 0.0337, 5))
+
+
+def _average() -> bytes:
+    net = Net(x=_SHAPE)
+    x = _conv(net, net.quantized("x"))
+    x = net.add("AveragePool", x, kernel_shape=[2, 2], strides=[2, 2])
+    x = net.add("Transpose", x, perm=[0, 2, 3, 1])
+    return net.content(
+        net.quantized(net.add("Reshape", x, net.constant(np.array([1, -1]))), 0.0613, 4)
+    )
+
+
+def _island(*kinds: str) -> bytes:
+    """Operators in float between two quantised convolutions."""
+    net = Net(x=_SHAPE)
+    x = first = _conv(net, net.quantized("x"))
+    x = net.add(*_args(net, x, _norm()))
+    for kind in kinds:
+        x = net.add(kind, x, first) if kind in ("Add", "Mul") else net.add(kind, x)
+    x = net.quantized(x, 0.0793, 3)
+    return net.content(net.quantized(net.add("Conv", x, net.weights(4, 6, 1, 1)), 0.0671, 2))
+
+
+def _args(net: Net, x: str, operator: tuple) -> list[str]:
+    kind, *rest, _ = operator
+    return [kind, x, *(net.constant(data) for data in rest)]
+
+
+def _unscaled_sum() -> bytes:
+    """A sum whose result is clamped in float, then quantised."""
+    net = Net(x=_SHAPE)
+    x = net.quantized("x")
+    x = net.add("Add", net.add("Sigmoid", net.add("Add", x, x)), x)
+    return net.content(net.quantized(net.add("Relu", x), 0.0277, -128))
+
+
+ISLANDS: dict[str, Callable[[], bytes]] = {
+    "mean-reshape": _views,
+    "average-transpose-reshape": _average,
+    "normalisation": lambda: _island(),
+    "normalisation-sum-relu": lambda: _island("Add", "Relu"),
+    "normalisation-sigmoid-product": lambda: _island("Sigmoid", "Mul"),
+    "sum-of-function": _unscaled_sum,
+}
+
+
+@pytest.mark.parametrize("name", ISLANDS)
+def test_float_islands(name):
+    """Equal bytes after QuantizeLinear, but for ties."""
+    x = _numbers(_COUNT, *_SHAPE[1:]) * 2
+    (got,), (wanted,) = results(ISLANDS[name](), {"x": x})
+    step = np.diff(np.unique(wanted)).min()
+    steps = np.rint(np.abs(got - wanted) / step)
+    assert steps.max() <= 1 and (steps > 0).mean() <= 0.002
+
+
+def test_views_leave_the_mean_on_the_core():
+    kinds = [operation.kind for operation in load(_views()).operations]
+    assert "QLinearGlobalAveragePool" in kinds and "MEAN" not in kinds
