@@ -110,3 +110,30 @@ def test_a_command_goes_on(tmp_path: Path, monkeypatch, capsys, rng: np.random.G
     assert main(f"{run} y.npy --resume --workers 2".split()) == 0
     assert "resume: 2 of 5 shards are kept\n" in capsys.readouterr().err
     assert Path("y.npy").read_bytes() == Path("whole.npy").read_bytes()
+
+
+@pytest.mark.thorough
+def test_a_command_with_other_inputs_starts_anew(tmp_path: Path, monkeypatch, capsys, rng) -> None:
+    """Of the same shape, under the same names."""
+    monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    call, first = Runner.__call__, rng.integers(-128, 128, (9, 784)).astype(np.int8)
+
+    def interrupted(runner: Runner, shard: shards.Shard) -> shards.Result:
+        if shard.first == 6:
+            raise KeyboardInterrupt
+        return call(runner, shard)
+
+    run = "run mnist_mlp --input x.npy --device machine --preset nano --batch 2 --output"
+    np.save("x.npy", first)
+    with monkeypatch.context() as patched:
+        patched.setattr(Runner, "__call__", interrupted)
+        assert main(f"{run} y.npy".split()) == 130
+    second = first.copy()
+    second[0] ^= 1
+    np.save("x.npy", second[:, ::-1])
+    capsys.readouterr()
+    assert main(f"{run} y.npy --resume".split()) == 0
+    assert "resume: 0 of 5 shards are kept\n" in capsys.readouterr().err
+    assert main(f"{run} right.npy".split()) == 0
+    assert Path("y.npy").read_bytes() == Path("right.npy").read_bytes()
