@@ -1,5 +1,6 @@
 """Names of what is kept between runs: whatever changes results changes the name."""
 
+import ast
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -146,3 +147,21 @@ def test_sources_of_gateware(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         assert all(a != b for a, b in zip(before, digests(), strict=True))
     finally:
         build.sources_digest.cache_clear()
+
+
+def test_a_core_is_made_of_sources_that_count(root: Path) -> None:
+    """Nothing that a core imports, directly or not, is apart from its digest."""
+    seen, left = set[Path](), [root / "hw" / "core.py"]
+    while left:
+        path = left.pop()
+        if path in seen or not path.exists():
+            continue
+        seen.add(path)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("celosia.hw"):
+                package = root.joinpath(*str(node.module).split(".")[1:])
+                left += [package / f"{name.name}.py" for name in node.names]
+                left.append(package.with_suffix(".py"))
+    relative = [path.relative_to(root / "hw") for path in seen]
+    assert Path("vector/requantize.py") in relative
+    assert not [path for path in relative if {path.name, path.parts[0]} & set(build._APART)]
