@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import Depthwise, write_sequential
+from networks import Chain, Depthwise, serialize, write_sequential
 
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.presets import PRESETS, preset
@@ -155,6 +155,18 @@ def test_a_load_over_an_output_that_is_not_stored_yet(monkeypatch: pytest.Monkey
 
     printed = planted(monkeypatch, "schedule", early)(BANDS, TIGHT, 2)
     assert printed.startswith("program, STORE of ") and "value 0 of items 1 to 1" in printed
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_an_output_of_an_early_layer_stays(batch: int) -> None:
+    """The next layer loads its input before the last rows of that output are there."""
+    chain = Chain((1, 12, 12, 20), 0.5)
+    depthwise(20, 3, padding="VALID").add(chain)
+    chain.input("second", (1, 14, 14, 20), 0.5)
+    depthwise(20, 3, padding="VALID").add(chain)
+    graph = load(serialize(chain.graph()))
+    program = passes.compile_graph(graph, preset("micro,unified_bytes=10240"), batch)
+    assert [port.name for port in program.outputs] == ["output_0", "output_1"]
 
 
 @pytest.mark.parametrize("name", ["mnist_a", "mnist_d"])
