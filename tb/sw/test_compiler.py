@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import prerequisites
 import pytest
-from networks import Convolution, FullyConnected, write_fully_connected, write_sequential
+from networks import Convolution, Depthwise, FullyConnected, write_fully_connected, write_sequential
 
 from celosia.hw.arch.isa import Opcode
 from celosia.hw.arch.presets import preset
@@ -162,6 +162,20 @@ def test_batch_that_does_not_fit_runs_in_parts(mnist_model) -> None:
     assert sum(i.rows * i.length for i in loads) == 200 * 784
     stores = [i for i in program.main.instructions if i.opcode is Opcode.STORE]
     assert len(stores) == 3 and sum(i.length for i in stores) == 200 * 10
+
+
+@pytest.mark.parametrize(("width", "channels"), [(4096, 16), (1 << 15, 2)])
+def test_margins_wider_than_one_fill(width: int, channels: int, rng: np.random.Generator) -> None:
+    """A row of an image has 65,536 bytes, one more than FILL takes."""
+    weights = rng.integers(-9, 10, (1, 3, 3, channels)).astype(np.int8)
+    layer = Depthwise(weights=weights, weight_scale=0.01, output_scale=0.5, padding="SAME")
+    shape = (1, 2, width, channels)
+    content = write_sequential([layer], input_shape=shape, input_scale=0.5, input_zero_point=3)
+    program = compile_graph(load(content), preset("edge,unified_bytes=524288"), 1)
+    instructions = [i for _, section in program.sections for i in section.instructions]
+    assert max(i.channels for i in instructions if i.opcode is Opcode.FILL) == 65535
+    x = rng.integers(-128, 128, shape).astype(np.int8)
+    np.testing.assert_array_equal(run(program, x), prerequisites.litert_outputs(content, x)[0])
 
 
 @pytest.mark.parametrize("on", [True, False])

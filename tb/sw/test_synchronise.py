@@ -1,15 +1,24 @@
 from collections import Counter
+from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
+import prerequisites
 import pytest
+from networks import Chain, Convolution, serialize
+from random_networks.cases import case
 
-from celosia.hw.arch.config import MOST_COUNT
+from celosia.hw.arch.config import MOST_COUNT, Config
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
-from celosia.hw.arch.presets import PRESETS
+from celosia.hw.arch.presets import PRESETS, preset
+from celosia.sim.footprint import Memory, touches
 from celosia.sim.hazards import Fault, Hazard, check_hazards
+from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.emit.access import Access, Step
 from celosia.sw.compiler.emit.synchronise import SEMAPHORE, synchronise
 from celosia.sw.compiler.errors import CompileError
+from celosia.sw.frontend.tflite import load
+from celosia.sw.runtime.interpreter import open_session
 
 NANO = PRESETS["nano"]
 
@@ -113,3 +122,90 @@ def test_counts_that_could_pass_the_limit_are_refused() -> None:
     steps += [store_step(n, 1) for n in range(count)]
     with pytest.raises(CompileError, match=f"at most {MOST_COUNT} counts"):
         synchronise(steps, NANO)
+
+
+def through_memory() -> bytes:
+    """Return a model of values that a small core keeps outside, one of them made by channels."""
+    rng = np.random.default_rng(2)
+
+    def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> Convolution:
+        weights = rng.integers(-9, 10, (outputs, kernel, kernel, inputs)).astype(np.int8)
+        return Convolution(
+            weights=weights,
+            bias=np.zeros(outputs, np.int32),
+            weight_scale=0.01,
+            output_scale=0.5,
+            output_zero_point=-3,
+            padding="SAME",
+            stride=(stride, stride),
+        )
+
+    chain = Chain((1, 24, 12, 8), 0.5, 4)
+    convolution(8, 8, 1).add(chain)
+    first = chain.number
+    chain.back_to(0)
+    convolution(8, 8, 3).add(chain)
+    chain.operator("CONCATENATION", (1, 24, 12, 16), inputs=[first, chain.number], axis=3)
+    convolution(16, 8, 1, 2).add(chain)
+    convolution(8, 4, 3).add(chain)
+    return serialize(chain.graph())
+
+
+SEEDS = (1, 20_001, 50_000, 80_001, 90_001, 100_001)
+#: Reads of external memory.
+OUTSIDE = Memory.EXTERNAL, False
+
+
+@pytest.mark.parametrize(
+    ("seed", "unified_bytes"), [*product((None,), (1024, 2048)), *product(SEEDS, (2048, 65536))]
+)
+def test_accesses_cover_what_instructions_touch(seed: int | None, unified_bytes: int) -> None:
+    """Those of external memory too, where a program reads what it has written."""
+    config = preset(f"nano,unified_bytes={unified_bytes}")
+    content = through_memory() if seed is None else serialize(case(seed).graph)
+    compiled, outside = compile_steps(load(content), config, 2), 0
+    for part in compiled.parts:
+        touched = [(step, *one) for step in part.steps for one in bounds(step, config)]
+        written = [
+            (first, last)
+            for _, memory, writes, first, last in touched
+            if memory is Memory.EXTERNAL and writes
+        ]
+        read = [(a, b) for _, memory, writes, a, b in touched if (memory, writes) == OUTSIDE]
+        for step, memory, writes, first, last in touched:
+            if memory is Memory.EXTERNAL:
+                others = read if writes else written
+                if not any(first <= b and a <= last for a, b in others):
+                    continue
+                outside += 1
+            covered = [
+                access
+                for access in step.accesses
+                if access.memory == memory.name.lower() and (access.writes or not writes)
+            ]
+            assert any(a.start <= first and last < a.end for a in covered), step
+    assert outside or seed is not None
+
+
+def bounds(step: Step, config: Config) -> Iterator[tuple[Memory, bool, int, int]]:
+    """Yield memory, direction, lowest and highest address of what an instruction touches."""
+    for memory, writes, pattern in touches(step.instruction, config):
+        addresses = pattern.addresses()
+        first, last = int(addresses.min()), int(addresses.max())
+        if memory is Memory.ACCUMULATORS:
+            # A row of sums is one address.
+            first, last = first // config.columns, last // config.columns
+        yield memory, writes, first, last
+
+
+@pytest.mark.parametrize("unified_bytes", [1024, 2048, 65536])
+def test_values_outside_come_back_whole(unified_bytes: int, rng: np.random.Generator) -> None:
+    """All rows of all stripes, as LiteRT has them."""
+    content = through_memory()
+    x = rng.integers(-128, 128, (3, 24, 12, 8)).astype(np.int8)
+    program = compile_graph(load(content), preset(f"nano,unified_bytes={unified_bytes}"), 2)
+    with open_session(program) as session:
+        (found,) = session.run([x])
+    for sample, result in zip(x, found, strict=True):
+        (right,) = prerequisites.litert_outputs(content, sample[None])
+        np.testing.assert_array_equal(result, right[0])
