@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 from networks import FullyConnected, write_fully_connected
+from whole_networks.small import through_memory
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
+from celosia.sim.footprint import Memory, touches
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import Port
@@ -18,7 +20,7 @@ from celosia.sw.runtime.arrays import OWN_RANGE, clipped, quantized
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter
-from celosia.sw.runtime.pods import MachinePod
+from celosia.sw.runtime.pods import MachinePod, private_range
 from celosia.sw.runtime.session import InputError, Session
 
 PORT = Port(name="x", shape=(2, 3), items=1, scale=0.5, zero_point=-3, address=0)
@@ -327,3 +329,21 @@ def test_inference_session(program: Program, x: np.ndarray) -> None:
         session.run(None, {"other": x})
     with pytest.raises(InputError, match="outputs: wanted some of"):
         session.run(["other"], {"input": x})
+
+
+@pytest.mark.parametrize("unified_bytes", [1024, 2048, 65536])
+def test_what_a_core_writes_is_private(unified_bytes: int) -> None:
+    """All that STORE touches, inputs and outputs of the batch; no constants, no code."""
+    config = preset(f"nano,unified_bytes={unified_bytes}")
+    program = compile_graph(load(through_memory()), config, 3)
+    written = {
+        int(address)
+        for _, section in program.sections
+        for instruction in section.instructions
+        for touch in touches(instruction, config, Memory.EXTERNAL)
+        if touch.write
+        for address in touch.pattern.addresses().ravel()
+    }
+    for port in (*program.inputs, *program.outputs):
+        written |= set(range(port.address, port.address + 3 * port.bytes_per_item))
+    assert private_range(program) == (min(written), max(written) + 1)

@@ -5,8 +5,9 @@ from itertools import product
 import numpy as np
 import prerequisites
 import pytest
-from networks import Chain, Convolution, serialize
+from networks import serialize
 from random_networks.cases import case
+from whole_networks.small import through_memory
 
 from celosia.hw.arch.config import MOST_COUNT, Config
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
@@ -122,33 +123,6 @@ def test_counts_that_could_pass_the_limit_are_refused() -> None:
     steps += [store_step(n, 1) for n in range(count)]
     with pytest.raises(CompileError, match=f"at most {MOST_COUNT} counts"):
         synchronise(steps, NANO)
-
-
-def through_memory() -> bytes:
-    """Return a model of values that a small core keeps outside, one of them made by channels."""
-    rng = np.random.default_rng(2)
-
-    def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> Convolution:
-        weights = rng.integers(-9, 10, (outputs, kernel, kernel, inputs)).astype(np.int8)
-        return Convolution(
-            weights=weights,
-            bias=np.zeros(outputs, np.int32),
-            weight_scale=0.01,
-            output_scale=0.5,
-            output_zero_point=-3,
-            padding="SAME",
-            stride=(stride, stride),
-        )
-
-    chain = Chain((1, 24, 12, 8), 0.5, 4)
-    convolution(8, 8, 1).add(chain)
-    first = chain.number
-    chain.back_to(0)
-    convolution(8, 8, 3).add(chain)
-    chain.operator("CONCATENATION", (1, 24, 12, 16), inputs=[first, chain.number], axis=3)
-    convolution(16, 8, 1, 2).add(chain)
-    convolution(8, 4, 3).add(chain)
-    return serialize(chain.graph())
 
 
 SEEDS = (1, 20_001, 50_000, 80_001, 90_001, 100_001)

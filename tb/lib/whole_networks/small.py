@@ -62,3 +62,22 @@ LAYERS: tuple[w.Layer, ...] = (
 def compiled(sizes: str, batch: int) -> Compiled:
     graph = load(w.write_sequential(LAYERS, input_shape=(1, 14, 14, 1), input_scale=0.5))
     return compile_steps(graph, preset(sizes), batch)
+
+
+def through_memory() -> bytes:
+    """Return a model of values that a small core keeps outside, one of them made by channels."""
+
+    def layer(channels: int, size: int, depth: int, **changes: Any) -> w.Convolution:
+        small = convolution(channels, size, depth).weights // 8
+        biased = {"weights": small, "bias": np.zeros(channels, np.int32), "output_zero_point": -3}
+        return convolution(channels, size, depth, **biased, **changes)
+
+    chain = w.Chain((1, 24, 12, 8), 0.5, 4)
+    layer(8, 1, 8).add(chain)
+    first = chain.number
+    chain.back_to(0)
+    layer(8, 3, 8).add(chain)
+    chain.operator("CONCATENATION", (1, 24, 12, 16), inputs=[first, chain.number], axis=3)
+    layer(8, 1, 16, stride=(2, 2)).add(chain)
+    layer(4, 3, 8).add(chain)
+    return w.serialize(chain.graph())
