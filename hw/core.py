@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch.config import PROGRAM_BYTES, Config
+from celosia.hw.arch.registers import BOUND_BITS
 from celosia.hw.axi.interrupts import Interrupts
 from celosia.hw.axi.reader import ReadMaster
 from celosia.hw.axi.registers import RegisterFile
@@ -131,7 +132,7 @@ class Core(Component):
         wiring.connect(m, load.request, reader.request_1)
         wiring.connect(m, reader.beats_1, load.beats)
         join(m, self.m_axi, reader.bus, store.bus)
-        self._connect_registers(m, sequencer)
+        self._connect_registers(m, sequencer, (reader, store))
         return m
 
     @staticmethod
@@ -172,7 +173,7 @@ class Core(Component):
             wiring.connect(m, writers[name], getattr(buffer, f"write_{n}"))
         m.d.comb += vector.write_fault.eq(buffer.write_fault[WRITERS.index("vector")])
 
-    def _connect_registers(self, m: Module, sequencer: Sequencer) -> None:
+    def _connect_registers(self, m: Module, sequencer: Sequencer, masters: tuple[Any, Any]) -> None:
         registers: Any = RegisterFile()
         interrupts = Interrupts()
         for name, block in (("registers", registers), ("interrupts", interrupts)):
@@ -193,6 +194,11 @@ class Core(Component):
             interrupts.enable.eq(registers.interrupt_enable),
             interrupts.clear.eq(registers.interrupt_clear),
         ]
+        for block in masters:
+            m.d.comb += [
+                block.bounds.base.eq(registers.memory_base[BOUND_BITS:]),
+                block.bounds.limit.eq(registers.memory_limit[BOUND_BITS:]),
+            ]
         drive(m, registers, sequencer, "cycles counter_value")
         drive(m, sequencer, registers, "counter_address program_address program_length watchdog")
         drive(m, self, interrupts, "irq")

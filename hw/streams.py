@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Member, Out
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import ADDRESS_BITS, TAG_BITS
-from celosia.hw.arch.registers import MOST_INSTRUCTIONS, Activity
+from celosia.hw.arch.registers import BOUND_BITS, MOST_INSTRUCTIONS, Activity
 
 #: Bits that number the instructions of a program.
 INDEX_BITS = MOST_INSTRUCTIONS.bit_length()
@@ -114,3 +114,22 @@ CHANNEL = data.StructLayout(
 def burst(*, length_bits: int) -> data.StructLayout:
     """Return the payload of a burst request: byte ``address`` of the first beat, ``beats`` − 1."""
     return data.StructLayout({"address": unsigned(ADDRESS_BITS), "beats": unsigned(length_bits)})
+
+
+#: First and last page of ``1 << BOUND_BITS`` bytes of external memory that bursts may touch.
+BOUNDS = data.StructLayout(
+    {name: unsigned(ADDRESS_BITS - BOUND_BITS) for name in ("base", "limit")}
+)
+
+
+def bounds() -> Member:
+    """Return an input of BOUNDS; without a driver, every address lies within them."""
+    # The stubs do not know init yet.
+    everything = {"base": 0, "limit": -1}
+    return In(BOUNDS, init=everything)  # pyright: ignore[reportCallIssue]
+
+
+def outside(limits: data.View, first: Value, last: Value) -> Value:
+    """Return 1 if the bytes from one external address to another leave their BOUNDS."""
+    # Yosys makes `<` of a carry chain alone; for `>` it adds a comparison with LUTs.
+    return (first[BOUND_BITS:] < limits.base) | (limits.limit < last[BOUND_BITS:ADDRESS_BITS])

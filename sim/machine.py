@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.config import ADDRESS_BITS, PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Error, Instruction, Kind, Mode, Opcode, Rounding, Space, Window
+from celosia.hw.arch.registers import BOUND_BITS
 from celosia.sim import footprint, hazards, quantize
 from celosia.sim.footprint import Memory
 from celosia.sim.schedule import MachineError, Program, describe, listing, schedule
@@ -68,10 +69,11 @@ class Machine:
     """Model of a core with its external memory, as the host sees them.
 
     ``config``: sizes of the core; ``memory_bytes``: bytes of external memory, at least 1;
-    ``memory``: external memory; the host reads and writes it freely; ``tables``: memories of the
-    core; write to them in place; ``written``: addresses written by the programs that have run so
-    far; ``watch``: called before each instruction that runs, with its index in the program; may
-    read all memories.
+    ``memory``: external memory; the host reads and writes it freely; ``bounds``: its first and last
+    byte that programs may touch, as in the registers ``memory_base`` and ``memory_limit``;
+    ``tables``: memories of the core; write to them in place; ``written``: addresses written by the
+    programs that have run so far; ``watch``: called before each instruction that runs, with its
+    index in the program; may read all memories.
     Raises ``ValueError`` if ``memory_bytes`` is less than 1.
     """
 
@@ -80,6 +82,7 @@ class Machine:
             raise ValueError(f"memory_bytes: wanted at least 1, got {memory_bytes}")
         self.config = config
         self.memory = np.zeros(memory_bytes, np.uint8)
+        self.bounds = 0, (1 << ADDRESS_BITS) - 1
         self.unified = np.zeros(config.unified_bytes, np.int8)
         self.weights = np.zeros((config.weight_tiles, config.rows, config.columns), np.int8)
         self.accumulators = np.zeros((config.accumulator_rows, config.columns), np.int32)
@@ -112,7 +115,7 @@ class Machine:
         Raises ``TooLong`` if an instruction touches the same addresses so often that its run would
         seem endless. Effects of earlier instructions remain.
         """
-        key = program if isinstance(program, bytes) else tuple(program)
+        key = self.bounds, program if isinstance(program, bytes) else tuple(program)
         prepared = self._prepared.get(key)
         if prepared is None:
             prepared = self._prepared[key] = _Prepared(self, program)
@@ -147,14 +150,23 @@ class Machine:
             touches = footprint.touches(instruction, self.config)
         except footprint.OutOfRange as wrong:
             return failing(Error.RANGE, str(wrong))
+        first, last = self._bounds()
         for memory, _, pattern in touches:
-            if memory is Memory.EXTERNAL and pattern.last >= self.memory.size:
-                last = self.memory.size - 1
+            if memory is Memory.EXTERNAL and pattern.last > last:
                 why = f"wanted external memory up to byte {last}, got {pattern.last}"
+                return failing(Error.BUS, why)
+            if memory is Memory.EXTERNAL and pattern.base < first:
+                why = f"wanted external memory from byte {first} on, got {pattern.base}"
                 return failing(Error.BUS, why)
         if too_long := self._too_long(index, instruction):
             return too_long
         return self._action(instruction)
+
+    def _bounds(self) -> tuple[int, int]:
+        """Return the first and the last byte of external memory that there is for programs."""
+        pages = (1 << BOUND_BITS) - 1
+        first, last = self.bounds
+        return first & ~pages, min(last | pages, self.memory.size - 1)
 
     def _too_long(self, index: int, i: Instruction) -> Step | None:
         """Return a step that refuses an instruction with too many elements, or None."""

@@ -69,12 +69,16 @@ class Driver(ABC):
     ----------
     memory_bytes : int
         Bytes of external memory, as far as known.
+    program_bytes : int, optional
+        Bytes of external memory, from address 0 on, that programs may touch: the core refuses
+        others, in steps of ``1 << BOUND_BITS``. None for ``memory_bytes``.
     array : str, optional
         What simulates the array of the core: ``cells``, or a ``twin``. None for a device that is no
         simulation of the RTL.
     """
 
     memory_bytes: int
+    program_bytes: int | None = None
     array: str | None = None
 
     @abstractmethod
@@ -134,9 +138,12 @@ class Driver(ABC):
         return self.finish()
 
     def prepare(self, address: int, count: int) -> None:
-        """Make the core idle, clear its counters and set its program; raises as ``run``."""
+        """Make the core idle, clear its counters, set bounds and program; raises as ``run``."""
         require_program(address, count, self.memory_bytes)
         self.make_idle()
+        assert OFFSETS["memory_limit"] == OFFSETS["memory_base"] + 4
+        last = (self.program_bytes or self.memory_bytes) - 1
+        self.write_registers(OFFSETS["memory_base"], 0, last)
         assert OFFSETS["program_length"] == OFFSETS["program_address"] + 4
         self.write_registers(OFFSETS["program_address"], address, count)
         self.set_register("control", Control.CLEAR.value)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from amaranth.lib import enum
 
-from celosia.hw.arch.config import SEMAPHORES, Config
+from celosia.hw.arch.config import PARAMETER_BYTES, SEMAPHORES, TABLE_BYTES, Config
 from celosia.hw.arch.formats import (
     COUNT_BITS,
     FACTOR_BITS,
@@ -64,6 +64,7 @@ __all__ = [
     "check",
     "cross_check",
     "disassemble",
+    "external_span",
     "has",
     "limits",
     "require_option",
@@ -218,6 +219,24 @@ def check(instruction: Instruction, config: Config) -> None:
             raise Illegal(Error.FIELD, f"{name} {field}: wanted {low} to {high}{of}, got {value}")
     if wrong := cross_check(instruction, config):
         raise Illegal(Error.FIELD, f"{name} {wrong}")
+
+
+def external_span(instruction: Instruction, config: Config) -> tuple[int, int] | None:
+    """Return the first byte of external memory that is touched, and the one after the last.
+
+    Between rows there may be bytes that are not touched. None for an instruction that touches none.
+    """
+    i = instruction
+    match i.opcode:
+        case Opcode.LOAD | Opcode.STORE:
+            count = (i.rows - 1) * i.external_pitch + i.length
+        case Opcode.LOAD_WEIGHTS:
+            count = i.tiles * config.tile_bytes
+        case Opcode.LOAD_PARAMS:
+            count = i.count * (TABLE_BYTES if i.kind == Kind.TABLES.value else PARAMETER_BYTES)
+        case _:
+            return None
+    return i.external, i.external + count
 
 
 def disassemble(instruction: Instruction) -> str:

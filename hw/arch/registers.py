@@ -12,7 +12,7 @@ from amaranth.lib import enum
 from celosia.hw.arch.config import SEMAPHORES
 
 MAGIC = 0x43454C4F
-VERSION = 0x00020000
+VERSION = 0x00020001
 
 #: Bits of the length of a program.
 LENGTH_BITS = 24
@@ -20,15 +20,19 @@ LENGTH_BITS = 24
 #: Instructions from one start to HALT, at most: the core numbers them in 16 bits.
 MOST_INSTRUCTIONS = (1 << 16) - 1
 
+#: Bounds of external memory are multiples of ``1 << BOUND_BITS`` bytes; no burst crosses one.
+BOUND_BITS = 12
+
 
 class Register(NamedTuple):
-    """One 32-bit register."""
+    """One 32-bit register; bits below ``lowest`` always read as those of ``init``."""
 
     name: str
     offset: int
     access: str
     init: int
     text: str
+    lowest: int = 0
 
 
 REGISTERS = (
@@ -52,7 +56,8 @@ REGISTERS = (
         0x1C,
         "rw",
         0,
-        "byte address of the first word; bits 5:0 count as zero",
+        "byte address of the first word; bits 5:0 are zero",
+        6,
     ),
     Register(
         "program_length", 0x20, "rw", 0, "words of 32 bits in the program, at most 16,777,215"
@@ -62,6 +67,22 @@ REGISTERS = (
     Register("error_index", 0x2C, "r", 0, "index of the instruction in the program"),
     Register("watchdog", 0x30, "rw", 1 << 20, "cycles without progress before WATCHDOG; 0: none"),
     Register("cycles", 0x34, "r", 0, "cycles in which a program was running"),
+    Register(
+        "memory_base",
+        0x38,
+        "rw",
+        0,
+        "first byte of external memory that the core may touch; bits 11:0 are zero",
+        BOUND_BITS,
+    ),
+    Register(
+        "memory_limit",
+        0x3C,
+        "rw",
+        (1 << 32) - 1,
+        "last byte of external memory that the core may touch; bits 11:0 are ones",
+        BOUND_BITS,
+    ),
 )
 
 #: Counter of activity ``a`` of unit ``u``: COUNTERS + (u * COUNTERS_PER_UNIT + a) * 4.
@@ -106,8 +127,14 @@ FLAGS: dict[str, type[enum.Flag]] = {
 
 
 def width(register: Register) -> int:
-    """Return the bits of a register that a write can change; the others read as zero."""
+    """Return the bits of a register, up to the highest that a write can change."""
     return Shape.cast(FLAGS[register.name]).width if register.name in FLAGS else 32
+
+
+def written(register: Register, value: int) -> int:
+    """Return what a register of access ``rw`` reads as after a write of 32 bits."""
+    below = (1 << register.lowest) - 1
+    return value & (1 << width(register)) - 1 & ~below | register.init & below
 
 
 class Activity(enum.Enum, shape=5):

@@ -1,6 +1,6 @@
 """AXI4 read master shared by several clients."""
 
-from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
@@ -69,6 +69,9 @@ class ReadMaster(Component):
     The id of a transaction is the number of its client, so a client gets its beats in order. Beats
     leave in the order of the bus: a client must be able to take every beat that it requested.
 
+    A burst outside the bounds never reaches the bus. It gets one beat, ``last`` with ``error``,
+    when all bursts before it have ended.
+
     Parameters
     ----------
     data_bytes : int
@@ -89,6 +92,8 @@ class ReadMaster(Component):
         Bursts of client ``n``, aligned to beats, not crossing 4 KiB.
     beats_<n> : Out(stream of :func:`read_beat`)
         Beats of client ``n``.
+    bounds : In(``streams.BOUNDS``)
+        External memory that may be read; constant while bursts are in flight.
     bus : Out(axi4_read)
         Read half of the bus.
     idle : Out(1)
@@ -129,6 +134,7 @@ class ReadMaster(Component):
             {
                 **{f"request_{n}": In(stream.Signature(burst)) for n in range(clients)},
                 **{f"beats_{n}": Out(beat) for n in range(clients)},
+                "bounds": streams.bounds(),
                 "bus": Out(axi4_read(data_bytes)),
                 "idle": Out(1),
             }
@@ -147,40 +153,55 @@ class ReadMaster(Component):
 
         m.submodules.arbiter = arbiter = RoundRobin(self.clients)
         free = Signal()
+        # The burst in the register of the address channel is one outside the bounds.
+        refused = Signal()
         may = [requests[n].valid & ~full[n] for n in numbers]
+        burst = Signal.like(requests[0].payload, name="burst")
         m.d.comb += [
-            free.eq(~bus.arvalid | bus.arready),
+            free.eq((~bus.arvalid | bus.arready) & ~refused),
             arbiter.requests.eq(Cat(may)),
             arbiter.advance.eq(free),
+            burst.eq(Mux(arbiter.grants[-1], requests[-1].payload, requests[0].payload)),
             bus.arsize.eq((self.data_bytes - 1).bit_length()),
             bus.arburst.eq(INCR),
         ]
-        with m.If(free):
-            m.d.sync += bus.arvalid.eq(arbiter.grants.any())
         for n in numbers:
             m.d.comb += requests[n].ready.eq(free & arbiter.grants[n])
-            with m.If(requests[n].ready):
-                m.d.sync += [
-                    bus.arid.eq(n),
-                    bus.araddr.eq(requests[n].payload.address),
-                    bus.arlen.eq(requests[n].payload.beats),
-                ]
+        with m.If(free):
+            taken = arbiter.grants.any()
+            outside = streams.outside(self.bounds, burst.address, burst.address)
+            m.d.sync += [
+                bus.arvalid.eq(taken & ~outside),
+                refused.eq(taken & outside),
+                bus.arid.eq(arbiter.grants[-1] if self.clients > 1 else 0),
+                bus.araddr.eq(burst.address),
+                bus.arlen.eq(burst.beats),
+            ]
+
+        # The refused burst alone is in flight: its beat comes from here.
+        low, high = (Cat(part) for part in zip(*((c[0], c[1:].any()) for c in counts), strict=True))
+        error = Signal()
+        m.d.comb += error.eq(refused & low.xor() & ~high.any())
 
         # The register holds the id with the beat.
         m.submodules.beats = register = link(
             data.StructLayout({"id": len(bus.rid), "beat": read_beat(self.data_bytes)}),
             skid=self.skid,
         )
+        number = Signal.like(bus.rid)
         m.d.comb += [
-            register.i.valid.eq(bus.rvalid),
+            register.i.valid.eq(bus.rvalid | error),
             bus.rready.eq(register.i.ready),
-            register.i.payload.id.eq(bus.rid),
+            number.eq(Mux(error, bus.arid, bus.rid)),
+            register.i.payload.id.eq(number),
             register.i.payload.beat.data.eq(bus.rdata),
-            register.i.payload.beat.error.eq(bus.rresp[1]),
-            register.i.payload.beat.last.eq(bus.rlast),
+            register.i.payload.beat.error.eq(bus.rresp[1] | error),
+            register.i.payload.beat.last.eq(bus.rlast | error),
             self.idle.eq(~Cat(counts).any() & ~register.o.valid),
         ]
-        ends = bus.rvalid & bus.rready & bus.rlast
+        ends = register.i.valid & register.i.ready & register.i.payload.beat.last
+        with m.If(error & register.i.ready):
+            m.d.sync += refused.eq(0)
         for n in numbers:
             mine = register.o.payload.id == n
             m.d.comb += [
@@ -189,7 +210,7 @@ class ReadMaster(Component):
             ]
             with m.If(mine):
                 m.d.comb += register.o.ready.eq(beats[n].ready)
-            issued, ended = requests[n].ready, ends & (bus.rid == n)
+            issued, ended = requests[n].ready, ends & (number == n)
             fills = issued & (counts[n] == self.outstanding - 1)
             m.d.sync += [
                 counts[n].eq(counts[n] + issued - ended),

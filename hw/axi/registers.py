@@ -110,9 +110,12 @@ class RegisterFile(Component):
                 m.d.sync += bus.bresp.eq(SLVERR if register.access == "r" else OKAY)
                 value = getattr(self, register.name)
                 if register.access == "rw":
-                    for first, strobe in zip(range(0, len(value), 8), strobes, strict=False):
+                    for lane, strobe in enumerate(strobes[: -(-len(value) // 8)]):
+                        bits = slice(
+                            max(8 * lane, min(register.lowest, 8 * lane + 8)), 8 * lane + 8
+                        )
                         with m.If(strobe):
-                            m.d.sync += value[first : first + 8].eq(word[first : first + 8])
+                            m.d.sync += value[bits].eq(word[bits])
                 elif register.access == "w1":
                     m.d.sync += getattr(self, STROBES[register.name]).eq(word & mask)
 
@@ -121,6 +124,15 @@ class RegisterFile(Component):
         bus = self.bus
         address = Signal(REGISTER_ADDRESS_BITS - 2)
         counter = Signal(reset_less=True)
+        # Few bits of the address choose a register; the others decide if there is one.
+        few = (REGISTERS[-1].offset >> 2).bit_length()
+        value, known = Signal(32), Signal()
+        with m.Switch(address[:few]):
+            for register in REGISTERS:
+                with m.Case(register.offset >> 2):
+                    m.d.comb += [value.eq(getattr(self, register.name)), known.eq(1)]
+        low = ~address[few:].any()
+        is_counter = self._is_counter(address)
         m.d.comb += self.counter_address.eq(address - (COUNTERS >> 2))
         with m.FSM():
             with m.State("ADDRESS"):
@@ -129,11 +141,11 @@ class RegisterFile(Component):
                 with m.If(bus.arvalid):
                     m.next = "LOOK_UP"
             with m.State("LOOK_UP"):
-                m.d.sync += [counter.eq(self._is_counter(address)), bus.rdata.eq(0)]
-                m.d.sync += bus.rresp.eq(Mux(self._is_counter(address), OKAY, DECERR))
-                for register in REGISTERS:
-                    with m.If(address == register.offset >> 2):
-                        m.d.sync += [bus.rdata.eq(getattr(self, register.name)), bus.rresp.eq(OKAY)]
+                m.d.sync += [
+                    counter.eq(is_counter),
+                    bus.rdata.eq(Mux(low, value, 0)),
+                    bus.rresp.eq(Mux(is_counter | (low & known), OKAY, DECERR)),
+                ]
                 m.next = "RESPOND"
             with m.State("RESPOND"):
                 m.d.sync += bus.rvalid.eq(1)

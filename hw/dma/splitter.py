@@ -11,6 +11,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, ShapeLike, Signal, unsi
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
+from celosia.hw import streams
 from celosia.hw.arch.config import ADDRESS_BITS
 from celosia.hw.arch.isa import COUNT_BITS
 from celosia.hw.axi.reader import length_bits
@@ -86,7 +87,9 @@ def burst_layout(
     final
         Last burst of its block.
     bad
-        An error instead of a burst: the row leaves a memory. Nothing follows.
+        An error instead of a burst: the row leaves a memory, or its bounds. Nothing follows.
+    outside
+        With ``bad``: the row leaves the bounds of external memory, and nothing else.
     target, tag
         Those of the block.
     """
@@ -101,6 +104,7 @@ def burst_layout(
             "start": 1,
             "final": 1,
             "bad": 1,
+            "outside": 1,
             "target": unsigned((targets - 1).bit_length()),
             "tag": tag,
         }
@@ -131,6 +135,8 @@ class BurstSplitter(Component):
         Blocks.
     o : Out(stream of :func:`burst_layout`)
         Their bursts.
+    bounds : In(``streams.BOUNDS``)
+        External memory that rows may touch; constant while a block is in work.
     abort : In(1)
         Drops the block in work and takes none.
     idle : Out(1)
@@ -194,6 +200,7 @@ class BurstSplitter(Component):
             {
                 "i": In(stream.Signature(self.block)),
                 "o": Out(stream.Signature(self.burst)),
+                "bounds": streams.bounds(),
                 "abort": In(1),
                 "idle": Out(1),
             }
@@ -215,6 +222,7 @@ class BurstSplitter(Component):
         active = Signal()
         # Stays set: no row follows an error.
         bad = Signal()
+        outside = Signal(reset_less=True)
 
         burst = self.o.payload
         # The burst is the last of its row; the next row comes into work.
@@ -238,6 +246,7 @@ class BurstSplitter(Component):
             burst.start.eq(begins),
             burst.final.eq(ends & row.final),
             burst.bad.eq(bad),
+            burst.outside.eq(outside),
             *(burst[name].eq(row[name]) for name in ("local", "target", "tag")),
         ]
         with m.If(self.o.ready):
@@ -254,11 +263,14 @@ class BurstSplitter(Component):
         limit = Array(self.limits)[block.target] if len(self.limits) > 1 else self.limits[0]
         further = (block.external[: self.frame_at] + block.extent) >> self.frame_at
         m.d.comb += end.eq(block.external + block.extent)
+        out_of_range = block.bad | beyond | end[-1] | (block.local + block.extent >= limit)
+        leaves = streams.outside(self.bounds, block.external, end)
         with m.If(moves):
             m.d.sync += [
                 active.eq(1),
                 begins.eq(1),
-                bad.eq(block.bad | beyond | end[-1] | (block.local + block.extent >= limit)),
+                bad.eq(out_of_range | leaves),
+                outside.eq(leaves & ~out_of_range),
                 frame.eq(block.external[self.frame_at :]),
                 left.eq(further),
                 closes.eq(further == 0),

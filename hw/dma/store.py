@@ -1,6 +1,6 @@
 """Store unit: copies from the unified buffer to external memory."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,7 +16,7 @@ from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.lib.queue import EagerFIFO
 
-_PENDING = data.StructLayout({"final": 1, "bad": 1})
+_PENDING = data.StructLayout({"final": 1, "bad": 1, "outside": 1})
 
 
 class StoreUnit(Component):
@@ -47,6 +47,8 @@ class StoreUnit(Component):
         the oldest instruction.
     read_wrong : In(1)
         With ``parity``, one cycle after a response: a byte had wrong parity.
+    bounds : In(``streams.BOUNDS``)
+        External memory that may be written; a row that leaves it is the error BUS.
     bus : Out(axi4_write)
         Write half of the bus.
 
@@ -101,6 +103,7 @@ class StoreUnit(Component):
                 "read_valid": In(1),
                 "read_data": In(data.ArrayLayout(unsigned(8), rows)),
                 "read_fault": In(1),
+                "bounds": streams.bounds(),
                 "bus": Out(axi4_write(bus_bytes)),
                 **({"read_wrong": In(1)} if parity else {}),
             }
@@ -125,6 +128,7 @@ class StoreUnit(Component):
         stop = Signal()
         m.d.comb += [
             *(block.abort.eq(stop) for block in (splitter, gatherer, writer)),
+            splitter.bounds.eq(self.bounds),
             gatherer.valid.eq(self.read_valid),
             gatherer.data.eq(self.read_data),
         ]
@@ -139,7 +143,7 @@ class StoreUnit(Component):
             writer.request.valid.eq(fork),
             gatherer.bursts.valid.eq(fork),
             *(gatherer.bursts.payload[name].eq(burst[name]) for name, _ in gatherer.burst),
-            pending.w_data.eq(Cat(burst.final, burst.bad)),
+            *(data.View(_PENDING, pending.w_data)[name].eq(burst[name]) for name, _ in _PENDING),
             pending.w_en.eq(splitter.o.valid & splitter.o.ready & ~stop),
         ]
         drive(m, writer.request.payload, burst, "address beats")
@@ -166,11 +170,12 @@ class StoreUnit(Component):
         if self.parity:
             causes |= self.read_wrong
         fails = causes & ~stop
+        on_bus = writer.refused | (bad & oldest.outside)
         m.d.comb += pending.r_en.eq(bad | writer.responded)
         m.d.sync += [
             self.done.eq(writer.responded & oldest.final & ~fails & ~stop),
             self.fault_valid.eq(fails),
-            self.fault.code.eq(Mux(writer.refused, isa.Error.BUS.value, isa.Error.RANGE.value)),
+            self.fault.code.eq(Mux(on_bus, isa.Error.BUS.value, isa.Error.RANGE.value)),
             self.fault.tag.eq(tag),
             stop.eq(stop | self.abort | fails),
         ]

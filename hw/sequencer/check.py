@@ -258,7 +258,7 @@ class Check(Component):
             conflicts.word.eq(held.bits),
             conflicts.enable.eq(valid & moves & ~entry.go),
             wrong.eq(
-                (value > entry.high)
+                (entry.high < value)
                 | (entry.positive & (value == 0))
                 | (value[: len(Value.cast(entry.step))] & entry.step).any()
                 | (pending & ((owner != entry.unit) | (~entry.go & (code <= last))))

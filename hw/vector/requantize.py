@@ -298,7 +298,7 @@ class Clamp(Component):
         low = Signal(signed(8), reset_less=True)
         high = Signal(signed(8), reset_less=True)
         m.d.sync += [
-            low.eq(Mux(self.low > self.high, self.high, self.low)),
+            low.eq(Mux(self.high < self.low, self.high, self.low)),
             high.eq(self.high),
         ]
         for i in range(self.lanes):
@@ -310,6 +310,6 @@ class Clamp(Component):
             m.d.comb += near.eq(Cat(Mux(fits, scaled[:8], (~scaled[31]).replicate(8)), scaled[31]))
             m.d.sync += [
                 moved.eq(near + self.zero_point),
-                self.bytes[i].eq(Mux(moved > high, high, Mux(moved < low, low, moved[:8]))),
+                self.bytes[i].eq(Mux(high < moved, high, Mux(moved < low, low, moved[:8]))),
             ]
         return m

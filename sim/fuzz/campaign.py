@@ -15,11 +15,15 @@ from celosia.sim.rtl import RtlError
 
 
 class Plan(NamedTuple):
-    """Plan of a campaign: cores, seed, and True for cases with faults."""
+    """Plan of a campaign: cores, seed, True for cases with faults, and the kind of all of them.
+
+    ``kind`` is one of ``KINDS``, or None for any.
+    """
 
     configs: tuple[Config, ...]
     seed: int
     faults: bool
+    kind: str | None = None
 
 
 class Found(NamedTuple):
@@ -43,7 +47,7 @@ def case_of(plan: Plan, number: int) -> tuple[str, Case]:
     """Return the kind of the case with a number, and the case."""
     rng = random.Random(f"{plan.seed} {plan.faults} {number}")
     config = rng.choice(plan.configs)
-    return faulty(config, rng) if plan.faults else ("legal", legal(config, rng))
+    return faulty(config, rng, plan.kind) if plan.faults else ("legal", legal(config, rng))
 
 
 def run_batch(plan: Plan, numbers: Sequence[int]) -> Batch:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.commands import WORD_BYTES
-from celosia.hw.arch.config import Config
+from celosia.hw.arch.config import ADDRESS_BITS, Config
 from celosia.hw.arch.isa import Instruction
 from celosia.sim.fuzz.programs import stage
 
@@ -16,6 +16,11 @@ CHANNELS = ("ar", "r", "aw", "w", "b")
 #: A beat read or a burst written is refused; a soft reset or another doorbell after some cycles;
 #: the program length exceeds the words in memory, which ends there.
 FAULTS = ("beat", "answer", "reset", "doorbell", "beyond")
+
+#: Bytes of external memory after the bounds of a case.
+OUTSIDE = 1 << 13
+#: All of external memory.
+EVERYWHERE = 0, (1 << ADDRESS_BITS) - 1
 
 _MARK = "#! "
 _WORD = "#word "
@@ -57,7 +62,9 @@ class Case:
 
     ``config``: the core; ``seed``: seed of the contents of external memory and of the pauses, 0 to
     2**32 - 1; ``items``: program: instructions, and whole words as bytes, valid or not; ``bus``:
-    external memory; ``fault``: fault outside the program.
+    external memory; ``fault``: fault outside the program; ``bounds``: first and last byte of
+    external memory that the core may touch. The memory map of the program begins at the first; with
+    other bounds than ``EVERYWHERE``, there is memory outside them.
     """
 
     config: Config
@@ -65,6 +72,7 @@ class Case:
     items: tuple[Instruction | bytes, ...]
     bus: Bus = Bus()
     fault: Fault | None = None
+    bounds: tuple[int, int] = EVERYWHERE
 
     @cached_property
     def code(self) -> bytes:
@@ -87,12 +95,14 @@ class Case:
         if self.fault and self.fault.kind == "beyond":
             return stage.SIZE - commands.padded(self.words)
         size = stage.SIZE - stage.CODE
-        return stage.CODE if commands.padded(self.words) <= size else stage.SIZE
+        first = stage.CODE if commands.padded(self.words) <= size else stage.SIZE
+        return self.bounds[0] + first
 
     @property
     def memory_bytes(self) -> int:
         """Size of external memory."""
-        return max(stage.SIZE, self.address + commands.padded(self.words))
+        size = max(self.bounds[0] + stage.SIZE, self.address + commands.padded(self.words))
+        return size if self.bounds == EVERYWHERE else max(size, self.bounds[1] + 1) + OUTSIDE
 
     @property
     def count(self) -> int:
@@ -109,6 +119,7 @@ def save(case: Case, remarks: tuple[str, ...] = ()) -> str:
         "seed": case.seed,
         "bus": case.bus._asdict(),
         "fault": case.fault and case.fault._asdict(),
+        "bounds": case.bounds,
     }
     lines.append(_MARK + json.dumps(header))
     for item in case.items:
@@ -141,6 +152,8 @@ def load(text: str) -> Case:
         fields = header["bus"]
         bus = Bus(tuple(fields["pauses"]), fields["latency"], fields["bandwidth"])
         fault = Fault(**header["fault"]) if header["fault"] else None
-        return Case(Config(**header["config"]), int(header["seed"]), tuple(items), bus, fault)
+        first, last = header.get("bounds", EVERYWHERE)
+        config, seed = Config(**header["config"]), int(header["seed"])
+        return Case(config, seed, tuple(items), bus, fault, (first, last))
     except (KeyError, TypeError) as error:
         raise ValueError(f"line {_MARK.strip()!r}: {error}") from None

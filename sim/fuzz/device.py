@@ -84,6 +84,8 @@ class Device(RtlDevice):
         answer = fault.place if fault and fault.kind == "answer" else 0
         response = fault.response if fault else 0
         self.set_register("watchdog", WATCHDOG)
+        self.set_register("memory_base", case.bounds[0])
+        self.set_register("memory_limit", case.bounds[1])
         self.set_register("program_address", case.address)
         self.set_register("program_length", case.count)
         self.set_register("control", Control.CLEAR.value)

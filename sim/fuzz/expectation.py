@@ -55,18 +55,20 @@ def contested(listed: Listing) -> bool:
     return any(len(units) > 1 for units in takers.values())
 
 
-def failures(index: int, i: Instruction, config: Config, memory_bytes: int) -> list[Failure]:
-    """Return the possible errors of an instruction, the more likely one first."""
+def failures(index: int, i: Instruction, case: Case) -> list[Failure]:
+    """Return the possible errors of an instruction of a case, the more likely one first."""
+    config = case.config
+    first, last = case.bounds[0], min(case.bounds[1], case.memory_bytes - 1)
     found: list[Failure] = []
     try:
         touches = footprint.touches(i, config)
     except footprint.OutOfRange:
         found.append((Error.RANGE, i.unit, index))
         touches = []
-        if "external" in i.fields and _external_last(i, config) >= memory_bytes:
+        if "external" in i.fields and not first <= i.external <= _external_last(i, config) <= last:
             found.append((Error.BUS, i.unit, index))
     for memory, _, pattern in touches:
-        if memory is Memory.EXTERNAL and pattern.last >= memory_bytes:
+        if memory is Memory.EXTERNAL and not first <= pattern.base <= pattern.last <= last:
             found.append((Error.BUS, i.unit, index))
     return found
 
@@ -92,7 +94,7 @@ def expect(case: Case) -> Expected:
     bad = [
         failure
         for index in found.order
-        for failure in failures(index, listed.instructions[index], config, case.memory_bytes)
+        for failure in failures(index, listed.instructions[index], case)
     ]
     stuck = contested(listed)
     if bad or found.failure:
@@ -105,9 +107,7 @@ def expect(case: Case) -> Expected:
             ends |= {
                 failure
                 for index in every
-                for failure in failures(
-                    index, listed.instructions[index], config, case.memory_bytes
-                )
+                for failure in failures(index, listed.instructions[index], case)
             }
         return Expected(False, frozenset(ends), stuck)
     try:
@@ -129,7 +129,10 @@ def named(case: Case) -> np.ndarray:
         starts = starts[starts < case.memory_bytes]
         np.add.at(edges, starts, 1)
         np.add.at(edges, np.minimum(starts + i.length, case.memory_bytes), -1)
-    return np.cumsum(edges)[:-1] > 0
+    found = np.cumsum(edges)[:-1] > 0
+    first, last = case.bounds
+    found[:first] = found[last + 1 :] = False
+    return found
 
 
 def holders(case: Case, address: int, *, write: bool) -> set[int]:

@@ -62,7 +62,10 @@ def following(case: Case) -> Case:
 
 
 def _play(device: Device, case: Case, patience: int) -> Trial:
-    image = stage.content(case.config, np.random.default_rng(case.seed), device.content.size)
+    numbers, first = np.random.default_rng(case.seed), case.bounds[0]
+    before = numbers.integers(0, 256, first, np.uint8)
+    content = stage.content(case.config, numbers, device.content.size - first)
+    image = np.concatenate([before, content])
     code = np.frombuffer(case.code, np.uint8)
     image[case.address : case.address + code.size] = code
     device.content[:] = image
@@ -74,6 +77,7 @@ def _play(device: Device, case: Case, patience: int) -> Trial:
     problems += _counters(case.config, outcome)
     if expected.exact and outcome.finished and outcome.error is None:
         machine = Machine(case.config, memory_bytes=image.size)
+        machine.bounds = case.bounds
         machine.memory[:] = image
         machine.run(case.code)
         problems += _same(device.content, machine.memory, "memory")

@@ -32,6 +32,7 @@ def add_parsers(command: Commands) -> None:
     made.add_argument(
         "--faults", action="store_true", help="something is wrong: the program, the bus or the host"
     )
+    made.add_argument("--kind", metavar="K", help="of all faults, such as bounds (any)")
     made.add_argument(
         "--configurations", metavar="A,B", help="cores of docs/design/verification.md (all)"
     )
@@ -86,15 +87,19 @@ def _campaign(arguments: argparse.Namespace) -> None:
     from celosia.sim.fuzz import campaign
     from celosia.sim.fuzz.coverage import Coverage
     from celosia.sim.fuzz.programs.configurations import configurations, variant
+    from celosia.sim.fuzz.programs.faulty import KINDS
     from celosia.sim.rtl import model
 
     writable(arguments.coverage)
     if arguments.draw and arguments.configurations:
         raise InputError("wanted --draw or --configurations, got both")
+    if arguments.kind and not (arguments.faults and arguments.kind in KINDS):
+        wanted = f"--faults and one of {', '.join(KINDS)}"
+        raise InputError(f"--kind: wanted {wanted}, got {arguments.kind!r}")
     configs = configurations(arguments.configurations, arguments.draw or 0, arguments.seed)
     given = {"protection": arguments.protection, "requantizer": arguments.requantizer}
     configs = [variant(config, **given) for config in configs]
-    plan = campaign.Plan(tuple(configs), arguments.seed, arguments.faults)
+    plan = campaign.Plan(tuple(configs), arguments.seed, arguments.faults, arguments.kind)
     if not arguments.scheduler:
         # Workers on this machine then find the models built.
         for config in configs:

@@ -34,16 +34,31 @@ static celosia_result make_idle(celosia *core)
     return result;
 }
 
+/* The core touches no byte outside the first `bytes` of memory: rounded up to 4 KiB. */
+static void set_bounds(celosia *core, uint32_t bytes)
+{
+    set(core, CELOSIA_MEMORY_BASE_OFFSET, 0);
+    set(core, CELOSIA_MEMORY_LIMIT_OFFSET, bytes - 1);
+}
+
 celosia_result celosia_init(celosia *core, uintptr_t registers, void *memory, uint32_t memory_bytes)
 {
+    uint32_t version;
+    celosia_result result;
     core->registers = registers;
     core->memory = (uint8_t *)memory;
     core->memory_bytes = memory_bytes;
     core->polls = core->cycles = core->error_code = core->error_unit = core->error_index = 0;
     if (get(core, CELOSIA_MAGIC_OFFSET) != CELOSIA_MAGIC)
         return CELOSIA_NOT_FOUND;
+    version = get(core, CELOSIA_VERSION_OFFSET);
+    if (version >> 16 != CELOSIA_VERSION >> 16 || version < CELOSIA_VERSION)
+        return CELOSIA_NOT_FOUND;
     set(core, CELOSIA_INTERRUPT_ENABLE_OFFSET, INTERRUPTS);
-    return make_idle(core);
+    result = make_idle(core);
+    if (result == CELOSIA_OK)
+        set_bounds(core, memory_bytes);
+    return result;
 }
 
 void celosia_write(celosia *core, uint32_t address, const uint8_t *data, uint32_t bytes)
@@ -123,6 +138,7 @@ celosia_result celosia_load(celosia *core, const celosia_program *program)
         return CELOSIA_MISMATCH;
     if (program->memory_bytes > core->memory_bytes)
         return CELOSIA_TOO_LARGE;
+    set_bounds(core, program->memory_bytes);
     for (n = 0; n < program->segment_count; n++) {
         const celosia_segment *segment = &program->segments[n];
         celosia_write(core, segment->address, segment->data, segment->bytes);

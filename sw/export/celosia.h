@@ -37,7 +37,7 @@ typedef enum {
     CELOSIA_RUNNING,   /* the program has not ended */
     CELOSIA_FAILED,    /* the core stopped with an error: see error_code, error_unit, error_index */
     CELOSIA_TIMEOUT,   /* no end, or no idle core, within `polls` */
-    CELOSIA_NOT_FOUND, /* another magic number at the address of the registers */
+    CELOSIA_NOT_FOUND, /* no core at the address of the registers, or one of an older version */
     CELOSIA_MISMATCH,  /* a program for another configuration of the core */
     CELOSIA_TOO_LARGE  /* a program for more memory than there is */
 } celosia_result;
@@ -75,10 +75,12 @@ typedef struct {
     uint32_t cycles, error_code, error_unit, error_index;
 } celosia;
 
-/* Find a core, end what it does, and let both ends of a program interrupt. */
+/* Find a core, end what it does, let both ends of a program interrupt, and keep the core within its
+   memory, in steps of 4 KiB. */
 celosia_result celosia_init(celosia *core, uintptr_t registers, void *memory, uint32_t memory_bytes);
 
-/* Put a program into memory and run the part of it that runs once. */
+/* Put a program into memory, keep the core within the memory of the program, and run the part of it
+   that runs once. An instruction that points elsewhere ends with CELOSIA_ERROR_CODE_BUS. */
 celosia_result celosia_load(celosia *core, const celosia_program *program);
 
 /* Run a loaded program for a batch. Inputs and outputs have the layout of the ports. */

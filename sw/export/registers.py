@@ -26,8 +26,11 @@ def _fields(register: Register) -> Iterator[str]:
     # What only gateware changes has no reset value; a constant has nothing else.
     if register.access == "r" and register.init:
         access = "sw = r; hw = na;"
-    reset = f" = 0x{register.init:X}" if register.init or register.access != "r" else ""
-    yield f"field {{ {access} }} value[31:0]{reset};"
+    low = register.lowest
+    reset = f" = 0x{register.init >> low:X}" if register.init or register.access != "r" else ""
+    yield f"field {{ {access} }} value[31:{low}]{reset};"
+    if below := register.init & (1 << low) - 1:
+        yield f"field {{ sw = r; hw = na; }} constant[{low - 1}:0] = 0x{below:X};"
 
 
 def system_rdl() -> str:
@@ -63,7 +66,7 @@ def c_constants() -> str:
     ]
     lines += ["#ifndef CELOSIA_REGISTERS_H", "#define CELOSIA_REGISTERS_H", ""]
     lines += [_defined(f"{r.name}_OFFSET", r.offset, r.text) for r in REGISTERS]
-    lines += ["", _defined("MAGIC", registers.MAGIC)]
+    lines += ["", _defined("MAGIC", registers.MAGIC), _defined("VERSION", registers.VERSION)]
     lines += [_defined("COUNTERS_OFFSET", registers.COUNTERS)]
     lines += [_defined("COUNTERS_PER_UNIT", registers.COUNTERS_PER_UNIT), ""]
     flags = {kind.__name__: kind for kind in FLAGS.values()}

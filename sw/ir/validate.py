@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from celosia.hw.arch.config import ADDRESS_BITS, PROGRAM_BYTES
+from celosia.hw.arch.isa import external_span
 from celosia.hw.arch.registers import MOST_INSTRUCTIONS
 from celosia.sw.ir.parts import (
     MOST_BATCH,
@@ -103,6 +104,12 @@ def _require_section(name: str, section: Section, program: "Program") -> None:
     for number in set(section.layers):
         good = -1 <= number < len(program.layers)
         _require(good, name, f"layers below {len(program.layers)}", number)
+    for number, instruction in enumerate(section.instructions):
+        span = external_span(instruction, program.config)
+        if span is not None and span[1] > program.memory_bytes:
+            where = f"{name}: instruction {number}: {instruction.opcode.name}"
+            wanted = f"bytes below {program.memory_bytes:#x} of external memory"
+            _require(False, where, wanted, f"{span[0]:#x} to {span[1] - 1:#x}")
 
 
 class _Range(NamedTuple):

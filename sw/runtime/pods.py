@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import RunResult
-from celosia.hw.arch.isa import Opcode
+from celosia.hw.arch.isa import Opcode, external_span
 from celosia.hw.arch.pod import PodConfig
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.device import Device, DeviceError, Memory
@@ -57,10 +57,9 @@ def private_range(program: Program) -> tuple[int, int]:
     ]
     for _, section in program.sections:
         for i in section.instructions:
-            if i.opcode is Opcode.STORE:
-                written.append(
-                    (i.external, i.external + (i.rows - 1) * i.external_pitch + i.length)
-                )
+            span = external_span(i, program.config) if i.opcode is Opcode.STORE else None
+            if span is not None:
+                written.append(span)
     first, end = min(first for first, _ in written), max(end for _, end in written)
     fixed = [(segment.address, len(segment.data)) for segment in program.segments]
     fixed += [(section.address, len(section.code)) for _, section in program.sections]

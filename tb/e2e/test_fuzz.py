@@ -33,7 +33,18 @@ def fuzz(options: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, st
     return code, printed.out, printed.err.splitlines()[-1] if printed.err else ""
 
 
-@pytest.mark.parametrize(("faults", "programs"), [("", 100), ("--faults", 150)])
+BOUNDS = "--faults --kind bounds"
+
+
+@pytest.mark.parametrize(
+    ("faults", "programs"),
+    [
+        ("", 100),
+        ("--faults", 150),
+        (BOUNDS, 60),
+        pytest.param(BOUNDS, 2000, marks=pytest.mark.slow),
+    ],
+)
 def test_core_and_machine_model_agree(faults, programs, seed, tmp_path, capsys, figure) -> None:
     options = f"--configurations {CORES} --workers 1 --directory {tmp_path}"
     code, out, err = fuzz(
@@ -43,6 +54,11 @@ def test_core_and_machine_model_agree(faults, programs, seed, tmp_path, capsys, 
     assert code == 0, err
     figure(f"fuzz: {out.splitlines()[0]}")
     counts = json.loads((tmp_path / "c.json").read_text())
+    if faults == BOUNDS:
+        ends = {end.removeprefix("bounds ") for end in counts["ends"]}
+        assert {"BUS of LOAD", "BUS of STORE", "RANGE of STORE"} <= ends
+        assert ends <= {"BUS of LOAD", "BUS of STORE", "RANGE of LOAD", "RANGE of STORE"}
+        return
     met, most = counts["bins"]["overlaps"]
     assert met > most // 2
     if faults:
@@ -182,3 +198,8 @@ def test_a_cluster_reports_the_same(tmp_path: Path, alone: str, cluster: Cluster
 def test_bad_arguments(refused: Callable[[str], str], options: str, says: str) -> None:
     Path("bad.s").write_text("HOLT\n")
     assert says in refused(f"fuzz {options}")
+
+
+def test_a_kind_of_fault_is_one_that_there_is(capsys) -> None:
+    code, _, err = fuzz("--programs 1 --faults --kind weather", capsys)
+    assert code == 2 and "--kind: wanted --faults and one of opcode, field" in err

@@ -16,10 +16,15 @@ CLIENTS = range(2)
 def spec_of(module=reader, skid=True):
     spec = Spec()
     sizes = {"data_bytes": BYTES, "burst_beats": BEATS, "outstanding": OUTSTANDING}
-    dut = spec.open("dut", module.ReadMaster(**sizes, skid=skid))
+    dut = spec.open("dut", module.ReadMaster(**sizes, skid=skid), "bounds")
+    limits = spec.free("bounds", dut.bounds.shape(), fixed=True)
+    spec.m.d.comb += dut.bounds.eq(limits)
     bus = dut.bus
     requests = [getattr(dut, f"request_{n}") for n in CLIENTS]
-    under_way = counts(spec, dut)
+    refused = spec.see("dut.refused", 1)
+    errs = Signal()
+    spec.m.d.comb += errs.eq(refused & bus.rready & (sum(counted(spec)) == 1))
+    under_way = counts(spec, dut, refused)
     for n in CLIENTS:
         end = getattr(dut, f"beats_{n}")
         spec.claim(f"beats {n} wait", spec.waits(end.valid, end.ready, end.payload))
@@ -31,6 +36,10 @@ def spec_of(module=reader, skid=True):
     spec.claim("AR legal", (bus.arburst == 1) & (bus.arsize == 2) & (bus.arlen < BEATS))
     inside = (bus.araddr[2:12] + bus.arlen < 1024) & (bus.araddr[:2] == 0)
     spec.claim("AR 4 KiB", ~bus.arvalid | inside)
+    within = (bus.araddr[12:] >= limits.base) & (bus.araddr[12:] <= limits.limit)
+    spec.claim("AR within bounds", ~bus.arvalid | within)
+    spec.claim("refused", ~refused | ~(within | bus.arvalid))
+    spec.claim("alone at its error", ~(errs & bus.rvalid))
     requested = Cat(*(request.valid & request.ready for request in requests))
     spec.claim("one client at a time", requested != 3)
     address = Cat(bus.arid, bus.araddr, bus.arlen[:4])
@@ -41,18 +50,24 @@ def spec_of(module=reader, skid=True):
         value=Cat(
             requested[1], Mux(requested[1], *(Value.cast(r.payload) for r in reversed(requests)))
         ),
-        pop=bus.arvalid & bus.arready,
+        pop=(bus.arvalid & bus.arready) | errs,
         front=address,
         entries=[address],
-        level=bus.arvalid,
+        level=bus.arvalid | refused,
     )
-    beats(spec, dut, Pair if skid else Single)
+    beats(spec, dut, Pair if skid else Single, errs)
     spec.cover("all under way", Cat(count == OUTSTANDING for count in under_way).all())
+    spec.cover("refused at last", errs & (spec.past(bus.rvalid & bus.rready) == 1))
     spec.cover("last response", (under_way[0] == 1) & bus.rvalid & bus.rready & bus.rlast)
     return spec
 
 
-def counts(spec, dut):
+def counted(spec):
+    """Return the bursts of each client that the master counts."""
+    return [spec.see(f"dut.under_way_{n}", 2) for n in CLIENTS]
+
+
+def counts(spec, dut, refused):
     """Claim that the bursts of each client are counted; return how many are on the bus."""
     bus = dut.bus
     under_way = [Signal(4, name=f"on_bus_{n}") for n in CLIENTS]
@@ -60,8 +75,8 @@ def counts(spec, dut):
         begins = bus.arvalid & bus.arready & (bus.arid == n)
         ends = bus.rvalid & bus.rready & bus.rlast & (bus.rid == n)
         spec.m.d.sync += count.eq(count + begins - ends)
-        taken = count + (bus.arvalid & (bus.arid == n))
-        spec.claim(f"client {n}: counted", spec.see(f"dut.under_way_{n}", 2) == taken)
+        taken = count + ((bus.arvalid | refused) & (bus.arid == n))
+        spec.claim(f"client {n}: counted", counted(spec)[n] == taken)
         spec.claim(f"client {n}: bounded", taken <= OUTSTANDING)
         spec.claim(f"client {n}: full", spec.see(f"dut.full_{n}", 1) == (taken == OUTSTANDING))
         spec.claim(f"client {n}: idle", ~dut.idle | (taken == 0))
@@ -71,8 +86,11 @@ def counts(spec, dut):
     return under_way
 
 
-def beats(spec, dut, inner):
-    """Claim that each beat of the bus comes to its client; ``inner``: content of their register."""
+def beats(spec, dut, inner, errs):
+    """Claim that each beat of the bus, and each error, comes to its client.
+
+    ``inner``: content of their register; ``errs``: a refused burst gets its beat.
+    """
     bus = dut.bus
     ends = [getattr(dut, f"beats_{n}") for n in CLIENTS]
     valid = Cat(end.valid for end in ends)
@@ -83,8 +101,8 @@ def beats(spec, dut, inner):
     in_order(
         spec,
         name="R ",
-        push=bus.rvalid & bus.rready,
-        value=Cat(bus.rid, bus.rdata, bus.rresp[1], bus.rlast),
+        push=(bus.rvalid & bus.rready) | errs,
+        value=Cat(Mux(errs, bus.arid, bus.rid), bus.rdata, bus.rresp[1] | errs, bus.rlast | errs),
         pop=Cat(end.valid & end.ready for end in ends).any(),
         front=front,
         entries=inside.entries,
@@ -103,20 +121,28 @@ def test_reader(skid):
     [
         ("valid & ~full[n]", "valid & ~(full[n] & bus.rvalid)", "client 0: bounded"),
         ("(full[n] | fills) & ~ended", "full[n] & ~ended | fills", "client 0: full"),
-        ("free.eq(~bus.arvalid | bus.arready)", "free.eq(1)", "AR waits"),
+        ("free.eq((~bus.arvalid | bus.arready) & ~refused)", "free.eq(~refused)", "AR waits"),
+        ("bus.arready) & ~refused", "bus.arready)", "AR not lost"),
+        ("taken = arbiter.grants.any()", "taken = arbiter.grants[0]", "AR not lost"),
+        ("arvalid.eq(taken & ~outside)", "arvalid.eq(taken)", "AR within bounds"),
+        ("refused.eq(taken & outside)", "refused.eq(outside)", "client 0: counted"),
+        ("refused & low.xor() & ~high.any()", "refused & low.xor()", "client 0: counted"),
         (
-            "bus.arvalid.eq(arbiter.grants.any())",
-            "bus.arvalid.eq(arbiter.grants[0])",
-            "AR not lost",
+            "bus.arid.eq(arbiter.grants[-1] if self.clients > 1 else 0)",
+            "bus.arid.eq(0)",
+            "AR in order",
         ),
-        ("bus.arid.eq(n)", "bus.arid.eq(0)", "AR in order"),
         ("mine = register.o.payload.id == n", "mine = bus.rid == n", "R in order"),
         (
             "~Cat(counts).any() & ~register.o.valid",
             "~Cat(counts).any()",
             "no beat is left when idle",
         ),
-        ("ends = bus.rvalid & bus.rready", "ends = bus.rvalid", "client 0: counted"),
+        (
+            "ends = register.i.valid & register.i.ready",
+            "ends = register.i.valid",
+            "client 0: counted",
+        ),
     ],
 )
 def test_broken(right, wrong, claim):

@@ -21,6 +21,7 @@ ROW = data.StructLayout(
         "extent": unsigned(EXTENT_BITS),
         "local": unsigned(LOCAL_BITS),
         "bad": 1,
+        "bounds": unsigned(40),
         "serial": unsigned(2),
     }
 )
@@ -30,8 +31,18 @@ def end_of(row):
     return (row.external + row.extent)[:33]
 
 
-def is_bad(row):
+def leaves(row):
+    """Return that a row leaves the bounds of external memory; they travel with it, too."""
+    base, limit = row.bounds[:20], row.bounds[20:]
+    return (row.external[12:] < base) | (end_of(row)[12:32] > limit)
+
+
+def is_out_of_range(row):
     return row.bad | end_of(row)[32] | (row.local + row.extent >= LIMIT)
+
+
+def is_bad(row):
+    return is_out_of_range(row) | leaves(row)
 
 
 def ends_row(row, frame):
@@ -58,7 +69,14 @@ def legal(burst):
         & (burst.local == (row.local - row.external[:2])[:LOCAL_BITS])
         & (frame <= end_of(row)[FRAME_AT:32])
     )
-    return (burst.bad == is_bad(row)) & (burst.final == ends) & Mux(is_bad(row), burst.start, exact)
+    within = (burst.address[12:] >= row.bounds[:20]) & (burst.address[12:] <= row.bounds[20:])
+    refusal = (burst.bad == is_bad(row)) & (burst.outside == leaves(row) & ~is_out_of_range(row))
+    return (
+        refusal
+        & (burst.bad | within)
+        & (burst.final == ends)
+        & Mux(is_bad(row), burst.start, exact)
+    )
 
 
 class Part:
@@ -112,18 +130,23 @@ def spec_of(module=splitter):
             limits=[LIMIT],
             tag=ROW,
         ),
+        "bounds",
     )
+    limits = spec.free("bounds", dut.bounds.shape(), fixed=True)
+    m.d.comb += dut.bounds.eq(limits)
     given, out = dut.i.payload, dut.o
     count = Signal(2)
     m.d.sync += count.eq(count + (dut.i.valid & dut.i.ready))
     spec.given("one row", given.rows == 1)
     for name in ("external", "extent", "local", "bad"):
         spec.given(f"tag: {name}", getattr(given.tag, name) == getattr(given, name))
+    spec.given("tag: bounds", given.tag.bounds == Value.cast(limits))
     spec.given("tag: serial", given.tag.serial == count)
 
     block = dut.block(spec.see("dut.block", dut.block.size))
     busy = spec.see("dut.busy", 1)
-    same = Cat(block.external, block.extent, block.local, block.bad) == Value.cast(block.tag)[:-2]
+    fields = Cat(block.external, block.extent, block.local, block.bad, Value.cast(limits))
+    same = fields == Value.cast(block.tag)[:-2]
     spec.claim("block", ~busy | (same & (block.rows == 1) & ~spec.see("dut.beyond", 1)))
 
     row = dut.row(spec.see("dut.row", dut.row.size))
@@ -143,6 +166,9 @@ def spec_of(module=splitter):
     follow = (left == (end[FRAME_AT:32] - frame)[: len(left)]) & (closes == (left == 0))
     spec.claim("row: left", ~active | bad | follow)
     spec.claim("row: bad", ~active | (bad == is_bad(row.tag)))
+    spec.claim("row: bounds", ~active | (row.tag.bounds == Value.cast(limits)))
+    refused = leaves(row.tag) & ~is_out_of_range(row.tag)
+    spec.claim("row: outside", ~active | (spec.see("dut.outside", 1) == refused))
 
     spec.claim("legal", ~out.valid | legal(out.payload))
     held = Part(busy, block.tag, block.tag.external[FRAME_AT:], 1)
@@ -204,6 +230,9 @@ def test_splitter():
         ("burst.final.eq(ends & row.final)", "burst.final.eq(row.final)", "legal"),
         ("block.local - block.external[: self.beat_at]", "block.local", "row: ends"),
         (">= limit", "> limit", "row: bad"),
+        ("bad.eq(out_of_range | leaves)", "bad.eq(out_of_range)", "legal"),
+        ("self.bounds, block.external, end", "self.bounds, end, end", "legal"),
+        ("leaves & ~out_of_range", "leaves", "row: outside"),
         ("busy & ~bad &", "busy &", "nothing after a bad row"),
     ],
 )

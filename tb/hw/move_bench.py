@@ -34,6 +34,7 @@ class MoveBench:
     rng: Any = None
     stall: float = 0.0
     refuses: Callable[[int], bool] = lambda address: False
+    refusal: int = 2
 
     cycle: int = 0
     taken: list = field(default_factory=list)
@@ -45,7 +46,8 @@ class MoveBench:
     asked_before: int = 0
 
     def memory_with(self, content: bytearray) -> AxiMemory:
-        options = {name: getattr(self, name) for name in ("latency", "rng", "stall", "refuses")}
+        names = ("latency", "rng", "stall", "refuses", "refusal")
+        options = {name: getattr(self, name) for name in names}
         return AxiMemory(
             content, data_bytes=self.bus_bytes, burst_beats=self.burst_beats, **options
         )

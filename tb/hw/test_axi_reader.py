@@ -10,8 +10,13 @@ from celosia.hw.axi.reader import ReadMaster, RoundRobin
 MEMORY = 1 << 13
 
 
-def simulate(dut, rng, stall, bursts, *, latency=6, refuses=lambda address: False):
-    """Return the memory, and per client the beats it got for its bursts."""
+def simulate(
+    dut, rng, stall, bursts, *, latency=6, refuses=lambda address: False, refusal=2, pages=None
+):
+    """Return the memory, and per client the beats it got for its bursts.
+
+    ``pages``: first and last page within the bounds, or None for all.
+    """
     memory = AxiMemory(
         bytearray(i % 249 for i in range(MEMORY)),
         data_bytes=dut.data_bytes,
@@ -20,17 +25,20 @@ def simulate(dut, rng, stall, bursts, *, latency=6, refuses=lambda address: Fals
         rng=rng,
         stall=stall,
         refuses=refuses,
+        refusal=refusal,
     )
     got = [[] for _ in bursts]
 
     async def ask(ctx, n):
+        if pages:
+            ctx.set(dut.bounds, dict(zip(("base", "limit"), pages, strict=True)))
         for address, beats in bursts[n]:
             await rest(ctx, rng, stall)
             payload = {"address": address, "beats": beats - 1}
             await put(ctx, getattr(dut, f"request_{n}"), payload)
 
     async def take(ctx, n):
-        while len(got[n]) < sum(beats for _, beats in bursts[n]):
+        while len(got[n]) < sum(beats if within(at, pages) else 1 for at, beats in bursts[n]):
             await rest(ctx, rng, stall)
             beat = await get(ctx, getattr(dut, f"beats_{n}"))
             got[n].append((beat.data, beat.error, beat.last))
@@ -57,6 +65,11 @@ def simulate(dut, rng, stall, bursts, *, latency=6, refuses=lambda address: Fals
     return memory, got
 
 
+def within(address, pages):
+    """Return True if a burst at an address is within the bounds."""
+    return not pages or pages[0] <= address >> 12 <= pages[1]
+
+
 def random_bursts(dut, rng, count):
     bursts = []
     for _ in range(count):
@@ -68,6 +81,7 @@ def random_bursts(dut, rng, count):
 
 
 def wanted(memory, bursts, refuses=lambda address: False):
+    """Return the beats of bursts within the bounds."""
     size = memory.data_bytes
     return [
         (
@@ -83,17 +97,47 @@ def wanted(memory, bursts, refuses=lambda address: False):
 @pytest.mark.parametrize("clients", [1, 2])
 @pytest.mark.parametrize("stall", [0.0, 0.4])
 @pytest.mark.parametrize("skid", [False, True])
-def test_beats_reach_their_client(rng, stall, clients, skid):
+@pytest.mark.parametrize("refusal", [2, 3])
+def test_beats_reach_their_client(rng, stall, clients, skid, refusal):
     dut = ReadMaster(data_bytes=8, burst_beats=8, outstanding=3, clients=clients, skid=skid)
     bursts = [random_bursts(dut, rng, 40) for _ in range(clients)]
 
     def refuses(address):
         return address // 8 % 7 == 0
 
-    memory, got = simulate(dut, rng, stall, bursts, refuses=refuses)
+    memory, got = simulate(dut, rng, stall, bursts, refuses=refuses, refusal=refusal)
     assert got == [wanted(memory, of_one, refuses) for of_one in bursts]
     assert sorted(memory.most_under_way) == list(range(clients))
     assert max(memory.most_under_way.values()) <= 3
+
+
+@pytest.mark.parametrize("clients", [1, 2])
+@pytest.mark.parametrize("stall", [0.0, 0.4])
+@pytest.mark.parametrize("skid", [False, True])
+def test_bursts_outside_the_bounds_get_an_error(rng, stall, clients, skid):
+    """Nothing outside reaches the bus; its error comes in the order of the client's bursts."""
+    dut = ReadMaster(data_bytes=8, burst_beats=8, outstanding=3, clients=clients, skid=skid)
+    pages = (1 << 18 | 1, 1 << 18 | 2)
+    # The pages about the bounds, and those that differ from one within by a high bit.
+    places = [pages[0] - 1, *pages, pages[1] + 1, pages[0] ^ 1 << 18, pages[1] ^ 1 << 19]
+    bursts = [
+        [
+            (place << 12 | address & 4095, beats)
+            for address, beats in random_bursts(dut, rng, 40)
+            for place in [places[int(rng.integers(len(places)))]]
+        ]
+        for _ in range(clients)
+    ]
+    memory, got = simulate(dut, rng, stall, bursts, pages=pages)
+    assert all(within(address, pages) for _, address, _ in memory.reads)
+    for n, beats in enumerate(got):
+        for address, count in bursts[n]:
+            if within(address, pages):
+                mine, beats = beats[:count], beats[count:]
+                assert mine == wanted(memory, [(address % MEMORY, count)])
+            else:
+                (_, *error), *beats = beats
+                assert error == [1, 1]
 
 
 def test_outstanding_is_reached():

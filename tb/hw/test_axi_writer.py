@@ -10,7 +10,9 @@ from celosia.hw.axi.writer import WriteMaster
 MEMORY = 1 << 12
 
 
-def simulate(bursts, rng, stall, *, abort_at=None, refuses=lambda address: False, latency=6):
+def simulate(
+    bursts, rng, stall, *, abort_at=None, refuses=lambda address: False, refusal=2, latency=6
+):
     """Return the memory and, in order, whether each response was an error."""
     dut = WriteMaster(data_bytes=4, burst_beats=8, outstanding=4)
     memory = AxiMemory(
@@ -21,6 +23,7 @@ def simulate(bursts, rng, stall, *, abort_at=None, refuses=lambda address: False
         rng=rng,
         stall=stall,
         refuses=refuses,
+        refusal=refusal,
     )
     responses = []
 
@@ -107,9 +110,14 @@ def test_outstanding_is_reached(rng):
     assert memory.most_unanswered == 4
 
 
-def test_refused(rng):
+@pytest.mark.parametrize("refusal", [2, 3])
+def test_refused(rng, refusal):
     bursts = random_bursts(rng, 20)
-    _, responses = simulate(bursts, rng, 0.2, refuses=lambda address: address // 32 % 5 == 2)
+
+    def refuses(address):
+        return address // 32 % 5 == 2
+
+    _, responses = simulate(bursts, rng, 0.2, refuses=refuses, refusal=refusal)
     assert responses == [int(n % 5 == 2) for n in range(20)]
 
 

@@ -23,6 +23,8 @@ class Bench(MoveBench):
     #: The response whose bytes have wrong parity.
     parity: bool = False
     wrong_bytes_at: int | None = None
+    #: First and last page of external memory.
+    bounds: tuple[int, int] | None = None
 
     def __post_init__(self):
         sizes = "rows unified_bytes bus_bytes burst_beats outstanding parity"
@@ -46,6 +48,8 @@ class Bench(MoveBench):
         responses: deque[list[int] | None] = deque([None] * (self.read_latency - 1))
         reads = 0
         responded = False
+        if self.bounds:
+            ctx.set(dut.bounds, dict(zip(("base", "limit"), self.bounds, strict=True)))
         samples = (
             *(dut.request.valid, dut.request.ready, dut.request.payload),
             *(dut.done, dut.fault_valid, dut.fault, dut.activity, dut.idle),
@@ -148,10 +152,44 @@ def test_range(fields, bursts):
     assert len(bench.memory.writes) == 1 + bursts
 
 
+@pytest.mark.parametrize(
+    ("fields", "bursts"),
+    [
+        ({"external": 0x2FFF, "length": 1}, 0),
+        ({"external": 0x2FFF, "length": 2}, 0),
+        ({"external": 0x5000, "length": 1}, 0),
+        ({"external": 0x4FFD, "length": 4}, 0),
+        ({"external": 0x8000_3000, "length": 4}, 0),
+        ({"external": 0x4F00, "length": 16, "rows": 30, "external_pitch": 16}, 16),
+        ({"external": 0x3000, "length": 1, "rows": 2, "external_pitch": 0xFFFF_E000}, 1),
+    ],
+)
+def test_bounds(fields, bursts):
+    """A row that leaves the bounds, here pages 3 and 4, is refused before it reaches the bus."""
+    bench = Bench(bounds=(3, 4))
+    good = Instruction(Opcode.STORE, external=0x3000, length=4)
+    # A row past 4 GiB is out of range with any bounds.
+    past = fields.get("external_pitch", 0) > 1 << 31
+    error = isa.Error.RANGE if past else isa.Error.BUS
+    check_refused(bench, [good, Instruction(Opcode.STORE, **fields), good], error)
+    assert len(bench.memory.writes) == 1 + bursts
+    assert all(0x3000 <= address < 0x5000 for _, address, _ in bench.memory.writes)
+
+
+def test_all_pages_within_the_bounds():
+    bench = Bench(bounds=(3, 4))
+    ends = [{"external": 0x3000, "length": 5}, {"external": 0x4FF0, "length": 16}]
+    bench.run([Instruction(Opcode.STORE, **fields) for fields in ends])
+    assert not bench.faults
+
+
 @pytest.mark.parametrize("stall", [0.0, 0.5])
 @pytest.mark.parametrize("bad", [0, 5, 39])
-def test_refused_burst(rng, stall, bad):
-    bench = Bench(rng=rng, stall=stall, refuses=lambda address: address // 4 == 100 + bad)
+@pytest.mark.parametrize("refusal", [2, 3])
+def test_refused_burst(rng, stall, bad, refusal):
+    bench = Bench(
+        rng=rng, stall=stall, refuses=lambda address: address // 4 == 100 + bad, refusal=refusal
+    )
     before = Instruction(Opcode.STORE, external=0, length=64)
     wrong = Instruction(Opcode.STORE, external=400, length=160, unified=64)
     check_refused(bench, [before, wrong, before, before], isa.Error.BUS)

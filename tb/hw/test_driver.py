@@ -94,6 +94,15 @@ def test_what_an_earlier_run_left_is_ended_before_the_start() -> None:
         assert registers.values["program_length"] == 5
 
 
+@pytest.mark.parametrize(("program_bytes", "last"), [(None, 4095), (100, 99)])
+def test_bounds_are_set_before_the_start(program_bytes: int | None, last: int) -> None:
+    registers = Registers(Status.DONE)
+    registers.program_bytes = program_bytes
+    registers.run(0, 1)
+    start = registers.written.index(("control", Control.START.value))
+    assert {("memory_base", 0), ("memory_limit", last)} <= set(registers.written[:start])
+
+
 def test_a_core_that_knows_of_no_program_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="wanted the end of a program, the core knows of none"):
         Registers(Status(0)).run(0, 1)

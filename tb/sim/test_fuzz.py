@@ -99,6 +99,7 @@ ENDS = {
     "field": {Error.FIELD},
     "range": {Error.BUS, Error.RANGE},
     "address": {Error.BUS, Error.RANGE},
+    "bounds": {Error.BUS, Error.RANGE},
     "no_halt": {Error.PROGRAM},
     "stuck": {Error.WATCHDOG, Error.PROGRAM},
     "overflow": {Error.SEMAPHORE, None},
@@ -127,7 +128,9 @@ def stage_machine(found: Case):
     from celosia.sim.machine import Machine
 
     machine = Machine(found.config, memory_bytes=found.memory_bytes)
-    machine.memory[:] = stage.content(found.config, np.random.default_rng(1), found.memory_bytes)
+    machine.bounds = found.bounds
+    first, numbers = found.bounds[0], np.random.default_rng(1)
+    machine.memory[first:] = stage.content(found.config, numbers, found.memory_bytes - first)
     return machine
 
 

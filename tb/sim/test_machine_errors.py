@@ -84,6 +84,31 @@ def test_bus_error():
     assert "63, got 64" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("address", "length", "message"),
+    [
+        (0x2000, 1, None),
+        (0x3FFF, 1, None),
+        (0x1FFF, 1, "from byte 8192 on, got 8191"),
+        (0x1FFF, 2, "from byte 8192 on, got 8191"),
+        (0x4000, 1, "up to byte 16383, got 16384"),
+        (0x3FFF, 2, "up to byte 16383, got 16384"),
+    ],
+)
+def test_bounds(address: int, length: int, message: str | None):
+    """Bounds are rounded to 4 KiB, as those of a core."""
+    machine = Machine(SMALL, memory_bytes=1 << 15)
+    program = [Instruction(Opcode.STORE, external=address, length=length), HALT]
+    machine.run(program)
+    machine.bounds = 0x2345, 0x3001
+    if message is None:
+        machine.run(program)
+        return
+    with pytest.raises(MachineError, match=message) as caught:
+        machine.run(program)
+    assert (caught.value.error, caught.value.unit) == (Error.BUS, Unit.STORE)
+
+
 def test_field_error_lets_earlier_instructions_run():
     machine = Machine(SMALL)
     fill = Instruction(Opcode.FILL, value=1)

@@ -11,9 +11,16 @@ import pytest
 from c_driver import FAILED, MISMATCH, NOT_FOUND, OK, RUNNING, TIMEOUT, TOO_LARGE
 from devices.link import MachineRegisters
 
-from celosia.hw.arch import isa
+from celosia.hw.arch import commands, isa
 from celosia.hw.arch.presets import PRESETS
-from celosia.hw.arch.registers import COUNTERS, COUNTERS_PER_UNIT, OFFSETS, Control, Status
+from celosia.hw.arch.registers import (
+    COUNTERS,
+    COUNTERS_PER_UNIT,
+    OFFSETS,
+    VERSION,
+    Control,
+    Status,
+)
 from celosia.sw.compiler import compiled
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.export.program import c_program
@@ -108,6 +115,11 @@ def bench(two_ended: Callable[..., bytes], tmp_path_factory: pytest.TempPathFact
     return Bench(program, c_driver.compiled(tmp_path_factory.mktemp("driver"), NANO, sources))
 
 
+def bounded(memory_bytes: int) -> list[Any]:
+    """Return the steps that keep the core within the first bytes of memory."""
+    return [("put", OFFSETS["memory_base"], 0), ("put", OFFSETS["memory_limit"], memory_bytes - 1)]
+
+
 def started(section: c_driver.Section) -> list[Any]:
     """Return the steps of a section from start to end, without errors."""
     return [
@@ -135,12 +147,13 @@ def test_batches(bench: Bench, rng: np.random.Generator) -> None:
     program, system = bench.program, bench.system()
     assert system.found() == OK
     both = [("put", OFFSETS["interrupt_enable"], BOTH), ("put", OFFSETS["interrupt"], BOTH)]
-    assert system.steps() == both
+    assert system.steps() == both + bounded(system.near.size)
     in_c, once = bench.in_c(), program.once[0]
     assert len(program.once) == len(program.each) == 1
     assert len(program.inputs) == len(program.outputs) == 2
     assert system.load(in_c) == OK
-    assert system.steps() == started(c_driver.Section(once.address, once.words))
+    once_steps = started(c_driver.Section(once.address, once.words))
+    assert system.steps() == bounded(program.memory_bytes) + once_steps
     for _ in range(2):
         x, y = batch(program, rng), outputs(program)
         assert system.run(in_c, x, y) == OK
@@ -193,9 +206,31 @@ def test_another_core_is_left_alone(bench: Bench) -> None:
     system.steps()
     fingerprint = NANO.fingerprint ^ 1 << 31
     assert system.load(bench.in_c(fingerprint=fingerprint)) == MISMATCH
-    system.values[OFFSETS["magic"]] = 0
-    assert system.found() == NOT_FOUND
-    assert not system.steps() and (system.near == POISON).all()
+    others = [("magic", 0), ("version", VERSION - 1), ("version", VERSION + 0x10000)]
+    for name, value in others:
+        system.values = {OFFSETS[name]: value}
+        assert system.found() == NOT_FOUND
+        assert not system.steps() and (system.near == POISON).all()
+    system.values = {OFFSETS["version"]: VERSION + 1}
+    assert system.found() == OK
+
+
+@pytest.mark.parametrize("opcode", [isa.Opcode.LOAD, isa.Opcode.STORE])
+def test_a_program_that_points_out_of_its_memory_fails(bench: Bench, opcode: isa.Opcode) -> None:
+    """The registers have the bounds of the program: it has no check of its own in the driver."""
+    program = bench.program
+    system = System(bench.driver, program.memory_bytes + 0x8000)
+    assert system.found() == OK and system.load(bench.in_c()) == OK
+    wrong = isa.Instruction(opcode, external=system.near.size - 4096, length=16)
+    words = commands.encode([wrong, isa.Instruction(isa.Opcode.HALT)])
+    address = program.main.address
+    system.near[address : address + len(words)] = np.frombuffer(words, np.uint8)
+    sections = (c_driver.Section * 1)(c_driver.Section(address, len(words) // 4))
+    in_c = bench.in_c(each=sections, each_count=1, input_count=0, output_count=0)
+    assert system.call("run", ctypes.byref(in_c), None, None) == FAILED
+    error = system.core.error_code, system.core.error_unit
+    assert error == (isa.Error.BUS.value, isa.UNITS[opcode].value)
+    assert (system.far[-4096:] == POISON).all()
 
 
 @pytest.mark.parametrize("state", [Status.BUSY, Status.ERROR, Status.DRAINING])
@@ -203,7 +238,8 @@ def test_a_core_that_is_occupied_is_reset(bench: Bench, state: Status) -> None:
     system = bench.system()
     system.values[STATUS] = state.value
     assert system.found() == OK
-    assert system.steps()[1:] == [RESET, ("put", OFFSETS["interrupt"], BOTH)]
+    reset = [RESET, ("put", OFFSETS["interrupt"], BOTH)]
+    assert system.steps()[1:] == reset + bounded(system.near.size)
     system.values[STATUS] = state.value
     section = bench.section()
     assert system.call("start", ctypes.byref(section)) == OK

@@ -3,6 +3,7 @@
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import networks as w
@@ -229,3 +230,60 @@ def test_stray_bytes_are_found() -> None:
     memory[min(free)] = 1
     with pytest.raises(Damage, match=f"byte {min(free):#x} was written"):
         check_bounds(made, memory)
+
+
+def with_code(sound: Program, change: Callable[[Instruction, Program], Instruction]) -> Program:
+    """Return a program whose first instruction that ``change`` changes is another one."""
+    (part,) = sound.parts
+    # Longer words may not fit the old place.
+    end = -(-sound.memory_bytes // 64) * 64
+    for name in ("setups", "mains"):
+        (section,) = getattr(part, name)
+        code = list(section.instructions)
+        for index, i in enumerate(code):
+            if (other := change(i, sound)) != i:
+                code[index] = other
+                moved = replace(section, code=commands.encode(code), address=end)
+                sections: Any = {name: (moved,)}
+                return replace(sound, steps=(replace(part, **sections),), memory_bytes=moved.end)
+    raise AssertionError("no such instruction")
+
+
+def relocated(opcode: Opcode, **fields: Any) -> Callable[[Instruction, Program], Instruction]:
+    """Return the change of an instruction's fields, each by a function of the bytes of memory."""
+
+    def change(i: Instruction, sound: Program) -> Instruction:
+        if i.opcode is not opcode:
+            return i
+        return i.but(**{name: value(sound.memory_bytes) for name, value in fields.items()})
+
+    return change
+
+
+FAR = 0x4000_0000
+
+
+@pytest.mark.parametrize(
+    ("opcode", "fields"),
+    [
+        (Opcode.STORE, {"external": lambda memory: FAR}),
+        (Opcode.STORE, {"external": lambda memory: memory + 0x10000}),
+        (Opcode.STORE, {"rows": lambda memory: 2, "external_pitch": lambda memory: FAR}),
+        (Opcode.STORE, {"rows": lambda memory: 3, "external_pitch": lambda memory: (1 << 32) - 1}),
+        (Opcode.STORE, {"external": lambda memory: (1 << 32) - 1}),
+        (Opcode.LOAD, {"external": lambda memory: FAR}),
+        (Opcode.LOAD, {"rows": lambda memory: 2, "external_pitch": lambda memory: FAR}),
+        (Opcode.LOAD_WEIGHTS, {"external": lambda memory: FAR}),
+        (Opcode.LOAD_PARAMS, {"external": lambda memory: FAR}),
+        (Opcode.LOAD_PARAMS, {"count": lambda memory: 4095}),
+    ],
+)
+def test_an_instruction_outside_its_memory(opcode: Opcode, fields: dict[str, Any]) -> None:
+    weights = np.ones((3, 1, 1, 2), np.int8)
+    layer = w.Convolution(
+        weights=weights, weight_scale=1.0, bias=np.zeros(3, np.int32), output_scale=1.0
+    )
+    changed = with_code(program([layer]), relocated(opcode, **fields))
+    says = f"instruction [0-9]+: {opcode.name}: wanted bytes below 0x.* of external memory, got 0x"
+    with pytest.raises(ProgramError, match=says):
+        Program.from_bytes(changed.to_bytes())

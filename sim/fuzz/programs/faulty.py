@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from celosia.hw.arch import isa
+from celosia.hw.arch import commands, isa
 from celosia.hw.arch.commands import (
     CODE_BITS,
     REGISTERS,
@@ -14,6 +14,7 @@ from celosia.hw.arch.commands import (
     register_limits,
 )
 from celosia.hw.arch.config import (
+    ADDRESS_BITS,
     MOST_COUNT,
     PROGRAM_BYTES,
     SEMAPHORES,
@@ -22,6 +23,7 @@ from celosia.hw.arch.config import (
     Config,
 )
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space, Unit
+from celosia.hw.arch.registers import BOUND_BITS
 from celosia.sim import footprint
 from celosia.sim.fuzz.case import Case, Fault
 from celosia.sim.fuzz.expectation import WORK, elements
@@ -183,6 +185,60 @@ def _address(case: Case, rng: random.Random) -> Case:
     return _inserted(case, rng, rng.choice(wrong))
 
 
+def _bounds(case: Case, rng: random.Random) -> Case:
+    """Return the case within bounds, with one external address moved out of them."""
+    step = 1 << BOUND_BITS
+    first = rng.choice([1, 3, rng.randrange(1, 9)]) * step
+    last = max(first + stage.SIZE, case.address + first + commands.padded(case.words)) - 1
+    last |= step - 1
+    items = [
+        item.but(external=item.external + first)
+        if isinstance(item, Instruction) and "external" in item.fields
+        else item
+        for item in case.items
+    ]
+    moved = [
+        (index, other)
+        for index, item in enumerate(items)
+        if isinstance(item, Instruction)
+        for other in _moved(item, case.config, first, last, rng)
+    ]
+    index, other = rng.choice(moved)
+    items[index] = other
+    return replace(case, items=tuple(items), bounds=(first, last))
+
+
+def _moved(
+    i: Instruction, config: Config, first: int, last: int, rng: random.Random
+) -> list[Instruction]:
+    """Return an instruction with other external addresses, out of bounds in each of its ways."""
+    span = isa.external_span(i, config)
+    if span is None:
+        return []
+    size = span[1] - span[0]
+    multiple = isa.limits(config)[i.opcode]["external"].multiple
+    highest = (1 << ADDRESS_BITS) - size
+    places = [
+        first - size,
+        first - rng.randint(1, size),
+        last + 1 - rng.randint(0, size - 1),
+        rng.randint(last + 1, highest),
+        # One bit of the page.
+        i.external ^ 1 << rng.randrange(max(last.bit_length(), BOUND_BITS), ADDRESS_BITS - 1),
+    ]
+    aligned = {max(0, place) // multiple * multiple for place in places}
+    found = [
+        i.but(external=place)
+        for place in sorted(aligned)
+        if place <= highest and not first <= place <= place + size - 1 <= last
+    ]
+    if i.opcode in (Opcode.LOAD, Opcode.STORE):
+        # The second row leaves; or it wraps at 4 GiB.
+        away = rng.choice([last - i.external + 1, (1 << ADDRESS_BITS) - rng.randint(1, first)])
+        found.append(i.but(rows=max(2, i.rows), external_pitch=away))
+    return found
+
+
 def _beyond(case: Case, rng: random.Random) -> Case:
     """Return a case whose program ends with the memory, but not with HALT."""
     block = PROGRAM_BYTES // WORD_BYTES
@@ -237,6 +293,7 @@ KINDS: dict[str, tuple[Callable[[Case, random.Random], Case], int]] = {
     "field": (_field, 8),
     "range": (_range, 12),
     "address": (_address, 8),
+    "bounds": (_bounds, 10),
     "beyond": (_beyond, 1),
     "no_halt": (_no_halt, 1),
     "stuck": (_stuck, 4),
@@ -249,7 +306,7 @@ KINDS: dict[str, tuple[Callable[[Case, random.Random], Case], int]] = {
 }
 
 
-def faulty(config: Config, rng: random.Random) -> tuple[str, Case]:
-    """Return the kind of an error, one of ``KINDS``, and a case with it."""
-    (name,) = rng.choices(list(KINDS), [weight for _, weight in KINDS.values()])
+def faulty(config: Config, rng: random.Random, kind: str | None = None) -> tuple[str, Case]:
+    """Return the kind of an error, one of ``KINDS`` or that which is given, and a case with it."""
+    (name,) = [kind] if kind else rng.choices(list(KINDS), [weight for _, weight in KINDS.values()])
     return name, KINDS[name][0](legal(config, rng, 12), rng)

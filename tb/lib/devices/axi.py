@@ -47,7 +47,7 @@ class AxiMemory:
     address, or its last beat written, to its response, at least 1; ``rng``: random numbers for
     ``stall``, and for the order in which ids are served; ``stall``: probability that a channel
     pauses for a cycle, 0 to below 1; ``refuses``: true for a byte address whose beat
-    gets SLVERR.
+    gets ``refusal``, SLVERR or DECERR.
     ``reads``, ``writes`` (list of (id, address, beats)): bursts so far; ``under_way``,
     ``most_under_way`` (dict of int by id): read bursts with a taken address and without a taken
     last beat; their greatest number; ``most_unanswered``: greatest number of written bursts with a
@@ -61,6 +61,7 @@ class AxiMemory:
     rng: Draws | None = None
     stall: float = 0.0
     refuses: Callable[[int], bool] = lambda address: False
+    refusal: int = 2
     reads: list[tuple[int, int, int]] = field(default_factory=list)
     writes: list[tuple[int, int, int]] = field(default_factory=list)
     under_way: dict[int, int] = field(default_factory=dict)
@@ -129,7 +130,7 @@ class AxiMemory:
         at = burst.address % len(self.content)
         ctx.set(bus.rid, burst.number)
         ctx.set(bus.rdata, int.from_bytes(self.content[at : at + self.data_bytes], "little"))
-        ctx.set(bus.rresp, 2 if self.refuses(burst.address) else 0)
+        ctx.set(bus.rresp, self.refusal if self.refuses(burst.address) else 0)
         ctx.set(bus.rlast, burst.beats == 1)
 
     async def serve_writes(self, ctx: Any, bus: Any) -> None:
@@ -167,7 +168,7 @@ class AxiMemory:
             if responses and not valid and responses[0][0] <= cycle + 1 and not self._rests():
                 valid = 1
                 ctx.set(bus.bid, responses[0][1])
-                ctx.set(bus.bresp, 2 * responses[0][2])
+                ctx.set(bus.bresp, self.refusal * responses[0][2])
             address_ready, beat_ready = int(not self._rests()), int(not self._rests())
             ctx.set(bus.bvalid, valid)
             ctx.set(bus.awready, address_ready)
