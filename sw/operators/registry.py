@@ -13,6 +13,7 @@ _FAMILIES = (
     "comparisons",
     "copies",
     "detection",
+    "dynamic",
     "elementwise",
     "extremes",
     "floats",

@@ -116,7 +116,9 @@ def _check_pickle(content: bytes) -> None:
         # A damaged pickle ends in exceptions of many kinds.
         raise QuantizeError("wanted tensors, the archive is damaged") from None
     for step, argument, _ in steps:
-        if step.name in _UNNAMED or (step.name == "GLOBAL" and not _GLOBALS.fullmatch(str(argument))):
+        if step.name in _UNNAMED or (
+            step.name == "GLOBAL" and not _GLOBALS.fullmatch(str(argument))
+        ):
             raise _refusal(f"Python objects ({argument or step.name})")
 
 

@@ -103,12 +103,13 @@ class Builder:
             number = self.tensor(of.name, shape, of.dtype)
         else:
             number = self.tensor(of.name, shape, np.int8, shifted(of.quantization, of.dtype))
-        self._add(kind, inputs, number, attributes)
+        self.add(kind, inputs, [number], **attributes)
         return number
 
-    def _add(self, kind: str, inputs: list[int], output: int, attributes: dict[str, Any]) -> None:
-        operation = Operation(kind, len(self.operations), tuple(inputs), (output,), attributes)
-        self.operations.append(operation)
+    def add(self, kind: str, inputs: list[int], results: list[int], **attributes: Any) -> None:
+        """Add an operation whose results have tensors."""
+        index, ends = len(self.operations), (tuple(inputs), tuple(results))
+        self.operations.append(Operation(kind, index, *ends, attributes))
 
     def meaning(self, value: Value) -> Quantization:
         """Return the quantisation of a value's stored integers."""
@@ -151,7 +152,7 @@ class Builder:
         if key not in self._known:
             tensor = self.tensors[value.number]
             number = self.tensor(tensor.name, shape, tensor.dtype, tensor.quantization)
-            self._add(kind, [value.number], number, attributes)
+            self.add(kind, [value.number], [number], **attributes)
             self._known[key] = number
         return self._known[key]
 
@@ -228,13 +229,13 @@ class Builder:
         return replace(value, number=number, unsigned=of.dtype == _UINT8)
 
     def real(self, value: Value) -> Value:
-        """Return a value in float32: one that is quantised passes through DEQUANTIZE."""
+        """Return a value without scale: one that is quantised passes through DEQUANTIZE."""
         tensor, key = self.tensors[value.number], (value.number, "DEQUANTIZE", value.stored)
-        if tensor.dtype == np.float32:
+        if tensor.quantization is None:
             return value
         if key not in self._known:
             number = self.tensor(f"{tensor.name} (float)", value.stored, np.float32)
-            self._add("DEQUANTIZE", [value.number], number, {})
+            self.add("DEQUANTIZE", [value.number], [number])
             self._known[key] = number
         return replace(value, number=self._known[key], unsigned=False)
 
@@ -270,7 +271,7 @@ class Builder:
             meaning = operand.quantization if end.dtype == _UINT8 else None
             number = self.tensor(end.name, value.shape, end.dtype, meaning)
             kind = "QUANTIZE" if end.dtype == _UINT8 else "DEQUANTIZE"
-            self._add(kind, [value.number], number, {})
+            self.add(kind, [value.number], [number])
         elif number not in self._inputs:
             self.tensors[number] = replace(self.tensors[number], name=end.name)
         self._outputs.append(number)

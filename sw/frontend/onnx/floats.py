@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from onnx import helper
 
 from celosia.sw.frontend.onnx.builder import Builder, Value
 from celosia.sw.frontend.onnx.constants import along
+from celosia.sw.frontend.onnx.dynamic import DYNAMIC
 from celosia.sw.frontend.onnx.layers import Windows, pooling
 from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.operators.node import ModelError
@@ -326,12 +328,26 @@ def _average_pool(builder: Builder, unit: Unit) -> None:
         _two(builder, "MUL", [builder.values[of.name], factor], of)
 
 
+def _cast(builder: Builder, unit: Unit) -> None:
+    """Read Cast to float32."""
+    value, (of,) = _value(builder, unit.inputs[0]), unit.outputs
+    kind = helper.tensor_dtype_to_np_dtype(unit.attributes.get("to"))
+    if kind != np.float32:
+        raise ModelError(f"wanted a cast to float32, got {kind}")
+    number = value.number
+    if builder.tensors[number].dtype != np.float32:
+        number = builder.operate("CAST", [number], value.stored, of)
+    builder.alike(of, number, value)
+
+
 FLOATS: dict[str, _Reader] = {
+    **DYNAMIC,
     **dict.fromkeys(_BINARY, _binary),
     **dict.fromkeys(_REDUCTIONS, _reduction),
     **dict.fromkeys(_UNARY, _unary),
     "AveragePool": _average_pool,
     "BatchNormalization": _normalisation,
+    "Cast": _cast,
     "Clip": _clip,
     "Concat": _concat,
     "Conv": _convolution,

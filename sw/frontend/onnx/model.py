@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from celosia.sw.frontend.onnx.builder import Builder
+from celosia.sw.frontend.onnx.dynamic import DYNAMIC
 from celosia.sw.frontend.onnx.elementwise import ELEMENTWISE, function, quantize
 from celosia.sw.frontend.onnx.floats import FLOATS, clamped
 from celosia.sw.frontend.onnx.layers import LAYERS, bounded, max_pool
@@ -30,7 +31,7 @@ READERS = {
 _BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 
 #: Operators that identify a quantised model.
-_QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinear", "QGemm")
+_QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinear", "QGemm", *DYNAMIC)
 
 
 def load(content: bytes, name: str = "model") -> Graph:

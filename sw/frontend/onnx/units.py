@@ -14,6 +14,7 @@ import numpy as np
 from onnx import helper
 
 from celosia.sw.frontend.onnx.constants import kernel_operands
+from celosia.sw.frontend.onnx.dynamic import RESULTS
 from celosia.sw.frontend.onnx.floats import FLOATS
 from celosia.sw.frontend.onnx.functions import BOUNDS, FUNCTIONS, bound, evaluate
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
@@ -144,7 +145,7 @@ class Units:
         elif node.kind in _MOVERS:
             self._move(node)
         elif node.kind in (*_ENCLOSED, *FUNCTIONS, *FLOATS):
-            self.pending[node.outputs[0]] = node
+            self.pending.update(dict.fromkeys(filter(None, node.outputs), node))
         else:
             raise ModelError("operator is not supported")
 
@@ -239,7 +240,8 @@ class Units:
             self.units.append(self._moved(node, source, outputs))
         elif node.kind in FLOATS:
             inputs = Operands([self._real(each) if each else None for each in node.inputs])
-            outputs = (Operand(node.outputs[0], np.dtype(np.float32)),)
+            kinds = zip(node.outputs, RESULTS.get(node.kind, (np.float32,)), strict=False)
+            outputs = tuple(Operand(each, np.dtype(kind)) for each, kind in kinds)
             attributes = node.attributes
             self.units.append(Unit(node.kind, node, inputs, outputs, attributes=attributes))
         else:

@@ -1,0 +1,101 @@
+"""Networks that ``quantize_dynamic`` wrote: ranges of each inference, sums of integers."""
+
+import logging
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx_graphs import Net, onnx, results
+from whole_networks.onnx import quantization
+
+from celosia.sw.frontend.source import load
+
+
+def dynamic(proto, weights=quantization.QuantType.QUInt8) -> bytes:
+    logging.disable(logging.WARNING)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            source, target = Path(folder) / "f.onnx", Path(folder) / "q.onnx"
+            onnx.save(proto, source)
+            quantization.quantize_dynamic(source, target, weight_type=weights)
+            return target.read_bytes()
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _numbers(*shape):
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+
+
+def _mlp() -> tuple[Net, str]:
+    net = Net(x=(1, 3, 12))
+    x = net.add("MatMul", "x", net.constant(_numbers(12, 9)))
+    x = net.add("Relu", net.add("Add", x, net.constant(_numbers(9))))
+    return net, net.add("Softmax", net.add("MatMul", x, net.constant(_numbers(9, 5))), axis=-1)
+
+
+def _attention() -> tuple[Net, str]:
+    """Products of two computed matrices."""
+    net = Net(x=(1, 6, 8))
+    q, k, v = (net.add("MatMul", "x", net.constant(_numbers(8, n))) for n in (8, 8, 7))
+    scores = net.add("MatMul", q, net.add("Transpose", k, perm=[0, 2, 1]))
+    return net, net.add("MatMul", net.add("Softmax", scores, axis=-1), v)
+
+
+def _cnn() -> tuple[Net, str]:
+    net = Net(x=(1, 3, 9, 8))
+    x = net.add(
+        "Conv",
+        "x",
+        net.constant(_numbers(8, 3, 3, 3)),
+        net.constant(_numbers(8)),
+        pads=[1, 1, 0, 2],
+        strides=[1, 2],
+    )
+    x = net.add("Relu", x)
+    x = net.add("Conv", x, net.constant(_numbers(8, 4, 2, 2)), group=2)
+    return net, net.add("Flatten", net.add("GlobalAveragePool", x))
+
+
+def _rows() -> tuple[Net, str]:
+    net = Net(x=(1, 4, 11))
+    return net, net.add("Conv", "x", net.constant(_numbers(6, 4, 3)), pads=[1, 1])
+
+
+NETWORKS = {"mlp": _mlp, "attention": _attention, "cnn": _cnn, "rows": _rows}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_dynamic(name):
+    net, last = NETWORKS[name]()
+    content = dynamic(net.proto(last))
+    kinds = {operation.kind for operation in load(content).operations}
+    assert kinds & {"MatMulInteger", "ConvInteger"}
+    spread = np.array([0.1, 1, 5, 0]).reshape(-1, *[1] * (len(net.ends["x"]) - 1))
+    x = (_numbers(4, *net.ends["x"][1:]) * spread).astype(np.float32)
+    (got,), (wanted,) = results(content, {"x": x})
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6 * np.abs(wanted).max())
+
+
+def test_ranges_belong_to_samples():
+    """All integers, scales and zero points, of several samples in one run."""
+    net = Net(x=(1, 7))
+    names = net.add("DynamicQuantizeLinear", "x", results=3), "t0_1", "t0_2"
+    x = net.add(
+        "Mul",
+        net.add(
+            "Cast",
+            net.add(
+                "MatMulInteger",
+                names[0],
+                net.constant(np.arange(-14, 14, dtype=np.int8).reshape(7, 4)),
+                names[2],
+            ),
+            to=1,
+        ),
+        names[1],
+    )
+    samples = _numbers(9, 7) * np.linspace(-3, 3, 9, dtype=np.float32)[:, None]
+    (got,), (wanted,) = results(net.content(x), {"x": samples})
+    np.testing.assert_array_equal(got, wanted)
