@@ -56,14 +56,15 @@ class _Cover(NamedTuple):
 class _Shape(NamedTuple):
     """Properties shared by patterns that differ only in their base.
 
-    ``span`` is from the least to the greatest address; ``blocks`` hold the address of each element,
-    ``covers`` the set of addresses.
+    ``size`` counts repetitions; ``span`` is from the least to the greatest address; ``blocks`` hold
+    the address of each element, ``covers`` the set of addresses.
     """
 
     loops: _Loops
     elements: int
     segment: int
     jump: int
+    size: int
     span: int
     blocks: tuple[_Block, ...]
     covers: tuple[_Cover, ...]
@@ -111,7 +112,8 @@ def _shape(loops: _Loops, elements: int, segment: int, jump: int) -> _Shape:
     last = elements - 1
     span = last + last // segment * jump + sum((count - 1) * stride for count, stride in loops)
     apart = _apart((*loops, (-(-elements // segment), pitch), (segment, 1)))
-    return _Shape(loops, elements, segment, jump, span, tuple(blocks), tuple(covers), apart)
+    size = math.prod(counts) * elements
+    return _Shape(loops, elements, segment, jump, size, span, tuple(blocks), tuple(covers), apart)
 
 
 def _apart(loops: _Loops) -> bool:
@@ -186,7 +188,7 @@ class Pattern:
     @property
     def size(self) -> int:
         """Elements touched, with repetition."""
-        return math.prod(self.counts) * self.elements
+        return self._shape.size
 
     @property
     def apart(self) -> bool:

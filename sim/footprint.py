@@ -327,11 +327,17 @@ def work(i: Instruction, config: Config) -> int:
 
     Repetitions of a FILL do not count, because it writes the same value again.
     """
+    touched = footprints(config).relative(i)
     if i.opcode is Opcode.FILL:
-        return destination(i, config).distinct.size
+        return touched[-1].pattern.distinct.size
     if i.opcode is Opcode.VECTOR:
-        return _window_source(i, config).size
-    return max((touch.pattern.size for touch in footprints(config).relative(i)), default=0)
+        return touched[0].pattern.size
+    return max((touch.pattern.size for touch in touched), default=0)
+
+
+def results(i: Instruction, config: Config) -> int:
+    """Return the number of elements that an instruction writes, with repetition."""
+    return footprints(config).relative(i)[-1].pattern.size
 
 
 def reach(instructions: Iterable[Instruction], memory: Memory, config: Config) -> int:

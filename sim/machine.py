@@ -32,6 +32,9 @@ _FLOAT32_TAPS = (1 << 24) >> 14
 #: Programs kept ready to run again.
 _CACHE = 64
 
+#: Requantisers kept ready, at most.
+_MOST_REQUANTIZERS = 1 << 12
+
 #: Limits of the model: elements of MATMUL; groups of a VECTOR that run one after the other;
 #: elements of other instructions, or twice their memory if that is more, and for VECTOR times this
 #: many elements of a window.
@@ -93,6 +96,7 @@ class Machine:
         self._sums = self.accumulators.reshape(-1)
         self._bytes = self.unified.view(np.uint8)
         self._prepared: OrderedDict[object, _Prepared] = OrderedDict()
+        self._requantizers: dict[object, quantize.Requantizer] = {}
 
     @property
     def state(self) -> dict[str, np.ndarray]:
@@ -177,7 +181,7 @@ class Machine:
         if i.opcode is Opcode.MATMUL:
             most = _LONG_MATMUL
         elif i.opcode is Opcode.VECTOR:
-            within = footprint.destination(i, self.config).size <= most
+            within = footprint.results(i, self.config) <= most
             most *= _LONG_WINDOW if within else 0
             if work <= most and in_order_matters(i, self.config):
                 most = _LONG_IN_ORDER
@@ -242,9 +246,9 @@ class Machine:
         taps = footprint.taps(i, self.config)
         tiles = slice(i.tile, i.tile + footprint.steps(i, self.config))
         rows = slice(i.accumulator, i.accumulator + footprint.pixels(i))
-        number = np.float32 if i.taps < _FLOAT32_TAPS else np.float64
-
-        exact = np.int32 if i.taps < _FLOAT32_TAPS else np.int64
+        small = i.taps < _FLOAT32_TAPS
+        number = np.float32 if small else np.float64
+        exact = np.int32 if small else np.int64
         read = taps.reader(self.unified, number)
         tiled = self.weights[tiles].reshape(-1, self.config.columns)[: i.taps]
 
@@ -252,6 +256,9 @@ class Machine:
 
         def matmul() -> None:
             product = read().reshape(-1, count) @ tiled.astype(number)
+            if small and not accumulate:
+                target[...] = product
+                return
             sums = quantize.wrap32(product.astype(exact))
             if accumulate:
                 np.add(target, sums, out=target)
@@ -312,6 +319,24 @@ class Machine:
 
         return channels
 
+    def _requantizer(self, i: Instruction) -> Callable[[], quantize.Requantizer]:
+        """Return a function that returns the requantiser of all channels, by their parameters."""
+        count = i.channels if i.per_channel else min(i.channels, self.config.lanes)
+        used = self.parameters[i.params : i.params + count]
+        channels, rounding, known = self._channels(i), Rounding(i.rounding), self._requantizers
+        kind = i.channels, i.per_channel, rounding
+
+        def requantizer() -> quantize.Requantizer:
+            key = *kind, used.tobytes()
+            found = known.get(key)
+            if found is None:
+                if len(known) >= _MOST_REQUANTIZERS:
+                    known.clear()
+                found = known[key] = quantize.Requantizer(*channels(), rounding)
+            return found
+
+        return requantizer
+
     def _result(self, i: Instruction) -> Callable[[np.ndarray], np.ndarray]:
         """Return the function from requantised numbers to int8 for the unified buffer."""
         limits = i.zero_point, i.low, i.high
@@ -334,14 +359,13 @@ class Machine:
         write = target.writer(self.unified if inside else self._sums)
         finish, mode = self._result(i) if inside else None, Mode(i.mode)
         combine = np.maximum if i.window == Window.MAX.value else np.add
-        channels = self._channels(i)
-        rounding = Rounding(i.rounding)
+        requantizer = self._requantizer(i)
 
         def vector() -> None:
             x = elements[0]()
             for element in elements[1:]:
                 combine(x, element(), out=x)
-            h = quantize.requantize(quantize.wrap32(x), *channels(), rounding)
+            h = requantizer()(quantize.wrap32(x))
             if finish:
                 write(finish(h))
             elif mode is Mode.OVERWRITE:

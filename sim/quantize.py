@@ -41,46 +41,86 @@ def requantize(
 
     Returns int32, before zero point, clamp and table.
     """
-    shifts = _shifts(x, bias, multiplier, left, right)
-    if shifts:
-        biased = np.asarray(x, np.int32) + np.asarray(bias, np.int32)
-        return _divided(biased, *shifts, rounding)
-    multiplier, right = np.asarray(multiplier, np.int64), np.asarray(right, np.int64)
-    biased = wrap32(np.asarray(x, np.int64) + np.asarray(bias, np.int64)).astype(np.int64)
-    shifted = biased << np.asarray(left, np.int64)
-    if rounding == Rounding.DOUBLE:
-        shifted = wrap32(shifted).astype(np.int64)
-        high = (shifted * multiplier + (1 << 30)) >> 31
-        away = (high < 0).astype(np.int64)
-    else:
-        shifted = np.clip(shifted, _LEAST, _MOST)
-        high = (shifted * multiplier + np.where(right == 0, 1 << 30, 0)) >> 31
-        away = np.int64(0)
-    half = (np.int64(1) << right) >> 1
-    scaled = np.where(right > 0, (high + half - away) >> right, high)
-    return wrap32(scaled)
+    x, *_ = np.broadcast_arrays(np.asarray(x), bias, multiplier, left, right)
+    return Requantizer(bias, multiplier, left, right, rounding)(wrap32(x))
+
+
+class Requantizer:
+    """Function ``requantize`` of elements, int32, with parameters prepared for many calls.
+
+    Parameters
+    ----------
+    bias, multiplier, left, right : array_like
+        Those of ``requantize``; they broadcast to the shape of the elements.
+    rounding : Rounding
+        The same.
+    """
+
+    def __init__(
+        self,
+        bias: ArrayLike,
+        multiplier: ArrayLike,
+        left: ArrayLike,
+        right: ArrayLike,
+        rounding: Rounding,
+    ) -> None:
+        self._double = rounding == Rounding.DOUBLE
+        self._bias, self._multiplier = wrap32(bias), np.asarray(multiplier, np.int64)
+        self._left, self._right = np.asarray(left, np.int64), np.asarray(right, np.int64)
+        self._shifts = _shifts(self._bias, self._multiplier, self._left, self._right)
+        self._widens, self._narrows = bool(self._left.any()), bool(self._right.any())
+        # Without a shift to the right nothing is rounded away from zero.
+        self._signs = None if self._right.all() else (self._right > 0).astype(np.int64)
+        self._half = (np.int64(1) << self._right) >> 1
+        self._whole = np.int64(1) << 30 + self._right
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Return the outputs, int32, in a new array."""
+        with np.errstate(over="ignore"):
+            biased = np.asarray(x + self._bias)
+        if self._shifts and x.size:
+            most, *shifts = self._shifts
+            if -most <= x.min() and x.max() <= most:
+                return _divided(biased, *shifts, double=self._double)
+        if self._widens:
+            wide = biased.astype(np.int64) << self._left
+            biased = wrap32(wide) if self._double else np.clip(wide, _LEAST, _MOST)
+        # One array, changed in place: each pass over memory takes its time.
+        high = np.asarray(biased * self._multiplier)
+        if not self._double:
+            # As one shift: the bits below count in the same way.
+            high += self._whole
+            high >>= 31 + self._right
+            return wrap32(high)
+        high += 1 << 30
+        high >>= 31
+        if self._narrows:
+            away = high >> 63
+            if self._signs is not None:
+                away *= self._signs
+            high += away
+            high += self._half
+            high >>= self._right
+        return wrap32(high)
 
 
 def _shifts(
-    x: ArrayLike, bias: ArrayLike, multiplier: ArrayLike, left: ArrayLike, right: ArrayLike
-) -> tuple[int, int] | None:
-    """Return the shifts of a requantisation of small numbers that only shifts, all alike; or None.
+    bias: np.ndarray, multiplier: np.ndarray, left: np.ndarray, right: np.ndarray
+) -> tuple[int, int, int] | None:
+    """Return the greatest element of a requantisation that only shifts, and its shifts; or None.
 
-    With a multiplier of 2³⁰, the product is ``x · 2^(30 + left)``.
+    With a multiplier of 2³⁰, all alike, the product is ``x · 2^(30 + left)``.
     """
-    given = [np.asarray(each) for each in (bias, multiplier, left, right)]
-    if any(each.ndim for each in given) or not np.size(x):
+    if any(each.ndim for each in (bias, multiplier, left, right)):
         return None
-    added, factor, before, after = (int(each) for each in given)
-    most = (1 << 30) - 1 - abs(added)
-    if factor != 1 << 30 or before > 1 or np.min(x) < -most or np.max(x) > most:
+    added, factor, before, after = (int(each) for each in (bias, multiplier, left, right))
+    if factor != 1 << 30 or before > 1:
         return None
-    return before, after
+    return (1 << 30) - 1 - abs(added), before, after
 
 
-def _divided(x: np.ndarray, left: int, right: int, rounding: Rounding) -> np.ndarray:
+def _divided(x: np.ndarray, left: int, right: int, *, double: bool) -> np.ndarray:
     """Return steps 2 to 5 of the contract for int32 below 2³⁰ and a multiplier of 2³⁰."""
-    double = rounding == Rounding.DOUBLE
     if not left:
         x = (x + np.int32(double or not right)) >> np.int32(1)
     if not right:
@@ -116,8 +156,10 @@ def finish(h: ArrayLike, zero_point: int, low: int, high: int) -> np.ndarray:
 
     A ``low`` above ``high`` gives ``high``, because the comparisons are made one after the other.
     """
-    limited = np.minimum(np.maximum(h, low - zero_point), high - zero_point)
-    return (limited + zero_point).astype(np.int8)
+    limited = np.asarray(np.maximum(h, low - zero_point))
+    np.minimum(limited, high - zero_point, out=limited)
+    limited += zero_point
+    return limited.astype(np.int8)
 
 
 #: First guess of a reciprocal, 48/17, and its slope, −32/17, with two integer bits.

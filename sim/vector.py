@@ -23,11 +23,8 @@ def in_order_matters(i: Instruction, config: Config) -> bool:
     Such an instruction is the same as running its groups one after the other; any other may read
     everything before it writes anything. Addresses that are only written again do not count.
     """
-    target = footprint.destination(i, config)
     combines = i.destination == Space.ACCUMULATORS.value and i.mode != Mode.OVERWRITE.value
-    if combines and not target.apart and not _all_different(target):
-        return True
-    return feeds_itself(i, config)
+    return combines and _writes_again(i, config) or feeds_itself(i, config)
 
 
 def feeds_itself(i: Instruction, config: Config) -> bool:
@@ -41,12 +38,12 @@ def feeds_itself(i: Instruction, config: Config) -> bool:
         i = footprint.copy_of(i)
     if i.opcode is not Opcode.VECTOR:
         return False
-    target = footprint.destination(i, config)
     multiplies = i.destination == Space.ACCUMULATORS.value and Mode(i.mode) in PRODUCT_MODES
-    if multiplies and not target.apart and not _all_different(target):
+    if multiplies and _writes_again(i, config):
         return True
     if i.source != i.destination:
         return False
+    target = footprint.destination(i, config)
     offsets = footprint.window(i)
     first, last = (footprint.source(i, config, offset) for offset in (offsets[0], offsets[-1]))
     if first.base > target.last or last.last < target.base:
@@ -64,6 +61,10 @@ def feeds_itself(i: Instruction, config: Config) -> bool:
     return False
 
 
-def _all_different(pattern: Pattern) -> bool:
-    addresses = pattern.addresses().ravel()
-    return np.unique(addresses).size == addresses.size
+def _writes_again(i: Instruction, config: Config) -> bool:
+    """Return True if a VECTOR writes to an address twice."""
+    target = footprint.destination(i, config)
+    if target.apart:
+        return False
+    addresses = target.addresses().ravel()
+    return np.unique(addresses).size != addresses.size

@@ -117,6 +117,15 @@ def _registers(unit: Unit) -> tuple[Register, ...]:
 REGISTERS = {unit: _registers(unit) for unit in _FIRST}
 
 _BY_CODE = {r.code: (unit, r) for unit, registers in REGISTERS.items() for r in registers}
+#: Parts of a register by its code: name of the field, lowest bit and width of the part, the field's
+#: greatest number, and True if it is signed.
+_DECODED = {
+    code: tuple(
+        (p.field.name, p.low, p.width, (1 << _width(p.field)) - 1, p.field.representable[0] < 0)
+        for p in register.parts
+    )
+    for code, (_, register) in _BY_CODE.items()
+}
 _OPCODES = {int(opcode.value): opcode for opcode in Opcode}
 _INITIAL = {
     unit: {field.name: field.default for field in _fields(unit).values()} for unit in REGISTERS
@@ -255,11 +264,11 @@ class Decoder:
             of = f", a multiple of {multiple}" if multiple > 1 else ""
             raise Illegal(Error.FIELD, f"{name}: wanted {low} to {high}{of}, got {value}")
         fields = self._fields[unit]
-        for field, lowest, width in register.parts:
+        for field, lowest, width, most, is_signed in _DECODED[register.code]:
             mask = (1 << width) - 1
-            bits = fields[field.name] & ~(mask << lowest) | (value & mask) << lowest
-            signed = field.representable[0] < 0 and bits >> width - 1 & 1
-            fields[field.name] = bits | -1 << width if signed else bits & (1 << _width(field)) - 1
+            bits = fields[field] & ~(mask << lowest) | (value & mask) << lowest
+            negative = is_signed and bits >> width - 1 & 1
+            fields[field] = bits | -1 << width if negative else bits & most
             value >>= width
 
     def _go(self, opcode: Opcode, value: int) -> Instruction:

@@ -2,6 +2,7 @@
 
 import binascii
 from dataclasses import asdict, dataclass
+from functools import cached_property
 
 from celosia.hw.arch.notebook import html_table
 
@@ -345,7 +346,16 @@ class Config:
         """Return the values of all fields but of options that are off."""
         return {key: value for key, value in asdict(self).items() if value is not False}
 
-    @property
+    # Configurations are keys of caches, several times for each instruction.
+    @cached_property
+    def _hash(self) -> int:
+        """Hash, the same in every process."""
+        return binascii.crc32(repr(sorted(asdict(self).items())).encode())
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
     def fingerprint(self) -> int:
         """32-bit number that a core and the programs built for it share."""
         sizes = {key: value for key, value in self.given().items() if key not in _NOT_IN_PROGRAMS}
