@@ -139,9 +139,12 @@ def _read_mirror(node: Node) -> dict[str, Any]:
 def _mirror_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape = operator.sources[0].shape
     before, after = (attributes.wholes(name, len(shape), 0, EXTENT) for name in ("before", "after"))
-    less = int(attributes.name("mode", tuple(_MODES.values())) == "reflect")
+    mode = attributes.name("mode", (*_MODES.values(), "edge"))
+    less = int(mode == "reflect")
     for margins in (before, after):
-        good = all(n <= extent - less for n, extent in zip(margins, shape, strict=True))
+        good = mode == "edge" or all(
+            n <= extent - less for n, extent in zip(margins, shape, strict=True)
+        )
         require(good, f"margins that {shape} can mirror", margins)
     return [tuple(a + n + b for a, n, b in zip(before, shape, after, strict=True))]
 
@@ -219,7 +222,7 @@ OPERATORS = (
         "MIRROR_PAD",
         _mirror_shapes,
         _run_mirror,
-        "constant margins, REFLECT and SYMMETRIC",
+        "constant margins, REFLECT and SYMMETRIC; also repeated edges for ONNX",
         read=_read_mirror,
         types=(_NUMBERS, _NUMBERS),
         **_FIRST,

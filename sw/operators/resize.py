@@ -11,7 +11,7 @@ from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import SAME, Operator, Shape
+from celosia.sw.operators.record import FLOAT, SAME, Operator, Shape
 from celosia.sw.operators.windows import image
 
 _ONE = 1 << 10
@@ -52,6 +52,16 @@ def _shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     return [(batch, *image(operator.results[0].shape)[1:3], channels)]
 
 
+def _nearest_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    if "rows" not in operator.attributes:
+        return _shapes(operator, attributes)
+    batch, *extents, channels = image(operator.sources[0].shape)
+    counts = image(operator.results[0].shape)[1:3]
+    for name, count, extent in zip(("rows", "columns"), counts, extents, strict=True):
+        attributes.wholes(name, count, 0, extent - 1)
+    return [(batch, *counts, channels)]
+
+
 def _along(operator: HostOperator, function: Callable[..., Any]) -> list[Any]:
     """Return a function of extents of the input and of the result, for rows and for columns."""
     flags = operator.attributes["align_corners"], operator.attributes["half_pixel_centers"]
@@ -73,14 +83,21 @@ def _nearest(source: int, result: int, align: bool, half: bool) -> np.ndarray:
 
 def _run_nearest(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return an image of another size, each pixel one of the input's."""
-    rows, columns = _along(operator, _nearest)
+    attributes = operator.attributes
+    if "rows" in attributes:
+        rows, columns = attributes["rows"], attributes["columns"]
+    else:
+        rows, columns = _along(operator, _nearest)
     return [arrays[0][:, :, rows][:, :, :, columns]]
 
 
 def _lower_nearest(lowering: Lowering, operation: Operation) -> None:
     """Lower RESIZE_NEAREST_NEIGHBOR to copies of columns, and then of rows."""
-    view, number = lowering.view(operation), operation.outputs[0]
-    flags = operation.attributes["align_corners"], operation.attributes["half_pixel_centers"]
+    view, number, attributes = lowering.view(operation), operation.outputs[0], operation.attributes
+    if "rows" in attributes:
+        lowering.take(operation, view, [attributes["rows"], attributes["columns"]])
+        return
+    flags = attributes["align_corners"], attributes["half_pixel_centers"]
     extents = zip((view.height, view.width), lowering.shapes[number][:2], strict=True)
     origins = [_nearest(source, result, *flags).tolist() for source, result in extents]
     lowering.take(operation, view, origins)
@@ -149,9 +166,39 @@ def _run_bilinear(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
     return [rounded.astype(arrays[0].dtype)]
 
 
+def _weighed_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    """Check the two rows and columns around each of the result's, and their weights."""
+    batch, *extents, channels = image(operator.sources[0].shape)
+    counts = image(operator.results[0].shape)[1:3]
+    for name, count, extent in zip(("rows", "columns"), counts, extents, strict=True):
+        attributes.wholes(name, 2 * count, 0, extent - 1)
+        weights = operator.attributes.get(f"{name}_weights")
+        good = isinstance(weights, list | tuple) and len(weights) == 2 * count
+        require(good, f"{2 * count} weights of {name}")
+        good = all(type(weight) is float and 0 <= weight <= 1 for weight in weights or ())
+        require(good, f"weights of {name} from 0 to 1")
+    return [(batch, *counts, channels)]
+
+
+def _run_weighed(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return an image of another size: four pixels times their weights, in single precision."""
+    (x,), attributes = arrays, operator.attributes
+    pairs = [np.reshape(attributes[name], (2, -1)) for name in ("rows", "columns")]
+    down, over = (
+        np.reshape(attributes[f"{name}_weights"], (2, -1)).astype(np.float32)
+        for name in ("rows", "columns")
+    )
+    total = np.float32(0)
+    for row in (0, 1):
+        for column in (0, 1):
+            weights = over[column] * down[row][:, None]
+            pixels = x[:, :, pairs[0][row]][:, :, :, pairs[1][column]]
+            total = total + weights[..., None] * pixels
+    return [np.asarray(total, np.float32)]
+
+
 _RESIZE: dict[str, Any] = {
     "infer": _infer,
-    "shapes": _shapes,
     "operands": (0,),
     "types": (("int8", "int16"), SAME),
     "keeps_scale": True,
@@ -162,6 +209,7 @@ OPERATORS = (
     Operator(
         kind="RESIZE_BILINEAR",
         read=_read(tflite.ResizeBilinearOptions),
+        shapes=_shapes,
         unsigned=True,
         kernel=_run_bilinear,
         **_RESIZE,
@@ -169,9 +217,17 @@ OPERATORS = (
     Operator(
         kind="RESIZE_NEAREST_NEIGHBOR",
         read=_read(tflite.ResizeNearestNeighborOptions),
+        shapes=_nearest_shapes,
         kernel=_run_nearest,
         lower=_lower_nearest,
         core="int8: any size; columns are copied, then rows",
         **_RESIZE,
+    ),
+    Operator(
+        kind="Resize",
+        shapes=_weighed_shapes,
+        types=FLOAT,
+        kernel=_run_weighed,
+        host="float32: means of two rows and two columns each, of any weights",
     ),
 )

@@ -188,10 +188,23 @@ def test_moves():
     check(model.move("SpaceToDepth", blocksize=1))
 
 
-def test_nearest_pixels_that_differ_are_refused():
+@pytest.mark.parametrize(
+    ("printed", "message"),
+    [
+        ({"mode": "bicubic"}, "wanted mode nearest, linear, got 'bicubic'"),
+        (
+            {"coordinate_transformation_mode": "tf_crop_and_resize"},
+            "wanted coordinate_transformation_mode align_corners, asymmetric, half_pixel, .*"
+            "got 'tf_crop_and_resize'",
+        ),
+        ({"nearest_mode": "up"}, "wanted nearest_mode ceil, floor, round_prefer_ceil, "),
+    ],
+)
+def test_modes_of_resize(printed, message):
     model = Model(1, 4, 6, 6).conv(4, 8)
-    model.move("Resize", np.array([], np.float32), np.array([1, 1, 1.7, 2], np.float32))
-    with pytest.raises(ModelError, match="from 6 to 10 pixels is not supported"):
+    factors = np.array([1, 1, 1.7, 2], np.float32)
+    model.move("Resize", np.array([], np.float32), factors, **printed)
+    with pytest.raises(ModelError, match=message):
         load(model.content())
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.compiler.onnxruntime import table
+from celosia.sw.compiler.onnxruntime import quantized, table
+from celosia.sw.frontend.onnx.constants import real_array
 from celosia.sw.frontend.onnx.operand import Operand
 from celosia.sw.frontend.onnx.source import End
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
@@ -96,7 +97,7 @@ class Builder:
         return self.tensor(name, data.shape, data.dtype, meaning, np.ascontiguousarray(data))
 
     def operate(
-        self, kind: str, inputs: list[int], shape: tuple[int, ...], of: Operand, **attributes: Any
+        self, kind: str, inputs: list[int], shape: Shape, of: Operand, /, **attributes: Any
     ) -> int:
         """Add an operation with one result, of an operand's meaning; return its tensor."""
         if of.quantization is None:
@@ -250,6 +251,18 @@ class Builder:
             del self.tensors[counts[0] :], self.operations[counts[1] :]
             self.values, self._known = values, known
             raise
+
+    def scaled(self, operand: Operand | None, of: Operand) -> Value:
+        """Return an operand at another one's scale, stored as the model has it; a constant, too."""
+        if operand is None or operand.data is None:
+            value = self.value(operand)
+            return self.plain(self.meant(value, of) if of.quantization else self.real(value))
+        data, meaning = real_array(operand), None
+        if of.quantization:
+            meaning = shifted(of.quantization, of.dtype)
+            data = quantized(data, meaning)
+        number = self.constant(operand.name, data, meaning)
+        return Value(number, data.shape, data.shape, tuple(range(data.ndim)))
 
     def input(self, end: End, operand: Operand | None) -> None:
         """Add an input of the model; the host makes int8 of uint8."""

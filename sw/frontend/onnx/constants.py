@@ -35,6 +35,18 @@ def along(meaning: Quantization, values: np.ndarray, rank: int) -> np.ndarray:
     return values.reshape(shape)
 
 
+def real_array(operand: Operand | None) -> np.ndarray:
+    """Return a constant operand in float32."""
+    if operand is None or operand.data is None:
+        raise ModelError(f"wanted a constant, got {operand.name if operand else 'none'!r}")
+    data, meaning = operand.data, operand.quantization
+    if meaning is None:
+        return data.astype(np.float32)
+    points = along(meaning, meaning.zero_points, data.ndim)
+    whole = (data.astype(np.int64) - points).astype(np.float32)
+    return whole * along(meaning, meaning.scales, data.ndim)
+
+
 def nonzero(operand: Operand | None) -> Operand | None:
     """Return a constant whose channels of scale 0 hold their zero points, with scale 1."""
     if operand is None or operand.data is None or operand.quantization is None:

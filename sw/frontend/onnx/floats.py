@@ -12,7 +12,8 @@ import numpy as np
 from onnx import helper
 
 from celosia.sw.frontend.onnx.builder import Builder, Value
-from celosia.sw.frontend.onnx.constants import along
+from celosia.sw.frontend.onnx.constants import real_array
+from celosia.sw.frontend.onnx.copies import resize, where
 from celosia.sw.frontend.onnx.dynamic import DYNAMIC
 from celosia.sw.frontend.onnx.layers import Windows, pooling
 from celosia.sw.frontend.onnx.operand import Operand, Unit
@@ -71,18 +72,6 @@ def _value(builder: Builder, operand: Operand | None) -> Value:
     return builder.real(builder.value(operand))
 
 
-def _array(operand: Operand | None) -> np.ndarray:
-    """Return a constant operand in float32."""
-    if operand is None or operand.data is None:
-        raise ModelError(f"wanted a constant, got {operand.name if operand else 'none'!r}")
-    data, meaning = operand.data, operand.quantization
-    if meaning is None:
-        return data.astype(np.float32)
-    points = along(meaning, meaning.zero_points, data.ndim)
-    whole = (data.astype(np.int64) - points).astype(np.float32)
-    return whole * along(meaning, meaning.scales, data.ndim)
-
-
 def _aligned(builder: Builder, values: list[Value]) -> list[Value]:
     """Return values whose axes lie in one order: channels last if all are images."""
     plain = all(value.shape == value.source for value in values)
@@ -117,7 +106,7 @@ def _two(builder: Builder, kind: str, operands: list[Any], of: Operand) -> None:
 
 def _binary(builder: Builder, unit: Unit) -> None:
     first, *others = [
-        _value(builder, each) if each is None or each.data is None else _array(each)
+        _value(builder, each) if each is None or each.data is None else real_array(each)
         for each in unit.inputs
     ]
     of = unit.outputs[0]
@@ -148,7 +137,7 @@ def clamped(builder: Builder, of: Operand, low: float, high: float) -> None:
 def _clip(builder: Builder, unit: Unit) -> None:
     value, (of,) = _value(builder, unit.inputs[0]), unit.outputs
     builder.alike(of, value.number, value)
-    bounds = [_array(each).item() if each else None for each in unit.inputs[1:]]
+    bounds = [real_array(each).item() if each else None for each in unit.inputs[1:]]
     low, high = [*bounds, None, None][:2]
     clamped(builder, of, -np.inf if low is None else low, np.inf if high is None else high)
 
@@ -178,7 +167,7 @@ def _reduction(builder: Builder, unit: Unit) -> None:
     rank, keep = len(value.shape), bool(unit.attributes.get("keepdims", 1))
     axes = [*range(2, rank)] if unit.kind == "GlobalAveragePool" else unit.attributes.get("axes")
     if len(unit.inputs) > 1 and unit.inputs[1] is not None:
-        axes = [int(axis) for axis in _array(unit.inputs[1])]
+        axes = [int(axis) for axis in real_array(unit.inputs[1])]
     axes = {axis % rank for axis in (axes or range(rank))}
     order = value.order if keep else tuple(sorted(value.order))
     value = value if order == value.order else builder.plain(value)
@@ -203,7 +192,7 @@ def _normalisation(builder: Builder, unit: Unit) -> None:
     value, of = _value(builder, unit.inputs[0]), unit.outputs[0]
     if unit.attributes.get("training_mode") or len([each for each in unit.outputs if each]) > 1:
         raise ModelError("wanted BatchNormalization without training")
-    scale, shift, mean, variance = (_array(each) for each in unit.inputs[1:5])
+    scale, shift, mean, variance = (real_array(each) for each in unit.inputs[1:5])
     factor = scale / np.sqrt(variance + np.float32(unit.attributes.get("epsilon", 1e-5)))
     along_channels = (-1, *[1] * (len(value.shape) - 2))
     _two(builder, "MUL", [value, factor.reshape(along_channels)], of)
@@ -218,7 +207,7 @@ def _product(builder: Builder, unit: Unit) -> None:
     ends: list[Any] = []
     for operand in unit.inputs[:2]:
         constant = operand is not None and operand.data is not None
-        ends.append(_array(operand) if constant else builder.plain(_value(builder, operand)))
+        ends.append(real_array(operand) if constant else builder.plain(_value(builder, operand)))
     if min(len(end.shape) for end in ends) < 2:
         raise ModelError("wanted two operands of at least 2 dimensions")
     rows, depth = ends[0].shape[-2:][::-1] if flags[0] else ends[0].shape[-2:]
@@ -234,13 +223,13 @@ def _product(builder: Builder, unit: Unit) -> None:
         if position is None and factor != 1:
             _two(builder, "MUL", [builder.values[of.name], factor.reshape(())], of)
         elif position and len(unit.inputs) > 2 and unit.inputs[2] is not None:
-            term = factor * _array(unit.inputs[2])
+            term = factor * real_array(unit.inputs[2])
             _two(builder, "ADD", [builder.values[of.name], term], of)
 
 
 def _concat(builder: Builder, unit: Unit) -> None:
     of = unit.outputs[0]
-    ends = [_array(e) if e and e.data is not None else _value(builder, e) for e in unit.inputs]
+    ends = [real_array(e) if e and e.data is not None else _value(builder, e) for e in unit.inputs]
     values = iter(_aligned(builder, [end for end in ends if isinstance(end, Value)]))
     ends = [next(values) if isinstance(end, Value) else end for end in ends]
     order = next(end.order for end in ends if isinstance(end, Value))
@@ -270,7 +259,11 @@ def _scaled(builder: Builder, unit: Unit) -> None:
 
 
 def _convolution(builder: Builder, unit: Unit) -> None:
-    value, weights, of = _value(builder, unit.inputs[0]), _array(unit.inputs[1]), unit.outputs[0]
+    value, weights, of = (
+        _value(builder, unit.inputs[0]),
+        real_array(unit.inputs[1]),
+        unit.outputs[0],
+    )
     windows = Windows(unit, value, weights.shape[2:])
     channels, depth, *kernel = weights.shape
     groups = unit.attributes.get("group", 1)
@@ -292,7 +285,7 @@ def _convolution(builder: Builder, unit: Unit) -> None:
     )
     windows.define(builder, of, number, channels)
     if len(unit.inputs) > 2 and unit.inputs[2] is not None:
-        bias = _array(unit.inputs[2]).reshape(-1, *[1] * windows.rank)
+        bias = real_array(unit.inputs[2]).reshape(-1, *[1] * windows.rank)
         _two(builder, "ADD", [builder.values[of.name], bias], of)
 
 
@@ -358,5 +351,7 @@ FLOATS: dict[str, _Reader] = {
     "MatMul": _product,
     "MaxPool": _max_pool,
     "Reciprocal": _scaled,
+    "Resize": resize,
     "Softmax": _softmax,
+    "Where": where,
 }

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from celosia.sw.frontend.onnx.builder import Builder
+from celosia.sw.frontend.onnx.copies import COPIES
 from celosia.sw.frontend.onnx.dynamic import DYNAMIC
 from celosia.sw.frontend.onnx.elementwise import ELEMENTWISE, function, quantize
 from celosia.sw.frontend.onnx.floats import FLOATS, clamped
@@ -20,6 +21,7 @@ from celosia.sw.operators.node import FloatModelError, ModelError
 
 #: Unit to its reader.
 READERS = {
+    **COPIES,
     **ELEMENTWISE,
     **LAYERS,
     **MOVES,

@@ -34,20 +34,28 @@ _ENCLOSED = (
     "GlobalAveragePool",
     "MatMul",
     "Mul",
-) + ("ReduceMean", "Softmax")
+) + ("ReduceMean", "Softmax", "Where")
 
 #: Operators that move elements, or choose among them: of integer or of float tensors.
-_MOVERS = ("DepthToSpace", "Dropout", "Flatten", "GlobalMaxPool", "Identity", "MaxPool", "Pad") + (
+_MOVERS = ("DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GlobalMaxPool") + (
+    "Identity",
+    "MaxPool",
+    "Pad",
+    "ReduceMax",
+    "ReduceMin",
     "Reshape",
     "Resize",
     "Slice",
     "SpaceToDepth",
     "Split",
     "Squeeze",
+    "Tile",
     "Transpose",
     "Unsqueeze",
 )
 
+#: Modes of Resize whose results are means.
+_MEANS = ("cubic", "linear")
 
 #: Of these, those that change no element, whatever its scale.
 _VIEWS = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
@@ -142,7 +150,7 @@ class Units:
             self._dequantize(node)
         elif node.kind in LINEAR:
             self._linear(node)
-        elif node.kind in _MOVERS:
+        elif _moves(node):
             self._move(node)
         elif node.kind in (*_ENCLOSED, *FUNCTIONS, *FLOATS):
             self.pending.update(dict.fromkeys(filter(None, node.outputs), node))
@@ -234,7 +242,7 @@ class Units:
         node = self.pending.get(name)
         if node is None or name in self.floats:
             return self._operand(name)
-        if node.kind in _MOVERS:
+        if _moves(node):
             source = self._real(node.input(0))
             outputs = tuple(replace(source, name=each, data=None) for each in node.outputs if each)
             self.units.append(self._moved(node, source, outputs))
@@ -351,11 +359,21 @@ class Units:
         """Return the unit of an operator that moves an operand."""
         parameters = []
         for each in node.inputs[1:]:
+            known = self.floats.get(each)
+            if known is not None and known.data is not None:
+                parameters.append(known)
+                continue
             data = self._constant(each, "parameter") if each else None
             parameters.append(None if data is None else Operand(each, data.dtype, data=data))
         attributes = node.attributes.extended(integers=integers)
         inputs = Operands((source, *parameters))
         return Unit(node.kind, node, inputs, outputs, attributes=attributes)
+
+
+def _moves(node: Node) -> bool:
+    """Return whether the results of an operator are elements of its input."""
+    means = node.kind == "Resize" and node.attributes.get("mode") in _MEANS
+    return node.kind in _MOVERS and not means
 
 
 def _function(kind: str, node: Node) -> Callable[[np.ndarray], np.ndarray]:

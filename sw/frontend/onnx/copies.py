@@ -1,0 +1,283 @@
+"""Readers of operators that repeat elements, or choose them at indices: Resize, Pad, Gather."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from celosia.sw.compiler.onnxruntime import dequantized, quantized
+from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value
+from celosia.sw.frontend.onnx.constants import real_array
+from celosia.sw.frontend.onnx.moves import as_stored, cut, numbers, one_axis
+from celosia.sw.frontend.onnx.operand import Unit
+from celosia.sw.operators.node import ModelError
+
+_Reader = Callable[[Builder, Unit], None]
+
+_HALF = np.float32(0.5)
+
+#: Resize: source coordinates of the coordinates ``x`` of a result, in single precision, by mode.
+#: ``step``: source pixels in one of the result.
+_COORDINATES = {
+    "align_corners": lambda x, n, count, _: x * np.float32(n - 1) / np.float32(max(count - 1, 1)),
+    "asymmetric": lambda x, n, count, scale: x / scale,
+    "half_pixel": lambda x, n, count, scale: (x + _HALF) / scale - _HALF,
+    "half_pixel_symmetric": lambda x, n, count, scale: (
+        np.float32(n)
+        / np.float32(2)
+        * (np.float32(1) - np.float32(count) / (scale * np.float32(n)))
+        + (x + _HALF) / scale
+        - _HALF
+    ),
+    "pytorch_half_pixel": lambda x, n, count, scale: (
+        (x + _HALF) / scale - _HALF if count > 1 else x * np.float32(0)
+    ),
+}
+
+#: Resize: whole numbers of source coordinates, by mode.
+_ROUNDINGS = {
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+}
+
+
+def _one_of(unit: Unit, name: str, default: str, names: dict) -> str:
+    found = unit.attributes.get(name, default)
+    if found not in names:
+        raise ModelError(f"wanted {name} {', '.join(names)}, got {found!r}")
+    return found
+
+
+def _extents(unit: Unit, shape: tuple[int, ...]) -> tuple[list[int], list[np.float32]]:
+    """Return the shape of a resized tensor, and the factor along each axis."""
+    rank = len(shape)
+    axes = [one_axis(axis, rank) for axis in unit.attributes.get("axes") or range(rank)]
+    scales = unit.inputs[2] if len(unit.inputs) > 2 else None
+    sizes, factors = list(shape), [np.float32(1)] * rank
+    wanted, ratios = numbers(unit, 3), scales.data if scales else None
+    if wanted is None and ratios is None:
+        raise ModelError("wanted constant scales or sizes")
+    found = ratios if wanted is None else wanted
+    if found is None or len(found) != len(axes):
+        raise ModelError(f"wanted scales or sizes of {len(axes)} axes")
+    for number, axis in enumerate(axes):
+        if wanted is not None:
+            sizes[axis] = wanted[number]
+            factors[axis] = np.float32(wanted[number]) / np.float32(shape[axis])
+        elif ratios is not None:
+            factors[axis] = np.float32(ratios[number])
+            sizes[axis] = math.floor(np.float32(shape[axis]) * factors[axis])
+    if sizes[:2] != [*shape[:2]] or min(sizes) < 1:
+        raise ModelError(f"wanted rows and columns resized, got {sizes} from {shape}")
+    return sizes, factors
+
+
+def resize(builder: Builder, unit: Unit) -> None:
+    """Read Resize of rows and columns: to the nearest pixels, or by weights of four."""
+    value, of = builder.value(unit.inputs[0]), unit.outputs[0]
+    if len(value.shape) not in (3, 4):
+        raise ModelError(f"wanted an image of 3 or 4 dimensions, got shape {value.shape}")
+    sizes, factors = _extents(unit, value.shape)
+    mode = _one_of(unit, "mode", "nearest", {"nearest": 0, "linear": 0})
+    way = _one_of(unit, "coordinate_transformation_mode", "half_pixel", _COORDINATES)
+    if unit.attributes.get("antialias") or unit.attributes.get("keep_aspect_ratio_policy"):
+        raise ModelError("antialias and keep_aspect_ratio_policy are not supported")
+    for name in ("cubic_coeff_a", "exclude_outside", "extrapolation_value"):
+        unit.attributes.get(name)  # Of other modes.
+    sources = []
+    for extent, count, factor in zip(value.shape[2:], sizes[2:], factors[2:], strict=True):
+        x = np.arange(count, dtype=np.float32)
+        x = x if factor == 1 else _COORDINATES[way](x, extent, count, factor)
+        sources.append((extent, np.asarray(x, np.float32)))
+    missing = [1] * (4 - len(sizes))
+    sources = [*[(1, np.zeros(1, np.float32)) for _ in missing], *sources]
+    image = builder.image(value, (*value.shape[:2], *missing, *value.shape[2:]))
+    whole = (*sizes[:2], *missing, *sizes[2:])
+    stored = tuple(whole[axis] for axis in IMAGE)
+    number = (_linear if mode == "linear" else _nearest)(builder, unit, image, stored, sources)
+    builder.define(of, number, tuple(sizes), whole, IMAGE)
+
+
+def _nearest(builder: Builder, unit: Unit, image: Value, stored: tuple, sources: list) -> int:
+    rounded = _ROUNDINGS[_one_of(unit, "nearest_mode", "round_prefer_floor", _ROUNDINGS)]
+    origins = [
+        tuple(np.clip(rounded(x.astype(np.float64)), 0, extent - 1).astype(int).tolist())
+        for extent, x in sources
+    ]
+    size = builder.constant("size", np.array(stored[1:3], np.int32))
+    return builder.operate(
+        "RESIZE_NEAREST_NEIGHBOR",
+        [image.number, size],
+        stored,
+        unit.outputs[0],
+        align_corners=False,
+        half_pixel_centers=False,
+        rows=origins[0],
+        columns=origins[1],
+    )
+
+
+def _linear(builder: Builder, unit: Unit, image: Value, stored: tuple, sources: list) -> int:
+    """Add means of four pixels, in single precision, and bring them to the result's scale."""
+    of, attributes = unit.outputs[0], {}
+    unit.attributes.get("nearest_mode")
+    for name, (extent, x) in zip(("rows", "columns"), sources, strict=True):
+        x = np.clip(x, np.float32(0), np.float32(extent - 1))
+        below = np.minimum(x.astype(np.int64), extent - 1)
+        above = np.minimum(below + 1, extent - 1)
+        weights = [np.abs(x - above.astype(np.float32)), np.abs(x - below.astype(np.float32))]
+        weights = [np.where(below == above, _HALF, each) for each in weights]
+        attributes[name] = tuple(np.concatenate([below, above]).tolist())
+        attributes[f"{name}_weights"] = tuple(np.concatenate(weights).astype(float).tolist())
+    return builder.operate("Resize", [builder.real(image).number], stored, of, **attributes)
+
+
+def _fill(builder: Builder, unit: Unit, value: Value) -> float:
+    """Return the stored number of the constant that pads."""
+    of, operand = unit.outputs[0], unit.inputs[2] if len(unit.inputs) > 2 else None
+    if of.quantization is None:
+        return float(real_array(operand).reshape(-1)[0]) if operand else 0.0
+    meaning = builder.meaning(value)
+    if unit.attributes["integers"]:
+        whole = 0 if operand is None or operand.data is None else int(operand.data.reshape(-1)[0])
+        return whole - (128 if of.dtype == np.uint8 else 0)
+    if operand is None or operand.data is None:
+        return meaning.zero_point
+    number = operand.data.reshape(-1)[:1]
+    if operand.quantization is not None:
+        number = dequantized(number, operand.quantization)
+    stored = quantized(number, meaning)
+    if dequantized(stored, meaning)[0] != number[0]:
+        raise ModelError(f"wanted a number of the input's scale that pads, got {number[0]:g}")
+    return int(stored[0])
+
+
+def pad(builder: Builder, unit: Unit) -> None:
+    """Read Pad; margins below zero cut elements off."""
+    modes = {"constant": 0, "reflect": 0, "edge": 0}
+    mode = _one_of(unit, "mode", "constant", modes)
+    value, of = as_stored(builder, builder.value(unit.inputs[0])), unit.outputs[0]
+    if len(value.shape) == 4:
+        value = builder.image(value)
+    rank, given = len(value.shape), numbers(unit, 1) or []
+    axes = numbers(unit, 3)
+    axes = [*range(rank)] if axes is None else [one_axis(axis, rank) for axis in axes]
+    if len(given) != 2 * len(axes):
+        raise ModelError(f"wanted {2 * len(axes)} pads, got {given}")
+    pads = [[0] * rank, [0] * rank]
+    for number, axis in enumerate(axes):
+        pads[0][axis], pads[1][axis] = given[number], given[len(axes) + number]
+    if min(*pads[0], *pads[1]) < 0:
+        ways = []
+        for before, extent, after in zip(pads[0], value.shape, pads[1], strict=True):
+            count = extent + min(before, 0) + min(after, 0)
+            if count < 1:
+                raise ModelError(f"wanted elements between the pads {pads}, got none")
+            ways.append((max(-before, 0), count, 1))
+        value = cut(builder, value, ways, of)
+    before, after = (tuple(max(side[axis], 0) for axis in value.order) for side in pads)
+    if mode == "constant":
+        number, shape = builder.padded(value, (before, after), of, _fill(builder, unit, value))
+    else:
+        sides = zip(before, value.stored, after, strict=True)
+        shape = tuple(sum(side) for side in sides)
+        margins = builder.constant("paddings", np.array([before, after], np.int32).T)
+        ends = [value.number, margins]
+        number = builder.operate(
+            "MIRROR_PAD", ends, shape, of, before=before, after=after, mode=mode
+        )
+    whole = tuple(shape[value.order.index(axis)] for axis in range(rank))
+    builder.define(of, number, whole, whole, value.order)
+
+
+def gather(builder: Builder, unit: Unit) -> None:
+    """Read Gather at constant indices."""
+    value, of = builder.plain(builder.value(unit.inputs[0])), unit.outputs[0]
+    axis = one_axis(unit.attributes.get("axis", 0), len(value.shape))
+    found, indices = numbers(unit, 1), unit.inputs[1]
+    if found is None or indices is None or indices.data is None:
+        raise ModelError("wanted constant indices")
+    extent = value.shape[axis]
+    if not all(-extent <= index < extent for index in found):
+        raise ModelError(f"wanted indices from {-extent} to {extent - 1}, got {found}")
+    places = (np.array(found, np.int64) % extent).reshape(indices.data.shape)
+    shape = (*value.shape[:axis], *places.shape, *value.shape[axis + 1 :])
+    ends = [value.number, builder.constant("indices", places)]
+    number = builder.operate("GATHER", ends, shape, of, axis=axis, batch_dims=0)
+    builder.define(of, number, shape)
+
+
+def expand(builder: Builder, unit: Unit) -> None:
+    """Read Expand, which broadcasts, and Tile."""
+    value, of = builder.plain(builder.value(unit.inputs[0])), unit.outputs[0]
+    given = tuple(numbers(unit, 1) or [])
+    if min(given, default=1) < 1:
+        raise ModelError(f"wanted numbers of at least 1, got {given}")
+    if unit.kind == "Tile":
+        if len(given) != len(value.shape):
+            raise ModelError(f"wanted {len(value.shape)} repeats, got {given}")
+        shape = tuple(n * times for n, times in zip(value.shape, given, strict=True))
+        kind, attributes = "TILE", {"multiples": given}
+    else:
+        shape = tuple(np.broadcast_shapes(value.shape, given))
+        kind, attributes = "BROADCAST_TO", {"shape": shape}
+    if shape == value.shape:
+        builder.alike(of, value.number, value)
+        return
+    given = builder.constant("numbers", np.array(given, np.int32))
+    builder.define(of, builder.operate(kind, [value.number, given], shape, of, **attributes), shape)
+
+
+def extreme(builder: Builder, unit: Unit) -> None:
+    """Read ReduceMax and ReduceMin."""
+    value, of = as_stored(builder, builder.value(unit.inputs[0])), unit.outputs[0]
+    axes, rank = numbers(unit, 1), len(value.shape)
+    axes = unit.attributes.get("axes") if axes is None else axes
+    if not axes and unit.attributes.get("noop_with_empty_axes"):
+        builder.alike(of, value.number, value)
+        return
+    reduced = {one_axis(axis, rank) for axis in axes or range(rank)}
+    if bool(unit.attributes.get("keepdims", 1)):
+        shape = tuple(1 if axis in reduced else n for axis, n in enumerate(value.shape))
+        order = value.order
+        stored, left = tuple(shape[axis] for axis in order), order
+    else:
+        left = [axis for axis in value.order if axis not in reduced]
+        names = sorted(left)
+        shape, stored = ([value.shape[axis] for axis in each] for each in (names, left))
+        shape, stored, left = tuple(shape), tuple(stored), tuple(map(names.index, left))
+    number = builder.operate(
+        "REDUCE_MAX" if unit.kind == "ReduceMax" else "REDUCE_MIN",
+        [value.number],
+        stored,
+        of,
+        axes=tuple(sorted(value.order.index(axis) for axis in reduced)),
+        keep_dims=len(shape) == rank,
+    )
+    builder.define(of, number, shape, shape, left)
+
+
+def where(builder: Builder, unit: Unit) -> None:
+    """Read Where with a constant condition: both values at the result's scale."""
+    condition, *operands = unit.inputs
+    (of,) = unit.outputs
+    if condition is None or condition.data is None or condition.data.dtype != np.bool_:
+        raise ModelError("wanted a constant condition")
+    ends = [builder.scaled(operand, of) for operand in operands]
+    shape = np.broadcast_shapes(condition.data.shape, *(value.shape for value in ends))
+    inputs = [builder.constant(condition.name, condition.data), *(end.number for end in ends)]
+    builder.define(of, builder.operate("SELECT_V2", inputs, shape, of), shape)
+
+
+COPIES: dict[str, _Reader] = {
+    "Expand": expand,
+    "Gather": gather,
+    "Pad": pad,
+    "ReduceMax": extreme,
+    "ReduceMin": extreme,
+    "Resize": resize,
+    "Tile": expand,
+    "Where": where,
+}
