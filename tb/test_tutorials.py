@@ -16,7 +16,8 @@ from pathlib import Path
 import prerequisites
 import pytest
 
-TUTORIAL = Path(__file__).resolve().parents[1] / "docs" / "tutorial"
+ROOT = Path(__file__).resolve().parents[1]
+TUTORIAL = ROOT / "docs" / "tutorial"
 BLOCK = re.compile(r"^```(console|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n", re.MULTILINE)
 #: Seconds that a command may take.
@@ -171,8 +172,18 @@ def test_exercises_of_assembly(folder: Path) -> None:
 def test_soc(
     folder: Path, end: str, commands: int, options: str, icarus: None, monkeypatch
 ) -> None:
-    """As cocotb calls Icarus, with ``-g2012``; a later ``-g`` wins."""
+    """As cocotb calls Icarus, with ``-g2012``; a later ``-g`` wins.
+
+    The settings of pytest are there, and a package with a plugin of pytest that warns.
+    """
     monkeypatch.setenv("COMPILE_ARGS", options)
+    shutil.copy(ROOT / "pyproject.toml", folder.parent)
+    metadata = folder.parent / "noisy-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: noisy\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[pytest11]\nnoisy = noisy\n")
+    (folder.parent / "noisy.py").write_text("import warnings\nwarnings.warn('noise')\n")
+    monkeypatch.setenv("PYTHONPATH", str(folder.parent))
     page, heading, _ = (TUTORIAL / "soc.md").read_text().partition(f"\n{end}\n")
     assert heading and check(page, folder / "soc") == commands
 

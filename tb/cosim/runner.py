@@ -218,7 +218,11 @@ def run(
                 results_xml=str(results),
                 seed=seed,
                 waves=waves is not None,
-                extra_env={"CELOSIA_COSIM": json.dumps(settings), "COCOTB_ANSI_OUTPUT": "0"},
+                extra_env={
+                    "CELOSIA_COSIM": json.dumps(settings),
+                    "COCOTB_ANSI_OUTPUT": "0",
+                    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+                },
                 log_file=log,
             )
     except SimulatorNotFound as error:
