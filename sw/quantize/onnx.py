@@ -9,28 +9,30 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.files import read_file
+from celosia.sw.operators.node import ModelError
 from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, port
 
-_LEAST_OPSET = 13
+#: Modules of the extra, and those that import them.
+_MODULES = ("onnx", "celosia.sw.frontend.onnx.versions", "celosia.sw.quantize.dynamic")
 _TYPES = {"tensor(float)": "float32", "tensor(int32)": "int32", "tensor(int64)": "int64"}
 
 
 def open_model(path: Path) -> FloatModel:
     """Return the network of an ``.onnx`` file.
 
-    Raises QuantizeError if its operator set is too old, or its inputs are of no fixed shape.
+    One of an older opset is converted; one that was quantised dynamically is float again. Raises
+    QuantizeError if its version cannot be read, or its inputs are of no fixed shape.
     """
-    onnx: Any = import_module("onnx")
+    onnx, versions, dynamic = map(import_module, _MODULES)
     model = onnx.load_from_string(read_file(path))
     # Weights may be in files beside it, as PyTorch writes them.
     onnx.load_external_data_for_model(model, str(path.parent))
-    content = model.SerializeToString()
-    (opset,) = [each.version for each in model.opset_import if each.domain in ("", "ai.onnx")]
-    if opset < _LEAST_OPSET:
-        raise QuantizeError(
-            f"wanted opset {_LEAST_OPSET} or newer, got {opset}; export it again, or use "
-            "onnx.version_converter"
-        )
+    try:
+        # Constants that are inputs, too, cannot be folded; the quantiser refuses them.
+        model = versions.with_constants(versions.current(model))
+    except ModelError as error:
+        raise QuantizeError(str(error)) from None
+    content = dynamic.in_float(model).SerializeToString()
     ports = []
     for found in _session(content).get_inputs():
         if found.type not in _TYPES:

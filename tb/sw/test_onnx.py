@@ -249,7 +249,7 @@ REFUSALS = {
     r"operator 1 Erf \('t1'\): Erf between float operators is not supported": open_float,
     "wanted the scale and zero point of 't0'": two_scales,
     "wanted fixed extents but the first": no_extent,
-    "wanted opset 6 to 21, got 5": lambda: Model(1, 4, opset=5).move("Flatten").content(),
+    "wanted opset 6 or newer, got 5": lambda: Model(1, 4, opset=5).move("Flatten").content(),
     "not an .onnx file, or a damaged one": lambda: floating()[:-9],
     "wanted at least one operator": lambda: Model(1, 4).content("x"),
 }

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx_graphs import Net, onnx, results
+from onnx_graphs import Net, onnx, reference, results
 from whole_networks.onnx import quantization
 
 from celosia.sw.frontend.source import load
+from celosia.sw.quantize.onnx import open_model
 
 
 def dynamic(proto, weights=quantization.QuantType.QUInt8) -> bytes:
@@ -99,3 +100,21 @@ def test_ranges_belong_to_samples():
     samples = _numbers(9, 7) * np.linspace(-3, 3, 9, dtype=np.float32)[:, None]
     (got,), (wanted,) = results(net.content(x), {"x": samples})
     np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_quantize_makes_it_float_again(name, tmp_path):
+    """Weights and shapes of the float network; then ranges that are known beforehand."""
+    net, last = NETWORKS[name]()
+    path = tmp_path / "net.onnx"
+    path.write_bytes(dynamic(net.proto(last)))
+    model = open_model(path)
+    kinds = {node.op_type for node in onnx.load_from_string(model.content).graph.node}
+    assert kinds & {"MatMul", "Conv"} and not kinds & {"MatMulInteger", "ConvInteger", "Cast"}
+    x = _numbers(6, *net.ends["x"][1:])
+    session = reference(net.content(last))
+    wanted = np.concatenate([np.asarray(session.run(None, {"x": each[None]})[0]) for each in x])
+    session = reference(model.content)
+    got = np.concatenate([np.asarray(session.run(None, {"x": each[None]})[0]) for each in x])
+    assert np.abs(got - wanted).max() <= 0.05 * np.abs(wanted).max()
+    load(model.quantize({"x": each[None]} for each in x))

@@ -1,4 +1,4 @@
-"""Versions of ONNX files: older ones are converted when they are read."""
+"""Versions of ONNX files: older and newer ones are converted when they are read."""
 
 from collections import Counter
 
@@ -32,9 +32,9 @@ _FORMAT = 4
 
 
 def current(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model in a version that can be read; an older one is converted.
+    """Return a model in a version that can be read; another is converted.
 
-    Raises ModelError if it is too old, too new, of unknown operators, or cannot be converted.
+    Raises ModelError if it is too old, of unknown operators, or cannot be converted.
     """
     _require_known(model)
     others = sorted({node.domain for node in model.graph.node}.difference(DOMAINS))
@@ -46,9 +46,10 @@ def current(model: onnx.ModelProto) -> onnx.ModelProto:
     if not opsets:
         raise ModelError("wanted an opset of the standard operators, got none")
     low, high = _OPSETS
-    if not _FIRST <= opsets[0] <= high:
-        raise ModelError(f"wanted opset {_FIRST} to {high}, got {opsets[0]}")
-    return model if opsets[0] >= low else _converted(model, opsets[0])
+    if opsets[0] < _FIRST:
+        raise ModelError(f"wanted opset {_FIRST} or newer, got {opsets[0]}")
+    nearest = min(max(opsets[0], low), high)
+    return model if opsets[0] == nearest else _converted(model, opsets[0], nearest)
 
 
 def _require_known(model: onnx.ModelProto) -> None:
@@ -75,14 +76,14 @@ def with_constants(model: onnx.ModelProto) -> onnx.ModelProto:
     return plain
 
 
-def _converted(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
-    """Return a model of an older opset in the first that can be read."""
+def _converted(model: onnx.ModelProto, opset: int, nearest: int) -> onnx.ModelProto:
+    """Return a model of one opset in another."""
     try:
-        return version_converter.convert_version(with_constants(model), _OPSETS[0])
+        return version_converter.convert_version(with_constants(model), nearest)
     except Exception as error:
         # Before the reason comes a line of the converter's own source.
         reason = (str(error).strip().splitlines() or [""])[0].rpartition("failed: ")[2]
         raise ModelError(
-            f"opset {opset}: onnx.version_converter cannot bring it to {_OPSETS[0]} ({reason}); "
+            f"opset {opset}: onnx.version_converter cannot bring it to {nearest} ({reason}); "
             "export it again"
         ) from None
