@@ -1,13 +1,14 @@
 """Networks of ``quantize_dynamic`` in float again, to be quantised with ranges known beforehand."""
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import helper, numpy_helper
 
 #: Operators on integers, and those on floats in their place.
 _PRODUCTS = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
+
+_onnx: Any = import_module("onnx")
 
 _RANGES = ("DynamicQuantizeLinear",)
 
@@ -15,14 +16,14 @@ _RANGES = ("DynamicQuantizeLinear",)
 class _Network:
     """Nodes and constants of a model whose dynamic products become float ones."""
 
-    def __init__(self, model: onnx.ModelProto) -> None:
+    def __init__(self, model: Any) -> None:
         self.constants = {
-            each.name: numpy_helper.to_array(each) for each in model.graph.initializer
+            each.name: _onnx.numpy_helper.to_array(each) for each in model.graph.initializer
         }
         self.makers = {name: node for node in model.graph.node for name in node.output}
-        self.added: list[onnx.TensorProto] = []
+        self.added: list[Any] = []
 
-    def readers(self, model: onnx.ModelProto, name: str) -> list[Any]:
+    def readers(self, model: Any, name: str) -> list[Any]:
         """Return the nodes that read a tensor."""
         return [node for node in model.graph.node if name in node.input]
 
@@ -42,12 +43,12 @@ class _Network:
         return scales[0] if len(scales) == 1 and any(map(self.source, node.input)) else None
 
 
-def in_float(model: onnx.ModelProto) -> onnx.ModelProto:
+def in_float(model: Any) -> Any:
     """Return a model whose dynamically quantised products are computed in float.
 
     A product of another shape than ``quantize_dynamic`` writes does not change.
     """
-    result = onnx.ModelProto()
+    result = type(model)()
     result.CopyFrom(model)
     network = _Network(model)
     gone: set[str] = set()
@@ -64,7 +65,7 @@ def in_float(model: onnx.ModelProto) -> onnx.ModelProto:
     return result
 
 
-def _product(network: _Network, model: onnx.ModelProto, node: Any) -> tuple[Any, list[str]] | None:
+def _product(network: _Network, model: Any, node: Any) -> tuple[Any, list[str]] | None:
     """Return the float product in place of one of integers, and the results that go with it."""
     first, second = map(network.source, node.input[:2])
     casts = network.readers(model, node.output[0])
@@ -78,7 +79,7 @@ def _product(network: _Network, model: onnx.ModelProto, node: Any) -> tuple[Any,
     if name is None:
         return None
     result = scalings[0].output[0]
-    replaced = helper.make_node(_PRODUCTS[node.op_type], [first, name], [result], node.name)
+    replaced = _onnx.helper.make_node(_PRODUCTS[node.op_type], [first, name], [result], node.name)
     replaced.attribute.extend(node.attribute)
     return replaced, [casts[0].output[0], result]
 
@@ -96,11 +97,11 @@ def _weights(network: _Network, node: Any, product: str) -> str | None:
     data = weights.astype(np.float32) - point.astype(np.float32).reshape(axes)
     data = data * scale.astype(np.float32).reshape(axes)
     name = f"{node.input[1]}_float_{len(network.added)}"
-    network.added.append(numpy_helper.from_array(data.astype(np.float32), name))
+    network.added.append(_onnx.numpy_helper.from_array(data.astype(np.float32), name))
     return name
 
 
-def _fill(model: onnx.ModelProto, nodes: list[Any], constants: list[onnx.TensorProto]) -> None:
+def _fill(model: Any, nodes: list[Any], constants: list[Any]) -> None:
     """Set nodes and constants; what no output needs is left out."""
     wanted = {end.name for end in model.graph.output}
     used = []

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.files import read_file
-from celosia.sw.operators.node import ModelError
 from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, port
 
 #: Modules of the extra, and those that import them.
@@ -30,7 +29,7 @@ def open_model(path: Path) -> FloatModel:
     try:
         # Constants that are inputs, too, cannot be folded; the quantiser refuses them.
         model = versions.with_constants(versions.current(model))
-    except ModelError as error:
+    except ValueError as error:
         raise QuantizeError(str(error)) from None
     content = dynamic.in_float(model).SerializeToString()
     ports = []
