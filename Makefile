@@ -6,6 +6,8 @@ PYTEST_ARGS ?=
 MUTATE_ARGS ?=
 COVERAGE_ARGS ?=
 FLIPS_ARGS ?=
+# Targets of make nightly, in this order.
+NIGHTLY := conformance long prove gates malformed coverage mutate flips
 # A file of tests is one process's, the long ones come first.
 AT_ONCE := -n logical --dist loadfile --no-loadscope-reorder
 # The test of the RTL in make check: LiteRT, machine model and the smallest core give the same bytes.
@@ -25,7 +27,7 @@ VIEW := build/view/celosia/__init__.py
 PACKAGES := hw sim sw
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check unit test docs prose test-only nightly conformance prove mutate gates malformed coverage flips lint type synth pictures clean view setup
+.PHONY: help demo check unit test docs prose test-only nightly conformance long prove mutate gates malformed coverage flips lint type synth pictures clean view setup
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -48,7 +50,10 @@ test-only: $(DEV) $(TOOLS) $(VIEWERS) $(YOSYS)  ## the tests alone (PYTEST_ARGS=
 	@$(BIN)/python -m pytest $(AT_ONCE) $(PYTEST_ARGS)
 
 conformance: $(DEV) $(TOOLS)  ## 10,000 digits: LiteRT, machine model and RTL give the same bytes
-	@$(BIN)/python -m pytest --long -m slow tb/e2e $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --long -m slow tb/e2e --ignore tb/e2e/test_netlist.py $(PYTEST_ARGS)
+
+long: $(DEV) $(TOOLS) $(VIEW)  ## the other long tests: units, host, documentation
+	@$(BIN)/python -m pytest --long -m slow tb --ignore tb/e2e --ignore tb/formal $(PYTEST_ARGS)
 
 prove: $(DEV) $(TOOLS)  ## all proofs about the core, long ones too
 	@$(BIN)/python -m pytest --long tb/formal $(PYTEST_ARGS)
@@ -69,7 +74,8 @@ coverage: $(DEV) $(TOOLS)  ## branches and bits of the core that programs meet: 
 flips: $(DEV) $(TOOLS)  ## flip 100 bits in the memories of a core with parity
 	@$(BIN)/python tb/campaigns flips --preset edge,protection=parity $(FLIPS_ARGS)
 
-nightly: conformance prove gates malformed coverage mutate flips  ## all campaigns: many hours
+nightly: $(DEV) $(TOOLS)  ## all campaigns: many hours; a table of their ends: build/nightly.md
+	@$(BIN)/python tb/nightly.py $(NIGHTLY)
 
 lint: $(DEV)  ## ruff over all Python files
 	@$(BIN)/ruff check hw sim sw tb docs

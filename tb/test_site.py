@@ -39,7 +39,7 @@ def test_comments_describe_attributes(site: ModuleType) -> None:
     assert [site.comment(lines, number) for number in range(3, 7)] == wanted
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_build_without_warnings(site: ModuleType, root: Path, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(words, cwd=root, capture_output=True, text=True)
