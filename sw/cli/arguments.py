@@ -126,6 +126,25 @@ def _batch(text: str) -> int:
     return count
 
 
+def add_shape(parser: argparse.ArgumentParser) -> None:
+    """Add the option that fixes the free extents of inputs; ``shapes_of`` reads it."""
+    text = "extents of an input of an .onnx file that are free, as 1,3,224,224; may be repeated"
+    parser.add_argument(
+        "--shape", action="append", type=_shape, default=[], metavar="[NAME=]N,N,...", help=text
+    )
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return the name of an input, empty for the only one, and its shape."""
+    name, _, extents = text.rpartition("=")
+    return name, tuple(whole(extent.strip()) for extent in extents.split(","))
+
+
+def shapes_of(arguments: argparse.Namespace) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of inputs that the arguments fix, by name."""
+    return dict(arguments.shape)
+
+
 def add_device(parser: argparse.ArgumentParser, default: str) -> None:
     """Add the option that chooses the device."""
     text = f"where to run: {', '.join(DEVICES)} ({default})"

@@ -2,7 +2,14 @@
 
 import argparse
 
-from celosia.sw.cli.arguments import Commands, add_batch, add_output, add_preset
+from celosia.sw.cli.arguments import (
+    Commands,
+    add_batch,
+    add_output,
+    add_preset,
+    add_shape,
+    shapes_of,
+)
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.export.program import c_name, c_program, hex_program
 from celosia.sw.files import writable, write_atomically
@@ -17,6 +24,7 @@ def add_parsers(command: Commands) -> None:
     text = "program to write; .c: as data for the driver in C, .hex: for Verilog's $readmemh"
     add_output(made, text, required=True)
     add_preset(made)
+    add_shape(made)
     add_batch(made, 1, "inputs of one run (1)")
 
 
@@ -26,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
     writable(path, sources=(model,))
     if path.suffix == ".c":
         c_name(path.stem)
-    program = compile_graph(load(model), arguments.preset, arguments.batch)
+    program = compile_graph(load(model, shapes_of(arguments)), arguments.preset, arguments.batch)
     if path.suffix == ".c":
         write_atomically({path: c_program(program, path.stem).encode()})
     elif path.suffix == ".hex":

@@ -17,7 +17,9 @@ from celosia.sw.cli.arguments import (
     add_device,
     add_files,
     add_machine,
+    add_shape,
     add_workers,
+    shapes_of,
     whole,
 )
 from celosia.sw.cli.run import carried_out, compiled
@@ -56,6 +58,7 @@ def add_parsers(command: Commands) -> None:
     add_device(made, "machine")
     add_batch(made, None, f"samples of one run (up to {_BATCH})")
     add_cores(made)
+    add_shape(made)
     add_workers(made)
     made.add_argument("--limit", type=whole, metavar="N", help="the first N samples alone")
     made.add_argument(
@@ -79,7 +82,7 @@ def run(arguments: argparse.Namespace) -> None:
     model = model_path(arguments.model)
     picture = arguments.png or Path(f"{model.stem}_confusion.png")
     writable(picture, arguments.stats, sources=(model,))
-    graph = load(model)
+    graph = load(model, shapes_of(arguments))
     names, outputs = inputs.names_of(graph)
     index = _output(arguments.output, model, outputs)
     found = _data(arguments, model, names)

@@ -9,7 +9,7 @@ import numpy as np
 
 from celosia.sw import data
 from celosia.sw.cli import inputs
-from celosia.sw.cli.arguments import Commands, add_files, add_output, whole
+from celosia.sw.cli.arguments import Commands, add_files, add_output, add_shape, shapes_of, whole
 from celosia.sw.cli.messages import Missing
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.frontend.source import load
@@ -42,6 +42,7 @@ def add_parsers(command: Commands) -> None:
         "--limit", type=whole, metavar="N", help=f"calibrate with the first N samples ({_SAMPLES})"
     )
     inputs.add_conversions(made)
+    add_shape(made)
     add_output(made, "quantised model to write", required=True)
 
 
@@ -68,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
     writable(arguments.output, sources=(arguments.model,))
     if sys.stderr.isatty():
         print(f"converting {arguments.model}", file=sys.stderr)
-    with Converter(arguments.model) as converter:
+    with Converter(arguments.model, shapes_of(arguments)) as converter:
         found = _data(arguments, converter.ports)
         content = converter.quantized(found.samples)
         lines = {"calibrated with": f"{len(found.samples[0]):,} samples", **found.notes}

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from celosia.sw.cli.arguments import Commands, add_batch, add_machine, add_workers, workers_of
+from celosia.sw.cli.arguments import (
+    Commands,
+    add_batch,
+    add_machine,
+    add_shape,
+    add_workers,
+    shapes_of,
+    workers_of,
+)
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled
@@ -42,6 +50,7 @@ def add_parsers(command: Commands) -> None:
     made.add_argument(
         "--measure", action="store_true", help="count the cycles of each layer on the RTL, too"
     )
+    add_shape(made)
     add_workers(made)
     add_machine(made)
 
@@ -80,7 +89,10 @@ def _estimates(
     from celosia.sw.profile.estimates import estimates
 
     memory = {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
-    compiled = [compile_steps(load(path), arguments.preset, arguments.batch) for path in models]
+    compiled = [
+        compile_steps(load(path, shapes_of(arguments)), arguments.preset, arguments.batch)
+        for path in models
+    ]
     measured: list[Measured | None] = [None] * len(models)
     if arguments.measure:
         measured = _measured(compiled, memory, workers)

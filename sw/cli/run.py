@@ -17,9 +17,11 @@ from celosia.sw.cli.arguments import (
     add_device,
     add_files,
     add_machine,
+    add_shape,
     add_waves,
     add_workers,
     device_options,
+    shapes_of,
     wave_files,
     workers_of,
 )
@@ -49,6 +51,7 @@ def add_parsers(command: Commands) -> None:
     add_files(made, "--output", "[NAME=]FILE", ".npy, or .npz for all outputs")
     inputs.add_conversions(made)
     add_device(made, "rtl")
+    add_shape(made)
     add_batch(made, None, f"inputs of one run (up to {_BATCH})")
     add_cores(made)
     add_workers(made)
@@ -72,7 +75,7 @@ def run(arguments: argparse.Namespace) -> None:
     if raw.is_raw(model):
         raw.run(model, arguments)
         return
-    source = read_source(model)
+    source = read_source(model, shapes_of(arguments))
     if arguments.memory or arguments.dump:
         raise InputError(f"{model}: --memory and --dump are for bare instructions")
     ins, outs = inputs.names_of(source)
@@ -86,6 +89,8 @@ def run(arguments: argparse.Namespace) -> None:
     writable(*paths, arguments.stats, *wave_files(arguments), sources=sources)
     batch = arguments.batch
     if isinstance(source, Program):
+        if arguments.shape:
+            raise InputError(f"{model}: wanted a model for --shape, got a program")
         program = source
     else:
         share = -(-inputs.count_of(given) // arguments.cores)

@@ -2,6 +2,7 @@
 
 import shlex
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,36 +34,48 @@ _INTEGERS = (tflite.TensorType.INT8, tflite.TensorType.UINT8, tflite.TensorType.
 _BROKEN = (struct.error, TypeError, IndexError, OverflowError, AttributeError, ValueError)
 
 
-def load(source: str | Path | bytes) -> Graph:
+def load(source: str | Path | bytes, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:
     """Return the graph of a quantised model.
 
-    ``source``: path of a ``.tflite`` or ``.onnx`` file, or its contents. Raises ModelError if it
-    cannot be used; for a float model with the command that quantises it.
+    ``source``: path of a ``.tflite`` or ``.onnx`` file, or its contents; ``shapes``: of the inputs
+    of an ``.onnx`` file whose extents are free, by name; no name stands for the only input. Raises
+    ModelError if it cannot be used; for a float model with the command that quantises it.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         content = bytes(source)
         _require_contents(content, "model")
-        return _load_onnx(content) if content[:1] == _ONNX else load_tflite(content)
+        if content[:1] == _ONNX:
+            return _load_onnx(content, shapes=shapes)
+        _require_no_shapes(shapes, "model")
+        return load_tflite(content)
     path = Path(source)
     _require_contents(_starts(path), path)
     _require_other_kind(path)
     if path.suffix.lower() == ".onnx" and path.is_file():
         try:
-            return _load_onnx(read_file(path, ModelError), path.name)
+            return _load_onnx(read_file(path, ModelError), path.name, shapes)
         except FloatModelError:
             raise ModelError(_quantize(path, "ONNX model in float")) from None
+    _require_no_shapes(shapes, path)
     if _is_float_tflite(path):
         raise ModelError(_quantize(path, "float model"))
     return load_tflite(path)
 
 
-def _load_onnx(content: bytes, name: str = "model") -> Graph:
+def _require_no_shapes(shapes: Mapping[str, tuple[int, ...]] | None, name: str | Path) -> None:
+    if shapes:
+        raise ModelError(f"{name}: wanted an .onnx file for --shape")
+
+
+def _load_onnx(
+    content: bytes, name: str = "model", shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> Graph:
     try:
         from celosia.sw.frontend.onnx.model import load as load_onnx
     except ModuleNotFoundError as error:
         wanted = f"wanted the package {error.name}: {install_command('onnx')}"
         raise ModelError(f"{name}: {wanted}") from None
-    return load_onnx(content, name)
+    return load_onnx(content, name, shapes)
 
 
 def _require_other_kind(path: Path) -> None:

@@ -41,5 +41,8 @@ def port(name: str, shape: Iterable[int], dtype: str) -> Port:
     if first > 1:
         raise QuantizeError(f"{wanted}, got {list(shape)}; export it again with a batch of 1")
     if any(extent < 1 for extent in sample):
-        raise QuantizeError(f"{wanted} alone, got {list(shape)}; export it with fixed extents")
+        raise QuantizeError(
+            f"{wanted} alone, got {list(shape)}; export it with fixed extents, or fix those of an "
+            ".onnx file with --shape"
+        )
     return Port(name, tuple(sample), 1, 0.0, 0, -1, dtype=dtype)

@@ -12,23 +12,30 @@ from celosia.sw.files import read_file
 from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, port
 
 #: Modules of the extra, and those that import them.
-_MODULES = ("onnx", "celosia.sw.frontend.onnx.versions", "celosia.sw.quantize.dynamic")
+_MODULES = (
+    "onnx",
+    "celosia.sw.frontend.onnx.versions",
+    "celosia.sw.frontend.onnx.shapes",
+    "celosia.sw.quantize.dynamic",
+)
 _TYPES = {"tensor(float)": "float32", "tensor(int32)": "int32", "tensor(int64)": "int64"}
 
 
-def open_model(path: Path) -> FloatModel:
+def open_model(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> FloatModel:
     """Return the network of an ``.onnx`` file.
 
     One of an older opset is converted; one that was quantised dynamically is float again. Raises
     QuantizeError if its version cannot be read, or its inputs are of no fixed shape.
     """
-    onnx, versions, dynamic = map(import_module, _MODULES)
+    onnx, versions, extents, dynamic = map(import_module, _MODULES)
     model = onnx.load_from_string(read_file(path))
     # Weights may be in files beside it, as PyTorch writes them.
     onnx.load_external_data_for_model(model, str(path.parent))
     try:
         # Constants that are inputs, too, cannot be folded; the quantiser refuses them.
         model = versions.with_constants(versions.current(model))
+        if shapes:
+            extents.fix(model, shapes)
     except ValueError as error:
         raise QuantizeError(str(error)) from None
     content = dynamic.in_float(model).SerializeToString()

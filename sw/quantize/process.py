@@ -24,6 +24,9 @@ from celosia.sw.runtime.arrays import InputError, label
 #: The child process, which unlike one of multiprocessing does not run the caller's script again.
 _CHILD = "import sys; from celosia.sw.quantize.process import serve; serve(int(sys.argv[1]))"
 
+#: Shapes of inputs by name, the empty one for the only input.
+Shapes = Mapping[str, tuple[int, ...]]
+
 #: State of the child process: its network, and the stream that progress goes to.
 _model: FloatModel | None = None
 _progress: TextIO | None = None
@@ -32,11 +35,12 @@ _progress: TextIO | None = None
 class Converter:
     """A float network, opened; a context manager that ends its process.
 
-    ``path``: the network, of one of ``SOURCES`` whose tools are installed. Raises QuantizeError if
+    ``path``: the network, of one of ``SOURCES`` whose tools are installed; ``shapes``: of the
+    inputs of an ``.onnx`` file whose extents are free, by name. Raises QuantizeError if
     it cannot be read or converted.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, shapes: Shapes | None = None) -> None:
         self.path = path
         self._pipe, other = Pipe()
         with other:
@@ -49,7 +53,7 @@ class Converter:
                 pass_fds=(number,),
             )
         try:
-            self.ports: list[Port] = self._call("open", _open, path)
+            self.ports: list[Port] = self._call("open", _open, path, shapes or {})
         except BaseException:
             self._end()
             raise
@@ -132,9 +136,12 @@ def _plainly(verb: str, function: Any, arguments: tuple[Any, ...]) -> Any:
         return QuantizeError(f"cannot {verb} it: {text.strip()}")
 
 
-def _open(path: Path) -> list[Port]:
+def _open(path: Path, shapes: Shapes) -> list[Port]:
     global _model
-    _model = source_of(path).open(path)
+    source = source_of(path)
+    if shapes and path.suffix.lower() != ".onnx":
+        raise QuantizeError("wanted an .onnx file for --shape")
+    _model = source.open(path, shapes) if shapes else source.open(path)
     return _model.ports
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from celosia.hw.arch.extras import install_command
 from celosia.sw.quantize.model import FloatModel, QuantizeError
@@ -26,10 +27,10 @@ class Source:
         """Modules that are not installed."""
         return [name for name in self.modules if find_spec(name) is None]
 
-    def open(self, path: Path) -> FloatModel:
-        """Return the network of a file."""
+    def open(self, path: Path, *options: Any) -> FloatModel:
+        """Return the network of a file; ``options`` are those of its opener."""
         module, function = self.opener.split(".")
-        return getattr(import_module(f"celosia.sw.quantize.{module}"), function)(path)
+        return getattr(import_module(f"celosia.sw.quantize.{module}"), function)(path, *options)
 
 
 #: Endings of PyTorch's other files: weights, and TorchScript.

@@ -1,5 +1,6 @@
 """Sources of programs, models and programs by path, name or contents, and sessions on devices."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,18 @@ def is_program(source: Source) -> bool:
         return False
 
 
-def read_source(source: Source) -> Graph | Program:
+def read_source(
+    source: Source, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> Graph | Program:
     """Return the graph of a model, or the program of a program's file.
 
+    ``shapes``: of the inputs of an ``.onnx`` file whose extents are free, by name.
     Raises ``ValueError`` if there is no shipped model of this name.
     Raises ``ModelError``, ``ProgramError`` if the source cannot be used.
     """
     source = source if isinstance(source, bytes) else model_path(source)
     if not is_program(source):
-        return load(source)
+        return load(source, shapes)
     return Program.from_bytes(source) if isinstance(source, bytes) else Program.load(source)
 
 

@@ -14,6 +14,7 @@ from celosia.sw.frontend.onnx.floats import FLOATS, clamped
 from celosia.sw.frontend.onnx.layers import LAYERS, bounded, max_pool
 from celosia.sw.frontend.onnx.moves import MOVES
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
+from celosia.sw.frontend.onnx.shapes import Shapes
 from celosia.sw.frontend.onnx.source import Source, read
 from celosia.sw.frontend.onnx.units import Units
 from celosia.sw.ir.graph import Graph
@@ -36,19 +37,20 @@ _BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError,
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinear", "QGemm", *DYNAMIC)
 
 
-def load(content: bytes, name: str = "model") -> Graph:
+def load(content: bytes, name: str = "model", shapes: Shapes | None = None) -> Graph:
     """Return the graph of a model quantised to int8 or uint8.
 
     A first extent that is not fixed is 1.
 
     - ``content``: of an ``.onnx`` file.
     - ``name``: of the file, for messages.
+    - ``shapes``: of inputs whose extents are free.
 
     Raises ModelError if it is damaged, not quantised, or uses something unsupported. One line that
     names the file and the operators.
     """
     try:
-        return _graph(read(content), name)
+        return _graph(read(content, shapes), name)
     except ModelError as error:
         raise type(error)(f"{name}: {error}") from None
     except _BROKEN:

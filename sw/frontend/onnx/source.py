@@ -9,6 +9,7 @@ import onnx
 from onnx import defs, helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
+from celosia.sw.frontend.onnx.shapes import FREE, Shapes, fix
 from celosia.sw.frontend.onnx.versions import DOMAINS, ONNX_RUNTIME, current
 from celosia.sw.operators.node import ModelError
 
@@ -111,8 +112,10 @@ class Source:
     outputs: tuple[End, ...]
 
 
-def read(content: bytes) -> Source:
+def read(content: bytes, shapes: Shapes | None = None) -> Source:
     """Return a file's nodes, constants and ends.
+
+    ``shapes``: of inputs whose extents are free, see ``fix``.
 
     Raises ModelError if it is no ONNX model, damaged, of other versions, or of shapes that are not
     fixed.
@@ -125,7 +128,7 @@ def read(content: bytes) -> Source:
         raise ModelError("wanted at least one operator, got none")
     model = current(model)
     constants = {each.name: _array(each) for each in model.graph.initializer}
-    _fix(model, constants)
+    fix(model, shapes or {})
     try:
         onnx.checker.check_model(model)
         inferred = shape_inference.infer_shapes(_plain(model), data_prop=True).graph.value_info
@@ -164,28 +167,6 @@ def _array(tensor: onnx.TensorProto) -> np.ndarray:
         raise ModelError(f"constant {tensor.name!r}: damaged") from None
 
 
-def _fix(model: onnx.ModelProto, constants: dict[str, np.ndarray]) -> None:
-    """Set first extents that are not fixed to 1, and remove shapes inferred from others."""
-    del model.graph.value_info[:]
-    names = {}
-    for end in model.graph.input:
-        if end.name in constants:
-            continue
-        for axis, dimension in enumerate(end.type.tensor_type.shape.dim):
-            if not dimension.HasField("dim_value") and axis == 0:
-                names[dimension.dim_param] = 1
-                dimension.dim_value = 1
-    for end in (*model.graph.input, *model.graph.output):
-        for dimension in end.type.tensor_type.shape.dim:
-            if not dimension.HasField("dim_value") and dimension.dim_param in names:
-                dimension.dim_value = 1
-    for end in model.graph.output:
-        # The checker wants a shape; a shape of no dimensions stands for an unknown one.
-        end.type.tensor_type.shape.SetInParent()
-        if any(not each.HasField("dim_value") for each in end.type.tensor_type.shape.dim):
-            del end.type.tensor_type.shape.dim[:]
-
-
 def _ends(values: Any) -> Iterator[End]:
     """Yield values whose shapes are known."""
     for value in values:
@@ -200,8 +181,8 @@ def _end(value: onnx.ValueInfoProto) -> End:
         raise ModelError(f"tensor {value.name!r}: wanted a tensor")
     shape = tuple(each.dim_value for each in kind.shape.dim)
     if any(extent < 1 for extent in shape):
-        got = [each.dim_param or each.dim_value for each in kind.shape.dim]
-        raise ModelError(f"tensor {value.name!r}: wanted fixed extents but the first, got {got}")
+        got = [each.dim_param or each.dim_value or "?" for each in kind.shape.dim]
+        raise ModelError(f"tensor {value.name!r}: {FREE}, got [{', '.join(map(str, got))}]")
     return End(value.name, np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)), shape)
 
 

@@ -1,0 +1,78 @@
+"""Free extents of ONNX inputs: ``--shape`` fixes them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx_graphs import Net, reference
+
+from celosia.sw.cli import main
+from celosia.sw.frontend.source import load
+from celosia.sw.operators.node import ModelError
+
+FREE = ("N", 3, "H", "W")
+
+
+def _network() -> bytes:
+    net = Net(x=FREE)
+    x = net.quantized("x")
+    x = net.quantized(net.add("Conv", x, net.weights(4, 3, 3, 3), pads=[1] * 4), 0.0771)
+    return net.content(net.add("Flatten", net.add("GlobalMaxPool", x)))
+
+
+def test_extents_are_those_of_the_shape():
+    graph = load(_network(), {"x": (1, 3, 6, 9)})
+    assert graph.tensors[graph.inputs[0]].shape == (1, 3, 6, 9)
+    assert load(_network(), {"": (1, 3, 6, 9)}).tensors[graph.inputs[0]].shape == (1, 3, 6, 9)
+
+
+REFUSALS = {
+    r"wanted fixed extents but the first; --shape .* got \[1, 3, H, W\]": {},
+    r"wanted one of the inputs x, got y": {"y": (1, 3, 6, 6)},
+    r"--shape of input 'x': wanted \[N, 3, H, W\], got \[1, 4, 6, 6\]": {"x": (1, 4, 6, 6)},
+    r"--shape of input 'x': wanted \[N, 3, H, W\], got \[6, 6\]": {"": (6, 6)},
+}
+
+
+@pytest.mark.parametrize("message", REFUSALS)
+def test_refusals(message):
+    with pytest.raises(ModelError, match=message) as caught:
+        load(_network(), REFUSALS[message])
+    assert "\n" not in str(caught.value)
+
+
+def test_free_extents_without_names_are_not_the_batch():
+    net = Net(x=(None, 3, None, 4))
+    with pytest.raises(ModelError, match=r"got \[1, 3, \?, 4\]"):
+        load(net.content(net.quantized("x")))
+
+
+def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("net.onnx").write_bytes(_network())
+    x = np.random.default_rng(1).normal(size=(3, 3, 6, 5)).astype(np.float32)
+    np.save("x.npy", x)
+    files = ["--input", "x.npy", "--output", "y.npy", "--device", "machine"]
+    assert main(["run", "net.onnx", *files]) != 0
+    assert "--shape NAME=1,3,224,224" in capsys.readouterr().err
+    assert main(["run", "net.onnx", *files, "--shape", "1,3,6,5"]) == 0
+    wanted = reference(_network()).run(None, {"x": x})[0]
+    np.testing.assert_array_equal(np.load("y.npy"), wanted)
+    assert main(["report", "net.onnx", "--shape", "x=1,3,6,5"]) == 0
+    assert main(["compile", "net.onnx", "-o", "net.bin", "--shape", "x=1,3,6,5"]) == 0
+    assert main(["run", "net.bin", *files, "--shape", "1,3,6,5"]) != 0
+    assert "wanted a model for --shape, got a program" in capsys.readouterr().err
+    assert main(["report", "mnist_mlp", "--shape", "1,3,6,5"]) != 0
+    assert "wanted an .onnx file for --shape" in capsys.readouterr().err
+
+
+def test_quantize(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    net = Net(x=FREE)
+    weights = net.constant(np.random.default_rng(1).normal(size=(4, 3, 3, 3)).astype(np.float32))
+    Path("net.onnx").write_bytes(net.content(net.add("Conv", "x", weights)))
+    np.save("x.npy", np.random.default_rng(1).normal(size=(3, 3, 6, 5)).astype(np.float32))
+    arguments = ["quantize", "net.onnx", "--calibration", "x.npy", "-o", "y.onnx"]
+    assert main(arguments) != 0
+    assert main([*arguments, "--shape", "1,3,6,5"]) == 0
+    load("y.onnx")
