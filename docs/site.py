@@ -22,7 +22,10 @@ SECTIONS = ("Tutorial", "How to", "Reference", "Design", "API", "Glossary")
 
 
 def packages() -> dict[str, Path]:
-    """Return the folders of the packages that pyproject.toml lists, by import path."""
+    """Return the folders of the packages that pyproject.toml lists, by import path.
+
+    Those of files other than modules have no page.
+    """
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     setup = tools["setuptools"]
     folders = setup["package-dir"]
@@ -33,7 +36,8 @@ def packages() -> dict[str, Path]:
         parent, _, last = name.rpartition(".")
         return folder(parent) / last
 
-    return {name: folder(name) for name in setup["packages"]}
+    folders_of = {name: folder(name) for name in setup["packages"]}
+    return {name: folder for name, folder in folders_of.items() if any(folder.glob("*.py"))}
 
 
 def modules(package: str, folder: Path) -> Iterator[str]:

@@ -217,7 +217,7 @@ def test_another_core_is_left_alone(bench: Bench) -> None:
 
 @pytest.mark.parametrize("opcode", [isa.Opcode.LOAD, isa.Opcode.STORE])
 def test_a_program_that_points_out_of_its_memory_fails(bench: Bench, opcode: isa.Opcode) -> None:
-    """The registers have the bounds of the program: it has no check of its own in the driver."""
+    """The registers have the bounds of the program, which the driver does not check."""
     program = bench.program
     system = System(bench.driver, program.memory_bytes + 0x8000)
     assert system.found() == OK and system.load(bench.in_c()) == OK
