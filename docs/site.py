@@ -1,4 +1,4 @@
-"""Hooks of MkDocs and Griffe: API pages, generated pages, order of the sections.
+"""Hooks of MkDocs and Griffe: API pages, generated pages, order of sections and pages.
 
 Instruction set, registers and operators are written again at each build, so that the site has the
 tables of these sources. The API has a page for each package, with all of its public modules.
@@ -72,18 +72,42 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+def linked() -> list[str]:
+    """Return the pages that the index links to, in its order, without repetition."""
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    return list(dict.fromkeys(re.findall(r"\]\(([\w/-]+\.md)", text)))
+
+
 def on_nav(nav: Navigation, config: Any, files: Files) -> Navigation:
-    """Put the sections into the order of the index."""
+    """Put sections and pages into the order of the index; other pages follow by name."""
+    pages = linked()
 
     def order(item: Any) -> int:
-        title = (item.title or "").replace("-", " ")
+        title = item.file.name.capitalize() if item.is_page else item.title.replace("-", " ")
         return SECTIONS.index(title) if title in SECTIONS else -1
+
+    def order_of_page(page: Any) -> tuple[int, str]:
+        path = page.file.src_uri
+        place = pages.index(path) if path in pages else len(pages)
+        return place, path.removesuffix(".md")
 
     for item in nav.items:
         if item.title == "Api":
             item.title = "API"
+        if item.children:
+            item.children.sort(key=order_of_page)
     nav.items.sort(key=order)
+    _link(nav.pages, [page for item in nav.items for page in item.children or [item]])
     return nav
+
+
+def _link(pages: list[Any], ordered: list[Any]) -> None:
+    """Give each page the one before and after it in the order of the site."""
+    known = [page for page in ordered if page.is_page]
+    pages[:] = [*known, *(page for page in pages if page not in known)]
+    for number, page in enumerate(pages):
+        page.previous_page = pages[number - 1] if number else None
+        page.next_page = pages[number + 1] if number + 1 < len(pages) else None
 
 
 def comment(lines: list[str], number: int) -> str:

@@ -4,7 +4,8 @@ import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import prerequisites
 import pytest
@@ -37,6 +38,35 @@ def test_comments_describe_attributes(site: ModuleType) -> None:
     lines = ["#: Rows and", "#: columns.", "a: int", "b: int", "c: int  #: Own.", "d: int"]
     wanted = ["Rows and columns.", "Rows and columns.", "Own.", ""]
     assert [site.comment(lines, number) for number in range(3, 7)] == wanted
+
+
+def entry(path: str, title: str = "", children: Any = None) -> SimpleNamespace:
+    """A section or a page of the site's navigation."""
+    file = SimpleNamespace(src_uri=path, name=Path(path).stem)
+    is_page = children is None
+    return SimpleNamespace(file=file, title=title or None, children=children, is_page=is_page)
+
+
+def test_pages_are_in_the_order_of_learning(site: ModuleType) -> None:
+    """That of the index; sections as well, and the links from each page to the next."""
+    tutorials = ["assembly", "first-network", "pixel-and-weight", "soc", "systolic-array"]
+    paths = ["celosia.hw", "celosia.hw.arch", "celosia"]
+    api, taught = (
+        [entry(f"{folder}/{name}.md") for name in names]
+        for folder, names in (("api", paths), ("tutorial", tutorials))
+    )
+    index, glossary = entry("index.md"), entry("glossary.md")
+    items = [index, glossary, entry("", "Api", api), entry("", "Tutorial", taught)]
+    pages = [index, glossary, *api, *taught]
+    nav = site.on_nav(SimpleNamespace(items=items, pages=pages), None, None)
+    assert [item.title for item in nav.items] == [None, "Tutorial", "API", None]
+    wanted = "first-network systolic-array assembly soc pixel-and-weight".split()
+    assert [page.file.name for page in taught] == wanted
+    order = ["index", *wanted, "celosia", "celosia.hw", "celosia.hw.arch", "glossary"]
+    names = [page.file.src_uri.rpartition("/")[2].removesuffix(".md") for page in nav.pages]
+    assert names == order
+    assert [page.next_page for page in nav.pages] == [*nav.pages[1:], None]
+    assert [page.previous_page for page in nav.pages] == [None, *nav.pages[:-1]]
 
 
 @pytest.mark.thorough
