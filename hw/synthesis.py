@@ -60,7 +60,7 @@ def synthesise(
     """
     seeds = tuple(seeds)
     for tool in ("yosys", part.family.router)[: 2 if seeds else 1]:
-        tools.find(tool)
+        report(f"{tool}: {tools.choose(tool)}")
     text, sources = convert_with_sources(Folded(Core(config=part.suited(config))))
     design = Design(
         name=TOP, verilog=text, part=part, megahertz=megahertz(), opened=OPENED, sources=sources

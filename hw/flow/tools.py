@@ -1,15 +1,19 @@
 """Finds and runs the tools of the flow."""
 
 import fcntl
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
+from importlib import metadata
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from typing import NamedTuple
 
-from celosia.hw.arch.extras import install_command
+from celosia.hw.arch.extras import install_command, requirements
 
 #: Takes a line of progress.
 Progress = Callable[[str], None]
@@ -19,8 +23,22 @@ class ToolError(RuntimeError):
     """A tool of the flow failed; its words are in the log that is named."""
 
 
-def find(name: str) -> str:
-    """Return a tool: the system's where there is one, else the one that PyPI has.
+class Tool(NamedTuple):
+    """Program of a tool, its version, empty if it reports none, and programs that are too old."""
+
+    path: str
+    version: str
+    older: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        words = [self.path, *filter(None, [self.version])]
+        return " ".join(words) + "".join(f"; not {one}: too old" for one in self.older)
+
+
+def choose(name: str) -> Tool:
+    """Return the tool to use: the system's if it is new enough, else the one that PyPI has.
+
+    The oldest version is that of the package in the extra ``synth``.
 
     Raises
     ------
@@ -29,17 +47,55 @@ def find(name: str) -> str:
     """
     beside = str(Path(sys.executable).parent)
     packaged = f"yowasp-{name}"
-    command = (
-        shutil.which(name)
-        or shutil.which(name, path=beside)
-        or shutil.which(packaged)
-        or shutil.which(packaged, path=beside)
+    oldest, older = _oldest(packaged), []
+    for word in (name, packaged):
+        for folder in (None, beside):
+            path = shutil.which(word, path=folder)
+            if path is None:
+                continue
+            version = _reported(path)
+            if not version or _numbers(version) >= _numbers(oldest):
+                return Tool(path, version, tuple(older))
+            older += [one for one in (f"{path} {version}",) if one not in older]
+    newer = f"{name} {oldest}".rstrip()
+    found = ", ".join(older) or "none"
+    raise ToolError(
+        f"{name}: wanted {newer} or {packaged} on PATH, found {found} ({install_command('synth')})"
     )
-    if command is None:
-        raise ToolError(
-            f"{name}: wanted {name} or {packaged} on PATH, found none ({install_command('synth')})"
+
+
+def find(name: str) -> str:
+    """Return the program of a tool; raises ToolError as ``choose``."""
+    return choose(name).path
+
+
+def _oldest(package: str) -> str:
+    """Return the oldest version of a package that the extra takes; empty if it names none."""
+    try:
+        listed = requirements("synth")
+    except ValueError:
+        return ""
+    found = (re.fullmatch(rf"{re.escape(package)}>=([\d.]+).*", one) for one in listed)
+    return next((match[1] for match in found if match), "")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))
+
+
+@lru_cache
+def _reported(path: str) -> str:
+    """Return the version of a program, as numbers between dots; empty if it reports none."""
+    with suppress(PackageNotFoundError):
+        return metadata.version(Path(path).name)
+    try:
+        lines = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, errors="replace", timeout=60
         )
-    return command
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    found = re.search(r"\d+(?:\.\d+)+", lines.stdout + lines.stderr)
+    return found[0] if found else ""
 
 
 def version(name: str) -> str:

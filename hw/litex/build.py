@@ -145,7 +145,7 @@ def build(
         raise ValueError("seeds: wanted at least one, got none")
     family = board.fpga.family
     for tool in ("yosys", family.router, family.packer[0]):
-        tools.find(tool)
+        report(f"{tool}: {tools.choose(tool)}")
     report(f"elaborating {board.config.name} for {board.title}")
     made, description = design(board)
     runs = placed(made, directory, seeds=seeds, report=report)

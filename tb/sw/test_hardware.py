@@ -202,16 +202,19 @@ def test_what_was_built_before_stays_until_all_is_made(tools, capsys, monkeypatc
 
 
 def test_a_missing_tool_is_reported_before_the_work(tools, capsys, monkeypatch):
-    find = flow_tools.find
+    choose = flow_tools.choose
 
     def without(name):
         if name == "ecppack":
             raise ToolError("ecppack: wanted it, found none")
-        return find(name)
+        return choose(name)
 
-    monkeypatch.setattr(flow_tools, "find", without)
+    monkeypatch.setattr(flow_tools, "choose", without)
     assert main("build ulx3s-12f --seeds 1".split()) == 1
-    assert capsys.readouterr().err == "celosia: ecppack: wanted it, found none\n"
+    *chosen, last = capsys.readouterr().err.splitlines()
+    assert last == "celosia: ecppack: wanted it, found none"
+    names = ("yosys", "nextpnr-ecp5")
+    assert [line.split(None, 1)[1] for line in chosen] == [f"{n}: {choose(n)}" for n in names]
     assert not list(Path().rglob("yosys.runs"))
 
 
