@@ -18,7 +18,12 @@ from celosia.sw.runtime.arrays import InputError, quantized
 from celosia.sw.shipped import model_path
 
 
-def compile(model: str | Path | bytes, config: Config | str = "edge", batch: int = 1) -> Program:
+def compile(
+    model: str | Path | bytes,
+    config: Config | str = "edge",
+    batch: int = 1,
+    signature: str | None = None,
+) -> Program:
     """Return the program of a quantised network.
 
     Parameters
@@ -29,6 +34,9 @@ def compile(model: str | Path | bytes, config: Config | str = "edge", batch: int
         The core; or a preset, with changes: ``edge``, ``edge,weight_rows=4``.
     batch : int
         Samples of one run of the core, 1 to 4096.
+    signature : str, optional
+        Signature of a ``.tflite`` file, or name of a subgraph without one; the first subgraph
+        unless given.
 
     Returns
     -------
@@ -46,7 +54,7 @@ def compile(model: str | Path | bytes, config: Config | str = "edge", batch: int
     >>> compile("mnist_mlp", config="nano", batch=16).inputs[0].shape
     (784,)
     """
-    graph = load(model if isinstance(model, bytes) else model_path(model))
+    graph = load(model if isinstance(model, bytes) else model_path(model), signature=signature)
     return compile_graph(graph, preset(config) if isinstance(config, str) else config, batch)
 
 

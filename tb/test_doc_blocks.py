@@ -9,6 +9,7 @@ import numpy as np
 import prerequisites
 import pytest
 from PIL import Image
+from whole_networks.small import two_signatures
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Without the tutorials, which tb/test_tutorials.py runs.
@@ -46,6 +47,7 @@ def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mnist_model: Path) 
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(1)
     shutil.copy(mnist_model, "net.tflite")
+    Path("two.tflite").write_bytes(two_signatures())
     np.save("x.npy", rng.integers(-128, 128, (4, 784), np.int8))
     np.save("labels.npy", np.arange(4))
     np.save("bytes.npy", rng.integers(-128, 128, 16, np.int8))

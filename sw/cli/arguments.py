@@ -1,6 +1,7 @@
 """Arguments that several commands share: their types, their options and their defaults."""
 
 import argparse
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, NoReturn, Protocol
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import PRESETS, preset
+from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.parts import MOST_BATCH
 from celosia.sw.runtime.backends import DEVICES, device_name
 from celosia.sw.runtime.session import InputError
@@ -275,3 +277,18 @@ def settle(arguments: argparse.Namespace) -> None:
     for name, value in zip(("preset", "latency", "bandwidth"), usual, strict=True):
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
+
+
+def add_signature(parser: argparse.ArgumentParser) -> None:
+    """Add the option that chooses a signature of a ``.tflite`` file."""
+    text = "signature of a .tflite file, or subgraph without one, in place of the first subgraph"
+    parser.add_argument("--signature", metavar="NAME", help=text)
+
+
+def report_choices(graph: Graph, signature: str | None) -> None:
+    """Print a note if a file has other signatures or subgraphs, and the user chose none."""
+    if graph.choices and signature is None:
+        names = ", ".join(map(repr, graph.choices))
+        read = f"signature {graph.signature!r}" if graph.signature else "a subgraph"
+        text = f"{graph.name}: {read} is taken; --signature takes another: {names}"
+        print(f"celosia: note: {text}", file=sys.stderr)

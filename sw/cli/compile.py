@@ -8,6 +8,8 @@ from celosia.sw.cli.arguments import (
     add_output,
     add_preset,
     add_shape,
+    add_signature,
+    report_choices,
     shapes_of,
 )
 from celosia.sw.compiler.compile import compile_graph
@@ -23,6 +25,7 @@ def add_parsers(command: Commands) -> None:
     made.add_argument("model", metavar="MODEL", help=".tflite or .onnx file, or a shipped model")
     text = "program to write; .c: as data for the driver in C, .hex: for Verilog's $readmemh"
     add_output(made, text, required=True)
+    add_signature(made)
     add_preset(made)
     add_shape(made)
     add_batch(made, 1, "inputs of one run (1)")
@@ -34,7 +37,9 @@ def run(arguments: argparse.Namespace) -> None:
     writable(path, sources=(model,))
     if path.suffix == ".c":
         c_name(path.stem)
-    program = compile_graph(load(model, shapes_of(arguments)), arguments.preset, arguments.batch)
+    graph = load(model, shapes_of(arguments), arguments.signature)
+    report_choices(graph, arguments.signature)
+    program = compile_graph(graph, arguments.preset, arguments.batch)
     if path.suffix == ".c":
         write_atomically({path: c_program(program, path.stem).encode()})
     elif path.suffix == ".hex":

@@ -37,6 +37,7 @@ from celosia.sw.files import writable, write_atomically
 from celosia.sw.frontend.source import load
 from celosia.sw.images import pictures_of
 from celosia.sw.ir.graph import short_name
+from celosia.sw.ir.names import Names
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.session import InputError
 from celosia.sw.shipped import model_path
@@ -83,7 +84,7 @@ def run(arguments: argparse.Namespace) -> None:
     picture = arguments.png or Path(f"{model.stem}_confusion.png")
     writable(picture, arguments.stats, sources=(model,))
     graph = load(model, shapes_of(arguments))
-    names, outputs = inputs.names_of(graph)
+    names, outputs = inputs.ends_of(graph)
     index = _output(arguments.output, model, outputs)
     found = _data(arguments, model, names)
     labelled = found.labelled
@@ -127,7 +128,7 @@ def _output(name: str | None, model: Path, outputs: Sequence[str]) -> int:
     raise InputError(f"{model.name}: --output: wanted one of {shown}, got {name!r}")
 
 
-def _data(arguments: argparse.Namespace, model: Path, names: Sequence[str]) -> _Data:
+def _data(arguments: argparse.Namespace, model: Path, names: Names) -> _Data:
     """Return the samples and labels that the arguments name."""
     limit = arguments.limit
     if arguments.dataset:

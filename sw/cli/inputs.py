@@ -12,10 +12,11 @@ import numpy as np
 
 from celosia.sw.files import MOST_BYTES, read_file
 from celosia.sw.images import is_image, pictures_of, read_image
-from celosia.sw.ir.graph import Graph, short_name
+from celosia.sw.ir.graph import Graph
+from celosia.sw.ir.names import Names
 from celosia.sw.ir.parts import Port
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.arrays import OWN_RANGE, InputError, Pixels, clipped, quantized
+from celosia.sw.runtime.arrays import OWN_RANGE, InputError, Pixels, clipped, names_of, quantized
 
 #: Share of clamped values above which a note is printed.
 _DOUBTFUL = 0.1
@@ -67,17 +68,18 @@ def pixel_range(text: str) -> tuple[float, float]:
     return low, high
 
 
-def names_of(source: Graph | Program) -> tuple[list[str], list[str]]:
+def ends_of(source: Graph | Program) -> tuple[Names, Names]:
     """Return the names of inputs and outputs."""
     if isinstance(source, Program):
-        return [port.name for port in source.inputs], [port.name for port in source.outputs]
+        return names_of(source.inputs), names_of(source.outputs)
     inputs, outputs = (
-        [source.tensors[n].name for n in side] for side in (source.inputs, source.outputs)
+        Names(names, [source.tensors[n].name for n in side])
+        for names, side in zip(source.names, (source.inputs, source.outputs), strict=True)
     )
     return inputs, outputs
 
 
-def gather(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str, Given]:
+def gather(option: str, texts: Sequence[str], names: Names) -> dict[str, Given]:
     """Return the contents of each input.
 
     - ``option``: the option, for messages.
@@ -90,19 +92,21 @@ def gather(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str,
     files = targets(option, texts, names)
     if isinstance(files, Path):
         return _unpacked(files, names)
-    missing = [name for name in names if name not in files]
+    pairs = zip(names, names.shown, strict=True)
+    missing = [shown for name, shown in pairs if name not in files]
     if missing:
-        raise InputError(f"{option}: wanted {_listed(names)}, got none for {_listed(missing)}")
+        wanted = _listed(names.shown)
+        raise InputError(f"{option}: wanted {wanted}, got none for {_listed(missing)}")
     return {name: _given(files[name]) for name in names}
 
 
-def sources_of(texts: Sequence[str], names: Sequence[str]) -> list[Path]:
+def sources_of(texts: Sequence[str], names: Names) -> list[Path]:
     """Return the files of inputs, which no output may overwrite."""
     found = (_split(text, names) for text in texts)
     return [Path(t) if f is None else f[1] for t, f in zip(texts, found, strict=True)]
 
 
-def targets(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str, Path] | Path:
+def targets(option: str, texts: Sequence[str], names: Names) -> dict[str, Path] | Path:
     """Return the file of each name, or the one ``.npz`` file for all.
 
     Raises InputError if a name is unknown or given twice, or several have one file that is no
@@ -118,12 +122,13 @@ def targets(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str
     for text in texts:
         found = _split(text, names)
         if found is None:
-            wanted = f"NAME=FILE with NAME of {_listed(names)}"
+            wanted = f"NAME=FILE with NAME of {_listed(names.shown)}"
             more = ", or one .npz" if len(names) > 1 else ""
             raise InputError(f"{option} {text}: wanted {wanted}{more}")
         name, path = found
         if name in files:
-            raise InputError(f"{option} {text}: {short_name(name)!r} is given twice")
+            shown = names.shown[names.index(name)]
+            raise InputError(f"{option} {text}: {shown!r} is given twice")
         files[name] = path
     return files
 
@@ -140,20 +145,16 @@ def _names_something(text: str) -> bool:
     return "=" in text and not Path(text).exists() and not Path(text).parent.is_dir()
 
 
-def _split(text: str, names: Sequence[str]) -> tuple[str, Path] | None:
-    """Return name and file; names may be cut to their last component where that is of one only."""
-    short = [short_name(name) for name in names]
+def _split(text: str, names: Names) -> tuple[str, Path] | None:
+    """Return name and file of a text that begins with one of the keys of ``names``."""
     for index in (n for n, c in enumerate(text) if c == "="):
-        given = text[:index]
-        if given in names:
-            return given, Path(text[index + 1 :])
-        if short.count(given) == 1:
-            return names[short.index(given)], Path(text[index + 1 :])
+        if text[:index] in names.keys:
+            return names.keys[text[:index]], Path(text[index + 1 :])
     return None
 
 
 def _listed(names: Sequence[str], most: int = 6) -> str:
-    shown = ", ".join(repr(short_name(name)) for name in names[:most])
+    shown = ", ".join(map(repr, names[:most]))
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
@@ -199,7 +200,7 @@ def _array(content: bytes, name: str) -> np.ndarray:
     return array
 
 
-def _unpacked(path: Path, names: Sequence[str]) -> dict[str, Given]:
+def _unpacked(path: Path, names: Names) -> dict[str, Given]:
     """Return the arrays of an ``.npz`` file, under the model's names."""
     content = read_file(path)
     try:
@@ -214,12 +215,12 @@ def _unpacked(path: Path, names: Sequence[str]) -> dict[str, Given]:
         raise InputError(f"{path}: not an .npz file, or a damaged one") from None
     if len(names) == len(contents) == 1:
         contents = {names[0]: next(iter(contents.values()))}
-    known = {short_name(name): name for name in reversed(names)} | {name: name for name in names}
     arrays = {
-        known.get(key, key): _array(value, f"{path}: {key}") for key, value in contents.items()
+        names.keys.get(key, key): _array(value, f"{path}: {key}") for key, value in contents.items()
     }
-    if sorted(arrays) != sorted(names):
-        raise InputError(f"{path}: wanted arrays {_listed(names)}, got {_listed(sorted(contents))}")
+    if sorted(arrays) != sorted(names) or len(arrays) != len(contents):
+        wanted = _listed(names.shown)
+        raise InputError(f"{path}: wanted arrays {wanted}, got {_listed(sorted(contents))}")
     return {name: Given(str(path), arrays[name]) for name in names}
 
 

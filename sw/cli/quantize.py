@@ -16,7 +16,7 @@ from celosia.sw.frontend.source import load
 from celosia.sw.ir.parts import Port
 from celosia.sw.quantize.process import Converter
 from celosia.sw.quantize.sources import SOURCES, require_tools, source_of
-from celosia.sw.runtime.arrays import InputError
+from celosia.sw.runtime.arrays import InputError, names_of
 
 _SAMPLES = 500
 
@@ -92,7 +92,7 @@ def _data(arguments: argparse.Namespace, ports: list[Port]) -> _Data:
         raise InputError("--test: wanted --labels for it")
     if arguments.calibration[0] in data.DATASETS:
         return _of_dataset(arguments, ports, limit)
-    names = [port.name for port in ports]
+    names = names_of(ports)
     given = inputs.gather("--calibration", arguments.calibration, names)
     first = {name: one.first(limit) for name, one in given.items()}
     if not arguments.labels:

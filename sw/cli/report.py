@@ -12,7 +12,9 @@ from celosia.sw.cli.arguments import (
     add_batch,
     add_machine,
     add_shape,
+    add_signature,
     add_workers,
+    report_choices,
     shapes_of,
     workers_of,
 )
@@ -44,6 +46,7 @@ def add_parsers(command: Commands) -> None:
     made.add_argument(
         "--operators", action="store_true", help="list the operators there are, and their limits"
     )
+    add_signature(made)
     add_batch(made, 1, "inputs of one run (1)")
     made.add_argument("--csv", type=Path, metavar="FILE", help="also write a table as CSV")
     made.add_argument("--json", type=Path, metavar="FILE", help="also write a table as JSON")
@@ -89,10 +92,10 @@ def _estimates(
     from celosia.sw.profile.estimates import estimates
 
     memory = {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
-    compiled = [
-        compile_steps(load(path, shapes_of(arguments)), arguments.preset, arguments.batch)
-        for path in models
-    ]
+    graphs = [load(path, shapes_of(arguments), arguments.signature) for path in models]
+    for graph in graphs:
+        report_choices(graph, arguments.signature)
+    compiled = [compile_steps(graph, arguments.preset, arguments.batch) for graph in graphs]
     measured: list[Measured | None] = [None] * len(models)
     if arguments.measure:
         measured = _measured(compiled, memory, workers)

@@ -18,9 +18,11 @@ from celosia.sw.cli.arguments import (
     add_files,
     add_machine,
     add_shape,
+    add_signature,
     add_waves,
     add_workers,
     device_options,
+    report_choices,
     shapes_of,
     wave_files,
     workers_of,
@@ -50,6 +52,7 @@ def add_parsers(command: Commands) -> None:
     add_files(made, "--input", "[NAME=]FILE", ".npy, .npz, picture or folder of pictures")
     add_files(made, "--output", "[NAME=]FILE", ".npy, or .npz for all outputs")
     inputs.add_conversions(made)
+    add_signature(made)
     add_device(made, "rtl")
     add_shape(made)
     add_batch(made, None, f"inputs of one run (up to {_BATCH})")
@@ -75,10 +78,10 @@ def run(arguments: argparse.Namespace) -> None:
     if raw.is_raw(model):
         raw.run(model, arguments)
         return
-    source = read_source(model, shapes_of(arguments))
+    source = read_source(model, shapes_of(arguments), arguments.signature)
     if arguments.memory or arguments.dump:
         raise InputError(f"{model}: --memory and --dump are for bare instructions")
-    ins, outs = inputs.names_of(source)
+    ins, outs = inputs.ends_of(source)
     if not arguments.input or not arguments.output:
         raise InputError(f"{model}: wanted --input and --output")
     files = inputs.targets(f"{model.name}: --output", arguments.output, outs)
@@ -93,6 +96,7 @@ def run(arguments: argparse.Namespace) -> None:
             raise InputError(f"{model}: wanted a model for --shape, got a program")
         program = source
     else:
+        report_choices(source, arguments.signature)
         share = -(-inputs.count_of(given) // arguments.cores)
         program = compiled(source, config or PRESETS["edge"], batch, min(_BATCH, share))
     if batch and batch != program.batch:

@@ -148,8 +148,10 @@ def _compiled(
     parts = (compiler.part(each, plan.items, alone=not shared) for each in placed)
     steps = tuple(step if isinstance(step, HostOperator) else next(parts) for step in plan.steps)
     constants = compiler.constants() if shared else ()
-    inputs = _ends(graph, plan, graph.inputs, steps)
-    outputs = _ends(graph, plan, graph.outputs, steps)
+    inputs, outputs = (
+        _ends(graph, plan, numbers, steps, names)
+        for numbers, names in zip((graph.inputs, graph.outputs), model.names, strict=True)
+    )
     first = len(model.inputs)
     kept = zip(graph.states, inputs[first:], strict=True)
     program = Program(
@@ -355,15 +357,24 @@ def _port(graph: Graph, number: int, items: int, address: int) -> Port:
 
 
 def _ends(
-    graph: Graph, plan: Plan, numbers: Sequence[int], steps: Sequence[Part | HostOperator]
+    graph: Graph,
+    plan: Plan,
+    numbers: Sequence[int],
+    steps: Sequence[Part | HostOperator],
+    names: Sequence[str],
 ) -> tuple[Port, ...]:
-    """Return the model's inputs or outputs, with the addresses of those that the core has."""
+    """Return the model's inputs or outputs, with the addresses of those that the core has.
+
+    ``names``: of the first ones; the others have those of their tensors.
+    """
     parts = [step for step in steps if isinstance(step, Part)]
     core = {port.tensor: port for part in parts for port in (*part.inputs, *part.outputs)}
     ports = []
-    for number in numbers:
+    for index, number in enumerate(numbers):
         address = core[number].address if number in core else -1
         port = _port(graph, number, plan.items, address)
+        if index < len(names) and names[index] != port.name:
+            port = replace(port, name=names[index], tensor_name=port.name)
         if number in graph.unsigned:
             port = replace(port, dtype="uint8", zero_point=port.zero_point + 128)
         ports.append(port)

@@ -1,6 +1,6 @@
 """Networks as ``.tflite`` files describe them, and their files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,9 +9,10 @@ import numpy as np
 import tflite
 
 from celosia.sw.ir import graph
-from celosia.sw.ir.graph import Quantization
+from celosia.sw.ir.graph import Quantization, Signature
 
-__all__ = ["RESOURCE", "Graph", "Operation", "Quantization", "Tensor", "serialize"]
+__all__ = ["RESOURCE", "Graph", "Operation", "Quantization", "Signature", "Tensor"]
+__all__ += ["serialize"]
 
 #: Type of the handles of variables.
 RESOURCE = np.dtype(object)
@@ -109,15 +110,15 @@ _ENUMERATIONS = {
 }
 
 
-def serialize(*graphs: Graph) -> bytes:
+def serialize(*graphs: Graph, signatures: Sequence[Signature] = ()) -> bytes:
     """Return the ``.tflite`` file of some subgraphs, the first of them the main one."""
-    return _Writer(graphs).content
+    return _Writer(graphs, signatures).content
 
 
 class _Writer:
     """A file under construction. Methods return the offset of the table they finish."""
 
-    def __init__(self, graphs: tuple[Graph, ...]) -> None:
+    def __init__(self, graphs: tuple[Graph, ...], signatures: Sequence[Signature]) -> None:
         self.builder = flatbuffers.Builder(1 << 16)
         # Buffer 0 is the empty one, of all tensors that are computed.
         self.buffers = [self.table("Buffer")]
@@ -129,6 +130,7 @@ class _Writer:
             OperatorCodes=[self.code(kind) for kind in self.kinds],
             Subgraphs=subgraphs,
             Buffers=self.buffers,
+            SignatureDefs=[self.signature(one) for one in signatures] or None,
         )
         self.builder.Finish(model, file_identifier=b"TFL3")
         self.content = bytes(self.builder.Output())
@@ -181,6 +183,20 @@ class _Writer:
             ),
             IsVariable=tensor.variable,
             ShapeSignature=tensor.signature,
+        )
+
+    def signature(self, signature: Signature) -> int:
+        """Write a signature."""
+        inputs, outputs = (
+            [self.table("TensorMap", Name=name, TensorIndex=tensor) for name, tensor in side]
+            for side in (signature.inputs, signature.outputs)
+        )
+        return self.table(
+            "SignatureDef",
+            SignatureKey=signature.key,
+            SubgraphIndex=signature.subgraph,
+            Inputs=inputs,
+            Outputs=outputs,
         )
 
     def code(self, kind: str) -> int:

@@ -11,7 +11,8 @@ import tflite
 from celosia.hw.arch.extras import install_command
 from celosia.sw.files import FileError, read_file
 from celosia.sw.frontend.tflite import load as load_tflite
-from celosia.sw.ir.graph import Graph
+from celosia.sw.frontend.tflite import signatures_of as signatures_of_tflite
+from celosia.sw.ir.graph import Graph, Signature
 from celosia.sw.ir.program import MAGIC
 from celosia.sw.operators.node import FloatModelError, ModelError
 
@@ -34,24 +35,31 @@ _INTEGERS = (tflite.TensorType.INT8, tflite.TensorType.UINT8, tflite.TensorType.
 _BROKEN = (struct.error, TypeError, IndexError, OverflowError, AttributeError, ValueError)
 
 
-def load(source: str | Path | bytes, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:
+def load(
+    source: str | Path | bytes,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    signature: str | None = None,
+) -> Graph:
     """Return the graph of a quantised model.
 
     ``source``: path of a ``.tflite`` or ``.onnx`` file, or its contents; ``shapes``: of the inputs
-    of an ``.onnx`` file whose extents are free, by name; no name stands for the only input. Raises
-    ModelError if it cannot be used; for a float model with the command that quantises it.
+    of an ``.onnx`` file whose extents are free, by name; no name stands for the only input;
+    ``signature``: of a ``.tflite`` file, see ``tflite.load``. Raises ModelError if it cannot be
+    used; for a float model with the command that quantises it.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         content = bytes(source)
         _require_contents(content, "model")
         if content[:1] == _ONNX:
+            _require_no_signature("model", signature)
             return _load_onnx(content, shapes=shapes)
         _require_no_shapes(shapes, "model")
-        return load_tflite(content)
+        return load_tflite(content, signature)
     path = Path(source)
     _require_contents(_starts(path), path)
     _require_other_kind(path)
-    if path.suffix.lower() == ".onnx" and path.is_file():
+    if _ends_onnx(path) and path.is_file():
+        _require_no_signature(path.name, signature)
         try:
             return _load_onnx(read_file(path, ModelError), path.name, shapes)
         except FloatModelError:
@@ -59,7 +67,22 @@ def load(source: str | Path | bytes, shapes: Mapping[str, tuple[int, ...]] | Non
     _require_no_shapes(shapes, path)
     if _is_float_tflite(path):
         raise ModelError(_quantize(path, "float model"))
-    return load_tflite(path)
+    return load_tflite(path, signature)
+
+
+def signatures_of(source: str | Path | bytes) -> dict[str, Signature]:
+    """Return the signatures of a model by their keys; only ``.tflite`` files have any."""
+    is_onnx = source[:1] == _ONNX if isinstance(source, bytes) else _ends_onnx(Path(source))
+    return {} if is_onnx else signatures_of_tflite(source)
+
+
+def _ends_onnx(path: Path) -> bool:
+    return path.suffix.lower() == ".onnx"
+
+
+def _require_no_signature(name: str, signature: str | None) -> None:
+    if signature is not None:
+        raise ModelError(f"{name}: signatures are for .tflite files, got {signature!r}")
 
 
 def _require_no_shapes(shapes: Mapping[str, tuple[int, ...]] | None, name: str | Path) -> None:

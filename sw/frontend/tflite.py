@@ -2,7 +2,8 @@
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ import tflite
 
 from celosia.sw.files import read_file
 from celosia.sw.frontend import control
+from celosia.sw.frontend.signatures import entry_of, read_signatures
 from celosia.sw.frontend.subgraphs import Subgraph, read_subgraph
 from celosia.sw.frontend.tables import File, index_in, refusal, require_extents
 from celosia.sw.frontend.unsigned import centred, rescaling
 from celosia.sw.frontend.variables import KINDS, Variables
-from celosia.sw.ir.graph import Graph, Operation, Tensor, short_name
+from celosia.sw.ir.graph import Graph, Operation, Signature, Tensor, short_name
+from celosia.sw.ir.names import printable, with_names
 from celosia.sw.operators.host import check_operation, evaluate, infer
 from celosia.sw.operators.node import (
     ModelError,
@@ -45,21 +48,35 @@ _BROKEN = (
 )
 
 
-def load(source: str | Path | bytes) -> Graph:
+def load(source: str | Path | bytes, signature: str | None = None) -> Graph:
     """Return the graph of a fully int8 quantised model, whose ends may be float32 or uint8.
 
-    ``source``: path of a ``.tflite`` file, or its contents. Raises ModelError if there is no such
+    ``source``: path of a ``.tflite`` file, or its contents; ``signature``: signature, or subgraph
+    without one, that is read instead of the first subgraph. Raises ModelError if there is no such
     file, it is damaged, not quantised to int8 throughout, or uses something unsupported. One line
     that names the file and the tensor or operator.
     """
+    with _opened(source) as (name, content):
+        return with_names(_Reader(content, name).graph(signature))
+
+
+def signatures_of(source: str | Path | bytes) -> dict[str, Signature]:
+    """Return the signatures of a ``.tflite`` file by their keys; raises ModelError as ``load``."""
+    with _opened(source) as (_, content):
+        return read_signatures(File(content))
+
+
+@contextmanager
+def _opened(source: str | Path | bytes) -> Iterator[tuple[str, bytes]]:
+    """Give name and contents of a file; errors in reading these become ModelError with its name."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         name, content = "model", bytes(source)
     else:
-        name, content = Path(source).name, read_file(source, ModelError)
+        name, content = printable(Path(source).name), read_file(source, ModelError)
     if len(content) < 8 or content[4:8] != _IDENTIFIER:
         raise ModelError(f"{name}: not a .tflite file")
     try:
-        return _Reader(content, name).graph()
+        yield name, content
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from None
     except _BROKEN:
@@ -73,6 +90,7 @@ class _Reader:
         self.file = File(content)
         self.initial = initial
         self.name = name
+        self.main = 0
         # Tensors whose recorded shapes are not relied on.
         self.open: set[int] = set()
         # Tensors that are uint8 in the file, and weights of these less their zero points.
@@ -88,12 +106,13 @@ class _Reader:
         self.numbers: Sequence[int] = ()
         self.control = control.Control(self)
 
-    def graph(self) -> Graph:
-        """Return the main subgraph, which is the first."""
+    def graph(self, signature: str | None) -> Graph:
+        """Return a subgraph by its signature; the first one unless another is wanted."""
         self.file.check_buffers()
         if not self.file.count(self.file.model.SubgraphsLength(), 4):
             raise ModelError("wanted a subgraph, got none")
-        subgraph, tensors, operations = self._begin(0)
+        entry = entry_of(self.file, signature)
+        subgraph, tensors, operations = self._begin(entry.subgraph)
         inputs = subgraph.inputs
         outputs = tuple(self.variables.alias.get(number, number) for number in subgraph.outputs)
         if not inputs or not outputs:
@@ -115,13 +134,23 @@ class _Reader:
             states = self.variables.states(tensors)
             unsigned = frozenset(self.unsigned.intersection((*inputs, *outputs)))
             return Graph(
-                self.name, tuple(tensors), tuple(operations), inputs, outputs, unsigned, states
+                name=self.name,
+                tensors=tuple(tensors),
+                operations=tuple(operations),
+                inputs=inputs,
+                outputs=outputs,
+                unsigned=unsigned,
+                states=states,
+                names=entry.names(inputs, subgraph.outputs),
+                signature=entry.signature.key if entry.signature else "",
+                choices=entry.choices,
             )
         except ValueError as error:
             raise ModelError(str(error)) from None
 
     def _begin(self, number: int) -> tuple[Subgraph, list[Tensor], list[Operation]]:
         """Return a subgraph, the tensors of the graph that begins with its own, and operations."""
+        self.main = number
         subgraph = read_subgraph(self.file, number)
         tensors = list(subgraph.tensors)
         self.numbers = range(len(tensors))
@@ -135,7 +164,7 @@ class _Reader:
         """Read the subgraph that gives variables their initial contents."""
         options = Node(operator, (), ()).require_options(tflite.CallOnceOptions)
         number = options.InitSubgraphIndex()
-        if not 0 < number < self.file.model.SubgraphsLength():
+        if not 0 <= number < self.file.model.SubgraphsLength() or number == self.main:
             raise ModelError(f"wanted a subgraph after the main one, got {number}")
         reader = _Reader(self.file.content, self.name, initial=True)
         _, tensors, operations = reader._begin(number)

@@ -84,13 +84,26 @@ class State:
     initial: np.ndarray  #: Contents in the first invocation.
 
 
+@dataclass(frozen=True)
+class Signature:
+    """An entry of a model: a subgraph, with names of its inputs and outputs."""
+
+    key: str
+    subgraph: int
+    #: Names, and numbers of tensors of the subgraph.
+    inputs: tuple[tuple[str, int], ...]
+    outputs: tuple[tuple[str, int], ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
     """A model: tensors, operations in an order of execution, inputs, outputs and states.
 
     ``unsigned`` are inputs and outputs that are uint8 in the model: 128 more there than the int8 of
-    the graph. Raises ValueError if a number of a tensor is out of range, or an operation reads a
-    tensor before it is made.
+    the graph. ``names`` are the names of inputs and of outputs, where these are others than the
+    names of tensors; ``signature`` is the one in the file that gives them, ``choices`` are those
+    that may be chosen instead, and other subgraphs. Raises ValueError if a number of a tensor is
+    out of range, or an operation reads a tensor before it is made.
     """
 
     name: str
@@ -100,6 +113,9 @@ class Graph:
     outputs: tuple[int, ...]
     unsigned: frozenset[int] = frozenset()
     states: tuple[State, ...] = ()
+    names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    signature: str = ""
+    choices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the numbers of tensors, and that each is made once and before it is read."""

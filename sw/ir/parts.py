@@ -58,7 +58,7 @@ class Segment:
 class Port:
     """An input or output: the samples of the batch one after the other."""
 
-    name: str  #: Name in the model.
+    name: str  #: Name in the model, no other input or output has it.
     shape: tuple[int, ...]  #: Shape of one sample.
     items: int  #: Samples in one invocation of the model's file.
     #: real = scale × (integer − zero point).
@@ -68,6 +68,7 @@ class Port:
     address: int
     tensor: int = -1  #: Number of the tensor in the model.
     dtype: str = "int8"  #: ``int8``; the host reads and makes other types, too.
+    tensor_name: str = ""  #: Name of the tensor in the model, where a signature has another.
 
     @property
     def elements(self) -> int:

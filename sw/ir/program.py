@@ -29,7 +29,7 @@ from celosia.sw.ir.header import (
 from celosia.sw.ir.labels import labelled
 from celosia.sw.ir.notebook import ends_table, layers_table
 from celosia.sw.ir.parts import HostOperator, Layer, Part, Port, Section, Segment, Variable
-from celosia.sw.ir.records import listed, record, value
+from celosia.sw.ir.records import listed, record, require_texts, value
 from celosia.sw.ir.validate import validate
 
 MAGIC = b"CELOSIA\x1a"
@@ -178,7 +178,11 @@ class Program:
             )
 
     def to_bytes(self) -> bytes:
-        """Return the bytes of the program's file. The same program gives the same bytes."""
+        """Return the bytes of the program's file. The same program gives the same bytes.
+
+        Raises ``ProgramError`` if a name has characters that cannot be printed, which
+        ``from_bytes`` refuses.
+        """
         blobs = [section.code for section in self.constants]
         blobs += [blob for step in self.steps for blob in step_blobs(step)]
         blobs += [segment.data for segment in self.segments]
@@ -203,6 +207,10 @@ class Program:
         }
         if self.constants:
             header["constants"] = [section_header(section) for section in self.constants]
+        try:
+            require_texts(header, "program")
+        except ValueError as error:
+            raise ProgramError(str(error)) from None
         text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
         content = b"".join([MAGIC, struct.pack("<II", VERSION, len(text)), text, *blobs])
         return content + struct.pack("<I", binascii.crc32(content))

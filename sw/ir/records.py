@@ -37,6 +37,21 @@ def value(found: Any, kind: type, where: str) -> Any:
     return float(found) if kind is float else found
 
 
+def require_texts(found: Any, where: str) -> None:
+    """Refuse contents of a file with a text that ``value`` would refuse.
+
+    Raises ValueError with the text.
+    """
+    if isinstance(found, str):
+        value(found, str, where)
+    elif isinstance(found, Mapping):
+        for key, each in found.items():
+            require_texts(each, f"{where} {key}")
+    elif isinstance(found, list | tuple):
+        for each in found:
+            require_texts(each, where)
+
+
 def listed(found: Any, where: str) -> list[Any]:
     """Return a list; raise ValueError if it is none."""
     if not isinstance(found, list):

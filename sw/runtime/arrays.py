@@ -1,8 +1,11 @@
 """Inputs of a model: layout and type are checked, real numbers quantised."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from celosia.sw.ir.graph import short_name
+from celosia.sw.ir.names import Names
 from celosia.sw.ir.parts import Port
 
 #: Pixels 0 to 255 span the range of the input's quantisation.
@@ -22,6 +25,11 @@ class InputError(ValueError):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+
+
+def names_of(ports: Sequence[Port]) -> Names:
+    """Return the names of inputs or outputs, and the other texts that users may give for them."""
+    return Names([port.name for port in ports], [port.tensor_name for port in ports])
 
 
 def label(port: Port) -> str:

@@ -8,12 +8,17 @@ from typing import Any, Self
 import numpy as np
 
 from celosia.hw.arch.config import Config
+from celosia.sw.frontend.source import signatures_of
+from celosia.sw.ir.graph import Signature
+from celosia.sw.ir.names import Names
 from celosia.sw.ir.notebook import ends_table
 from celosia.sw.ir.parts import MOST_BATCH, Port
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.arrays import label, quantized
+from celosia.sw.runtime.arrays import label, names_of, quantized
 from celosia.sw.runtime.opening import Source, is_program, open_program, open_session
 from celosia.sw.runtime.session import InputError, Session, Statistics
+from celosia.sw.runtime.signatures import SignatureRunner
+from celosia.sw.shipped import model_path
 
 
 class Interpreter:
@@ -25,7 +30,7 @@ class Interpreter:
         A ``.tflite`` or ``.onnx`` file, a program's, or the name of a shipped model.
     model_content : bytes, optional
         The contents instead of the path.
-    device, config, **options
+    device, config, signature, **options
         As in ``open_program`` and ``open_session``.
 
     Raises
@@ -49,24 +54,31 @@ class Interpreter:
         *,
         device: str = "machine",
         config: Config | str = "edge",
+        signature: str | None = None,
         **options: Any,
     ) -> None:
         source = model_path if model_content is None else model_content
         if source is None or (model_path is not None and model_content is not None):
             raise ValueError("wanted one of model_path and model_content")
         self._source: Source = source
-        self._config = config
+        self._compiling = {"config": config, "signature": signature}
         self._options = {"device": device, **options}
-        self._program = open_program(source, config=config)
+        self._program = open_program(source, **self._compiling)
         self._samples = max(self._program.inputs[0].items, self._program.batch)
         self._session: Session | None = None
         self._inputs: dict[int, np.ndarray] = {}
         self._outputs: dict[int, np.ndarray] = {}
+        self._runners: list[SignatureRunner] = []
 
     @property
     def statistics(self) -> Statistics:
         """Costs of all invocations since ``allocate_tensors``."""
         return self._opened().statistics
+
+    @property
+    def names(self) -> tuple[Names, Names]:
+        """Names of inputs and of outputs, as ``InferenceSession`` takes them."""
+        return names_of(self._program.inputs), names_of(self._program.outputs)
 
     def resize_tensor_input(self, input_index: int, tensor_size: Sequence[int]) -> None:
         """Choose another batch for all inputs; ``allocate_tensors`` applies it.
@@ -93,7 +105,7 @@ class Interpreter:
         stateful = bool(self._program.variables)
         if batch != self._program.batch and not stateful and not is_program(self._source):
             self.close()
-            self._program = open_program(self._source, config=self._config, batch=batch)
+            self._program = open_program(self._source, batch=batch, **self._compiling)
         if self._session is not None:
             self._session.reset()
         else:
@@ -113,6 +125,46 @@ class Interpreter:
         if self._session is not None:
             self._session.close()
         self._session = None
+        for runner in self._runners:
+            runner.close()
+
+    def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
+        """Return the names of inputs and outputs of each signature of the file.
+
+        There are none of a program, or of an ``.onnx`` file.
+        """
+        return {
+            key: {
+                "inputs": [name for name, _ in signature.inputs],
+                "outputs": [name for name, _ in signature.outputs],
+            }
+            for key, signature in self._signatures().items()
+        }
+
+    def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
+        """Return a function that runs a signature; None stands for the only one.
+
+        Raises
+        ------
+        ValueError
+            If there is no such signature, or None stands for several.
+        """
+        known = self._signatures()
+        wanted = [signature_key] if signature_key is not None else list(known)
+        if len(wanted) != 1 or wanted[0] not in known:
+            names = ", ".join(map(repr, known)) or "none"
+            raise ValueError(f"signature_key: wanted one of {names}, got {signature_key!r}")
+        compiling = self._compiling | {"signature": wanted[0]}
+        source = self._source
+        ends = {"model_content" if isinstance(source, bytes) else "model_path": source}
+        # pyright takes this module and the one that the runner imports for two.
+        interpreter: Any = Interpreter(**ends, **compiling, **self._options)
+        self._runners.append(SignatureRunner(interpreter, known[wanted[0]]))
+        return self._runners[-1]
+
+    def _signatures(self) -> dict[str, Signature]:
+        source = self._source if isinstance(self._source, bytes) else model_path(self._source)
+        return {} if is_program(source) else signatures_of(source)
 
     def get_input_details(self) -> list[dict[str, Any]]:
         """Return a dictionary for each input, with the keys of TensorFlow Lite."""
@@ -184,7 +236,7 @@ class Interpreter:
         # Floating point has none, as in TensorFlow Lite.
         scales = [] if port.dtype == "float32" else [port.scale]
         return {
-            "name": port.name,
+            "name": port.tensor_name or port.name,
             "index": index,
             "shape": shape,
             "shape_signature": np.array([-1, *port.shape], np.int32),
@@ -215,7 +267,7 @@ class InferenceSession:
     ----------
     path_or_bytes : str, pathlib.Path or bytes
         A ``.tflite`` or ``.onnx`` model or a program, or the name of a shipped model.
-    device, config, batch, **options
+    device, config, batch, signature, **options
         As in ``open_program`` and ``open_session``. The device is held until ``close``, or the end
         of a ``with`` block.
 
@@ -232,9 +284,10 @@ class InferenceSession:
         device: str = "machine",
         config: Config | str = "edge",
         batch: int | None = None,
+        signature: str | None = None,
         **options: Any,
     ) -> None:
-        program = open_program(path_or_bytes, config=config, batch=batch)
+        program = open_program(path_or_bytes, config=config, batch=batch, signature=signature)
         self._device = device
         self._session = open_session(program, device=device, **options)
 
@@ -291,17 +344,18 @@ class InferenceSession:
             If a name is unknown or missing, or an input has a wrong shape or type.
         """
         inputs = self._session.program.inputs
-        names = [port.name for port in inputs]
-        if sorted(input_feed) != sorted(names):
+        names = names_of(inputs)
+        given = {names.keys.get(name, name): array for name, array in input_feed.items()}
+        if sorted(given) != sorted(names) or len(given) != len(input_feed):
             raise InputError(f"inputs: wanted {sorted(names)}, got {sorted(input_feed)}")
-        feeds = [quantized(np.asarray(input_feed[port.name]), port) for port in inputs]
-        outputs = [port.name for port in self._session.program.outputs]
+        feeds = [quantized(np.asarray(given[port.name]), port) for port in inputs]
+        outputs = names_of(self._session.program.outputs)
         wanted = list(outputs if output_names is None else output_names)
         for name in wanted:
-            if name not in outputs:
-                raise InputError(f"outputs: wanted some of {outputs}, got {name!r}")
+            if name not in outputs.keys:
+                raise InputError(f"outputs: wanted some of {list(outputs)}, got {name!r}")
         results = dict(zip(outputs, self._session.run(feeds), strict=True))
-        return [results[name] for name in wanted]
+        return [results[outputs.keys[name]] for name in wanted]
 
 
 def _shown(shown: object, program: Program, device: object, batch: int) -> str:

@@ -9,7 +9,7 @@ from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.ir.graph import Graph
-from celosia.sw.ir.program import MAGIC, Program
+from celosia.sw.ir.program import MAGIC, Program, ProgramError
 from celosia.sw.runtime.backends import open_cores
 from celosia.sw.runtime.session import Session
 from celosia.sw.shipped import model_path
@@ -30,33 +30,45 @@ def is_program(source: Source) -> bool:
 
 
 def read_source(
-    source: Source, shapes: Mapping[str, tuple[int, ...]] | None = None
+    source: Source,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    signature: str | None = None,
 ) -> Graph | Program:
     """Return the graph of a model, or the program of a program's file.
 
-    ``shapes``: of the inputs of an ``.onnx`` file whose extents are free, by name.
+    ``shapes``: of the inputs of an ``.onnx`` file whose extents are free, by name; ``signature``:
+    one of a ``.tflite`` file's, or a subgraph without one; its first subgraph unless given.
     Raises ``ValueError`` if there is no shipped model of this name.
     Raises ``ModelError``, ``ProgramError`` if the source cannot be used.
     """
     source = source if isinstance(source, bytes) else model_path(source)
     if not is_program(source):
-        return load(source, shapes)
+        return load(source, shapes, signature)
+    if signature is not None:
+        name = "program" if isinstance(source, bytes) else source
+        wanted = "wanted no signature for a program, which was compiled from one"
+        raise ProgramError(f"{name}: {wanted}, got {signature!r}")
     return Program.from_bytes(source) if isinstance(source, bytes) else Program.load(source)
 
 
 def open_program(
-    source: Source, *, config: Config | str = "edge", batch: int | None = None
+    source: Source,
+    *,
+    config: Config | str = "edge",
+    batch: int | None = None,
+    signature: str | None = None,
 ) -> Program:
     """Return the program of a model or of a program's file.
 
     ``source``: a ``.tflite`` or ``.onnx`` model, or a program: its path or its contents; or the
     name of a shipped model; ``config``: the core, or the preset; a program has its own; ``batch``:
-    samples of one run; 1 unless given. A program has its own.
+    samples of one run; 1 unless given. A program has its own; ``signature``: as of
+    ``read_source``.
     Raises ``ValueError`` if there is no shipped model or preset of this name.
     Raises ``ModelError``, ``CompileError``, ``ProgramError`` if the source cannot be used or cannot
     be compiled.
     """
-    read = read_source(source)
+    read = read_source(source, signature=signature)
     if isinstance(read, Program):
         return read
     sizes = preset(config) if isinstance(config, str) else config

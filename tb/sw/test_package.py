@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import prerequisites
 import pytest
+from whole_networks.small import two_signatures
 
 import celosia
 from celosia.hw.arch.notebook import html_table
@@ -140,6 +141,7 @@ def test_page_for_python(root, floating, mnist_model, tmp_path, monkeypatch, cap
     monkeypatch.chdir(tmp_path)
     shutil.copy(mnist_model, "net.tflite")
     shutil.copy(floating, "float.tflite")
+    Path("two.tflite").write_bytes(two_signatures())
     np.save("x.npy", rng.integers(-128, 128, (6, 784), np.int8))
     np.save("samples.npy", rng.random((5, 24, 24, 3), np.float32))
     text = (root / "docs/how-to/python.md").read_text()

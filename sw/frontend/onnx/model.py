@@ -18,6 +18,7 @@ from celosia.sw.frontend.onnx.shapes import Shapes
 from celosia.sw.frontend.onnx.source import Source, read
 from celosia.sw.frontend.onnx.units import Units
 from celosia.sw.ir.graph import Graph
+from celosia.sw.ir.names import with_names
 from celosia.sw.operators.node import FloatModelError, ModelError
 
 #: Unit to its reader.
@@ -50,7 +51,7 @@ def load(content: bytes, name: str = "model", shapes: Shapes | None = None) -> G
     names the file and the operators.
     """
     try:
-        return _graph(read(content, shapes), name)
+        return with_names(_graph(read(content, shapes), name))
     except ModelError as error:
         raise type(error)(f"{name}: {error}") from None
     except _BROKEN:

@@ -81,3 +81,19 @@ def through_memory() -> bytes:
     layer(8, 1, 16, stride=(2, 2)).add(chain)
     layer(4, 3, 8).add(chain)
     return w.serialize(chain.graph())
+
+
+def two_signatures() -> bytes:
+    """Return a model of two subgraphs with a signature each, and a third, ``c``, without one."""
+    first, second, third = (w.Chain((1, 6), 0.5) for _ in range(3))
+    first.operator("RELU")
+    second.operator("RELU6")
+    second.operator("RESHAPE", (1, 2, 3), [w.Constant(np.array([-1, 2, 3], np.int32))])
+    third.operator("RELU_N1_TO_1")
+    ends = (("encode", "x", "y"), ("decode", "y", "z"))
+    graphs = [first.graph(), second.graph(name="b"), third.graph(name="c")]
+    signatures = [
+        w.Signature(key, number, ((one, graph.inputs[0]),), ((other, graph.outputs[0]),))
+        for number, (graph, (key, one, other)) in enumerate(zip(graphs, ends, strict=False))
+    ]
+    return w.serialize(*graphs, signatures=signatures)
