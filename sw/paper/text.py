@@ -1,7 +1,7 @@
 """The paper's table 3 beside the estimates, and its roofline."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from celosia.hw.arch.config import Config
@@ -13,6 +13,11 @@ from celosia.sw.paper.shares import Result
 _INK, _COLORS = "#22303c", {"paper": "#c0392b", "core": "#2471a3"}
 
 _HEAD = ("network", "batch", "", "active", "stall", "shift", "other", "useful", "TOPS")
+
+#: Places of a name from its point, in points, the best first; and pixels around a point.
+_ASIDE = [(6, -10), (6, 4), (-36, 4), (-36, -10), (-14, 8), (-14, -16), (10, -2), (-42, -2)]
+_ASIDE += [(4 * x, 2 * y) for x, y in _ASIDE[:4]]
+_AROUND = 5
 
 _NOTES = """\
 paper: {source}; measured. Others: estimates.
@@ -88,6 +93,42 @@ def _shapes(results: Results) -> list[str]:
     return lines
 
 
+def annotate(axes: Any, points: Sequence[tuple[str, float, float, str]]) -> list[Any]:
+    """Draw points of name, x, y and colour; return their names, which do not overlap.
+
+    A name is beside its point, where it covers least of the points and the names before it.
+    """
+    figure, names = axes.figure, []
+    for _, x, y, color in points:
+        axes.plot(x, y, "o", color=color)
+    figure.canvas.draw()
+    marks = [axes.transData.transform((x, y)) for _, x, y, _ in points]
+    taken = [(x - _AROUND, y - _AROUND, x + _AROUND, y + _AROUND) for x, y in marks]
+    for name, x, y, color in points:
+        drawn = axes.annotate(
+            name, (x, y), (0, 0), textcoords="offset points", fontsize=8, color=color
+        )
+        places = []
+        for aside in _ASIDE:
+            drawn.set_position(aside)
+            box = drawn.get_window_extent().extents
+            places.append((_covered(box, taken), len(places), aside, box))
+        _, _, aside, box = min(places, key=lambda place: place[:2])
+        drawn.set_position(aside)
+        taken.append(box)
+        names.append(drawn)
+    return names
+
+
+def _covered(box: Sequence[float], others: Sequence[Sequence[float]]) -> float:
+    """Return the pixels of a box that lie in others; boxes are left, bottom, right, top."""
+    return sum(
+        max(0.0, min(box[2], other[2]) - max(box[0], other[0]))
+        * max(0.0, min(box[3], other[3]) - max(box[1], other[1]))
+        for other in others
+    )
+
+
 def draw(results: Results, setting: Setting) -> bytes:
     """Return the roofline, PNG: operations per second over multiplications per byte of weights."""
     from matplotlib.figure import Figure
@@ -103,16 +144,11 @@ def draw(results: Results, setting: Setting) -> bytes:
         label = f"bound, {who}: {peak:.0f} TOPS, {speed / 1e9:.0f} GB/s of weights"
         roof = [min(peak, 2e-12 * speed * x) for x in (ends[0], knee, ends[1])]
         axes.loglog((ends[0], knee, ends[1]), roof, style, color=_COLORS[who], label=label)
+    points = []
     for name, (made, result) in results.items():
         paper, ours = WORKLOADS[name], result.multiplications / made.weights
-        tops = result.tops(setting.clock_hz)
-        for x, y, who, aside in (
-            (paper.intensity, paper.tops, "paper", (-36, 4)),
-            (ours, tops, "core", (6, -10)),
-        ):
-            style: Any = {"color": _COLORS[who]}
-            axes.plot(x, y, "o", **style)
-            axes.annotate(name, (x, y), aside, textcoords="offset points", fontsize=8, **style)
+        points.append((name, float(paper.intensity), paper.tops, _COLORS["paper"]))
+        points.append((name, ours, result.tops(setting.clock_hz), _COLORS["core"]))
     axes.set_title("Roofline of the core, and of the paper's TPU", color=_INK, fontsize=11)
     axes.set_xlabel("multiplications per byte of weights", color=_INK)
     axes.set_ylabel("TOPS", color=_INK)
@@ -120,6 +156,7 @@ def draw(results: Results, setting: Setting) -> bytes:
     axes.set_ylim(1, 2 * PEAK_TOPS)
     axes.grid(color="#ecf0f1")
     axes.legend(loc="upper left", frameon=False)
+    annotate(axes, points)
     file = io.BytesIO()
     figure.savefig(file, format="png")
     return file.getvalue()

@@ -1,9 +1,11 @@
 """Networks of the TPU's paper: their layers, shares of cycles, the command."""
 
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.presets import preset
@@ -13,7 +15,7 @@ from celosia.sw.paper import processor
 from celosia.sw.paper.networks import NETWORKS, Builder, Made, build
 from celosia.sw.paper.published import CLOCK_HZ, WORKLOADS
 from celosia.sw.paper.shares import Shares, divided, measure, shares
-from celosia.sw.paper.text import Setting
+from celosia.sw.paper.text import Setting, annotate
 from celosia.sw.profile.events import Event
 from celosia.sw.profile.losses import Stretch
 
@@ -99,6 +101,22 @@ def test_the_command_prints_the_table_and_draws_the_roofline(tmp_path: Path, cap
     assert "MLP1       168  paper    10.6    44.2    13.4    31.9     9.4     9.7\n" in printed
     assert "34 GB/s" in printed and "MLP0" not in printed
     assert output.read_bytes().startswith(b"\x89PNG")
+
+
+def test_names_of_the_roofline_do_not_overlap():
+    """Points as close as those of the paper's LSTMs and MLPs, and closer."""
+    axes = Figure(figsize=(8, 5), dpi=110).subplots()
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(10, 10_000)
+    axes.set_ylim(1, 184)
+    places = [(200, 12.3), (200, 11.9), (168, 9.7), (167, 10.1), (64, 3.7), (64, 3.7), (96, 2.8)]
+    points = [(f"LSTM{n}", x, y, "#22303c") for n, (x, y) in enumerate(places)]
+    names = [name.get_window_extent() for name in annotate(axes, points)]
+    assert not any(one.overlaps(other) for one, other in combinations(names, 2))
+    for name, place in zip(names, places, strict=True):
+        x, y = axes.transData.transform(place)
+        assert name.padded(45).contains(x, y)
 
 
 def test_a_model_beside_one_thread_of_the_cpu(monkeypatch: pytest.MonkeyPatch, capsys):
