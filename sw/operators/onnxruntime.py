@@ -47,6 +47,7 @@ from celosia.sw.operators.matrix import (
 from celosia.sw.operators.pooling import lower_pool, pool_shapes, spans
 from celosia.sw.operators.record import Operator, Shape
 from celosia.sw.operators.reductions import lower_windows
+from celosia.sw.operators.transposed import lower_transposed, transposed_shapes, transposed_sums
 from celosia.sw.operators.windows import image
 
 _Arrays = Sequence[np.ndarray]
@@ -65,6 +66,10 @@ def _requantized(operator: HostOperator, sums: np.ndarray) -> list[np.ndarray]:
 
 
 def _run_product(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    if operator.kind == "QLinearConvTranspose":
+        sums = transposed_sums(operator, arrays)
+        bias = arrays[2].reshape(-1).astype(np.int64) if len(arrays) > 2 else 0
+        return _requantized(operator, sums + bias)
     if operator.kind == "QLinearMatMul":
         return _requantized(operator, dense_sums(operator, arrays))
     sums = convolution_sums(operator, arrays)
@@ -248,6 +253,16 @@ OPERATORS = (
             ("QLinearConv", convolution_shapes, lower_convolution),
             ("QLinearMatMul", dense_shapes, lower_dense),
         )
+    ),
+    Operator(
+        kind="QLinearConvTranspose",
+        shapes=transposed_shapes,
+        operands=(2, 1, 3),
+        weighted=True,
+        kernel=_run_product,
+        lower=lower_transposed(product_scaling),
+        core=f"any kernel, stride and padding; {_KERNELS}; {_FACTORS}",
+        host="the same, any factors",
     ),
     Operator(
         kind="QLinearGlobalAveragePool",

@@ -1,6 +1,6 @@
 """TRANSPOSE_CONV: the image that a convolution would have mapped to its input."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +11,14 @@ from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lowering import Lowering, View
 from celosia.sw.compiler.products import product
 from celosia.sw.compiler.quantize import convolution_scaling
+from celosia.sw.compiler.values import Scaling
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import EXTENT, Attributes, require
 from celosia.sw.operators.fixed_point import weighted
 from celosia.sw.operators.matrix import WEIGHTED, require_constants, scaled_sums
 from celosia.sw.operators.node import ModelError, Node, require_bias, require_weights
-from celosia.sw.operators.record import Operator, Shape
+from celosia.sw.operators.record import Lower, Operator, Shape
 from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
 
 
@@ -46,7 +47,8 @@ def _read_transposed(node: Node) -> dict[str, Any]:
     return attributes | {"margins": tuple(_margins(extents, window, attributes))}
 
 
-def _transposed_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+def transposed_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    """Return the shape of the result, which the operator names: shape rule."""
     batch, *extents, depth = image(operator.sources[0].shape)
     channels, *taps, inputs = image(operator.sources[1].shape)
     attributes.name("activation", ACTIVATIONS)
@@ -61,7 +63,7 @@ def _transposed_shapes(operator: HostOperator, attributes: Attributes) -> list[S
     return [(batch, *result[1:3], channels)]
 
 
-def _run_transposed(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def transposed_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Return the image that a convolution of these weights would have mapped to this input."""
     source = operator.sources[0]
     (output,), attributes = operator.results, operator.attributes
@@ -84,8 +86,11 @@ def _run_transposed(operator: HostOperator, arrays: Sequence[np.ndarray]) -> lis
                 row : row + (high - 1) * down + 1 : down,
                 column : column + (wide - 1) * right + 1 : right,
             ] += x @ kernel[:, row, column].T
-    sums = sums[:, :, top : top + rows, left : left + columns]
-    return [scaled_sums(operator, sums, arrays[2:])]
+    return sums[:, :, top : top + rows, left : left + columns]
+
+
+def _run_transposed(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [scaled_sums(operator, transposed_sums(operator, arrays), arrays[2:])]
 
 
 def _apart(lowering: Lowering, operation: Operation, stride: tuple[int, int]) -> View:
@@ -107,27 +112,34 @@ def _apart(lowering: Lowering, operation: Operation, stride: tuple[int, int]) ->
     return lowering.take(operation, whole, origins)
 
 
-def _lower(lowering: Lowering, operation: Operation) -> None:
-    """Lower TRANSPOSE_CONV: a convolution of the input with zeros between its pixels."""
-    _, kernel, source, *bias = operation.inputs
-    operation = replace(operation, inputs=(source, kernel, *bias))
-    data, attributes = lowering.graph.tensors[kernel].data, operation.attributes
-    assert data is not None
-    high, wide = lowering.view(operation).height, lowering.view(operation).width
-    view = _apart(lowering, operation, attributes["stride"])
-    taps, margins = data.shape[1:3], attributes["margins"]
-    rows, columns, _ = lowering.shapes[operation.outputs[0]]
-    product(
-        lowering,
-        operation,
-        view,
-        data[:, ::-1, ::-1],
-        convolution_scaling(lowering.graph, operation, data.reshape(len(data), -1)),
-        macs=high * wide * data.size,
-        origin=(view.top + margins[0] + 1 - taps[0], view.left + margins[1] + 1 - taps[1]),
-        kernel=(taps[0], taps[1]),
-        grid=(rows, columns),
-    )
+def lower_transposed(scale: Callable[..., Scaling]) -> Lower:
+    """Return the lowering of TRANSPOSE_CONV, whose parameters ``scale`` returns.
+
+    It is a convolution of the input with zeros between its pixels.
+    """
+
+    def lower(lowering: Lowering, operation: Operation) -> None:
+        _, kernel, source, *bias = operation.inputs
+        operation = replace(operation, inputs=(source, kernel, *bias))
+        data, attributes = lowering.graph.tensors[kernel].data, operation.attributes
+        assert data is not None
+        high, wide = lowering.view(operation).height, lowering.view(operation).width
+        view = _apart(lowering, operation, attributes["stride"])
+        taps, margins = data.shape[1:3], attributes["margins"]
+        rows, columns, _ = lowering.shapes[operation.outputs[0]]
+        product(
+            lowering,
+            operation,
+            view,
+            data[:, ::-1, ::-1],
+            scale(lowering.graph, operation, data.reshape(len(data), -1)),
+            macs=high * wide * data.size,
+            origin=(view.top + margins[0] + 1 - taps[0], view.left + margins[1] + 1 - taps[1]),
+            kernel=(taps[0], taps[1]),
+            grid=(rows, columns),
+        )
+
+    return lower
 
 
 OPERATORS = (
@@ -135,10 +147,10 @@ OPERATORS = (
         kind="TRANSPOSE_CONV",
         read=_read_transposed,
         infer=lambda node: [tuple(node.indices(0, "shape"))],
-        shapes=_transposed_shapes,
+        shapes=transposed_shapes,
         operands=(2, 1, 3),
         kernel=_run_transposed,
-        lower=_lower,
+        lower=lower_transposed(convolution_scaling),
         core="any kernel, stride and padding: a convolution of the input with zeros between its pixels",
         types=WEIGHTED,
         weighted=True,

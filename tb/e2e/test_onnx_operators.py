@@ -21,6 +21,14 @@ COUNT = 60
 SAME = (0.04, 2)
 
 
+class Weights(NamedTuple):
+    """A constant that a DequantizeLinear follows."""
+
+    data: np.ndarray
+    scales: Any
+    axis: int = 0
+
+
 class Case(NamedTuple):
     """An operator of inputs that are computed, and of constants at some positions."""
 
@@ -30,6 +38,22 @@ class Case(NamedTuple):
     result: tuple[float, int]
     opset: int
     attributes: dict[str, Any]
+
+
+def weights(*shape: int, scale: float = 0.0123, axis: int | None = None, seed: int = 1) -> Weights:
+    """Return random weights, of a scale for each index along an axis, or of one."""
+    random = np.random.default_rng(seed)
+    data = random.integers(-127, 128, shape).astype(np.int8)
+    scales = np.float32(scale)
+    if axis is not None:
+        scales = (random.uniform(0.5, 2, shape[axis]) * scale).astype(np.float32)
+    return Weights(data, scales, axis or 0)
+
+
+def bias(channels: int, scales: Any) -> Weights:
+    """Return a random bias in units of sums."""
+    data = np.random.default_rng(2).integers(-2000, 2000, channels).astype(np.int32)
+    return Weights(data, np.float32(0.04) * scales)
 
 
 def case(
@@ -57,6 +81,14 @@ def model(given: Case, dtype: Any) -> Any:
     for position in range(len(given.shapes) + len(given.constants)):
         if position in given.constants:
             data = given.constants[position]
+            if isinstance(data, Weights):
+                name, zeros = f"c{position}", np.zeros_like(data.scales, data.data.dtype)
+                inputs = [constant(name, data.data), constant(f"{name}_s", data.scales)]
+                inputs.append(constant(f"{name}_z", zeros))
+                results = [f"{name}_d"]
+                nodes.append(helper.make_node("DequantizeLinear", inputs, results, axis=data.axis))
+                names += results
+                continue
             names.append("" if data is None else constant(f"c{position}", data))
             continue
         number, shape = next(computed)
@@ -168,6 +200,142 @@ CASES = {
         for way in ("align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel")
         for size in ((12, 10), (3, 4), (11, 1))
     },
+}
+
+CASES |= {
+    "sub": case("Sub", IMAGE, IMAGE),
+    "sub-broadcast": case("Sub", IMAGE, (4, 1, 1)),
+    "sub-constant": case("Sub", constants={1: real(0.5, -1, 2, 0.1).reshape(4, 1, 1)}),
+    "div": case("Div", IMAGE, IMAGE),
+    "div-constant": case("Div", constants={1: real(0.5, -1, 2, 0.1).reshape(4, 1, 1)}),
+    "max-two": case("Max", IMAGE, IMAGE),
+    "min-two": case("Min", IMAGE, (1, 1, 6, 5)),
+    "pow": case("Pow", constants={1: real(2)}, result=(0.1, -100)),
+    "matmul": case("MatMul", (2, 3, 4, 5), (2, 3, 5, 6), result=(0.0913, 4)),
+    "matmul-rows": case("MatMul", (1, 4, 5), (5, 6), result=(0.0913, 4)),
+    "matmul-broadcast": case("MatMul", (1, 3, 4, 5), (1, 1, 5, 7), result=(0.0913, 4)),
+    "mean-channels": case("ReduceMean", axes=[1], keepdims=0),
+    "mean-rows": case("ReduceMean", axes=[2]),
+    "mean-all": case("ReduceMean"),
+    "mean-last": case("ReduceMean", (1, 7, 12), constants={1: whole(-1)}, opset=18),
+    "sum": case("ReduceSum", constants={1: whole(1)}, result=(0.21, 3)),
+    "sum-all": case("ReduceSum", result=(0.8137, 3)),
+    "softmax": case("Softmax", result=(1 / 256, -128)),
+    "softmax-channels": case("Softmax", axis=1, result=(1 / 256, -128)),
+    "softmax-rows": case("Softmax", axis=2, result=(1 / 256, -128)),
+    "softmax-batch": case("Softmax", (1, 5, 7), axis=1, result=(1 / 200, -128)),
+    "average": case("AveragePool", kernel_shape=[3, 3], strides=[2, 1]),
+    "average-pads": case("AveragePool", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+    "average-pads-odd": case("AveragePool", kernel_shape=[3, 2], pads=[2, 0, 1, 1]),
+    "average-pads-counted": case(
+        "AveragePool", kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1
+    ),
+    "average-ceil": case("AveragePool", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+    "max-ceil": case("MaxPool", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1, result=SAME),
+    "max-dilated": case("MaxPool", kernel_shape=[2, 2], dilations=[2, 3], result=SAME),
+    "global": case("GlobalAveragePool"),
+    "concat-constant": case("Concat", constants={1: real(*range(60)).reshape(1, 2, 6, 5)}, axis=1),
+    "prelu": case("PRelu", constants={1: real(0.1, 0.25, -0.3, 2).reshape(4, 1, 1)}),
+    "prelu-one": case("PRelu", constants={1: real(0.17)}),
+    "normalisation": case(
+        "BatchNormalization",
+        constants={1: real(1, 2, 0.4, 1.1), 2: real(0.3, 0, -1, 0.2), 3: real(0.2, 0.1, -1, 0.5)}
+        | {4: real(0.5, 1.2, 2, 0.7)},
+    ),
+    "slice-back": case(
+        "Slice", constants={1: whole(5), 2: whole(-100), 3: whole(2), 4: whole(-2)}, result=SAME
+    ),
+    **{
+        f"function-{kind}": case(kind, **attributes)
+        for kind, attributes in {
+            "Ceil": {},
+            "Celu": {"alpha": 0.7},
+            "Cos": {},
+            "Elu": {"alpha": 0.7},
+            "Erf": {},
+            "Exp": {"result": (0.9, -100)},
+            "Floor": {},
+            "HardSigmoid": {"alpha": 0.3},
+            "HardSwish": {},
+            "LeakyRelu": {"alpha": 0.2},
+            "Reciprocal": {},
+            "Round": {},
+            "Selu": {},
+            "Sigmoid": {"result": (1 / 256, -128)},
+            "Sign": {},
+            "Sin": {},
+            "Softplus": {},
+            "Softsign": {},
+            "Sqrt": {},
+            "Tan": {},
+            "Tanh": {"result": (1 / 128, 0)},
+            "ThresholdedRelu": {"alpha": 0.6},
+            "Atan": {},
+        }.items()
+    },
+    "function-Mish": case("Mish", opset=18),
+    "cumsum": case("CumSum", constants={1: np.array(2)}, result=(0.4, 0)),
+    **{
+        f"transposed-{number}": case(
+            "ConvTranspose",
+            shape,
+            constants={1: kernel} | ({2: bias(6, kernel.scales)} if number % 2 else {}),
+            result=(0.37, 3),
+            **attributes,
+        )
+        for number, (shape, kernel, attributes) in enumerate(
+            [
+                (IMAGE, weights(4, 6, 2, 2, axis=1), {"strides": [2, 2]}),
+                (IMAGE, weights(4, 6, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+                (IMAGE, weights(4, 6, 3, 3), {"strides": [2, 3], "output_padding": [1, 2]}),
+                (IMAGE, weights(4, 6, 3, 2, axis=1), {"dilations": [2, 3], "pads": [0, 1, 2, 1]}),
+                (IMAGE, weights(4, 3, 4, 4), {"group": 2, "strides": [2, 2], "pads": [1] * 4}),
+                (IMAGE, weights(4, 6, 3, 3), {"strides": [2, 2], "output_shape": [12, 10]}),
+                (IMAGE, weights(4, 6, 3, 3), {"strides": [2, 2], "auto_pad": "SAME_UPPER"}),
+                ((1, 4, 7), weights(4, 6, 4), {"strides": [2], "pads": [1, 1]}),
+            ]
+        )
+    },
+    "layer-normalisation": case(
+        "LayerNormalization",
+        (2, 5, 12),
+        constants={1: real(*np.linspace(0.5, 1.7, 12)), 2: real(*np.linspace(-1, 1, 12))},
+        result=(0.0373, 3),
+    ),
+    "layer-normalisation-plain": case(
+        "LayerNormalization",
+        (2, 5, 12),
+        constants={1: np.ones((5, 12), np.float32)},
+        result=(0.0373, 3),
+        axis=1,
+    ),
+    "instance-normalisation": case(
+        "InstanceNormalization",
+        constants={1: real(1, 2, 0.4, 1.1), 2: real(0.3, 0, -1, 0.2)},
+        result=(0.0373, 3),
+    ),
+    "mean-two": case("Mean", IMAGE, (4, 1, 1), IMAGE),
+    "sum-two": case("Sum", IMAGE, IMAGE, result=(0.0613, 3)),
+    "gemm": case(
+        "Gemm",
+        (3, 8),
+        constants={1: weights(8, 6, axis=1), 2: bias(6, weights(8, 6, axis=1).scales)},
+    ),
+    "gemm-a": case("Gemm", (8, 3), constants={1: weights(6, 8)}, transA=1, transB=1),
+    "gemm-factors": case(
+        "Gemm", (3, 8), constants={1: weights(8, 6), 2: real(*range(6))}, alpha=0.7, beta=1.3
+    ),
+    "gemm-two": case("Gemm", (3, 8), (8, 6), result=(0.0913, 3)),
+    "conv-float-bias": case(
+        "Conv",
+        constants={1: weights(6, 4, 3, 3), 2: real(*np.linspace(-3, 3, 6))},
+        result=(0.37, 3),
+    ),
+    "matmul-constant": case("MatMul", (2, 3, 8), constants={1: weights(8, 6)}),
+    "add-constant": case("Add", constants={1: weights(4, 1, 1)}, result=(0.0613, 3)),
+    "mul-constant": case("Mul", constants={1: weights(4, 1, 1)}, result=(0.0613, 3)),
+    "sub-weights": case("Sub", constants={1: weights(4, 1, 1)}, result=(0.0613, 3)),
+    "concat-weights": case("Concat", constants={1: weights(1, 3, 6, 5)}, axis=1),
 }
 
 

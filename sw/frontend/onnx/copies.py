@@ -260,14 +260,19 @@ def extreme(builder: Builder, unit: Unit) -> None:
 
 
 def where(builder: Builder, unit: Unit) -> None:
-    """Read Where with a constant condition: both values at the result's scale."""
+    """Read Where: both values at the result's scale."""
     condition, *operands = unit.inputs
     (of,) = unit.outputs
-    if condition is None or condition.data is None or condition.data.dtype != np.bool_:
-        raise ModelError("wanted a constant condition")
+    if condition is None or condition.dtype != np.bool_:
+        raise ModelError("wanted a condition of bool")
+    if condition.data is None:
+        choice = builder.plain(builder.value(condition))
+        number, shape = choice.number, choice.shape
+    else:
+        number, shape = builder.constant(condition.name, condition.data), condition.data.shape
     ends = [builder.scaled(operand, of) for operand in operands]
-    shape = np.broadcast_shapes(condition.data.shape, *(value.shape for value in ends))
-    inputs = [builder.constant(condition.name, condition.data), *(end.number for end in ends)]
+    shape = np.broadcast_shapes(shape, *(value.shape for value in ends))
+    inputs = [number, *(end.number for end in ends)]
     builder.define(of, builder.operate("SELECT_V2", inputs, shape, of), shape)
 
 

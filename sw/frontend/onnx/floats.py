@@ -68,7 +68,8 @@ _REDUCTIONS = {
 _LEAST = float(np.finfo(np.float32).min)
 
 
-def _value(builder: Builder, operand: Operand | None) -> Value:
+def value_of(builder: Builder, operand: Operand | None) -> Value:
+    """Return a computed operand in float32."""
     return builder.real(builder.value(operand))
 
 
@@ -82,7 +83,7 @@ def _aligned(builder: Builder, values: list[Value]) -> list[Value]:
     return [builder.plain(value) for value in values]
 
 
-def _two(builder: Builder, kind: str, operands: list[Any], of: Operand) -> None:
+def two(builder: Builder, kind: str, operands: list[Any], of: Operand) -> None:
     """Add an operation on two operands, each a value or an array."""
     values = _aligned(builder, [each for each in operands if isinstance(each, Value)])
     shape = np.broadcast_shapes(*(each.shape for each in operands))
@@ -106,19 +107,19 @@ def _two(builder: Builder, kind: str, operands: list[Any], of: Operand) -> None:
 
 def _binary(builder: Builder, unit: Unit) -> None:
     first, *others = [
-        _value(builder, each) if each is None or each.data is None else real_array(each)
+        value_of(builder, each) if each is None or each.data is None else real_array(each)
         for each in unit.inputs
     ]
     of = unit.outputs[0]
     if not others and isinstance(first, Value):
         builder.alike(of, first.number, first)
     for other in others:
-        _two(builder, _BINARY[unit.kind], [first, other], of)
+        two(builder, _BINARY[unit.kind], [first, other], of)
         first = builder.values[of.name]
 
 
 def _unary(builder: Builder, unit: Unit) -> None:
-    value, (of,), more = _value(builder, unit.inputs[0]), unit.outputs, {}
+    value, (of,), more = value_of(builder, unit.inputs[0]), unit.outputs, {}
     if unit.kind == "LeakyRelu":
         more = {"alpha": float(unit.attributes.get("alpha", 0.01))}
     elif unit.kind == "Gelu":
@@ -131,11 +132,11 @@ def clamped(builder: Builder, of: Operand, low: float, high: float) -> None:
     """Bring a float value within bounds."""
     for kind, bound in (("MAXIMUM", low), ("MINIMUM", high)):
         if np.isfinite(bound):
-            _two(builder, kind, [builder.values[of.name], np.float32(bound).reshape(())], of)
+            two(builder, kind, [builder.values[of.name], np.float32(bound).reshape(())], of)
 
 
 def _clip(builder: Builder, unit: Unit) -> None:
-    value, (of,) = _value(builder, unit.inputs[0]), unit.outputs
+    value, (of,) = value_of(builder, unit.inputs[0]), unit.outputs
     builder.alike(of, value.number, value)
     bounds = [real_array(each).item() if each else None for each in unit.inputs[1:]]
     low, high = [*bounds, None, None][:2]
@@ -154,7 +155,7 @@ def _last(builder: Builder, value: Value, axis: int) -> Value:
 
 
 def _softmax(builder: Builder, unit: Unit) -> None:
-    value, (of,) = _value(builder, unit.inputs[0]), unit.outputs
+    value, (of,) = value_of(builder, unit.inputs[0]), unit.outputs
     axis = unit.attributes.get("axis", -1) % len(value.shape)
     value = _last(builder, value, axis)
     kind, more = ("SOFTMAX", {"beta": 1.0}) if unit.kind == "Softmax" else ("LOG_SOFTMAX", {})
@@ -162,7 +163,7 @@ def _softmax(builder: Builder, unit: Unit) -> None:
 
 
 def _reduction(builder: Builder, unit: Unit) -> None:
-    value, (of,), rank = _value(builder, unit.inputs[0]), unit.outputs, 0
+    value, (of,), rank = value_of(builder, unit.inputs[0]), unit.outputs, 0
     value = value if value.shape == value.source else builder.plain(value)
     rank, keep = len(value.shape), bool(unit.attributes.get("keepdims", 1))
     axes = [*range(2, rank)] if unit.kind == "GlobalAveragePool" else unit.attributes.get("axes")
@@ -189,15 +190,15 @@ def _reduction(builder: Builder, unit: Unit) -> None:
 
 def _normalisation(builder: Builder, unit: Unit) -> None:
     """Read BatchNormalization: a factor and a term for each channel."""
-    value, of = _value(builder, unit.inputs[0]), unit.outputs[0]
+    value, of = value_of(builder, unit.inputs[0]), unit.outputs[0]
     if unit.attributes.get("training_mode") or len([each for each in unit.outputs if each]) > 1:
         raise ModelError("wanted BatchNormalization without training")
     scale, shift, mean, variance = (real_array(each) for each in unit.inputs[1:5])
     factor = scale / np.sqrt(variance + np.float32(unit.attributes.get("epsilon", 1e-5)))
     along_channels = (-1, *[1] * (len(value.shape) - 2))
-    _two(builder, "MUL", [value, factor.reshape(along_channels)], of)
+    two(builder, "MUL", [value, factor.reshape(along_channels)], of)
     term = (shift - mean * factor).reshape(along_channels)
-    _two(builder, "ADD", [builder.values[of.name], term], of)
+    two(builder, "ADD", [builder.values[of.name], term], of)
 
 
 def _product(builder: Builder, unit: Unit) -> None:
@@ -207,7 +208,7 @@ def _product(builder: Builder, unit: Unit) -> None:
     ends: list[Any] = []
     for operand in unit.inputs[:2]:
         constant = operand is not None and operand.data is not None
-        ends.append(real_array(operand) if constant else builder.plain(_value(builder, operand)))
+        ends.append(real_array(operand) if constant else builder.plain(value_of(builder, operand)))
     if min(len(end.shape) for end in ends) < 2:
         raise ModelError("wanted two operands of at least 2 dimensions")
     rows, depth = ends[0].shape[-2:][::-1] if flags[0] else ends[0].shape[-2:]
@@ -221,15 +222,17 @@ def _product(builder: Builder, unit: Unit) -> None:
     for name, position in (("alpha", None), ("beta", 2)):
         factor = np.float32(attributes.get(name, 1.0))
         if position is None and factor != 1:
-            _two(builder, "MUL", [builder.values[of.name], factor.reshape(())], of)
+            two(builder, "MUL", [builder.values[of.name], factor.reshape(())], of)
         elif position and len(unit.inputs) > 2 and unit.inputs[2] is not None:
             term = factor * real_array(unit.inputs[2])
-            _two(builder, "ADD", [builder.values[of.name], term], of)
+            two(builder, "ADD", [builder.values[of.name], term], of)
 
 
 def _concat(builder: Builder, unit: Unit) -> None:
     of = unit.outputs[0]
-    ends = [real_array(e) if e and e.data is not None else _value(builder, e) for e in unit.inputs]
+    ends = [
+        real_array(e) if e and e.data is not None else value_of(builder, e) for e in unit.inputs
+    ]
     values = iter(_aligned(builder, [end for end in ends if isinstance(end, Value)]))
     ends = [next(values) if isinstance(end, Value) else end for end in ends]
     order = next(end.order for end in ends if isinstance(end, Value))
@@ -247,20 +250,20 @@ def _concat(builder: Builder, unit: Unit) -> None:
 
 def _scaled(builder: Builder, unit: Unit) -> None:
     """Read HardSigmoid and Reciprocal."""
-    value, (of,) = _value(builder, unit.inputs[0]), unit.outputs
+    value, (of,) = value_of(builder, unit.inputs[0]), unit.outputs
     if unit.kind == "Reciprocal":
-        _two(builder, "DIV", [np.ones((), np.float32), value], of)
+        two(builder, "DIV", [np.ones((), np.float32), value], of)
         return
     for kind, name, default in (("MUL", "alpha", 0.2), ("ADD", "beta", 0.5)):
         number = np.array(unit.attributes.get(name, default), np.float32)
-        _two(builder, kind, [value, number], of)
+        two(builder, kind, [value, number], of)
         value = builder.values[of.name]
     clamped(builder, of, 0, 1)
 
 
 def _convolution(builder: Builder, unit: Unit) -> None:
     value, weights, of = (
-        _value(builder, unit.inputs[0]),
+        value_of(builder, unit.inputs[0]),
         real_array(unit.inputs[1]),
         unit.outputs[0],
     )
@@ -286,11 +289,11 @@ def _convolution(builder: Builder, unit: Unit) -> None:
     windows.define(builder, of, number, channels)
     if len(unit.inputs) > 2 and unit.inputs[2] is not None:
         bias = real_array(unit.inputs[2]).reshape(-1, *[1] * windows.rank)
-        _two(builder, "ADD", [builder.values[of.name], bias], of)
+        two(builder, "ADD", [builder.values[of.name], bias], of)
 
 
 def _max_pool(builder: Builder, unit: Unit) -> None:
-    value, of = _value(builder, unit.inputs[0]), unit.outputs[0]
+    value, of = value_of(builder, unit.inputs[0]), unit.outputs[0]
     if len(unit.outputs) > 1:
         raise ModelError("the output of indices is not supported")
     windows = pooling(unit, value, value.shape[2:])
@@ -300,7 +303,7 @@ def _max_pool(builder: Builder, unit: Unit) -> None:
 
 def _average_pool(builder: Builder, unit: Unit) -> None:
     """Read AveragePool: pads are zeros; where they do not count, sums are divided by less."""
-    value, (of,) = _value(builder, unit.inputs[0]), unit.outputs
+    value, (of,) = value_of(builder, unit.inputs[0]), unit.outputs
     windows = pooling(unit, value, ())
     image, shape = builder.image(value, windows.shape), windows.result(windows.shape[1])
     source, pads = image.number, windows.pads
@@ -318,12 +321,12 @@ def _average_pool(builder: Builder, unit: Unit) -> None:
         ]
         factor = np.multiply.outer(*factors)
         factor = factor if windows.rank == 2 else factor[0]
-        _two(builder, "MUL", [builder.values[of.name], factor], of)
+        two(builder, "MUL", [builder.values[of.name], factor], of)
 
 
 def _cast(builder: Builder, unit: Unit) -> None:
     """Read Cast to float32."""
-    value, (of,) = _value(builder, unit.inputs[0]), unit.outputs
+    value, (of,) = value_of(builder, unit.inputs[0]), unit.outputs
     kind = helper.tensor_dtype_to_np_dtype(unit.attributes.get("to"))
     if kind != np.float32:
         raise ModelError(f"wanted a cast to float32, got {kind}")

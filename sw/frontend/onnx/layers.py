@@ -19,7 +19,7 @@ _Reader = Callable[[Builder, Unit], None]
 _Pads = tuple[_Pair, _Pair]
 
 
-def _pair(attributes: dict[str, Any], name: str, rank: int) -> _Pair:
+def pair(attributes: dict[str, Any], name: str, rank: int) -> _Pair:
     """Return two numbers of an attribute; missing ones are 1, a single number is the second."""
     found = list(attributes.get(name, [1] * rank))
     if len(found) != rank or min(found) < 1:
@@ -27,7 +27,7 @@ def _pair(attributes: dict[str, Any], name: str, rank: int) -> _Pair:
     return (1, found[0]) if rank == 1 else (found[0], found[1])
 
 
-def _pads(
+def pads_of(
     attributes: dict[str, Any],
     extents: Sequence[int],
     spans: Sequence[int],
@@ -70,13 +70,13 @@ class Windows:
         self.shape = (items, channels, *([1] * (2 - rank)), *extents)
         self.rank = rank
         self.kernel: _Pair = (1, kernel[0]) if rank == 1 else (kernel[0], kernel[1])
-        self.stride = _pair(attributes, "strides", rank)
-        self.dilation = _pair(attributes, "dilations", rank)
+        self.stride = pair(attributes, "strides", rank)
+        self.dilation = pair(attributes, "dilations", rank)
         self.spans = tuple(
             (taps - 1) * apart + 1 for taps, apart in zip(self.kernel, self.dilation, strict=True)
         )
         extents = self.shape[2:]
-        self.pads = _pads(attributes, extents, self.spans, self.stride, rank)
+        self.pads = pads_of(attributes, extents, self.spans, self.stride, rank)
         whole = [n + sum(pad) for n, pad in zip(extents, self.pads, strict=True)]
         ways = list(zip(whole, self.spans, self.stride, strict=True))
         self.counts = tuple((n - span) // step + 1 for n, span, step in ways)
@@ -154,7 +154,7 @@ def pooling(unit: Unit, value: Value, kernel: Sequence[int]) -> Windows:
     return windows
 
 
-def _weights(operand: Operand | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
+def weights_of(operand: Operand | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
     """Return constant weights less their zero points, int64, and their scales."""
     if operand is None or operand.data is None or operand.quantization is None:
         name = "none" if operand is None else repr(operand.name)
@@ -172,7 +172,7 @@ def _weights(operand: Operand | None, axis: int) -> tuple[np.ndarray, np.ndarray
     return data.astype(np.int64) - points, meaning.scales
 
 
-def _kernel(
+def kernel_constants(
     builder: Builder, unit: Unit, weights: np.ndarray, scales: np.ndarray, axis: int
 ) -> list[int]:
     """Add weights and bias; return their numbers."""
@@ -214,7 +214,7 @@ def bounded(builder: Builder, unit: Unit) -> None:
 def convolution(builder: Builder, unit: Unit) -> None:
     """Read Conv; groups of several channels become weights of zero."""
     value = builder.value(unit.inputs[0])
-    weights, scales = _weights(unit.inputs[1], 0)
+    weights, scales = weights_of(unit.inputs[1], 0)
     windows = Windows(unit, value, weights.shape[2:])
     kernel = unit.attributes.get("kernel_shape", weights.shape[2:])
     if tuple(kernel) != weights.shape[2:]:
@@ -239,7 +239,7 @@ def convolution(builder: Builder, unit: Unit) -> None:
         weights = wide
     meaning = builder.meaning(value)
     source, padding = windows.image(builder, value, meaning.zero_point)
-    constants = _kernel(builder, unit, weights, scales, axis)
+    constants = kernel_constants(builder, unit, weights, scales, axis)
     (of,) = unit.outputs
     number = builder.operate(
         "QLinearConv",
@@ -275,7 +275,7 @@ def product(builder: Builder, unit: Unit) -> None:
     if unit.inputs[1] is not None and unit.inputs[1].data is None:
         raise ModelError("wanted constant weights, got two inputs that are computed")
     transposed = bool(attributes.get("transB"))
-    weights, scales = _weights(unit.inputs[1], 0 if transposed else -1)
+    weights, scales = weights_of(unit.inputs[1], 0 if transposed else -1)
     if weights.ndim != 2 or not value.shape:
         raise ModelError(f"wanted weights of 2 dimensions, got {weights.ndim}")
     weights = weights if transposed else weights.T
@@ -289,7 +289,7 @@ def product(builder: Builder, unit: Unit) -> None:
     else:
         weights = weights[:, columns]
     (of,) = unit.outputs
-    constants = _kernel(builder, unit, weights, scales, 0)
+    constants = kernel_constants(builder, unit, weights, scales, 0)
     shape = (math.prod(value.shape) // taps, channels)
     number = builder.operate(
         "QLinearMatMul",

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
+from celosia.sw.frontend.onnx.composites import FLOATS, KINDS
 from celosia.sw.frontend.onnx.constants import kernel_operands
 from celosia.sw.frontend.onnx.dynamic import RESULTS
-from celosia.sw.frontend.onnx.floats import FLOATS
 from celosia.sw.frontend.onnx.functions import BOUNDS, FUNCTIONS, bound, evaluate
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
 from celosia.sw.frontend.onnx.source import LINEAR, End, Node, Source
@@ -30,6 +30,7 @@ _ENCLOSED = (
     "AveragePool",
     "Concat",
     "Conv",
+    "ConvTranspose",
     "Gemm",
     "GlobalAveragePool",
     "MatMul",
@@ -53,6 +54,9 @@ _MOVERS = ("DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GlobalMaxP
     "Transpose",
     "Unsqueeze",
 )
+
+#: Types of results that are no float32, by operator.
+_KINDS = RESULTS | KINDS
 
 #: Modes of Resize whose results are means.
 _MEANS = ("cubic", "linear")
@@ -248,7 +252,7 @@ class Units:
             self.units.append(self._moved(node, source, outputs))
         elif node.kind in FLOATS:
             inputs = Operands([self._real(each) if each else None for each in node.inputs])
-            kinds = zip(node.outputs, RESULTS.get(node.kind, (np.float32,)), strict=False)
+            kinds = zip(node.outputs, _KINDS.get(node.kind, (np.float32,)), strict=False)
             outputs = tuple(Operand(each, np.dtype(kind)) for each, kind in kinds)
             attributes = node.attributes
             self.units.append(Unit(node.kind, node, inputs, outputs, attributes=attributes))

@@ -1,0 +1,164 @@
+"""Readers of operators in float that are several operations, or whose results are no floats."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.frontend.onnx.builder import Builder, Value
+from celosia.sw.frontend.onnx.constants import real_array
+from celosia.sw.frontend.onnx.floats import FLOATS as ONE
+from celosia.sw.frontend.onnx.floats import two, value_of
+from celosia.sw.frontend.onnx.moves import numbers, one_axis
+from celosia.sw.frontend.onnx.operand import Operand, Unit
+from celosia.sw.operators.node import ModelError
+
+_Reader = Callable[[Builder, Unit], None]
+
+_COMPARISONS = {
+    "Equal": "EQUAL",
+    "Greater": "GREATER",
+    "GreaterOrEqual": "GREATER_EQUAL",
+    "Less": "LESS",
+    "LessOrEqual": "LESS_EQUAL",
+}
+
+
+class _Steps:
+    """Operations in single precision, one after the other, under the name of a unit's result."""
+
+    def __init__(self, builder: Builder, of: Operand) -> None:
+        self.builder, self.of = builder, of
+
+    def two(self, kind: str, first: Any, second: Any) -> Value:
+        """Return the result of an operation on two values or arrays."""
+        two(self.builder, kind, [first, second], self.of)
+        return self.builder.values[self.of.name]
+
+    def one(self, kind: str, value: Value, **attributes: Any) -> Value:
+        """Return the result of an operation that keeps the shape."""
+        number = self.builder.operate(kind, [value.number], value.stored, self.of, **attributes)
+        self.builder.alike(self.of, number, value)
+        return self.builder.values[self.of.name]
+
+    def mean(self, value: Value, axes: list[int]) -> Value:
+        """Return the mean over some axes, which stay as 1."""
+        value = self.builder.plain(value)
+        shape = tuple(1 if axis in axes else n for axis, n in enumerate(value.shape))
+        number = self.builder.operate(
+            "MEAN", [value.number], shape, self.of, axes=tuple(sorted(axes)), keep_dims=True
+        )
+        return self.builder.define(self.of, number, shape)
+
+    def normal(self, value: Value, axes: list[int], epsilon: float) -> Value:
+        """Return a value less its mean, divided by its deviation."""
+        apart = self.two("SUB", value, self.mean(value, axes))
+        variance = self.mean(self.one("SQUARE", apart), axes)
+        deviation = self.one("SQRT", self.two("ADD", variance, np.array(epsilon, np.float32)))
+        return self.two("DIV", apart, deviation)
+
+
+def _normalisation(builder: Builder, unit: Unit) -> None:
+    """Read LayerNormalization, InstanceNormalization and GroupNormalization."""
+    value, of = builder.plain(value_of(builder, unit.inputs[0])), unit.outputs[0]
+    if len([each for each in unit.outputs if each]) > 1:
+        raise ModelError("results beside the first are not supported")
+    unit.attributes.get("stash_type")
+    steps, rank = _Steps(builder, of), len(value.shape)
+    epsilon = unit.attributes.get("epsilon", 1e-5)
+    factors = [real_array(each) for each in unit.inputs[1:3] if each is not None]
+    if unit.kind == "LayerNormalization":
+        first = one_axis(unit.attributes.get("axis", -1), rank)
+        result = steps.normal(value, [*range(first, rank)], epsilon)
+    else:
+        groups = unit.attributes.get("num_groups", value.shape[1])
+        if groups < 1 or value.shape[1] % groups:
+            raise ModelError(f"wanted groups of {value.shape[1]} channels, got {groups}")
+        split = builder.reshaped(
+            value, (value.shape[0], groups, -(-value.shape[1] // groups), *value.shape[2:])
+        )
+        result = steps.normal(split, [*range(2, rank + 1)], epsilon)
+        result = builder.reshaped(result, value.shape)
+        factors = [each.reshape(-1, *[1] * (rank - 2)) for each in factors]
+    for kind, factor in zip(("MUL", "ADD"), factors, strict=False):
+        result = steps.two(kind, result, factor)
+    builder.alike(of, result.number, result)
+
+
+def _prelu(builder: Builder, unit: Unit) -> None:
+    value, of, slope = value_of(builder, unit.inputs[0]), unit.outputs[0], unit.inputs[1]
+    value = builder.plain(value)
+    slope = real_array(slope)
+    ends = [value.number, builder.constant("slope", slope)]
+    builder.define(of, builder.operate("PRELU", ends, value.shape, of), value.shape)
+
+
+def _mean(builder: Builder, unit: Unit) -> None:
+    """Read Mean and Sum of several tensors."""
+    ends = [
+        real_array(each) if each is not None and each.data is not None else value_of(builder, each)
+        for each in unit.inputs
+    ]
+    of = unit.outputs[0]
+    steps, total = _Steps(builder, of), ends[0]
+    if not isinstance(total, Value):
+        raise ModelError("wanted a first input that is computed")
+    for each in ends[1:]:
+        total = steps.two("ADD", total, each)
+    if unit.kind == "Mean":
+        total = steps.two("DIV", total, np.array(len(ends), np.float32))
+    builder.alike(of, total.number, total)
+
+
+def _compared(builder: Builder, unit: Unit) -> None:
+    two(
+        builder,
+        _COMPARISONS[unit.kind],
+        [
+            real_array(each)
+            if each is not None and each.data is not None
+            else value_of(builder, each)
+            for each in unit.inputs
+        ],
+        unit.outputs[0],
+    )
+
+
+def _index(builder: Builder, unit: Unit) -> None:
+    """Read ArgMax and ArgMin: of integers as of the floats that they stand for."""
+    value, of = builder.plain(builder.value(unit.inputs[0])), unit.outputs[0]
+    axis = one_axis(unit.attributes.get("axis", 0), len(value.shape))
+    shape = (*value.shape[:axis], *value.shape[axis + 1 :])
+    kind = "ARG_MAX" if unit.kind == "ArgMax" else "ARG_MIN"
+    number = builder.operate(kind, [value.number], shape, of, axis=axis)
+    if unit.attributes.get("keepdims", 1):
+        shape = (*value.shape[:axis], 1, *value.shape[axis + 1 :])
+        number = builder.operate("RESHAPE", [number], shape, of)
+    builder.define(of, number, shape)
+
+
+def _running(builder: Builder, unit: Unit) -> None:
+    """Read CumSum."""
+    value, of = builder.plain(value_of(builder, unit.inputs[0])), unit.outputs[0]
+    axis = one_axis((numbers(unit, 1) or [0])[0], len(value.shape))
+    flags = {name: bool(unit.attributes.get(name)) for name in ("exclusive", "reverse")}
+    number = builder.operate("CUMSUM", [value.number], value.shape, of, axis=axis, **flags)
+    builder.define(of, number, value.shape)
+
+
+#: Types of results that are no float32, by operator.
+KINDS = dict.fromkeys(_COMPARISONS, (np.bool_,)) | dict.fromkeys(("ArgMax", "ArgMin"), (np.int64,))
+
+#: Readers of all operators in float.
+FLOATS: dict[str, _Reader] = {
+    **ONE,
+    **dict.fromkeys(_COMPARISONS, _compared),
+    **dict.fromkeys(("GroupNormalization", "InstanceNormalization"), _normalisation),
+    "ArgMax": _index,
+    "ArgMin": _index,
+    "CumSum": _running,
+    "LayerNormalization": _normalisation,
+    "Mean": _mean,
+    "PRelu": _prelu,
+    "Sum": _mean,
+}
