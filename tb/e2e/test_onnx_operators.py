@@ -57,7 +57,12 @@ def bias(channels: int, scales: Any) -> Weights:
 
 
 def case(
-    kind: str, *shapes, constants: Any = None, result=(0.0513, 3), opset=17, **attributes: Any
+    kind: str,
+    *shapes: tuple[int, ...],
+    constants: Any = None,
+    result: Any = (0.0513, 3),
+    opset: Any = 17,
+    **attributes: Any,
 ) -> Case:
     return Case(kind, shapes or (IMAGE,), constants or {}, result, opset, attributes)
 
@@ -232,7 +237,15 @@ CASES |= {
     ),
     "average-ceil": case("AveragePool", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
     "max-ceil": case("MaxPool", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1, result=SAME),
-    "max-dilated": case("MaxPool", kernel_shape=[2, 2], dilations=[2, 3], result=SAME),
+    "max-ceil-pads": case(
+        "MaxPool",
+        (1, 3, 7, 8),
+        kernel_shape=[3, 2],
+        strides=[3, 3],
+        pads=[1, 1, 0, 1],
+        ceil_mode=1,
+        result=SAME,
+    ),
     "global": case("GlobalAveragePool"),
     "concat-constant": case("Concat", constants={1: real(*range(60)).reshape(1, 2, 6, 5)}, axis=1),
     "prelu": case("PRelu", constants={1: real(0.1, 0.25, -0.3, 2).reshape(4, 1, 1)}),
@@ -344,3 +357,20 @@ CASES |= {
 def test_equals_onnx_runtime(name, dtype):
     count, total = differences(CASES[name], dtype)
     assert count == 0, f"{count} of {total}"
+
+
+@pytest.mark.parametrize("kind", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize(("axis", "keepdims"), [(1, 0), (-1, 1)])
+def test_indices_are_an_output(kind, axis, keepdims):
+    """The last operator of a network that labels pixels; equal values are frequent."""
+    given = model(case(kind, (1, 40, 6, 5), axis=axis, keepdims=keepdims), np.int8)
+    del given.graph.node[-1]
+    given.graph.output[0].CopyFrom(helper.make_tensor_value_info("f", onnx.TensorProto.INT64, None))
+    content = given.SerializeToString()
+    x = np.random.default_rng(1).integers(-128, 128, (20, 40, 6, 5)).astype(np.int8)
+    reference = ort.InferenceSession(content, providers=["CPUExecutionProvider"])
+    wanted = np.concatenate([np.asarray(reference.run(None, {"x0": each[None]})[0]) for each in x])
+    with open_session(compile_graph(load(content), preset("edge"), 4)) as session:
+        (got,) = session.run([x])
+    assert got.dtype == np.int64
+    np.testing.assert_array_equal(got.reshape(wanted.shape), wanted)

@@ -79,12 +79,27 @@ class Windows:
         self.pads = pads_of(attributes, extents, self.spans, self.stride, rank)
         whole = [n + sum(pad) for n, pad in zip(extents, self.pads, strict=True)]
         ways = list(zip(whole, self.spans, self.stride, strict=True))
+        self.past = False
         self.counts = tuple((n - span) // step + 1 for n, span, step in ways)
         if min(self.counts) < 1:
             raise ModelError(f"wanted a window inside the image, got {self.spans} on {extents}")
-        up = tuple(-(-(n - span) // step) + 1 for n, span, step in ways)
-        if attributes.get("ceil_mode") and up != self.counts:
-            raise ModelError("ceil_mode with windows past the edge is not supported")
+        if attributes.get("ceil_mode"):
+            self._round_up(whole)
+
+    def _round_up(self, whole: Sequence[int]) -> None:
+        """Add windows that begin inside and end past the edge, and the pads that they need."""
+        counts, pads = [], []
+        for extent, (before, after), length, span, step in zip(
+            self.shape[2:], self.pads, whole, self.spans, self.stride, strict=True
+        ):
+            count = -(-(length - span) // step) + 1
+            # A window begins inside the image, or its pads before it.
+            count -= (count - 1) * step >= extent + before
+            counts.append(count)
+            pads.append((before, after + max(0, (count - 1) * step + span - length)))
+        #: Whether windows end past the edge and its pads.
+        self.past = tuple(pads) != self.pads
+        self.counts, self.pads = (counts[0], counts[1]), (pads[0], pads[1])
 
     @property
     def same(self) -> bool:
@@ -151,6 +166,8 @@ def pooling(unit: Unit, value: Value, kernel: Sequence[int]) -> Windows:
     windows = Windows(unit, value, unit.attributes.get("kernel_shape", kernel))
     if windows.dilation != (1, 1):
         raise ModelError(f"dilation {windows.dilation} is not supported")
+    if windows.past and unit.attributes.get("count_include_pad"):
+        raise ModelError("ceil_mode with windows past pads that are counted is not supported")
     return windows
 
 
