@@ -76,7 +76,7 @@ ERRORS: dict[Error, str] = {
     Error.OPCODE: "a word whose code is neither an opcode nor a register",
     Error.FIELD: "a field outside its range, unused bits that are set, or words in a wrong order",
     Error.RANGE: "a byte, tile, row, channel or table outside its memory",
-    Error.BUS: "a bus response of SLVERR or DECERR",
+    Error.BUS: "a bus response of SLVERR or DECERR, or external memory outside the bounds",
     Error.WATCHDOG: "nothing moved for `watchdog` cycles",
     Error.SEMAPHORE: "a semaphore would count past 255",
     Error.PROGRAM: "the program ends without HALT",

@@ -75,6 +75,7 @@ class Host:
         """Ring the doorbell."""
         assert not await self.read("status") & (Status.BUSY | Status.ERROR).value
         await self.write("interrupt_enable", (Interrupt.DONE | Interrupt.ERROR).value)
+        await self.write("memory_limit", self.machine.memory.size - 1)
         await self.write("program_address", address)
         await self.write("program_length", count)
         await self.write("control", Control.CLEAR.value)

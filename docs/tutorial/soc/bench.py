@@ -28,6 +28,7 @@ class Host:
             logging.WARNING
         )  # not a line for each burst
         self.dut = dut
+        self.memory_bytes = memory_bytes
         edge, reset = dut.clk, dut.reset_n
         bus = AxiLiteBus.from_prefix(dut, "host")
         self.registers: Any = AxiLiteMaster(bus, edge, reset, reset_active_level=False)
@@ -54,6 +55,7 @@ class Host:
 
     async def run(self, address: int, words: int) -> None:
         """Run a program of ``words`` words at a byte address of the memory."""
+        await self.write("memory_limit", self.memory_bytes - 1)
         await self.write("program_address", address)
         await self.write("program_length", words)
         await self.write("control", Control.CLEAR.value)
