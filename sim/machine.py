@@ -85,7 +85,7 @@ class Machine:
             raise ValueError(f"memory_bytes: wanted at least 1, got {memory_bytes}")
         self.config = config
         self.memory = np.zeros(memory_bytes, np.uint8)
-        self.bounds = 0, (1 << ADDRESS_BITS) - 1
+        self.bounds: tuple[int, int] = 0, (1 << ADDRESS_BITS) - 1
         self.unified = np.zeros(config.unified_bytes, np.int8)
         self.weights = np.zeros((config.weight_tiles, config.rows, config.columns), np.int8)
         self.accumulators = np.zeros((config.accumulator_rows, config.columns), np.int32)

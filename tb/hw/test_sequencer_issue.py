@@ -72,6 +72,26 @@ async def test_queue_depth_instructions_wait(depth):
     assert taken == depth
 
 
+@pytest.mark.parametrize("depth", [3, 4])
+@pytest.mark.parametrize("offset", range(5))
+async def test_a_grant_makes_a_place(depth, offset):
+    """Also in the cycle in which the queue would become full."""
+    dut = build(depth=depth)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.push.payload, {"bits": Opcode.FILL.value, "go": 1})
+    for _ in range(depth - 1):
+        await pysim.put(ctx, dut.push, {"bits": Opcode.FILL.value, "go": 1})
+    await ctx.tick().repeat(8)
+    assert ctx.get(dut.requesting)
+    more = 0
+    for cycle in range(16):
+        ctx.set(dut.granted, cycle == 2)
+        ctx.set(dut.push.valid, cycle >= offset)
+        *_, ready = await ctx.tick().sample(dut.push.ready)
+        more += ready and cycle >= offset
+    assert more == 2
+
+
 def granting(dut):
     """Return a bench that grants every request in the same cycle."""
 

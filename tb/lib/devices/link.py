@@ -225,7 +225,8 @@ class MachineRegisters:
         count = self._values[OFFSETS["program_length"]]
         words = self.machine.memory[first : first + count * WORD_BYTES].tobytes()
         status = Status.DONE
-        self.machine.bounds = tuple(self._values[OFFSETS[f"memory_{n}"]] for n in ("base", "limit"))
+        base, limit = (self._values[OFFSETS[f"memory_{name}"]] for name in ("base", "limit"))
+        self.machine.bounds = base, limit
         try:
             self.machine.run(words)
         except MachineError as error:
