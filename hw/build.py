@@ -8,11 +8,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from amaranth._toolchain.yosys import find_yosys
+from amaranth._toolchain.yosys import YosysError, find_yosys
 from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]
 from amaranth.lib.wiring import Component
 
+from celosia.hw.arch.caches import settle_caches
 from celosia.hw.arch.config import Config
+from celosia.hw.arch.extras import ToolError
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.core import Core
 from celosia.hw.flow.lint import clean
@@ -120,8 +122,13 @@ def _cleared(text: str) -> str:
 def _written(text: str, passes: Iterable[str]) -> str:
     """Return the Verilog of RTLIL as simulators and synthesis read it best."""
     script = "\n".join((f"read_rtlil <<rtlil\n{text}\nrtlil", *passes, "write_verilog"))
+    settle_caches()
     yosys = find_yosys(lambda found: found >= (0, 40))
-    return _cleared(yosys.run(["-q", "-"], script, ignore_warnings=True))
+    try:
+        return _cleared(yosys.run(["-q", "-"], script, ignore_warnings=True))
+    except YosysError as error:
+        # The last line of a traceback, or of Yosys, is the error.
+        raise ToolError(f"yosys: {str(error).strip().splitlines()[-1]}") from None
 
 
 def convert(

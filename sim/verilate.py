@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from celosia.hw.arch.caches import is_own, own_folder, settle_caches
 from celosia.sim.simulators import SimulatorNotFound, find_verilator, has_zlib, user_cache
 
 FLAGS = (
@@ -65,13 +66,14 @@ def cache_directory() -> Path:
     """Return the folder of compiled models: ``$CELOSIA_CACHE``, else the user's cache."""
     if os.environ.get("CELOSIA_CACHE"):
         return Path(os.environ["CELOSIA_CACHE"]).absolute()
+    settle_caches()
     return user_cache()
 
 
 @contextmanager
 def locked(target: Path) -> Iterator[None]:
     """Hold a lock with which one process at a time makes ``target``, a file or a folder."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    own_folder(target.parent)
     with target.with_name(f"{target.name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -80,16 +82,28 @@ def locked(target: Path) -> Iterator[None]:
 def once(target: Path, make: Callable[[], object]) -> None:
     """Make the file ``target`` if it is missing; one process makes it, others wait.
 
-    Its digest is kept beside it: a truncated or changed file is made again. If it is complete,
-    nothing is written and no process waits.
+    Its digest is kept beside it: a truncated or changed file is made again, and so is one that
+    another user owns or may write. If it is complete, nothing is written and no process waits.
+    Raises OSError if another user owns its folder.
     """
     if _is_whole(target):
         return
     with locked(target):
         if not _is_whole(target):
             _digest_of(target).unlink(missing_ok=True)
-            make()
-            _digest_of(target).write_text(_digest(target))
+            _make(target, make)
+
+
+def _make(target: Path, make: Callable[[], object]) -> None:
+    try:
+        make()
+        # The mask of the shell may open new files to a group.
+        target.chmod(0o644)
+        _digest_of(target).write_text(_digest(target))
+    except OSError as error:
+        reason = error.strerror or error
+        text = f"{target.parent}: cannot be written ({reason}); CELOSIA_CACHE names another folder"
+        raise OSError(text) from None
 
 
 def _digest_of(target: Path) -> Path:
@@ -102,7 +116,9 @@ def _digest(target: Path) -> str:
 
 
 def _is_whole(target: Path) -> bool:
-    """Return True if a file exists and is unchanged."""
+    """Return True if a file exists, is unchanged, and was made by this user."""
+    if not (is_own(target.parent) and is_own(target)):
+        return False
     try:
         return _digest_of(target).read_text() == _digest(target)
     except (OSError, UnicodeDecodeError):
@@ -129,8 +145,7 @@ def require_tools(*, waves: bool = False) -> Path:
 def _run(command: list[str], directory: Path) -> None:
     result = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     if result.returncode:
-        log = cache_directory() / "build.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
+        log = own_folder(cache_directory()) / "build.log"
         log.write_text(result.stdout + result.stderr)
         raise RtlError(
             f"{Path(command[0]).name} failed ({result.returncode}); its words are in {log}"

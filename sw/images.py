@@ -16,6 +16,8 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 #: Pictures that have 8 bits a channel.
 _BYTES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 _MOST_PIXELS = 1 << 26
+#: Formats that are read. Pillow starts other programs for some of the others, whatever the name.
+FORMATS = ("BMP", "JPEG", "PNG")
 
 
 def is_image(path: Path) -> bool:
@@ -74,7 +76,7 @@ def _opened(path: Path) -> Any:
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(path) as picture:
+        with Image.open(path, formats=FORMATS) as picture:
             if picture.width * picture.height > _MOST_PIXELS:
                 raise FileError(f"{path}: wanted at most {_MOST_PIXELS} pixels, got {picture.size}")
             if picture.mode not in _BYTES:

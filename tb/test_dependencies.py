@@ -55,7 +55,7 @@ RULES = (
     ),
     Rule(
         "celosia.sw.cli.messages",
-        ("celosia.sim.simulators", "celosia.sim.verilate", "celosia.sw"),
+        ("celosia.hw.arch.extras", "celosia.sim.simulators", "celosia.sim.verilate", "celosia.sw"),
     ),
     Rule("celosia.sw.compiler", COMPILER),
     Rule("celosia.sw.compiler.schedule.pace", (*COMPILER, "celosia.sim.timing.costs")),

@@ -63,7 +63,7 @@ class Story:
         self.scale = float(filters.quantization.scales[CHANNEL])
         self.program = compile_graph(graph, CONFIG, 1)
         self.machine = Machine(CONFIG, memory_bytes=self.program.memory_bytes)
-        pixels = np.asarray(Image.open(HERE / "soc" / "digit.png").convert("L"))
+        pixels = np.asarray(Image.open(HERE / "soc" / "digit.png", formats=["PNG"]).convert("L"))
         self.byte = int(pixels[PIXEL])
         self.image = (pixels ^ 0x80).view(np.int8)
         (self.source,) = self.program.inputs

@@ -12,6 +12,10 @@ _EXTRA = re.compile(r"""extra\s*==\s*["']([\w-]+)["']""")
 _OWN = re.compile(r"celosia\[([\w,-]+)\]")
 
 
+class ToolError(RuntimeError):
+    """A program of others failed, or is missing; the message is one line."""
+
+
 def install_command(extra: str) -> str:
     """Return the command that installs the packages of an extra into the running Python.
 

@@ -13,14 +13,11 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import NamedTuple
 
-from celosia.hw.arch.extras import install_command, requirements
+from celosia.hw.arch.caches import settle_caches
+from celosia.hw.arch.extras import ToolError, install_command, requirements
 
 #: Takes a line of progress.
 Progress = Callable[[str], None]
-
-
-class ToolError(RuntimeError):
-    """A tool of the flow failed; its words are in the log that is named."""
 
 
 class Tool(NamedTuple):
@@ -45,6 +42,7 @@ def choose(name: str) -> Tool:
     ToolError
         If there is neither.
     """
+    settle_caches()
     beside = str(Path(sys.executable).parent)
     packaged = f"yowasp-{name}"
     oldest, older = _oldest(packaged), []

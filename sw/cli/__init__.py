@@ -1,13 +1,17 @@
 """The command ``celosia``: its commands, and one clear line for each error."""
 
-import argparse
+import io
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from celosia.sw.cli.arguments import Commands, Parser, Run, settle
-from celosia.sw.cli.messages import BAD_INPUT, FAILED, interrupted, line_of
 from celosia.sw.version import __version__
+
+if TYPE_CHECKING:
+    import argparse
+
+    from celosia.sw.cli.arguments import Commands, Run
 
 #: Modules of this package with commands, in the order of the help. Each has ``add_parsers``, which
 #: makes the parser of each of its commands and names the function that carries it out.
@@ -32,12 +36,15 @@ MODULES = (
 )
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> "argparse.ArgumentParser":
+    # Modules take a second to load: here, so that an interrupt finds ``main`` ready for it.
+    from celosia.sw.cli.arguments import Parser
+
     parser = Parser(prog="celosia", description="Open tensor processing unit.")
     parser.add_argument("--version", action="version", version=f"celosia {__version__}")
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(metavar="COMMAND")
 
-    def command(name: str, text: str, run: Run) -> argparse.ArgumentParser:
+    def command(name: str, text: str, run: "Run") -> "argparse.ArgumentParser":
         made = subparsers.add_parser(name, help=text, description=text)
         made.set_defaults(run=run)
         return made
@@ -62,7 +69,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0; 2 for bad input; 1 where the machine lacks something, a device fails or a core errs;
         130 when interrupted.
     """
-    parsed = _parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that lacks a character shows another one; nothing is lost for it.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        return _carried_out(arguments)
+    except KeyboardInterrupt as error:
+        return _complain(interrupted(error), 130)
+
+
+def interrupted(error: KeyboardInterrupt) -> str:
+    """Return the message of a command that was interrupted."""
+    return ": ".join(["interrupted", *map(str, error.args)])
+
+
+def _carried_out(arguments: Sequence[str] | None) -> int:
+    """Run a command and return its exit code."""
+    parser = _parser()
+    parsed = parser.parse_args(arguments)
+    if not hasattr(parsed, "run"):
+        parser.print_help()
+        return 0
+    from celosia.sw.cli.arguments import settle
+    from celosia.sw.cli.messages import BAD_INPUT, FAILED, line_of
+
     try:
         settle(parsed)
         parsed.run(parsed)
@@ -70,14 +101,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 1
     except BAD_INPUT as error:
-        return _complain(error, 2)
+        return _complain(line_of(error), 2)
     except FAILED as error:
-        return _complain(error, 1)
-    except KeyboardInterrupt as error:
-        return _complain(interrupted(error), 130)
+        return _complain(line_of(error), 1)
     return 0
 
 
-def _complain(message: object, code: int) -> int:
-    print(f"celosia: {line_of(message)}", file=sys.stderr)
+def _complain(line: str, code: int) -> int:
+    print(f"celosia: {line}", file=sys.stderr)
     return code

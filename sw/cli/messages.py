@@ -1,5 +1,6 @@
 """Errors that end commands, and their messages of one line."""
 
+from celosia.hw.arch.extras import ToolError
 from celosia.sim.simulators import SimulatorNotFound
 from celosia.sim.verilate import RtlError
 from celosia.sw.runtime.device import DeviceError
@@ -21,12 +22,7 @@ class Missing(Failure):
 
 
 #: Errors of tools, devices, workers and comparisons.
-FAILED = (DeviceError, Failure, RtlError, SimulatorNotFound, WorkersError)
-
-
-def interrupted(error: KeyboardInterrupt) -> str:
-    """Return the message of a command that was interrupted."""
-    return ": ".join(["interrupted", *map(str, error.args)])
+FAILED = (DeviceError, Failure, RtlError, SimulatorNotFound, ToolError, WorkersError)
 
 
 def line_of(message: object) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 from flask import Flask, Response, jsonify, request
-from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
-from werkzeug.serving import BaseWSGIServer, make_server
+from werkzeug.exceptions import BadRequest, HTTPException, LengthRequired, UnsupportedMediaType
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.device import DeviceError
@@ -37,10 +37,23 @@ _HEADERS = {
 }
 
 
+class _Handler(WSGIRequestHandler):
+    """Closes connections of clients that send nothing."""
+
+    timeout = 10  #: Seconds in which a request must arrive.
+
+    def end_headers(self) -> None:
+        """Begin the response."""
+        super().end_headers()
+        # The server reads the rest of a body that was refused, and would wait for its end.
+        self.connection.settimeout(0.2)
+
+
 def create_app(classifier: Classifier) -> Flask:
     """Return the application."""
     app = Flask("celosia.sw.serve")
     app.config.update(MAX_CONTENT_LENGTH=CANVAS * CANVAS, TRUSTED_HOSTS=_NAMES)
+    app.before_request(_require_length)
     app.after_request(_with_headers)
     app.register_error_handler(HTTPException, _http_error)
     app.register_error_handler(InputError, lambda error: _error(str(error), 422))
@@ -73,7 +86,14 @@ def open_server(classifier: Classifier, port: int) -> BaseWSGIServer:
     with listener:
         app = create_app(classifier)
         # The server takes a copy of the open socket.
-        return make_server(HOST, port, app, threaded=True, fd=listener.fileno())
+        options: dict[str, Any] = {"threaded": True, "request_handler": _Handler}
+        return make_server(HOST, port, app, fd=listener.fileno(), **options)
+
+
+def _require_length() -> None:
+    """Refuse a body of unknown length, whose end would be waited for."""
+    if "Transfer-Encoding" in request.headers:
+        raise LengthRequired(f"wanted Content-Length {CANVAS * CANVAS}, got a chunked body")
 
 
 def _drawing() -> np.ndarray:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from celosia.hw.arch.caches import is_own, own_folder
+
 #: Seconds after which the results of a run that nobody resumed are removed.
 _LIFE = 7 * 24 * 3600
 _DIGEST = hashlib.sha256
@@ -20,7 +22,8 @@ class Kept:
 
     - ``key``: all that the results depend on: function, its arguments, code, inputs.
 
-    A result that cannot be written is not kept.
+    A result that cannot be written is not kept. One that another user owns or may write is not
+    taken: to read it could run code.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -31,6 +34,8 @@ class Kept:
 
     def results(self) -> dict[int, Any]:
         """Return the results that are kept, by number; a damaged file is none."""
+        if not (is_own(self._all) and is_own(self._folder)):
+            return {}
         found = {int(path.name): _whole(path) for path in self._folder.glob("[0-9]*")}
         return {n: pickle.loads(content) for n, content in found.items() if content is not None}
 
@@ -39,8 +44,10 @@ class Kept:
         content = pickle.dumps(result)
         part = self._folder / f".{number}-{os.getpid()}"
         with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)
+            own_folder(self._all)
+            own_folder(self._folder)
             part.write_bytes(_DIGEST(content).digest() + content)
+            part.chmod(0o600)
             part.replace(self._folder / str(number))
 
     def remove(self) -> None:
@@ -58,7 +65,9 @@ class Kept:
 
 
 def _whole(path: Path) -> bytes | None:
-    """Return the content of a file after its digest, None if they do not match."""
+    """Return the content of this user's file after its digest, None if they do not match."""
+    if not is_own(path):
+        return None
     try:
         content = path.read_bytes()
     except OSError:

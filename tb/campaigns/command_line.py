@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from celosia.sw.cli import interrupted
 from celosia.sw.cli.arguments import add_workers, seeds
-from celosia.sw.cli.messages import BAD_INPUT, FAILED, interrupted, line_of
+from celosia.sw.cli.messages import BAD_INPUT, FAILED, line_of
 
 #: Packages with a module ``command``, which has ``add_arguments`` and ``run``.
 CAMPAIGNS = ("coverage", "flips", "malformed", "mutation")

@@ -22,7 +22,7 @@ def save(browser: Browser, name: str, height: int, colours: int = 256, **palette
         whole = Path(folder) / "page.png"
         browser.picture(whole, height)
         content = io.BytesIO()
-        few = Image.open(whole).convert("RGB").quantize(colours, **palette)
+        few = Image.open(whole, formats=["PNG"]).convert("RGB").quantize(colours, **palette)
         few.save(content, "PNG", optimize=True)
     target = ROOT / "docs" / "images" / name
     write_atomically({target: content.getvalue()})

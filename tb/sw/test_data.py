@@ -9,6 +9,9 @@ import pytest
 
 from celosia.sw import data
 
+#: The addresses of the product; tests have others.
+MIRRORS = [each for row in data.DATASETS.values() for each in row.mirrors]
+
 
 def idx(array: np.ndarray) -> bytes:
     """Return the bytes of an IDX file."""
@@ -165,9 +168,10 @@ def test_wrong_label(tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]) -> N
 @pytest.mark.parametrize("split", data._FILES)
 def test_mirror_fills_the_cache(tmp_path, digits, monkeypatch, name, split) -> None:
     write_split(tmp_path / "mirror", split, *digits)
-    own = [hashlib.sha256(idx(array)).hexdigest() for array in digits]
+    files = [tmp_path / "mirror" / file for file in data._FILES[split]]
+    own = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
     sums = (*own, "", "") if split == "train" else ("", "", *own)
-    monkeypatch.setitem(data.DATASETS, name, replace(data.DATASETS[name], sha256=sums))
+    monkeypatch.setitem(data.DATASETS, name, replace(data.DATASETS[name], packed=sums))
     np.testing.assert_array_equal(data.load(name, split)[0], digits[0])
     cached = [path.name for path in (tmp_path / "cache/celosia" / name).iterdir()]
     assert sorted(cached) == sorted(data._FILES[split])
@@ -178,6 +182,24 @@ def test_mirror_with_other_checksum_is_refused(tmp_path, digits) -> None:
     with pytest.raises(FileNotFoundError, match="another checksum"):
         data.load("mnist", "train")
     assert not (tmp_path / "cache/celosia/mnist").exists()
+
+
+def test_nothing_of_a_mirror_is_unpacked_before_its_checksum(tmp_path, digits, monkeypatch) -> None:
+    write_split(tmp_path / "mirror", "train", *digits)
+    monkeypatch.setattr(data, "_unpacked", lambda packed: pytest.fail("unpacked"))
+    with pytest.raises(FileNotFoundError, match="another checksum"):
+        data.load("mnist", "train")
+
+
+def test_mirrors_are_reached_by_https() -> None:
+    assert MIRRORS and all(each.startswith("https://") for each in MIRRORS)
+
+
+def test_a_small_file_that_stands_for_a_large_one(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(data, "_MOST_BYTES", 1 << 10)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(1 << 20)))
+    with pytest.raises(ValueError, match="damaged or truncated gzip file"):
+        data.read_idx(tmp_path / "a.gz")
 
 
 @pytest.mark.parametrize(

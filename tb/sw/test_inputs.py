@@ -96,6 +96,16 @@ def test_pictures_are_pixels(folder: Path) -> None:
     assert np.array_equal(np.load("y.npy")[0], np.load("y shots")[1])
 
 
+@pytest.mark.parametrize("kind", ["GIF", "PPM", "TIFF", "EPS"])
+def test_other_formats_are_not_read_under_the_name_of_one(kind: str, tmp_path: Path) -> None:
+    """Pillow starts Ghostscript for PostScript, whatever the name of the file."""
+    Image.fromarray(picture(1)).save(tmp_path / "a.png", format=kind)
+    with pytest.raises(ValueError, match=r"a\.png: not a picture, or a damaged one"):
+        read_image(tmp_path / "a.png", (28, 28, 1))
+    Image.fromarray(picture(1)).save(tmp_path / "a.png", format="BMP")
+    assert read_image(tmp_path / "a.png", (28, 28, 1)).any()
+
+
 def test_pictures_take_the_layout_of_the_model(tmp_path: Path) -> None:
     colours = np.random.default_rng(1).integers(0, 256, (4, 6, 3)).astype(np.uint8)
     path = tmp_path / "a.png"

@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image
 
-pixels = np.asarray(Image.open("digit.png").convert("L"))
+pixels = np.asarray(Image.open("digit.png", formats=["PNG"]).convert("L"))
 np.save("image.npy", (pixels ^ 0x80).view(np.int8).reshape(1, -1))
 for row in pixels[6:23]:
     print("".join(" .:-=+*#%@"[int(pixel) * 9 // 255] for pixel in row).rstrip())
