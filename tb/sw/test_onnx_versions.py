@@ -78,3 +78,38 @@ def test_what_the_converter_cannot_read_is_one_line():
     with pytest.raises(ModelError, match=r"opset 7: .* \(Attribute spatial must have") as caught:
         load(content)
     assert "\n" not in str(caught.value)
+
+
+def _branch(operator: str, *, constant: bool) -> bytes:
+    """If, whose branches read a tensor outside; the other branch is not supported."""
+    net = Net(x=(1, 4))
+    x = net.quantized("x")
+    end = helper.make_tensor_value_info("inner", 1, (1, 4))
+    kinds = {"then_branch": operator, "else_branch": "Hardmax"}
+    graphs = {
+        name: helper.make_graph([helper.make_node(kind, [x], ["inner"])], name, [], [end])
+        for name, kind in kinds.items()
+    }
+    condition = net.constant(np.array(True))
+    if not constant:
+        condition = net.add("Greater", net.add("ReduceMax", "x", keepdims=0), net.constant(0.0))
+    return net.content(net.quantized(net.add("If", condition, **graphs)))
+
+
+def test_a_constant_condition_chooses_a_branch():
+    x = np.random.default_rng(1).normal(size=(4, 4)).astype(np.float32)
+    (got,), (wanted,) = results(_branch("Relu", constant=True), {"x": x})
+    np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (_branch("Relu", constant=False), "1 Greater, 1 If"),
+        (_branch("Hardmax", constant=True), r"Hardmax .*: operator is not supported"),
+    ],
+)
+def test_branches_that_are_refused(content, message):
+    with pytest.raises(ModelError, match=message) as caught:
+        load(content)
+    assert "constants" not in str(caught.value)

@@ -201,6 +201,7 @@ MOVES: dict[str, _Reader] = {
     "DepthToSpace": _blocks,
     "Dropout": _same,
     "Flatten": _flatten,
+    "Identity": _same,
     "Reshape": _to_shape,
     "Slice": _slice,
     "SpaceToDepth": _blocks,

@@ -195,20 +195,47 @@ def _folded(
         inputs = [name for name in node.input if name]
         if node.op_type == "Shape" and node.input[0] in known:
             constants[node.output[0]] = _shape(node, known[node.input[0]])
-        elif all(name in constants for name in inputs) and node.op_type not in _KEPT:
+        elif node.op_type == "If" and node.input[0] in constants:
+            yield from _chosen(node, constants, known, opsets)
+        elif _is_constant(node, inputs, constants):
             single = helper.make_function(
                 "celosia", "node", list(inputs), list(node.output), [node], list(opsets)
             )
             try:
                 made = ReferenceEvaluator(single).run(None, {n: constants[n] for n in inputs}, {})
-            except Exception:
-                label = f"operator {index} {node.op_type}"
-                raise ModelError(f"{label}: wanted constants that can be computed") from None
+            except Exception as error:
+                reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+                raise ModelError(
+                    f"operator {index} {node.op_type}: onnx cannot compute it from its constants "
+                    f"({reason})"
+                ) from None
             constants |= zip(node.output, map(np.asarray, made), strict=True)
         else:
             attributes = Attributes({each.name: _attribute(each) for each in node.attribute})
             ends = tuple(node.input), tuple(node.output)
             yield Node(node.op_type, index, *ends, attributes, _defaults(node, opset))
+
+
+def _is_constant(node: onnx.NodeProto, inputs: list[str], constants: dict[str, np.ndarray]) -> bool:
+    """Return whether an operator's results follow from constants; graphs inside read others."""
+    if any(each.type == onnx.AttributeProto.GRAPH for each in node.attribute):
+        return False
+    return all(name in constants for name in inputs) and node.op_type not in _KEPT
+
+
+def _chosen(
+    node: onnx.NodeProto, constants: dict[str, np.ndarray], known: dict[str, Any], opsets: Any
+) -> Iterator[Node]:
+    """Yield the nodes of the branch that a constant condition chooses."""
+    name = "then_branch" if constants[node.input[0]].reshape(-1)[0] else "else_branch"
+    (branch,) = (each.g for each in node.attribute if each.name == name)
+    constants |= {each.name: _array(each) for each in branch.initializer}
+    yield from _folded(branch, constants, known, opsets)
+    for number, (inner, outer) in enumerate(zip(branch.output, node.output, strict=True)):
+        if inner.name in constants:
+            constants[outer] = constants[inner.name]
+        else:
+            yield Node("Identity", number, (inner.name,), (outer,), Attributes())
 
 
 def _defaults(node: onnx.NodeProto, opset: int) -> dict[str, Any]:
