@@ -1,16 +1,19 @@
-"""Layers with weights in single precision, which the host runs: parts of ONNX models left in float.
+"""Operators in single precision that the host runs: parts of ONNX models left in float.
 
 Terms are added in double precision and rounded once. ONNX Runtime adds in single precision, in an
 order that depends on the processor.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.matrix import window_sums
+from celosia.sw.operators.real import of_each
 from celosia.sw.operators.record import FLOAT, Operator, Shape
 from celosia.sw.operators.windows import ACTIVATIONS, image, window_counts
 
@@ -32,6 +35,9 @@ def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarra
     return [sums.reshape(len(arrays[0]), *operator.results[0].shape)]
 
 
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
 OPERATORS = (
     Operator(
         kind="Conv",
@@ -40,5 +46,12 @@ OPERATORS = (
         weighted=True,
         kernel=_run,
         host="float32, constant weights: any kernel, stride, dilation, padding and groups",
+    ),
+    Operator(
+        kind="Erf",
+        shapes=same_shape,
+        types=FLOAT,
+        kernel=of_each(lambda x: _erf(x).astype(np.float32)),
+        host="float32",
     ),
 )

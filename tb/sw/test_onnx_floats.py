@@ -81,6 +81,12 @@ TAILS: dict[str, Callable[[], bytes]] = {
     "averages-counted": lambda: _tail(
         "Exp", ("AveragePool", {"kernel_shape": [3, 3], "pads": [1] * 4, "count_include_pad": 1})
     ),
+    "layer-normalisation": lambda: _tail(
+        ("LayerNormalization", _numbers(8), _numbers(8), {"epsilon": 0.01}), "Erf"
+    ),
+    "layer-normalisation-of-two-axes": lambda: _tail(
+        ("LayerNormalization", _numbers(6, 8), {"axis": 2})
+    ),
     "gemm": lambda: _tail(
         "Flatten", ("Gemm", _numbers(5, 288), _numbers(5), {"transB": 1, "alpha": 0.5, "beta": 2.0})
     ),

@@ -39,6 +39,7 @@ _UNARY = {
     "Ceil": "CEIL",
     "Cos": "COS",
     "Elu": "ELU",
+    "Erf": "Erf",
     "Exp": "EXP",
     "Floor": "FLOOR",
     "Gelu": "GELU",
