@@ -105,7 +105,7 @@ def test_a_constant_condition_chooses_a_branch():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (_branch("Relu", constant=False), "1 Greater, 1 If"),
+        (_branch("Relu", constant=False), r"If .*: operator is not supported"),
         (_branch("Hardmax", constant=True), r"Hardmax .*: operator is not supported"),
     ],
 )
