@@ -89,10 +89,13 @@ class File:
                 raise refusal(name, f"wanted {wanted} bytes, got {raw.size}")
             plain = np.frombuffer(raw.tobytes(), dtype.newbyteorder("<"))
             data = (_halves(raw)[:elements] if in_halves else plain).reshape(shape)
-        return Tensor(name, shape, dtype, self.quantization(name, tensor), data)
+        return Tensor(name, shape, dtype, self.quantization(name, tensor, data), data)
 
-    def quantization(self, name: str, tensor: Any) -> Quantization | None:
-        """Return the meaning of a tensor's integers; None of one without scales."""
+    def quantization(self, name: str, tensor: Any, data: np.ndarray | None) -> Quantization | None:
+        """Return the meaning of a tensor's integers; None of one without scales.
+
+        Constants alone, ``data``, may have scales of 0: channels of weights that are all 0.
+        """
         details = tensor.Quantization()
         if details is None or not details.ScaleLength():
             return None
@@ -103,7 +106,8 @@ class File:
             if len(given) not in (1, len(scales)):
                 raise refusal(name, f"wanted {len(scales)} zero points, got {len(given)}")
             zero_points[:] = given
-        if not (np.isfinite(scales) & (scales > 0)).all():
+        good = scales > 0 if data is None else scales >= 0
+        if not (np.isfinite(scales) & good).all():
             raise refusal(name, f"wanted scales greater than 0, got {scales.min()}")
         return Quantization(scales, zero_points, int(details.QuantizedDimension()))
 

@@ -267,7 +267,11 @@ class _Reader:
             raise ModelError(f"{label}: operator is not supported, model refused")
         record = OPERATORS[kind]
         if record.weighted:
-            inputs = tuple(self._weights(n, tensors) if k == 1 else n for k, n in enumerate(inputs))
+            offset = kind == "FULLY_CONNECTED"
+            inputs = tuple(
+                self._weights(n, tensors, offset=offset) if k == 1 else n
+                for k, n in enumerate(inputs)
+            )
         elif kind == "CONCATENATION" and self.unsigned.issuperset(outputs):
             inputs = tuple(self._rescaled(number, results[0], tensors) for number in inputs)
         given = tuple(None if n == -1 else tensors[n] for n in inputs)
@@ -311,11 +315,18 @@ class _Reader:
             self.variables.renew(number, before, outputs[-1], tensors[before])
         return outputs
 
-    def _weights(self, number: int, tensors: list[Tensor]) -> int:
-        """Return the tensor of weights of uint8 less their zero point."""
-        if number not in self.unsigned or tensors[number].data is None:
+    def _weights(self, number: int, tensors: list[Tensor], *, offset: bool) -> int:
+        """Return the tensor of constant weights less their zero point.
+
+        Those of int8 have one only with ``offset``: other kernels refuse or ignore it.
+        """
+        if number == -1:
             return number
         tensor = tensors[number]
+        meaning = tensor.quantization
+        signed = offset and meaning is not None and len(meaning.scales) == 1 and meaning.zero_point
+        if tensor.data is None or not (number in self.unsigned or signed):
+            return number
         if number not in self.centred:
             require_per_tensor(tensor)
             self.centred[number] = len(tensors)

@@ -21,7 +21,8 @@ def short_name(name: str) -> str:
 class Quantization:
     """Affine quantisation: real value = scale × (integer − zero point)."""
 
-    #: float32, shape ``(n,)``, greater than zero: one, or one for each index of ``axis``.
+    #: float32, shape ``(n,)``: one, or one for each index of ``axis``. They are greater than zero
+    #: but for those of weights that count for nothing.
     scales: np.ndarray
     zero_points: np.ndarray  #: int64, shape ``(n,)``.
     #: Dimension of the tensor that ``scales`` belong to; without meaning when ``n`` is 1.

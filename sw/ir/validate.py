@@ -77,7 +77,10 @@ def _require_tensor(tensor: Port | Operand) -> None:
         elements *= extent
         _require(elements <= _ELEMENTS, where, f"at most {_ELEMENTS} elements", shape)
     _require(tensor.dtype in _TYPES, where, f"one of {', '.join(_TYPES)}", repr(tensor.dtype[:20]))
-    _require(_SCALES[0] <= tensor.scale <= _SCALES[1], where, "a scale above 0", tensor.scale)
+    # Channels of constant weights may have a scale of 0.
+    fixed = isinstance(tensor, Operand) and tensor.data is not None
+    least = 0 if fixed else _SCALES[0]
+    _require(least <= tensor.scale <= _SCALES[1], where, "a scale above 0", tensor.scale)
     integer = tensor.dtype in ("int8", "uint8")
     limits = np.iinfo(tensor.dtype if integer else "int32")
     low, high = int(limits.min), int(limits.max)
@@ -208,7 +211,7 @@ def _require_operator(operator: HostOperator) -> None:
             elements <= MOST_ELEMENTS, operand.name, f"at most {MOST_ELEMENTS} elements", elements
         )
         for scale in operand.scales:
-            _require(_SCALES[0] <= scale <= _SCALES[1], operand.name, "scales above 0", scale)
+            _require(0 <= scale <= _SCALES[1], operand.name, "scales of at least 0", scale)
         if operand.data is not None:
             wanted = elements * np.dtype(operand.dtype).itemsize
             got = len(operand.data)

@@ -167,6 +167,8 @@ def require_per_tensor(tensor: Tensor) -> None:
         raise ModelError(
             f"{name} tensor {short_name(tensor.name)!r}: wanted one scale and zero point"
         )
+    if not quantization.scale:
+        raise ModelError(f"tensor {short_name(tensor.name)!r}: wanted scales greater than 0, got 0")
     limits, zero_point = np.iinfo(tensor.dtype), quantization.zero_point
     if not limits.min <= zero_point <= limits.max:
         raise ModelError(

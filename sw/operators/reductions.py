@@ -48,9 +48,11 @@ _FAR = np.float32(1 << 20)
 
 def read_axes(node: Node) -> dict[str, Any]:
     """Return axes, sorted and counted from the first, and whether they are kept as 1."""
-    node.require_inputs(2)
+    node.require_inputs(1 if len(node.inputs) == 2 else 2, 2)
     options = node.options(tflite.ReducerOptions)
-    return {"axes": node.axes(1), "keep_dims": bool(options.KeepDims()) if options else False}
+    # Readers take a constant without elements for an input left out.
+    axes = node.axes(1) if node.optional(1) else ()
+    return {"axes": axes, "keep_dims": bool(options.KeepDims()) if options else False}
 
 
 def reduced(operator: HostOperator, attributes: Attributes) -> list[Shape]:
@@ -70,6 +72,8 @@ def _laid_out(lowering: Lowering, operation: Operation) -> View:
     another layout.
     """
     number = operation.inputs[0]
+    if not operation.attributes["axes"]:
+        raise CompileError("wanted axes, got none")
     view, shape = lowering.view(operation), lowering.graph.tensors[number].shape
     height, width, channels = lowering.extents(number)
     if len(shape) > 1 and channels == shape[-1]:

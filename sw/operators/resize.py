@@ -45,16 +45,21 @@ def _infer(node: Node) -> list[Shape]:
 
 
 def _shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    flags = [attributes.flag(name) for name in ("align_corners", "half_pixel_centers")]
+    require(not all(flags), "align_corners or half_pixel_centers", "both")
+    return _sized(operator)
+
+
+def _sized(operator: HostOperator) -> list[Shape]:
     batch, _, _, channels = image(operator.sources[0].shape)
-    both = attributes.flag("align_corners") and attributes.flag("half_pixel_centers")
-    require(not both, "align_corners or half_pixel_centers", "both")
-    attributes.flag("half_pixel_centers")
     return [(batch, *image(operator.results[0].shape)[1:3], channels)]
 
 
 def _nearest_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     if "rows" not in operator.attributes:
-        return _shapes(operator, attributes)
+        for name in ("align_corners", "half_pixel_centers"):
+            attributes.flag(name)
+        return _sized(operator)
     batch, *extents, channels = image(operator.sources[0].shape)
     counts = image(operator.results[0].shape)[1:3]
     for name, count, extent in zip(("rows", "columns"), counts, extents, strict=True):

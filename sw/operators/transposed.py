@@ -41,10 +41,17 @@ def _read_transposed(node: Node) -> dict[str, Any]:
     require_bias(node.optional(3), weights.shape[0], node.tensor(2))
     attributes = read_windows(node, tflite.TransposeConvOptions, "stride")
     extents, window = node.outputs[0].shape[1:3], weights.shape[1:3]
-    if node.indices(0, "shape") != list(node.outputs[0].shape):
+    # A computed shape, for instance an input of the model, is the one that the file records.
+    if node.tensor(0).data is not None and node.indices(0, "shape") != list(node.outputs[0].shape):
         got = node.outputs[0].shape
         raise ModelError(f"wanted a result of shape {node.indices(0, 'shape')}, got {got}")
     return attributes | {"margins": tuple(_margins(extents, window, attributes))}
+
+
+def _infer(node: Node) -> list[Shape]:
+    if node.tensor(0).data is None and node.outputs[0].shape:
+        return [node.outputs[0].shape]
+    return [tuple(node.indices(0, "shape"))]
 
 
 def transposed_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
@@ -146,7 +153,7 @@ OPERATORS = (
     Operator(
         kind="TRANSPOSE_CONV",
         read=_read_transposed,
-        infer=lambda node: [tuple(node.indices(0, "shape"))],
+        infer=_infer,
         shapes=transposed_shapes,
         operands=(2, 1, 3),
         kernel=_run_transposed,

@@ -169,7 +169,7 @@ def test_refusals(layer: w.Layer, name: str, changes: dict[str, Any], message: s
 
 def test_both_ways_to_align_are_refused() -> None:
     layer = w.Resize(
-        kind="RESIZE_NEAREST_NEIGHBOR", size=(3, 9), align_corners=True, half_pixel_centers=True
+        kind="RESIZE_BILINEAR", size=(3, 9), align_corners=True, half_pixel_centers=True
     )
     with pytest.raises(ModelError, match="align_corners or half_pixel_centers, got both"):
         load(w.serialize(graph(layer)))

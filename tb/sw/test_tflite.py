@@ -170,9 +170,9 @@ def test_no_result_without_elements() -> None:
 
 
 def test_weights_with_a_zero_point(model: bytes) -> None:
-    details = tensor_of(model, "weights_1").Quantization()
+    details = tensor_of(model, "weights_0").Quantization()
     changed = with_element(model, details, 3, "<q", 0, 2)
-    wanted = r"operator 1 FULLY_CONNECTED \('output_1'\): wanted weights with zero point 0, got 2"
+    wanted = r"operator 0 FULLY_CONNECTED \('output_0'\): wanted weights with zero point 0, got 2"
     with pytest.raises(ModelError, match=wanted):
         load(changed)
 

@@ -138,7 +138,7 @@ def host(header: dict[str, Any], **values: Any) -> None:
             {"attributes": {"beta": 1e39}},
             "wanted a number of single precision as beta",
         ),
-        ([w.Softmax()], {"attributes": {"beta": 0}}, r"wanted scale . beta of more than 2\^-26"),
+        ([w.Softmax()], {"attributes": {"beta": 0}}, "wanted scale . beta of more than 0"),
         (
             [w.Transpose(permutation=(0, 1, 3, 2))],
             {"attributes": {"permutation": [0, 1, 1, 3]}},
