@@ -41,3 +41,23 @@ def test_of_equal_numbers_the_first_is_the_greatest(axis, values, output_type, r
     assert (greatest.sum(axis=axis) > 1).mean() > 0.5
     program = compare(content, x[None], sizes="micro")
     assert [operator.kind for operator in program.host] == ["ARG_MAX"]
+
+
+@pytest.mark.parametrize("flag", ["", "align_corners", "half_pixel_centers"])
+@pytest.mark.parametrize("kind", w.Resize.KINDS)
+def test_pixels_between_pixels(kind: str, flag: str, rng: np.random.Generator) -> None:
+    """Sizes whose pixels lie halfway between those of the input, or at quarters of them."""
+    for source, result in (((4, 6), (8, 12)), ((2, 3), (3, 5)), ((5, 4), (3, 9)), ((6, 8), (4, 2))):
+        given = {flag: True} if flag else {}
+        layer = w.Resize(kind=kind, size=result, **given)
+        shape = 1, *source, 7
+        content = w.write_sequential([layer], input_shape=shape, input_scale=0.1)
+        x = rng.integers(-128, 128, (20, *shape)).astype(np.int8)
+        compare(content, x, sizes="micro")
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_the_greatest_of_three_dimensions(axis: int, rng: np.random.Generator) -> None:
+    layer = w.Mean(kind="REDUCE_MAX", axes=(axis,))
+    content = w.write_sequential([layer], input_shape=(1, 6, 8), input_scale=0.1)
+    compare(content, rng.integers(-128, 128, (4, 1, 6, 8)).astype(np.int8), sizes="micro")

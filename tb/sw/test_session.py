@@ -3,8 +3,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import prerequisites
 import pytest
-from networks import FullyConnected, write_fully_connected
+from networks import FullyConnected, Quantize, write_fully_connected, write_sequential
 from whole_networks.small import through_memory
 
 from celosia.hw.arch import isa
@@ -239,6 +240,22 @@ def test_quantized_rounds_half_away_from_zero(real: float, wanted: int) -> None:
         assert (quantized(np.full((2, 2, 3), real, dtype), PORT) == wanted).all()
 
 
+def test_quantized_divides_as_litert(rng: np.random.Generator) -> None:
+    """In single precision: quotients that are next to a half round otherwise in double."""
+    scale = float(np.float32(0.1))
+    halves = (np.arange(-100, 100) + 0.5) * scale
+    real = np.float32(halves) + np.float32(2.0**-24) * rng.integers(-8, 9, 200).astype(np.float32)
+    layer = Quantize(output_scale=scale, output_zero_point=3)
+    ends = {"input_shape": (1, 200), "input_scale": 0, "input_type": "float32"}
+    (right,) = prerequisites.litert_outputs(write_sequential([layer], **ends), real[None])
+    port = Port(name="x", shape=(200,), items=1, scale=scale, zero_point=3, address=0)
+    found = quantized(real[None], port)
+    assert np.array_equal(found, right)
+    ratio = real.astype(np.float64) / scale
+    double = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio) + 3
+    assert not np.array_equal(double[None], found)
+
+
 def test_quantized_takes_rows_of_numbers_when_requested() -> None:
     row = np.arange(24, dtype=np.int8).reshape(4, 6)
     assert np.array_equal(quantized(row, PORT, flat=True), row.reshape(4, 2, 3))
@@ -301,6 +318,14 @@ def test_interpreter(model: bytes, x: np.ndarray) -> None:
         interpreter.get_tensor(result["index"])
     interpreter.invoke()
     (y,) = InferenceSession(model, config="micro", batch=4).run(None, {"input": x})
+    assert np.array_equal(interpreter.get_tensor(result["index"]), y)
+    # Arrays of the caller are not those of the interpreter.
+    given, taken = x.copy(), interpreter.get_tensor(result["index"])
+    interpreter.set_tensor(source["index"], given)
+    given[:], taken[:] = ~given, ~taken
+    assert np.array_equal(interpreter.get_tensor(result["index"]), y)
+    interpreter.get_tensor(source["index"])[:] = 0
+    interpreter.invoke()
     assert np.array_equal(interpreter.get_tensor(result["index"]), y)
 
 

@@ -1,6 +1,7 @@
 """Training steps on the core: machine model and RTL against exact integers."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,8 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
 from celosia.sim import hazards
 from celosia.sw.runtime.arrays import InputError
+from celosia.sw.runtime.device import RunResult
+from celosia.sw.runtime.pods import MachinePod
 from celosia.sw.training import batches, export, weights
 from celosia.sw.training.networks import NETWORKS
 from celosia.sw.training.scheme import Dense, Network
@@ -188,6 +191,50 @@ def test_half_of_the_results_are_left_out(seed: int) -> None:
     assert first.shape == (32, 128)
     assert 0.45 < first.mean() < 0.55
     assert 0.45 < (first == second).mean() < 0.55
+
+
+def test_cycles_are_those_of_the_slowest_core(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Of cores that work at the same time."""
+    trainer = Trainer(SMALL, core("nano,weight_tiles=1024"), "machine", {"cores": 4}, seed)
+    run_each = MachinePod.run_each
+
+    def counted(pod: MachinePod, address: int, count: int, cores: Sequence[int]) -> list[RunResult]:
+        results = run_each(pod, address, count, cores)
+        return [
+            replace(result, cycles=100 * (number + 1))
+            for number, result in zip(cores, results, strict=True)
+            if isinstance(result, RunResult)
+        ]
+
+    monkeypatch.setattr(MachinePod, "run_each", counted)
+    count = 5 * SMALL.batch
+    images = Images(np.zeros((count, 45), np.int8), np.zeros(count, np.int64))
+    state = State(weights=weights.random(SMALL, seed))
+    with trainer.opened(state) as pod:
+        trainer.epoch(state, pod, images, lambda *_: None)
+    # Four cores at once, then one.
+    assert (state.steps, state.cycles) == (5, 400 + 100)
+
+
+def test_of_equal_validations_the_first_is_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    accuracies = iter([0.5, 0.7, 0.7, 0.6])
+    monkeypatch.setattr(Trainer, "accuracy", lambda *_: next(accuracies))
+    trainer = Trainer(SMALL, core("edge"), "machine", {}, 0)
+    state = State(weights=[])
+    nothing = Images(np.zeros((0, 45), np.int8), np.zeros(0, np.int64))
+    for number in range(4):
+        state.weights = [np.full(1, number)]
+        trainer.validate(state, nothing)
+    assert state.best_accuracy == 0.7 and state.best[0].tolist() == [1]
+    assert [accuracy for _, accuracy in state.validations] == [0.5, 0.7, 0.7, 0.6]
+
+
+def test_orders_differ() -> None:
+    """Of epochs and seeds; each has every image once."""
+    orders = [batches.order(seed, epoch, 100) for seed in (0, 1) for epoch in (0, 1, 2)]
+    assert all(np.array_equal(np.sort(order), np.arange(100)) for order in orders)
+    assert len({order.tobytes() for order in orders}) == len(orders)
+    assert np.array_equal(batches.order(0, 1, 100), orders[1])
 
 
 def require_uniform(noise: np.ndarray, bits: int) -> None:
