@@ -31,6 +31,7 @@ from celosia.sw.compiler.compile import compile_graph, compile_up_to
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program
+from celosia.sw.operators.work import host_share
 from celosia.sw.runtime.opening import open_session, read_source
 from celosia.sw.runtime.session import InputError, Statistics
 from celosia.sw.runtime.shards import run_on_workers
@@ -153,6 +154,8 @@ def _summary(costs: Statistics, pace: dict[str, Any]) -> str:
     if costs.cycles_per_input and costs.utilisation:
         text += f", {costs.cycles_per_input:,.1f} cycles per input at batch {costs.program.batch}"
         text += f", {costs.utilisation:.1%} of the multipliers in use"
+    if share := host_share(costs.program):
+        text += f", {share}"
     if costs.array == "twin":
         text += ", with a twin of the array"
     if pace:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from celosia.sw.compiler.report import Measured, Row, difference
 from celosia.sw.ir.labels import labels
 from celosia.sw.ir.program import Program
+from celosia.sw.operators.work import host_share
 
 #: Columns of texts, which are aligned to the left.
 _TEXTS = ("layer", "operator", "runs on", "weights")
@@ -69,6 +70,8 @@ def as_text(
     notes = [f"{name}: {row.note}" for name, row in zip(names, table, strict=True) if row.note]
     if again:
         notes.append(f"loaded again for each batch, between parts: {again:,} of the cycles")
+    if share := host_share(program):
+        notes.append(share)
     notes.append(f"unified buffer: {peak:,} of {program.config.unified_bytes:,} bytes")
     return "\n".join([title, "", *lines, "", *notes, *foot, ""])
 
