@@ -65,8 +65,8 @@ def load(
         except FloatModelError:
             raise ModelError(_quantize(path, "ONNX model in float")) from None
     _require_no_shapes(shapes, path)
-    if _is_float_tflite(path):
-        raise ModelError(_quantize(path, "float model"))
+    if kind := _float_tflite(path):
+        raise ModelError(_quantize(path, kind))
     return load_tflite(path, signature)
 
 
@@ -155,21 +155,27 @@ def _quantize(path: Path, kind: str) -> str:
     return f"{path}: {kind}; quantise it: {_command(path)}"
 
 
-def _is_float_tflite(path: Path) -> bool:
-    """Return whether all tensors of a ``.tflite`` file that are no constants are float."""
+def _float_tflite(path: Path) -> str:
+    """Return the kind of a ``.tflite`` file whose computed tensors are float; empty of others."""
     try:
         content = read_file(path)
         if content[4:8] != b"TFL3":
-            return False
-        return _computes_in_float(tflite.Model.GetRootAs(content, 0))
+            return ""
+        return _kind_of_float(tflite.Model.GetRootAs(content, 0))
     except (FileError, *_BROKEN):
-        return False
+        return ""
 
 
-def _computes_in_float(model: Any) -> bool:
-    graph, kinds = model.Subgraphs(0), set()
+def _kind_of_float(model: Any) -> str:
+    graph, computed, constants = model.Subgraphs(0), set(), set()
     for number in range(min(graph.TensorsLength(), 1 << 20)):
         tensor = graph.Tensors(number)
-        if not model.Buffers(tensor.Buffer()).DataLength():
-            kinds.add(tensor.Type())
-    return tflite.TensorType.FLOAT32 in kinds and not kinds.intersection(_INTEGERS)
+        buffer = model.Buffers(tensor.Buffer())
+        stored = buffer.DataLength() or buffer.Offset() > 1
+        (constants if stored else computed).add(tensor.Type())
+    if tflite.TensorType.FLOAT32 not in computed or computed.intersection(_INTEGERS):
+        return ""
+    if constants.intersection((*_INTEGERS, tflite.TensorType.INT4)):
+        return "dynamic-range model, integer weights but float arithmetic"
+    is_half = tflite.TensorType.FLOAT16 in constants
+    return "float model with float16 weights" if is_half else "float model"

@@ -27,6 +27,15 @@ _TYPES = {
 }
 
 
+#: Custom operators that hold the work of other processors, by the beginning of their names.
+_COMPILED = {
+    "ethos-u": "Ethos-U",
+    "edgetpu-custom-op": "Edge TPU",
+    "NeutronGraph": "eIQ Neutron",
+    "XC_": "xcore",
+}
+
+
 class File:
     """One file. Errors other than ModelError mean that it is damaged."""
 
@@ -129,6 +138,14 @@ class File:
             known = custom in OPERATORS and not custom.isupper()
             return custom if known else f"CUSTOM {custom!r}"
         return constant_name(tflite.BuiltinOperator, value)
+
+
+def unsupported(kind: str) -> str:
+    """Return why a model with an operator of an unknown kind is refused."""
+    for name, target in _COMPILED.items():
+        if kind.startswith(f"CUSTOM '{name}"):
+            return f"compiled for {target}; take the file from before its compiler"
+    return "operator is not supported, model refused"
 
 
 def _halves(raw: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from celosia.sw.files import read_file
 from celosia.sw.frontend import control
 from celosia.sw.frontend.signatures import entry_of, read_signatures
 from celosia.sw.frontend.subgraphs import Subgraph, read_subgraph
-from celosia.sw.frontend.tables import File, index_in, refusal, require_extents
+from celosia.sw.frontend.tables import File, index_in, refusal, require_extents, unsupported
 from celosia.sw.frontend.unsigned import centred, rescaling
 from celosia.sw.frontend.variables import KINDS, Variables
 from celosia.sw.ir.graph import Graph, Operation, Signature, Tensor, short_name
@@ -222,9 +222,9 @@ class _Reader:
         """Return the operations; results of constants alone become constants in ``tensors``.
 
         Raises ModelError with the first operator that cannot be used, and number and kind of all
-        others; of many others the count of each kind.
+        others; of many others the count of each kind. Those that may only follow are not counted.
         """
-        operations, refused = [], list[tuple[int, str, ModelError]]()
+        operations, refused, unknown = [], list[tuple[int, str, ModelError]](), set[int]()
         for index, operator in enumerate(given):
             kind = self.file.kind(operator.OpcodeIndex())
             try:
@@ -234,7 +234,10 @@ class _Reader:
                     continue
                 operation, results = self._operation(index, kind, operator, tensors)
             except ModelError as error:
-                refused.append((index, kind, error))
+                # An operator that reads a result of a refused one may lack nothing else.
+                if kind not in OPERATORS or unknown.isdisjoint(self.inputs(operator, tensors)):
+                    refused.append((index, kind, error))
+                unknown.update(self.outputs(operator))
                 continue
             operations += self.added
             self.added = []
@@ -264,7 +267,7 @@ class _Reader:
         if results:
             label += f" ({short_name(results[0].name)!r})"
         if kind not in OPERATORS:
-            raise ModelError(f"{label}: operator is not supported, model refused")
+            raise ModelError(f"{label}: {unsupported(kind)}")
         record = OPERATORS[kind]
         if record.weighted:
             offset = kind == "FULLY_CONNECTED"

@@ -1,6 +1,7 @@
 """Share of a model that the host runs."""
 
 from pathlib import Path
+from typing import Any
 
 import networks as w
 import numpy as np
@@ -17,7 +18,7 @@ def _weights(*shape: int) -> np.ndarray:
     return np.ones(shape, np.int8)
 
 
-def _image(kind: type, weights: np.ndarray, bias: int) -> w.Chain:
+def _image(kind: Any, weights: np.ndarray, bias: int) -> w.Chain:
     chain = w.Chain((1, 6, 7, 4), 1 / 128, dtype="int16")
     numbers = np.zeros(bias, np.int64)
     kind(weights=weights, weight_scale=0.01, bias=numbers, output_scale=1 / 128).add(chain)
@@ -32,7 +33,7 @@ def _dense() -> w.Chain:
     return chain
 
 
-def _product(**options: bool) -> w.Chain:
+def _product(**options: Any) -> w.Chain:
     chain = w.Chain((5, 4), 0, dtype="float32")
     second = np.ones((5, 3) if options else (4, 3), np.float32)
     chain.operator("BATCH_MATMUL", (4, 3) if options else (5, 3), [second], **options)
