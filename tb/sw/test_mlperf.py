@@ -245,7 +245,7 @@ def test_peers_cycles_follow_from_clock_and_throughput() -> None:
         ("--models FOLDER -o m.txt", "wanted a file that ends in .md, .html, .json, got m.txt"),
         ("--models FOLDER -o none/m.md", "none/m.md: no such directory"),
         ("--models FOLDER --device litex:sim", "wanted the device machine or rtl, got litex:sim"),
-        ("--models FOLDER --board vcu128", "board: wanted one of ulx3s-85f"),
+        ("--models FOLDER --board vcu128", "board: wanted one of colorlight-i5"),
         ("--models FOLDER --inputs 0", "wanted a whole number of at least 1, got '0'"),
     ],
 )

@@ -105,8 +105,8 @@ def figures(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     ],
 )
 def test_refused(command, message, here, plain, opened, refused, monkeypatch) -> None:
-    def converter(path: Path) -> AbstractContextManager[Converter]:
-        return nullcontext(opened) if path == plain else Converter(path)
+    def converter(path: Path, *shapes: Any) -> AbstractContextManager[Converter]:
+        return nullcontext(opened) if path == plain else Converter(path, *shapes)
 
     monkeypatch.setattr(quantize, "Converter", converter)
     images = np.zeros((3, 28, 28), np.uint8)

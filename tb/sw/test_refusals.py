@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import prerequisites
 import pytest
 from PIL import Image
 
@@ -144,6 +145,15 @@ run two.tflite --input both.npz --output y.npz --workers 2 --device litex:sim
 ROWS = re.findall(r"^(\w.*)\n((?: .*\n)+)", REFUSALS, flags=re.M)
 
 
+def _float_onnx() -> bytes:
+    """Return an ONNX model in float."""
+    onnx = prerequisites.package("onnx")
+    ends = [onnx.helper.make_tensor_value_info(name, 1, [1]) for name in "xy"]
+    nodes = [onnx.helper.make_node("Relu", ["x"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "net", ends[:1], ends[1:])
+    return onnx.helper.make_model(graph).SerializeToString()
+
+
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_ended: Callable[..., bytes]) -> None:
     """A folder with models and data of every kind."""
@@ -152,6 +162,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_ended: Callable[.
     Path("net.tflite").write_bytes(two_ended("float32"))
     for name in ("net.keras", "net.h5", "net.onnx", "net.pt2", "net.pth", "net.s"):
         Path(name).write_bytes(b"some float model, none of an int8 one")
+    Path("net.onnx").write_bytes(_float_onnx())
     Path("renamed.bin").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
     Path("saved").mkdir()
     Path("saved/saved_model.pb").touch()
