@@ -40,10 +40,11 @@ class Case(NamedTuple):
     attributes: dict[str, Any]
 
 
-def weights(*shape: int, scale: float = 0.0123, axis: int | None = None, seed: int = 1) -> Weights:
+def weights(*shape: int, axis: int | None = None, bits: int = 8) -> Weights:
     """Return random weights, of a scale for each index along an axis, or of one."""
-    random = np.random.default_rng(seed)
-    data = random.integers(-127, 128, shape).astype(np.int8)
+    random, scale = np.random.default_rng(1), 0.0123
+    kind = np.int8 if bits == 8 else helper.tensor_dtype_to_np_dtype(onnx.TensorProto.INT4)
+    data = random.integers(1 - 2 ** (bits - 1), 2 ** (bits - 1), shape).astype(kind)
     scales = np.float32(scale)
     if axis is not None:
         scales = (random.uniform(0.5, 2, shape[axis]) * scale).astype(np.float32)
@@ -106,7 +107,7 @@ def model(given: Case, dtype: Any) -> Any:
     result = helper.make_tensor_value_info("y", kind, None)
     graph = helper.make_graph(nodes, "g", ends, [result], constants)
     opsets = [helper.make_opsetid("", given.opset)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
 def differences(given: Case, dtype: Any, count: int = COUNT) -> tuple[int, int]:
@@ -343,6 +344,12 @@ CASES |= {
         "Conv",
         constants={1: weights(6, 4, 3, 3), 2: real(*np.linspace(-3, 3, 6))},
         result=(0.37, 3),
+    ),
+    "conv-int4": case(
+        "Conv", constants={1: weights(6, 4, 3, 3, axis=0, bits=4)}, result=(0.0373, 3), opset=21
+    ),
+    "matmul-int4": case(
+        "MatMul", (2, 3, 8), constants={1: weights(8, 6, bits=4)}, result=(0.0173, 3), opset=21
     ),
     "matmul-constant": case("MatMul", (2, 3, 8), constants={1: weights(8, 6)}),
     "add-constant": case("Add", constants={1: weights(4, 1, 1)}, result=(0.0613, 3)),

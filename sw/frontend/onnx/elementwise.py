@@ -125,6 +125,27 @@ def _number(
     builder.alike(of, builder.lookup(value.number, np.clip(found, low, high), of), value)
 
 
+def _extremes(builder: Builder, unit: Unit) -> None:
+    """Read Max and Min of several: of the integers, at the result's scale."""
+    (of,) = unit.outputs
+    kind = "MAXIMUM" if unit.kind == "Max" else "MINIMUM"
+    operands = [operand for operand in unit.inputs if operand is not None]
+    computed = [operand for operand in operands if operand.data is None]
+    values = iter(_aligned(builder, [builder.meant(builder.value(e), of) for e in computed]))
+    ends = [next(values) if each.data is None else builder.scaled(each, of) for each in operands]
+    shape = np.broadcast_shapes(*(end.shape for end in ends))
+    if len({(len(end.shape), end.order) for end in ends}) > 1:
+        ends = [builder.plain(end) for end in ends]
+    order = ends[0].order if len(ends[0].shape) == len(shape) else tuple(range(len(shape)))
+    result, *others = ends
+    for other in others:
+        extents = np.broadcast_shapes(result.shape, other.shape)
+        stored = tuple(extents[axis] for axis in order[-len(extents) :])
+        number = builder.operate(kind, [result.number, other.number], stored, of)
+        result = Value(number, extents, extents, result.order)
+    builder.define(of, result.number, shape, shape, order)
+
+
 def softmax(builder: Builder, unit: Unit) -> None:
     """Read Softmax."""
     value, (of,) = builder.value(unit.inputs[0]), unit.outputs
@@ -143,6 +164,8 @@ def softmax(builder: Builder, unit: Unit) -> None:
 
 ELEMENTWISE: dict[str, _Reader] = {
     "Add": _two,
+    "Max": _extremes,
+    "Min": _extremes,
     "Mul": _two,
     "QuantizeLinear": quantize,
     "Softmax": softmax,

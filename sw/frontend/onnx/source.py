@@ -36,6 +36,9 @@ _ELEMENTWISE = ("LeakyRelu", "Sigmoid", "Softmax")
 #: Attributes that change no result of a model that is not trained.
 _WITHOUT_EFFECT = ("momentum", "saturate", "seed", "storage_order")
 
+#: Types of four bits, and those of eight that stand for them.
+_FOUR_BITS = {onnx.TensorProto.INT4: np.int8, onnx.TensorProto.UINT4: np.uint8}
+
 #: Nodes that stay although all of their inputs are constant.
 _KEPT = ("DequantizeLinear",)
 
@@ -161,8 +164,10 @@ def _plain(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _array(tensor: onnx.TensorProto) -> np.ndarray:
+    wide = _FOUR_BITS.get(tensor.data_type)
     try:
-        return numpy_helper.to_array(tensor)
+        array = numpy_helper.to_array(tensor)
+        return array if wide is None else array.astype(wide)
     except Exception:
         raise ModelError(f"constant {tensor.name!r}: damaged") from None
 

@@ -34,6 +34,8 @@ _ENCLOSED = (
     "Gemm",
     "GlobalAveragePool",
     "MatMul",
+    "Max",
+    "Min",
     "Mul",
 ) + ("ReduceMean", "Softmax", "Where")
 
