@@ -37,7 +37,7 @@ _ELEMENTWISE = ("LeakyRelu", "Sigmoid", "Softmax")
 _WITHOUT_EFFECT = ("momentum", "saturate", "seed", "storage_order")
 
 #: Types of four bits, and those of eight that stand for them.
-_FOUR_BITS = {onnx.TensorProto.INT4: np.int8, onnx.TensorProto.UINT4: np.uint8}
+_FOUR_BITS: dict[int, Any] = {onnx.TensorProto.INT4: np.int8, onnx.TensorProto.UINT4: np.uint8}
 
 #: Nodes that stay although all of their inputs are constant.
 _KEPT = ("DequantizeLinear",)
