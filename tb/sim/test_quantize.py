@@ -177,3 +177,11 @@ def test_litert_clamps_fused_activations(rng: np.random.Generator):
         high = min(127, -9 + top / layer.output_scale)
         want = litert_arithmetic.litert_fully_connected(sums, real, -9, -9, round(high))
         np.testing.assert_array_equal(litert([fused], x, scale, 5), want)
+
+
+def test_shares_of_the_ends() -> None:
+    """A sum of 0 counts as the least normalised one: twice one half, shifted by 31 bits."""
+    multipliers, rights = quantize.shares(np.array([0, 1, 1 << 27, (1 << 28) - 1]))
+    assert rights.tolist() == [0, 4, 31, 31]
+    assert multipliers[:3].tolist() == [(1 << 31) - 1] * 3
+    assert multipliers[3] - (1 << 30) in range(4, 9)

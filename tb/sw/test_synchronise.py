@@ -49,6 +49,29 @@ def test_dependence_takes_one_post_and_one_wait() -> None:
     assert (first.post, first.wait, second.post, second.wait) == (bit, 0, 0, bit)
 
 
+#: An instruction of each unit.
+OF_UNIT = {
+    Unit.LOAD: Opcode.LOAD,
+    Unit.STORE: Opcode.STORE,
+    Unit.MATRIX: Opcode.MATMUL,
+    Unit.VECTOR: Opcode.FILL,
+}
+
+
+@pytest.mark.parametrize("memory", ["unified", "weights", "parameters", "accumulators"])
+@pytest.mark.parametrize("pair", SEMAPHORE, ids=lambda pair: "-".join(u.name for u in pair))
+def test_every_order_that_matters_is_kept(pair: tuple[Unit, Unit], memory: str) -> None:
+    """A semaphore between two units where either of them writes; none where both read."""
+    for writes in product((False, True), repeat=2):
+        steps = [
+            Step(Instruction(OF_UNIT[unit]), (Access(memory, write, 0, 0, 0, 1, 8, 16),), 0)
+            for unit, write in zip(pair, writes, strict=True)
+        ]
+        first, second = synchronise(steps, NANO)
+        bit = any(writes) << SEMAPHORE[pair]
+        assert (first.wait, first.post, second.wait, second.post) == (0, bit, bit, 0)
+
+
 def test_independent_work_is_left_alone() -> None:
     made = synchronise([load_step(0, 8), store_step(8, 2), fill_step(20, 4)], NANO)
     assert all(i.wait == 0 and i.post == 0 for i in made)
