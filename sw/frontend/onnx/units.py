@@ -259,7 +259,10 @@ class Units:
             attributes = node.attributes
             self.units.append(Unit(node.kind, node, inputs, outputs, attributes=attributes))
         else:
-            raise ModelError(f"{node.kind} between float operators is not supported")
+            self.blockers.append((node.kind, f"{node.label}: float operator is not supported"))
+            for each in node.outputs:
+                del self.pending[each]
+            raise _BlockedError(name)
         self.floats.update((operand.name, operand) for operand in outputs)
         return self.floats[name]
 
