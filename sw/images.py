@@ -33,6 +33,19 @@ def pictures_of(folder: Path) -> list[Path]:
     return found
 
 
+def labelled_pictures(folder: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...]] | None:
+    """Return the pictures of a folder with a folder for each class, with their classes, and names.
+
+    None if it has pictures itself, or no folder. Raises FileError if a class has no picture.
+    """
+    parts = sorted(folder.iterdir())
+    classes = [path for path in parts if path.is_dir()]
+    if not classes or any(is_image(path) for path in parts):
+        return None
+    pictures = [(path, number) for number, one in enumerate(classes) for path in pictures_of(one)]
+    return pictures, tuple(path.name for path in classes)
+
+
 def read_image(path: Path, shape: Sequence[int], *, resize: bool = False) -> np.ndarray:
     """Return a picture as pixels.
 

@@ -35,7 +35,7 @@ from celosia.sw.evaluate import (
 )
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.frontend.source import load
-from celosia.sw.images import pictures_of
+from celosia.sw.images import labelled_pictures
 from celosia.sw.ir.graph import short_name
 from celosia.sw.ir.names import Names
 from celosia.sw.ir.program import Program
@@ -62,9 +62,7 @@ def add_parsers(command: Commands) -> None:
     add_shape(made)
     add_workers(made)
     made.add_argument("--limit", type=whole, metavar="N", help="the first N samples alone")
-    made.add_argument(
-        "--png", type=Path, metavar="F", help="confusion matrix to draw (MODEL_confusion.png)"
-    )
+    made.add_argument("--png", type=Path, metavar="F", help="confusion matrix to draw ")
     made.add_argument("--stats", type=Path, metavar="S.json", help="also write all figures")
     add_machine(made)
 
@@ -81,8 +79,7 @@ def run(arguments: argparse.Namespace) -> None:
     if bool(arguments.dataset) == bool(arguments.data):
         raise InputError("eval: wanted either --dataset or --data")
     model = model_path(arguments.model)
-    picture = arguments.png or Path(f"{model.stem}_confusion.png")
-    writable(picture, arguments.stats, sources=(model,))
+    writable(arguments.png, arguments.stats, sources=(model,))
     graph = load(model, shapes_of(arguments))
     names, outputs = inputs.ends_of(graph)
     index = _output(arguments.output, model, outputs)
@@ -107,11 +104,14 @@ def run(arguments: argparse.Namespace) -> None:
         statistics=costs,
         note=labelled.note,
     )
-    contents: dict[str | Path, bytes] = {picture: draw(evaluation)}
+    contents: dict[str | Path, bytes] = {}
+    if arguments.png:
+        contents[arguments.png] = draw(evaluation)
     if arguments.stats:
         contents[arguments.stats] = (json.dumps(evaluation.as_dict(), indent=2) + "\n").encode()
     write_atomically(contents)
-    for name, text in {**summary(evaluation), "picture": str(picture)}.items():
+    drawn = {"picture": str(arguments.png)} if arguments.png else {}
+    for name, text in {**summary(evaluation), **drawn}.items():
         print(f"{name:<24} {text}")
 
 
@@ -155,18 +155,15 @@ def _data(arguments: argparse.Namespace, model: Path, names: Names) -> _Data:
 
 def _of_folder(folder: Path, name: str, limit: int | None) -> _Data:
     """Return the pictures of a folder with a folder for each class."""
-    classes = sorted(path for path in folder.iterdir() if path.is_dir())
+    pictures, classes = labelled_pictures(folder) or ([], ())
     if len(classes) < 2:
         raise InputError(f"{folder}: wanted a folder for each of 2 classes or more, or --labels")
-    pictures = [(path, n) for n, one in enumerate(classes) for path in pictures_of(one)]
     if limit:
         # A first part with all classes in it, the same each time.
         order = np.random.default_rng(0).permutation(len(pictures))[:limit]
         pictures = [pictures[n] for n in sorted(order)]
     labels = np.array([label for _, label in pictures], np.int64)
-    labelled = Labelled(
-        name=str(folder), labels=labels, classes=tuple(path.name for path in classes)
-    )
+    labelled = Labelled(name=str(folder), labels=labels, classes=classes)
     return _Data({name: inputs.Given(str(folder), [path for path, _ in pictures])}, labelled)
 
 

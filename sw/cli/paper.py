@@ -1,7 +1,6 @@
 """``celosia paper``: networks of the first TPU's paper, estimated on a core of its size."""
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
@@ -37,7 +36,7 @@ def add_parsers(command: Commands) -> None:
         metavar="GB/S",
         help="external memory of the core (30)",
     )
-    add_output(made, "roofline to write, PNG (paper.png)", default=Path("paper.png"))
+    add_output(made, "roofline to write, PNG")
     add_files(
         made, "--cpu", "MODEL", "instead, compare cores with one thread of this CPU: .tflite file"
     )
@@ -74,12 +73,17 @@ def _paper(arguments: argparse.Namespace, setting: "Setting") -> None:
     writable(arguments.output)
     costs = COSTS._replace(bandwidth=setting.bandwidth)
     results = {}
-    for name in tqdm(arguments.networks or NETWORKS, unit="network", delay=1, leave=False):
+    progress = tqdm(arguments.networks or NETWORKS, unit="network", leave=False)
+    for name in progress:
+        # A network takes up to a minute: its name is shown at once.
+        progress.set_description(name)
         made = build(name)
         results[name] = made, measure(made, setting.config, WORKLOADS[name].batch, costs)
-    write_atomically({arguments.output: draw(results, setting)})
+    if arguments.output:
+        write_atomically({arguments.output: draw(results, setting)})
     print(as_text(results, setting))
-    print(f"written: {arguments.output}")
+    if arguments.output:
+        print(f"written: {arguments.output}")
 
 
 def _processor(arguments: argparse.Namespace, setting: "Setting") -> None:

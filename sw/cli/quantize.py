@@ -7,18 +7,27 @@ from typing import NamedTuple
 
 import numpy as np
 
+from celosia.hw.arch.presets import PRESETS
 from celosia.sw import data
 from celosia.sw.cli import inputs
 from celosia.sw.cli.arguments import Commands, add_files, add_output, add_shape, shapes_of, whole
-from celosia.sw.cli.messages import Missing
+from celosia.sw.cli.messages import Failure, Missing
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.compiler.errors import CompileError
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.frontend.source import load
+from celosia.sw.images import labelled_pictures, pictures_of
 from celosia.sw.ir.parts import Port
 from celosia.sw.quantize.process import Converter
 from celosia.sw.quantize.sources import SOURCES, require_tools, source_of
 from celosia.sw.runtime.arrays import InputError, names_of
 
 _SAMPLES = 500
+#: Kernels of accuracies: those of an .onnx file, and of a .tflite file.
+_KERNELS = (
+    "ONNX Runtime",
+    "LiteRT's fast kernels; celosia eval has the bytes of its reference kernels",
+)
 
 
 def add_parsers(command: Commands) -> None:
@@ -27,7 +36,7 @@ def add_parsers(command: Commands) -> None:
     made.epilog = "Converters are large programs: quantise files from sources that you trust."
     kinds = ", ".join(source.kind for source in SOURCES)
     made.add_argument("model", type=Path, metavar="MODEL", help=kinds)
-    kinds = ".npy, .npz or a folder of pictures"
+    kinds = ".npy, .npz, a folder of pictures, or one with a folder of them for each class"
     text = f"samples of ordinary content: {', '.join(data.DATASETS)}, {kinds}"
     add_files(made, "--calibration", "[NAME=]DATA", text, required=True)
     text = f"samples to measure the accuracy on, with --labels: {kinds}"
@@ -66,7 +75,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise InputError(
             f"{arguments.output}: wanted a name with {source.result}, as {source.kind}s become it"
         )
-    writable(arguments.output, sources=(arguments.model,))
+    writable(arguments.output, refused_path(arguments.output), sources=(arguments.model,))
+    _require_data(arguments)
     if sys.stderr.isatty():
         print(f"converting {arguments.model}", file=sys.stderr)
     with Converter(arguments.model, shapes_of(arguments)) as converter:
@@ -75,30 +85,79 @@ def run(arguments: argparse.Namespace) -> None:
         lines = {"calibrated with": f"{len(found.samples[0]):,} samples", **found.notes}
         if found.labels is not None:
             lines |= _accuracy(converter, content, found.labelled, found.labels)
-    write_atomically({arguments.output: content})
-    lines["quantised model"] = f"{arguments.output}, {len(content):,} bytes"
-    try:
-        load(arguments.output)
-    except ValueError as error:
-        lines["not for Celosia"] = str(error)
+    reason = _refusal(content)
+    path = refused_path(arguments.output) if reason else arguments.output
+    write_atomically({path: content})
+    lines["quantised model"] = f"{path}, {len(content):,} bytes"
     for name, text in lines.items():
         print(f"{name:<24} {text}")
+    if reason:
+        raise Failure(f"{path}: quantised, and Celosia cannot run it: {reason}")
+
+
+def refused_path(output: Path) -> Path:
+    """Return the name of a quantised model that Celosia refuses; it never has the one wanted."""
+    return output.with_suffix(f".refused{output.suffix}")
+
+
+def _refusal(content: bytes) -> str:
+    """Return the reason why no core runs a quantised model; empty if one does."""
+    reason = ""
+    try:
+        graph = load(content)
+        for config in (PRESETS["edge"], *PRESETS.values()):
+            try:
+                compile_graph(graph, config)
+                return ""
+            except CompileError as error:
+                reason = reason or str(error)
+    except ValueError as error:
+        reason = str(error).removeprefix("model: ")
+    return reason
+
+
+def _require_data(arguments: argparse.Namespace) -> None:
+    """Refuse data that is not there, before a conversion that takes a minute."""
+    for text in (*arguments.calibration, *arguments.test):
+        path = Path(text) if Path(text).exists() else Path(text.rpartition("=")[2])
+        if text in data.DATASETS:
+            continue
+        if path.is_dir():
+            if labelled_pictures(path) is None:
+                pictures_of(path)
+        elif not path.exists():
+            raise InputError(f"{path}: no such file")
+    if arguments.labels:
+        inputs.read_array(arguments.labels)
+    elif arguments.test and not _by_class(arguments.test):
+        raise InputError("--test: wanted --labels for it, or a folder with a folder for each class")
+
+
+def _by_class(texts: list[str]) -> tuple[list[Path], np.ndarray] | None:
+    """Return pictures and their classes, of all classes in any first part; None without them."""
+    found = labelled_pictures(Path(texts[0])) if Path(texts[0]).is_dir() else None
+    if len(texts) != 1 or found is None:
+        return None
+    order = np.random.default_rng(0).permutation(len(found[0]))
+    pictures = [found[0][number] for number in order]
+    return [path for path, _ in pictures], np.array([label for _, label in pictures])
 
 
 def _data(arguments: argparse.Namespace, ports: list[Port]) -> _Data:
     """Return the samples that the arguments name, in the layout of the network."""
     limit = arguments.limit or _SAMPLES
-    if arguments.test and not arguments.labels:
-        raise InputError("--test: wanted --labels for it")
     if arguments.calibration[0] in data.DATASETS:
         return _of_dataset(arguments, ports, limit)
     names = names_of(ports)
-    given = inputs.gather("--calibration", arguments.calibration, names)
+    given, labels = _given("--calibration", arguments.calibration, names)
+    tested = given
     first = {name: one.first(limit) for name, one in given.items()}
-    if not arguments.labels:
+    if arguments.test:
+        tested, labels = _given("--test", arguments.test, names)
+    if arguments.labels:
+        labels = inputs.read_labels(arguments.labels, inputs.count_of(tested))
+    if labels is None:
         return _Data(inputs.prepare(first, ports, arguments), [], None, {})
-    tested = inputs.gather("--test", arguments.test, names) if arguments.test else given
-    labels = inputs.read_labels(arguments.labels, inputs.count_of(tested))
     labelled = inputs.prepare(tested, ports, arguments)
     if arguments.test:
         return _Data(inputs.prepare(first, ports, arguments), labelled, labels, {})
@@ -106,6 +165,16 @@ def _data(arguments: argparse.Namespace, ports: list[Port]) -> _Data:
     if len(samples[0]) == len(labels):
         notes["note"] = "accuracies are on the samples calibrated with"
     return _Data(samples, labelled, labels, notes)
+
+
+def _given(
+    option: str, texts: list[str], names: inputs.Names
+) -> tuple[dict[str, inputs.Given], np.ndarray | None]:
+    """Return the samples of an option, and their labels if folders give them."""
+    found = _by_class(texts) if len(names) == 1 else None
+    if found is None:
+        return inputs.gather(option, texts, names), None
+    return {names[0]: inputs.Given(texts[0], found[0])}, found[1]
 
 
 def _of_dataset(arguments: argparse.Namespace, ports: list[Port], limit: int) -> _Data:
@@ -150,6 +219,7 @@ def _accuracy(
     return {
         "float accuracy": f"{shares[0]:.2f} % of {len(labels):,} samples",
         "int8 accuracy": f"{shares[1]:.2f} %, {_change(shares[1] - shares[0])}",
+        "measured with": _KERNELS[content[4:8] == b"TFL3"],
     }
 
 

@@ -27,6 +27,9 @@ _CHILD = "import sys; from celosia.sw.quantize.process import serve; serve(int(s
 #: Shapes of inputs by name, the empty one for the only input.
 Shapes = Mapping[str, tuple[int, ...]]
 
+#: Characters of an error of a framework.
+_LINE = 250
+
 #: State of the child process: its network, and the stream that progress goes to.
 _model: FloatModel | None = None
 _progress: TextIO | None = None
@@ -132,8 +135,10 @@ def _plainly(verb: str, function: Any, arguments: tuple[Any, ...]) -> Any:
     except (QuantizeError, InputError) as error:
         return QuantizeError(str(error))
     except Exception as error:
-        text = next((line for line in str(error).splitlines() if line.strip()), repr(error))
-        return QuantizeError(f"cannot {verb} it: {text.strip()}")
+        text = next((line for line in str(error).splitlines() if line.strip()), repr(error)).strip()
+        # Some errors of frameworks have a whole configuration in them.
+        shown = text if len(text) <= _LINE else f"{text[:_LINE]} ..."
+        return QuantizeError(f"cannot {verb} it: {shown}")
 
 
 def _open(path: Path, shapes: Shapes) -> list[Port]:

@@ -1,6 +1,9 @@
 """Keras models and SavedModels, quantised by TensorFlow's converter."""
 
+import json
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,32 @@ _HINTS = {
 
 def open_keras(path: Path) -> FloatModel:
     """Return the network of a ``.keras`` or ``.h5`` file."""
-    return of_keras(import_module("keras").models.load_model(path, compile=False))
+    keras: Any = import_module("keras")
+    try:
+        model = keras.models.load_model(path, compile=False)
+    except Exception:
+        version = _version(path)
+        if not version.startswith("2."):
+            raise
+        # Its own message has the whole configuration of the network.
+        raise QuantizeError(
+            f"saved by Keras {version}, which Keras {keras.__version__} does not read; the package "
+            'tf-keras does: tf_keras.models.load_model(...).export("folder"), then quantise folder'
+        ) from None
+    return of_keras(model)
+
+
+def _version(path: Path) -> str:
+    """Return the version of Keras that saved a file; empty if it has none."""
+    with suppress(Exception):
+        # Damaged files end in exceptions of many kinds.
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive, archive.open("metadata.json") as file:
+                return str(json.loads(file.read(1 << 16))["keras_version"])
+        with import_module("h5py").File(path, "r") as file:
+            version = file.attrs["keras_version"]
+            return version.decode() if isinstance(version, bytes) else str(version)
+    return ""
 
 
 def of_keras(model: Any, variables: bool = False) -> FloatModel:
