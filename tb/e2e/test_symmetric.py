@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tflite
 from litert import interpreter, invoked
 from networks import Chain, serialize
 
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph, Quantization
-from celosia.sw.quantize.symmetric import symmetric
+from celosia.sw.quantize.symmetric import _centre, symmetric
 
 VIT = Path(__file__).parent / "fixtures" / "vit.tflite"
 
@@ -91,3 +92,59 @@ def test_a_transformer_keeps_its_results(litert: None, rng: np.random.Generator)
     given = rng.integers(-128, 128, (8, *shape)).astype(np.int8)
     results = [invoked(interpreter(each), given)[0].astype(int) for each in (content, changed)]
     assert 0 < np.abs(results[0] - results[1]).max() <= 16
+
+
+class Parameters:
+    """Quantisation of one tensor, as the flatbuffers package gives it."""
+
+    def __init__(self, scale: float, zero: int) -> None:
+        self.scale, self.zero = np.array([scale], np.float32), np.array([zero], np.int64)
+
+    def ScaleAsNumpy(self) -> np.ndarray:
+        """Return the scales."""
+        return self.scale
+
+    def ZeroPointAsNumpy(self) -> np.ndarray:
+        """Return the zero points."""
+        return self.zero
+
+
+@pytest.mark.parametrize("scale", [0.05, 0.1, 1 / 3, 0.007, 1.7e-5])
+def test_the_ends_of_the_range_stay_in_it(scale: float) -> None:
+    """Exactly, whichever way the new scale is rounded."""
+    for zero in range(-32, 33):
+        found = Parameters(scale, zero)
+        before = float(found.scale[0])
+        _centre([found])
+        after = float(found.scale[0])
+        assert found.zero[0] == 0
+        assert 127 * after >= before * (127 - zero) and 128 * after >= before * (128 + zero)
+
+
+def shared(*, joined: bool) -> bytes:
+    """Return a product of an operand whose equal is an output; ``joined`` stores one scale."""
+    chain = Chain((1, 2, 4, 4), 0.1, 7)
+    numbers = []
+    for _ in range(2):
+        chain.back_to(0)
+        chain.operator("QUANTIZE", scale=0.05, zero_point=5)
+        numbers.append(chain.number)
+    chain.operator("BATCH_MATMUL", (1, 2, 4, 4), inputs=[numbers[0], 0], scale=3.0, zero_point=1)
+    content = bytearray(serialize(chain.graph(chain.number, numbers[1])))
+    graph = tflite.Model.GetRootAs(content, 0).Subgraphs(0)
+    first, second = (graph.Tensors(number)._tab for number in numbers)
+    # Field 4 of a tensor holds the distance to its quantisation, which lies after it.
+    fields = [table.Pos + table.Offset(12) for table in (first, second)]
+    low, high = sorted(fields)
+    target = high + int.from_bytes(content[high : high + 4], "little")
+    if joined:
+        content[low : low + 4] = (target - low).to_bytes(4, "little")
+    return bytes(content)
+
+
+def test_a_scale_that_is_stored_for_two_tensors_stays() -> None:
+    apart = load(symmetric(shared(joined=False)))
+    zeros = [meaning(apart, "QUANTIZE", nth).zero_point for nth in range(2)]
+    assert sorted(zeros) == [0, 5], "the operand alone changes"
+    content = shared(joined=True)
+    assert content != shared(joined=False) and symmetric(content) == content
