@@ -33,9 +33,9 @@ def one() -> np.ndarray:
 
 
 REQUESTS = {
-    "of another type": b"Content-Type: text/plain\r\nContent-Length: 9\r\n\r\nabc",
+    "of another type": b"Content-Type: text/plain\r\nContent-Length: 99999\r\n\r\nabc",
     "chunked": b"Content-Type: %b\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc" % OCTETS.encode(),
-    "too long": b"Content-Type: %b\r\nContent-Length: 999999\r\n\r\nabc" % OCTETS.encode(),
+    "too long": b"Content-Type: %b\r\nContent-Length: 9999999\r\n\r\nabc" % OCTETS.encode(),
 }
 
 
@@ -50,7 +50,9 @@ def test_a_connection_is_closed_after_a_refusal(kind, code, classifier: Classifi
     thread.start()
     try:
         with socket.create_connection(("127.0.0.1", server.port), timeout=5) as line:
-            line.sendall(b"POST /api/classify HTTP/1.1\r\nHost: localhost\r\n" + REQUESTS[kind])
+            start = b"POST /api/classify HTTP/1.1\r\nHost: localhost\r\n"
+            # More than the server has read with the first line.
+            line.sendall(start + REQUESTS[kind] + bytes(50_000))
             response = b""
             while part := line.recv(4096):
                 response += part
