@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch.presets import preset
+from celosia.sw.compiler import compile as compiler
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.compiled import bounds
@@ -195,11 +196,16 @@ def test_what_neither_can_run_is_refused_by_name() -> None:
         (w.Binary(kind="MUL", second=MANY, output_scale=1.0), 1),
     ],
 )
-def test_items_are_separate_where_the_host_keeps_them_apart(layer: w.Layer, items: int) -> None:
+def test_items_are_separate_where_the_host_keeps_them_apart(
+    layer: w.Layer, items: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = on_nano(graph(convolution(4, 3), layer, shape=(3, 6, 8, 3)))
     assert plan.items == items
     first, _ = plan.steps
     assert isinstance(first, tuple) and first[1].items == 3
+    monkeypatch.setattr(compiler, "simplified", lambda graph: graph)
+    program = compile_graph(graph(convolution(4, 3), layer, shape=(3, 6, 8, 3)), preset("nano"))
+    assert max(one.macs for one in program.layers) * items == 3 * 6 * 8 * 4 * 27
 
 
 def program_of(batch: int) -> tuple[Graph, Program]:

@@ -13,6 +13,7 @@ from networks import (
     Depthwise,
     FullyConnected,
     Graph,
+    StridedSlice,
     Transpose,
     serialize,
 )
@@ -224,6 +225,32 @@ def reduced(axes: tuple[int, ...]) -> Graph:
     return chain.graph()
 
 
+def cut(end: tuple[int, ...], stride: tuple[int, ...]) -> StridedSlice:
+    return StridedSlice(begin=(0,) * len(end), end=end, stride=stride, plain=set(stride) == {1})
+
+
+def part_of_channels(shape: tuple[int, ...], part: StridedSlice) -> Graph:
+    """Return a part of reshaped channels of a layer."""
+    chain = Chain((1, 10, 16), 0.1, 5)
+    numbers = Constant(weights(48, 16), 0.01), Constant(weights(48), 0.001, dtype="int32")
+    chain.operator("FULLY_CONNECTED", (1, 10, 48), numbers, scale=0.5, keepNumDims=True)
+    chain.operator("RESHAPE", shape, [np.array(shape, np.int32)])
+    part.add(chain)
+    return chain.graph()
+
+
+def reshaped_twice_read() -> Graph:
+    """Return two functions of one reshape."""
+    chain = image(1, 3, 4, 5)
+    chain.operator("RESHAPE", (1, 60), [np.array([1, 60], np.int32)])
+    shaped, results = chain.number, []
+    for kind in ("TANH", "ABS"):
+        chain.back_to(shaped)
+        chain.operator(kind, scale=1 / 128, zero_point=0)
+        results.append(chain.number)
+    return chain.graph(*results)
+
+
 TWO = [[2, 3], [2, 3]]
 BACK = [[0, 0], [0, 0]]
 
@@ -300,6 +327,15 @@ GRAPHS: dict[str, tuple[Graph, str]] = {
     "gated by itself twice": (gated("TANH", "ABS"), "LookupTable"),
     "gated by another value": (gated("LOGISTIC", other=True), "LOGISTIC MUL"),
     "of each row": (floats("NEG", "SOFTMAX"), "DEQUANTIZE NEG SOFTMAX QUANTIZE"),
+    "some parts of channels": (
+        part_of_channels((1, 10, 3, 16), cut((1, 10, 3, 16), (1, 1, 2, 1))),
+        "FULLY_CONNECTED RESHAPE STRIDED_SLICE",
+    ),
+    "part of half the channels": (
+        part_of_channels((1, 20, 24), cut((1, 20, 12), (1, 1, 1))),
+        "FULLY_CONNECTED RESHAPE SLICE",
+    ),
+    "two functions of a reshape": (reshaped_twice_read(), "RESHAPE TANH ABS"),
     "only ones are moved": (chained(("TRANSPOSE", (0, 2, 1, 3))), "LookupTable RESHAPE"),
 }
 

@@ -110,6 +110,35 @@ def test_after_an_error_all_is_loaded_again(rng: np.random.Generator) -> None:
         assert device.ran == [program.constants[0].address, *each]
 
 
+def test_constants_of_all_parts_must_fit(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Channels begin on whole groups; tables add up; all parts have the same exponentials."""
+    right, seen = passes.all_resident, list[Sequence[Tiling]]()
+    monkeypatch.setattr(passes, "all_resident", lambda *given: seen.append(given[0]))
+    compile_graph(graph(rng, 2), TOGETHER)
+    ((one, two),) = seen
+
+    def tables(tiling: Tiling, count: int) -> Tiling:
+        ring = replace(tiling.tables.ring, first=count)
+        return replace(tiling, tables=replace(tiling.tables, ring=ring))
+
+    def exponentials(tiling: Tiling, content: bytes) -> Tiling:
+        ones = replace(tiling.exponentials, contents=(content,), slots=(0,))
+        return replace(tiling, exponentials=ones)
+
+    odd = replace(one, parameters=replace(one.parameters, first=TOGETHER.columns + 1))
+    _, moved = right([odd, two], TOGETHER) or []
+    shift = 2 * TOGETHER.columns
+    firsts = [layer.first_channel for layer in two.layers]
+    assert [layer.first_channel for layer in moved.layers] == [(n or 0) + shift for n in firsts]
+    most = TOGETHER.tables
+    assert right([tables(one, most - 1), tables(two, 1)], TOGETHER)
+    assert right([tables(one, most - 1), tables(two, 2)], TOGETHER) is None
+    assert right([exponentials(one, b"a"), exponentials(two, b"a")], TOGETHER)
+    assert right([exponentials(one, b"a"), exponentials(two, b"b")], TOGETHER) is None
+
+
 def test_constants_in_one_place_are_refused(rng, monkeypatch) -> None:
     monkeypatch.setattr(passes, "all_resident", lambda tilings, config: list(tilings))
     with pytest.raises(

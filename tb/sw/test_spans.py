@@ -5,7 +5,7 @@ import pytest
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
-from celosia.sw.compiler.layout.spans import Span, first_fit
+from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
 
 SMALL = preset("nano,unified_bytes=1024")
 
@@ -45,3 +45,16 @@ def test_the_first_free_address_is_taken(alternate: bool, rng: np.random.Generat
         found = first_fit(spans, SMALL, alternate)
         assert found == (wanted if len(wanted) == len(spans) else None)
     assert 10 < full < 90
+
+
+def test_bytes_are_needed_from_birth_to_death(rng: np.random.Generator) -> None:
+    for _ in range(30):
+        spans = []
+        for number in range(int(rng.integers(1, 8))):
+            birth, death = sorted(int(layer) for layer in rng.integers(0, 6, 2))
+            spans.append(Span((number, -1, 0), int(rng.integers(1, 50)), birth, death))
+        wanted = [
+            sum(-(-span.count // 8) * 8 for span in spans if span.birth <= layer <= span.death)
+            for layer in range(7)
+        ]
+        assert bytes_needed(spans, 5, 8) == [*wanted]
