@@ -184,11 +184,19 @@ class _Placed(NamedTuple):
 
 @contextmanager
 def _blaming(network: Network) -> Iterator[None]:
-    """Add the number of the operator to an error of its layer, if the host may run that."""
+    """Add the number of the operator to an error of its layer, so that the host may run it.
+
+    For an error of a value it is the last that fills it, or the last that reads an input.
+    """
     try:
         yield
     except CompileError as error:
         places = {x.place for x in network.layers if x.name == error.layer}
+        if not places:
+            ends = zip(network.values, network.makers, network.readers, strict=True)
+            users = [made or read for value, made, read in ends if value.name == error.layer]
+            found = [network.layers[number].place for numbers in users for number in numbers]
+            places = {max(found)} if found else places
         if len(places) == 1:
             error.place = places.pop()
         raise

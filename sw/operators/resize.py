@@ -206,7 +206,6 @@ _RESIZE: dict[str, Any] = {
     "infer": _infer,
     "operands": (0,),
     "types": (("int8", "int16"), SAME),
-    "keeps_scale": True,
     "host": "any size; align_corners, half_pixel_centers; int8, int16",
 }
 
@@ -215,6 +214,7 @@ OPERATORS = (
         kind="RESIZE_BILINEAR",
         read=_read(tflite.ResizeBilinearOptions),
         shapes=_shapes,
+        # The kernel copies means of integers, whatever scale the result has.
         unsigned=True,
         kernel=_run_bilinear,
         **_RESIZE,
@@ -224,6 +224,7 @@ OPERATORS = (
         read=_read(tflite.ResizeNearestNeighborOptions),
         shapes=_nearest_shapes,
         kernel=_run_nearest,
+        keeps_scale=True,
         lower=_lower_nearest,
         core="int8: any size; columns are copied, then rows",
         **_RESIZE,

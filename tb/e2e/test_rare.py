@@ -64,6 +64,23 @@ def _quotients(scale: float) -> bytes:
     return w.serialize(chain.graph())
 
 
+def _long_rows() -> bytes:
+    """Return a CONCATENATION whose rows no unified buffer of `edge` holds, and what follows."""
+    chain = w.Chain((1, 7, 8, 3), 0.1)
+    _layer(w.Convolution, (512, 1, 1, 3), 0.01, 512).add(chain)
+    chain.operator("RESHAPE", (1, 256, 112), [np.array([1, -1, 112], np.int32)])
+    chain.operator("CONCATENATION", (1, 1280, 112), inputs=[chain.number] * 5, axis=1)
+    chain.operator("LOGISTIC", scale=1 / 256, zero_point=-128)
+    return w.serialize(chain.graph())
+
+
+def _bilinear() -> bytes:
+    chain = w.Chain((1, 5, 6, 4), 0.1)
+    size = np.array([10, 11], np.int32)
+    chain.operator("RESIZE_BILINEAR", (1, 10, 11, 4), [size], scale=0.2, zero_point=3)
+    return w.serialize(chain.graph())
+
+
 BOTH = {"alignCorners": True, "halfPixelCenters": True}
 CASES = {
     "a channel of scale 0": _sequence(
@@ -81,6 +98,8 @@ CASES = {
     "nearest with both flags, down": _nearest(13, 5, **BOTH),
     # Halves are not rounded in single precision.
     "nearest from 2 to 83 rows": _nearest(2, 83, alignCorners=True),
+    "bilinear of two scales": _bilinear(),
+    "rows past the unified buffer": _long_rows(),
     "mean without axes": _without_axes("MEAN"),
     "mean without axes, kept": _without_axes("MEAN", keep=True),
     "maximum without axes": _without_axes("REDUCE_MAX", scale=0.1),
