@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import Chain, Depthwise, serialize, write_sequential
+from networks import (
+    Chain,
+    Depthwise,
+    FullyConnected,
+    Pool,
+    Reshape,
+    serialize,
+    write_sequential,
+)
+from whole_networks.small import convolution
 
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.presets import PRESETS, preset
@@ -167,6 +176,22 @@ def test_an_output_of_an_early_layer_stays(batch: int) -> None:
     graph = load(serialize(chain.graph()))
     program = passes.compile_graph(graph, preset("micro,unified_bytes=10240"), batch)
     assert [port.name for port in program.outputs] == ["output_0", "output_1"]
+
+
+@pytest.mark.parametrize(("size", "channels", "batch"), [(16, 4, 2), (16, 4, 4), (12, 8, 4)])
+def test_what_all_samples_share_stays(size: int, channels: int, batch: int) -> None:
+    """Layers that run by sample go on with other samples after a value for the batched ones."""
+    taps = (size // 2) ** 2 * channels
+    layers = [convolution(channels, 3, depth) for depth in (1, channels)]
+    weights = np.ones((10, taps), np.int8)
+    last = FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)
+    content = write_sequential(
+        [*layers, Pool(), Reshape(shape=(1, taps)), last],
+        input_shape=(1, size, size, 1),
+        input_scale=0.5,
+    )
+    config = preset("nano,unified_bytes=1024")
+    assert passes.compile_graph(load(content), config, batch).batch == batch
 
 
 @pytest.mark.parametrize("name", ["mnist_a", "mnist_d"])
