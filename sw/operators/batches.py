@@ -42,7 +42,8 @@ def _factor(operator: HostOperator) -> tuple[int, int]:
     return quantize_multiplier(matrix_factor(left, right, over=output))
 
 
-def _shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+def batch_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    """Return the shape of products of two batches: shape rule."""
     require(len(operator.sources) == 2, "2 inputs", len(operator.sources))
     first, second = (operand.shape for operand in operator.sources)
     got = f"{first} and {second}"
@@ -63,10 +64,15 @@ def _turned(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.nda
     return [x.swapaxes(-1, -2) if turn else x for x, turn in zip(arrays, flags, strict=True)]
 
 
-def _run_integers(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def batch_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the sums of products of two batches, int64."""
     # Sums are whole numbers below 2^53, which float64 holds.
     first, second = (x.astype(np.float64) for x in _turned(operator, centred(operator, arrays)))
-    sums = np.matmul(first, second).astype(np.int64)
+    return np.matmul(first, second).astype(np.int64)
+
+
+def _run_integers(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    sums = batch_sums(operator, arrays)
     multiply = times if operator.sources[0].dtype == "int8" else times_wide
     return finished(multiply(sums, *_factor(operator)), operator.results[0])
 
@@ -110,7 +116,7 @@ OPERATORS = (
     Operator(
         kind="BATCH_MATMUL",
         read=_read,
-        shapes=_shapes,
+        shapes=batch_shapes,
         types=(("int8", "int16", "float32"), SAME),
         whole=True,
         kernel=by_type(int8=_run_integers, int16=_run_integers, plain=_run_real),

@@ -33,6 +33,7 @@ from celosia.sw.compiler.single_scaling import (
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator, Operand
 from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.batches import batch_shapes, batch_sums
 from celosia.sw.operators.elementwise import addends, two
 from celosia.sw.operators.fixed_point import aligned, meaning
 from celosia.sw.operators.functions import ALONE, same_shape
@@ -253,6 +254,13 @@ OPERATORS = (
             ("QLinearConv", convolution_shapes, lower_convolution),
             ("QLinearMatMul", dense_shapes, lower_dense),
         )
+    ),
+    Operator(
+        kind="QLinearBatchMatMul",
+        shapes=batch_shapes,
+        whole=True,
+        kernel=lambda operator, arrays: _requantized(operator, batch_sums(operator, arrays)),
+        host="QLinearMatMul of two inputs that are computed; batches broadcast",
     ),
     Operator(
         kind="QLinearConvTranspose",

@@ -22,7 +22,7 @@ TESTS = {
     "test_qlinearconv": 1,
     **{
         f"test_qlinearmatmul_{rank}_{kind}_{scales}": 1
-        for rank in ("2D",)
+        for rank in ("2D", "3D")
         for kind in ("int8", "uint8")
         for scales in ("float16", "float32")
     },

@@ -94,6 +94,8 @@ CASES |= {
     "min-two": case("Min", IMAGE, (1, 1, 6, 5)),
     "pow": case("Pow", constants={1: real(2)}, result=(0.1, -100)),
     "matmul": case("MatMul", (2, 3, 4, 5), (2, 3, 5, 6), result=(0.0913, 4)),
+    "matmul-ties": case("MatMul", (4, 16), (16, 6), result=(0.1, 4)),
+    "gemm-ties": case("Gemm", (16, 4), (6, 16), transA=1, transB=1, result=(0.1, 4)),
     "matmul-rows": case("MatMul", (1, 4, 5), (5, 6), result=(0.0913, 4)),
     "matmul-broadcast": case("MatMul", (1, 3, 4, 5), (1, 1, 5, 7), result=(0.0913, 4)),
     "mean-channels": case("ReduceMean", axes=[1], keepdims=0),

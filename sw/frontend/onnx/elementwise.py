@@ -146,6 +146,17 @@ def _extremes(builder: Builder, unit: Unit) -> None:
     builder.define(of, result.number, shape, shape, order)
 
 
+def last_axis(builder: Builder, value: Value, axis: int) -> Value:
+    """Return a value whose axis is stored last."""
+    if value.shape == value.source and value.order[-1] == axis:
+        return value
+    value = builder.plain(value)
+    order = (*(each for each in value.order if each != axis), axis)
+    if order == value.order:
+        return value
+    return builder.stored(value, order)
+
+
 def softmax(builder: Builder, unit: Unit) -> None:
     """Read Softmax."""
     value, (of,) = builder.value(unit.inputs[0]), unit.outputs
@@ -154,10 +165,7 @@ def softmax(builder: Builder, unit: Unit) -> None:
     # Before opset 13 Softmax made two dimensions of all.
     if unit.attributes.get("opset", 13) < 13 and axis != rank - 1:
         raise ModelError(f"wanted the last axis of opset {unit.attributes['opset']}, got {axis}")
-    if not (value.shape == value.source and value.order[-1] == axis):
-        value = builder.plain(value)
-        if axis != rank - 1:
-            raise ModelError(f"wanted the last axis or that of channels, got axis {axis} of {rank}")
+    value = last_axis(builder, value, axis)
     number = builder.operate("QLinearSoftmax", [value.number], value.stored, of)
     builder.alike(of, number, value)
 

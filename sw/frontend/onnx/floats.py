@@ -15,6 +15,7 @@ from celosia.sw.frontend.onnx.builder import Builder, Value
 from celosia.sw.frontend.onnx.constants import real_array
 from celosia.sw.frontend.onnx.copies import resize, where
 from celosia.sw.frontend.onnx.dynamic import DYNAMIC
+from celosia.sw.frontend.onnx.elementwise import last_axis
 from celosia.sw.frontend.onnx.layers import Windows, pooling
 from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.operators.node import ModelError
@@ -144,21 +145,10 @@ def _clip(builder: Builder, unit: Unit) -> None:
     clamped(builder, of, -np.inf if low is None else low, np.inf if high is None else high)
 
 
-def _last(builder: Builder, value: Value, axis: int) -> Value:
-    """Return a value whose axis is stored last."""
-    if value.shape == value.source and value.order[-1] == axis:
-        return value
-    value = builder.plain(value)
-    order = (*(each for each in value.order if each != axis), axis)
-    if order == value.order:
-        return value
-    return builder.stored(value, order)
-
-
 def _softmax(builder: Builder, unit: Unit) -> None:
     value, (of,) = value_of(builder, unit.inputs[0]), unit.outputs
     axis = unit.attributes.get("axis", -1) % len(value.shape)
-    value = _last(builder, value, axis)
+    value = last_axis(builder, value, axis)
     kind, more = ("SOFTMAX", {"beta": 1.0}) if unit.kind == "Softmax" else ("LOG_SOFTMAX", {})
     builder.alike(of, builder.operate(kind, [value.number], value.stored, of, **more), value)
 

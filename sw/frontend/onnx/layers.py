@@ -279,8 +279,33 @@ def _columns(value: Value) -> np.ndarray | None:
     return np.arange(math.prod(rest)).reshape(rest).transpose(order).reshape(-1)
 
 
+def _two_computed(builder: Builder, unit: Unit) -> None:
+    """Read Gemm and MatMul of two batches of matrices that are computed."""
+    (of,), attributes = unit.outputs, unit.attributes
+    ends = [builder.plain(builder.value(operand)) for operand in unit.inputs[:2]]
+    turned = [bool(attributes.get(name)) for name in ("transA", "transB")]
+    if len(unit.inputs) > 2 or {attributes.get(name, 1.0) for name in ("alpha", "beta")} != {1}:
+        raise ModelError("wanted alpha and beta of 1, and no bias, for two computed matrices")
+    if min(len(end.shape) for end in ends) < 2:
+        raise ModelError("wanted two operands of at least 2 dimensions")
+    first, second = (
+        end.shape[-2:][::-1] if turn else end.shape[-2:]
+        for end, turn in zip(ends, turned, strict=True)
+    )
+    if first[1] != second[0]:
+        raise ModelError(f"wanted rows of {second[0]}, got {first[1]}")
+    batches = np.broadcast_shapes(*(end.shape[:-2] for end in ends))
+    shape = (*batches, first[0], second[1])
+    numbers = [end.number for end in ends]
+    more = {"adj_x": turned[0], "adj_y": turned[1]}
+    builder.define(of, builder.operate("QLinearBatchMatMul", numbers, shape, of, **more), shape)
+
+
 def product(builder: Builder, unit: Unit) -> None:
     """Read Gemm and MatMul with constant weights: rows of a matrix multiplication."""
+    if unit.inputs[1] is not None and unit.inputs[1].data is None:
+        _two_computed(builder, unit)
+        return
     value = builder.value(unit.inputs[0])
     attributes = unit.attributes
     if (
@@ -289,8 +314,6 @@ def product(builder: Builder, unit: Unit) -> None:
         or attributes.get("beta", 1.0) != 1
     ):
         raise ModelError("wanted alpha and beta of 1, and no transA")
-    if unit.inputs[1] is not None and unit.inputs[1].data is None:
-        raise ModelError("wanted constant weights, got two inputs that are computed")
     transposed = bool(attributes.get("transB"))
     weights, scales = weights_of(unit.inputs[1], 0 if transposed else -1)
     if weights.ndim != 2 or not value.shape:
