@@ -24,7 +24,7 @@ def add_parsers(command: Commands) -> None:
     add_cores(made)
     add_output(made, "file to write, and beside it one with waivers", required=True)
     made.add_argument(
-        "--all", action="store_true", help="also FuseSoC core, SystemRDL, and driver in C"
+        "--all", action="store_true", help="also FuseSoC core, bench, SystemRDL, driver in C"
     )
 
     made = command("synth", "synthesise, place and route a core", hardware.run_synth)

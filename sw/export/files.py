@@ -10,6 +10,9 @@ from celosia.sw.version import __version__
 #: Sources of the driver in C, in this folder; ``celosia_registers.h`` is written for them.
 DRIVER = ("celosia.h", "celosia.c")
 
+#: Bench of the core in Verilog, in this folder as ``bench.v``.
+BENCH = "celosia_bench.v"
+
 #: Rules of Verilator's lint that the Verilog breaks on purpose, where, and why.
 _WAIVERS = (
     ("DECLFILENAME", "", "One file holds all modules."),
@@ -45,6 +48,9 @@ filesets:
   waivers:
     files:
       - {waivers}: {{file_type: vlt}}
+  bench:
+    files:
+      - {bench}: {{file_type: verilogSource}}
   registers:
     files:
       - {registers}: {{file_type: user}}
@@ -54,11 +60,20 @@ filesets:
       - celosia.h: {{file_type: cSource, is_include_file: true}}
       - celosia_registers.h: {{file_type: cSource, is_include_file: true}}
 
+parameters:
+  BYTES: {{datatype: int, paramtype: vlogparam, description: bytes of a beat of the memory}}
+  WORDS: {{datatype: int, paramtype: vlogparam, description: words of 4 bytes in memory}}
+  program: {{datatype: file, paramtype: plusarg, description: contents of the memory}}
+  inputs: {{datatype: file, paramtype: plusarg, description: more contents of the memory}}
+  once: {{datatype: str, paramtype: plusarg, description: address of the first program}}
+  once_words: {{datatype: int, paramtype: plusarg, description: its length}}
+  each: {{datatype: str, paramtype: plusarg, description: address of the second program}}
+  each_words: {{datatype: int, paramtype: plusarg, description: its length}}
+  outputs: {{datatype: str, paramtype: plusarg, description: address of bytes to print}}
+  bytes: {{datatype: int, paramtype: plusarg, description: how many}}
+
 targets:
-  default:
-    filesets: [rtl]
-    toplevel: celosia
-  lint:
+  default: &lint
     description: Lint with Verilator
     filesets: [waivers, rtl]
     toplevel: celosia
@@ -66,6 +81,24 @@ targets:
     flow_options:
       tool: verilator
       verilator_options: [-Wall]
+  lint: *lint
+  sim:
+    description: Simulate with Icarus Verilog
+    filesets: [rtl, bench]
+    toplevel: bench
+    parameters: [BYTES={bytes}, WORDS, program, inputs, once, once_words, each, each_words, outputs, bytes]
+    flow: sim
+    flow_options:
+      tool: icarus
+      iverilog_options: [-g2012]
+  synth:
+    description: Synthesise with Yosys for ECP5
+    filesets: [rtl]
+    toplevel: celosia
+    flow: generic
+    flow_options:
+      tool: yosys
+      arch: ecp5
 """
 
 
@@ -100,8 +133,8 @@ def verilog_files(config: Config, verilog: str, *, everything: bool) -> dict[str
     """Return the files beside a Verilog file, by name.
 
     ``config``: sizes of the core; ``verilog``: name of the Verilog file; the others are named after
-    it; ``everything``: not only the waivers of Verilator, but also a core file of FuseSoC, the
-    registers in SystemRDL, and the driver in C.
+    it; ``everything``: not only the waivers of Verilator, but also a core file of FuseSoC, a bench,
+    the registers in SystemRDL, and the driver in C.
     """
     stem = verilog.removesuffix(".v")
     lint, registers = f"{stem}.vlt", f"{stem}.rdl"
@@ -115,9 +148,12 @@ def verilog_files(config: Config, verilog: str, *, everything: bool) -> dict[str
             verilog=verilog,
             waivers=lint,
             registers=registers,
+            bench=BENCH,
+            bytes=config.bus_bytes,
         )
         found[registers] = system_rdl()
         found["celosia_registers.h"] = c_constants()
         folder = Path(__file__).parent
         found |= {source: (folder / source).read_text() for source in DRIVER}
+        found[BENCH] = (folder / "bench.v").read_text()
     return found

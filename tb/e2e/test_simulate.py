@@ -28,7 +28,7 @@ from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import Program
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
-BENCH = HOW_TO / "simulate" / "bench.v"
+BENCH = Path(__file__).parents[2] / "sw" / "export" / "bench.v"
 
 
 @cache

@@ -15,7 +15,7 @@ from celosia.hw.arch.registers import COUNTERS, FLAGS, REGISTERS
 from celosia.sim.simulators import find_icarus
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.export.files import DRIVER, verilog_files
+from celosia.sw.export.files import BENCH, DRIVER, verilog_files
 from celosia.sw.export.program import c_program, hex_program
 from celosia.sw.export.registers import c_constants, system_rdl
 from celosia.sw.frontend.tflite import load
@@ -37,9 +37,10 @@ def test_files_are_written_beside_the_verilog(
     assert capsys.readouterr().out.splitlines() == [first, "core.vlt"]
     assert main("verilog --preset nano -o core.v --all".split()) == 0
     printed, *names = capsys.readouterr().out.splitlines()
-    assert printed == first and len(names) == 6
+    assert printed == first and len(names) == 7
     made = {path.name for path in tmp_path.iterdir()}
-    assert made == {"core.v", "core.vlt", "core.core", "core.rdl", "celosia_registers.h", *DRIVER}
+    others = {"core.v", "core.vlt", "core.core", "core.rdl", "celosia_registers.h"}
+    assert made == {*others, *DRIVER, BENCH}
     assert made == {"core.v", *names}
     assert '-file "*core.v"' in Path("core.vlt").read_text()
     Path("core.rdl").unlink()
@@ -61,13 +62,21 @@ def test_the_core_file_names_what_is_written(sizes: str) -> None:
     yaml = prerequisites.package("yaml")
     files = verilog_files(preset(sizes), "celosia.v", everything=True)
     core = yaml.safe_load(files["celosia.core"])
-    assert list(core) == ["CAPI=2", "name", "description", "filesets", "targets"]
+    assert list(core) == ["CAPI=2", "name", "description", "filesets", "parameters", "targets"]
     assert re.fullmatch(r"celosia:celosia:\w+:\d+\.\d+\.\d+", core["name"])
     named = {name for each in core["filesets"].values() for file in each["files"] for name in file}
     assert named == {*files, "celosia.v"} - {"celosia.core"}
     for target in core["targets"].values():
-        assert set(target["filesets"]) <= set(core["filesets"]) and target["toplevel"] == "celosia"
+        assert set(target["filesets"]) <= set(core["filesets"])
+        assert target["flow"] and f"module {target['toplevel']}" in f"module celosia {files[BENCH]}"
+        named = {parameter.partition("=")[0] for parameter in target.get("parameters", ())}
+        assert named in (set(), set(core["parameters"]))
+    assert set(core["targets"]) == {"default", "lint", "sim", "synth"}
     assert core["targets"]["lint"]["flow_options"]["verilator_options"] == ["-Wall"]
+    for name, parameter in core["parameters"].items():
+        kind = parameter["paramtype"]
+        assert (f'"{name}=%' if kind == "plusarg" else f"parameter {name} ") in files[BENCH]
+    assert f"BYTES={preset(sizes).bus_bytes}" in core["targets"]["sim"]["parameters"]
 
 
 def compiled_rdl(tmp_path: Path) -> object:

@@ -94,8 +94,8 @@ module bench;
   endtask
 
   // Offsets: docs/reference/registers.md.
-  localparam CONTROL = 12'h00c, STATUS = 12'h010, ENABLE = 12'h014, INTERRUPT = 12'h018;
-  localparam ADDRESS = 12'h01c, LENGTH = 12'h020, CYCLES = 12'h034;
+  localparam FINGERPRINT = 12'h008, CONTROL = 12'h00c, STATUS = 12'h010, ENABLE = 12'h014;
+  localparam INTERRUPT = 12'h018, ADDRESS = 12'h01c, LENGTH = 12'h020, CYCLES = 12'h034;
   integer waited;
   reg [31:0] status, cycles;
 
@@ -124,6 +124,8 @@ module bench;
     repeat (8) @(negedge clk);
     rst = 0;
     repeat (8) @(negedge clk);
+    read(FINGERPRINT, status);
+    $display("fingerprint 0x%h", status);
     write(ENABLE, 3);
     if ($value$plusargs("once=%h", address) && $value$plusargs("once_words=%d", words))
       run(address, words);
