@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -189,21 +189,30 @@ def verilog(config: Config | PodConfig, *, simulated: bool = False) -> str:
     return "".join(convert(part, name=name, simulated=simulated) for name, part in found)
 
 
-def readable(component: Component, *, name: str = TOP) -> str:
+def readable(
+    component: Component, *, name: str = TOP, report: Callable[[str], None] = lambda line: None
+) -> str:
     """Return Verilog of a component for people and linters, with the lines of its sources.
 
-    It behaves as that of ``convert``. Signals that nothing reads are left out.
+    It behaves as that of ``convert``. Signals that nothing reads are left out. ``report`` takes
+    lines of progress.
     """
-    text = clean(rtlil.convert(component, name=name))
+    report(f"elaborating {name}")
+    text = rtlil.convert(component, name=name)
+    report(f"removing what nothing reads in {name}")
+    text = clean(text)
+    report(f"converting {name} to Verilog")
     text = _ATTRIBUTE.sub(lambda match: f'{match[1]}"{shortened(match[2])}"', text)
     text = _INSIDE.sub(r"\1\3  // \2", _written(text, _READABLE))
     text = _INITIAL.sub(r"  reg \1\2;\n  initial \2 = \3;", text)
     return _REPEATED.sub(lambda m: f"{{{1 + m[2].count(m[1])}{{{m[1]}}}}}", text)
 
 
-def readable_verilog(config: Config | PodConfig) -> str:
+def readable_verilog(
+    config: Config | PodConfig, report: Callable[[str], None] = lambda line: None
+) -> str:
     """Return the Verilog of a core or a pod as ``readable`` does."""
-    return "".join(readable(part, name=name) for name, part in _modules(config))
+    return "".join(readable(part, name=name, report=report) for name, part in _modules(config))
 
 
 @cache

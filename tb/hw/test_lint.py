@@ -117,7 +117,10 @@ class Mixed(Component):
 
 @pytest.fixture(scope="module")
 def written() -> str:
-    return readable(Mixed(), name="written")
+    stages = []
+    text = readable(Mixed(), name="written", report=stages.append)
+    assert len(stages) == 3 and all("written" in stage for stage in stages)
+    return text
 
 
 def test_it_behaves_the_same(written: str, tmp_path: Path, seed: int) -> None:
