@@ -102,7 +102,9 @@ def _run_quantize(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
 
 
 def _run_dequantize(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return integers as float."""
+    """Return integers, or float16, as float32."""
+    if arrays[0].dtype == np.float16:
+        return [arrays[0].astype(np.float32)]
     scale, zero_point = _scales(operator, operator.sources[0])
     return [scale * (arrays[0].astype(np.int64) - zero_point).astype(np.float32)]
 
@@ -139,8 +141,9 @@ OPERATORS = (
         kind="DEQUANTIZE",
         shapes=_scaled_shapes,
         read=_read_scales,
-        types=(_INTEGERS, ("float32",)),
+        types=((*_INTEGERS, "float16"), ("float32",)),
         kernel=_run_dequantize,
-        host="integers of 8 or 16 bits to float32; those of 8 bits also with one scale per channel",
+        host="integers of 8 or 16 bits to float32; those of 8 bits also with one scale per channel; "
+        "constant float16",
     ),
 )

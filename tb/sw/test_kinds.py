@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import agreement
 import networks as w
 import numpy as np
 import pytest
@@ -69,6 +70,17 @@ def _float(weights: np.ndarray) -> bytes:
     else:
         chain.operator("FULLY_CONNECTED", (1, 3), [constant])
     return w.serialize(chain.graph())
+
+
+def test_constant_float16_is_folded() -> None:
+    chain = w.Chain((1, 4), 0.5)
+    chain.operator("DEQUANTIZE", dtype="float32", scale=0)
+    image, halves = chain.number, np.array([[0.1, -2, 65504, 6e-8]], np.float16)
+    chain.operator("DEQUANTIZE", inputs=[w.Constant(halves)], dtype="float32")
+    chain.operator("MUL", inputs=[image, chain.number])
+    content, x = w.serialize(chain.graph()), np.array([[[1, 2, -3, 127]]], np.int8)
+    program = agreement.compare(content, x, sizes="edge")
+    assert sorted(step.kind for step in program.host) == ["DEQUANTIZE", "MUL"]
 
 
 FLOATS = [
