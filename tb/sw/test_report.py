@@ -23,6 +23,7 @@ from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.report import Alone, Measured
 from celosia.sw.evaluate import Evaluation
 from celosia.sw.frontend.tflite import load
+from celosia.sw.ir.graph import Graph
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.device import RunResult
 from celosia.sw.runtime.machine import MachineDevice
@@ -268,3 +269,16 @@ def test_no_two_layers_have_the_same_name() -> None:
     program = replace(made.program, layers=tuple(layers))
     found = [row.layer for row in report.rows(program, finishes(made))[: len(names)]]
     assert found == ["a", "a (3)", "a (2)", *names[3:]]
+
+
+def test_bytes_of_parameters_count_the_table_of_a_layer() -> None:
+    def graph(more: list[w.Layer]) -> Graph:
+        layers = [dense(8, 16), *more]
+        return load(w.write_sequential(layers, input_shape=(1, 16), input_scale=0.5))
+
+    plain, tabled = (
+        compile_steps(graph(more), preset("edge"))
+        for more in ([], [w.Function(kind="LOGISTIC", output_scale=1 / 256)])
+    )
+    ((one,), (other,)) = (made.program.layers for made in (plain, tabled))
+    assert other.parameter_bytes == one.parameter_bytes + 256
