@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -272,7 +273,7 @@ def test_no_two_layers_have_the_same_name() -> None:
 
 
 def test_bytes_of_parameters_count_the_table_of_a_layer() -> None:
-    def graph(more: list[w.Layer]) -> Graph:
+    def graph(more: Sequence[w.Layer]) -> Graph:
         layers = [dense(8, 16), *more]
         return load(w.write_sequential(layers, input_shape=(1, 16), input_scale=0.5))
 
