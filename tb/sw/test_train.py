@@ -182,6 +182,21 @@ def test_a_network_with_convolutions(digits: object) -> None:
     assert (model.read_bytes(), checkpoint.read_bytes()) == wanted
 
 
+@pytest.mark.thorough
+def test_other_images_do_not_go_on(
+    digits: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*COMMAND, "--epochs", "1"]) == 0
+    found, before = data.find, CHECKPOINT.read_bytes()
+    monkeypatch.setattr(
+        data, "find", lambda *name: found(*name)._replace(images=255 - found(*name)[0])
+    )
+    capsys.readouterr()
+    assert main([*COMMAND, "--epochs", "2", "--resume"]) == 2
+    said = f"celosia: {CHECKPOINT}: wanted the images of that training, got others\n"
+    assert capsys.readouterr().err.endswith(said) and CHECKPOINT.read_bytes() == before
+
+
 def test_it_stops_early(digits: object, monkeypatch: pytest.MonkeyPatch) -> None:
     found = iter([0.5, 0.7, 0.6, 0.7, 0.9])
     monkeypatch.setattr(train.Trainer, "accuracy", lambda *_: next(found))
