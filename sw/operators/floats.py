@@ -10,11 +10,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.operators.attributes import EXTENT, Attributes, require
 from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.matrix import window_sums
-from celosia.sw.operators.real import of_each
+from celosia.sw.operators.real import Function, correct, of_each
 from celosia.sw.operators.record import FLOAT, Operator, Shape
+from celosia.sw.operators.transposed import transposed_sums
 from celosia.sw.operators.windows import ACTIVATIONS, image, window_counts
 
 
@@ -35,7 +36,43 @@ def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarra
     return [sums.reshape(len(arrays[0]), *operator.results[0].shape)]
 
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
+def _transposed_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    require(len(operator.sources) == 2, "2 inputs", len(operator.sources))
+    source, weights = operator.sources
+    batch, *extents, inputs = image(source.shape)
+    channels, *kernel, depth = image(weights.shape)
+    good = weights.data is not None and weights.dtype == "float32" and depth == inputs
+    require(good, f"constant weights of {inputs} channels", weights.shape)
+    margins = attributes.wholes("margins", 2, 0, 0)
+    require(margins == [0, 0], "margins of 0", margins)
+    counts, strides = (
+        image(operator.results[0].shape)[1:3],
+        attributes.wholes("stride", 2, 1, EXTENT),
+    )
+    for count, extent, taps, stride in zip(counts, extents, kernel, strides, strict=True):
+        more = count - (extent - 1) * stride - taps
+        require(0 <= more < stride, f"{extent} pixels from a result of {counts}", count)
+    return [(batch, *counts, channels)]
+
+
+def _run_transposed(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [transposed_sums(operator, arrays).astype(np.float32)]
+
+
+#: Functions of one element that LiteRT has not, by name: rounded correctly.
+FUNCTIONS: dict[str, Function] = {
+    "Acos": np.arccos,
+    "Acosh": np.arccosh,
+    "Asin": np.arcsin,
+    "Asinh": np.arcsinh,
+    "Atan": np.arctan,
+    "Atanh": np.arctanh,
+    "Cosh": np.cosh,
+    "Erf": np.vectorize(math.erf, otypes=[np.float64]),
+    "Sinh": np.sinh,
+    "Softplus": lambda x: np.logaddexp(0, x),
+    "Tan": np.tan,
+}
 
 
 OPERATORS = (
@@ -48,10 +85,21 @@ OPERATORS = (
         host="float32, constant weights: any kernel, stride, dilation, padding and groups",
     ),
     Operator(
-        kind="Erf",
-        shapes=same_shape,
+        kind="ConvTranspose",
+        shapes=_transposed_shapes,
         types=FLOAT,
-        kernel=of_each(lambda x: _erf(x).astype(np.float32)),
-        host="float32",
+        weighted=True,
+        kernel=_run_transposed,
+        host="float32, constant weights: any kernel and stride",
+    ),
+    *(
+        Operator(
+            kind=kind,
+            shapes=same_shape,
+            types=FLOAT,
+            kernel=of_each(correct(function)),
+            host="float32",
+        )
+        for kind, function in FUNCTIONS.items()
     ),
 )

@@ -34,14 +34,14 @@ def of_each(function: Function) -> Kernel:
     return run
 
 
-def _correct(function: Function) -> Function:
+def correct(function: Function) -> Function:
     """Return a function on float32, computed in float64 and rounded."""
     return lambda x: function(x.astype(np.float64)).astype(np.float32)
 
 
-exponential, logarithm, tanh = (_correct(f) for f in (np.exp, np.log, np.tanh))
-sine, cosine, _expm1 = (_correct(f) for f in (np.sin, np.cos, np.expm1))
-_erfc = _correct(np.vectorize(math.erfc, otypes=[np.float64]))
+exponential, logarithm, tanh = (correct(f) for f in (np.exp, np.log, np.tanh))
+sine, cosine, _expm1 = (correct(f) for f in (np.sin, np.cos, np.expm1))
+_erfc = correct(np.vectorize(math.erfc, otypes=[np.float64]))
 
 
 def power(base: np.ndarray, exponent: np.ndarray) -> np.ndarray:

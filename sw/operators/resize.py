@@ -205,8 +205,6 @@ def _run_weighed(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
 _RESIZE: dict[str, Any] = {
     "infer": _infer,
     "operands": (0,),
-    "types": (("int8", "int16"), SAME),
-    "host": "any size; align_corners, half_pixel_centers; int8, int16",
 }
 
 OPERATORS = (
@@ -217,6 +215,8 @@ OPERATORS = (
         # The kernel copies means of integers, whatever scale the result has.
         unsigned=True,
         kernel=_run_bilinear,
+        types=(("int8", "int16"), SAME),
+        host="any size; align_corners, half_pixel_centers; int8, int16",
         **_RESIZE,
     ),
     Operator(
@@ -224,6 +224,8 @@ OPERATORS = (
         read=_read(tflite.ResizeNearestNeighborOptions),
         shapes=_nearest_shapes,
         kernel=_run_nearest,
+        types=(("int8", "int16", "float32"), SAME),
+        host="any size; align_corners, half_pixel_centers; int8, int16, float32",
         keeps_scale=True,
         lower=_lower_nearest,
         core="int8: any size; columns are copied, then rows",

@@ -74,8 +74,9 @@ def transposed_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.
     """Return the image that a convolution of these weights would have mapped to this input."""
     source = operator.sources[0]
     (output,), attributes = operator.results, operator.attributes
-    x = arrays[0].astype(np.int64) - source.zero_point
-    kernel = arrays[1].astype(np.int64)
+    exact = np.float64 if source.dtype == "float32" else np.int64
+    x = arrays[0].astype(exact) - source.zero_point
+    kernel = arrays[1].astype(exact)
     samples, batch, high, wide, _ = x.shape
     (down, right), (top, left) = attributes["stride"], attributes["margins"]
     channels, tall, broad, _ = kernel.shape
@@ -84,7 +85,7 @@ def transposed_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.
         max(rows, (high - 1) * down + tall) + top,
         max(columns, (wide - 1) * right + broad) + left,
     )
-    sums = np.zeros((samples, batch, *around, channels), np.int64)
+    sums = np.zeros((samples, batch, *around, channels), exact)
     for row in range(tall):
         for column in range(broad):
             sums[

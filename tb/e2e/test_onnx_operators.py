@@ -84,6 +84,40 @@ CASES = {
     },
 }
 
+#: Attributes and inputs that have no effect in the form in which they stand.
+CASES |= {
+    "average-counted": case("AveragePool", kernel_shape=[2, 2], count_include_pad=1),
+    "dropout": case("Dropout", constants={1: np.float32(0.3), 2: np.array(False)}, result=SAME),
+    "linear-18": resized(
+        (12, 10),
+        mode="linear",
+        nearest_mode="floor",
+        keep_aspect_ratio_policy="stretch",
+        antialias=0,
+        opset=18,
+    ),
+    "linear-region": case(
+        "Resize", constants={1: real(0, 0, 0, 0, 1, 1, 1, 1), 2: real(1, 1, 2, 2)}, mode="linear"
+    ),
+    "nearest-18": resized((12, 10), keep_aspect_ratio_policy="stretch", antialias=0, opset=18),
+    "max-of-axes": case("ReduceMax", constants={1: whole(1, 3)}, noop_with_empty_axes=1, opset=18),
+    "mean-of-axes": case(
+        "ReduceMean", constants={1: whole(2, 3)}, noop_with_empty_axes=1, opset=18
+    ),
+    "sum-of-axes": case(
+        "ReduceSum", constants={1: whole(1)}, noop_with_empty_axes=1, result=(0.21, 3)
+    ),
+    "pad-reflect-value": pads(0, 0, 2, 1, 0, 0, 1, 3, value=np.float32(0.3), mode="reflect"),
+    "transposed-sized-pads": case(
+        "ConvTranspose",
+        constants={1: weights(4, 6, 3, 3)},
+        result=(0.37, 3),
+        strides=[2, 2],
+        output_shape=[12, 10],
+        pads=[1, 1, 1, 1],
+    ),
+}
+
 CASES |= {
     "sub": case("Sub", IMAGE, IMAGE),
     "sub-broadcast": case("Sub", IMAGE, (4, 1, 1)),

@@ -45,6 +45,10 @@ def _weighted(**more) -> tuple:
     return ("Conv", _numbers(4, 6 // more.get("group", 1), 3, 2), _numbers(4), more)
 
 
+def _transposed(**more) -> tuple:
+    return ("ConvTranspose", _numbers(6, 4 // more.get("group", 1), 3, 2), _numbers(4), more)
+
+
 TAILS: dict[str, Callable[[], bytes]] = {
     "softmax": lambda: _tail("GlobalAveragePool", "Flatten", ("Softmax", {"axis": -1})),
     "softmax-of-channels": lambda: _tail(("Softmax", {"axis": 1})),
@@ -58,6 +62,37 @@ TAILS: dict[str, Callable[[], bytes]] = {
     "clip": lambda: _tail(
         ("Clip", np.float32(-0.5), np.float32(0.75)), ("Add", np.float32(1)), "Reciprocal"
     ),
+    "elu": lambda: _tail(("Elu", {"alpha": 0.7})),
+    "celu": lambda: _tail(("Celu", {"alpha": 0.7})),
+    "selu": lambda: _tail("Selu"),
+    "mish": lambda: _tail("Mish", opset=18),
+    "softplus-and-softsign": lambda: _tail("Softplus", "Softsign"),
+    "shrink": lambda: _tail(("Shrink", {"lambd": 0.4, "bias": 0.25})),
+    "thresholded": lambda: _tail(("ThresholdedRelu", {"alpha": 0.6})),
+    "angles": lambda: _tail(
+        ("Mul", np.float32(0.3)), "Sin", "Acos", ("Mul", np.float32(0.3)), "Atan", "Asin", "Tan"
+    ),
+    "hyperbolic": lambda: _tail("Tanh", "Sinh", "Asinh", "Cosh", ("Add", np.float32(1)), "Acosh"),
+    "hyperbolic-of-tanh": lambda: _tail(("Mul", np.float32(0.3)), "Tanh", "Atanh"),
+    "transposed": lambda: _tail(_transposed(strides=[2, 2], pads=[1, 0, 1, 1])),
+    "transposed-of-groups": lambda: _tail(_transposed(group=2, dilations=[2, 1])),
+    "transposed-more": lambda: _tail(_transposed(strides=[2, 3], output_padding=[1, 2])),
+    "nearest": lambda: _tail("Exp", ("Resize", _numbers(0), np.array([1, 1, 2, 1.5], np.float32))),
+    "linear": lambda: _tail(
+        "Exp", ("Resize", _numbers(0), np.array([1, 1, 2, 1.5], np.float32), {"mode": "linear"})
+    ),
+    "reflected": lambda: _tail(
+        "Exp", ("Pad", np.array([0, 0, 1, 0, 0, 0, 2, 1]), {"mode": "reflect"})
+    ),
+    "blocks": lambda: _tail(
+        "Exp", ("SpaceToDepth", {"blocksize": 2}), ("DepthToSpace", {"blocksize": 2, "mode": "CRD"})
+    ),
+    "chosen": lambda: _tail(
+        "Exp", ("Gather", np.array([3, 0]), {"axis": 2}), ("Tile", np.array([1, 2, 1, 1]))
+    ),
+    "expanded": lambda: _tail("Exp", ("Expand", np.array([2, 1, 6, 6, 8]))),
+    "extremes": lambda: _tail("Exp", ("ReduceMax", {"axes": [1]}), "GlobalMaxPool"),
+    "cast": lambda: _tail(("Cast", {"to": 6}), ("Cast", {"to": 1})),
     "mean-of-rows": lambda: _tail(("ReduceMean", {"axes": [2], "keepdims": 0})),
     "mean-of-channels": lambda: _tail(("ReduceMean", {"axes": [1]}), ("Mul", np.float32(3))),
     "sum": lambda: _tail(("ReduceSum", np.array([-1]), {"keepdims": 1})),
@@ -80,6 +115,9 @@ TAILS: dict[str, Callable[[], bytes]] = {
     ),
     "averages-counted": lambda: _tail(
         "Exp", ("AveragePool", {"kernel_shape": [3, 3], "pads": [1] * 4, "count_include_pad": 1})
+    ),
+    "averages-without-pads": lambda: _tail(
+        "Exp", ("AveragePool", {"kernel_shape": [3, 3], "count_include_pad": 1})
     ),
     "layer-normalisation": lambda: _tail(
         ("LayerNormalization", _numbers(8), _numbers(8), {"epsilon": 0.01}), "Erf"

@@ -1,16 +1,19 @@
 """Readers of operators in float that are several operations, or whose results are no floats."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from celosia.sw.frontend.onnx.builder import Builder, Value
 from celosia.sw.frontend.onnx.constants import real_array
+from celosia.sw.frontend.onnx.dynamic import COMPUTED
 from celosia.sw.frontend.onnx.floats import FLOATS as ONE
 from celosia.sw.frontend.onnx.floats import two, value_of
 from celosia.sw.frontend.onnx.moves import numbers, one_axis
 from celosia.sw.frontend.onnx.operand import Operand, Unit
+from celosia.sw.frontend.onnx.transposed import real_transposed
 from celosia.sw.operators.node import ModelError
 
 _Reader = Callable[[Builder, Unit], None]
@@ -38,6 +41,16 @@ class _Steps:
     def one(self, kind: str, value: Value, **attributes: Any) -> Value:
         """Return the result of an operation that keeps the shape."""
         number = self.builder.operate(kind, [value.number], value.stored, self.of, **attributes)
+        self.builder.alike(self.of, number, value)
+        return self.builder.values[self.of.name]
+
+    def choice(self, kind: str, value: Value, bound: float, chosen: Value) -> Value:
+        """Return a value where another one compares with a bound, else 0."""
+        condition = replace(self.of, name=f"{self.of.name} (condition)", dtype=np.dtype(np.bool_))
+        two(self.builder, kind, [value, _single(bound)], condition)
+        zero = self.builder.constant("zero", np.zeros([1] * len(value.stored), np.float32))
+        ends = [self.builder.values[condition.name].number, chosen.number, zero]
+        number = self.builder.operate("SELECT_V2", ends, value.stored, self.of)
         self.builder.alike(self.of, number, value)
         return self.builder.values[self.of.name]
 
@@ -146,6 +159,84 @@ def _running(builder: Builder, unit: Unit) -> None:
     builder.define(of, number, value.shape)
 
 
+def _single(number: Any) -> np.ndarray:
+    return np.array(number, np.float32)
+
+
+def _exponential(builder: Builder, unit: Unit) -> None:
+    """Read Celu, Elu and Selu: a line above zero, an exponential function below."""
+    value, (of,) = value_of(builder, unit.inputs[0]), unit.outputs
+    steps, selu = _Steps(builder, of), unit.kind == "Selu"
+    alpha = _single(unit.attributes.get("alpha", 1.67326319217681884765625 if selu else 1))
+    if unit.kind == "Elu" and alpha == 1:
+        steps.one("ELU", value)
+        return
+    below = steps.two("MINIMUM", value, _single(0))
+    if unit.kind == "Celu":
+        below = steps.two("DIV", below, alpha)
+    below = steps.two("MUL", steps.two("SUB", steps.one("EXP", below), _single(1)), alpha)
+    total = steps.two("ADD", steps.two("MAXIMUM", value, _single(0)), below)
+    if selu:
+        gamma = unit.attributes.get("gamma", 1.05070102214813232421875)
+        steps.two("MUL", total, _single(gamma))
+
+
+def _product(builder: Builder, unit: Unit) -> None:
+    """Read Mish and Softsign: a value times or by a function of it."""
+    value, steps = value_of(builder, unit.inputs[0]), _Steps(builder, unit.outputs[0])
+    if unit.kind == "Mish":
+        steps.two("MUL", value, steps.one("TANH", steps.one("Softplus", value)))
+    else:
+        steps.two("DIV", value, steps.two("ADD", steps.one("ABS", value), _single(1)))
+
+
+def _chosen(builder: Builder, unit: Unit) -> None:
+    """Read Shrink and ThresholdedRelu: zero, but past a bound."""
+    value, steps = value_of(builder, unit.inputs[0]), _Steps(builder, unit.outputs[0])
+    if unit.kind == "ThresholdedRelu":
+        steps.choice("GREATER", value, unit.attributes.get("alpha", 1.0), value)
+        return
+    bias, edge = (unit.attributes.get(name, n) for name, n in (("bias", 0.0), ("lambd", 0.5)))
+    above = steps.choice("GREATER", value, edge, steps.two("SUB", value, _single(bias)))
+    below = steps.choice("LESS", value, -edge, steps.two("ADD", value, _single(bias)))
+    steps.two("ADD", above, below)
+
+
+def _quantize(builder: Builder, unit: Unit) -> None:
+    """Read QuantizeLinear of a computed scale or zero point, to uint8."""
+    (of,), bounds = unit.outputs, np.iinfo(np.uint8)
+    ends = [_number(builder, each) for each in unit.inputs]
+    real = _Steps(builder, Operand(f"{of.name} (float)", np.dtype(np.float32)))
+    scaled = real.two("DIV", ends[0], ends[1])
+    result = real.one("ROUND", scaled)
+    if len(ends) > 2:
+        result = real.two("ADD", result, ends[2])
+    for kind, bound in (("MAXIMUM", bounds.min), ("MINIMUM", bounds.max)):
+        result = real.two(kind, result, _single(bound))
+    _Steps(builder, of).one("CAST", result)
+
+
+def _dequantize(builder: Builder, unit: Unit) -> None:
+    """Read DequantizeLinear of a computed scale or zero point."""
+    ends, steps = [_number(builder, each) for each in unit.inputs], _Steps(builder, unit.outputs[0])
+    result = steps.two("SUB", ends[0], ends[2]) if len(ends) > 2 else ends[0]
+    steps.two("MUL", result, ends[1])
+
+
+def _number(builder: Builder, operand: Operand | None) -> Any:
+    """Return a constant, or a computed value as float32."""
+    if operand is not None and operand.data is not None:
+        return real_array(operand)
+    value = builder.value(operand)
+    if builder.tensors[value.number].quantization is not None:
+        raise ModelError("wanted an input without a constant scale")
+    if builder.tensors[value.number].dtype == np.float32:
+        return value
+    assert operand
+    real = Operand(f"{operand.name} (float)", np.dtype(np.float32))
+    return _Steps(builder, real).one("CAST", value)
+
+
 #: Types of results that are no float32, by operator.
 KINDS = dict.fromkeys(_COMPARISONS, (np.bool_,)) | dict.fromkeys(("ArgMax", "ArgMin"), (np.int64,))
 
@@ -156,9 +247,19 @@ FLOATS: dict[str, _Reader] = {
     **dict.fromkeys(("GroupNormalization", "InstanceNormalization"), _normalisation),
     "ArgMax": _index,
     "ArgMin": _index,
+    "Celu": _exponential,
+    "ConvTranspose": real_transposed,
     "CumSum": _running,
+    COMPUTED["DequantizeLinear"]: _dequantize,
+    "Elu": _exponential,
     "LayerNormalization": _normalisation,
     "Mean": _mean,
+    "Mish": _product,
     "PRelu": _prelu,
+    COMPUTED["QuantizeLinear"]: _quantize,
+    "Selu": _exponential,
+    "Shrink": _chosen,
+    "Softsign": _product,
     "Sum": _mean,
+    "ThresholdedRelu": _chosen,
 }

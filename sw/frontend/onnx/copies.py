@@ -9,7 +9,7 @@ from celosia.sw.compiler.onnxruntime import dequantized, quantized
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value
 from celosia.sw.frontend.onnx.constants import real_array
 from celosia.sw.frontend.onnx.moves import as_stored, cut, numbers, one_axis
-from celosia.sw.frontend.onnx.operand import Unit
+from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.operators.node import ModelError
 
 _Reader = Callable[[Builder, Unit], None]
@@ -82,10 +82,14 @@ def resize(builder: Builder, unit: Unit) -> None:
     sizes, factors = _extents(unit, value.shape)
     mode = _one_of(unit, "mode", "nearest", {"nearest": 0, "linear": 0})
     way = _one_of(unit, "coordinate_transformation_mode", "half_pixel", _COORDINATES)
-    if unit.attributes.get("antialias") or unit.attributes.get("keep_aspect_ratio_policy"):
-        raise ModelError("antialias and keep_aspect_ratio_policy are not supported")
-    for name in ("cubic_coeff_a", "exclude_outside", "extrapolation_value"):
+    if unit.attributes.get("antialias"):
+        raise ModelError("antialias is not supported")
+    policy = unit.attributes.get("keep_aspect_ratio_policy", "stretch")
+    if policy != "stretch":
+        raise ModelError(f"wanted keep_aspect_ratio_policy stretch, got {policy!r}")
+    for name in ("cubic_coeff_a", "exclude_outside", "extrapolation_value", "nearest_mode"):
         unit.attributes.get(name)  # Of other modes.
+    unit.inputs.read.add(1)  # The region of tf_crop_and_resize.
     sources = []
     for extent, count, factor in zip(value.shape[2:], sizes[2:], factors[2:], strict=True):
         x = np.arange(count, dtype=np.float32)
@@ -120,9 +124,8 @@ def _nearest(builder: Builder, unit: Unit, image: Value, stored: tuple, sources:
 
 
 def _linear(builder: Builder, unit: Unit, image: Value, stored: tuple, sources: list) -> int:
-    """Add means of four pixels, in single precision, and bring them to the result's scale."""
+    """Add means of four pixels, in single precision; those of integers are cut to integers."""
     of, attributes = unit.outputs[0], {}
-    unit.attributes.get("nearest_mode")
     for name, (extent, x) in zip(("rows", "columns"), sources, strict=True):
         x = np.clip(x, np.float32(0), np.float32(extent - 1))
         below = np.minimum(x.astype(np.int64), extent - 1)
@@ -131,7 +134,19 @@ def _linear(builder: Builder, unit: Unit, image: Value, stored: tuple, sources: 
         weights = [np.where(below == above, _HALF, each) for each in weights]
         attributes[name] = tuple(np.concatenate([below, above]).tolist())
         attributes[f"{name}_weights"] = tuple(np.concatenate(weights).astype(float).tolist())
-    return builder.operate("Resize", [builder.real(image).number], stored, of, **attributes)
+    if of.quantization is None:
+        return builder.operate("Resize", [builder.real(image).number], stored, of, **attributes)
+    real = Operand(f"{of.name} (float)", np.dtype(np.float32))
+    number = builder.operate("CAST", [image.number], image.stored, real)
+    shift = builder.constant("shift", np.full((1, 1, 1, 1), 128, np.float32))
+    more = {"activation": "NONE"}
+    if of.dtype == np.uint8:
+        number = builder.operate("ADD", [number, shift], image.stored, real, **more)
+    number = builder.operate("Resize", [number], stored, real, **attributes)
+    if of.dtype == np.uint8:
+        number = builder.operate("FLOOR", [number], stored, real)
+        number = builder.operate("SUB", [number, shift], stored, real, **more)
+    return builder.operate("CAST", [number], stored, of)
 
 
 def _fill(builder: Builder, unit: Unit, value: Value) -> float:
@@ -181,6 +196,7 @@ def pad(builder: Builder, unit: Unit) -> None:
     if mode == "constant":
         number, shape = builder.padded(value, (before, after), of, _fill(builder, unit, value))
     else:
+        unit.inputs.read.add(2)  # The constant of the other mode.
         sides = zip(before, value.stored, after, strict=True)
         shape = tuple(sum(side) for side in sides)
         margins = builder.constant("paddings", np.array([before, after], np.int32).T)
@@ -235,7 +251,8 @@ def extreme(builder: Builder, unit: Unit) -> None:
     value, of = as_stored(builder, builder.value(unit.inputs[0])), unit.outputs[0]
     axes, rank = numbers(unit, 1), len(value.shape)
     axes = unit.attributes.get("axes") if axes is None else axes
-    if not axes and unit.attributes.get("noop_with_empty_axes"):
+    unchanged = unit.attributes.get("noop_with_empty_axes")
+    if unchanged and not axes:
         builder.alike(of, value.number, value)
         return
     reduced = {one_axis(axis, rank) for axis in axes or range(rank)}

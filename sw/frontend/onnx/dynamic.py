@@ -12,8 +12,15 @@ from celosia.sw.frontend.onnx.layers import Windows
 from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.operators.node import ModelError
 
+#: Operators whose scale or zero point is computed, by those of constant ones.
+COMPUTED = {
+    "DequantizeLinear": "DequantizeLinear of a computed scale",
+    "QuantizeLinear": "QuantizeLinear of a computed scale",
+}
+
 #: Types of the results that are not all float32.
 RESULTS = {
+    COMPUTED["QuantizeLinear"]: (np.uint8,),
     "ConvInteger": (np.int32,),
     "DynamicQuantizeLinear": (np.uint8, np.float32, np.uint8),
     "MatMulInteger": (np.int32,),

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from onnx import helper
 
 from celosia.sw.frontend.onnx.builder import Builder, Value
 from celosia.sw.frontend.onnx.constants import real_array
@@ -18,7 +17,9 @@ from celosia.sw.frontend.onnx.dynamic import DYNAMIC
 from celosia.sw.frontend.onnx.elementwise import last_axis
 from celosia.sw.frontend.onnx.layers import Windows, pooling
 from celosia.sw.frontend.onnx.operand import Operand, Unit
+from celosia.sw.operators.floats import FUNCTIONS
 from celosia.sw.operators.node import ModelError
+from celosia.sw.operators.record import ANY
 
 _Reader = Callable[[Builder, Unit], None]
 
@@ -37,10 +38,9 @@ _ACTIVATED = ("ADD", "DIV", "MUL", "SUB")
 
 _UNARY = {
     "Abs": "ABS",
+    **{kind: kind for kind in FUNCTIONS},
     "Ceil": "CEIL",
     "Cos": "COS",
-    "Elu": "ELU",
-    "Erf": "Erf",
     "Exp": "EXP",
     "Floor": "FLOOR",
     "Gelu": "GELU",
@@ -160,7 +160,8 @@ def _reduction(builder: Builder, unit: Unit) -> None:
     axes = [*range(2, rank)] if unit.kind == "GlobalAveragePool" else unit.attributes.get("axes")
     if len(unit.inputs) > 1 and unit.inputs[1] is not None:
         axes = [int(axis) for axis in real_array(unit.inputs[1])]
-    axes = {axis % rank for axis in (axes or range(rank))}
+    unchanged = unit.attributes.get("noop_with_empty_axes")
+    axes = {axis % rank for axis in (axes or ([] if unchanged else range(rank)))}
     order = value.order if keep else tuple(sorted(value.order))
     value = value if order == value.order else builder.plain(value)
     shape = [1 if axis in axes else extent for axis, extent in enumerate(value.shape)]
@@ -316,13 +317,13 @@ def _average_pool(builder: Builder, unit: Unit) -> None:
 
 
 def _cast(builder: Builder, unit: Unit) -> None:
-    """Read Cast to float32."""
+    """Read Cast."""
     value, (of,) = value_of(builder, unit.inputs[0]), unit.outputs
-    kind = helper.tensor_dtype_to_np_dtype(unit.attributes.get("to"))
-    if kind != np.float32:
-        raise ModelError(f"wanted a cast to float32, got {kind}")
+    unit.attributes.get("to")
+    if of.dtype.name not in ANY[1]:
+        raise ModelError(f"wanted a cast to {', '.join(ANY[1])}, got {of.dtype}")
     number = value.number
-    if builder.tensors[number].dtype != np.float32:
+    if builder.tensors[number].dtype != of.dtype:
         number = builder.operate("CAST", [number], value.stored, of)
     builder.alike(of, number, value)
 

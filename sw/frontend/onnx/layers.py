@@ -166,7 +166,7 @@ def pooling(unit: Unit, value: Value, kernel: Sequence[int]) -> Windows:
     windows = Windows(unit, value, unit.attributes.get("kernel_shape", kernel))
     if windows.dilation != (1, 1):
         raise ModelError(f"dilation {windows.dilation} is not supported")
-    if windows.past and unit.attributes.get("count_include_pad"):
+    if unit.attributes.get("count_include_pad") and windows.past:
         raise ModelError("ceil_mode with windows past pads that are counted is not supported")
     return windows
 
@@ -328,8 +328,7 @@ def product(builder: Builder, unit: Unit) -> None:
         value = builder.reshaped(value, (rows, taps))
     else:
         weights = weights[:, columns]
-    (of,) = unit.outputs
-    constants = kernel_constants(builder, unit, weights, scales, 0)
+    of, constants = unit.outputs[0], kernel_constants(builder, unit, weights, scales, 0)
     shape = (math.prod(value.shape) // taps, channels)
     number = builder.operate(
         "QLinearMatMul",
@@ -371,6 +370,7 @@ def mean(builder: Builder, unit: Unit) -> None:
     rank = len(value.shape)
     keep = True
     if unit.kind == "ReduceMean":
+        unit.attributes.get("noop_with_empty_axes")
         axes = unit.attributes.get("axes")
         if len(unit.inputs) > 1 and unit.inputs[1] is not None:
             given = unit.inputs[1].data

@@ -76,7 +76,9 @@ def _unsqueeze(builder: Builder, unit: Unit) -> None:
 
 def _same(builder: Builder, unit: Unit) -> None:
     """Read Identity and Dropout."""
-    value = builder.value(unit.inputs[0])
+    value, (_, training) = builder.value(unit.inputs[0]), (*unit.inputs[1:3], None, None)[:2]
+    if training is not None and (training.data is None or training.data.any()):
+        raise ModelError("wanted Dropout without training")
     builder.alike(unit.outputs[0], value.number, value)
 
 
@@ -160,6 +162,8 @@ def _split(builder: Builder, unit: Unit) -> None:
     axis = one_axis(unit.attributes.get("axis", 0), len(value.shape))
     extent, count = value.shape[axis], len(unit.outputs)
     each = -(-extent // count)
+    if unit.attributes.get("num_outputs", count) != count:
+        raise ModelError(f"wanted {unit.attributes['num_outputs']} results, got {count}")
     parts = numbers(unit, 1) or [min(each, extent - n * each) for n in range(count)]
     if sum(parts) != extent or min(parts) < 1 or len(parts) != count:
         raise ModelError(f"wanted {count} parts of {extent}, got {parts}")

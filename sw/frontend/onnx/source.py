@@ -1,6 +1,7 @@
 """Nodes, constants and ends of an ONNX file, with shapes fixed and constants folded."""
 
-from collections.abc import Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,8 +40,14 @@ _WITHOUT_EFFECT = ("momentum", "saturate", "seed", "storage_order")
 #: Types of four bits, and those of eight that stand for them.
 _FOUR_BITS: dict[int, Any] = {onnx.TensorProto.INT4: np.int8, onnx.TensorProto.UINT4: np.uint8}
 
-#: Nodes that stay although all of their inputs are constant.
-_KEPT = ("DequantizeLinear",)
+#: Node that stays although all of its inputs are constant.
+_KEPT = "DequantizeLinear"
+
+#: Version in which onnx computes it and QuantizeLinear.
+_COMPUTED = 21
+
+#: Operators that change no element: on a dequantised constant they change its integers.
+_VIEWS = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 class Attributes(dict[str, Any]):
@@ -192,40 +199,99 @@ def _end(value: onnx.ValueInfoProto) -> End:
 
 
 def _folded(
-    graph: onnx.GraphProto, constants: dict[str, np.ndarray], known: dict[str, Any], opsets: Any
+    graph: onnx.GraphProto, constants: dict[str, np.ndarray], shapes: dict[str, Any], opsets: Any
 ) -> Iterator[Node]:
     """Yield the nodes that compute; the results of others become constants."""
     (opset,) = (each.version for each in opsets if each.domain in DOMAINS[:2])
+    dequantised: dict[str, Any] = {}
+    both = ChainMap(dequantised, constants)
     for index, node in enumerate(graph.node):
         inputs = [name for name in node.input if name]
-        if node.op_type == "Shape" and node.input[0] in known:
-            constants[node.output[0]] = _shape(node, known[node.input[0]])
+        if node.op_type == "Shape" and node.input[0] in shapes:
+            constants[node.output[0]] = _shape(node, shapes[node.input[0]])
         elif node.op_type == "If" and node.input[0] in constants:
-            yield from _chosen(node, constants, known, opsets)
-        elif _is_constant(node, inputs, constants):
-            single = helper.make_function(
-                "celosia", "node", list(inputs), list(node.output), [node], list(opsets)
-            )
-            try:
-                made = ReferenceEvaluator(single).run(None, {n: constants[n] for n in inputs}, {})
-            except Exception as error:
-                reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-                raise ModelError(
-                    f"operator {index} {node.op_type}: onnx cannot compute it from its constants "
-                    f"({reason})"
-                ) from None
-            constants |= zip(node.output, map(np.asarray, made), strict=True)
+            yield from _chosen(node, constants, shapes, opsets)
+        elif _is_constant(node, inputs, both):
+            if node.op_type in _VIEWS and _is_moved(node, dequantised, constants):
+                node = _moved(index, node, dequantised, constants, opsets)
+            elif node.op_type != _KEPT:
+                known = ChainMap({}, constants)
+                for name in dequantised.keys() & inputs:
+                    known |= _computed(index, dequantised[name], constants, opsets)
+                constants |= _computed(index, node, known, opsets)
+                continue
+            dequantised[node.output[0]] = node
+            yield _node(index, node, opset)
         else:
-            attributes = Attributes({each.name: _attribute(each) for each in node.attribute})
-            ends = tuple(node.input), tuple(node.output)
-            yield Node(node.op_type, index, *ends, attributes, _defaults(node, opset))
+            yield _node(index, node, opset)
 
 
-def _is_constant(node: onnx.NodeProto, inputs: list[str], constants: dict[str, np.ndarray]) -> bool:
+def _node(index: int, node: onnx.NodeProto, opset: int) -> Node:
+    attributes = Attributes({each.name: _attribute(each) for each in node.attribute})
+    ends = tuple(node.input), tuple(node.output)
+    return Node(node.op_type, index, *ends, attributes, _defaults(node, opset))
+
+
+def _computed(
+    index: int, node: onnx.NodeProto, constants: Mapping[str, np.ndarray], opsets: Any
+) -> dict[str, np.ndarray]:
+    """Return the results of an operator on constants, by name."""
+    inputs = list(dict.fromkeys(filter(None, node.input)))
+    if node.op_type in (_KEPT, "QuantizeLinear"):
+        opsets = [helper.make_opsetid("", _COMPUTED)]
+    single = helper.make_function(
+        "celosia", "node", inputs, list(node.output), [node], list(opsets)
+    )
+    try:
+        results = ReferenceEvaluator(single).run(None, {n: constants[n] for n in inputs}, {})
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ModelError(
+            f"operator {index} {node.op_type}: onnx cannot compute it from its constants ({reason})"
+        ) from None
+    return dict(zip(node.output, map(np.asarray, results), strict=True))
+
+
+def _is_moved(
+    node: onnx.NodeProto,
+    dequantised: Mapping[str, onnx.NodeProto],
+    constants: Mapping[str, np.ndarray],
+) -> bool:
+    """Return whether a view is of a dequantised constant whose scales it keeps."""
+    source = dequantised.get(node.input[0])
+    kept = node.op_type in ("Identity", "Transpose")
+    return source is not None and (kept or constants[source.input[1]].size == 1)
+
+
+def _moved(
+    index: int,
+    node: onnx.NodeProto,
+    dequantised: Mapping[str, onnx.NodeProto],
+    constants: dict[str, np.ndarray],
+    opsets: Any,
+) -> onnx.NodeProto:
+    """Return the DequantizeLinear of a view of its integers, which become a constant."""
+    source, view, result = dequantised[node.input[0]], onnx.NodeProto(), onnx.NodeProto()
+    view.CopyFrom(node)
+    view.input[0], view.output[0] = source.input[0], f"{node.output[0]} (integers)"
+    constants |= _computed(index, view, constants, opsets)
+    result.CopyFrom(source)
+    result.input[0], result.output[0] = view.output[0], node.output[0]
+    if node.op_type == "Transpose":
+        rank = constants[view.output[0]].ndim
+        axes = next((list(each.ints) for each in node.attribute), [*range(rank)][::-1])
+        axis = next((each.i for each in source.attribute if each.name == "axis"), 1)
+        del result.attribute[:]
+        if constants[source.input[1]].size > 1:
+            result.attribute.append(helper.make_attribute("axis", axes.index(axis % rank)))
+    return result
+
+
+def _is_constant(node: onnx.NodeProto, inputs: list[str], constants: Collection[str]) -> bool:
     """Return whether an operator's results follow from constants; graphs inside read others."""
     if any(each.type == onnx.AttributeProto.GRAPH for each in node.attribute):
         return False
-    return all(name in constants for name in inputs) and node.op_type not in _KEPT
+    return all(name in constants for name in inputs)
 
 
 def _chosen(

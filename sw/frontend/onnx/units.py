@@ -15,7 +15,7 @@ from onnx import helper
 
 from celosia.sw.frontend.onnx.composites import FLOATS, KINDS
 from celosia.sw.frontend.onnx.constants import kernel_operands
-from celosia.sw.frontend.onnx.dynamic import RESULTS
+from celosia.sw.frontend.onnx.dynamic import COMPUTED, RESULTS
 from celosia.sw.frontend.onnx.functions import BOUNDS, FUNCTIONS, bound, evaluate
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
 from celosia.sw.frontend.onnx.source import LINEAR, End, Node, Source
@@ -150,15 +150,19 @@ class Units:
 
     def _take(self, node: Node) -> None:
         """Take a node as a unit, as the end of a unit, or as part of a later one."""
-        if node.kind == "QuantizeLinear":
+        names = (node.input(1), node.input(2))
+        if node.kind in COMPUTED and any(n and n not in self.source.constants for n in names):
+            node = replace(node, kind=COMPUTED[node.kind])
+            self.pending[node.outputs[0]] = node
+        elif node.kind == "QuantizeLinear":
             self._quantize(node)
         elif node.kind == "DequantizeLinear":
             self._dequantize(node)
         elif node.kind in LINEAR:
             self._linear(node)
-        elif _moves(node):
+        elif _moves(node) or (node.kind == "Resize" and node.input(0) in self.integers):
             self._move(node)
-        elif node.kind in (*_ENCLOSED, *FUNCTIONS, *FLOATS):
+        elif node.kind in FLOATS:
             self.pending.update(dict.fromkeys(filter(None, node.outputs), node))
         else:
             raise ModelError("operator is not supported")
@@ -252,17 +256,11 @@ class Units:
             source = self._real(node.input(0))
             outputs = tuple(replace(source, name=each, data=None) for each in node.outputs if each)
             self.units.append(self._moved(node, source, outputs))
-        elif node.kind in FLOATS:
+        else:
             inputs = Operands([self._real(each) if each else None for each in node.inputs])
-            kinds = zip(node.outputs, _KINDS.get(node.kind, (np.float32,)), strict=False)
-            outputs = tuple(Operand(each, np.dtype(kind)) for each, kind in kinds)
+            outputs = tuple(map(Operand, node.outputs, _kinds(node)))
             attributes = node.attributes
             self.units.append(Unit(node.kind, node, inputs, outputs, attributes=attributes))
-        else:
-            self.blockers.append((node.kind, f"{node.label}: float operator is not supported"))
-            for each in node.outputs:
-                del self.pending[each]
-            raise _BlockedError(name)
         self.floats.update((operand.name, operand) for operand in outputs)
         return self.floats[name]
 
@@ -383,6 +381,13 @@ def _moves(node: Node) -> bool:
     """Return whether the results of an operator are elements of its input."""
     means = node.kind == "Resize" and node.attributes.get("mode") in _MEANS
     return node.kind in _MOVERS and not means
+
+
+def _kinds(node: Node) -> list[np.dtype]:
+    """Return the types of the results of an operator in float."""
+    if node.kind == "Cast":
+        return [np.dtype(helper.tensor_dtype_to_np_dtype(node.attributes.get("to")))]
+    return [np.dtype(kind) for kind in _KINDS.get(node.kind, (np.float32,))]
 
 
 def _function(kind: str, node: Node) -> Callable[[np.ndarray], np.ndarray]:

@@ -1,0 +1,103 @@
+"""Forms in which exporters write one thing: constants on the way to an operator, ranges, sizes."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from onnx_graphs import Net, results
+
+from celosia.sw.frontend.source import load
+
+_SHAPE, _COUNT = (1, 4, 6, 8), 12
+
+
+def _numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(8).normal(size=shape).astype(np.float32)
+
+
+def _product(**more) -> bytes:
+    """Weights that a Transpose turns, with a scale for each channel."""
+    net = Net(x=(1, 8))
+    x, weights = net.quantized("x"), net.weights(6, 8, **more)
+    x = net.add("MatMul", x, net.add("Transpose", weights, perm=[1, 0]))
+    return net.content(net.quantized(x, 0.0413, 4))
+
+
+def _conv(*nodes: str) -> bytes:
+    """Weights and bias that operators pass on to a convolution."""
+    net = Net(x=_SHAPE)
+    x, weights = net.quantized("x"), net.weights(6, 4, 3, 3)
+    bias = net.constant(np.arange(-900, 900, 300, dtype=np.int32))
+    scale = 0.02 if "quantised" in nodes else 0.01
+    bias = net.add("DequantizeLinear", bias, net.constant(0.05 * scale), net.constant(0, np.int32))
+    for kind in nodes:
+        if kind == "Reshape":
+            weights = net.add("Reshape", weights, net.constant(np.array([6, 4, 3, 3])))
+        elif kind == "quantised":
+            weights = net.quantized(weights, scale, 0)
+        else:
+            weights, bias = net.add(kind, weights), net.add(kind, bias)
+    return net.content(net.quantized(net.add("Conv", x, weights, bias), 0.0831, -7))
+
+
+CONSTANTS: dict[str, Callable[[], bytes]] = {
+    "identity": lambda: _conv("Identity"),
+    "identities": lambda: _conv("Identity", "Identity", "Reshape"),
+    "quantised-again": lambda: _conv("Identity", "quantised"),
+    "transpose": _product,
+    "transpose-scales": lambda: _product(
+        scale=np.linspace(0.01, 0.02, 6, dtype=np.float32), axis=0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_constants_that_pass_operators(name):
+    """Products of integers, equal to ONNX Runtime's."""
+    content = CONSTANTS[name]()
+    kinds = {operation.kind for operation in load(content).operations}
+    assert kinds & {"QLinearConv", "QLinearMatMul"}
+    shape = (8,) if "transpose" in name else _SHAPE[1:]
+    (got,), (wanted,) = results(content, {"x": _numbers(_COUNT, *shape)})
+    np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("factors", [(2, 2), (1.5, 0.7)])
+def test_resize_of_integers(dtype, factors):
+    """Means of integers are cut, not rounded."""
+    net = Net(x=_SHAPE)
+    ends = net.scale(0.05, 3 if dtype == np.int8 else 131, dtype)
+    x = net.add("QuantizeLinear", "x", *ends)
+    scales = net.constant(np.array([1, 1, *factors], np.float32))
+    x = net.add("Resize", x, "", scales, mode="linear", nearest_mode="floor")
+    content = net.content(net.add("DequantizeLinear", x, *ends))
+    (got,), (wanted,) = results(content, {"x": _numbers(_COUNT, *_SHAPE[1:]) * 3})
+    np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_results_of_split(count):
+    net = Net(18, x=_SHAPE)
+    net.add("Split", net.quantized("x"), results=count, num_outputs=count, axis=1)
+    names = [f"t{len(net.nodes) - 1}_{number}" for number in range(count)]
+    got, wanted = results(net.content(*names), {"x": _numbers(_COUNT, *_SHAPE[1:])})
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_range_that_the_graph_computes():
+    """As ``quantize_dynamic`` wrote it before DynamicQuantizeLinear."""
+    net = Net(x=_SHAPE)
+    low, high = (net.add(kind, "x", keepdims=0) for kind in ("ReduceMin", "ReduceMax"))
+    scale = net.add("Div", net.add("Sub", high, low), net.constant(255.0))
+    point = net.add("Floor", net.add("Div", net.add("Sub", net.constant(0.0), low), scale))
+    point = net.add("Cast", point, to=2)
+    x = net.add("QuantizeLinear", "x", scale, point)
+    weights = net.constant(np.arange(-36, 36, dtype=np.int8).reshape(2, 4, 3, 3))
+    sums = net.add("Cast", net.add("ConvInteger", x, weights, point), to=1)
+    content = net.content(net.add("Mul", sums, scale), net.add("DequantizeLinear", x, scale, point))
+    samples = _numbers(_COUNT, *_SHAPE[1:]) * np.linspace(1, 3, _COUNT).reshape(-1, 1, 1, 1)
+    got, wanted = results(content, {"x": samples.astype(np.float32)})
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
