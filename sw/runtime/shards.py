@@ -149,4 +149,3 @@ def _shards(
         Shard(first, [array[first:end] for array in inputs])
         for first, end in zip(starts, ends, strict=True)
     ]
-

@@ -62,6 +62,40 @@ def test_constants_that_pass_operators(name):
     np.testing.assert_array_equal(got, wanted)
 
 
+def _float_weights(kind: str, *nodes: str, point: int = -7, bias: bool = True, **more) -> bytes:
+    """Float weights between DequantizeLinear and QuantizeLinear."""
+    net = Net(x=(1, 8) if kind == "Gemm" else _SHAPE)
+    shape = {"Conv": (6, 4, 3, 3), "ConvTranspose": (4, 6, 3, 3), "Gemm": (8, 6)}[kind]
+    ends = [net.constant(_numbers(*shape)), *([net.constant(_numbers(6))] if bias else [])]
+    x = net.add(kind, net.quantized("x"), *ends, **more)
+    for node in nodes:
+        bounds = [net.constant(-0.6), net.constant(2.1)] if node == "Clip" else []
+        x = net.add(node, x, *bounds)
+    return net.content(net.quantized(x, 0.0831, point))
+
+
+FLOAT_WEIGHTS: dict[str, Callable[[], bytes]] = {
+    "convolution": lambda: _float_weights("Conv", pads=[1, 1, 1, 1]),
+    "convolution-without-bias": lambda: _float_weights("Conv", bias=False),
+    "convolution-relu": lambda: _float_weights("Conv", "Relu", point=-128),
+    "convolution-relu-of-a-zero-point": lambda: _float_weights("Conv", "Relu", point=-30),
+    "convolution-clip": lambda: _float_weights("Conv", "Clip"),
+    "convolution-clip-relu": lambda: _float_weights("Conv", "Clip", "Relu"),
+    "transposed-relu": lambda: _float_weights("ConvTranspose", "Relu"),
+    "gemm-clip": lambda: _float_weights("Gemm", "Clip", "Relu"),
+    "transposed": lambda: _float_weights("ConvTranspose", strides=[2, 2]),
+    "gemm": lambda: _float_weights("Gemm"),
+}
+
+
+@pytest.mark.parametrize("name", FLOAT_WEIGHTS)
+def test_float_weights_of_quantised_operators(name):
+    """ONNX Runtime quantises them."""
+    shape = (8,) if "gemm" in name else _SHAPE[1:]
+    (got,), (wanted,) = results(FLOAT_WEIGHTS[name](), {"x": _numbers(_COUNT, *shape) * 2})
+    np.testing.assert_allclose(got, wanted, atol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 @pytest.mark.parametrize("factors", [(2, 2), (1.5, 0.7)])
 def test_resize_of_integers(dtype, factors):

@@ -18,6 +18,9 @@ from celosia.sw.operators.node import ModelError
 #: Operators with weights, the second input, and a bias, the third.
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
+#: Of these, those whose float weights ONNX Runtime quantises.
+_QUANTISED = ("Conv", "ConvTranspose", "Gemm")
+
 #: Part by which ONNX Runtime lets the scale of a bias differ.
 _TOLERANCE = 0.01
 #: Part by which quotients of scales in float32 miss a whole number.
@@ -59,6 +62,30 @@ def nonzero(operand: Operand | None) -> Operand | None:
     scales = np.where(meaning.scales == 0, np.float32(1), meaning.scales)
     held = np.where(dead, points, data).astype(data.dtype)
     return replace(operand, data=held, quantization=replace(meaning, scales=scales))
+
+
+def quantised_weights(kind: str, inputs: list[Operand | None]) -> list[Operand | None]:
+    """Return the operands of an operator, float weights as ONNX Runtime quantises them.
+
+    It makes them int8 of one scale and zero point, between DequantizeLinear and QuantizeLinear.
+
+    - ``kind``: of the float operator.
+    - ``inputs``: its operands.
+    """
+    _, weights, bias = [*inputs, None, None, None][:3]
+    data = weights.data if weights and weights.quantization is None else None
+    if kind not in _QUANTISED or (bias and bias.quantization) or not weights:
+        return inputs
+    if data is None or not np.isfinite(data).all():
+        return inputs
+    data = data.astype(np.float32)
+    least, most = np.minimum(data.min(), 0), np.maximum(data.max(), 0)
+    scale = (most - least) / np.float32(255) if most > least else np.float32(1)
+    point = np.rint(np.float32(-128) - least / scale)
+    integers = np.clip(np.rint(data / scale) + point, -128, 127).astype(np.int8)
+    quantization = Quantization(np.array([scale], np.float32), np.array([point], np.int64))
+    weights = Operand(weights.name, integers.dtype, quantization, integers)
+    return [inputs[0], weights, *inputs[2:]]
 
 
 def kernel_operands(kind: str, inputs: Sequence[Operand | None]) -> list[Operand | None] | None:

@@ -6,6 +6,7 @@ its float name, with integer operands that know their quantisation. Operators th
 elements are units on any operands.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from onnx import helper
 
 from celosia.sw.frontend.onnx.composites import FLOATS, KINDS
-from celosia.sw.frontend.onnx.constants import kernel_operands
+from celosia.sw.frontend.onnx.constants import kernel_operands, quantised_weights
 from celosia.sw.frontend.onnx.dynamic import COMPUTED, RESULTS
 from celosia.sw.frontend.onnx.functions import BOUNDS, FUNCTIONS, bound, evaluate
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
@@ -77,10 +78,13 @@ class Units:
     - ``units``: in order.
     - ``blockers``: kind and message of each operator that cannot be read.
     - ``integers``: integer tensors by name; of the model's inputs, too.
+    - ``readers``: number of readers of a tensor.
     """
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self.readers = Counter(name for node in source.nodes for name in node.inputs)
+        self.readers.update(end.name for end in source.outputs)
         self.units: list[Unit] = []
         self.blockers: list[tuple[str, str]] = []
         self.integers: dict[str, Operand] = {}
@@ -236,11 +240,12 @@ class Units:
             return None
         names = [each for each in node.inputs if each]
         operands = [self.floats.get(each) for each in names]
-        if any(operand and operand.quantization is None for operand in operands):
-            return None
-        if any(each in self.pending for each in names):
+        unscaled = any(operand and operand.quantization is None for operand in operands)
+        if unscaled or any(each in self.pending for each in names):
             return None
         operands = [self._operand(each) if each else None for each in node.inputs]
+        if self.readers[name] == self.readers[node.outputs[0]] == 1:
+            operands = quantised_weights(node.kind, operands)
         inputs = kernel_operands(node.kind, operands)
         if inputs is None:
             return None
