@@ -135,3 +135,40 @@ def test_a_range_that_the_graph_computes():
     got, wanted = results(content, {"x": samples.astype(np.float32)})
     for a, b in zip(got, wanted, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def _recurrent(
+    kind: str, direction: str = "forward", *, state: bool = False, last_only: bool = False, **more
+) -> bytes:
+    """A recurrent layer of five steps, and a quantised result."""
+    gates, count = {"GRU": 3, "LSTM": 4, "RNN": 1}[kind], 1 + (direction == "bidirectional")
+    net = Net(x=(1, 5, 6))
+    x = net.add("Transpose", net.quantized("x"), perm=[1, 0, 2])
+    shapes = (count, gates * 7, 6), (count, gates * 7, 7), (count, 2 * gates * 7)
+    ends = [net.constant(_numbers(*shape) / 2) for shape in shapes]
+    if state:
+        ends += ["", net.constant(_numbers(count, 1, 7))]
+    names = 3 if kind == "LSTM" else 2
+    y = net.add(kind, x, *ends, results=names, hidden_size=7, direction=direction, **more)
+    last = f"{y[:-1]}1"
+    if last_only:
+        net.nodes[-1].output[0] = ""
+        return net.content(net.add("Exp", last))
+    return net.content(net.add("Transpose", y, perm=[2, 0, 1, 3]), last)
+
+
+RECURRENT: dict[str, Callable[[], bytes]] = {
+    "gru": lambda: _recurrent("GRU", state=True, linear_before_reset=1),
+    "gru-reset-before": lambda: _recurrent("GRU", "bidirectional"),
+    "lstm": lambda: _recurrent("LSTM", "reverse", state=True),
+    "lstm-last-state": lambda: _recurrent("LSTM", last_only=True),
+    "rnn": lambda: _recurrent("RNN", "bidirectional", state=True),
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers(name):
+    """All steps, and the last state."""
+    got, wanted = results(RECURRENT[name](), {"x": _numbers(4, 5, 6)})
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6)

@@ -13,6 +13,7 @@ from celosia.sw.frontend.onnx.floats import FLOATS as ONE
 from celosia.sw.frontend.onnx.floats import two, value_of
 from celosia.sw.frontend.onnx.moves import numbers, one_axis
 from celosia.sw.frontend.onnx.operand import Operand, Unit
+from celosia.sw.frontend.onnx.recurrent import recurrent
 from celosia.sw.frontend.onnx.transposed import real_transposed
 from celosia.sw.operators.node import ModelError
 
@@ -238,12 +239,17 @@ def _number(builder: Builder, operand: Operand | None) -> Any:
 
 
 #: Types of results that are no float32, by operator.
-KINDS = dict.fromkeys(_COMPARISONS, (np.bool_,)) | dict.fromkeys(("ArgMax", "ArgMin"), (np.int64,))
+KINDS = {
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), (np.float32,) * 3),
+    **dict.fromkeys(_COMPARISONS, (np.bool_,)),
+    **dict.fromkeys(("ArgMax", "ArgMin"), (np.int64,)),
+}
 
 #: Readers of all operators in float.
 FLOATS: dict[str, _Reader] = {
     **ONE,
     **dict.fromkeys(_COMPARISONS, _compared),
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), recurrent),
     **dict.fromkeys(("GroupNormalization", "InstanceNormalization"), _normalisation),
     "ArgMax": _index,
     "ArgMin": _index,
