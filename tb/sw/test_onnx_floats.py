@@ -96,6 +96,9 @@ TAILS: dict[str, Callable[[], bytes]] = {
     "mean-of-rows": lambda: _tail(("ReduceMean", {"axes": [2], "keepdims": 0})),
     "mean-of-channels": lambda: _tail(("ReduceMean", {"axes": [1]}), ("Mul", np.float32(3))),
     "sum": lambda: _tail(("ReduceSum", np.array([-1]), {"keepdims": 1})),
+    "norm": lambda: _tail(("ReduceL2", {"axes": [1]}), ("ReduceL1", {"axes": [-1], "keepdims": 0})),
+    "sum-of-squares": lambda: _tail(("ReduceSumSquare", np.array([2]), {}), opset=18),
+    "logarithm-of-a-sum": lambda: _tail("Exp", ("ReduceLogSum", {"axes": [1, 2]})),
     "moves": lambda: _tail(
         "Relu", ("Transpose", {"perm": [0, 2, 3, 1]}), ("Reshape", np.array([1, -1, 3])), "Sigmoid"
     ),

@@ -12,7 +12,7 @@ from celosia.sw.frontend.onnx.dynamic import COMPUTED
 from celosia.sw.frontend.onnx.floats import FLOATS as ONE
 from celosia.sw.frontend.onnx.floats import two, value_of
 from celosia.sw.frontend.onnx.moves import numbers, one_axis
-from celosia.sw.frontend.onnx.operand import Operand, Unit
+from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
 from celosia.sw.frontend.onnx.recurrent import recurrent
 from celosia.sw.frontend.onnx.transposed import real_transposed
 from celosia.sw.operators.node import ModelError
@@ -25,6 +25,15 @@ _COMPARISONS = {
     "GreaterOrEqual": "GREATER_EQUAL",
     "Less": "LESS",
     "LessOrEqual": "LESS_EQUAL",
+}
+
+
+#: Sums over axes: functions of their terms, and of the sums.
+_NORMS = {
+    "ReduceL1": ("ABS", ""),
+    "ReduceL2": ("SQUARE", "SQRT"),
+    "ReduceLogSum": ("", "LOG"),
+    "ReduceSumSquare": ("SQUARE", ""),
 }
 
 
@@ -151,6 +160,18 @@ def _index(builder: Builder, unit: Unit) -> None:
     builder.define(of, number, shape)
 
 
+def _norm(builder: Builder, unit: Unit) -> None:
+    """Read ReduceL1, ReduceL2, ReduceLogSum and ReduceSumSquare: a sum, and functions around it."""
+    before, after = _NORMS[unit.kind]
+    value, (_, *axes), (of,) = value_of(builder, unit.inputs[0]), unit.inputs, unit.outputs
+    terms = Operand(f"{of.name} (terms)", np.dtype(np.float32))
+    number = builder.operate(before, [value.number], value.stored, terms) if before else None
+    builder.alike(terms, value.number if number is None else number, value)
+    ONE["ReduceSum"](builder, replace(unit, kind="ReduceSum", inputs=Operands((terms, *axes))))
+    if after:
+        _Steps(builder, of).one(after, builder.values[of.name])
+
+
 def _running(builder: Builder, unit: Unit) -> None:
     """Read CumSum."""
     value, of = builder.plain(value_of(builder, unit.inputs[0])), unit.outputs[0]
@@ -249,6 +270,7 @@ KINDS = {
 FLOATS: dict[str, _Reader] = {
     **ONE,
     **dict.fromkeys(_COMPARISONS, _compared),
+    **dict.fromkeys(_NORMS, _norm),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), recurrent),
     **dict.fromkeys(("GroupNormalization", "InstanceNormalization"), _normalisation),
     "ArgMax": _index,
