@@ -36,7 +36,8 @@ def run_verilog(arguments: argparse.Namespace) -> None:
     contents = verilog_files(config, path.name, everything=arguments.all)
     for name in contents:
         writable(path.with_name(name))
-    text = readable_verilog(pod or config, _reporter())
+    progress = _reporter() if sys.stderr.isatty() else lambda line: None
+    text = readable_verilog(pod or config, progress)
     contents = {path.name: verilog_header(config, pod) + text, **contents}
     write_atomically({path.with_name(name): text.encode() for name, text in contents.items()})
     print(f"{path}: {config.name}, fingerprint {config.fingerprint:#010x}")

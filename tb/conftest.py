@@ -14,6 +14,9 @@ ROOT = Path(__file__).resolve().parents[1]
 # Packages that only tests and campaigns use.
 sys.path[:0] = [str(ROOT / "tb" / "lib"), str(ROOT / "tb" / "campaigns"), str(ROOT / "tb")]
 
+# What a `make` around the tests tells its children is not for those of the tests.
+os.environ.pop("MAKEFLAGS", None)
+
 #: Fixtures of tests that build or run a simulator.
 SIMULATORS = {"icarus", "simulator", "verilator"}
 

@@ -132,7 +132,9 @@ def shared(*, joined: bool) -> bytes:
     chain.operator("BATCH_MATMUL", (1, 2, 4, 4), inputs=[numbers[0], 0], scale=3.0, zero_point=1)
     content = bytearray(serialize(chain.graph(chain.number, numbers[1])))
     graph = tflite.Model.GetRootAs(content, 0).Subgraphs(0)
-    first, second = (graph.Tensors(number)._tab for number in numbers)
+    assert graph
+    tensors = [graph.Tensors(number) for number in numbers]
+    first, second = (tensor._tab for tensor in tensors if tensor)
     # Field 4 of a tensor holds the distance to its quantisation, which lies after it.
     fields = [table.Pos + table.Offset(12) for table in (first, second)]
     low, high = sorted(fields)

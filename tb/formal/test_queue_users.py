@@ -275,7 +275,7 @@ def test_check(config):
         ("self.o.valid.eq(valid)", "self.o.valid.eq(valid | self.i.valid)", "offered"),
         ("moves.eq(~self.o.valid | self.o.ready)", "moves.eq(1)", "offered"),
         ("self.index + entry.go", "self.index + 1", "counted"),
-        ("value > entry.high", "value > entry.high + 1", "within limits"),
+        ("entry.high < value", "entry.high + 1 < value", "within limits"),
         ("self.entry.positive.eq(limit.low)", "self.entry.positive.eq(0)", "least"),
         ("limit.high", "limit.high | 1", "limit"),
         ("Mux(entry.known, verdict, isa.Error.OPCODE)", "verdict", "known words"),

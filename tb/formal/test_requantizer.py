@@ -113,7 +113,7 @@ def test_clamp():
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("Mux(self.low > self.high, self.high, self.low)", "self.low"),
+        ("Mux(self.high < self.low, self.high, self.low)", "self.low"),
         ("moved = Signal(signed(10), name", "moved = Signal(signed(9), name"),
         ("scaled[31].replicate(23)", "0"),
     ],

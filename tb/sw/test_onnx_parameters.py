@@ -32,8 +32,8 @@ def _conv(
     **more: Any,
 ) -> bytes:
     net = Net(x=_SHAPE)
-    data = np.array(data, dtype)
-    bias = net.constant(data)
+    values = np.array(data, dtype)
+    bias = net.constant(values)
     if dtype != np.float32:
         points = np.full(np.shape(scale), point, dtype)
         bias = net.add("DequantizeLinear", bias, net.constant(scale), net.constant(points), axis=0)

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -273,12 +272,12 @@ def test_no_two_layers_have_the_same_name() -> None:
 
 
 def test_bytes_of_parameters_count_the_table_of_a_layer() -> None:
-    def graph(more: Sequence[w.Layer]) -> Graph:
+    def graph(*more: w.Layer) -> Graph:
         layers = [dense(8, 16), *more]
         return load(w.write_sequential(layers, input_shape=(1, 16), input_scale=0.5))
 
     plain, tabled = (
-        compile_steps(graph(more), preset("edge"))
+        compile_steps(graph(*more), preset("edge"))
         for more in ([], [w.Function(kind="LOGISTIC", output_scale=1 / 256)])
     )
     ((one,), (other,)) = (made.program.layers for made in (plain, tabled))
