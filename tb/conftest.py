@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Packages that only tests and campaigns use.
 sys.path[:0] = [str(ROOT / "tb" / "lib"), str(ROOT / "tb" / "campaigns"), str(ROOT / "tb")]
 
-# What a `make` around the tests tells its children is not for those of the tests.
+# Flags of a `make` around the tests are not for those that tests start.
 os.environ.pop("MAKEFLAGS", None)
 
 #: Fixtures of tests that build or run a simulator.

@@ -114,12 +114,13 @@ def restore(path: Path, settings: Settings, network: Network) -> State:
         raise InputError(f"{path}: not a checkpoint of this network, or damaged") from None
     current = asdict(settings)
     # Checkpoints of before have no digest.
-    if given.pop("images", settings.images) != current.pop("images"):
-        raise InputError(f"{path}: wanted the images of that training, got others")
+    images, before = current.pop("images"), given.pop("images", settings.images)
     for name, value in current.items():
         wanted = given.get(name, getattr(Settings, name, None))
         if wanted != value:
             raise InputError(f"{path}: wanted {name} {wanted}, got {value}")
+    if images != before:
+        raise InputError(f"{path}: wanted the images of that training, got others")
     return state
 
 
