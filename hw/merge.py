@@ -27,9 +27,9 @@ def merged(text: str) -> str:
         first: dict[str, str] = {}
         names = {}
         for name, body in _MODULE.findall(text):
-            kept = first.setdefault(body, name.strip())
-            if kept != name.strip():
-                names[name.strip()] = kept
+            leader = first.setdefault(body, name.strip())
+            if leader != name.strip():
+                names[name.strip()] = leader
         if not names:
             return text
         text = _MODULE.sub(lambda match, n=names: "" if match[1].strip() in n else match[0], text)

@@ -14,10 +14,10 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 def is_own(path: Path) -> bool:
     """Return whether a file exists that no other user but root owns or may write."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return False
-    return found.st_uid in (0, os.getuid()) and not found.st_mode & _OTHERS
+    return status.st_uid in (0, os.getuid()) and not status.st_mode & _OTHERS
 
 
 def own_folder(path: Path) -> Path:

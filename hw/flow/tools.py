@@ -56,9 +56,9 @@ def choose(name: str) -> Tool:
                 return Tool(path, version, tuple(older))
             older += [one for one in (f"{path} {version}",) if one not in older]
     newer = f"{name} {oldest}".rstrip()
-    found = ", ".join(older) or "none"
+    present = ", ".join(older) or "none"
     raise ToolError(
-        f"{name}: wanted {newer} or {packaged} on PATH, found {found} ({install_command('synth')})"
+        f"{name}: wanted {newer} or {packaged} on PATH, found {present} ({install_command('synth')})"
     )
 
 
@@ -73,8 +73,8 @@ def _oldest(package: str) -> str:
         listed = requirements("synth")
     except ValueError:
         return ""
-    found = (re.fullmatch(rf"{re.escape(package)}>=([\d.]+).*", one) for one in listed)
-    return next((match[1] for match in found if match), "")
+    matches = (re.fullmatch(rf"{re.escape(package)}>=([\d.]+).*", one) for one in listed)
+    return next((match[1] for match in matches if match), "")
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -92,8 +92,8 @@ def _reported(path: str) -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    found = re.search(r"\d+(?:\.\d+)+", lines.stdout + lines.stderr)
-    return found[0] if found else ""
+    number = re.search(r"\d+(?:\.\d+)+", lines.stdout + lines.stderr)
+    return number[0] if number else ""
 
 
 def version(name: str) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from celosia.sw.frontend.onnx.builder import Builder, Value
-from celosia.sw.frontend.onnx.layers import Windows
 from celosia.sw.frontend.onnx.operand import Operand, Unit
+from celosia.sw.frontend.onnx.windows import Windows
 from celosia.sw.operators.node import ModelError
 
 #: Operators whose scale or zero point is computed, by those of constant ones.
@@ -92,13 +92,7 @@ def _convolution(builder: Builder, unit: Unit) -> None:
     if weights is None:
         raise ModelError("wanted constant weights")
     windows = Windows(unit, value, weights.shape[2:])
-    channels, depth, *kernel = weights.shape
-    groups = unit.attributes.get("group", 1)
-    if depth * groups != windows.shape[1] or channels % groups:
-        raise ModelError(f"wanted weights of {windows.shape[1]} channels, got {groups} x {depth}")
-    if list(unit.attributes.get("kernel_shape", kernel)) != kernel:
-        raise ModelError(f"wanted a kernel_shape of {kernel}")
-    data = weights.reshape(channels, depth, *windows.kernel).transpose(0, 2, 3, 1)
+    data, channels = windows.kernels(unit, weights), len(weights)
     image = builder.image(value, windows.shape)
     before, after = zip(*windows.pads, strict=True)
     number = builder.operate(

@@ -15,8 +15,8 @@ from celosia.sw.frontend.onnx.constants import real_array
 from celosia.sw.frontend.onnx.copies import resize, where
 from celosia.sw.frontend.onnx.dynamic import DYNAMIC
 from celosia.sw.frontend.onnx.elementwise import last_axis
-from celosia.sw.frontend.onnx.layers import Windows, pooling
 from celosia.sw.frontend.onnx.operand import Operand, Unit
+from celosia.sw.frontend.onnx.windows import Windows, pooling
 from celosia.sw.operators.floats import FUNCTIONS
 from celosia.sw.operators.node import ModelError
 from celosia.sw.operators.record import ANY
@@ -260,14 +260,8 @@ def _convolution(builder: Builder, unit: Unit) -> None:
         unit.outputs[0],
     )
     windows = Windows(unit, value, weights.shape[2:])
-    channels, depth, *kernel = weights.shape
-    groups = unit.attributes.get("group", 1)
-    if depth * groups != windows.shape[1] or channels % groups:
-        raise ModelError(f"wanted weights of {windows.shape[1]} channels, got {groups} x {depth}")
-    if list(unit.attributes.get("kernel_shape", kernel)) != kernel:
-        raise ModelError(f"wanted a kernel_shape of {kernel}")
     source, padding = windows.image(builder, value, 0.0)
-    data = weights.reshape(channels, depth, *windows.kernel).transpose(0, 2, 3, 1)
+    data, channels = windows.kernels(unit, weights), len(weights)
     number = builder.operate(
         "Conv",
         [source, builder.constant("weights", data)],
