@@ -328,12 +328,11 @@ class Machine:
 
         def requantizer() -> quantize.Requantizer:
             key = *kind, used.tobytes()
-            found = known.get(key)
-            if found is None:
+            if key not in known:
                 if len(known) >= _MOST_REQUANTIZERS:
                     known.clear()
-                found = known[key] = quantize.Requantizer(*channels(), rounding)
-            return found
+                known[key] = quantize.Requantizer(*channels(), rounding)
+            return known[key]
 
         return requantizer
 
