@@ -14,8 +14,8 @@ from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, port
 #: Modules of the extra, and those that import them.
 _MODULES = (
     "onnx",
-    "celosia.sw.frontend.onnx.versions",
-    "celosia.sw.frontend.onnx.shapes",
+    "celosia.sw.frontend.onnx.file.versions",
+    "celosia.sw.frontend.onnx.file.shapes",
     "celosia.sw.quantize.dynamic",
 )
 _TYPES = {"tensor(float)": "float32", "tensor(int32)": "int32", "tensor(int64)": "int64"}

@@ -14,8 +14,8 @@ import numpy as np
 
 from celosia.sw.compiler.onnxruntime import quantized, table
 from celosia.sw.frontend.onnx.constants import real_array
+from celosia.sw.frontend.onnx.file.source import End
 from celosia.sw.frontend.onnx.operand import Operand
-from celosia.sw.frontend.onnx.source import End
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 from celosia.sw.operators.node import ModelError
 

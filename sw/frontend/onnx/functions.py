@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.compiler import onnxruntime
-from celosia.sw.frontend.onnx.source import Node
+from celosia.sw.frontend.onnx.file.source import Node
 from celosia.sw.operators.node import ModelError
 
 #: Operators that only clamp their input.

@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 
 from celosia.sw.frontend.onnx.builder import Builder
-from celosia.sw.frontend.onnx.composites import FLOATS
-from celosia.sw.frontend.onnx.copies import COPIES
-from celosia.sw.frontend.onnx.dynamic import DYNAMIC
-from celosia.sw.frontend.onnx.elementwise import ELEMENTWISE, function, quantize
-from celosia.sw.frontend.onnx.floats import clamped
-from celosia.sw.frontend.onnx.layers import LAYERS, bounded, max_pool
-from celosia.sw.frontend.onnx.moves import MOVES
+from celosia.sw.frontend.onnx.file.shapes import Shapes
+from celosia.sw.frontend.onnx.file.source import Source, read
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
-from celosia.sw.frontend.onnx.shapes import Shapes
-from celosia.sw.frontend.onnx.source import Source, read
-from celosia.sw.frontend.onnx.transposed import transposed
+from celosia.sw.frontend.onnx.readers.composites import FLOATS
+from celosia.sw.frontend.onnx.readers.copies import COPIES
+from celosia.sw.frontend.onnx.readers.dynamic import DYNAMIC
+from celosia.sw.frontend.onnx.readers.elementwise import ELEMENTWISE, function, quantize
+from celosia.sw.frontend.onnx.readers.floats import clamped
+from celosia.sw.frontend.onnx.readers.layers import LAYERS, bounded, max_pool
+from celosia.sw.frontend.onnx.readers.moves import MOVES
+from celosia.sw.frontend.onnx.readers.transposed import transposed
 from celosia.sw.frontend.onnx.units import Units
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.names import with_names

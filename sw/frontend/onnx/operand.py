@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.frontend.onnx.source import Attributes, Node
+from celosia.sw.frontend.onnx.file.source import Attributes, Node
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.operators.node import ModelError
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from celosia.sw.frontend.onnx.composites import FLOATS, KINDS
 from celosia.sw.frontend.onnx.constants import kernel_operands, quantised_weights
-from celosia.sw.frontend.onnx.dynamic import COMPUTED, RESULTS
+from celosia.sw.frontend.onnx.file.source import LINEAR, End, Node, Source
 from celosia.sw.frontend.onnx.functions import BOUNDS, FUNCTIONS, bound, evaluate
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
-from celosia.sw.frontend.onnx.source import LINEAR, End, Node, Source
+from celosia.sw.frontend.onnx.readers.composites import FLOATS, KINDS
+from celosia.sw.frontend.onnx.readers.dynamic import COMPUTED, RESULTS
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.operators.node import ModelError
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from celosia.sw.frontend.onnx.builder import Builder, Value
 from celosia.sw.frontend.onnx.constants import real_array
-from celosia.sw.frontend.onnx.floats import two, value_of
-from celosia.sw.frontend.onnx.moves import cut
 from celosia.sw.frontend.onnx.operand import Operand, Unit
+from celosia.sw.frontend.onnx.readers.floats import two, value_of
+from celosia.sw.frontend.onnx.readers.moves import cut
 from celosia.sw.operators.node import ModelError
 
 #: Gates by operator, and activations of one direction.

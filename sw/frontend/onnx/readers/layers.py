@@ -9,7 +9,7 @@ import numpy as np
 from celosia.sw.compiler.onnxruntime import quantized
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value, shifted
 from celosia.sw.frontend.onnx.operand import Operand, Unit
-from celosia.sw.frontend.onnx.windows import Windows, pooling
+from celosia.sw.frontend.onnx.readers.windows import Windows, pooling
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.operators.node import ModelError
 
@@ -78,14 +78,8 @@ def convolution(builder: Builder, unit: Unit) -> None:
     value = builder.value(unit.inputs[0])
     weights, scales = weights_of(unit.inputs[1], 0)
     windows = Windows(unit, value, weights.shape[2:])
-    kernel = unit.attributes.get("kernel_shape", weights.shape[2:])
-    if tuple(kernel) != weights.shape[2:]:
-        raise ModelError(f"wanted a kernel_shape of {weights.shape[2:]}, got {kernel}")
-    channels, depth, *_ = weights.shape
-    weights = weights.reshape(channels, depth, *windows.kernel).transpose(0, 2, 3, 1)
-    groups, inputs = unit.attributes.get("group", 1), windows.shape[1]
-    if groups < 1 or depth * groups != inputs or channels % groups:
-        raise ModelError(f"wanted weights of {inputs} channels, got {groups} x {depth}")
+    weights, inputs = windows.kernels(unit, weights), windows.shape[1]
+    channels, depth, groups = len(weights), weights.shape[3], inputs // weights.shape[3]
     attributes: dict[str, Any] = {"stride": windows.stride, "dilation": windows.dilation}
     axis = 0
     if groups > 1 and depth == 1:

@@ -6,10 +6,10 @@ import numpy as np
 
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value
 from celosia.sw.frontend.onnx.constants import real_array
-from celosia.sw.frontend.onnx.floats import two, value_of
-from celosia.sw.frontend.onnx.layers import kernel_constants, weights_of
 from celosia.sw.frontend.onnx.operand import Operand, Unit
-from celosia.sw.frontend.onnx.windows import pads_of, pair
+from celosia.sw.frontend.onnx.readers.floats import two, value_of
+from celosia.sw.frontend.onnx.readers.layers import kernel_constants, weights_of
+from celosia.sw.frontend.onnx.readers.windows import pads_of, pair
 from celosia.sw.operators.node import ModelError
 
 _Pair = tuple[int, int]

@@ -12,11 +12,11 @@ import numpy as np
 
 from celosia.sw.frontend.onnx.builder import Builder, Value
 from celosia.sw.frontend.onnx.constants import real_array
-from celosia.sw.frontend.onnx.copies import resize, where
-from celosia.sw.frontend.onnx.dynamic import DYNAMIC
-from celosia.sw.frontend.onnx.elementwise import last_axis
 from celosia.sw.frontend.onnx.operand import Operand, Unit
-from celosia.sw.frontend.onnx.windows import Windows, pooling
+from celosia.sw.frontend.onnx.readers.copies import resize, where
+from celosia.sw.frontend.onnx.readers.dynamic import DYNAMIC
+from celosia.sw.frontend.onnx.readers.elementwise import last_axis
+from celosia.sw.frontend.onnx.readers.windows import Windows, pooling
 from celosia.sw.operators.floats import FUNCTIONS
 from celosia.sw.operators.node import ModelError
 from celosia.sw.operators.record import ANY

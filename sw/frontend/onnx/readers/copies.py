@@ -8,8 +8,8 @@ import numpy as np
 from celosia.sw.compiler.onnxruntime import dequantized, quantized
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value
 from celosia.sw.frontend.onnx.constants import real_array
-from celosia.sw.frontend.onnx.moves import as_stored, cut, numbers, one_axis
 from celosia.sw.frontend.onnx.operand import Operand, Unit
+from celosia.sw.frontend.onnx.readers.moves import as_stored, cut, numbers, one_axis
 from celosia.sw.operators.node import ModelError
 
 _Reader = Callable[[Builder, Unit], None]

@@ -10,8 +10,8 @@ import onnx
 from onnx import defs, helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
-from celosia.sw.frontend.onnx.shapes import FREE, Shapes, fix
-from celosia.sw.frontend.onnx.versions import DOMAINS, ONNX_RUNTIME, current
+from celosia.sw.frontend.onnx.file.shapes import FREE, Shapes, fix
+from celosia.sw.frontend.onnx.file.versions import DOMAINS, ONNX_RUNTIME, current
 from celosia.sw.operators.node import ModelError
 
 #: By quantised operator: the float one, the positions of operands, each followed by scale and zero

@@ -8,13 +8,13 @@ import numpy as np
 
 from celosia.sw.frontend.onnx.builder import Builder, Value
 from celosia.sw.frontend.onnx.constants import real_array
-from celosia.sw.frontend.onnx.dynamic import COMPUTED
-from celosia.sw.frontend.onnx.floats import FLOATS as ONE
-from celosia.sw.frontend.onnx.floats import two, value_of
-from celosia.sw.frontend.onnx.moves import numbers, one_axis
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
-from celosia.sw.frontend.onnx.recurrent import recurrent
-from celosia.sw.frontend.onnx.transposed import real_transposed
+from celosia.sw.frontend.onnx.readers.dynamic import COMPUTED
+from celosia.sw.frontend.onnx.readers.floats import FLOATS as ONE
+from celosia.sw.frontend.onnx.readers.floats import two, value_of
+from celosia.sw.frontend.onnx.readers.moves import numbers, one_axis
+from celosia.sw.frontend.onnx.readers.recurrent import recurrent
+from celosia.sw.frontend.onnx.readers.transposed import real_transposed
 from celosia.sw.operators.node import ModelError
 
 _Reader = Callable[[Builder, Unit], None]

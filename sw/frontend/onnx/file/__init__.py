@@ -1,0 +1,1 @@
+"""Contents of ``.onnx`` files: versions, shapes, constants, nodes."""

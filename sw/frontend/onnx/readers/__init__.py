@@ -1,0 +1,1 @@
+"""Readers of operators: units become operations of the graph."""
