@@ -21,6 +21,8 @@ class Costs(NamedTuple):
     bandwidth: float = 1.0
     #: From a beat of the program on the bus until its first word is checked.
     fetch: int = 5
+    #: Words, not cycles, between a word that leaves the prefetcher and the one that is checked.
+    passing: int = 2
     #: From the post of NOP, FENCE or HALT until it has left the sequencer.
     settle: int = 3
     #: From the dispatcher through an empty queue.

@@ -119,7 +119,7 @@ class Timeline:
         for index, i in enumerate(self.code):
             first, end = end, end + self.words[index]
             for word in range(first, end):
-                if word and word % block == 0:
+                if (word + self.costs.passing) % block == 0:
                     self.passed.append(self.now)
                     self._announce("passed")
                 while len(self.fetched) <= word // self.each:

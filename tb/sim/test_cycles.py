@@ -81,10 +81,18 @@ def test_a_port_gives_the_cycles_that_others_leave():
 
 CORES = ("nano", "edge", "nano,requantizer=sequential")
 
+#: Blocks of the program and bursts of loads wait for one another.
+FETCHED = "".join(
+    f"LOAD_WEIGHTS external={4096 + 512 * n} tile={4 * n} tiles=4\n"
+    f"MATMUL unified={32 * n} taps=16 x_count=2 tile=128 accumulator={n}\n"
+    for n in range(10)
+)
+
 #: Programs, and their cycles on each of ``CORES``, counted by the RTL at latency 32.
 COUNTED = {
     "": (43, 43, 43),
     "NOP\nFENCE\nNOP\n": (58, 58, 58),
+    FETCHED: (298, 731, 298),
     # Ten instructions may be in a unit.
     "LOAD length=4\n" * 12: (138, 138, 138),
     "LOAD length=28 rows=28 external_pitch=28 unified_pitch=40\n": (291, 163, 291),
