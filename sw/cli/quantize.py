@@ -13,11 +13,11 @@ from celosia.sw.cli import inputs
 from celosia.sw.cli.arguments import Commands, add_files, add_output, add_shape, shapes_of, whole
 from celosia.sw.cli.messages import Failure, Missing
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.frontend.source import load
 from celosia.sw.images import labelled_pictures, pictures_of
 from celosia.sw.ir.parts import Port
+from celosia.sw.layers.errors import CompileError
 from celosia.sw.quantize.process import Converter
 from celosia.sw.quantize.sources import SOURCES, require_tools, source_of
 from celosia.sw.runtime.arrays import InputError, names_of

@@ -17,7 +17,6 @@ from celosia.sw.compiler.compiled import (
 )
 from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.emit.program import emit_main, emit_setup
-from celosia.sw.compiler.errors import CompileError, LengthError
 from celosia.sw.compiler.layout.allocate import ALIGNMENT, allocate
 from celosia.sw.compiler.layout.bands import Band
 from celosia.sw.compiler.layout.choose import choose
@@ -27,7 +26,6 @@ from celosia.sw.compiler.layout.placement import Arrangement, Placement
 from celosia.sw.compiler.layout.resident import all_resident
 from celosia.sw.compiler.layout.tile import Tiling, tile
 from celosia.sw.compiler.listing import layers_of
-from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.partition import Plan, lacking, leave_to_host, partition
 from celosia.sw.compiler.passes import simplified
 from celosia.sw.compiler.provenance import follow
@@ -48,6 +46,8 @@ from celosia.sw.ir.parts import (
     Variable,
 )
 from celosia.sw.ir.program import Program
+from celosia.sw.layers.errors import CompileError, LengthError
+from celosia.sw.layers.network import Network
 from celosia.sw.operators.host import unit_shape
 
 #: Instructions of a part for one batch, at most: what takes about a minute and a gigabyte.

@@ -12,10 +12,10 @@ from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.emit.synchronise import synchronise
 from celosia.sw.compiler.layout.pitches import least_steps
 from celosia.sw.compiler.layout.tile import Tiling
-from celosia.sw.compiler.network import Network
-from celosia.sw.compiler.spec import DynamicProduct, Product
 from celosia.sw.ir.parts import Section
 from celosia.sw.ir.program import Program
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.spec import DynamicProduct, Product
 
 
 @dataclass(frozen=True, eq=False)

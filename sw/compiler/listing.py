@@ -7,8 +7,8 @@ from celosia.sw.compiler.layout.pitches import least_steps
 from celosia.sw.compiler.layout.placement import Arrangement
 from celosia.sw.compiler.layout.scratch import spreads
 from celosia.sw.compiler.layout.tile import Tiling
-from celosia.sw.compiler.spec import DynamicProduct, Product
 from celosia.sw.ir.parts import Layer
+from celosia.sw.layers.spec import DynamicProduct, Product
 
 
 def layers_of(about: Arrangement, sizes: list[tuple[int, int]], items: int) -> tuple[Layer, ...]:

@@ -6,11 +6,11 @@ Maxima and activations after a product become part of it.
 
 from collections.abc import Sequence
 
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.lowering import Lowering
-from celosia.sw.compiler.network import Network
-from celosia.sw.compiler.spec import Layer, Product, Sum
 from celosia.sw.ir.graph import Graph
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.lowering import Lowering
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.spec import Layer, Product, Sum
 from celosia.sw.operators.registry import OPERATORS
 
 

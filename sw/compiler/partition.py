@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import PRESETS
-from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.lower import lower
-from celosia.sw.compiler.network import Network
-from celosia.sw.compiler.quantize import activation_range
-from celosia.sw.compiler.shapes import DENSE, RESHAPES, items_of
 from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.errors import CompileError, UndefinedError
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.quantize import activation_range
+from celosia.sw.layers.shapes import DENSE, RESHAPES, items_of
 from celosia.sw.operators.host import host_operator
 from celosia.sw.operators.registry import OPERATORS, runs_on_host
 

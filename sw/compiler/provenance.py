@@ -14,8 +14,8 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.emit.access import Owner, Step
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.network import Network
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.network import Network
 
 #: Numbers of unwritten bytes, of bytes left by an earlier run, and of the first owner.
 _NOBODY, _EARLIER, _FIRST = 0, 1, 2

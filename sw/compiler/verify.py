@@ -5,9 +5,9 @@ from itertools import pairwise
 from typing import Any
 
 from celosia.hw.arch.isa import Instruction, Opcode
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.ir.parts import Section
 from celosia.sw.ir.program import Program
+from celosia.sw.layers.errors import CompileError
 
 _CONSTANTS = (Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS)
 

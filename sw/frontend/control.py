@@ -17,8 +17,8 @@ from celosia.sw.frontend.subgraphs import Subgraph, read_subgraph
 from celosia.sw.frontend.tables import File
 from celosia.sw.frontend.variables import Variables
 from celosia.sw.ir.graph import Operation, Tensor, short_name
+from celosia.sw.layers.node import ModelError, Node, described
 from celosia.sw.operators.host import check_operation
-from celosia.sw.operators.node import ModelError, Node, described
 
 __all__ = ["KINDS", "Control"]
 

@@ -10,7 +10,7 @@ import tflite
 from celosia.sw.frontend.tables import File
 from celosia.sw.ir.graph import Signature
 from celosia.sw.ir.names import printable
-from celosia.sw.operators.node import ModelError, Node
+from celosia.sw.layers.node import ModelError, Node
 
 #: Tables of options that name subgraphs, and their fields.
 _CALLS = {

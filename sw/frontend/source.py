@@ -14,7 +14,7 @@ from celosia.sw.frontend.tflite import load as load_tflite
 from celosia.sw.frontend.tflite import signatures_of as signatures_of_tflite
 from celosia.sw.ir.graph import Graph, Signature
 from celosia.sw.ir.program import MAGIC
-from celosia.sw.operators.node import FloatModelError, ModelError
+from celosia.sw.layers.node import FloatModelError, ModelError
 
 #: Endings of files that hold float models, with their formats.
 _FLOAT = {

@@ -9,7 +9,7 @@ import numpy as np
 import tflite
 
 from celosia.sw.ir.graph import Quantization, Tensor, short_name
-from celosia.sw.operators.node import ModelError, constant_name
+from celosia.sw.layers.node import ModelError, constant_name
 from celosia.sw.operators.registry import OPERATORS
 
 _TYPES = {

@@ -10,7 +10,7 @@ import numpy as np
 import tflite
 
 from celosia.sw.ir.graph import State, Tensor, short_name
-from celosia.sw.operators.node import ModelError, Node, described
+from celosia.sw.layers.node import ModelError, Node, described
 
 #: Operators that this module reads.
 KINDS = ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE")

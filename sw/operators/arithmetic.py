@@ -7,13 +7,15 @@ import numpy as np
 import tflite
 
 from celosia.hw.arch.isa import Mode, Rounding
-from celosia.sw.compiler.lowering import Lowering, add_sum
-from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.quantize import ends_of_two, shifted_scaling
-from celosia.sw.compiler.values import uniform_scaling
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.lowering import Lowering, add_sum
+from celosia.sw.layers.multiplier import quantize_multiplier
+from celosia.sw.layers.node import Node, read_activation
+from celosia.sw.layers.quantize import ends_of_two, shifted_scaling
+from celosia.sw.layers.record import SAME, Operator, Shape, by_type
+from celosia.sw.layers.values import uniform_scaling
 from celosia.sw.operators.elementwise import REPEATED, activated, addends, two
 from celosia.sw.operators.exponentials import digits, high_product, reciprocal
 from celosia.sw.operators.fixed_point import (
@@ -23,7 +25,6 @@ from celosia.sw.operators.fixed_point import (
     single,
     times,
 )
-from celosia.sw.operators.node import Node, read_activation
 from celosia.sw.operators.plain import (
     clamped,
     floor_quotient,
@@ -33,7 +34,6 @@ from celosia.sw.operators.plain import (
     quotient,
     squared_difference,
 )
-from celosia.sw.operators.record import SAME, Operator, Shape, by_type
 
 #: Bits by which SQUARED_DIFFERENCE shifts its inputs.
 _SHIFT = 7

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.compiler.dynamic import dynamic_product, weights_option
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.lowering import Lowering
-from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.products import row_product, without_zero
-from celosia.sw.compiler.quantize import ends_of_two, matrix_factor, multiplication_scaling
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes, Mismatch, require
+from celosia.sw.layers.attributes import Attributes, Mismatch, require
+from celosia.sw.layers.dynamic import dynamic_product, weights_option
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.lowering import Lowering
+from celosia.sw.layers.multiplier import quantize_multiplier
+from celosia.sw.layers.node import Node
+from celosia.sw.layers.products import row_product, without_zero
+from celosia.sw.layers.quantize import ends_of_two, matrix_factor, multiplication_scaling
+from celosia.sw.layers.record import SAME, Operator, Shape, by_type
 from celosia.sw.operators.fixed_point import (
     aligned,
     centred,
@@ -25,8 +27,6 @@ from celosia.sw.operators.fixed_point import (
     times,
     times_wide,
 )
-from celosia.sw.operators.node import Node
-from celosia.sw.operators.record import SAME, Operator, Shape, by_type
 
 
 def _read(node: Node) -> dict[str, Any]:

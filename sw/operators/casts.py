@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.record import ANY, Operator
 from celosia.sw.operators.functions import same_shape
-from celosia.sw.operators.record import ANY, Operator
 
 
 def _from_float(x: np.ndarray, kind: np.dtype) -> np.ndarray:

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes, Mismatch, require
-from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import ANY, WHOLE, Operator, Shape, each_sample, mover
+from celosia.sw.layers.attributes import Attributes, Mismatch, require
+from celosia.sw.layers.node import ModelError, Node
+from celosia.sw.layers.record import ANY, WHOLE, Operator, Shape, each_sample, mover
 
 _NUMBERS = ("int8", "uint8", "int16", "int32", "int64", "float32")
 

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.multiplier import quantize_multiplier
+from celosia.sw.layers.record import NUMBERS, Kernel, Operator, Shape, by_type
 from celosia.sw.operators.elementwise import two
 from celosia.sw.operators.fixed_point import centred, times
 from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.plain import of_two
 from celosia.sw.operators.real import of_each
-from celosia.sw.operators.record import NUMBERS, Kernel, Operator, Shape, by_type
 
 _KINDS = {
     "EQUAL": np.equal,

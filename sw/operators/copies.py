@@ -8,10 +8,10 @@ import numpy as np
 import tflite
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import EXTENT, Attributes, require
+from celosia.sw.layers.attributes import EXTENT, Attributes, require
+from celosia.sw.layers.node import ModelError, Node
+from celosia.sw.layers.record import Shape, mover
 from celosia.sw.operators.functions import same_shape
-from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import Shape, mover
 
 #: Extents that attributes name, at most.
 _MOST = 1 << 31

@@ -12,9 +12,9 @@ import numpy as np
 from flatbuffers import flexbuffers
 
 from celosia.sw.ir.parts import HostOperator, Operand
-from celosia.sw.operators.attributes import Attributes, require
-from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import Operator, Shape, each_sample
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.node import ModelError, Node
+from celosia.sw.layers.record import Operator, Shape, each_sample
 
 #: Whole numbers of the options, and their values where the options leave them out.
 _WHOLES = {

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import EXTENT, Attributes, require
+from celosia.sw.layers.attributes import EXTENT, Attributes, require
+from celosia.sw.layers.record import Operator, Shape, Types
 from celosia.sw.operators.matrix import window_sums
-from celosia.sw.operators.record import Operator, Shape, Types
 from celosia.sw.operators.windows import image, window_counts
 
 _Arrays = Sequence[np.ndarray]

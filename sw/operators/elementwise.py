@@ -9,11 +9,15 @@ import numpy as np
 import tflite
 
 from celosia.hw.arch.isa import Mode
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.lowering import Lowering, View, add_sum, lookup
-from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.products import add_product, product, without_zero
-from celosia.sw.compiler.quantize import (
+from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.attributes import Attributes, Mismatch, require
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.lowering import Lowering, View, add_sum, lookup
+from celosia.sw.layers.multiplier import quantize_multiplier
+from celosia.sw.layers.node import ModelError, Node, read_activation
+from celosia.sw.layers.products import add_product, product, without_zero
+from celosia.sw.layers.quantize import (
     activation_range,
     addition_scalings,
     ends_of_two,
@@ -23,10 +27,8 @@ from celosia.sw.compiler.quantize import (
     product_scalings,
     single_factor,
 )
-from celosia.sw.compiler.tables import BYTES
-from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
-from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes, Mismatch, require
+from celosia.sw.layers.record import NUMBERS, SAME, Kernel, Operator, Shape, Table, by_type
+from celosia.sw.layers.tables import BYTES
 from celosia.sw.operators.fixed_point import (
     centred,
     finished,
@@ -38,9 +40,7 @@ from celosia.sw.operators.fixed_point import (
     single,
     times,
 )
-from celosia.sw.operators.node import ModelError, Node, read_activation
 from celosia.sw.operators.plain import clamped
-from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, Table, by_type
 from celosia.sw.operators.windows import ACTIVATIONS
 
 #: Bits by which ADD and SUB shift their inputs.

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 
 from celosia.hw.arch.isa import Mode
-from celosia.sw.compiler.lowering import Lowering, add_sum, lookup
-from celosia.sw.compiler.quantize import identity_scaling
-from celosia.sw.compiler.tables import BYTES
 from celosia.sw.ir.graph import Operation, Quantization
+from celosia.sw.layers.lowering import Lowering, add_sum, lookup
+from celosia.sw.layers.node import Node
+from celosia.sw.layers.quantize import identity_scaling
+from celosia.sw.layers.record import Operator, Table
+from celosia.sw.layers.tables import BYTES
 from celosia.sw.operators.elementwise import (
     BROADCAST,
     COMPLEMENT,
@@ -20,9 +22,7 @@ from celosia.sw.operators.elementwise import (
     single_constant,
     two,
 )
-from celosia.sw.operators.node import Node
 from celosia.sw.operators.plain import greater, of_two, smaller
-from celosia.sw.operators.record import Operator, Table
 
 
 def _read_extreme(node: Node) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.quantize import activation_range, single_factor
 from celosia.sw.ir.graph import Graph, Operation, Quantization
 from celosia.sw.ir.parts import HostOperator, Operand
+from celosia.sw.layers.multiplier import quantize_multiplier
+from celosia.sw.layers.quantize import activation_range, single_factor
 
 #: Factors that a signed shift of 32 bits can hold.
 MOST_FACTOR = 1 << 30

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import EXTENT, Attributes, require
+from celosia.sw.layers.attributes import EXTENT, Attributes, require
+from celosia.sw.layers.record import FLOAT, Operator, Shape
 from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.matrix import window_sums
 from celosia.sw.operators.real import Function, correct, of_each
-from celosia.sw.operators.record import FLOAT, Operator, Shape
 from celosia.sw.operators.transposed import transposed_sums
 from celosia.sw.operators.windows import ACTIVATIONS, image, window_counts
 

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.compiler.lowering import lookup
-from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.quantize import single_factor
-from celosia.sw.compiler.tables import BYTES, ENTRIES, table
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.lowering import lookup
+from celosia.sw.layers.multiplier import quantize_multiplier
+from celosia.sw.layers.node import ModelError, Node, require_per_tensor
+from celosia.sw.layers.quantize import single_factor
+from celosia.sw.layers.record import NUMBERS, SAME, Kernel, Operator, Shape, Table, by_type
+from celosia.sw.layers.tables import BYTES, ENTRIES, table
 from celosia.sw.operators import real, wide
-from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.exponentials import saturated
 from celosia.sw.operators.fixed_point import (
     MOST_FACTOR,
@@ -35,10 +37,8 @@ from celosia.sw.operators.fixed_point import (
     single,
     times,
 )
-from celosia.sw.operators.node import ModelError, Node, require_per_tensor
 from celosia.sw.operators.plain import of_two
 from celosia.sw.operators.real import of_each
-from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, Table, by_type
 
 #: The only scale that LiteRT's kernel of LOGISTIC takes for its result.
 _LOGISTIC_SCALE = 1 / 256

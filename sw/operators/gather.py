@@ -8,9 +8,9 @@ import numpy as np
 import tflite
 
 from celosia.sw.ir.parts import HostOperator, Operand
-from celosia.sw.operators.attributes import Attributes, require
-from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import ANY, Operator, Shape, each_sample
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.node import ModelError, Node
+from celosia.sw.layers.record import ANY, Operator, Shape, each_sample
 
 _INDICES = ("int16", "int32", "int64")
 

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.lowering import Lowering, View, add_sum
-from celosia.sw.compiler.quantize import exact_scaling
-from celosia.sw.compiler.spec import Sum
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes, require
-from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import Shape, mover
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.lowering import Lowering, View, add_sum
+from celosia.sw.layers.node import ModelError, Node
+from celosia.sw.layers.quantize import exact_scaling
+from celosia.sw.layers.record import Shape, mover
+from celosia.sw.layers.spec import Sum
 
 
 def _all_inputs(node: Node) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.ir.graph import Tensor
 from celosia.sw.ir.parts import HostOperator, Operand
-from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.multiplier import quantize_multiplier
+from celosia.sw.layers.node import ModelError, Node, described
+from celosia.sw.layers.record import Operator, Shape
 from celosia.sw.operators.fixed_point import halved, times
 from celosia.sw.operators.gates import accumulated, normalised, sigmoid, squashed, word
-from celosia.sw.operators.node import ModelError, Node, described
-from celosia.sw.operators.record import Operator, Shape
 
 #: Gates in the order of the inputs, and the inputs that they share.
 _GATES = ("input", "forget", "cell", "output")

@@ -7,17 +7,26 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.compiler.dynamic import dynamic_rows, weights_option
-from celosia.sw.compiler.errors import CompileError, UndefinedError
-from celosia.sw.compiler.lowering import Lowering
-from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.products import product, row_product
-from celosia.sw.compiler.quantize import bias_of, convolution_scaling, dense_scaling, ends_of_two
-from celosia.sw.compiler.values import Scaling
-from celosia.sw.compiler.windows import padding
 from celosia.sw.ir.graph import Graph, Operation, Tensor
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.dynamic import dynamic_rows, weights_option
+from celosia.sw.layers.errors import CompileError, UndefinedError
+from celosia.sw.layers.lowering import Lowering
+from celosia.sw.layers.multiplier import quantize_multiplier
+from celosia.sw.layers.node import (
+    ModelError,
+    Node,
+    read_activation,
+    require_bias,
+    require_per_tensor,
+    require_weights,
+)
+from celosia.sw.layers.products import product, row_product
+from celosia.sw.layers.quantize import bias_of, convolution_scaling, dense_scaling, ends_of_two
+from celosia.sw.layers.record import SAME, Lower, Operator, Shape
+from celosia.sw.layers.values import Scaling
+from celosia.sw.layers.windows import padding
 from celosia.sw.operators.fixed_point import (
     factors,
     finished,
@@ -26,15 +35,6 @@ from celosia.sw.operators.fixed_point import (
     times_wide,
     weighted,
 )
-from celosia.sw.operators.node import (
-    ModelError,
-    Node,
-    read_activation,
-    require_bias,
-    require_per_tensor,
-    require_weights,
-)
-from celosia.sw.operators.record import SAME, Lower, Operator, Shape
 from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
 
 #: Returns the parameters of the requantiser for an operation and its weights by channel.

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.quantize import BOUNDS
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import EXTENT, Attributes, require
+from celosia.sw.layers.attributes import EXTENT, Attributes, require
+from celosia.sw.layers.multiplier import quantize_multiplier
+from celosia.sw.layers.node import ModelError, Node, read_activation
+from celosia.sw.layers.quantize import BOUNDS
+from celosia.sw.layers.record import FLOAT, SAME, Operator, Shape, by_type, each_sample
 from celosia.sw.operators.exponentials import (
     decayed,
     digits,
@@ -23,10 +25,8 @@ from celosia.sw.operators.exponentials import (
 )
 from celosia.sw.operators.fixed_point import halved, times
 from celosia.sw.operators.functions import inverse_root, same_shape
-from celosia.sw.operators.node import ModelError, Node, read_activation
 from celosia.sw.operators.pooling import pool_shapes, read_pool, spans
 from celosia.sw.operators.real import exponential, logarithm, power
-from celosia.sw.operators.record import FLOAT, SAME, Operator, Shape, by_type, each_sample
 from celosia.sw.operators.windows import image
 
 #: Scales and zero points that results must have.

@@ -10,10 +10,13 @@ from functools import partial
 import numpy as np
 
 from celosia.hw.arch.isa import Window
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.lines import lines
-from celosia.sw.compiler.lowering import Lowering, add_sum, lookup
-from celosia.sw.compiler.onnxruntime import (
+from celosia.sw.ir.graph import Operation
+from celosia.sw.ir.parts import HostOperator, Operand
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.lines import lines
+from celosia.sw.layers.lowering import Lowering, add_sum, lookup
+from celosia.sw.layers.onnxruntime import (
     added,
     averaged,
     factors,
@@ -22,17 +25,15 @@ from celosia.sw.compiler.onnxruntime import (
     requantized,
     softmax,
 )
-from celosia.sw.compiler.products import product
-from celosia.sw.compiler.quantize import ends, ends_of_two
-from celosia.sw.compiler.single_scaling import (
+from celosia.sw.layers.products import product
+from celosia.sw.layers.quantize import ends, ends_of_two
+from celosia.sw.layers.record import Operator, Shape
+from celosia.sw.layers.single_scaling import (
     addition_scalings,
     average_scaling,
     mean_scaling,
     product_scaling,
 )
-from celosia.sw.ir.graph import Operation
-from celosia.sw.ir.parts import HostOperator, Operand
-from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.batches import batch_shapes, batch_sums
 from celosia.sw.operators.elementwise import addends, two
 from celosia.sw.operators.fixed_point import aligned, meaning
@@ -46,7 +47,6 @@ from celosia.sw.operators.matrix import (
     lower_dense,
 )
 from celosia.sw.operators.pooling import lower_pool, pool_shapes, spans
-from celosia.sw.operators.record import Operator, Shape
 from celosia.sw.operators.reductions import lower_windows
 from celosia.sw.operators.transposed import lower_transposed, transposed_shapes, transposed_sums
 from celosia.sw.operators.windows import image

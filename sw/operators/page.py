@@ -1,7 +1,7 @@
 """The page of all operators: where each runs, and within which limits."""
 
-from celosia.sw.compiler.shapes import RESHAPES
-from celosia.sw.operators.record import Operator
+from celosia.sw.layers.record import Operator
+from celosia.sw.layers.shapes import RESHAPES
 from celosia.sw.operators.registry import OPERATORS
 
 _HEAD = """# Operators

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from celosia.sw.compiler.quantize import BOUNDS
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import require
+from celosia.sw.layers.attributes import require
+from celosia.sw.layers.quantize import BOUNDS
+from celosia.sw.layers.record import Kernel, each_sample
 from celosia.sw.operators.fixed_point import aligned
 from celosia.sw.operators.real import power
-from celosia.sw.operators.record import Kernel, each_sample
 
 _Binary = Callable[[np.ndarray, np.ndarray], np.ndarray]
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.compiler.lowering import Lowering
-from celosia.sw.compiler.quantize import BOUNDS, ends, rescaling, single_factor
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator, Operand
-from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.lowering import Lowering
+from celosia.sw.layers.node import ModelError, Node, described
+from celosia.sw.layers.quantize import BOUNDS, ends, rescaling, single_factor
+from celosia.sw.layers.record import SAME, Operator, Shape
 from celosia.sw.operators.fixed_point import finished, quotients, rescaled, single
 from celosia.sw.operators.functions import same_shape
-from celosia.sw.operators.node import ModelError, Node, described
-from celosia.sw.operators.record import SAME, Operator, Shape
 
 _RELUS = ("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1")
 

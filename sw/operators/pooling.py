@@ -10,22 +10,22 @@ import numpy as np
 import tflite
 
 from celosia.hw.arch.isa import Window
-from celosia.sw.compiler.lowering import Lowering
-from celosia.sw.compiler.quantize import (
+from celosia.sw.ir.graph import Operation
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.attributes import EXTENT, Attributes, require
+from celosia.sw.layers.lowering import Lowering
+from celosia.sw.layers.node import Node
+from celosia.sw.layers.quantize import (
     BOUNDS,
     activation_range,
     average_scaling,
     ends,
     identity_scaling,
 )
-from celosia.sw.compiler.values import Scaling
-from celosia.sw.compiler.windows import padding, rectangles
-from celosia.sw.ir.graph import Operation
-from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import EXTENT, Attributes, require
+from celosia.sw.layers.record import SAME, Kernel, Operator, Shape, by_type
+from celosia.sw.layers.values import Scaling
+from celosia.sw.layers.windows import padding, rectangles
 from celosia.sw.operators.fixed_point import meaning
-from celosia.sw.operators.node import Node
-from celosia.sw.operators.record import SAME, Kernel, Operator, Shape, by_type
 from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
 
 _Reduce = Callable[[np.ndarray, int], np.ndarray]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.record import Kernel
+from celosia.sw.layers.record import Kernel
 
 Function = Callable[[np.ndarray], np.ndarray]
 

@@ -9,11 +9,15 @@ import numpy as np
 import tflite
 
 from celosia.hw.arch.isa import Rounding, Window
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.lowering import Lowering, View
-from celosia.sw.compiler.multiplier import quantize_multiplier, stepped_multiplier
-from celosia.sw.compiler.products import add_product
-from celosia.sw.compiler.quantize import (
+from celosia.sw.ir.graph import Operation, Quantization
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.lowering import Lowering, View
+from celosia.sw.layers.multiplier import quantize_multiplier, stepped_multiplier
+from celosia.sw.layers.node import Node
+from celosia.sw.layers.products import add_product
+from celosia.sw.layers.quantize import (
     ends,
     exact_scaling,
     identity_scaling,
@@ -21,11 +25,9 @@ from celosia.sw.compiler.quantize import (
     rescaling,
     single_factor,
 )
-from celosia.sw.compiler.values import Scaling
-from celosia.sw.compiler.windows import Axis, rectangles
-from celosia.sw.ir.graph import Operation, Quantization
-from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.layers.record import NUMBERS, SAME, Kernel, Operator, Shape, by_type
+from celosia.sw.layers.values import Scaling
+from celosia.sw.layers.windows import Axis, rectangles
 from celosia.sw.operators.fixed_point import (
     MOST_FACTOR,
     meaning,
@@ -36,8 +38,6 @@ from celosia.sw.operators.fixed_point import (
     times,
     times_wide,
 )
-from celosia.sw.operators.node import Node
-from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape, by_type
 
 #: Types with scales.
 _SCALED = ("int8", "int16")

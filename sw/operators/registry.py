@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from celosia.sw.operators.record import Operator
+from celosia.sw.layers.record import Operator
 
 #: Modules with records of operators.
 _FAMILIES = (

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.compiler.lowering import Lowering
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes, require
-from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import FLOAT, SAME, Operator, Shape
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.lowering import Lowering
+from celosia.sw.layers.node import ModelError, Node
+from celosia.sw.layers.record import FLOAT, SAME, Operator, Shape
 from celosia.sw.operators.windows import image
 
 _ONE = 1 << 10

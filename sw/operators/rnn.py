@@ -7,9 +7,9 @@ import numpy as np
 import tflite
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes, require
-from celosia.sw.operators.node import ModelError, Node, constant_name, described
-from celosia.sw.operators.record import FLOAT, Operator, Shape, each_sample
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.node import ModelError, Node, constant_name, described
+from celosia.sw.layers.record import FLOAT, Operator, Shape, each_sample
 from celosia.sw.operators.vectors import ACTIVATIONS, activated, summed
 
 _OPTIONS: dict[str, type] = {

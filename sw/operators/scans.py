@@ -7,10 +7,10 @@ import numpy as np
 import tflite
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.node import Node
+from celosia.sw.layers.record import NUMBERS, SAME, Kernel, Operator, Shape
 from celosia.sw.operators.functions import same_shape
-from celosia.sw.operators.node import Node
-from celosia.sw.operators.record import NUMBERS, SAME, Kernel, Operator, Shape
 
 
 def _read_axis(node: Node) -> dict[str, Any]:

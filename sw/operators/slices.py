@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import tflite
 
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.lowering import Lowering, View
-from celosia.sw.compiler.products import MOST_MOVED, add_product
-from celosia.sw.compiler.quantize import exact_scaling
-from celosia.sw.compiler.windows import Axis, rectangles
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes, require
-from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import Shape, mover
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.lowering import Lowering, View
+from celosia.sw.layers.node import ModelError, Node
+from celosia.sw.layers.products import MOST_MOVED, add_product
+from celosia.sw.layers.quantize import exact_scaling
+from celosia.sw.layers.record import Shape, mover
+from celosia.sw.layers.windows import Axis, rectangles
 
 #: First element, count and stride along rows, columns or channels.
 _Way = tuple[int, int, int]

@@ -11,19 +11,19 @@ import numpy as np
 import tflite
 
 from celosia.hw.arch.config import SOFTMAX_ELEMENTS
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.lowering import Lowering
-from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.spec import Windows
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.lowering import Lowering
+from celosia.sw.layers.multiplier import quantize_multiplier
+from celosia.sw.layers.node import ModelError, Node
+from celosia.sw.layers.record import SAME, Operator, Shape, by_type
+from celosia.sw.layers.spec import Windows
 from celosia.sw.operators import wide
-from celosia.sw.operators.attributes import Attributes, require
 from celosia.sw.operators.exponentials import decayed, digits, high_product, reciprocal
 from celosia.sw.operators.fixed_point import halved
-from celosia.sw.operators.node import ModelError, Node
 from celosia.sw.operators.real import exponential
-from celosia.sw.operators.record import SAME, Operator, Shape, by_type
 
 #: The only scale and zero point that a result of SOFTMAX can have.
 _OUTPUT = (1 / 256, -128)

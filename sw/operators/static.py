@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes
+from celosia.sw.layers.attributes import Attributes
+from celosia.sw.layers.record import ANY, WHOLE, Operator, Shape
 from celosia.sw.operators.functions import same_shape
-from celosia.sw.operators.record import ANY, WHOLE, Operator, Shape
 
 
 def _shape_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import Attributes, require
+from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.multiplier import quantize_multiplier
+from celosia.sw.layers.node import ModelError, Node, constant_name
+from celosia.sw.layers.record import Operator, Shape, by_type, each_sample
 from celosia.sw.operators.fixed_point import MOST_FACTOR, single, times
 from celosia.sw.operators.gates import word
-from celosia.sw.operators.node import ModelError, Node, constant_name
-from celosia.sw.operators.record import Operator, Shape, by_type, each_sample
 from celosia.sw.operators.vectors import ACTIVATIONS, activated, summed
 
 _STATE = 4

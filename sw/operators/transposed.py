@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.lowering import Lowering, View
-from celosia.sw.compiler.products import product
-from celosia.sw.compiler.quantize import convolution_scaling
-from celosia.sw.compiler.values import Scaling
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import EXTENT, Attributes, require
+from celosia.sw.layers.attributes import EXTENT, Attributes, require
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.lowering import Lowering, View
+from celosia.sw.layers.node import ModelError, Node, require_bias, require_weights
+from celosia.sw.layers.products import product
+from celosia.sw.layers.quantize import convolution_scaling
+from celosia.sw.layers.record import Lower, Operator, Shape
+from celosia.sw.layers.values import Scaling
 from celosia.sw.operators.fixed_point import weighted
 from celosia.sw.operators.matrix import WEIGHTED, require_constants, scaled_sums
-from celosia.sw.operators.node import ModelError, Node, require_bias, require_weights
-from celosia.sw.operators.record import Lower, Operator, Shape
 from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
 
 

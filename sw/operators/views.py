@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import tflite
 
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.lowering import Lowering, View
-from celosia.sw.compiler.shapes import OF_BYTES, OF_ROWS, RESHAPES
-from celosia.sw.compiler.spec import Windows
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.operators.attributes import EXTENT, Attributes, require
-from celosia.sw.operators.node import ModelError, Node
-from celosia.sw.operators.record import ANY, Operator, Shape
+from celosia.sw.layers.attributes import EXTENT, Attributes, require
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.lowering import Lowering, View
+from celosia.sw.layers.node import ModelError, Node
+from celosia.sw.layers.record import ANY, Operator, Shape
+from celosia.sw.layers.shapes import OF_BYTES, OF_ROWS, RESHAPES
+from celosia.sw.layers.spec import Windows
 
 
 def _lower_reshape(lowering: Lowering, operation: Operation) -> None:

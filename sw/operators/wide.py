@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from celosia.sw.compiler.multiplier import quantize_multiplier
 from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.multiplier import quantize_multiplier
 from celosia.sw.operators.fixed_point import centred, finished, single, times
 
 #: The only scale of results.

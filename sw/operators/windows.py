@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from celosia.sw.operators.attributes import EXTENT, Attributes, require
-from celosia.sw.operators.node import Node, read_activation, read_padding, read_pair
+from celosia.sw.layers.attributes import EXTENT, Attributes, require
+from celosia.sw.layers.node import Node, read_activation, read_padding, read_pair
 
 #: Fused activations.
 ACTIVATIONS = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6")

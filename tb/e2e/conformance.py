@@ -11,8 +11,8 @@ from random_networks.cases import Case, case
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import load
+from celosia.sw.layers.errors import CompileError
 from celosia.sw.runtime.interpreter import open_session
 
 

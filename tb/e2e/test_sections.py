@@ -22,9 +22,9 @@ from celosia.sw.compiler import compile as passes
 from celosia.sw.compiler import compiled
 from celosia.sw.compiler.compile import compile_graph, compile_steps, compile_up_to
 from celosia.sw.compiler.compiled import layer_sections
-from celosia.sw.compiler.errors import CompileError, LengthError
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import Program
+from celosia.sw.layers.errors import CompileError, LengthError
 from celosia.sw.measure import measure
 from celosia.sw.profile.estimates import estimates
 from celosia.sw.profile.events import events

@@ -15,8 +15,8 @@ from whole_networks.golden import Stack
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import ModelError, load
+from celosia.sw.layers.errors import CompileError
 from celosia.sw.runtime.interpreter import open_session
 
 pytestmark = pytest.mark.usefixtures("litert")

@@ -6,10 +6,10 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.lower import lower
-from celosia.sw.compiler.network import Network
-from celosia.sw.compiler.spec import DynamicProduct
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import HostOperator, Part
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.spec import DynamicProduct
 
 
 def lowered(graph: Graph) -> Network:

@@ -12,7 +12,7 @@ from networks import Chain, Constant, serialize
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 from celosia.sw.runtime.interpreter import open_session
 from celosia.sw.runtime.session import InputError
 

@@ -20,11 +20,11 @@ from celosia.sw.compiler.layout.pack import pack_parameters, packed, packed_byte
 from celosia.sw.compiler.layout.pitches import Layout, band_segments, lay_out
 from celosia.sw.compiler.layout.tile import tile
 from celosia.sw.compiler.lower import lower
-from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.blocks import band_blocks
-from celosia.sw.compiler.spec import Product
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.spec import Product
 
 EDGE = preset("edge")
 Pair = tuple[int, int]

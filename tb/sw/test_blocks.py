@@ -8,12 +8,12 @@ import pytest
 from whole_networks.small import alone
 
 from celosia.hw.arch.presets import preset
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.schedule.blocks import blocks, sums, wanted_sums
 from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
-from celosia.sw.compiler.spec import Pool, Product
-from celosia.sw.compiler.windows import Axis, padding, rectangles
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.spec import Pool, Product
+from celosia.sw.layers.windows import Axis, padding, rectangles
 
 
 def product(

@@ -12,10 +12,10 @@ from celosia.hw.arch.presets import preset
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler import compile as passes
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import MOST_BATCH
 from celosia.sw.ir.program import Program
+from celosia.sw.layers.errors import CompileError
 from celosia.sw.runtime.interpreter import open_session
 
 CONFIGS = {

@@ -13,12 +13,12 @@ from celosia.hw.arch.isa import Opcode, Space, Unit
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import bounds
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import lay_out
 from celosia.sw.compiler.layout.scratch import scratch_of, spreads
-from celosia.sw.compiler.quantize import identity_scaling
-from celosia.sw.compiler.spec import Correction, DynamicProduct, Transpose
 from celosia.sw.frontend.tflite import load
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.quantize import identity_scaling
+from celosia.sw.layers.spec import Correction, DynamicProduct, Transpose
 
 OPTION = ",activation_weights=true"
 EDGE = preset(f"edge{OPTION}")

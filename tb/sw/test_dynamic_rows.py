@@ -10,13 +10,13 @@ from networks import Chain, Constant, Graph, serialize
 
 from celosia.hw.arch.isa import Opcode, Rounding, Space
 from celosia.hw.arch.presets import preset
-from celosia.sw.compiler.errors import CompileError, UndefinedError
 from celosia.sw.compiler.layout.pack import pack_parameters
 from celosia.sw.compiler.layout.pitches import lay_out
 from celosia.sw.compiler.layout.tile import copied_parameters, tile
-from celosia.sw.compiler.shapes import items_of
 from celosia.sw.frontend.tflite import load
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.errors import CompileError, UndefinedError
+from celosia.sw.layers.node import ModelError
+from celosia.sw.layers.shapes import items_of
 
 OPTION = ",activation_weights=true"
 MICRO = preset(f"micro{OPTION}")

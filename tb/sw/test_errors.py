@@ -2,7 +2,7 @@
 
 import pickle
 
-from celosia.sw.compiler.errors import CompileError, UndefinedError
+from celosia.sw.layers.errors import CompileError, UndefinedError
 
 
 def test_text_is_made_of_the_fields() -> None:

@@ -7,10 +7,10 @@ from networks import Chain, Constant, Graph, serialize
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lower import lower
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir import graph as ir
+from celosia.sw.layers.errors import CompileError
 
 
 class Builder(Chain):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from celosia.sw.frontend.source import load
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 
 
 def _custom(*kinds: str) -> bytes:

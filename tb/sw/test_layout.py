@@ -9,9 +9,9 @@ from whole_networks.small import alone
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.layout.pitches import Segment, lay_out, least_steps, segments
-from celosia.sw.compiler.network import Network
-from celosia.sw.compiler.spec import Product
-from celosia.sw.compiler.values import Value
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.spec import Product
+from celosia.sw.layers.values import Value
 
 EDGE = preset("edge")
 

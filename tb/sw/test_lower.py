@@ -6,11 +6,11 @@ import networks as w
 import numpy as np
 import pytest
 
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lower import lower
-from celosia.sw.compiler.network import Network
-from celosia.sw.compiler.spec import Pooling, Product
 from celosia.sw.frontend.tflite import load
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.spec import Pooling, Product
 
 
 def convolution(channels: int, depth: int, padding: str = "VALID") -> w.Convolution:

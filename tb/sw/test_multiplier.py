@@ -7,8 +7,8 @@ import pytest
 
 from celosia.hw.arch.isa import Rounding
 from celosia.sim import quantize
-from celosia.sw.compiler import multiplier as module
-from celosia.sw.compiler.multiplier import quantize_multiplier, single_multiplier
+from celosia.sw.layers import multiplier as module
+from celosia.sw.layers.multiplier import quantize_multiplier, single_multiplier
 
 INT32 = (-(1 << 31), (1 << 31) - 1)
 

@@ -9,7 +9,7 @@ import pytest
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 from celosia.sw.runtime.interpreter import open_session
 
 onnx = prerequisites.package("onnx")

@@ -11,7 +11,7 @@ import pytest
 from onnx_graphs import Net, results
 
 from celosia.sw.frontend.source import load
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 
 _SHAPE, _COUNT = (1, 3, 6, 7), 20
 

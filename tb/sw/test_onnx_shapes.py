@@ -8,7 +8,7 @@ from onnx_graphs import Net, reference
 
 from celosia.sw.cli import main
 from celosia.sw.frontend.source import load
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 
 FREE = ("N", 3, "H", "W")
 

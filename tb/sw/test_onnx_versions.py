@@ -5,7 +5,7 @@ import pytest
 from onnx_graphs import Net, helper, results
 
 from celosia.sw.frontend.source import load
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 
 
 def _older(opset: int, ir_version: int):

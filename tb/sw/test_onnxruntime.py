@@ -4,8 +4,8 @@ import numpy as np
 import prerequisites
 import pytest
 
-from celosia.sw.compiler import onnxruntime as kernels
 from celosia.sw.ir.graph import Quantization
+from celosia.sw.layers import onnxruntime as kernels
 
 onnx = prerequisites.package("onnx")
 ort = prerequisites.package("onnxruntime")

@@ -11,12 +11,12 @@ from celosia.sw.compiler import compile as compiler
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.compiled import bounds
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.partition import Plan, lacking, partition
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.ir.program import Program
+from celosia.sw.layers.errors import CompileError
 from celosia.sw.runtime import session
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter, open_session
 

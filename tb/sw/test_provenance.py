@@ -22,11 +22,11 @@ from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.presets import PRESETS, preset
 from celosia.sw.compiler import compile as passes
 from celosia.sw.compiler.emit.access import Owner, Step
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.compiler.provenance import Displaced, follow
 from celosia.sw.compiler.schedule.actions import Action, Drain, LoadRegion, StoreRegion, Stripe
 from celosia.sw.frontend.tflite import load
+from celosia.sw.layers.errors import CompileError
 
 NANO = PRESETS["nano"]
 MODELS = Path(passes.__file__).parents[1] / "models"

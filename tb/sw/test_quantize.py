@@ -4,13 +4,13 @@ from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch.isa import Rounding
 from celosia.sim.quantize import requantize
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.lower import lower
-from celosia.sw.compiler.multiplier import single_multiplier
-from celosia.sw.compiler.quantize import activation_range, sum_ranges
-from celosia.sw.compiler.spec import Product
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Quantization
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.multiplier import single_multiplier
+from celosia.sw.layers.quantize import activation_range, sum_ranges
+from celosia.sw.layers.spec import Product
 
 
 @pytest.mark.parametrize(

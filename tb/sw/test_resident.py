@@ -13,11 +13,11 @@ from celosia.hw.arch.isa import Opcode
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler import compile as passes
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program, ProgramError
+from celosia.sw.layers.errors import CompileError
 from celosia.sw.runtime.device import RunResult
 from celosia.sw.runtime.interpreter import open_session
 from celosia.sw.runtime.machine import MachineDevice

@@ -11,8 +11,8 @@ from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.emit.access import Access
 from celosia.sw.compiler.layout.residence import Demand, reside
 from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
-from celosia.sw.compiler.spec import Product
 from celosia.sw.frontend.tflite import load
+from celosia.sw.layers.spec import Product
 from celosia.sw.runtime.interpreter import open_session
 
 RANDOM = np.random.RandomState(7)

@@ -5,11 +5,11 @@ import pytest
 
 from celosia.hw.arch.isa import Rounding
 from celosia.sim.quantize import finish, requantize
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.onnxruntime import added, requantized
-from celosia.sw.compiler.single import least_sums, multipliers
-from celosia.sw.compiler.single_scaling import addition_scalings, average_scaling, mean_scaling
 from celosia.sw.ir.graph import Quantization
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.onnxruntime import added, requantized
+from celosia.sw.layers.single import least_sums, multipliers
+from celosia.sw.layers.single_scaling import addition_scalings, average_scaling, mean_scaling
 
 
 def meaning(scale: float, zero_point: int) -> Quantization:

@@ -17,8 +17,8 @@ from celosia.sim.hazards import Fault, Hazard, check_hazards
 from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.emit.access import Access, Step
 from celosia.sw.compiler.emit.synchronise import SEMAPHORE, synchronise
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.frontend.tflite import load
+from celosia.sw.layers.errors import CompileError
 from celosia.sw.runtime.interpreter import open_session
 
 NANO = PRESETS["nano"]

@@ -10,9 +10,9 @@ import numpy as np
 import prerequisites
 import pytest
 
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.tables import table
 from celosia.sw.frontend.tflite import ModelError, load
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.tables import table
 from celosia.sw.operators.registry import OPERATORS
 
 TABLES = {

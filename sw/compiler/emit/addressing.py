@@ -4,7 +4,7 @@ from celosia.sw.compiler.emit.access import Access, span
 from celosia.sw.compiler.layout.pitches import pixel_bytes
 from celosia.sw.compiler.layout.placement import Arranged
 from celosia.sw.compiler.schedule.actions import Region
-from celosia.sw.compiler.spec import Pooling, Product
+from celosia.sw.layers.spec import Pooling, Product
 
 
 def loops(

@@ -11,7 +11,7 @@ from celosia.sw.compiler.schedule.actions import (
     Region,
     SpreadSums,
 )
-from celosia.sw.compiler.spec import DynamicProduct, Term
+from celosia.sw.layers.spec import DynamicProduct, Term
 
 _Fields = dict[str, int]
 

@@ -7,7 +7,7 @@ from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.layout.pitches import Segment
 from celosia.sw.compiler.schedule.actions import Multiply, Region
 from celosia.sw.compiler.schedule.blocks import sums
-from celosia.sw.compiler.spec import Product
+from celosia.sw.layers.spec import Product
 
 
 def multiply(about: Addressing, action: Multiply, slot: int) -> Step:

@@ -12,7 +12,6 @@ from celosia.sw.compiler.emit.softmax import softmax
 from celosia.sw.compiler.emit.vector import add, drain, pool
 from celosia.sw.compiler.layout.placement import Arrangement
 from celosia.sw.compiler.layout.tile import parameters_of
-from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.actions import (
     AddRegion,
     Drain,
@@ -32,7 +31,8 @@ from celosia.sw.compiler.schedule.stream import (
     FetchWeights,
     Work,
 )
-from celosia.sw.compiler.spec import DynamicProduct
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.spec import DynamicProduct
 
 
 def _owners(network: Network, work: Work) -> tuple[Owner | None, Owner | None]:

@@ -8,7 +8,7 @@ from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.emit.access import Step, span
 from celosia.sw.compiler.emit.addressing import Addressing
 from celosia.sw.compiler.schedule.actions import PoolRegion, Range, Region
-from celosia.sw.compiler.spec import Pooling
+from celosia.sw.layers.spec import Pooling
 
 
 def softmax(about: Addressing, action: PoolRegion) -> Iterator[Step]:

@@ -14,7 +14,7 @@ import numpy as np
 from celosia.hw.arch.config import MOST_COUNT, SEMAPHORES, Config
 from celosia.hw.arch.isa import Instruction, Unit
 from celosia.sw.compiler.emit.access import Access, Step
-from celosia.sw.compiler.errors import CompileError
+from celosia.sw.layers.errors import CompileError
 
 _UNITS = (Unit.LOAD, Unit.STORE, Unit.MATRIX, Unit.VECTOR)
 

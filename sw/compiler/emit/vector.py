@@ -8,8 +8,8 @@ from celosia.sw.compiler.emit.addressing import Addressing, loops
 from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.schedule.actions import AddRegion, Block, Drain, PoolRegion, Region, Stripe
 from celosia.sw.compiler.schedule.blocks import sums
-from celosia.sw.compiler.spec import DynamicProduct, Pooling, Product, Sum, Transpose
-from celosia.sw.compiler.values import Scaling
+from celosia.sw.layers.spec import DynamicProduct, Pooling, Product, Sum, Transpose
+from celosia.sw.layers.values import Scaling
 
 
 def vector(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.spec import Product
+from celosia.sw.layers.spec import Product
 
 
 @dataclass(frozen=True)

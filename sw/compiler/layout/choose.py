@@ -11,7 +11,6 @@ from itertools import chain
 from typing import NamedTuple
 
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.allocate import per_image_layers
 from celosia.sw.compiler.layout.bands import (
     Band,
@@ -28,9 +27,10 @@ from celosia.sw.compiler.layout.pitches import (
     layout_of,
     margins_of,
 )
-from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.blocks import attached
-from celosia.sw.compiler.spec import Pool, Product
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.spec import Pool, Product
 
 #: Fraction of the weight buffer that one instruction may stream; see ``tile``.
 _FRACTION = 16

@@ -8,8 +8,8 @@ from celosia.hw.arch.config import PARAMETER_BYTES, Config
 from celosia.sw.compiler.layout.bands import band_matrix, spans
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.tile import TiledLayer, Tiling, copied_parameters, parameters_of
-from celosia.sw.compiler.network import Network
-from celosia.sw.compiler.spec import DynamicProduct, Layer, Product
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.spec import DynamicProduct, Layer, Product
 
 _CHANNEL = np.dtype(
     {

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.bands import Band, overrun, pixel_pitch, spans
-from celosia.sw.compiler.network import Network
-from celosia.sw.compiler.spec import DynamicProduct, Layer, Pooling, Product, Windows
-from celosia.sw.compiler.values import Value
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.spec import DynamicProduct, Layer, Pooling, Product, Windows
+from celosia.sw.layers.values import Value
 
 #: Rows and pixels before and after a value.
 Margins = tuple[int, int, int, int]

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from celosia.hw.arch.config import ADDRESS_BITS, Config
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.tile import Tiling
-from celosia.sw.compiler.network import Network
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.network import Network
 
 
 @dataclass(frozen=True)

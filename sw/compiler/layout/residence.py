@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.sw.compiler.layout.pitches import Segment
-from celosia.sw.compiler.spec import Product
+from celosia.sw.layers.spec import Product
 
 #: Steps of the search for the resident tiles.
 _HALVINGS = 30

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.network import Network
-from celosia.sw.compiler.spec import DynamicProduct
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.spec import DynamicProduct
 
 #: Fraction of the weight buffer for tiles made of activations, at most.
 _FRACTION = 4

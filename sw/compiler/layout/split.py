@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from celosia.sw.compiler.layout.pitches import Segment
-from celosia.sw.compiler.spec import Product
+from celosia.sw.layers.spec import Product
 
 
 def further_parts(

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from celosia.hw.arch.config import EXPONENTIAL_TABLES, Config
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.bands import Band, parameters_of_tile
 from celosia.sw.compiler.layout.pitches import Layout, Segment, band_segments, pixel_bytes, segments
 from celosia.sw.compiler.layout.residence import TileSegments, demand_of, reside, steps_of
 from celosia.sw.compiler.layout.scratch import Scratch, scratch_of, tile_columns
 from celosia.sw.compiler.layout.split import further_parts
-from celosia.sw.compiler.network import Network
-from celosia.sw.compiler.spec import DynamicProduct, Layer, Pooling, Product
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.spec import DynamicProduct, Layer, Pooling, Product
 
 #: Fraction of the weight buffer for streaming, if not all tiles fit.
 _STREAMING = 4

@@ -20,8 +20,8 @@ from celosia.sw.compiler.passes.moves import (
     without_ones,
 )
 from celosia.sw.compiler.passes.rewriting import Rewriting, Rule
-from celosia.sw.compiler.shapes import RESHAPES
 from celosia.sw.ir.graph import Graph
+from celosia.sw.layers.shapes import RESHAPES
 from celosia.sw.operators.registry import OPERATORS
 
 #: Operators that a table of 256 entries computes.

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from celosia.sw.compiler.errors import UndefinedError
 from celosia.sw.compiler.partition import require_defined
 from celosia.sw.compiler.passes.rewriting import Rewriting
-from celosia.sw.compiler.tables import BYTES
 from celosia.sw.ir.graph import Operation
+from celosia.sw.layers.errors import UndefinedError
+from celosia.sw.layers.tables import BYTES
 from celosia.sw.operators.host import evaluate
 from celosia.sw.operators.registry import OPERATORS
 

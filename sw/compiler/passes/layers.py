@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from celosia.sw.compiler.passes.rewriting import Rewriting, reshape
-from celosia.sw.compiler.shapes import RESHAPES
 from celosia.sw.ir.graph import Operation
+from celosia.sw.layers.shapes import RESHAPES
 
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from celosia.sw.compiler.passes.functions import is_pointwise
 from celosia.sw.compiler.passes.rewriting import Rewriting, reshape
-from celosia.sw.compiler.shapes import RESHAPES
 from celosia.sw.ir.graph import Operation
+from celosia.sw.layers.shapes import RESHAPES
 
 #: Dimensions of a tensor, at most, that gets one more.
 _MOST = 4

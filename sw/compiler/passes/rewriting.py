@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from celosia.sw.compiler.shapes import items_of
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.layers.shapes import items_of
 
 
 class Rewriting:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from celosia.sw.compiler.spec import Term
+from celosia.sw.layers.spec import Term
 
 #: From the first to after the last.
 Range = tuple[int, int]

@@ -3,11 +3,11 @@
 import math
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.compiler.layout.bands import Band, vectors
-from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.actions import Block, Range
-from celosia.sw.compiler.spec import Pool, Product, Sum
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.spec import Pool, Product, Sum
 
 #: Pixels of a block without pooling, in rows of a tile. Small blocks let the next layer start
 #: early, and leave little to drain at the end. Pooling drains fast enough with large ones.

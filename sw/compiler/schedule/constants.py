@@ -13,7 +13,7 @@ from celosia.sw.compiler.schedule.actions import (
     PoolRegion,
     SpreadSums,
 )
-from celosia.sw.compiler.spec import DynamicProduct, Pooling
+from celosia.sw.layers.spec import DynamicProduct, Pooling
 
 #: Fetches that the ring of tiles holds.
 _FETCHES = 8

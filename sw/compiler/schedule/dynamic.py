@@ -18,7 +18,7 @@ from celosia.sw.compiler.schedule.actions import (
 from celosia.sw.compiler.schedule.blocks import TILES, even
 from celosia.sw.compiler.schedule.interleave import Job
 from celosia.sw.compiler.schedule.movement import Movement
-from celosia.sw.compiler.spec import DynamicProduct, Term
+from celosia.sw.layers.spec import DynamicProduct, Term
 
 
 class DynamicJobs:

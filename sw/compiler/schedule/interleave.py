@@ -30,7 +30,7 @@ from celosia.sw.compiler.schedule.actions import (
     StoreRegion,
 )
 from celosia.sw.compiler.schedule.pace import Pace, drain_latency, sum_latency
-from celosia.sw.compiler.spec import DynamicProduct, Pooling, Product, Sum
+from celosia.sw.layers.spec import DynamicProduct, Pooling, Product, Sum
 
 _EVERYTHING = (-(1 << 62), 1 << 62)
 

@@ -19,7 +19,7 @@ from celosia.sw.compiler.schedule.blocks import attached, blocks
 from celosia.sw.compiler.schedule.interleave import Job
 from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.tiling import GROUP, WHOLE, BlockTiling, Stages, StepRange
-from celosia.sw.compiler.spec import Pooling, Product, Sum
+from celosia.sw.layers.spec import Pooling, Product, Sum
 
 #: Longest reduction that the field ``taps`` can hold.
 _MOST_TAPS = (1 << 20) - 1

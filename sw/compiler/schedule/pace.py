@@ -13,7 +13,6 @@ from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.placement import Arranged, Arrangement
 from celosia.sw.compiler.layout.tile import TiledLayer, Tiling
-from celosia.sw.compiler.network import Network
 from celosia.sw.compiler.schedule.actions import (
     AddRegion,
     Drain,
@@ -26,7 +25,8 @@ from celosia.sw.compiler.schedule.actions import (
     SpreadSums,
 )
 from celosia.sw.compiler.schedule.blocks import rows_of
-from celosia.sw.compiler.spec import DynamicProduct, Layer, Pooling, Product, Sum
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.spec import DynamicProduct, Layer, Pooling, Product, Sum
 
 #: Mean words of an instruction; each takes a cycle.
 _WORDS = 5

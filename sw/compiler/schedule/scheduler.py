@@ -16,7 +16,7 @@ from celosia.sw.compiler.schedule.jobs import Jobs
 from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.stripes import Stripes
 from celosia.sw.compiler.schedule.tiling import BlockTiling
-from celosia.sw.compiler.spec import DynamicProduct, Product
+from celosia.sw.layers.spec import DynamicProduct, Product
 
 #: Segments of the margins of a value that are written while inputs arrive.
 _MARGINS = 6

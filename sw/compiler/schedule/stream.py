@@ -30,7 +30,7 @@ from celosia.sw.compiler.schedule.actions import (
 from celosia.sw.compiler.schedule.constants import READERS, Constants, Reader
 from celosia.sw.compiler.schedule.pace import Pace
 from celosia.sw.compiler.schedule.rings import Queue, Use
-from celosia.sw.compiler.spec import DynamicProduct, Pooling, Product
+from celosia.sw.layers.spec import DynamicProduct, Pooling, Product
 
 
 @dataclass(frozen=True, kw_only=True)

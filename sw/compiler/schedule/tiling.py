@@ -16,7 +16,7 @@ from celosia.sw.compiler.schedule.blocks import (
 )
 from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
-from celosia.sw.compiler.spec import Product
+from celosia.sw.layers.spec import Product
 
 #: Output tiles that share one pass over an input that is still being loaded.
 GROUP = 4

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.compiler.onnxruntime import quantized, table
 from celosia.sw.frontend.onnx.constants import real_array
 from celosia.sw.frontend.onnx.file.source import End
 from celosia.sw.frontend.onnx.operand import Operand
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
+from celosia.sw.layers.onnxruntime import quantized, table
 
 Shape = tuple[int, ...]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from celosia.sw.frontend.onnx.operand import Operand
 from celosia.sw.ir.graph import Quantization
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 
 #: Operators with weights, the second input, and a bias, the third.
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")

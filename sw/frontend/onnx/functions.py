@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.compiler import onnxruntime
 from celosia.sw.frontend.onnx.file.source import Node
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers import onnxruntime
+from celosia.sw.layers.node import ModelError
 
 #: Operators that only clamp their input.
 BOUNDS = ("Clip", "Relu")

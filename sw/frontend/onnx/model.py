@@ -21,7 +21,7 @@ from celosia.sw.frontend.onnx.readers.transposed import transposed
 from celosia.sw.frontend.onnx.units import Units
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.names import with_names
-from celosia.sw.operators.node import FloatModelError, ModelError
+from celosia.sw.layers.node import FloatModelError, ModelError
 
 #: Unit to its reader.
 READERS = {

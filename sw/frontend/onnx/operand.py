@@ -8,7 +8,7 @@ import numpy as np
 
 from celosia.sw.frontend.onnx.file.source import Attributes, Node
 from celosia.sw.ir.graph import Quantization
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
 from celosia.sw.frontend.onnx.readers.composites import FLOATS, KINDS
 from celosia.sw.frontend.onnx.readers.dynamic import COMPUTED, RESULTS
 from celosia.sw.ir.graph import Quantization
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 
 _INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
 

@@ -10,9 +10,9 @@ from celosia.hw.arch.isa import Rounding
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled
-from celosia.sw.compiler.spec import Pool, Product
-from celosia.sw.compiler.values import Scaling
 from celosia.sw.frontend.tflite import load
+from celosia.sw.layers.spec import Pool, Product
+from celosia.sw.layers.values import Scaling
 
 
 def convolution(channels: int, size: int, depth: int, **changes: Any) -> w.Convolution:

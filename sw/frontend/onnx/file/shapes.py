@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import onnx
 
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 
 #: Shapes by the names of inputs; the empty name stands for the only input.
 Shapes = Mapping[str, tuple[int, ...]]

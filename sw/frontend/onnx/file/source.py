@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 from celosia.sw.frontend.onnx.file.shapes import FREE, Shapes, fix
 from celosia.sw.frontend.onnx.file.versions import DOMAINS, ONNX_RUNTIME, current
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 
 #: By quantised operator: the float one, the positions of operands, each followed by scale and zero
 #: point, of the bias, and of the result's scale; no positions mean all from the third on.

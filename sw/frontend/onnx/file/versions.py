@@ -5,7 +5,7 @@ from collections import Counter
 import onnx
 from onnx import version_converter
 
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 
 #: Domain of ONNX Runtime's operators, and all domains that can be read.
 ONNX_RUNTIME = "com.microsoft"

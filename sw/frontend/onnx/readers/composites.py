@@ -15,7 +15,7 @@ from celosia.sw.frontend.onnx.readers.floats import two, value_of
 from celosia.sw.frontend.onnx.readers.moves import numbers, one_axis
 from celosia.sw.frontend.onnx.readers.recurrent import recurrent
 from celosia.sw.frontend.onnx.readers.transposed import real_transposed
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 
 _Reader = Callable[[Builder, Unit], None]
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from celosia.sw.compiler.onnxruntime import dequantized, quantized
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value
 from celosia.sw.frontend.onnx.constants import real_array
 from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.frontend.onnx.readers.moves import as_stored, cut, numbers, one_axis
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
+from celosia.sw.layers.onnxruntime import dequantized, quantized
 
 _Reader = Callable[[Builder, Unit], None]
 

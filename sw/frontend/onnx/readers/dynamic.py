@@ -10,7 +10,7 @@ import numpy as np
 from celosia.sw.frontend.onnx.builder import Builder, Value
 from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.frontend.onnx.readers.windows import Windows
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 
 #: Operators whose scale or zero point is computed, by those of constant ones.
 COMPUTED = {

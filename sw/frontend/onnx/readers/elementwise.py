@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from celosia.sw.compiler.onnxruntime import added, multiplied, quantized, table
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value, shifted
 from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.ir.graph import Quantization
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
+from celosia.sw.layers.onnxruntime import added, multiplied, quantized, table
 
 _Reader = Callable[[Builder, Unit], None]
 

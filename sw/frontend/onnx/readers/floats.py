@@ -17,9 +17,9 @@ from celosia.sw.frontend.onnx.readers.copies import resize, where
 from celosia.sw.frontend.onnx.readers.dynamic import DYNAMIC
 from celosia.sw.frontend.onnx.readers.elementwise import last_axis
 from celosia.sw.frontend.onnx.readers.windows import Windows, pooling
+from celosia.sw.layers.node import ModelError
+from celosia.sw.layers.record import ANY
 from celosia.sw.operators.floats import FUNCTIONS
-from celosia.sw.operators.node import ModelError
-from celosia.sw.operators.record import ANY
 
 _Reader = Callable[[Builder, Unit], None]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.compiler.onnxruntime import quantized
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value, shifted
 from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.frontend.onnx.readers.windows import Windows, pooling
 from celosia.sw.ir.graph import Quantization
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
+from celosia.sw.layers.onnxruntime import quantized
 
 _Reader = Callable[[Builder, Unit], None]
 

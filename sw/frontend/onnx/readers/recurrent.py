@@ -9,7 +9,7 @@ from celosia.sw.frontend.onnx.constants import real_array
 from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.frontend.onnx.readers.floats import two, value_of
 from celosia.sw.frontend.onnx.readers.moves import cut
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 
 #: Gates by operator, and activations of one direction.
 _GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}

@@ -10,7 +10,7 @@ from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.frontend.onnx.readers.floats import two, value_of
 from celosia.sw.frontend.onnx.readers.layers import kernel_constants, weights_of
 from celosia.sw.frontend.onnx.readers.windows import pads_of, pair
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 
 _Pair = tuple[int, int]
 

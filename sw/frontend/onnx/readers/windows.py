@@ -7,7 +7,7 @@ import numpy as np
 
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value
 from celosia.sw.frontend.onnx.operand import Operand, Unit
-from celosia.sw.operators.node import ModelError
+from celosia.sw.layers.node import ModelError
 
 _Pair = tuple[int, int]
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.errors import CompileError, UndefinedError
-from celosia.sw.compiler.multiplier import quantize_multiplier, single_multiplier
-from celosia.sw.compiler.values import Scaling, scaling_of, uniform_scaling
 from celosia.sw.ir.graph import Graph, Operation, Quantization
+from celosia.sw.layers.errors import CompileError, UndefinedError
+from celosia.sw.layers.multiplier import quantize_multiplier, single_multiplier
+from celosia.sw.layers.values import Scaling, scaling_of, uniform_scaling
 
 _INT32 = (-(1 << 31), (1 << 31) - 1)
 #: Least and greatest results of fused activations; None for those of the type.

@@ -12,18 +12,18 @@ from typing import NamedTuple
 import numpy as np
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.lowering import Lowering, View
-from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.quantize import (
+from celosia.sw.ir.graph import Graph, Operation
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.lowering import Lowering, View
+from celosia.sw.layers.multiplier import quantize_multiplier
+from celosia.sw.layers.quantize import (
     computed_dense_scaling,
     ends_of_two,
     identity_scaling,
     matrix_factor,
 )
-from celosia.sw.compiler.spec import Correction, DynamicProduct, extents_of
-from celosia.sw.compiler.values import Scaling, uniform_scaling
-from celosia.sw.ir.graph import Graph, Operation
+from celosia.sw.layers.spec import Correction, DynamicProduct, extents_of
+from celosia.sw.layers.values import Scaling, uniform_scaling
 
 #: Heads, and rows and columns of each matrix.
 _Extents = tuple[int, int, int]

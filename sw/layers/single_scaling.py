@@ -10,19 +10,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.onnxruntime import added, factors
-from celosia.sw.compiler.quantize import (
+from celosia.sw.ir.graph import Graph, Operation, Quantization
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.multiplier import quantize_multiplier
+from celosia.sw.layers.onnxruntime import added, factors
+from celosia.sw.layers.quantize import (
     activation_range,
     bias_of,
     ends_of_two,
     folded,
     sum_ranges,
 )
-from celosia.sw.compiler.single import multipliers
-from celosia.sw.compiler.values import Scaling, uniform_scaling
-from celosia.sw.ir.graph import Graph, Operation, Quantization
+from celosia.sw.layers.single import multipliers
+from celosia.sw.layers.values import Scaling, uniform_scaling
 
 #: Number of sums among which one may have a result that is one off.
 _MOST_DIFFERING = 250_000

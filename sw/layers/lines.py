@@ -9,9 +9,9 @@ its 256 points.
 import numpy as np
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.multiplier import quantize_multiplier
-from celosia.sw.compiler.values import Scaling, scaling_of
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.multiplier import quantize_multiplier
+from celosia.sw.layers.values import Scaling, scaling_of
 
 #: Weights that are tried, from the finest.
 _WEIGHTS = range(127, 15, -1)

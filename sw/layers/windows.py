@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from celosia.sw.compiler.spec import Windows
+from celosia.sw.layers.spec import Windows
 
 
 @dataclass(frozen=True)

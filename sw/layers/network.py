@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from celosia.sw.compiler.errors import require
-from celosia.sw.compiler.spec import DynamicProduct, Layer, Product, Sum
-from celosia.sw.compiler.values import Value
+from celosia.sw.layers.errors import require
+from celosia.sw.layers.spec import DynamicProduct, Layer, Product, Sum
+from celosia.sw.layers.values import Value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from celosia.hw.arch.isa import Mode, Window
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.network import Network
-from celosia.sw.compiler.quantize import clamped, ends, identity_scaling
-from celosia.sw.compiler.shapes import items_of, shapes_of
-from celosia.sw.compiler.spec import Layer, Pooling, Sum, Transpose, Windows
-from celosia.sw.compiler.tables import table
-from celosia.sw.compiler.values import Scaling, Value
-from celosia.sw.compiler.windows import Axis, padding, rectangles, taken
 from celosia.sw.ir.graph import Graph, Operation
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.quantize import clamped, ends, identity_scaling
+from celosia.sw.layers.shapes import items_of, shapes_of
+from celosia.sw.layers.spec import Layer, Pooling, Sum, Transpose, Windows
+from celosia.sw.layers.tables import table
+from celosia.sw.layers.values import Scaling, Value
+from celosia.sw.layers.windows import Axis, padding, rectangles, taken
 
 if TYPE_CHECKING:
-    from celosia.sw.operators.record import Operator
+    from celosia.sw.layers.record import Operator
 
 #: Operators that only clamp.
 ACTIVATIONS = ("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1")

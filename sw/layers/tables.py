@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.compiler.errors import UndefinedError
 from celosia.sw.ir.graph import Quantization
+from celosia.sw.layers.errors import UndefinedError
 
 #: Entries of a table.
 ENTRIES = 256

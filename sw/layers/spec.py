@@ -6,8 +6,8 @@ from enum import Enum
 import numpy as np
 
 from celosia.hw.arch.isa import Mode, Window
-from celosia.sw.compiler.errors import require
-from celosia.sw.compiler.values import Scaling
+from celosia.sw.layers.errors import require
+from celosia.sw.layers.values import Scaling
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from collections.abc import Container
 
-from celosia.sw.compiler.errors import CompileError
 from celosia.sw.ir.graph import Graph, short_name
+from celosia.sw.layers.errors import CompileError
 
 #: Operators that multiply rows by a matrix.
 DENSE = ("FULLY_CONNECTED", "QLinearMatMul")

@@ -13,11 +13,11 @@ import numpy as np
 
 from celosia.sw.ir.graph import Graph, Operation, Quantization, short_name
 from celosia.sw.ir.parts import HostOperator, Operand
-from celosia.sw.operators.attributes import Attributes, Mismatch, require
-from celosia.sw.operators.node import Node
+from celosia.sw.layers.attributes import Attributes, Mismatch, require
+from celosia.sw.layers.node import Node
 
 if TYPE_CHECKING:
-    from celosia.sw.compiler.lowering import Lowering
+    from celosia.sw.layers.lowering import Lowering
 
 Shape = tuple[int, ...]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.multiplier import quantize_multiplier
+from celosia.sw.layers.multiplier import quantize_multiplier
 
 _MOST = (1 << 31) - 1
 

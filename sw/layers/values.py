@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.compiler.errors import require
+from celosia.sw.layers.errors import require
 
 
 @dataclass(frozen=True, kw_only=True)

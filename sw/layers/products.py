@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.compiler.errors import CompileError
-from celosia.sw.compiler.lowering import Lowering, View
-from celosia.sw.compiler.quantize import clamped, keeps_order
-from celosia.sw.compiler.spec import Pool, Product
-from celosia.sw.compiler.values import Scaling
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.labels import layer_name
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.lowering import Lowering, View
+from celosia.sw.layers.quantize import clamped, keeps_order
+from celosia.sw.layers.spec import Pool, Product
+from celosia.sw.layers.values import Scaling
 
 #: Most bytes of weights that only move channels.
 MOST_MOVED = 1 << 14

@@ -1,0 +1,1 @@
+"""Layers, and what operators are lowered with: values, scalings, tables, windows."""
