@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from celosia.hw.arch.config import Config
-from celosia.hw.build import TOP, convert_with_sources
 from celosia.hw.core import Core
 from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, placed
@@ -12,6 +11,7 @@ from celosia.hw.flow.parts import CONSTRAINTS, PARTS, Part
 from celosia.hw.flow.report import Report, examine
 from celosia.hw.flow.tools import Progress
 from celosia.hw.folded import Folded
+from celosia.hw.verilog.build import TOP, convert_with_sources
 
 #: Constraints of a core alone.
 CORE = CONSTRAINTS / "core.sdc"

@@ -69,7 +69,7 @@ def _lines(text: str) -> Iterator[int]:
 def tally(origins: dict[str, Any], points: str, most: Iterable[int]) -> Tally:
     """Return the coverage of a model.
 
-    - ``origins``: ``celosia.hw.flow.origins.Origins``, its keys as text.
+    - ``origins``: ``celosia.hw.verilog.origins.Origins``, its keys as text.
     - ``points``: one line for each point, as ``points.h`` gives them.
     - ``most``: count of each point.
     """

@@ -74,7 +74,7 @@ def model(
     Raises ``SimulatorNotFound`` if there is no Verilator or no C++ compiler.
     Raises ``RtlError`` if the build fails.
     """
-    from celosia.hw.build import sources_digest
+    from celosia.hw.verilog.build import sources_digest
 
     verilator = require_tools(waves=waves)
     counted = _counted() if netlist is None else ()
@@ -90,7 +90,7 @@ def model(
     digest = hashlib.sha256(repr((key, verilate.FLAGS, str(verilator), *flags)).encode())
     more = (Path(recorded.__file__),) * waves
     if counted:
-        from celosia.hw.flow import origins
+        from celosia.hw.verilog import origins
 
         more += (Path(origins.__file__), *verilate.POINTS)
     for path in (*_HARNESS, *more, Path(__file__), Path(verilate.__file__)):
@@ -119,10 +119,10 @@ def _build(
     waves: bool,
     pod: PodConfig | None,
 ) -> None:
-    from celosia.hw.build import verilog
     from celosia.hw.core import Core
-    from celosia.hw.flow.origins import convert_with_origins
     from celosia.hw.top import Top
+    from celosia.hw.verilog.build import verilog
+    from celosia.hw.verilog.origins import convert_with_origins
 
     start = time.monotonic()
     kind = "counting model" if counted else "Verilator model" + " with waves" * waves

@@ -34,8 +34,8 @@ def model(config: Config | PodConfig, board: str = "", processor: bool = False) 
     Raises ``RtlError`` if LiteX is missing, there is no such board, or the build fails.
     """
     from celosia.hw.arch.extras import install_command
-    from celosia.hw.build import sources_digest
     from celosia.hw.litex.boards import BOARDS
+    from celosia.hw.verilog.build import sources_digest
 
     if board and board not in BOARDS:
         raise RtlError(f"wanted a board of {', '.join(BOARDS)}, got {board!r}")

@@ -50,7 +50,7 @@ _WAIVED = (
 )
 #: For Verilator, before generated Verilog.
 WAIVERS = "`verilator_config\n" + "".join(f"lint_off -rule {rule}\n" for rule in _WAIVED)
-# Marks of branches (celosia.hw.flow.origins) are wires that nobody sets back.
+# Marks of branches (celosia.hw.verilog.origins) are wires that nobody sets back.
 _MARKED = "lint_off -rule LATCH\n"
 #: Most bytes of files of C++ that one call of the compiler takes: it wants a few seconds.
 _MOST = 2 << 20

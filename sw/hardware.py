@@ -26,7 +26,7 @@ _LOADER = "openFPGALoader"
 
 def run_verilog(arguments: argparse.Namespace) -> None:
     """Write the Verilog of a core or a pod with its waivers; ``--all`` adds what designs need."""
-    from celosia.hw.build import readable_verilog
+    from celosia.hw.verilog.build import readable_verilog
 
     config, path = arguments.preset, arguments.output
     pod = PodConfig(config, arguments.cores, arguments.ports) if arguments.cores > 1 else None

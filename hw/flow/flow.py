@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from celosia.hw.flow import places, tools
 from celosia.hw.flow.netlist import column_of
 from celosia.hw.flow.parts import Family, Part
-from celosia.hw.flow.sources import Source
 from celosia.hw.flow.tools import Progress
+from celosia.hw.verilog.sources import Source
 
 # ``hierarchy; proc; opt_clean -purge`` before synthesis and ``check -assert`` after it: abc9
 # can take the bits of an array port for aliases of one another (YosysHQ/yosys#4349). Registers of

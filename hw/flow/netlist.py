@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from celosia.hw.flow.parts import COLUMNS, Family
-from celosia.hw.flow.sources import Source
+from celosia.hw.verilog.sources import Source
 
 #: What lies between the blocks, and outside the instances that contain them.
 BETWEEN, OUTSIDE = "between", "outside"

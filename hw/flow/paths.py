@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from celosia.hw.flow.netlist import Netlist, plain
-from celosia.hw.flow.sources import Source
+from celosia.hw.verilog.sources import Source
 
 _CELL = re.compile(r"\(INSTANCE (.*)\)")
 _WIRE = re.compile(r"\(INTERCONNECT (\S+)/(\S+) (\S+)/(\S+) \(([^)]*)\) \(([^)]*)\)\)")

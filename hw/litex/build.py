@@ -11,7 +11,6 @@ from typing import Any
 from litex.build.generic_platform import ConstraintError
 from litex.soc.cores.uart import RS232PHY
 
-from celosia.hw.build import TOP, verilog_with_sources
 from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, packed, placed
 from celosia.hw.flow.report import Report, examine
@@ -20,6 +19,7 @@ from celosia.hw.litex.boards import BAUD, Board
 from celosia.hw.litex.processor import processor_verilog
 from celosia.hw.litex.system import describe, equip, quiet
 from celosia.hw.litex.target import target
+from celosia.hw.verilog.build import TOP, verilog_with_sources
 
 #: Top module, and files.
 NAME = "board"

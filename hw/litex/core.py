@@ -11,7 +11,7 @@ from migen import ClockSignal, Instance, ResetSignal, Signal
 from celosia.hw.arch.config import ADDRESS_BITS, Config
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.axi.signature import axi4, axi4_lite
-from celosia.hw.build import TOP
+from celosia.hw.verilog.build import TOP
 
 #: LiteX makes members where they are named.
 _Module: Any = LiteXModule

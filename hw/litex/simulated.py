@@ -15,13 +15,13 @@ from litex.soc.integration.soc_core import SoCCore
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PodConfig
-from celosia.hw.build import verilog
 from celosia.hw.litex.boards import Board
 from celosia.hw.litex.levelled import Levelled
 from celosia.hw.litex.phy import RegisteredPhy
 from celosia.hw.litex.processor import OPTIONS, hold, processor_verilog
 from celosia.hw.litex.system import describe, equip, quiet
 from celosia.hw.litex.target import target
+from celosia.hw.verilog.build import verilog
 
 TOP = "soc"
 #: Frequency by which the timing of the memory is derived.

@@ -3,7 +3,7 @@
 Amaranth writes one Verilog module for each submodule, even if many are equal: an array of 64 × 64
 takes minutes. Here cell, row and array are converted once each (``parts``), and instantiated by
 name.
-``celosia.hw.build`` puts their Verilog beside that of the core.
+``celosia.hw.verilog.build`` puts their Verilog beside that of the core.
 """
 
 import re

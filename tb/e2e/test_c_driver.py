@@ -16,7 +16,7 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.driver import Driver, RunResult
 from celosia.hw.arch.presets import PRESETS
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, OFFSETS, Activity
-from celosia.hw.build import readable_verilog
+from celosia.hw.verilog.build import readable_verilog
 from celosia.sim import rtl
 from celosia.sim.verilate import compile_library
 from celosia.sw.compiler.compile import compile_graph

@@ -15,11 +15,11 @@ from networks import Activation, Convolution, FullyConnected, Pool, Reshape, wri
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
-from celosia.hw.build import TOP, verilog
 from celosia.hw.flow.flow import Design, synthesised
 from celosia.hw.flow.gates import gates
 from celosia.hw.flow.parts import PARTS
 from celosia.hw.flow.tools import ToolError
+from celosia.hw.verilog.build import TOP, verilog
 from celosia.sim.fuzz.programs.faulty import faulty
 from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.fuzz.trial import attempt

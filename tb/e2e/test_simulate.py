@@ -18,8 +18,8 @@ from networks import FullyConnected, write_fully_connected
 from test_tutorials import check
 
 from celosia.hw.arch.presets import preset
-from celosia.hw.build import readable_verilog, verilog
 from celosia.hw.flow import tools
+from celosia.hw.verilog.build import readable_verilog, verilog
 from celosia.sim.machine import Machine
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.export.files import waivers

@@ -7,7 +7,6 @@ import pytest
 from amaranth.hdl import Module, signed
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.build import TOP, convert_with_sources
 from celosia.hw.flow.flow import Design, packed, placed
 from celosia.hw.flow.parts import PARTS
 from celosia.hw.flow.report import as_text, examine
@@ -15,6 +14,7 @@ from celosia.hw.flow.tools import ToolError, find
 from celosia.hw.folded import Folded
 from celosia.hw.lib.component import Component
 from celosia.hw.synthesis import OPENED
+from celosia.hw.verilog.build import TOP, convert_with_sources
 
 #: The oscillator of a ULX3S, doubled, a counter, and a lamp.
 LAMP = """\

@@ -8,8 +8,8 @@ from amaranth.hdl import Module, signed
 from amaranth.lib.memory import Memory
 
 from celosia.hw.arch.presets import preset
-from celosia.hw.build import Emitter, convert, sources_digest, verilog
 from celosia.hw.memory.weight_buffer import WeightBuffer
+from celosia.hw.verilog.build import Emitter, convert, sources_digest, verilog
 
 
 def test_the_core_is_one_module_tree_with_clock_and_reset():

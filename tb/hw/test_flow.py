@@ -15,13 +15,13 @@ from flow_bench import NEXTPNR, make_tools
 
 from celosia.hw.arch.presets import preset
 from celosia.hw.axi.arbiter import Arbiter
-from celosia.hw.build import convert, convert_with_sources
 from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, synthesised
 from celosia.hw.flow.netlist import BETWEEN, Blocks, Cell, Netlist, areas, assign, column_of
 from celosia.hw.flow.parts import ECP5, GOWIN, ICE40, PARTS
 from celosia.hw.flow.paths import Delays, End, Late, Start, Timing, ends, read
-from celosia.hw.flow.sources import Source, separate
+from celosia.hw.verilog.build import convert, convert_with_sources
+from celosia.hw.verilog.sources import Source, separate
 
 BLOCKS = Blocks(
     ["inner"], {"inner.a.sum": Source("a.py:1", True), "inner.b.x": Source("b.py:2", False)}

@@ -11,7 +11,6 @@ from amaranth.hdl import Cat, Module, Signal, signed, unsigned
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.build import convert
 from celosia.hw.flow.flow import Design, synthesised
 from celosia.hw.flow.gates import gates
 from celosia.hw.flow.parts import PARTS
@@ -19,6 +18,7 @@ from celosia.hw.flow.tools import ToolError, find
 from celosia.hw.lib.component import Component
 from celosia.hw.memory.race import UNDEFINED
 from celosia.hw.targets.product import Product
+from celosia.hw.verilog.build import convert
 from celosia.sim import parts
 from celosia.sim.simulators import find_icarus
 

@@ -15,8 +15,8 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
-from celosia.hw.build import convert, readable, readable_verilog
 from celosia.hw.lib.component import Component
+from celosia.hw.verilog.build import convert, readable, readable_verilog
 from celosia.sim.simulators import find_icarus
 from celosia.sw.export import files
 

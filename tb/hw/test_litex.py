@@ -9,8 +9,8 @@ import pytest
 from celosia.hw.arch import link
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
-from celosia.hw.build import verilog
 from celosia.hw.flow.parts import ECP5, GOWIN, SPARTAN6
+from celosia.hw.verilog.build import verilog
 
 migen = prerequisites.package("migen")
 stream = prerequisites.package("litex.soc.interconnect.stream")

@@ -10,7 +10,6 @@ from amaranth.sim import Simulator
 from icarus import Player
 
 from celosia.hw.arch import config
-from celosia.hw.build import convert
 from celosia.hw.matrix.cell import (
     CELLS,
     Ecp5Cell,
@@ -20,6 +19,7 @@ from celosia.hw.matrix.cell import (
     PairCell,
     SingleCell,
 )
+from celosia.hw.verilog.build import convert
 
 KINDS = [SingleCell, LogicCell, PairCell]
 #: With multipliers of parts inside.

@@ -6,11 +6,11 @@ import pytest
 from icarus import Player
 
 from celosia.hw.arch.presets import preset
-from celosia.hw.build import convert, verilog
 from celosia.hw.matrix import shared
 from celosia.hw.matrix.array import SystolicArray
 from celosia.hw.matrix.shared import RowArray, SharedArray, array_in, array_of, module
 from celosia.hw.matrix.twin import twin
+from celosia.hw.verilog.build import convert, verilog
 
 
 def outputs(kind: str, cycles: list[list[int]], folder: Any, **sizes: Any) -> list[list[int]]:

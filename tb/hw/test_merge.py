@@ -1,6 +1,6 @@
 """Equal modules made one, and wires that nothing reads."""
 
-from celosia.hw.merge import merged
+from celosia.hw.verilog.merge import merged
 
 TEXT = """\
 module \\top.a (i, o);

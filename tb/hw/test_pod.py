@@ -8,8 +8,8 @@ import prerequisites
 
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
-from celosia.hw.build import convert, verilog
 from celosia.hw.pod import CORE, Pod
+from celosia.hw.verilog.build import convert, verilog
 
 #: A core that does nothing but give two addresses, and a pod whose host has set its registers.
 BENCH = """

@@ -6,8 +6,8 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal, Value
 
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
-from celosia.hw.build import convert
 from celosia.hw.sequencer.counters import Counters, UnitCounters
+from celosia.hw.verilog.build import convert
 
 
 async def totals(ctx, dut, unit):

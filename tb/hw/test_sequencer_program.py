@@ -10,8 +10,8 @@ from celosia.hw.arch import commands
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.isa import Error, Instruction, Opcode
 from celosia.hw.arch.registers import LENGTH_BITS
-from celosia.hw.build import convert
 from celosia.hw.sequencer.program import ProgramReader
+from celosia.hw.verilog.build import convert
 
 BASE = 0x1000
 #: Instructions without errors; FILL has several words.

@@ -9,8 +9,8 @@ from amaranth.hdl import Module, Signal, signed, unsigned
 from amaranth.sim import Simulator
 from icarus import Player
 
-from celosia.hw.build import convert
 from celosia.hw.targets.product import GatedSum, Product, multiply_in_logic
+from celosia.hw.verilog.build import convert
 
 
 def products(width_a, width_b, first, second):

@@ -10,8 +10,8 @@ from typing import Any
 import prerequisites
 import pytest
 
-from celosia.hw.build import convert
-from celosia.hw.flow.origins import convert_with_origins
+from celosia.hw.verilog.build import convert
+from celosia.hw.verilog.origins import convert_with_origins
 from celosia.sim.counting import Counting, Tally, Toggles, counting, current, origins_of, tally
 from celosia.sim.verilate import TOGGLES, compile_library, require_tools
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from celosia.hw.build import verilog
+from celosia.hw.verilog.build import verilog
 from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS
 from celosia.sim.fuzz.programs.faulty import faulty
 from celosia.sim.fuzz.programs.legal import legal

