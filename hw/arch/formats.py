@@ -105,7 +105,7 @@ FACTOR_BITS = 16
 
 
 class Rounding(enum.Enum, shape=1):
-    """Rounding of the requantiser, see "Arithmetic" in ``docs/design/architecture.md``."""
+    """Rounding of the requantiser, see ``docs/design/arithmetic.md``."""
 
     DOUBLE = 0
     SINGLE = 1

@@ -39,7 +39,7 @@ MEANINGS: dict[Opcode, str] = {
     "accumulators. `run` and `skip` gather the taps of a convolution window.",
     Opcode.VECTOR: "For each pixel and channel, combines the elements of a window, adds the bias, "
     "requantises, clamps, and looks up a table. Source and destination are the accumulators or the "
-    "unified buffer. See [Arithmetic](../design/architecture.md#arithmetic).",
+    "unified buffer. See [Arithmetic](../design/arithmetic.md#what-is-computed).",
     Opcode.FILL: "Writes the constant `value` to every destination byte of its loops. Addresses "
     "are formed as in VECTOR.",
     Opcode.MOVE_WEIGHTS: "Copies rows of weight tiles from the unified buffer: pixel n is row n mod R "
@@ -238,8 +238,8 @@ def reference() -> str:
         "- Sizes in ranges are fields of the [configuration](configuration.md#fields).",
         "- R is `rows`, C is `columns`.",
         "",
-        "[Architecture](../design/architecture.md#instructions) defines the effect of each",
-        "instruction, and the [formats](../design/architecture.md#external-formats) of tiles,",
+        "[Instructions](../design/instructions.md#effects) defines the effect of each",
+        "instruction, and the [formats](../design/memories.md#external-formats) of tiles,",
         "parameters and tables in external memory.",
         "",
         "## Assembly",

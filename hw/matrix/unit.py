@@ -57,7 +57,7 @@ class MatrixUnit(Component):
     Timing
     ------
     One vector enters the array each cycle. Its sums can be read ``results_latency`` cycles after
-    its request was taken. "Timing of a pass" in ``docs/design/architecture.md`` has all steps.
+    its request was taken. "Timing of a pass" in ``docs/design/timing.md`` has all steps.
     """
 
     def __init__(

@@ -133,7 +133,7 @@ def test_load_params(rng: np.random.Generator):
 
 
 def slow_matmul(machine: Machine, i: Instruction) -> np.ndarray:
-    """Sums by the text of docs/design/architecture.md, one multiplication at a time."""
+    """Sums by the text of docs/design/instructions.md, one multiplication at a time."""
     config = machine.config
     sums = machine.accumulators.astype(object)
     for p, origin in enumerate(pixels(i, "")):
@@ -170,7 +170,7 @@ def test_matmul(config: Config, rng: np.random.Generator):
 
 
 def slow_move_weights(machine: Machine, i: Instruction) -> np.ndarray:
-    """Tiles by the text of docs/design/architecture.md, one byte at a time."""
+    """Tiles by the text of docs/design/instructions.md, one byte at a time."""
     config, weights = machine.config, machine.weights.copy()
     for n, origin in enumerate(pixels(i, "")):
         row = weights[i.tile + n // config.rows, n % config.rows]
@@ -244,7 +244,7 @@ def slow_requantize(x: int, p: Any, double: bool) -> int:
 
 
 def slow_vector(machine: Machine, i: Instruction) -> None:
-    """Run a VECTOR one group after the other, by the text of docs/design/architecture.md."""
+    """Run a VECTOR one group after the other, by the text of docs/design/instructions.md."""
     config = machine.config
     flat = machine.accumulators.reshape(-1)
     combine = max if i.window == Window.MAX.value else sum
