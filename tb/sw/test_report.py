@@ -78,6 +78,35 @@ def test_bounds_count_the_pixels_of_the_model_and_not_layers_without_weights() -
     assert bounds(compile_steps(graph, preset("nano"), 2)) == [2 * 3 * 1 * 225, 0]
 
 
+@pytest.mark.parametrize("kind", ["bands", "blocks", "rows", "two computed"])
+def test_bounds_count_every_sample_of_the_file(kind: str) -> None:
+    """An operator that mixes the samples lets the part before it run once for each of them."""
+
+    def found(samples: int) -> list[int]:
+        chain = w.Chain((samples, 16, 16, 8), 0.5)
+        weights = convolution(8, 3, 1).weights.transpose(3, 1, 2, 0)
+        scales = {"weight_scale": 0.01, "output_scale": 0.5}
+        layers: dict[str, list[w.Layer]] = {
+            "bands": [w.Depthwise(weights=weights, **scales)],
+            "blocks": [convolution(8, 3, 8)],
+            "rows": [w.Reshape(shape=(samples, 2048)), dense(10, 2048)],
+        }
+        for layer in layers.get(kind, ()):
+            layer.add(chain)
+        if kind not in layers:
+            other = chain.input("other", (samples, 16, 8, 5), 0.25)
+            chain.operator("BATCH_MATMUL", (samples, 16, 16, 5), inputs=[0, other], scale=1.0)
+        axes = [w.Constant(np.array([0], np.int32))]
+        chain.operator("REVERSE_V2", chain.last.shape, axes)
+        sizes = preset("edge,activation_weights=true")
+        made = compile_steps(load(w.serialize(chain.graph())), sizes, 2)
+        (part,) = made.program.parts
+        assert part.items == samples and bool(made.parts[0].bands) == (kind == "bands")
+        return bounds(made)
+
+    assert found(3) == [3 * bound for bound in found(1)] != [0]
+
+
 @pytest.mark.parametrize(("sizes", "batch"), CASES)
 def test_sections_are_the_program_cut_where_the_layer_changes(sizes: str, batch: int) -> None:
     made = compiled(sizes, batch)

@@ -16,6 +16,7 @@ from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
+from celosia.sw.ir.parts import Part, Section
 from celosia.sw.ir.program import Program, ProgramError
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.runtime.device import RunResult
@@ -85,6 +86,28 @@ def test_constants_of_all_parts_are_loaded_once(rng: np.random.Generator) -> Non
 
 def test_a_single_part_has_no_section_of_its_own_for_them(rng: np.random.Generator) -> None:
     assert compile_graph(graph(rng, 1), TOGETHER).constants == ()
+
+
+@pytest.mark.parametrize(
+    ("shared", "counts", "wanted"),
+    [
+        (True, (1,), False),
+        (True, (2,), True),
+        (True, (1, 1), True),
+        (False, (1,), True),
+        (False, (3,), True),
+    ],
+)
+def test_only_a_setup_of_nothing_is_left_out(
+    shared: bool, counts: tuple[int, ...], wanted: bool
+) -> None:
+    """That is, of HALT alone, where the constants of all parts stay."""
+    section = Section(0, b"", (-1,))
+    setups = tuple(Section(64, b"", (0,) * (count - 1) + (-1,)) for count in counts)
+    part = Part(setups=setups, mains=(section,), inputs=(), outputs=(), items=1)
+    made = compile_graph(graph(np.random.default_rng(0), 1), TOGETHER)
+    program = replace(made, constants=(section,) * shared, steps=(part,))
+    assert program.before(part) == setups * wanted
 
 
 def test_after_an_error_all_is_loaded_again(rng: np.random.Generator) -> None:

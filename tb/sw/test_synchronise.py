@@ -196,13 +196,17 @@ def bounds(step: Step, config: Config) -> Iterator[tuple[Memory, bool, int, int]
 
 
 @pytest.mark.parametrize("unified_bytes", [1024, 2048, 65536])
-def test_values_outside_come_back_whole(unified_bytes: int, rng: np.random.Generator) -> None:
-    """All rows of all stripes, as LiteRT has them."""
-    content = through_memory()
+@pytest.mark.parametrize("joined", [False, True])
+def test_values_outside_come_back_whole(
+    unified_bytes: int, joined: bool, rng: np.random.Generator
+) -> None:
+    """All rows of all stripes of all samples, as LiteRT has them."""
+    content = through_memory(joined=joined)
     x = rng.integers(-128, 128, (3, 24, 12, 8)).astype(np.int8)
     program = compile_graph(load(content), preset(f"nano,unified_bytes={unified_bytes}"), 2)
     with open_session(program) as session:
-        (found,) = session.run([x])
-    for sample, result in zip(x, found, strict=True):
-        (right,) = prerequisites.litert_outputs(content, sample[None])
-        np.testing.assert_array_equal(result, right[0])
+        found = session.run([x])
+    for number, sample in enumerate(x):
+        right = prerequisites.litert_outputs(content, sample[None])
+        for result, (one,) in zip(found, right, strict=True):
+            np.testing.assert_array_equal(result[number], one)

@@ -64,8 +64,11 @@ def compiled(sizes: str, batch: int) -> Compiled:
     return compile_steps(graph, preset(sizes), batch)
 
 
-def through_memory() -> bytes:
-    """Return a model of values that a small core keeps outside, one of them made by channels."""
+def through_memory(*, joined: bool = False) -> bytes:
+    """Return a model of values that a small core keeps outside, one of them made by channels.
+
+    ``joined``: that one is an output, too.
+    """
 
     def layer(channels: int, size: int, depth: int, **changes: Any) -> w.Convolution:
         small = convolution(channels, size, depth).weights // 8
@@ -78,9 +81,10 @@ def through_memory() -> bytes:
     chain.back_to(0)
     layer(8, 3, 8).add(chain)
     chain.operator("CONCATENATION", (1, 24, 12, 16), inputs=[first, chain.number], axis=3)
+    outputs = (chain.number,) * joined
     layer(8, 1, 16, stride=(2, 2)).add(chain)
     layer(4, 3, 8).add(chain)
-    return w.serialize(chain.graph())
+    return w.serialize(chain.graph(*outputs, chain.number))
 
 
 def two_signatures() -> bytes:
