@@ -1,0 +1,112 @@
+"""Corners of operators against LiteRT: precision of factors, 16-bit multipliers, ends of ranges."""
+
+from typing import Any
+
+import agreement
+import networks as w
+import numpy as np
+import pytest
+import tflite
+
+from celosia.sw.frontend.tflite import load
+
+#: Every int8.
+EVERY = np.arange(-128, 128).astype(np.int8)
+
+
+def _function(kind: str, *constants: Any, scales: tuple[float, float], **options: Any) -> bytes:
+    chain = w.Chain((1, 256), scales[0], 3)
+    chain.operator(kind, constants=constants, scale=scales[1], zero_point=-5, **options)
+    return w.serialize(chain.graph())
+
+
+#: Decimal fractions: their quotient in single precision is another than in double, and the results
+#: of QUANTIZE for one int8 in twenty.
+APART = [(0.05, 0.02 * 2**n) for n in (0, 1, 3)] + [(0.07, 0.02), (0.576426863670349, 0.1535)]
+
+#: Operators with their constants and options.
+SCALED: dict[str, tuple[Any, ...]] = {
+    "ABS": (),
+    "ADD": (w.Constant(np.array([7], np.int8), 0.03, 2),),
+    "LEAKY_RELU": (),
+    "MUL": (w.Constant(np.array([7], np.int8), 1.0, 6),),
+    "PRELU": (w.Constant(np.full((1,), 3, np.int8), 0.3, 1),),
+    "QUANTIZE": (),
+    "RELU": (),
+    "RELU6": (),
+    "SUB": (w.Constant(np.array([7], np.int8), 0.03, 2),),
+}
+
+
+@pytest.mark.parametrize("scales", APART)
+@pytest.mark.parametrize("kind", SCALED)
+def test_scales_are_divided_as_the_kernel_does(kind: str, scales: tuple[float, float]) -> None:
+    options = {"alpha": 0.3} if kind == "LEAKY_RELU" else {}
+    content = _function(kind, *SCALED[kind], scales=scales, **options)
+    program = agreement.compare(content, EVERY.reshape(1, 1, 256), sizes="micro")
+    assert not program.host
+
+
+def _convolution(factor: float, bias: str) -> bytes:
+    """Return a convolution of int16 whose result is its input times a factor."""
+    chain = w.Chain((1, 4, 64, 1), 1.0, dtype="int16")
+    constants = [w.Constant(np.ones((1, 1, 1, 1), np.int8), factor), np.zeros(1, bias)]
+    named = {"int32": tflite.TensorType.INT32, "int64": tflite.TensorType.INT64}[bias]
+    options = {"padding": "VALID", "strideH": 1, "strideW": 1, "quantizedBiasType": named}
+    chain.operator("CONV_2D", (1, 4, 64, 1), constants, scale=1.0, **options)
+    return w.serialize(chain.graph())
+
+
+@pytest.mark.parametrize("bias", ["int32", "int64"])
+@pytest.mark.parametrize("factor", [0.99999, 0.9999, 0.499999, 0.75, 0.5])
+def test_multipliers_next_to_a_power_of_two(factor: float, bias: str) -> None:
+    """Cut to 16 bits they would be that power of two, which 16 bits do not hold."""
+    x = np.linspace(-32768, 32767, 256).astype(np.int16).reshape(1, 1, 4, 64, 1)
+    agreement.compare(_convolution(factor, bias), x, sizes="micro")
+
+
+@pytest.mark.parametrize("ratio", [1.00001, 1.001, 1.5])
+def test_hard_swish_of_scales_next_to_each_other(ratio: float) -> None:
+    content = _function("HARD_SWISH", scales=(0.05, 0.05 / 128 * ratio))
+    agreement.compare(content, EVERY.reshape(1, 1, 256), sizes="micro")
+
+
+@pytest.mark.parametrize(
+    ("start", "limit", "delta"),
+    [(0, 7, 3), (1, 7, 3), (10, 0, -3), (10, 1, -3), (0, 1, 9), (-5, 6, 2), (0.0, 1.0, 0.3)],
+)
+def test_the_last_number_of_a_range(start: float, limit: float, delta: float) -> None:
+    """Also where the span is no multiple of the step."""
+    dtype = np.dtype(np.float32 if isinstance(start, float) else np.int32)
+    numbers = [np.array(n, dtype) for n in (start, limit, delta)]
+    count = len(np.arange(start, limit, delta))
+    chain = w.Chain((1, count), dtype=dtype.name)
+    chain.operator("RANGE", (count,), inputs=numbers)
+    chain.operator("ADD", (1, count), inputs=[0, chain.number])
+    content = w.serialize(chain.graph())
+    agreement.compare(content, np.ones((1, 1, count), dtype), sizes="micro")
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "options", "shape"),
+    [
+        ((0, -2, 0), (1, 2, 5), {"offset": True}, (1, 2, 5)),
+        ((0, -4, -5), (1, 3, 2), {"offset": True}, (1, 3, 2)),
+        ((0, 1, 2), (1, 2, 3), {"offset": True}, (1, 2, 3)),
+        ((0, -1, 0), (1, 0, 5), {"shrinkAxisMask": 2}, (1, 5)),
+        ((0, -3, 0), (1, -1, 5), {}, (1, 2, 5)),
+    ],
+)
+def test_slices_from_the_end(
+    begin: tuple[int, ...],
+    end: tuple[int, ...],
+    options: dict[str, Any],
+    shape: tuple[int, ...],
+) -> None:
+    """Ends may be offsets from a begin that counts from the end."""
+    chain = w.Chain((1, 4, 5), 0.1)
+    constants = [np.array(numbers, np.int32) for numbers in (begin, end, (1, 1, 1))]
+    chain.operator("STRIDED_SLICE", shape, constants, **options)
+    content = w.serialize(chain.graph())
+    assert load(content).tensors[-1].shape == shape
+    agreement.compare(content, EVERY[:20].reshape(1, 1, 4, 5), sizes="micro")
