@@ -233,8 +233,8 @@ class Units:
         low, high = -np.inf, np.inf
         while node.kind in BOUNDS and node.input(0) in self.pending:
             least, most = bound(node, self.source.constants)
-            # The later bound wins.
-            low, high = min(max(low, least), most), min(high, most)
+            # Operators after it bound both of its ends.
+            low, high = (min(max(end, low), high) for end in (least, most))
             node = self.pending[node.input(0)]
         if node.kind not in _ENCLOSED or (node.kind == "Softmax" and node.outputs[0] != name):
             return None
