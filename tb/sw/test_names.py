@@ -136,6 +136,36 @@ def test_signature_is_chosen() -> None:
     assert (graph.signature, graph.choices) == ("encode", ("decode", "c"))
 
 
+@pytest.mark.parametrize(
+    ("keys", "wanted", "taken"),
+    [
+        (("a", "serving_default"), None, "serving_default"),
+        (("serving_default", "a"), None, "serving_default"),
+        (("b", "a"), None, "b"),
+        (("a", "serving_default"), "a", "a"),
+        ((), None, ""),
+    ],
+)
+def test_signature_of_several_of_one_subgraph(
+    keys: tuple[str, ...], wanted: str | None, taken: str
+) -> None:
+    """The usual one, or else the first, gives names where none is chosen."""
+    chain = w.Chain((1, 6), 0.5)
+    chain.operator("RELU")
+    graph = chain.graph()
+    (source,), (result,) = graph.inputs, graph.outputs
+    signatures = [
+        w.Signature(key, 0, ((f"{key}_in", source),), ((f"{key}_out", result),)) for key in keys
+    ]
+    content = w.serialize(graph, signatures=signatures)
+    found = load(content, signature=wanted)
+    assert found.signature == taken
+    assert found.choices == tuple(key for key in keys if key != taken)
+    program = celosia.compile(content, signature=wanted)
+    names = [program.inputs[0].name, program.outputs[0].name]
+    assert names == ([f"{taken}_in", f"{taken}_out"] if taken else ["input", "output_0"])
+
+
 def test_signature_refusals() -> None:
     content = two_signatures()
     interpreter = celosia.Interpreter(model_content=content)

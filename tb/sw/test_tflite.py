@@ -4,10 +4,12 @@ from typing import Any
 
 import networks as w
 import numpy as np
+import prerequisites
 import pytest
 import tflite
 
 from celosia.sw.frontend.tflite import ModelError, load
+from celosia.sw.quantize.hybrid import pack
 
 
 @pytest.fixture
@@ -227,3 +229,34 @@ def test_public_models_are_read(more_models: Path) -> None:
     for name, kind in (("kws_ref_model", "DEPTHWISE_CONV_2D"), ("pretrainedResnet_quant", "ADD")):
         graph = load(more_models / f"{name}.tflite")
         assert sum(operation.kind == kind for operation in graph.operations) in (3, 4)
+
+
+def outside(model: bytes, gap: int = 0, short: int = 0) -> bytes:
+    """Return a model whose constants lie after its tables, as in files of more than 2 GiB.
+
+    ``gap``: bytes before each constant, and after the last; ``short``: that the last one lacks.
+    """
+    schema: Any = prerequisites.package("ai_edge_litert.schema_py_generated")
+    made = schema.ModelT.InitFromObj(schema.Model.GetRootAs(model, 0))
+    constants = [each for each in made.buffers if each.data is not None and len(each.data)]
+    contents = [bytes(each.data) for each in constants]
+    start = 1 << 20
+    for _ in range(2):
+        for each, content in zip(constants, contents, strict=True):
+            each.data, each.offset, each.size = None, start + gap, len(content)
+            start += gap + len(content)
+        tables = pack(made)
+        start = len(tables)
+    whole = tables + b"".join(bytes(gap) + content for content in contents) + bytes(gap)
+    return whole[: len(whole) - short]
+
+
+@pytest.mark.parametrize("gap", [0, 16])
+def test_constants_outside_the_tables(model: bytes, gap: int) -> None:
+    """The last one may end with the file."""
+    graphs = load(model), load(outside(model, gap))
+    for one, other in zip(*(graph.tensors for graph in graphs), strict=True):
+        assert (one.data is None) == (other.data is None)
+        assert one.data is None or one.data.tobytes() == other.data.tobytes()
+    with pytest.raises(ModelError, match="truncated or damaged"):
+        load(outside(model, short=1))
