@@ -82,10 +82,16 @@ SCALES = Quantization(np.array([0.5, 0.25], np.float32), np.array([0, 0]), 0)
 SHIFTED = Quantization(np.array([0.5], np.float32), np.array([3]))
 
 
+#: Scales along the last dimension, as of a DEPTHWISE_CONV_2D, and a zero point for each.
+ACROSS = Quantization(np.array([0.5, 0.25, 1, 2], np.float32), np.zeros(4, int), 1)
+APART = Quantization(np.array([0.5, 0.25, 1, 2], np.float32), np.arange(4), 1)
+
 CASES = (
     (Tensor("h", (2, 4), HALF, data=VALUES.astype(HALF)), VALUES),
     (Tensor("h", (2, 4), INT8, SHIFTED, VALUES.astype(INT8)), 0.5 * (VALUES - 3)),
     (Tensor("h", (2, 4), INT8, SCALES, VALUES.astype(INT8)), VALUES * [[0.5], [0.25]]),
+    (Tensor("h", (2, 4), INT8, ACROSS, VALUES.astype(INT8)), VALUES * ACROSS.scales),
+    (Tensor("h", (2, 4), INT8, APART, VALUES.astype(INT8)), (VALUES - np.arange(4)) * APART.scales),
 )
 
 

@@ -118,3 +118,30 @@ def test_quantize_makes_it_float_again(name, tmp_path):
     got = np.concatenate([np.asarray(session.run(None, {"x": each[None]})[0]) for each in x])
     assert np.abs(got - wanted).max() <= 0.05 * np.abs(wanted).max()
     load(model.quantize({"x": each[None]} for each in x))
+
+
+@pytest.mark.parametrize("points", [False, True])
+@pytest.mark.parametrize("kind", ["ConvInteger", "MatMulInteger"])
+@pytest.mark.parametrize("several", [False, True])
+def test_scales_of_channels(kind: str, points: bool, several: bool, tmp_path: Path) -> None:
+    """Weights in float are those integers times the scale of their channel."""
+    is_image, count = kind == "ConvInteger", 6 if several else 1
+    net = Net(x=(1, 4, 9, 8) if is_image else (1, 3, 4))
+    scales = np.linspace(0.01, 0.02, count, dtype=np.float32)
+    shape = (6, 4, 3, 3) if is_image else (4, 6)
+    data = net.random.integers(-64, 64, shape).astype(np.int8)
+    zeros = np.arange(count, dtype=np.int8) * points
+    x, scale, point = net.add("DynamicQuantizeLinear", "x", results=3), "t0_1", "t0_2"
+    ends = [net.constant(data), point, *([net.constant(zeros)] if points else [])]
+    sums = net.add("Cast", net.add(kind, x, *ends), to=1)
+    along = (count, 1, 1) if is_image else (count,)
+    factor = net.add("Mul", scale, net.constant(scales.reshape(along)))
+    path = tmp_path / "net.onnx"
+    path.write_bytes(net.content(net.add("Mul", sums, factor)))
+    content = open_model(path).content
+    graph = onnx.load_from_string(content).graph
+    assert [node.op_type for node in graph.node] == [kind.removesuffix("Integer")]
+    (weights,) = map(onnx.numpy_helper.to_array, graph.initializer)
+    axes = (-1, 1, 1, 1) if is_image else (-1,)
+    wanted = (data - zeros.astype(np.float32).reshape(axes)) * scales.reshape(axes)
+    np.testing.assert_array_equal(weights, wanted)
