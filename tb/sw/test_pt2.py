@@ -152,6 +152,45 @@ def test_an_archive_that_could_run_code_is_refused(members, message, tmp_path: P
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["torch Size", "torch bool", "collections OrderedDict"])
+@pytest.mark.parametrize("pattern", ["{}s", "{}.x", "my.{}", "{} x"])
+def test_names_that_begin_or_end_like_those_of_tensors(
+    name: str, pattern: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "net.pt2"
+    for text, is_refused in ((name, False), (pattern.format(name), True)):
+        pickled = b"\x80\x02c" + text.replace(" ", "\n", 1).encode() + b"\n."
+        path.write_bytes(zipped(program(**{"data/sample_inputs/model.pt": saved(pickled)})))
+        if is_refused:
+            with pytest.raises(QuantizeError, match="Python objects"):
+                pt2.checked(path)
+        else:
+            pt2.checked(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"target": "torch.ops.aten.relu.default x"}, "target"),
+        ({"target": "my_operator.add"}, "target"),
+        ({"target": "mymath.floor"}, "target"),
+        ({"target": "math.floor()"}, "target"),
+        ({"name": "relu;"}, "name"),
+        ({"expr_str": "Mul_(1)()"}, "expr_str"),
+        ({"expr_str": "minimum(1, 2)"}, "expr_str"),
+        ({"expr_str": "a.shapes"}, "expr_str"),
+        ({"guards_code": ["L['x y'] == 1"]}, "guards_code"),
+    ],
+)
+def test_texts_that_begin_or_end_like_those_of_a_graph(
+    changes: dict[str, Any], key: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "net.pt2"
+    path.write_bytes(zipped(program(**{MODEL: graph(**changes)})))
+    with pytest.raises(QuantizeError, match=f"got {key}"):
+        pt2.checked(path)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
