@@ -89,7 +89,7 @@ prose: $(DEV)  ## spelling, line lengths and words of README, CHANGELOG and docs
 	@$(BIN)/python tb/prose.py
 
 docs: $(DEV) $(VIEW)  ## the pages and the API reference as a site: build/docs
-	@PYTHONPATH=build/view $(BIN)/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=build/view $(BIN)/mkdocs build --quiet
 
 type: $(DEV) $(VIEW)  ## pyright over all Python files
 	@$(BIN)/pyright --pythonpath $(BIN)/python
