@@ -13,9 +13,9 @@ AT_ONCE := -n logical --dist loadfile --no-loadscope-reorder
 # The test of the RTL in make check: LiteRT, machine model and the smallest core give the same bytes.
 SMOKE := tb/e2e/test_networks.py -k 'same_bytes and nano'
 BIN := .venv/bin
-# pip builds no wheel without a cache, unless told that there is none.
+# Tools keep what they compile in the home's cache, or here if that cannot be written.
 ifeq ($(shell mkdir -p "$${XDG_CACHE_HOME:-$$HOME/.cache}" 2>/dev/null && echo yes),)
-export PIP_NO_CACHE_DIR := 1
+export XDG_CACHE_HOME := $(CURDIR)/build/cache
 endif
 # Modules are compiled once, not by every process.
 export PYTHONDONTWRITEBYTECODE :=
