@@ -4,7 +4,6 @@ from typing import Any
 
 from amaranth.hdl import Cat, Module, ResetInserter, Signal, Value
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch.config import PROGRAM_BYTES, Config
@@ -15,7 +14,7 @@ from celosia.hw.axi.registers import RegisterFile
 from celosia.hw.axi.signature import axi4, axi4_lite, join
 from celosia.hw.dma.load import LoadUnit
 from celosia.hw.dma.store import StoreUnit
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component, In, Out, drive
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.lib.skid_buffer import PipelineRegister
 from celosia.hw.matrix.unit import MatrixUnit
@@ -64,14 +63,11 @@ class Core(Component):
                 f"bus_bytes: wanted at most {PROGRAM_BYTES} for gateware, got {config.bus_bytes}"
             )
         self.config = config
-        super().__init__(
-            {
-                "m_axi": Out(axi4(config.bus_bytes)),
-                "s_axil": In(axi4_lite()),
-                "irq": Out(1),
-                "reset": In(1),
-            }
-        )
+        self.m_axi = Out(axi4(config.bus_bytes))
+        self.s_axil = In(axi4_lite())
+        self.irq = Out(1)
+        self.reset = In(1)
+        super().__init__()
 
     def _sizes(self, names: str) -> dict[str, Any]:
         """Return the sizes of these names, as arguments."""
@@ -161,7 +157,7 @@ class Core(Component):
         writers = {"vector": write.o, "load": blocks["load"].write}
         for n, (name, request) in enumerate(READERS.items()):
             unit = blocks[name]
-            wiring.connect(m, getattr(unit, request), getattr(buffer, f"read_{n}"))
+            wiring.connect(m, getattr(unit, request), buffer.reads[n])
             m.d.comb += [
                 unit.read_valid.eq(buffer.read_valid[n]),
                 unit.read_data.eq(buffer.read_data),
@@ -170,7 +166,7 @@ class Core(Component):
             if self.config.parity:
                 m.d.comb += unit.read_wrong.eq(buffer.read_wrong[n])
         for n, name in enumerate(WRITERS):
-            wiring.connect(m, writers[name], getattr(buffer, f"write_{n}"))
+            wiring.connect(m, writers[name], buffer.writes[n])
         m.d.comb += vector.write_fault.eq(buffer.write_fault[WRITERS.index("vector")])
 
     def _connect_registers(self, m: Module, sequencer: Sequencer, masters: tuple[Any, Any]) -> None:

@@ -3,9 +3,8 @@
 from typing import Any
 
 from amaranth.hdl import Cat, ClockDomain, Module, Signal, Value
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import COPY
 
 
@@ -36,7 +35,10 @@ class Folded(Component):
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
-        super().__init__({"clk": In(1), "pin_in": In(1), "pin_out": Out(1)})
+        self.clk = In(1)
+        self.pin_in = In(1)
+        self.pin_out = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

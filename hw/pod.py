@@ -4,14 +4,14 @@ from typing import Any
 
 from amaranth.hdl import Cat, ClockDomain, Instance, Module, Mux, Signal, Value
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out, flipped
+from amaranth.lib.wiring import flipped
 
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.axi.arbiter import Arbiter
 from celosia.hw.axi.joined import JoinedReads
 from celosia.hw.axi.signature import axi4, axi4_read, axi4_write, connect
 from celosia.hw.axi.windows import Windows
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 
 #: Module of one core in the Verilog of a pod, see ``Top``.
 CORE = "celosia_core"
@@ -51,15 +51,13 @@ class Pod(Component):
         self.config = config
         self.windows = Windows(config=config)
         self.port = axi4(config.core.bus_bytes, id_bits=config.id_bits)
-        super().__init__(
-            {
-                "clk": In(1),
-                "rst": In(1),
-                **{f"m_axi_{n}": Out(self.port) for n in range(config.ports)},
-                "s_axil": self.windows.signature.members["bus"],
-                "irq": Out(config.cores),
-            }
-        )
+        self.clk = In(1)
+        self.rst = In(1)
+        for n in range(config.ports):
+            setattr(self, f"m_axi_{n}", Out(self.port))
+        self.s_axil = In(self.windows.bus.signature.flip())
+        self.irq = Out(config.cores)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -1,12 +1,15 @@
 """Payloads of the streams between the blocks of the core."""
 
-from amaranth.hdl import Mux, ShapeLike, Value, signed, unsigned
+from typing import Any
+
+from amaranth.hdl import Module, Mux, ShapeLike, Value, signed, unsigned
 from amaranth.lib import data, stream
-from amaranth.lib.wiring import In, Member, Out
+from amaranth.lib.wiring import Member
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import ADDRESS_BITS, TAG_BITS
 from celosia.hw.arch.registers import BOUND_BITS, MOST_INSTRUCTIONS, Activity
+from celosia.hw.lib.component import Bundle, Component, In, Out
 
 #: Bits that number the instructions of a program.
 INDEX_BITS = MOST_INSTRUCTIONS.bit_length()
@@ -37,20 +40,42 @@ FAULT = data.StructLayout({"code": isa.Error, "tag": unsigned(TAG_BITS)})
 UNIT_OUTPUTS = "done fault_valid fault idle activity"
 
 
-def unit_ports(instruction: ShapeLike) -> dict[str, Member]:
-    """Return the ports of a unit that executes instructions of this payload.
+class _UnitPorts:
+    def __init__(self, instruction: ShapeLike) -> None:
+        self.instruction = In(stream.Signature(instruction))
+        self.done = Out(1)
+        self.fault_valid = Out(1)
+        self.fault = Out(FAULT)
+        self.abort = In(1)
+        self.idle = Out(1)
+        self.activity = Out(Activity)
+        super().__init__()
+
+    def report(self, m: Module, source: "_UnitPorts") -> None:
+        """Drive the outputs by those of another unit, or of the part that has them."""
+        m.d.comb += [
+            self.done.eq(source.done),
+            self.fault_valid.eq(source.fault_valid),
+            self.fault.eq(source.fault),
+            self.idle.eq(source.idle),
+            self.activity.eq(source.activity),
+        ]
+
+
+class UnitPorts(_UnitPorts, Bundle):
+    """Ports of a unit that executes instructions of a payload.
 
     Their contract is in ``docs/design/architecture.md``.
     """
-    return {
-        "instruction": In(stream.Signature(instruction)),
-        "done": Out(1),
-        "fault_valid": Out(1),
-        "fault": Out(FAULT),
-        "abort": In(1),
-        "idle": Out(1),
-        "activity": Out(Activity),
-    }
+
+
+class Unit(_UnitPorts, Component):
+    """Component with ``UnitPorts``, and those that it declares itself."""
+
+
+def unit_ports(instruction: ShapeLike) -> dict[str, Member]:
+    """Return the members of ``UnitPorts``."""
+    return dict(UnitPorts(instruction).members)
 
 
 def activity_of(*classes: tuple[Value, Activity], otherwise: Activity = Activity.IDLE) -> Value:
@@ -122,11 +147,9 @@ BOUNDS = data.StructLayout(
 )
 
 
-def bounds() -> Member:
+def bounds() -> Any:
     """Return an input of BOUNDS; without a driver, every address lies within them."""
-    # The stubs do not know init yet.
-    everything = {"base": 0, "limit": -1}
-    return In(BOUNDS, init=everything)  # pyright: ignore[reportCallIssue]
+    return In(BOUNDS, init={"base": 0, "limit": -1})
 
 
 def outside(limits: data.View, first: Value, last: Value) -> Value:

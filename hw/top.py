@@ -4,10 +4,11 @@ from typing import Any
 
 from amaranth.hdl import ClockDomain, Module
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, flipped
+from amaranth.lib.wiring import flipped
 
+from celosia.hw.axi.signature import axi4, axi4_lite
 from celosia.hw.core import Core
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 
 
 class Top(Component):
@@ -35,8 +36,12 @@ class Top(Component):
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        ports = {name: member for name, member in core.signature.members.items() if name != "reset"}
-        super().__init__({"clk": In(1), "rst": In(1), **ports})
+        self.clk = In(1)
+        self.rst = In(1)
+        self.m_axi = Out(axi4(core.config.bus_bytes))
+        self.s_axil = In(axi4_lite())
+        self.irq = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

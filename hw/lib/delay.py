@@ -4,9 +4,8 @@ from typing import Any
 
 from amaranth.hdl import Module, ShapeLike, Signal
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.memory import race
 
 
@@ -60,7 +59,9 @@ class DelayLine(Component):
             raise ValueError(f"cycles: wanted at least 2, got {cycles}")
         self.shape = shape
         self.cycles = cycles
-        super().__init__({"i": In(shape), "o": Out(shape)})
+        self.i = In(shape)
+        self.o = Out(shape)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -2,9 +2,8 @@
 
 from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import reset_less
 
 
@@ -56,17 +55,14 @@ class LoopNest(Component):
         self.count_bits = count_bits
         self.levels = len(count_bits)
         counts = {str(level): unsigned(width) for level, width in enumerate(count_bits)}
-        super().__init__(
-            {
-                "start": In(1),
-                "base": In(bits),
-                "strides": In(data.ArrayLayout(unsigned(bits), self.levels)),
-                "counts": In(data.StructLayout(counts)),
-                "step": In(1),
-                "address": Out(bits),
-                "last": Out(self.levels),
-            }
-        )
+        self.start = In(1)
+        self.base = In(bits)
+        self.strides = In(data.ArrayLayout(unsigned(bits), self.levels))
+        self.counts = In(data.StructLayout(counts))
+        self.step = In(1)
+        self.address = Out(bits)
+        self.last = Out(self.levels)
+        super().__init__()
         reset_less(self, "last")
 
     def elaborate(self, platform: object) -> Module:

@@ -2,9 +2,8 @@
 
 from amaranth.hdl import Module, Mux, ShapeLike, Signal, Value
 from amaranth.lib import stream
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import COPY, reset_less
 
 #: ``SkidBuffer.block`` of requests to the unified buffer: wide, with loads all over the part.
@@ -32,7 +31,9 @@ class PipelineRegister(Component):
     LATENCY = 1
 
     def __init__(self, shape: ShapeLike) -> None:
-        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+        self.i = In(stream.Signature(shape))
+        self.o = Out(stream.Signature(shape))
+        super().__init__()
         reset_less(self.o, "payload")
 
     def elaborate(self, platform: object) -> Module:
@@ -71,9 +72,10 @@ class SkidBuffer(Component):
     def __init__(self, shape: ShapeLike, *, block: int | None = None) -> None:
         self.shape = shape
         self.block = block
-        super().__init__(
-            {"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)), "idle": Out(1)}
-        )
+        self.i = In(stream.Signature(shape))
+        self.o = Out(stream.Signature(shape))
+        self.idle = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

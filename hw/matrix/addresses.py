@@ -1,10 +1,9 @@
 """Address generator of MATMUL and MOVE_WEIGHTS: pixels, pass by pass."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import reset_less
 
 MATMUL = isa.LAYOUTS[isa.Opcode.MATMUL]
@@ -77,23 +76,22 @@ class PassAddresses(Component):
         self.row_bits = accumulator_depth.bit_length()
         if blocks:
             self.row_bits = max(self.row_bits, (self.weight_rows - 1).bit_length())
-        super().__init__(
-            {
-                "begin": In(1),
-                "instruction": In(MATMUL),
-                "advance": In(1),
-                "address": Out(self.address_bits),
-                "row": Out(self.row_bits),
-                "accumulate": Out(1),
-                "mask": Out(rows),
-                "first": Out(1),
-                "last": Out(1),
-                "closing": Out(1),
-                "final": Out(1),
-                "outside": Out(1),
-                **({"move": Out(1), "block": Out(range(max(2, blocks)))} if blocks else {}),
-            }
-        )
+        self.begin = In(1)
+        self.instruction = In(MATMUL)
+        self.advance = In(1)
+        self.address = Out(self.address_bits)
+        self.row = Out(self.row_bits)
+        self.accumulate = Out(1)
+        self.mask = Out(rows)
+        self.first = Out(1)
+        self.last = Out(1)
+        self.closing = Out(1)
+        self.final = Out(1)
+        self.outside = Out(1)
+        if blocks:
+            self.move = Out(1)
+            self.block = Out(range(max(2, blocks)))
+        super().__init__()
         reset_less(self, "row", "accumulate", "first", "closing", "final")
         if blocks:
             reset_less(self, "move", "block")

@@ -5,9 +5,9 @@ from typing import Any
 
 from amaranth.hdl import Module, Signal, Value, signed
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out, Signature
+from amaranth.lib.wiring import Signature
 
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Bundle, Component, In, Out
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.matrix.cell import CELLS, Cell, LogicCell
 
@@ -31,7 +31,23 @@ def placed(kinds: list[type[Cell]]) -> list[tuple[int, type[Cell], range]]:
     ]
 
 
-class Row(Component):
+class _RowPorts:
+    def __init__(self, kinds: list[type[Cell]], sum_bits: int) -> None:
+        sums = data.ArrayLayout(signed(sum_bits), sum(kind.COLUMNS for kind in kinds))
+        self.act = In(signed(8))
+        self.switch = In(1)
+        self.load = In(1)
+        self.weights = In(buses(kinds))
+        self.sums_in = In(sums)
+        self.sums_out = Out(sums)
+        super().__init__()
+
+
+class RowPorts(_RowPorts, Bundle):
+    """Ports of ``Row``."""
+
+
+class Row(_RowPorts, Component):
     """One row of the array: cells side by side.
 
     Parameters
@@ -58,22 +74,12 @@ class Row(Component):
     def __init__(self, *, kinds: list[type[Cell]], sum_bits: int) -> None:
         self.kinds = kinds
         self.sum_bits = sum_bits
-        super().__init__(self.ports(kinds, sum_bits))
+        super().__init__(kinds, sum_bits)
 
     @staticmethod
     def ports(kinds: list[type[Cell]], sum_bits: int) -> Signature:
         """Return the signature of a row."""
-        sums = data.ArrayLayout(signed(sum_bits), sum(kind.COLUMNS for kind in kinds))
-        return Signature(
-            {
-                "act": In(signed(8)),
-                "switch": In(1),
-                "load": In(1),
-                "weights": In(buses(kinds)),
-                "sums_in": In(sums),
-                "sums_out": Out(sums),
-            }
-        )
+        return RowPorts(kinds, sum_bits)
 
     def cell(self, m: Module, kind: type[Cell], name: str) -> Any:
         """Add a cell; return it, or an interface with its ports."""
@@ -163,15 +169,12 @@ class SystolicArray(Component):
         self.sum_bits = 16 + (rows - 1).bit_length()
         self.latency = rows + Cell.LATENCY - 1
         weights = data.ArrayLayout(signed(8), columns)
-        super().__init__(
-            {
-                "switch": In(1),
-                "activations": In(data.ArrayLayout(signed(8), rows)),
-                "weights": In(data.ArrayLayout(weights, weight_rows)),
-                "load": In(rows),
-                "sums": Out(data.ArrayLayout(signed(self.sum_bits), columns)),
-            }
-        )
+        self.switch = In(1)
+        self.activations = In(data.ArrayLayout(signed(8), rows))
+        self.weights = In(data.ArrayLayout(weights, weight_rows))
+        self.load = In(rows)
+        self.sums = Out(data.ArrayLayout(signed(self.sum_bits), columns))
+        super().__init__()
 
     @staticmethod
     def _delay(m: Module, value: Value, cycles: int, name: str) -> Value:

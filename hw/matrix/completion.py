@@ -1,11 +1,10 @@
 """End of the instructions of the matrix unit: done, idle, the first fault."""
 
 from amaranth.hdl import Module, Signal, Value
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import DelayLine
 
 
@@ -46,25 +45,23 @@ class Completion(Component):
         self.read_latency = read_latency
         self.results_latency = results_latency
         self.parity = parity
-        super().__init__(
-            {
-                "fired": In(1),
-                "final": In(1),
-                "tag": In(streams.TAG_BITS),
-                "outside": In(1),
-                "tile_outside": In(1),
-                "tile_tag": In(streams.TAG_BITS),
-                "read_fault": In(1),
-                "pending": In(1),
-                "abort": In(1),
-                "done": Out(1),
-                "fault_valid": Out(1),
-                "fault": Out(streams.FAULT),
-                "idle": Out(1),
-                "stopped": Out(1),
-                **({"wrong": In(1)} if parity else {}),
-            }
-        )
+        self.fired = In(1)
+        self.final = In(1)
+        self.tag = In(streams.TAG_BITS)
+        self.outside = In(1)
+        self.tile_outside = In(1)
+        self.tile_tag = In(streams.TAG_BITS)
+        self.read_fault = In(1)
+        self.pending = In(1)
+        self.abort = In(1)
+        self.done = Out(1)
+        self.fault_valid = Out(1)
+        self.fault = Out(streams.FAULT)
+        self.idle = Out(1)
+        self.stopped = Out(1)
+        if parity:
+            self.wrong = In(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -2,11 +2,10 @@
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch.registers import Activity
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import In, Out, drive
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.matrix.completion import Completion
 from celosia.hw.matrix.moves import MoveOrder
@@ -15,7 +14,7 @@ from celosia.hw.matrix.reads import PassReads
 from celosia.hw.matrix.spacing import PassSpacing
 
 
-class MatrixControl(Component):
+class MatrixControl(streams.Unit):
     """Control of the matrix unit: weight tiles, reads of activations, accumulator rows.
 
     ``TilePrefetcher`` starts the tiles of a MATMUL, one pass ahead. ``PassReads`` gives the
@@ -114,23 +113,22 @@ class MatrixControl(Component):
         if blocks:
             self.order = MoveOrder(rows=rows, columns=columns, read_latency=read_latency)
         read = self.reads.read
-        moves = {name: Out(read[name].shape) for name in ("move", "block")} if blocks else {}
-        super().__init__(
-            {
-                **streams.unit_ports(INSTRUCTION),
-                "request": Out(stream.Signature(read["request"].shape)),
-                "read_fault": In(1),
-                "start": Out(1),
-                "tile": Out(range(weight_tiles)),
-                "fired": Out(1),
-                "first": Out(1),
-                "row": Out(read["row"].shape),
-                "accumulate": Out(1),
-                "stopped": Out(1),
-                **({"wrong": In(1)} if parity else {}),
-                **({"drop": Out(1)} | moves if blocks else {}),
-            }
-        )
+        self.request = Out(stream.Signature(read["request"].shape))
+        self.read_fault = In(1)
+        self.start = Out(1)
+        self.tile = Out(range(weight_tiles))
+        self.fired = Out(1)
+        self.first = Out(1)
+        self.row = Out(read["row"].shape)
+        self.accumulate = Out(1)
+        self.stopped = Out(1)
+        if parity:
+            self.wrong = In(1)
+        if blocks:
+            self.drop = Out(1)
+            self.move = Out(read["move"].shape)
+            self.block = Out(read["block"].shape)
+        super().__init__(INSTRUCTION)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

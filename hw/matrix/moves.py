@@ -2,9 +2,8 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.memory.weight_buffer import WeightBuffer, rows_payload, weights_payload
 
 
@@ -50,17 +49,14 @@ class MoveOrder(Component):
         self.rows = rows
         self.columns = columns
         self.read_latency = read_latency
-        super().__init__(
-            {
-                "begin": In(1),
-                "fired": In(1),
-                "final": In(1),
-                "row": In(range(rows)),
-                "start": In(1),
-                "hold": Out(1),
-                "settled": Out(1),
-            }
-        )
+        self.begin = In(1)
+        self.fired = In(1)
+        self.final = In(1)
+        self.row = In(range(rows))
+        self.start = In(1)
+        self.hold = Out(1)
+        self.settled = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -127,16 +123,13 @@ class RowWrites(Component):
             "weight_tiles": weight_tiles,
             "bus_bytes": bus_bytes,
         }
-        super().__init__(
-            {
-                "beats": In(stream.Signature(weights_payload(**sizes))),
-                "enable": In(1),
-                "row": In(range(weight_tiles * rows)),
-                "block": In(range(max(2, self.blocks))),
-                "data": In(data.ArrayLayout(unsigned(8), rows)),
-                "o": Out(stream.Signature(rows_payload(**sizes))),
-            }
-        )
+        self.beats = In(stream.Signature(weights_payload(**sizes)))
+        self.enable = In(1)
+        self.row = In(range(weight_tiles * rows))
+        self.block = In(range(max(2, self.blocks)))
+        self.data = In(data.ArrayLayout(unsigned(8), rows))
+        self.o = Out(stream.Signature(rows_payload(**sizes)))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -2,11 +2,10 @@
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import reset_less
 
 INSTRUCTION = streams.issued(isa.Opcode.MATMUL, isa.Opcode.MOVE_WEIGHTS)
@@ -71,22 +70,21 @@ class TilePrefetcher(Component):
         self.accumulator_depth = accumulator_depth
         self.taps_bits = (weight_tiles * rows).bit_length()
         self.weight_rows = weight_rows
-        super().__init__(
-            {
-                "instruction": In(stream.Signature(INSTRUCTION)),
-                "enable": In(1),
-                "arrives": Out(1),
-                "waiting": Out(1),
-                "begin": In(1),
-                "tag": Out(streams.TAG_BITS),
-                "switched": In(1),
-                "loaded": Out(1),
-                "start": Out(1),
-                "tile": Out(range(weight_tiles)),
-                "outside": Out(1),
-                **({"move": Out(1), "hold": In(1)} if moves else {}),
-            }
-        )
+        self.instruction = In(stream.Signature(INSTRUCTION))
+        self.enable = In(1)
+        self.arrives = Out(1)
+        self.waiting = Out(1)
+        self.begin = In(1)
+        self.tag = Out(streams.TAG_BITS)
+        self.switched = In(1)
+        self.loaded = Out(1)
+        self.start = Out(1)
+        self.tile = Out(range(weight_tiles))
+        self.outside = Out(1)
+        if moves:
+            self.move = Out(1)
+            self.hold = In(1)
+        super().__init__()
         reset_less(self, "tag")
 
     def elaborate(self, platform: object) -> Module:

@@ -2,10 +2,9 @@
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.skid_buffer import FAR, link
 from celosia.hw.matrix.addresses import MATMUL, PassAddresses
 from celosia.hw.memory.runs import Runs
@@ -78,17 +77,14 @@ class PassReads(Component):
         fields = {name: getattr(self.addresses, name).shape() for name in self.addressed}
         # What the control needs at once comes first: it shares a copy of the register's state.
         self.read = data.StructLayout({**fields, "tag": streams.TAG_BITS, "request": request})
-        super().__init__(
-            {
-                "prepare": In(1),
-                "ready": Out(1),
-                "begin": In(1),
-                "instruction": In(MATMUL),
-                "tag": In(streams.TAG_BITS),
-                "running": Out(1),
-                "o": Out(stream.Signature(self.read)),
-            }
-        )
+        self.prepare = In(1)
+        self.ready = Out(1)
+        self.begin = In(1)
+        self.instruction = In(MATMUL)
+        self.tag = In(streams.TAG_BITS)
+        self.running = Out(1)
+        self.o = Out(stream.Signature(self.read))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -1,10 +1,9 @@
 """Spacing of passes that add to the same rows of the accumulators."""
 
 from amaranth.hdl import Const, Module, Mux, Signal
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import ADD_CYCLES
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 
 
 class PassSpacing(Component):
@@ -38,15 +37,12 @@ class PassSpacing(Component):
 
     def __init__(self, *, forwards: bool) -> None:
         self.forwards = forwards
-        super().__init__(
-            {
-                "fired": In(1),
-                "last": In(1),
-                "final": In(1),
-                "accumulate": In(1),
-                "clear": Out(1),
-            }
-        )
+        self.fired = In(1)
+        self.last = In(1)
+        self.final = In(1)
+        self.accumulate = In(1)
+        self.clear = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -2,10 +2,9 @@
 
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import In, Out, drive
 from celosia.hw.lib.delay import DelayLine, delayed
 from celosia.hw.matrix.control import MatrixControl
 from celosia.hw.matrix.moves import RowWrites
@@ -17,7 +16,7 @@ from celosia.hw.memory.accumulators import Accumulators
 from celosia.hw.memory.weight_buffer import WeightBuffer, weights_payload
 
 
-class MatrixUnit(Component):
+class MatrixUnit(streams.Unit):
     """Executes MATMUL and MOVE_WEIGHTS; holds the weight buffer and the accumulators.
 
     Parameters
@@ -128,22 +127,20 @@ class MatrixUnit(Component):
         )
         payload = weights_payload(**sizes)
         read = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
-        super().__init__(
-            {
-                **streams.unit_ports(INSTRUCTION),
-                "request": Out(stream.Signature(read)),
-                "read_valid": In(1),
-                "read_data": In(data.ArrayLayout(8, rows)),
-                "read_fault": In(1),
-                "weights": In(stream.Signature(payload)),
-                "accumulator_read": In(accumulators.read_layout(depth=accumulator_depth)),
-                "sums": Out(self.accumulators.read_sums.shape()),
-                "accumulator_write": In(
-                    accumulators.write_layout(depth=accumulator_depth, columns=columns)
-                ),
-                **({"read_wrong": In(1), "sums_wrong": Out(columns)} if parity else {}),
-            }
+        self.request = Out(stream.Signature(read))
+        self.read_valid = In(1)
+        self.read_data = In(data.ArrayLayout(8, rows))
+        self.read_fault = In(1)
+        self.weights = In(stream.Signature(payload))
+        self.accumulator_read = In(accumulators.read_layout(depth=accumulator_depth))
+        self.sums = Out(self.accumulators.read_sums.shape())
+        self.accumulator_write = In(
+            accumulators.write_layout(depth=accumulator_depth, columns=columns)
         )
+        if parity:
+            self.read_wrong = In(1)
+            self.sums_wrong = Out(columns)
+        super().__init__(INSTRUCTION)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -1,9 +1,8 @@
 """Words of wrong parity that a request of the matrix unit used."""
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 
 
 class Verdict(Component):
@@ -38,8 +37,11 @@ class Verdict(Component):
         self.read_latency = read_latency
         self.verdict_latency = verdict_latency
         self.results_latency = results_latency
-        inputs = ("begins", "tile_wrong", "read_wrong")
-        super().__init__({**{name: In(1) for name in inputs}, "wrong": Out(1)})
+        self.begins = In(1)
+        self.tile_wrong = In(1)
+        self.read_wrong = In(1)
+        self.wrong = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

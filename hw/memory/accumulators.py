@@ -2,9 +2,8 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component, In, Out, drive
 from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
@@ -94,23 +93,23 @@ class AccumulatorColumn(Component):
         self.parity = parity
         self.forwards = forwards
         row_bits = depth.bit_length()
-        super().__init__(
-            {
-                "enable": In(1),
-                "row": In(row_bits),
-                "accumulate": In(1),
-                **({"forward": In(1)} if forwards else {}),
-                "write_enable": In(1),
-                "write_row": In(row_bits),
-                "sum": In(signed(sum_bits)),
-                "read_row": In(row_bits),
-                "read_sum": Out(signed(32)),
-                "vector_enable": In(1),
-                "vector_row": In(row_bits),
-                "vector_sum": In(signed(32)),
-                **({"wrong": Out(1), "read_wrong": Out(1)} if parity else {}),
-            }
-        )
+        self.enable = In(1)
+        self.row = In(row_bits)
+        self.accumulate = In(1)
+        if forwards:
+            self.forward = In(1)
+        self.write_enable = In(1)
+        self.write_row = In(row_bits)
+        self.sum = In(signed(sum_bits))
+        self.read_row = In(row_bits)
+        self.read_sum = Out(signed(32))
+        self.vector_enable = In(1)
+        self.vector_row = In(row_bits)
+        self.vector_sum = In(signed(32))
+        if parity:
+            self.wrong = Out(1)
+            self.read_wrong = Out(1)
+        super().__init__()
         reset_less(self, "read_sum")
 
     def elaborate(self, platform: object) -> Module:
@@ -232,18 +231,17 @@ class Accumulators(Component):
         self.parity = parity
         self.forwards = forwards
         self.latency = self.WRITE_LATENCY + columns - 1
-        super().__init__(
-            {
-                "enable": In(1),
-                "row": In(depth.bit_length()),
-                "accumulate": In(1),
-                "sums": In(data.ArrayLayout(signed(sum_bits), columns)),
-                "read": In(read_layout(depth=depth)),
-                "read_sums": Out(data.ArrayLayout(signed(32), columns)),
-                "write": In(write_layout(depth=depth, columns=columns)),
-                **({"wrong": Out(1), "read_wrong": Out(columns)} if parity else {}),
-            }
-        )
+        self.enable = In(1)
+        self.row = In(depth.bit_length())
+        self.accumulate = In(1)
+        self.sums = In(data.ArrayLayout(signed(sum_bits), columns))
+        self.read = In(read_layout(depth=depth))
+        self.read_sums = Out(data.ArrayLayout(signed(32), columns))
+        self.write = In(write_layout(depth=depth, columns=columns))
+        if parity:
+            self.wrong = Out(1)
+            self.read_wrong = Out(columns)
+        super().__init__()
 
     def _forward(self, m: Module) -> Signal:
         """Return True if the operation adds to the sum of one that is not in memory yet."""

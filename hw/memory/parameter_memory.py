@@ -5,12 +5,11 @@ from typing import Any
 from amaranth.hdl import Cat, Module, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import EXPONENTIAL_TABLES, PARAMETER_BYTES, TABLE_BYTES
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
@@ -121,17 +120,16 @@ class ParameterMemory(Component):
         self.overrides = overrides
         # At least two words, because a port needs an address bit.
         self.depth = max(2, channels // lanes)
-        super().__init__(
-            {
-                "enable": In(1),
-                "offset": In(offset_bits),
-                "data": In(data.ArrayLayout(unsigned(8), bus_bytes)),
-                "group": In((self.depth - 1).bit_length()),
-                "parameters": Out(data.ArrayLayout(streams.CHANNEL, lanes)),
-                **({"wrong": Out(lanes)} if parity else {}),
-                **({"given": In(GIVEN)} if overrides else {}),
-            }
-        )
+        self.enable = In(1)
+        self.offset = In(offset_bits)
+        self.data = In(data.ArrayLayout(unsigned(8), bus_bytes))
+        self.group = In((self.depth - 1).bit_length())
+        self.parameters = Out(data.ArrayLayout(streams.CHANNEL, lanes))
+        if parity:
+            self.wrong = Out(lanes)
+        if overrides:
+            self.given = In(GIVEN)
+        super().__init__()
         reset_less(self, "parameters")
 
     @property
@@ -278,19 +276,19 @@ class ParameterStore(Component):
         )
         self.parity = parity
         self.softmax = softmax
-        super().__init__(
-            {
-                "parameters": In(stream.Signature(payload)),
-                "group": In(len(self.memory.group)),
-                "channels": Out(data.ArrayLayout(streams.CHANNEL, lanes)),
-                "table": In(len(self.tables.table)),
-                "entries": In(data.ArrayLayout(unsigned(8), lanes)),
-                "values": Out(data.ArrayLayout(signed(8), lanes)),
-                "written": Out(self.tables.written.shape()),
-                **({"given": In(GIVEN)} if softmax else {}),
-                **({"channels_wrong": Out(lanes), "values_wrong": Out(lanes)} if parity else {}),
-            }
-        )
+        self.parameters = In(stream.Signature(payload))
+        self.group = In(len(self.memory.group))
+        self.channels = Out(data.ArrayLayout(streams.CHANNEL, lanes))
+        self.table = In(len(self.tables.table))
+        self.entries = In(data.ArrayLayout(unsigned(8), lanes))
+        self.values = Out(data.ArrayLayout(signed(8), lanes))
+        self.written = Out(self.tables.written.shape())
+        if softmax:
+            self.given = In(GIVEN)
+        if parity:
+            self.channels_wrong = Out(lanes)
+            self.values_wrong = Out(lanes)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

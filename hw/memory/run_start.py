@@ -2,9 +2,8 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import reset_less
 
 
@@ -54,20 +53,17 @@ class RunStart(Component):
         self.row_bits = row_bits
         self.stages = (lanes - 1).bit_length()
         self.rest_bits = self.stages + 2
-        super().__init__(
-            {
-                "start": In(1),
-                "run": In(self.rest_bits),
-                "skip_rows": In(row_bits),
-                "ready": Out(1),
-                "rest": Out(data.ArrayLayout(unsigned(self.rest_bits), lanes)),
-                "skip": Out(data.ArrayLayout(unsigned(row_bits), lanes)),
-                "step_rest": Out(self.rest_bits),
-                "step_left": Out(self.rest_bits - 1),
-                "step_skip": Out(row_bits),
-                "step_skip_more": Out(row_bits),
-            }
-        )
+        self.start = In(1)
+        self.run = In(self.rest_bits)
+        self.skip_rows = In(row_bits)
+        self.ready = Out(1)
+        self.rest = Out(data.ArrayLayout(unsigned(self.rest_bits), lanes))
+        self.skip = Out(data.ArrayLayout(unsigned(row_bits), lanes))
+        self.step_rest = Out(self.rest_bits)
+        self.step_left = Out(self.rest_bits - 1)
+        self.step_skip = Out(row_bits)
+        self.step_skip_more = Out(row_bits)
+        super().__init__()
         reset_less(self, "rest", "skip", "step_rest", "step_left", "step_skip", "step_skip_more")
 
     def elaborate(self, platform) -> Module:

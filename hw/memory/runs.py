@@ -7,9 +7,8 @@ and the next vector likewise, one vector a cycle.
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Member, Out
 
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component, In, Out, drive
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory.run_start import RunStart, add_rows
 
@@ -48,16 +47,13 @@ class LongRuns(Component):
     def __init__(self, *, lanes: int, count_bits: int) -> None:
         self.lanes = lanes
         self.count_bits = count_bits
-        super().__init__(
-            {
-                "start": In(1),
-                "run": In(count_bits),
-                "restart": In(1),
-                "advance": In(1),
-                "enters_first": Out(lanes),
-                "enters_next": Out(lanes),
-            }
-        )
+        self.start = In(1)
+        self.run = In(count_bits)
+        self.restart = In(1)
+        self.advance = In(1)
+        self.enters_first = Out(lanes)
+        self.enters_next = Out(lanes)
+        super().__init__()
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -110,19 +106,22 @@ class LongRuns(Component):
         return m
 
 
-def _ports(row_bits: int, count_bits: int) -> dict[str, Member]:
-    """Return the ports that ``Runs`` has for any number of lanes."""
-    return {
-        "start": In(1),
-        "run": In(count_bits),
-        "skip_rows": In(row_bits),
-        "ready": Out(1),
-        "restart": In(1),
-        "advance": In(1),
-    }
+class _Runs(Component):
+    """Ports that ``Runs`` has for any number of lanes."""
+
+    def __init__(self, *, row_bits: int, count_bits: int) -> None:
+        self.row_bits = row_bits
+        self.count_bits = count_bits
+        self.start = In(1)
+        self.run = In(count_bits)
+        self.skip_rows = In(row_bits)
+        self.ready = Out(1)
+        self.restart = In(1)
+        self.advance = In(1)
+        super().__init__()
 
 
-class SingleRuns(Component):
+class SingleRuns(_Runs):
     """Skips of one lane: counts the taps of a run.
 
     Parameters
@@ -143,9 +142,8 @@ class SingleRuns(Component):
     """
 
     def __init__(self, *, row_bits: int, count_bits: int) -> None:
-        self.row_bits = row_bits
-        self.count_bits = count_bits
-        super().__init__(_ports(row_bits, count_bits) | {"skip": Out(row_bits)})
+        self.skip = Out(row_bits)
+        super().__init__(row_bits=row_bits, count_bits=count_bits)
         reset_less(self, "skip")
 
     def elaborate(self, platform) -> Module:
@@ -190,7 +188,7 @@ class SingleRuns(Component):
         return m
 
 
-class Runs(Component):
+class Runs(_Runs):
     """Rows left out before each lane: (k div run) · skip, with tap k = s · lanes + i.
 
     ``s`` is the step, ``i`` the lane.
@@ -244,15 +242,9 @@ class Runs(Component):
                 f"count_bits: wanted at least {lanes.bit_length() + 1}, got {count_bits}"
             )
         self.lanes = lanes
-        self.row_bits = row_bits
-        self.count_bits = count_bits
         self.PREPARE = (lanes - 1).bit_length() + 2
-        super().__init__(
-            {
-                **_ports(row_bits, count_bits),
-                "skip": Out(data.ArrayLayout(unsigned(row_bits), lanes)),
-            }
-        )
+        self.skip = Out(data.ArrayLayout(unsigned(row_bits), lanes))
+        super().__init__(row_bits=row_bits, count_bits=count_bits)
         reset_less(self, "skip")
 
     def elaborate(self, platform) -> Module:

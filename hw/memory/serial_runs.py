@@ -2,9 +2,8 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component, In, Out, drive
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory.runs import SingleRuns
 
@@ -43,17 +42,14 @@ class SerialRuns(Component):
         self.row_bits = row_bits
         self.count_bits = count_bits
         self.PREPARE = lanes + 1
-        super().__init__(
-            {
-                "start": In(1),
-                "run": In(count_bits),
-                "skip_rows": In(row_bits),
-                "valid": Out(1),
-                "step": In(1),
-                "closing": In(1),
-                "skip": Out(data.ArrayLayout(unsigned(row_bits), lanes)),
-            }
-        )
+        self.start = In(1)
+        self.run = In(count_bits)
+        self.skip_rows = In(row_bits)
+        self.valid = Out(1)
+        self.step = In(1)
+        self.closing = In(1)
+        self.skip = Out(data.ArrayLayout(unsigned(row_bits), lanes))
+        super().__init__()
         reset_less(self, "skip")
 
     def elaborate(self, platform: object) -> Module:

@@ -3,10 +3,9 @@
 from amaranth.hdl import Cat, Module, Signal, signed, unsigned
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import TABLE_BYTES
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
@@ -76,19 +75,17 @@ class TableMemory(Component):
         self.tables = tables
         self.bus_bytes = bus_bytes
         self.parity = parity
-        super().__init__(
-            {
-                "enable": In(1),
-                "offset": In(offset_bits),
-                "data": In(data.ArrayLayout(unsigned(8), bus_bytes)),
-                "taken": Out(1),
-                "table": In(max(1, (tables - 1).bit_length())),
-                "entries": In(data.ArrayLayout(unsigned(8), lanes)),
-                "values": Out(data.ArrayLayout(signed(8), lanes)),
-                "written": Out(written_layout(offset_bits)),
-                **({"wrong": Out(lanes)} if parity else {}),
-            }
-        )
+        self.enable = In(1)
+        self.offset = In(offset_bits)
+        self.data = In(data.ArrayLayout(unsigned(8), bus_bytes))
+        self.taken = Out(1)
+        self.table = In(max(1, (tables - 1).bit_length()))
+        self.entries = In(data.ArrayLayout(unsigned(8), lanes))
+        self.values = Out(data.ArrayLayout(signed(8), lanes))
+        self.written = Out(written_layout(offset_bits))
+        if parity:
+            self.wrong = Out(lanes)
+        super().__init__()
         reset_less(self, "values")
 
     def elaborate(self, platform: object) -> Module:

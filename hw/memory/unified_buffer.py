@@ -2,10 +2,9 @@
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component, In, Out, array
 from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.memory import parity as guard
@@ -75,19 +74,16 @@ class BankMapper(Component):
         self.depth = unified_bytes // rows
         self.offset_bits = (rows - 1).bit_length()
         self.row_bits = (self.depth - 1).bit_length()
-        super().__init__(
-            {
-                "access": In(streams.unified_read(rows=rows, unified_bytes=unified_bytes)),
-                "access_valid": In(1),
-                "carried": In(carried_bits),
-                "valid": Out(1),
-                "enable": Out(rows),
-                "row": Out(data.ArrayLayout(unsigned(self.row_bits), rows)),
-                "offset": Out(self.offset_bits),
-                "fault": Out(1),
-                "carried_out": Out(carried_bits),
-            }
-        )
+        self.access = In(streams.unified_read(rows=rows, unified_bytes=unified_bytes))
+        self.access_valid = In(1)
+        self.carried = In(carried_bits)
+        self.valid = Out(1)
+        self.enable = Out(rows)
+        self.row = Out(data.ArrayLayout(unsigned(self.row_bits), rows))
+        self.offset = Out(self.offset_bits)
+        self.fault = Out(1)
+        self.carried_out = Out(carried_bits)
+        super().__init__()
         reset_less(self, "row", "offset", "carried_out")
 
     def elaborate(self, platform: object) -> Module:
@@ -153,7 +149,7 @@ class Arbiter(Component):
 
     Members
     -------
-    request_<n> : In(stream of ``shape``)
+    requests : In(stream of ``shape``).array(count)
         Requests.
     valid, chosen, payload : Out(1), Out(range(count)), Out(shape)
         A request was taken in the cycle before; number of its stream; the request.
@@ -165,30 +161,26 @@ class Arbiter(Component):
 
     def __init__(self, *, shape: data.StructLayout, count: int) -> None:
         self.count = count
-        super().__init__(
-            {
-                **{f"request_{n}": In(stream.Signature(shape)) for n in range(count)},
-                "valid": Out(1),
-                "chosen": Out(range(count)),
-                "payload": Out(shape),
-            }
-        )
+        self.requests = array(In(stream.Signature(shape)), count)
+        self.valid = Out(1)
+        self.chosen = Out(range(count))
+        self.payload = Out(shape)
+        super().__init__()
         reset_less(self, "chosen", "payload")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        requests = [getattr(self, f"request_{n}") for n in range(self.count)]
         free = Signal(self.count + 1, init=1)
         m.d.comb += free[0].eq(1)
         chosen = Signal(range(self.count))
-        for n, request in enumerate(requests):
+        for n, request in enumerate(self.requests):
             m.d.comb += [request.ready.eq(free[n]), free[n + 1].eq(free[n] & ~request.valid)]
             with m.If(free[n] & request.valid):
                 m.d.comb += chosen.eq(n)
         m.d.sync += [
             self.valid.eq(~free[self.count]),
             self.chosen.eq(chosen),
-            self.payload.eq(Array([request.payload for request in requests])[chosen]),
+            self.payload.eq(Array([request.payload for request in self.requests])[chosen]),
         ]
         return m
 
@@ -207,8 +199,8 @@ class UnifiedBuffer(Component):
 
     Members
     -------
-    read_<n> : In(stream of ``streams.unified_read``)
-        Read requests of port ``n``.
+    reads : In(stream of ``streams.unified_read``).array(readers)
+        Read requests of each port.
     read_valid : Out(readers)
         There is a response; its bit is that of its port.
     read_data : Out(ArrayLayout(unsigned(8), rows))
@@ -217,8 +209,8 @@ class UnifiedBuffer(Component):
         With the response: an unmasked lane is outside the buffer.
     read_wrong : Out(readers)
         With ``parity``, one cycle after the response: an unmasked lane had wrong parity.
-    write_<n> : In(stream of ``streams.unified_write``)
-        Writes of port ``n``; lanes outside the buffer are not written.
+    writes : In(stream of ``streams.unified_write``).array(writers)
+        Writes of each port; lanes outside the buffer are not written.
     write_fault : Out(writers)
         ``WRITE_LATENCY`` cycles after a write was taken: an unmasked lane is outside the buffer.
 
@@ -246,43 +238,46 @@ class UnifiedBuffer(Component):
         self.readers = readers
         self.writers = writers
         self.parity = parity
-        self.read_shape = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
-        self.write_shape = streams.unified_write(rows=rows, unified_bytes=unified_bytes)
-        super().__init__(
-            {
-                **{f"read_{n}": In(stream.Signature(self.read_shape)) for n in range(readers)},
-                "read_valid": Out(readers),
-                "read_data": Out(data.ArrayLayout(unsigned(8), rows)),
-                "read_fault": Out(1),
-                **{f"write_{n}": In(stream.Signature(self.write_shape)) for n in range(writers)},
-                "write_fault": Out(writers),
-                **({"read_wrong": Out(readers)} if parity else {}),
-            }
-        )
+        sizes = {"rows": rows, "unified_bytes": unified_bytes}
+        self.reads = array(In(stream.Signature(streams.unified_read(**sizes))), readers)
+        self.writes = array(In(stream.Signature(streams.unified_write(**sizes))), writers)
+        self.read_valid = Out(readers)
+        self.read_data = Out(data.ArrayLayout(unsigned(8), rows))
+        self.read_fault = Out(1)
+        self.write_fault = Out(writers)
+        if parity:
+            self.read_wrong = Out(readers)
+        super().__init__()
         reset_less(self, "read_data", "read_fault")
 
     def _accesses(
-        self, m: Module, kind: str, shape: data.StructLayout, ports: int
+        self, m: Module, kind: str, ports: list[stream.Interface]
     ) -> tuple[Arbiter, BankMapper]:
         """Return the arbiter of the reads or writes, and their bank mapper."""
-        m.submodules[f"{kind}s"] = arbiter = Arbiter(shape=shape, count=ports)
+        shape = ports[0].payload.shape()
+        m.submodules[f"{kind}s"] = arbiter = Arbiter(shape=shape, count=len(ports))
         m.submodules[f"{kind}_mapper"] = mapper = BankMapper(
             rows=self.rows,
             unified_bytes=self.unified_bytes,
-            carried_bits=max(1, (ports - 1).bit_length()),
+            carried_bits=max(1, (len(ports) - 1).bit_length()),
         )
-        for n in range(ports):
-            port = getattr(self, f"{kind}_{n}")
-            wiring.connect(m, getattr(arbiter, f"request_{n}"), wiring.flipped(port))
-        drive(m, mapper.access, arbiter.payload, "address skip mask")
-        m.d.comb += [mapper.access_valid.eq(arbiter.valid), mapper.carried.eq(arbiter.chosen)]
+        for port, request in zip(ports, arbiter.requests, strict=True):
+            wiring.connect(m, request, wiring.flipped(port))
+        access = arbiter.payload
+        m.d.comb += [
+            mapper.access.address.eq(access.address),
+            mapper.access.skip.eq(access.skip),
+            mapper.access.mask.eq(access.mask),
+            mapper.access_valid.eq(arbiter.valid),
+            mapper.carried.eq(arbiter.chosen),
+        ]
         return arbiter, mapper
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         count = self.rows
-        reads, to_read = self._accesses(m, "read", self.read_shape, self.readers)
-        writes, to_write = self._accesses(m, "write", self.write_shape, self.writers)
+        reads, to_read = self._accesses(m, "read", self.reads)
+        writes, to_write = self._accesses(m, "write", self.writes)
         offset = writes.payload.address[: to_write.offset_bits]
         turned = Cat(rotated(m, [writes.payload.data[i] for i in range(count)], offset))
         written = delayed(m, turned, BankMapper.LATENCY, name="written", reset_less=True)[-1]

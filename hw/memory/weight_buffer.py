@@ -2,9 +2,8 @@
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import COPY, reset_less
 from celosia.hw.memory import parity as guard
@@ -134,17 +133,15 @@ class WeightBuffer(Component):
             rows=rows, columns=columns, weight_tiles=weight_tiles, bus_bytes=bus_bytes
         )
         buses = data.ArrayLayout(signed(8), columns)
-        super().__init__(
-            {
-                "write": In(stream.Signature(payload)),
-                "start": In(1),
-                "tile": In(payload["tile"].shape),
-                "ready": Out(1),
-                "weights": Out(data.ArrayLayout(buses, weight_rows)),
-                "load": Out(rows),
-                **({"wrong": Out(1)} if parity else {}),
-            }
-        )
+        self.write = In(stream.Signature(payload))
+        self.start = In(1)
+        self.tile = In(payload["tile"].shape)
+        self.ready = Out(1)
+        self.weights = Out(data.ArrayLayout(buses, weight_rows))
+        self.load = Out(rows)
+        if parity:
+            self.wrong = Out(1)
+        super().__init__()
         reset_less(self, "weights")
 
     def _verdict(

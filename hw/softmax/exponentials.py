@@ -3,10 +3,9 @@
 from amaranth.hdl import Cat, Module, Signal, unsigned
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import EXPONENTIAL_TABLES, TABLE_BYTES
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.memory import race
 
 #: Width of an exponential: a number from 0 to below 1.
@@ -43,15 +42,12 @@ class ExponentialMemory(Component):
     def __init__(self, *, lanes: int, tables: int, offset_bits: int) -> None:
         self.lanes = lanes
         self.tables = tables
-        super().__init__(
-            {
-                "enable": In(1),
-                "offset": In(offset_bits),
-                "byte": In(8),
-                "entries": In(data.ArrayLayout(unsigned(8), lanes)),
-                "values": Out(data.ArrayLayout(unsigned(BITS), lanes)),
-            }
-        )
+        self.enable = In(1)
+        self.offset = In(offset_bits)
+        self.byte = In(8)
+        self.entries = In(data.ArrayLayout(unsigned(8), lanes))
+        self.values = Out(data.ArrayLayout(unsigned(BITS), lanes))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

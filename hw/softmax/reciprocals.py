@@ -5,10 +5,9 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import SOFTMAX_ROWS
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
 from celosia.hw.memory import race
 from celosia.hw.softmax.reduction import MARK, SUM_BITS
@@ -42,15 +41,12 @@ class Normalizer(Component):
     LATENCY = 2
 
     def __init__(self) -> None:
-        super().__init__(
-            {
-                "mark": In(MARK),
-                "total": In(SUM_BITS),
-                "done": Out(MARK),
-                "half": Out(31),
-                "right": Out(5),
-            }
-        )
+        self.mark = In(MARK)
+        self.total = In(SUM_BITS)
+        self.done = Out(MARK)
+        self.half = Out(31)
+        self.right = Out(5)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -109,17 +105,14 @@ class Reciprocals(Component):
 
     def __init__(self, *, latency: int) -> None:
         self.latency = latency
-        super().__init__(
-            {
-                "mark": In(MARK),
-                "total": In(SUM_BITS),
-                "product": Out(PRODUCT),
-                "scaled": In(signed(32)),
-                "finished": Out(1),
-                "row": In(range(SOFTMAX_ROWS)),
-                "share": Out(SHARE),
-            }
-        )
+        self.mark = In(MARK)
+        self.total = In(SUM_BITS)
+        self.product = Out(PRODUCT)
+        self.scaled = In(signed(32))
+        self.finished = Out(1)
+        self.row = In(range(SOFTMAX_ROWS))
+        self.share = Out(SHARE)
+        super().__init__()
 
     def _memory(self, m: Module, name: str, width: int, *rows: Value) -> tuple[Any, list[Value]]:
         """Return the write port of a memory of rows, and its words of these rows."""

@@ -5,10 +5,9 @@ from collections.abc import Callable
 from amaranth.hdl import Module, Mux, Shape, Signal, Value, signed, unsigned
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import SOFTMAX_ROWS
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component, In, Out, drive
 from celosia.hw.lib.delay import delayed
 from celosia.hw.memory import race
 from celosia.hw.softmax.exponentials import BITS
@@ -62,14 +61,11 @@ class Reduction(Component):
         self.total_shape = total
         self.combine = combine
         self.latency = (lanes - 1).bit_length() + 1
-        super().__init__(
-            {
-                "mark": In(MARK),
-                "values": In(data.ArrayLayout(shape, lanes)),
-                "done": Out(MARK),
-                "total": Out(total),
-            }
-        )
+        self.mark = In(MARK)
+        self.values = In(data.ArrayLayout(shape, lanes))
+        self.done = Out(MARK)
+        self.total = Out(total)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -118,16 +114,13 @@ class Greatest(Component):
 
     def __init__(self, *, lanes: int) -> None:
         self.lanes = lanes
-        super().__init__(
-            {
-                "mark": In(MARK),
-                "mask": In(lanes),
-                "values": In(data.ArrayLayout(signed(8), lanes)),
-                "done": Out(MARK),
-                "row": In(range(SOFTMAX_ROWS)),
-                "greatest": Out(signed(8)),
-            }
-        )
+        self.mark = In(MARK)
+        self.mask = In(lanes)
+        self.values = In(data.ArrayLayout(signed(8), lanes))
+        self.done = Out(MARK)
+        self.row = In(range(SOFTMAX_ROWS))
+        self.greatest = Out(signed(8))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -177,15 +170,12 @@ class ExponentialSums(Component):
 
     def __init__(self, *, lanes: int) -> None:
         self.lanes = lanes
-        super().__init__(
-            {
-                "mark": In(MARK),
-                "mask": In(lanes),
-                "values": In(data.ArrayLayout(unsigned(BITS), lanes)),
-                "done": Out(MARK),
-                "total": Out(SUM_BITS),
-            }
-        )
+        self.mark = In(MARK)
+        self.mask = In(lanes)
+        self.values = In(data.ArrayLayout(unsigned(BITS), lanes))
+        self.done = Out(MARK)
+        self.total = Out(SUM_BITS)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -4,10 +4,9 @@ from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import SOFTMAX_ROWS
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component, In, Out, drive
 from celosia.hw.lib.delay import delayed
 from celosia.hw.memory.parameter_memory import GIVEN
 from celosia.hw.memory.table_memory import written_layout
@@ -48,16 +47,13 @@ class Rows(Component):
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
-        super().__init__(
-            {
-                "launch": In(1),
-                "task": In(sizes.task),
-                "valid": In(1),
-                "mark": Out(MARK),
-                "mask": Out(sizes.lanes),
-                "step": Out(Step),
-            }
-        )
+        self.launch = In(1)
+        self.task = In(sizes.task)
+        self.valid = In(1)
+        self.mark = Out(MARK)
+        self.mask = Out(sizes.lanes)
+        self.step = Out(Step)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -124,21 +120,18 @@ class Choice(Component):
 
     def __init__(self, *, lanes: int) -> None:
         self.lanes = lanes
-        super().__init__(
-            {
-                "valid": In(1),
-                "fault": In(1),
-                "step": In(Step),
-                "elements": In(data.ArrayLayout(signed(32), lanes)),
-                "exponentials": In(data.ArrayLayout(unsigned(BITS), lanes)),
-                "product": In(PRODUCT),
-                "share": In(SHARE),
-                "late_group": Out(group_layout(lanes=lanes)),
-                "used": Out(1),
-                "fault_used": Out(1),
-                "given": Out(GIVEN),
-            }
-        )
+        self.valid = In(1)
+        self.fault = In(1)
+        self.step = In(Step)
+        self.elements = In(data.ArrayLayout(signed(32), lanes))
+        self.exponentials = In(data.ArrayLayout(unsigned(BITS), lanes))
+        self.product = In(PRODUCT)
+        self.share = In(SHARE)
+        self.late_group = Out(group_layout(lanes=lanes))
+        self.used = Out(1)
+        self.fault_used = Out(1)
+        self.given = Out(GIVEN)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -208,25 +201,22 @@ class SoftmaxStage(Component):
     def __init__(self, *, sizes: VectorSizes, offset_bits: int) -> None:
         self.sizes = sizes
         group = group_layout(lanes=sizes.lanes)
-        super().__init__(
-            {
-                "launch": In(1),
-                "task": In(sizes.task),
-                "slot": In(1),
-                "next": In(1),
-                "group": In(group),
-                "written": In(written_layout(offset_bits)),
-                "late_launch": Out(1),
-                "late_slot": Out(1),
-                "late_next": Out(1),
-                "late_group": Out(group),
-                "given": Out(GIVEN),
-                "scaled": In(signed(32)),
-                "used": Out(1),
-                "finished": Out(1),
-                "fault": Out(1),
-            }
-        )
+        self.launch = In(1)
+        self.task = In(sizes.task)
+        self.slot = In(1)
+        self.next = In(1)
+        self.group = In(group)
+        self.written = In(written_layout(offset_bits))
+        self.late_launch = Out(1)
+        self.late_slot = Out(1)
+        self.late_next = Out(1)
+        self.late_group = Out(group)
+        self.given = Out(GIVEN)
+        self.scaled = In(signed(32))
+        self.used = Out(1)
+        self.finished = Out(1)
+        self.fault = Out(1)
+        super().__init__()
 
     def _exponentials(self, m: Module, elements: Any, greatest: Value) -> data.View:
         """Return the exponentials of elements, one cycle later."""

@@ -16,9 +16,8 @@ from amaranth.hdl import (
     signed,
     unsigned,
 )
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import reset_less
 
 __all__ = [
@@ -114,15 +113,12 @@ class Product(Component):
         self.primitive = primitive
         width = a.width + b.width
         enable: Any = In
-        super().__init__(
-            {
-                "a": In(a),
-                "b": In(b),
-                "a_enable": enable(1, init=1),
-                "b_enable": enable(1, init=1),
-                "p": Out(signed(width) if a.signed or b.signed else unsigned(width)),
-            }
-        )
+        self.a = In(a)
+        self.b = In(b)
+        self.a_enable = enable(1, init=1)
+        self.b_enable = enable(1, init=1)
+        self.p = Out(signed(width) if a.signed or b.signed else unsigned(width))
+        super().__init__()
         reset_less(self, "p")
 
     def elaborate(self, platform: object) -> Module:
@@ -274,15 +270,12 @@ class GatedSum(Component):
     def __init__(self, width: int, *, primitive: str = "portable") -> None:
         self.width = width
         self.primitive = primitive
-        super().__init__(
-            {
-                "x": In(width),
-                "x_gate": In(1),
-                "y": In(width),
-                "y_gate": In(1),
-                "sum": Out(width),
-            }
-        )
+        self.x = In(width)
+        self.x_gate = In(1)
+        self.y = In(width)
+        self.y_gate = In(1)
+        self.sum = Out(width)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -326,7 +319,11 @@ class NextCount(Component):
     def __init__(self, width: int, *, primitive: str = "portable") -> None:
         self.width = width
         self.primitive = primitive
-        super().__init__({"count": In(width), "more": In(2), "clear": In(1), "next": Out(width)})
+        self.count = In(width)
+        self.more = In(2)
+        self.clear = In(1)
+        self.next = Out(width)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

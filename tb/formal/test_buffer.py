@@ -101,7 +101,7 @@ def buffer_spec(module=unified_buffer, *, rows=4, unified_bytes=32):
     byte = Signal(8)
     hits = []
     for n in (1, 0):
-        port = getattr(dut, f"write_{n}")
+        port = dut.writes[n]
         taken = port.valid & port.ready
         hit = Const(0, 1)
         for i in range(rows):
@@ -122,7 +122,7 @@ def buffer_spec(module=unified_buffer, *, rows=4, unified_bytes=32):
     response = Array(dut.read_data[i] for i in range(rows))[lane]
     taken = []
     for n in range(2):
-        port = getattr(dut, f"read_{n}")
+        port = dut.reads[n]
         bank, row, wanted, outside, assign = mapped(
             port.payload, lane, rows=rows, unified_bytes=unified_bytes
         )

@@ -72,9 +72,9 @@ async def test_unified_buffer(
     for cycle in range(1500):
         if cycle % 16 == 0:
             # Nothing is under way.
-            ctx.set(dut.read_0.valid, 0)
-            ctx.set(dut.read_1.valid, 0)
-            ctx.set(dut.write_0.valid, 0)
+            ctx.set(dut.reads[0].valid, 0)
+            ctx.set(dut.reads[1].valid, 0)
+            ctx.set(dut.writes[0].valid, 0)
             for _ in range(latency):
                 await ctx.tick()
                 if expected:
@@ -88,8 +88,8 @@ async def test_unified_buffer(
         reader = int(rng.integers(2))
         access = {"address": address, "skip": [0] * rows, "mask": mask}
         for n in range(2):
-            ctx.set(getattr(dut, f"read_{n}").valid, n == reader)
-            ctx.set(getattr(dut, f"read_{n}").payload, access)
+            ctx.set(dut.reads[n].valid, n == reader)
+            ctx.set(dut.reads[n].payload, access)
         used = {address + lane for lane in range(rows) if mask >> lane & 1}
         wrong = bool(used & flipped)
         seen[wrong] += 1
@@ -98,9 +98,9 @@ async def test_unified_buffer(
         place = (address + int(rng.integers(rows, size - rows))) % size
         lanes = int(rng.integers(1 << rows)) if cycle % 3 == 0 else 0
         if place <= size - rows and not used & set(range(place, place + rows)):
-            ctx.set(dut.write_0.valid, 1)
+            ctx.set(dut.writes[0].valid, 1)
             ctx.set(
-                dut.write_0.payload,
+                dut.writes[0].payload,
                 {
                     "address": place,
                     "skip": [0] * rows,
@@ -110,7 +110,7 @@ async def test_unified_buffer(
             )
             flipped -= {place + lane for lane in range(rows) if lanes >> lane & 1}
         else:
-            ctx.set(dut.write_0.valid, 0)
+            ctx.set(dut.writes[0].valid, 0)
         await ctx.tick()
         if len(expected) >= latency:
             assert ctx.get(dut.read_wrong) == expected.pop(0), cycle

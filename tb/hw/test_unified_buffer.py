@@ -23,7 +23,7 @@ def access(dut, rng, *, outside=False):
     good = (lanes >= 0) & (lanes < size)
     if not outside:
         mask &= sum(1 << lane for lane in range(rows) if good[lane])
-    wrapped = address & ((1 << len(dut.read_0.payload.address)) - 1)
+    wrapped = address & ((1 << len(dut.reads[0].payload.address)) - 1)
     return {"address": wrapped, "skip": skips, "mask": mask}, lanes
 
 
@@ -33,19 +33,19 @@ async def test_random_accesses(rows, size):
     rng = np.random.default_rng(rows)
     memory = np.zeros(size, np.uint8)
     ctx = await pysim.simulation(dut)
-    ctx.set(dut.read_0.valid, 0)
+    ctx.set(dut.reads[0].valid, 0)
     expected = []
     faults = []
     for cycle in range(400):
         # A read in the cycle after a write sees it.
         write, lanes = access(dut, rng, outside=rng.random() < 0.1)
         values = rng.integers(0, 256, rows)
-        ctx.set(dut.write_0.valid, cycle % 2)
-        ctx.set(dut.write_0.payload, write | {"data": [int(v) for v in values]})
+        ctx.set(dut.writes[0].valid, cycle % 2)
+        ctx.set(dut.writes[0].payload, write | {"data": [int(v) for v in values]})
         read, places = access(dut, rng, outside=rng.random() < 0.1)
-        ctx.set(dut.read_0.valid, 1)
-        ctx.set(dut.read_0.payload, read)
-        assert ctx.get(dut.read_0.ready) and ctx.get(dut.write_0.ready)
+        ctx.set(dut.reads[0].valid, 1)
+        ctx.set(dut.reads[0].payload, read)
+        assert ctx.get(dut.reads[0].ready) and ctx.get(dut.writes[0].ready)
         on = [bool(read["mask"] >> lane & 1) for lane in range(rows)]
         inside = (places >= 0) & (places < size)
         expected.append(
@@ -77,17 +77,17 @@ async def test_priority_and_whose_response():
     dut: Any = UnifiedBuffer(rows=4, unified_bytes=64, readers=3, writers=2)
     ctx = await pysim.simulation(dut)
     for n in range(3):
-        ctx.set(getattr(dut, f"read_{n}").valid, 1)
+        ctx.set(dut.reads[n].valid, 1)
     for n in range(2):
-        ctx.set(getattr(dut, f"write_{n}").valid, 1)
+        ctx.set(dut.writes[n].valid, 1)
     order = []
     for n in range(3):
-        ready = [ctx.get(getattr(dut, f"read_{k}").ready) for k in range(3)]
+        ready = [ctx.get(dut.reads[k].ready) for k in range(3)]
         assert ready == [k <= n for k in range(3)]
-        assert [ctx.get(getattr(dut, f"write_{k}").ready) for k in range(2)] == [1, int(n > 0)]
+        assert [ctx.get(dut.writes[k].ready) for k in range(2)] == [1, int(n > 0)]
         await ctx.tick()
-        ctx.set(getattr(dut, f"read_{n}").valid, 0)
-        ctx.set(dut.write_0.valid, 0)
+        ctx.set(dut.reads[n].valid, 0)
+        ctx.set(dut.writes[0].valid, 0)
     for _ in range(dut.READ_LATENCY - 2):
         order.append(ctx.get(dut.read_valid))
         await ctx.tick()
@@ -103,7 +103,7 @@ def test_construction():
     assert (dut.READ_LATENCY, dut.WRITE_LATENCY, dut.VISIBLE) == (6, 3, 1)
     assert (len(dut.read_valid), len(dut.write_fault)) == (3, 2)
     assert BankMapper(rows=8, unified_bytes=256, carried_bits=2).depth == 32
-    assert Arbiter(shape=dut.read_shape, count=3).count == 3
+    assert Arbiter(shape=dut.reads[0].payload.shape(), count=3).count == 3
 
 
 @pytest.mark.parametrize("size", [32, 48])
@@ -111,8 +111,8 @@ def test_every_address_with_every_skip(size):
     """Lane 0 from before the buffer to past its end, skips up to what saturates."""
     rows = 4
     dut: Any = UnifiedBuffer(rows=rows, unified_bytes=size, readers=1, writers=1)
-    bits = len(dut.read_0.payload.address)
-    most = (1 << len(dut.read_0.payload.skip[0])) - 1
+    bits = len(dut.reads[0].payload.address)
+    most = (1 << len(dut.reads[0].payload.skip[0])) - 1
     contents = np.arange(size) * 5 + 1 & 255
     # One address in front for each lane that may be masked; the rest is past the end.
     places = range(-rows + 1, (1 << bits) - rows + 1)
@@ -133,14 +133,14 @@ def test_every_address_with_every_skip(size):
         for base in range(0, size, rows):
             payload = {"address": base, "mask": 15, "skip": [0] * rows}
             payload["data"] = contents[base : base + rows].tolist()
-            await pysim.put(ctx, dut.write_0, payload)
-        ctx.set(dut.read_0.valid, 1)
+            await pysim.put(ctx, dut.writes[0], payload)
+        ctx.set(dut.reads[0].valid, 1)
         for cycle in range(len(requests) + dut.READ_LATENCY):
             if cycle < len(requests):
                 address, skip = requests[cycle]
                 skips = [0, 0, skip, skip]
                 wrapped = address & ((1 << bits) - 1)
-                ctx.set(dut.read_0.payload, {"address": wrapped, "skip": skips, "mask": 15})
+                ctx.set(dut.reads[0].payload, {"address": wrapped, "skip": skips, "mask": 15})
             if cycle >= dut.READ_LATENCY:
                 response, fault = wanted[cycle - dut.READ_LATENCY]
                 got = [ctx.get(dut.read_data[i]) for i in range(rows)]
@@ -163,22 +163,24 @@ async def test_contention_of_all_ports(load):
     seen = [0] * 5
     ctx = await pysim.simulation(dut)
     waiting = {}
+    ports = {("read", n): dut.reads[n] for n in range(3)}
+    ports |= {("write", n): dut.writes[n] for n in range(2)}
     for cycle in range(500):
-        for port in [f"read_{n}" for n in range(3)] + [f"write_{n}" for n in range(2)]:
+        for port in ports:
             if port not in waiting and rng.random() < load:
                 request, lanes = access(dut, rng, outside=rng.random() < 0.2)
-                if port.startswith("write"):
+                if port[0] == "write":
                     request["data"] = [int(v) for v in rng.integers(0, 256, rows)]
                 waiting[port] = request, lanes
-                ctx.set(getattr(dut, port).payload, request)
-            ctx.set(getattr(dut, port).valid, port in waiting)
+                ctx.set(ports[port].payload, request)
+            ctx.set(ports[port].valid, port in waiting)
         for kind, count in (("read", 3), ("write", 2)):
-            requesting = [n for n in range(count) if f"{kind}_{n}" in waiting]
+            requesting = [n for n in range(count) if (kind, n) in waiting]
             for n in requesting:
-                assert ctx.get(getattr(dut, f"{kind}_{n}").ready) == (n == requesting[0])
+                assert ctx.get(ports[kind, n].ready) == (n == requesting[0])
             if not requesting:
                 continue
-            request, lanes = waiting.pop(f"{kind}_{requesting[0]}")
+            request, lanes = waiting.pop((kind, requesting[0]))
             on = np.array([bool(request["mask"] >> lane & 1) for lane in range(rows)])
             inside = (lanes >= 0) & (lanes < size)
             outside = bool((on & ~inside).any())
