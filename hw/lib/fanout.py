@@ -2,30 +2,40 @@
 
 from typing import Any
 
-from amaranth.hdl import Signal, Value
+from amaranth.hdl import Module, Signal, Value
 
 #: Attributes of a register that is a copy of another one, made to halve the fan-out. ``hw/flow``
 #: keeps such registers apart; an equal register without the attribute is merged into one of them.
 COPY: Any = {"keep": 1}
 
 
-def reset_less(interface: Any, *members: str, attrs: Any = None) -> None:
-    """Remove the reset of registers of an interface; they still start at their initial value.
+def data_registers(m: Module, *ports: Any, attrs: Any = None) -> list[Any]:
+    """Return a register without a reset for each port, which it drives.
 
-    For data that are used only while a valid bit is set, and that bit has a reset.
+    For data that are used only while a valid bit is set, and that bit has a reset. The registers
+    start at the initial values of the ports.
 
     Parameters
     ----------
-    interface : component, stream or other interface
-        Its signals are replaced: call this directly after ``super().__init__``.
-    *members : str
-        Names of its members, signals or views.
+    m : Module
+        Gets the assignments.
+    *ports : signal or view
+        Outputs.
     attrs : dict, optional
-        Attributes of the signals, such as ``COPY``.
+        Attributes of the registers, such as ``COPY``.
     """
+    registers = [
+        Signal.like(port, name=f"{Value.cast(port).name}_register", reset_less=True, attrs=attrs)
+        for port in ports
+    ]
+    m.d.comb += [port.eq(register) for port, register in zip(ports, registers, strict=True)]
+    return registers
+
+
+def reset_less(interface: Any, *members: str, attrs: Any = None) -> None:
+    """Remove the reset of registers of an interface, which are replaced. Use data_registers."""
     for member in members:
         signal = getattr(interface, member)
         bits: Any = Value.cast(signal)
-        setattr(
-            interface, member, Signal.like(signal, name=bits.name, reset_less=True, attrs=attrs)
-        )
+        register = Signal.like(signal, name=bits.name, reset_less=True, attrs=attrs)
+        setattr(interface, member, register)

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.fanout import data_registers
 
 
 class LoopNest(Component):
@@ -63,10 +63,10 @@ class LoopNest(Component):
         self.address = Out(bits)
         self.last = Out(self.levels)
         super().__init__()
-        reset_less(self, "last")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [last] = data_registers(m, self.last)
         began = [
             Signal(self.bits, name=f"began_{level}", reset_less=True)
             for level in range(self.levels)
@@ -78,8 +78,8 @@ class LoopNest(Component):
         origin: Value = began[-1]
         stride: Value = self.strides[self.levels - 1]
         for level in reversed(range(self.levels - 1)):
-            origin = Mux(self.last[level], origin, began[level])
-            stride = Mux(self.last[level], stride, self.strides[level])
+            origin = Mux(last[level], origin, began[level])
+            stride = Mux(last[level], stride, self.strides[level])
         address = Signal(self.bits)
         m.d.comb += [
             address.eq(Mux(self.start, self.base, origin + stride)),
@@ -89,10 +89,10 @@ class LoopNest(Component):
             count, first = self.counts[str(level)], self.firsts[level]
             following = Signal(len(number), name=f"following_{level}")
             m.d.comb += following.eq(number + 1)
-            with m.If(self.start | (self.step & self.last[:level].all())):
+            with m.If(self.start | (self.step & last[:level].all())):
                 m.d.sync += began[level].eq(address)
-                with m.If(self.start | self.last[level]):
-                    m.d.sync += [number.eq(first), self.last[level].eq(count == first)]
+                with m.If(self.start | last[level]):
+                    m.d.sync += [number.eq(first), last[level].eq(count == first)]
                 with m.Else():
-                    m.d.sync += [number.eq(following), self.last[level].eq(following == count)]
+                    m.d.sync += [number.eq(following), last[level].eq(following == count)]
         return m

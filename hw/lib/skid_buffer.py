@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, ShapeLike, Signal, Value
 from amaranth.lib import stream
 
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.lib.fanout import COPY, reset_less
+from celosia.hw.lib.fanout import COPY, data_registers
 
 #: ``SkidBuffer.block`` of requests to the unified buffer: wide, with loads all over the part.
 FAR = 48
@@ -34,13 +34,13 @@ class PipelineRegister(Component):
         self.i = In(stream.Signature(shape))
         self.o = Out(stream.Signature(shape))
         super().__init__()
-        reset_less(self.o, "payload")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [payload] = data_registers(m, self.o.payload)
         m.d.comb += self.i.ready.eq(~self.o.valid | self.o.ready)
         with m.If(self.i.ready):
-            m.d.sync += [self.o.valid.eq(self.i.valid), self.o.payload.eq(self.i.payload)]
+            m.d.sync += [self.o.valid.eq(self.i.valid), payload.eq(self.i.payload)]
         return m
 
 

@@ -4,7 +4,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.fanout import data_registers
 
 MATMUL = isa.LAYOUTS[isa.Opcode.MATMUL]
 
@@ -92,12 +92,12 @@ class PassAddresses(Component):
             self.move = Out(1)
             self.block = Out(range(max(2, blocks)))
         super().__init__()
-        reset_less(self, "row", "accumulate", "first", "closing", "final")
-        if blocks:
-            reset_less(self, "move", "block")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        row_register, accumulate, first, closing, final = data_registers(
+            m, self.row, self.accumulate, self.first, self.closing, self.final
+        )
         given = self.instruction
         bits = self.address_bits
         # Innermost first: rounds left, rounds, stride, and address of the current round.
@@ -113,7 +113,7 @@ class PassAddresses(Component):
         # Last round of an axis; axis of one round. Precomputed to shorten the path.
         ends = [Signal(name=f"{axis}_end", reset_less=True) for axis in axes]
         single = [Signal(name=f"{axis}_single", reset_less=True) for axis in axes]
-        base_row = Signal.like(self.row, reset_less=True)
+        base_row = Signal.like(row_register, reset_less=True)
         overflow = Signal(reset_less=True)
         # All of `ends`, registered: much of the matrix unit depends on it.
         pass_ends = Signal(reset_less=True)
@@ -147,14 +147,14 @@ class PassAddresses(Component):
             m.d.sync += [
                 step_start.eq(given.unified),
                 taps_left.eq(given_taps),
-                self.closing.eq(given_taps <= self.rows),
-                self.row.eq(row),
+                closing.eq(given_taps <= self.rows),
+                row_register.eq(row),
                 base_row.eq(row),
-                self.accumulate.eq(given.accumulate if move is None else given.accumulate & ~move),
-                self.first.eq(1),
+                accumulate.eq(given.accumulate if move is None else given.accumulate & ~move),
+                first.eq(1),
                 overflow.eq(0),
                 pass_ends.eq(single_round),
-                self.final.eq(single_round & (given_taps <= self.rows)),
+                final.eq(single_round & (given_taps <= self.rows)),
             ]
         with m.Elif(self.advance):
             ending = Signal(3)
@@ -171,22 +171,20 @@ class PassAddresses(Component):
             closes = taps_left <= 2 * self.rows
             m.d.sync += [
                 pass_ends.eq(ending.all()),
-                self.final.eq(ending.all() & Mux(pass_ends, closes, self.closing)),
-                self.first.eq(pass_ends),
-                self.row.eq(self.row + 1),
+                final.eq(ending.all() & Mux(pass_ends, closes, closing)),
+                first.eq(pass_ends),
+                row_register.eq(row_register + 1),
                 overflow.eq(self._is_last()),
             ]
             with m.If(pass_ends):
                 m.d.sync += [
                     step_start.eq(moved),
                     taps_left.eq(taps_left - self.rows),
-                    self.closing.eq(closes),
-                    self.accumulate.eq(~self.move if self.blocks else 1),
-                    self.row.eq(base_row),
+                    closing.eq(closes),
+                    accumulate.eq(~self.move if self.blocks else 1),
+                    row_register.eq(base_row),
                     overflow.eq(0),
                 ]
-                if self.blocks > 1:
-                    m.d.sync += self.block.eq(self.block + 1)
         return m
 
     def _is_last(self) -> Value:
@@ -205,6 +203,9 @@ class PassAddresses(Component):
             move.eq(given.opcode == isa.Opcode.MOVE_WEIGHTS),
             row.eq(Mux(move, given.tile * self.rows, given.accumulator)),
         ]
+        move_register, block = data_registers(m, self.move, self.block)
         with m.If(self.begin):
-            m.d.sync += [self.move.eq(move), self.block.eq(0)]
+            m.d.sync += [move_register.eq(move), block.eq(0)]
+        with m.Elif(self.advance & self.last):
+            m.d.sync += block.eq(block + 1)
         return row, move

@@ -7,7 +7,7 @@ from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Valu
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.fanout import data_registers
 from celosia.hw.targets.product import GatedSum, Product
 
 
@@ -69,7 +69,6 @@ class Cell(wiring.Component, ABC):
             raise ValueError(f"sum_bits: wanted at least 16, got {sum_bits}")
         self.sum_bits = sum_bits
         super().__init__(self.ports(sum_bits))
-        reset_less(self, "act_out", "switch_out", "load_out", "sums_out")
 
     @classmethod
     def ports(cls, sum_bits: int) -> wiring.Signature:
@@ -122,19 +121,25 @@ class Cell(wiring.Component, ABC):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [sums_out] = data_registers(m, self.sums_out)
         shadow = Signal(self.BUS_BITS, reset_less=True)
         act, switch, load = self._pass_east(m)
         with m.If(load):
             m.d.sync += shadow.eq(self.weights)
         for k, total in enumerate(self.sums(m, shadow, switch, act)):
-            m.d.sync += self.sums_out[k].eq(total)
+            m.d.sync += sums_out[k].eq(total)
         return m
 
     def _pass_east(self, m: Module) -> list[Any]:
         """Pass activation, switch and load east; return them, delayed by one cycle."""
         late = []
-        for name in ("act", "switch", "load"):
-            value, out = getattr(self, f"{name}_in"), getattr(self, f"{name}_out")
+        ports = {
+            "act": (self.act_in, self.act_out),
+            "switch": (self.switch_in, self.switch_out),
+            "load": (self.load_in, self.load_out),
+        }
+        for name, (value, port) in ports.items():
+            [out] = data_registers(m, port)
             steps = [
                 Signal.like(out, name=f"{name}_{n + 1}", reset_less=True)
                 for n in range(self.COLUMNS - 1)

@@ -6,7 +6,7 @@ from amaranth.lib import stream
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.fanout import data_registers
 
 INSTRUCTION = streams.issued(isa.Opcode.MATMUL, isa.Opcode.MOVE_WEIGHTS)
 
@@ -85,10 +85,10 @@ class TilePrefetcher(Component):
             self.move = Out(1)
             self.hold = In(1)
         super().__init__()
-        reset_less(self, "tag")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [tag] = data_registers(m, self.tag)
         taps_left = Signal(self.taps_bits, reset_less=True)
         more = Signal()
         excess = Signal(reset_less=True)
@@ -136,7 +136,7 @@ class TilePrefetcher(Component):
                         fields.taps[self.taps_bits :], *(count[count_bits:] for count in counts)
                     ).any()
                 ),
-                self.tag.eq(self.instruction.payload.tag),
+                tag.eq(self.instruction.payload.tag),
                 self.waiting.eq(1),
                 more.eq(starts),
                 tile.eq(fields.tile),

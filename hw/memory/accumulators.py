@@ -5,7 +5,7 @@ from amaranth.lib import data
 
 from celosia.hw.lib.component import Component, In, Out, drive
 from celosia.hw.lib.delay import delayed
-from celosia.hw.lib.fanout import COPY, reset_less
+from celosia.hw.lib.fanout import COPY, data_registers
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory.bank import bank_of
 
@@ -110,10 +110,10 @@ class AccumulatorColumn(Component):
             self.wrong = Out(1)
             self.read_wrong = Out(1)
         super().__init__()
-        reset_less(self, "read_sum")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [read_sum] = data_registers(m, self.read_sum)
         result = Signal(signed(32), reset_less=True)
         reads = []
         for half in range(2):
@@ -145,7 +145,7 @@ class AccumulatorColumn(Component):
             matrix_half.eq(self.row[-1]),
             read_half.eq(self.read_row[-1]),
             old.eq(stored),
-            self.read_sum.eq(Mux(read_half, reads[1], reads[0])),
+            read_sum.eq(Mux(read_half, reads[1], reads[0])),
             accumulate.eq(self.accumulate),
         ]
         before: Value = old
@@ -167,7 +167,7 @@ class AccumulatorColumn(Component):
             m.d.sync += [
                 old_bits.eq(stored[32:]),
                 read_bits.eq(Mux(read_half, reads[1], reads[0])[32:]),
-                self.read_wrong.eq(guard.is_wrong(self.read_sum, read_bits)),
+                self.read_wrong.eq(guard.is_wrong(read_sum, read_bits)),
             ]
         return m
 

@@ -10,7 +10,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import EXPONENTIAL_TABLES, PARAMETER_BYTES, TABLE_BYTES
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.lib.fanout import COPY, reset_less
+from celosia.hw.lib.fanout import COPY, data_registers
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 from celosia.hw.memory.table_memory import TableMemory
@@ -130,7 +130,6 @@ class ParameterMemory(Component):
         if overrides:
             self.given = In(GIVEN)
         super().__init__()
-        reset_less(self, "parameters")
 
     @property
     def _part(self) -> Value:
@@ -153,6 +152,7 @@ class ParameterMemory(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [parameters] = data_registers(m, self.parameters)
         channels = self._collect(m)
         first = self.offset[4:]
         lane_bits = (self.lanes - 1).bit_length()
@@ -193,22 +193,22 @@ class ParameterMemory(Component):
                     with m.Case(j):
                         m.d.comb += channel.eq(complete)
             if not self.parity:
-                m.d.sync += self.parameters[lane].eq(read.data)
+                m.d.sync += parameters[lane].eq(read.data)
                 if self.overrides:
                     with m.If(self.given.valid):
                         m.d.sync += [
-                            self.parameters[lane].bias.eq(0),
-                            self.parameters[lane].multiplier.eq(self.given.multiplier),
-                            self.parameters[lane].left.eq(0),
-                            self.parameters[lane].right.eq(self.given.right),
+                            parameters[lane].bias.eq(0),
+                            parameters[lane].multiplier.eq(self.given.multiplier),
+                            parameters[lane].left.eq(0),
+                            parameters[lane].right.eq(self.given.right),
                         ]
                 continue
             width = streams.CHANNEL.size
             bits = Signal(len(read.data) - width, name=f"parity_{lane}", reset_less=True)
             m.d.sync += [
-                self.parameters[lane].eq(read.data[:width]),
+                parameters[lane].eq(read.data[:width]),
                 bits.eq(read.data[width:]),
-                self.wrong[lane].eq(guard.is_wrong(self.parameters[lane], bits)),
+                self.wrong[lane].eq(guard.is_wrong(parameters[lane], bits)),
             ]
         return m
 

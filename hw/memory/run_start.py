@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.fanout import data_registers
 
 
 def add_rows(a: Value, b: Value) -> Value:
@@ -64,10 +64,18 @@ class RunStart(Component):
         self.step_skip = Out(row_bits)
         self.step_skip_more = Out(row_bits)
         super().__init__()
-        reset_less(self, "rest", "skip", "step_rest", "step_left", "step_skip", "step_skip_more")
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        rest_register, skip, step_rest, step_left, step_skip, step_skip_more = data_registers(
+            m,
+            self.rest,
+            self.skip,
+            self.step_rest,
+            self.step_left,
+            self.step_skip,
+            self.step_skip_more,
+        )
         # Rest and skip of lane 0 are always 0: nothing drives them.
         # Stage in progress, one-hot; the last bit: all are done.
         stage = Signal(self.stages + 1)
@@ -86,35 +94,35 @@ class RunStart(Component):
 
         def moved(rest: Value) -> tuple[Value, Value]:
             # Both results are computed in parallel with the comparison.
-            more = rest >= self.step_left
-            inside, beyond = (rest + self.step_rest)[:bits], (rest - self.step_left)[:bits]
+            more = rest >= step_left
+            inside, beyond = (rest + step_rest)[:bits], (rest - step_left)[:bits]
             return Mux(more, beyond, inside), more
 
         for j in range(self.stages):
             with m.If(stage[j]):
                 for i in range(1 << j):
-                    rest, more = moved(self.rest[i])
-                    m.d.sync += [self.rest[i + (1 << j)].eq(rest), entering[i].eq(more)]
-                rest, more = moved(self.step_rest)
-                left = Mux(more, self.step_left << 1, self.step_left - self.step_rest)
+                    rest, more = moved(rest_register[i])
+                    m.d.sync += [rest_register[i + (1 << j)].eq(rest), entering[i].eq(more)]
+                rest, more = moved(step_rest)
+                left = Mux(more, step_left << 1, step_left - step_rest)
                 m.d.sync += [
-                    self.step_rest.eq(rest),
-                    self.step_left.eq(left),
+                    step_rest.eq(rest),
+                    step_left.eq(left),
                     step_enters.eq(more),
                 ]
             with m.If(late[j]):
                 for i in range(1 << j):
-                    rows = Mux(entering[i], self.step_skip_more, self.step_skip)
-                    m.d.sync += self.skip[i + (1 << j)].eq(add_rows(self.skip[i], rows))
-                rows = Mux(step_enters, self.step_skip_more, self.step_skip)
-                m.d.sync += self.step_skip.eq(add_rows(self.step_skip, rows))
-                m.d.sync += self.step_skip_more.eq(add_rows(self.step_skip_more, rows))
+                    rows = Mux(entering[i], step_skip_more, step_skip)
+                    m.d.sync += skip[i + (1 << j)].eq(add_rows(skip[i], rows))
+                rows = Mux(step_enters, step_skip_more, step_skip)
+                m.d.sync += step_skip.eq(add_rows(step_skip, rows))
+                m.d.sync += step_skip_more.eq(add_rows(step_skip_more, rows))
         with m.If(self.start):
             # Each step of a run of 1 enters one more than the `lanes` - 1 runs of `step_skip`.
             m.d.sync += [
-                self.step_rest.eq(1),
-                self.step_left.eq(self.run - 1),
-                self.step_skip.eq(0),
-                self.step_skip_more.eq(self.skip_rows),
+                step_rest.eq(1),
+                step_left.eq(self.run - 1),
+                step_skip.eq(0),
+                step_skip_more.eq(self.skip_rows),
             ]
         return m

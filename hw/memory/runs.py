@@ -9,7 +9,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 
 from celosia.hw.lib.component import Component, In, Out, drive
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.fanout import data_registers
 from celosia.hw.memory.run_start import RunStart, add_rows
 
 
@@ -144,10 +144,10 @@ class SingleRuns(_Runs):
     def __init__(self, *, row_bits: int, count_bits: int) -> None:
         self.skip = Out(row_bits)
         super().__init__(row_bits=row_bits, count_bits=count_bits)
-        reset_less(self, "skip")
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        [skip] = data_registers(m, self.skip)
         run, given_run = (
             Signal(self.count_bits, name=n, reset_less=True) for n in ("run", "given_run")
         )
@@ -176,7 +176,7 @@ class SingleRuns(_Runs):
                 single.eq(given_single),
                 tap.eq(1),
                 ends.eq(given_single),
-                self.skip.eq(0),
+                skip.eq(0),
             ]
         with m.Elif(self.advance):
             m.d.sync += [
@@ -184,7 +184,7 @@ class SingleRuns(_Runs):
                 ends.eq(Mux(ends, single, following == run)),
             ]
             with m.If(ends):
-                m.d.sync += self.skip.eq(add_rows(self.skip, rows))
+                m.d.sync += skip.eq(add_rows(skip, rows))
         return m
 
 
@@ -245,7 +245,6 @@ class Runs(_Runs):
         self.PREPARE = (lanes - 1).bit_length() + 2
         self.skip = Out(data.ArrayLayout(unsigned(row_bits), lanes))
         super().__init__(row_bits=row_bits, count_bits=count_bits)
-        reset_less(self, "skip")
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -258,6 +257,7 @@ class Runs(_Runs):
             drive(m, self, single, "ready")
             m.d.comb += self.skip[0].eq(single.skip)
             return m
+        [skip] = data_registers(m, self.skip)
         m.submodules.first = first = RunStart(lanes=lanes, row_bits=self.row_bits)
         m.submodules.long = long = LongRuns(lanes=lanes, count_bits=self.count_bits)
         bits = first.rest_bits
@@ -293,7 +293,7 @@ class Runs(_Runs):
                 limit.eq(first.step_left),
                 rows.eq(first.step_skip),
                 rows_more.eq(first.step_skip_more),
-                self.skip.eq(first.skip),
+                skip.eq(first.skip),
                 enters.eq(Mux(prepared_long, long.enters_first, prepared_enters)),
             ]
         for i in range(lanes):
@@ -305,6 +305,6 @@ class Runs(_Runs):
                 m.d.sync += [
                     rest.eq(after),
                     enters[i].eq(Mux(held_long, long.enters_next[i], after >= limit)),
-                    self.skip[i].eq(add_rows(self.skip[i], Mux(enters[i], rows_more, rows))),
+                    skip[i].eq(add_rows(skip[i], Mux(enters[i], rows_more, rows))),
                 ]
         return m

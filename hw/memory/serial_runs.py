@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data
 
 from celosia.hw.lib.component import Component, In, Out, drive
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.fanout import data_registers
 from celosia.hw.memory.runs import SingleRuns
 
 
@@ -50,10 +50,10 @@ class SerialRuns(Component):
         self.closing = In(1)
         self.skip = Out(data.ArrayLayout(unsigned(row_bits), lanes))
         super().__init__()
-        reset_less(self, "skip")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [skip] = data_registers(m, self.skip)
         m.submodules.walker = walker = SingleRuns(
             row_bits=self.row_bits, count_bits=self.count_bits
         )
@@ -81,5 +81,5 @@ class SerialRuns(Component):
         with m.If(~whole):
             m.d.sync += found.eq(Cat(found, walker.skip)[self.row_bits :])
         with m.If(self.step):
-            m.d.sync += self.skip.as_value().eq(Cat(found, walker.skip))
+            m.d.sync += skip.as_value().eq(Cat(found, walker.skip))
         return m

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 
 from celosia.hw.arch.config import TABLE_BYTES
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.fanout import data_registers
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory import race
 
@@ -86,10 +86,10 @@ class TableMemory(Component):
         if parity:
             self.wrong = Out(lanes)
         super().__init__()
-        reset_less(self, "values")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [values] = data_registers(m, self.values)
         index = Signal(range(self.bus_bytes))
         address = Signal(len(self.offset), reset_less=True)
         value = Signal(8, reset_less=True)
@@ -127,11 +127,11 @@ class TableMemory(Component):
                 write.data.eq(guard.stored(value, self.parity)),
                 read.addr.eq(Cat(self.entries[lane], self.table)),
             ]
-            m.d.sync += self.values[lane].eq(read.data)
+            m.d.sync += values[lane].eq(read.data)
             if self.parity:
                 bits = Signal(1, name=f"parity_{lane}", reset_less=True)
                 m.d.sync += [
                     bits.eq(read.data[8:]),
-                    self.wrong[lane].eq(guard.is_wrong(self.values[lane], bits)),
+                    self.wrong[lane].eq(guard.is_wrong(values[lane], bits)),
                 ]
         return m

@@ -6,7 +6,7 @@ from amaranth.lib import data, stream, wiring
 from celosia.hw import streams
 from celosia.hw.lib.component import Component, In, Out, array
 from celosia.hw.lib.delay import delayed
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.fanout import data_registers
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory.bank import bank_of
 
@@ -84,10 +84,12 @@ class BankMapper(Component):
         self.fault = Out(1)
         self.carried_out = Out(carried_bits)
         super().__init__()
-        reset_less(self, "row", "offset", "carried_out")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        row_register, offset_register, carried_out = data_registers(
+            m, self.row, self.offset, self.carried_out
+        )
         count = self.rows
         offset = self.access.address[: self.offset_bits]
         base = self.access.address[self.offset_bits :]
@@ -124,15 +126,15 @@ class BankMapper(Component):
                 out.eq(row[1:] >= self.depth),
             ]
             m.d.sync += [
-                self.row[b].eq(row[1:]),
+                row_register[b].eq(row[1:]),
                 self.enable[b].eq(valid & mask[b] & ~out),
                 outside[b].eq(valid & mask[b] & out),
             ]
         m.d.comb += self.fault.eq(outside.any())
         m.d.sync += [
             self.valid.eq(valid),
-            self.offset.eq(offset_1),
-            self.carried_out.eq(carried_1),
+            offset_register.eq(offset_1),
+            carried_out.eq(carried_1),
         ]
         return m
 
@@ -166,10 +168,10 @@ class Arbiter(Component):
         self.chosen = Out(range(count))
         self.payload = Out(shape)
         super().__init__()
-        reset_less(self, "chosen", "payload")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        chosen_register, payload = data_registers(m, self.chosen, self.payload)
         free = Signal(self.count + 1, init=1)
         m.d.comb += free[0].eq(1)
         chosen = Signal(range(self.count))
@@ -179,8 +181,8 @@ class Arbiter(Component):
                 m.d.comb += chosen.eq(n)
         m.d.sync += [
             self.valid.eq(~free[self.count]),
-            self.chosen.eq(chosen),
-            self.payload.eq(Array([request.payload for request in self.requests])[chosen]),
+            chosen_register.eq(chosen),
+            payload.eq(Array([request.payload for request in self.requests])[chosen]),
         ]
         return m
 
@@ -248,7 +250,6 @@ class UnifiedBuffer(Component):
         if parity:
             self.read_wrong = Out(readers)
         super().__init__()
-        reset_less(self, "read_data", "read_fault")
 
     def _accesses(
         self, m: Module, kind: str, ports: list[stream.Interface]
@@ -275,6 +276,7 @@ class UnifiedBuffer(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        read_data, read_fault = data_registers(m, self.read_data, self.read_fault)
         count = self.rows
         reads, to_read = self._accesses(m, "read", self.reads)
         writes, to_write = self._accesses(m, "write", self.writes)
@@ -289,7 +291,7 @@ class UnifiedBuffer(Component):
         fault = delayed(m, to_read.fault, 2, name="fault", reset_less=True)[-1]
         to_reader = (to_read.valid << to_read.carried_out)[: self.readers]
         valid = delayed(m, to_reader, 2, name="valid")[-1]
-        m.d.sync += [self.read_valid.eq(valid), self.read_fault.eq(fault)]
+        m.d.sync += [self.read_valid.eq(valid), read_fault.eq(fault)]
         bytes_read = []
         wrong = Signal(count, reset_less=True)
         for b in range(count):
@@ -315,7 +317,7 @@ class UnifiedBuffer(Component):
                 ]
             bytes_read.append(value)
         ordered = rotated(m, bytes_read, ~offset + 1)
-        m.d.sync += [self.read_data[i].eq(ordered[i]) for i in range(count)]
+        m.d.sync += [read_data[i].eq(ordered[i]) for i in range(count)]
         if self.parity:
             m.d.sync += self.read_wrong.eq(Mux(wrong.any(), self.read_valid, 0))
         return m

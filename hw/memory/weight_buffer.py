@@ -5,7 +5,7 @@ from amaranth.lib import data, stream
 
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
-from celosia.hw.lib.fanout import COPY, reset_less
+from celosia.hw.lib.fanout import COPY, data_registers
 from celosia.hw.memory import parity as guard
 from celosia.hw.memory.bank import bank_of
 
@@ -142,7 +142,6 @@ class WeightBuffer(Component):
         if parity:
             self.wrong = Out(1)
         super().__init__()
-        reset_less(self, "weights")
 
     def _verdict(
         self, m: Module, wrong: dict[int, list[Value]], reads: Value, starts: Value
@@ -167,6 +166,7 @@ class WeightBuffer(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [weights] = data_registers(m, self.weights)
         depth = self.weight_tiles * self.segment_rows
         left = Signal(range(self.segment_rows))
         address = Signal(range(depth), reset_less=True)
@@ -218,13 +218,13 @@ class WeightBuffer(Component):
                     write.data.eq(guard.stored(value, self.parity)),
                     read.addr.eq(addresses[position]),
                 ]
-                m.d.sync += self.weights[segment][j].eq(read.data)
+                m.d.sync += weights[segment][j].eq(read.data)
                 if self.parity:
                     bits = Signal(1, name=f"parity_{segment}_{j}", reset_less=True)
                     bad = Signal(name=f"wrong_{segment}_{j}", reset_less=True)
                     m.d.sync += [
                         bits.eq(read.data[8:]),
-                        bad.eq(guard.is_wrong(self.weights[segment][j], bits)),
+                        bad.eq(guard.is_wrong(weights[segment][j], bits)),
                     ]
                     wrong.setdefault(position, []).append(bad)
         if self.parity:

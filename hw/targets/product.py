@@ -18,7 +18,7 @@ from amaranth.hdl import (
 )
 
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.fanout import data_registers
 
 __all__ = [
     "ECP5_BITS",
@@ -119,7 +119,6 @@ class Product(Component):
         self.b_enable = enable(1, init=1)
         self.p = Out(signed(width) if a.signed or b.signed else unsigned(width))
         super().__init__()
-        reset_less(self, "p")
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -139,7 +138,8 @@ def _held(m: Module, product: Product) -> tuple[Signal, Signal]:
 
 def _portable(m: Module, product: Product) -> None:
     a, b = _held(m, product)
-    m.d.sync += product.p.eq(a * b)
+    [p] = data_registers(m, product.p)
+    m.d.sync += p.eq(a * b)
 
 
 def _logic(m: Module, product: Product) -> None:
@@ -147,7 +147,8 @@ def _logic(m: Module, product: Product) -> None:
         value if value.shape().signed else Cat(value, Const(0, 1)).as_signed()
         for value in _held(m, product)
     )
-    m.d.sync += product.p.eq(multiply_in_logic(a, b))
+    [p] = data_registers(m, product.p)
+    m.d.sync += p.eq(multiply_in_logic(a, b))
 
 
 def _bits(name: str, value: Value) -> dict[str, Value]:
