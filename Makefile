@@ -126,7 +126,7 @@ $(VENV): $(if $(wildcard $(BIN)/python),,force)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer wanted: make PYTHON=..." >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
-	  $(PYTHON) sim/simulators.py --install-venv \
+	  $(PYTHON) sim/rtl/simulators.py --install-venv \
 	  && rm -rf .venv && $(PYTHON) -m venv .venv; }
 	@mkdir -p $(STAMPS) && touch $@
 
@@ -140,13 +140,13 @@ $(DEV): pyproject.toml $(VENV)
 	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@ $(RUN)
 
-$(TOOLS): sim/simulators.py $(VENV) $(if $(shell command -v iverilog),,force)
-	@$(BIN)/python sim/simulators.py --install
+$(TOOLS): sim/rtl/simulators.py $(VENV) $(if $(shell command -v iverilog),,force)
+	@$(BIN)/python sim/rtl/simulators.py --install
 	@touch $@
 
 $(VIEWERS): $(VENV) $(if $(shell command -v chromium && command -v fst2vcd \
   && command -v riscv64-unknown-elf-gcc),,force)
-	@$(BIN)/python sim/simulators.py --install-viewers
+	@$(BIN)/python sim/rtl/simulators.py --install-viewers
 	@touch $@
 
 # Its first call compiles it; processes that call it at once would each do so.

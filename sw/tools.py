@@ -51,7 +51,7 @@ def _flow(name: str) -> str:
 
 def _simulators() -> ModuleType:
     """Return the module that finds and installs simulators."""
-    from celosia.sim import simulators
+    from celosia.sim.rtl import simulators
 
     return simulators
 
@@ -62,7 +62,7 @@ class Program:
 
     name: str
     feature: str
-    #: Debian package that it comes in, or ``[extra]``; empty where ``sim/simulators.py`` knows it.
+    #: Debian package that it comes in, or ``[extra]``; empty where ``sim.rtl.simulators`` knows it.
     package: str = ""
     #: Takes the name and returns the path; raises OSError or RuntimeError.
     find: Callable[[str], str] = _on_path

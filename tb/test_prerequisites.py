@@ -8,7 +8,7 @@ from pathlib import Path
 import prerequisites
 import pytest
 
-from celosia.sim.simulators import SimulatorNotFound
+from celosia.sim.rtl.simulators import SimulatorNotFound
 
 
 @pytest.fixture(params=["true", "", None])

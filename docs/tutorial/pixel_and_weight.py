@@ -11,8 +11,8 @@ from PIL import Image
 
 from celosia.hw.arch.isa import Instruction, Opcode, disassemble
 from celosia.hw.arch.presets import PRESETS
-from celosia.sim import footprint
-from celosia.sim.machine import Machine
+from celosia.sim.check import footprint
+from celosia.sim.model.machine import Machine
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 

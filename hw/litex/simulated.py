@@ -66,13 +66,11 @@ class SimulatedSystem(_System):
     clock_hz = 100_000
     #: Data sheet by which the model of the chip checks the controller.
     chip = MT48LC16M16
-    #: Names and widths of the pads of the line.
-    pads = _STREAMS
 
     def __init__(
         self, config: Config | PodConfig, board: Board | None = None, processor: bool = False
     ) -> None:
-        serial = [Subsignal(name, Pins(width)) for name, width in self.pads]
+        serial = [Subsignal(name, Pins(width)) for name, width in _STREAMS]
         platform = SimPlatform("SIM", [("sys_clk", 0, Pins(1)), ("serial", 0, *serial)])
         self.crg = CRG(platform.request("sys_clk"))
         none = ("integrated_sram_size", "with_uart", "with_timer", "with_ctrl")

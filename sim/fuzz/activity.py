@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from celosia.hw.arch import commands
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Unit
-from celosia.sim import footprint
-from celosia.sim.schedule import bits, listing
+from celosia.sim.check import footprint
+from celosia.sim.check.schedule import bits, listing
 from celosia.sim.timing.costs import bursts, work
 
 #: Most cycles in which the vector unit prepares and starts an instruction. It also counts as busy

@@ -6,9 +6,9 @@ from typing import Any
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import FORMATS, Instruction, Opcode, Unit
+from celosia.sim.check.schedule import EXECUTING, listing
 from celosia.sim.fuzz.case import CHANNELS, Case
 from celosia.sim.fuzz.trial import Trial
-from celosia.sim.schedule import EXECUTING, listing
 from celosia.sim.timing.cycles import COSTS, Cost, estimate
 
 STATES = ("busy", "waiting", "idle")

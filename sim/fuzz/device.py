@@ -9,7 +9,7 @@ import numpy as np
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Control, Status
 from celosia.sim.fuzz.case import Case
-from celosia.sim.rtl import RtlDevice
+from celosia.sim.rtl.core import RtlDevice
 
 Failure = tuple[isa.Error, isa.Unit, int]
 

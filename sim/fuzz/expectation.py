@@ -7,10 +7,10 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
-from celosia.sim import footprint, hazards
-from celosia.sim.footprint import Memory
+from celosia.sim.check import footprint, hazards
+from celosia.sim.check.footprint import Memory
+from celosia.sim.check.schedule import Listing, MachineError, bits, listing, schedule
 from celosia.sim.fuzz.case import Case
-from celosia.sim.schedule import Listing, MachineError, bits, listing, schedule
 
 Failure = tuple[Error, Unit, int]
 

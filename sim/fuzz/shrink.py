@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from celosia.hw.arch.isa import Instruction, Opcode
-from celosia.sim.footprint import OutOfRange
+from celosia.sim.check.footprint import OutOfRange
 from celosia.sim.fuzz.case import Bus, Case
 from celosia.sim.fuzz.programs.ordering import ordered
 from celosia.sim.fuzz.trial import Problem, Trial, attempt
-from celosia.sim.rtl import RtlError
+from celosia.sim.rtl.core import RtlError
 
 #: Most cases tried, and most cycles of each.
 _BUDGET = 600

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
-from celosia.sim import footprint
+from celosia.sim.check import footprint
 from celosia.sim.timing.costs import spacing
 from celosia.sim.timing.process import Process
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from celosia.hw.arch.commands import Encoder
 from celosia.hw.arch.config import ADD_CYCLES, PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space
-from celosia.sim import footprint
+from celosia.sim.check import footprint
 
 
 class Costs(NamedTuple):

@@ -42,7 +42,7 @@ def assemble(arguments: argparse.Namespace) -> None:
 
 def _check(path: Path, words: bytes, config: Config) -> None:
     """Refuse instructions that a core refuses, or whose result depends on the speed of units."""
-    from celosia.sim.hazards import Hazard, MachineError, check_hazards
+    from celosia.sim.check.hazards import Hazard, MachineError, check_hazards
 
     try:
         check_hazards(words, config)

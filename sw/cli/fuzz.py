@@ -88,7 +88,7 @@ def _campaign(arguments: argparse.Namespace) -> None:
     from celosia.sim.fuzz.coverage import Coverage
     from celosia.sim.fuzz.programs.configurations import configurations, variant
     from celosia.sim.fuzz.programs.faulty import KINDS
-    from celosia.sim.rtl import model
+    from celosia.sim.rtl.core import model
 
     writable(arguments.coverage)
     if arguments.draw and arguments.configurations:

@@ -1,8 +1,8 @@
 """Errors that end commands, and their messages of one line."""
 
 from celosia.hw.arch.extras import ToolError
-from celosia.sim.simulators import SimulatorNotFound
-from celosia.sim.verilate import RtlError
+from celosia.sim.rtl.simulators import SimulatorNotFound
+from celosia.sim.rtl.verilate import RtlError
 from celosia.sw.runtime.device import DeviceError
 from celosia.sw.workers.parcel import WorkersError
 

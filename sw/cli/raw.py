@@ -166,7 +166,7 @@ def _require_apart(ranges: Sequence[_Range]) -> None:
 
 def _reach(instructions: Sequence[isa.Instruction], config: Config) -> int:
     """Return the bytes of external memory that instructions touch; illegal ones count as none."""
-    from celosia.sim.footprint import Memory, OutOfRange, reach
+    from celosia.sim.check.footprint import Memory, OutOfRange, reach
 
     most = 0
     for instruction in instructions:
@@ -185,7 +185,7 @@ def _require_success(path: Path, content: bytes, config: Config, result: RunResu
 
 def _reason(content: bytes, config: Config, error: tuple[isa.Error, isa.Unit, int]) -> str:
     """Return the reason of an error of the core: in the words of the checker if it finds it too."""
-    from celosia.sim.hazards import Fault, Hazard, MachineError, check_hazards
+    from celosia.sim.check.hazards import Fault, Hazard, MachineError, check_hazards
 
     code, unit, index = error
     instructions = commands.decode(content)

@@ -39,7 +39,7 @@ class _Bytes:
     """
 
     def __init__(self, steps: Iterable[Step], config: Config) -> None:
-        from celosia.sim.footprint import Memory, footprints
+        from celosia.sim.check.footprint import Memory, footprints
 
         self.touches = partial(footprints(config).touches, only=Memory.UNIFIED)
         owners = dict.fromkeys(step.writes for step in steps if step.writes)

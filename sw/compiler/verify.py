@@ -18,7 +18,7 @@ def verify(program: Program, code: Mapping[int, Sequence[Instruction]]) -> None:
     ``code``: the instructions of each section, by its address. Raises CompileError if a check
     fails, naming the instructions and the layer: a fault of the compiler.
     """
-    from celosia.sim.hazards import Hazard, MachineError, check_hazards
+    from celosia.sim.check.hazards import Hazard, MachineError, check_hazards
 
     names = {section.address: name for name, section in program.sections}
 
@@ -53,7 +53,7 @@ def _check_kept(
 
     Raises CompileError, see ``verify``.
     """
-    from celosia.sim.footprint import Memory, touches
+    from celosia.sim.check.footprint import Memory, touches
 
     where = f"constants of {program.name}"
     taken: dict[Memory, list[tuple[int, int]]] = {memory: [] for memory in Memory}

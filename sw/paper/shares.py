@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Opcode
-from celosia.sim import footprint
+from celosia.sim.check import footprint
 from celosia.sim.timing.costs import COSTS, Costs
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.paper.networks import Made

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.sim.footprint import Memory, reach, touches
+from celosia.sim.check.footprint import Memory, reach, touches
 from celosia.sw.profile.events import Event
 
 #: Blocks that the part in use is divided into, at most; a block is a power of two of bytes.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from celosia.sim.footprint import Memory, reach
+from celosia.sim.check.footprint import Memory, reach
 from celosia.sim.timing.costs import COSTS, Costs
 from celosia.sim.timing.cycles import Cost, Estimate, estimate
 from celosia.sw.compiler import report

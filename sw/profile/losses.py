@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from celosia.hw.arch.config import Config
-from celosia.sim.schedule import bits
+from celosia.sim.check.schedule import bits
 from celosia.sim.timing.costs import Costs
 from celosia.sw.compiler.report import Row, Span
 from celosia.sw.profile.events import Event

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from celosia.hw.arch.isa import Opcode
-from celosia.sim.footprint import pixels, steps
+from celosia.sim.check.footprint import pixels, steps
 from celosia.sw.profile.events import LANES, Event, shares
 from celosia.sw.profile.figures import Profile
 

@@ -51,9 +51,9 @@ def _link(name: str, config: Config | PodConfig, cores: int) -> HostLink:
 def _simulated(
     config: Config | PodConfig, board: str, *, processor: bool
 ) -> tuple[Transport, dict[str, Any]]:
-    from celosia.sim import system
-    from celosia.sim.simulators import SimulatorNotFound
-    from celosia.sim.verilate import RtlError
+    from celosia.sim.rtl import system
+    from celosia.sim.rtl.simulators import SimulatorNotFound
+    from celosia.sim.rtl.verilate import RtlError
 
     try:
         path = system.model(config, board, processor)

@@ -18,7 +18,7 @@ class MachineDevice:
     """
 
     def __init__(self, config: Config, memory_bytes: int) -> None:
-        from celosia.sim.machine import Machine
+        from celosia.sim.model.machine import Machine
 
         self.config = config
         try:
@@ -44,7 +44,7 @@ class MachineDevice:
         Raises ValueError if ``count`` is out of range, or the program does not lie in the memory;
         DeviceError if an instruction is too long for the model.
         """
-        from celosia.sim.machine import MachineError, TooLong
+        from celosia.sim.model.machine import MachineError, TooLong
 
         require_program(address, count, len(self.machine.memory))
         try:

@@ -138,8 +138,8 @@ class RtlPodBackend:
     def __init__(
         self, pod: PodConfig, memory_bytes: int, latency: int = 32, bandwidth: float = 1.0
     ) -> None:
-        from celosia.sim.rtl import RtlError, RtlPod
-        from celosia.sim.simulators import SimulatorNotFound
+        from celosia.sim.rtl.core import RtlError, RtlPod
+        from celosia.sim.rtl.simulators import SimulatorNotFound
 
         self.config = pod.core
         try:

@@ -17,7 +17,7 @@ class RtlBackend:
     - ``netlist``: netlist of the core, which runs instead of the generated Verilog; see
       ``celosia.hw.flow.gates``.
     - ``waves``: FST file for the core's signals, the first cycle in it and the one after the last;
-      see ``celosia.sim.waves``. It is complete after ``close``.
+      see ``celosia.sim.rtl.waves``. It is complete after ``close``.
 
     Raises ValueError if latency or bandwidth are out of range; DeviceError if no simulator is
     found, or the model cannot be built.
@@ -32,9 +32,9 @@ class RtlBackend:
         netlist: Path | None = None,
         waves: tuple[Path, int, int] | None = None,
     ) -> None:
-        from celosia.sim.rtl import RtlDevice, RtlError
-        from celosia.sim.simulators import SimulatorNotFound
-        from celosia.sim.waves import Waves
+        from celosia.sim.rtl.core import RtlDevice, RtlError
+        from celosia.sim.rtl.simulators import SimulatorNotFound
+        from celosia.sim.rtl.waves import Waves
 
         self.config = config
         try:
@@ -59,7 +59,7 @@ class RtlBackend:
 
     def run(self, address: int, count: int) -> RunResult:
         """Run the program of ``count`` instructions at byte ``address``."""
-        from celosia.sim.rtl import RtlError
+        from celosia.sim.rtl.core import RtlError
 
         try:
             return self.device.run(address, count)

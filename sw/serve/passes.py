@@ -59,7 +59,7 @@ class Recorder(MachineDevice):
 
     def _see(self, layers: Sequence[int], index: int, i: Instruction) -> None:
         """Keep a pass of a MATMUL before it runs, if its activations vary most in its layer."""
-        from celosia.sim import footprint
+        from celosia.sim.check import footprint
 
         if i.opcode is not Opcode.MATMUL:
             return

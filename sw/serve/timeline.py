@@ -16,7 +16,7 @@ def timeline(compiled: Compiled, *, latency: int = 32, bandwidth: float = 1.0) -
     last cycle, layer (-1 for none) and opcode; ``layers``, each with name, operator,
     multiplications, cycles, bound and note.
     """
-    from celosia.sim.schedule import EXECUTING
+    from celosia.sim.check.schedule import EXECUTING
     from celosia.sw.profile.estimates import estimates
 
     estimated = estimates(compiled, latency=latency, bandwidth=bandwidth)

@@ -27,7 +27,7 @@ class Kept:
     """
 
     def __init__(self, key: bytes) -> None:
-        from celosia.sim.verilate import cache_directory
+        from celosia.sim.rtl.verilate import cache_directory
 
         self._all = cache_directory() / "shards"
         self._folder = self._all / _DIGEST(key).hexdigest()[:32]

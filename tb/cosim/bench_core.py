@@ -14,10 +14,10 @@ from celosia.hw.arch.commands import CODE_BITS, REGISTERS, WORD_BYTES
 from celosia.hw.arch.config import PROGRAM_BYTES
 from celosia.hw.arch.isa import Instruction, Opcode, Space
 from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION, Control
-from celosia.sim import footprint
+from celosia.sim.check import footprint
+from celosia.sim.check.schedule import listing
 from celosia.sim.fuzz.programs.ordering import ordered
-from celosia.sim.fuzz.programs.stage import CODE, SIZE, SOURCE, TARGET, closing, opening
-from celosia.sim.schedule import listing
+from celosia.sim.fuzz.stage import CODE, SIZE, SOURCE, TARGET, closing, opening
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 

@@ -20,11 +20,11 @@ from celosia.hw.arch.registers import (
     Status,
     activity_names,
 )
-from celosia.sim.fuzz.programs import stage
+from celosia.sim.check.schedule import MachineError
+from celosia.sim.fuzz import stage
 from celosia.sim.fuzz.programs.generator import Generator
-from celosia.sim.fuzz.programs.stage import CODE, PARAMETERS, SIZE, SOURCE, TARGET
-from celosia.sim.machine import Machine
-from celosia.sim.schedule import MachineError
+from celosia.sim.fuzz.stage import CODE, PARAMETERS, SIZE, SOURCE, TARGET
+from celosia.sim.model.machine import Machine
 
 Failure = tuple[isa.Error, isa.Unit, int]
 

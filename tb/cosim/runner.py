@@ -16,11 +16,16 @@ import pytest
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import Runner, get_runner
 
-from celosia.hw import build
 from celosia.hw.arch.config import Config
-from celosia.sim import parts
-from celosia.sim.simulators import COCOTB_VERILATOR, SimulatorNotFound, find_icarus, find_verilator
-from celosia.sim.verilate import locked
+from celosia.hw.verilog import build
+from celosia.sim.rtl import parts
+from celosia.sim.rtl.simulators import (
+    COCOTB_VERILATOR,
+    SimulatorNotFound,
+    find_icarus,
+    find_verilator,
+)
+from celosia.sim.rtl.verilate import locked
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build" / "cosim"

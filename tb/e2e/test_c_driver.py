@@ -17,8 +17,8 @@ from celosia.hw.arch.driver import Driver, RunResult
 from celosia.hw.arch.presets import PRESETS
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, OFFSETS, Activity
 from celosia.hw.verilog.build import readable_verilog
-from celosia.sim import rtl
-from celosia.sim.verilate import compile_library
+from celosia.sim.rtl import core as rtl
+from celosia.sim.rtl.verilate import compile_library
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.export.files import verilog_files, verilog_header
 from celosia.sw.export.program import c_program

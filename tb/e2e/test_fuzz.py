@@ -17,7 +17,7 @@ from celosia.sim.fuzz.device import Device, Outcome
 from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS
 from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.fuzz.trial import attempt
-from celosia.sim.machine import Machine
+from celosia.sim.model.machine import Machine
 from celosia.sw.cli import main
 
 pytestmark = pytest.mark.usefixtures("verilator")

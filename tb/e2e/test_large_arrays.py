@@ -6,12 +6,12 @@ import numpy as np
 import prerequisites
 import pytest
 
-from celosia.hw import build
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
 from celosia.hw.matrix import shared
 from celosia.hw.memory import bank
-from celosia.sim import rtl
+from celosia.hw.verilog import build
+from celosia.sim.rtl import core as rtl
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.runtime.interpreter import open_session

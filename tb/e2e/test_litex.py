@@ -5,7 +5,6 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
-import devices
 import numpy as np
 import prerequisites
 import pytest
@@ -15,8 +14,8 @@ from networks import FullyConnected, write_fully_connected
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import MAGIC, OFFSETS
-from celosia.sim import system
-from celosia.sim.verilate import compile_library
+from celosia.sim.rtl import system
+from celosia.sim.rtl.verilate import compile_library
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.runtime.backends import open_device
@@ -149,22 +148,26 @@ DIVISOR = 4
 def test_a_line_of_levels(tmp_path, rng):
     """The receiver and transmitter of LiteX, and bytes that come one after the other."""
     simulated = prerequisites.package("celosia.hw.litex.simulated")
+    migen = prerequisites.package("migen")
     uart = prerequisites.package("litex.soc.cores.uart")
     config, target = preset("pico"), tmp_path / "system.so"
 
     class Serial(simulated.SimulatedSystem):
         clock_hz = 1_000_000
-        pads = [("tx", 1), ("rx", 1)]
 
         def line(self, pads):
-            return uart.RS232PHY(pads, self.clock_hz, self.clock_hz // DIVISOR)
+            """Two ends of a line of levels, the host's with streams again."""
+            core, host = (migen.Record([("tx", 1), ("rx", 1)]) for _ in range(2))
+            self.comb += [core.rx.eq(host.tx), host.rx.eq(core.tx)]
+            self.host = uart.RS232PHY(host, self.clock_hz, self.clock_hz // DIVISOR)
+            self.streams = super().line(pads)
+            self.comb += self.streams.source.connect(self.host.sink)
+            self.comb += self.host.source.connect(self.streams.sink)
+            return uart.RS232PHY(core, self.clock_hz, self.clock_hz // DIVISOR)
 
     text, description = simulated.simulated(config, Serial)
     target.with_suffix(".json").write_text(json.dumps(description))
-    harness = [
-        Path(system.__file__).with_suffix(".cpp"),
-        Path(devices.__file__).with_name("line.h"),
-    ]
+    harness = [Path(system.__file__).with_suffix(".cpp")]
     with prerequisites.needed():
         compile_library(
             text,
@@ -172,7 +175,7 @@ def test_a_line_of_levels(tmp_path, rng):
             harness,
             level="-O1",
             top=simulated.TOP,
-            definitions=["VL_USER_FINISH", f"CELOSIA_DIVISOR={DIVISOR}"],
+            definitions=["VL_USER_FINISH"],
         )
     line = system.SimulatedLine(target)
     line.seconds_per_byte = 10 * DIVISOR / Serial.clock_hz

@@ -23,7 +23,7 @@ from celosia.hw.verilog.build import TOP, verilog
 from celosia.sim.fuzz.programs.faulty import faulty
 from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.fuzz.trial import attempt
-from celosia.sim.simulators import SimulatorNotFound, find_verilator
+from celosia.sim.rtl.simulators import SimulatorNotFound, find_verilator
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph

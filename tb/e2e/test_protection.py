@@ -13,19 +13,19 @@ from flips import command as flips
 from flips.device import Array, Flip, FlipDevice, drawn
 from networks import FullyConnected, write_fully_connected
 
-from celosia.hw import build
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import RunResult
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
 from celosia.hw.memory import parity
-from celosia.sim import footprint
-from celosia.sim.footprint import Memory
-from celosia.sim.fuzz.programs import stage
+from celosia.hw.verilog import build
+from celosia.sim.check import footprint
+from celosia.sim.check.footprint import Memory
+from celosia.sim.fuzz import stage
 from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS, variant
 from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.fuzz.programs.ordering import ordered
-from celosia.sim.machine import Machine
+from celosia.sim.model.machine import Machine
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 

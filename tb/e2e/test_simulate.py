@@ -20,7 +20,7 @@ from test_tutorials import check
 from celosia.hw.arch.presets import preset
 from celosia.hw.flow import tools
 from celosia.hw.verilog.build import readable_verilog, verilog
-from celosia.sim.machine import Machine
+from celosia.sim.model.machine import Machine
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.export.files import waivers
 from celosia.sw.export.program import hex_program

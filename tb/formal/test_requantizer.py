@@ -37,7 +37,7 @@ def lane_spec(module):
     m.d.comb += any_multiplier.printed.eq(halves)
     p, single = dut.parameters, dut.rounding == Rounding.SINGLE
 
-    # Steps 1 to 3, two cycles: as sim.quantize has them.
+    # Steps 1 to 3, two cycles: as sim.model.quantize has them.
     biased = Signal(signed(32))
     shifted, factor = Signal(signed(64)), Signal(signed(32))
     m.d.comb += [

@@ -33,7 +33,7 @@ def group_spec(module=sequential):
         dut.rounding.eq(Mux(single, Rounding.SINGLE, Rounding.DOUBLE)),
     ]
 
-    # As sim.quantize has it.
+    # As sim.model.quantize has it.
     biased, factor, high = (Signal(signed(32), name=n) for n in ("biased", "factor", "high"))
     shifted = Signal(signed(64))
     m.d.comb += [

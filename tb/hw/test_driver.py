@@ -9,7 +9,7 @@ from celosia.hw.arch import commands, isa
 from celosia.hw.arch.driver import Driver, require_place
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import COUNTERS, OFFSETS, Control, Interrupt, Status
-from celosia.sim.rtl import RtlDevice
+from celosia.sim.rtl.core import RtlDevice
 
 NAMES = {offset: name for name, offset in OFFSETS.items()}
 WRONG = (isa.Error.RANGE, isa.Unit.LOAD, 3)

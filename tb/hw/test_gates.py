@@ -19,8 +19,8 @@ from celosia.hw.lib.component import Component
 from celosia.hw.memory.race import UNDEFINED
 from celosia.hw.targets.product import Product
 from celosia.hw.verilog.build import convert
-from celosia.sim import parts
-from celosia.sim.simulators import find_icarus
+from celosia.sim.rtl import parts
+from celosia.sim.rtl.simulators import find_icarus
 
 BENCH = """\
 module bench;

@@ -17,7 +17,7 @@ from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.lib.component import Component
 from celosia.hw.verilog.build import convert, readable, readable_verilog
-from celosia.sim.simulators import find_icarus
+from celosia.sim.rtl.simulators import find_icarus
 from celosia.sw.export import files
 
 PAIR = data.StructLayout({"used": 5, "unread": 3, "high": signed(4)})

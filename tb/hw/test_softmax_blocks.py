@@ -15,7 +15,7 @@ from celosia.hw.softmax.reduction import SUM_BITS, ExponentialSums, Greatest, Re
 from celosia.hw.softmax.stage import Choice
 from celosia.hw.vector.requantize import Requantizer
 from celosia.hw.vector.task import Step
-from celosia.sim import quantize
+from celosia.sim.model import quantize
 
 #: Shape of elements, shape of the result, combination in hardware and in plain arithmetic.
 KINDS: dict[str, Any] = {

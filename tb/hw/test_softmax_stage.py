@@ -1,4 +1,4 @@
-"""Stage of SOFTMAX before the pipe, with a lane of the requantiser, against ``sim.quantize``."""
+"""Stage of SOFTMAX before the pipe, with a lane of the requantiser, against ``sim.model``."""
 
 from collections import deque
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from celosia.hw.softmax.exponentials import BITS
 from celosia.hw.softmax.stage import Rows, SoftmaxStage
 from celosia.hw.vector.requantize import Requantizer
 from celosia.hw.vector.task import Step
-from celosia.sim import quantize
+from celosia.sim.model import quantize
 
 NAMES = ("nano", "micro", "edge")
 

@@ -15,7 +15,7 @@ from celosia.hw.vector.accumulate import AccumulatorWriter
 from celosia.hw.vector.pipe import Pipe
 from celosia.hw.vector.sums import SumUpdate
 from celosia.hw.vector.task import VectorSizes
-from celosia.sim import quantize
+from celosia.sim.model import quantize
 
 ROWS = 3
 

@@ -9,7 +9,7 @@ from celosia.hw.vector import sequential
 from celosia.hw.vector.multiplier import multiplier_of
 from celosia.hw.vector.requantize import Clamp, Requantizer
 from celosia.hw.vector.sequential import SequentialRequantizer
-from celosia.sim import quantize
+from celosia.sim.model import quantize
 
 INTS = [-(2**31), -(2**31) + 1, -(2**30), -3, -1, 0, 1, 2, 2**30, 2**31 - 2, 2**31 - 1]
 FACTORS = [0, 1, 2**30 - 1, 2**30, 2**31 - 2, 2**31 - 1]

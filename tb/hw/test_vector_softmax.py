@@ -1,4 +1,4 @@
-"""SOFTMAX in the vector unit, among other instructions, against ``sim.quantize``."""
+"""SOFTMAX in the vector unit, among other instructions, against ``sim.model.quantize``."""
 
 from typing import Any
 

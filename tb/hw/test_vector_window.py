@@ -9,7 +9,7 @@ from amaranth.hdl import ResetInserter, Signal
 
 from celosia.hw.arch.isa import Window
 from celosia.hw.vector.window import WindowUnit
-from celosia.sim import quantize
+from celosia.sim.model import quantize
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Mode, Opcode, Rounding, Space, Unit, Window
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.unit import VectorUnit
-from celosia.sim import quantize
+from celosia.sim.model import quantize
 
 VISIBLE = 3
 READ_LATENCY = 6

@@ -7,8 +7,8 @@ import numpy as np
 from celosia.hw.arch import commands
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction
-from celosia.sim import hazards
-from celosia.sim.machine import Machine
+from celosia.sim.check import hazards
+from celosia.sim.model.machine import Machine
 from celosia.sw.runtime.backends import open_device
 
 #: Bytes of external memory, and the address of the program.

@@ -4,8 +4,8 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from celosia.sim import parts
-from celosia.sim.simulators import find_icarus
+from celosia.sim.rtl import parts
+from celosia.sim.rtl.simulators import find_icarus
 
 _BENCH = """\
 module bench;
@@ -33,7 +33,7 @@ class Player:
     ``module``: its name; ``folder``: folder of the files; ``inputs``, ``outputs``: width in bits of
     each port; ``parameters``: values of the module's parameters, in Verilog's syntax; ``clocks``:
     pins of the clock; ``single``: ports whose bits are separate pins, a blank between them;
-    ``verilog``: source of the module, if it is not a model of ``celosia.sim.parts``.
+    ``verilog``: source of the module, if it is not a model of ``celosia.sim.rtl.parts``.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from browser import Browser, BrowserNotFound
 
-from celosia.sim.simulators import SimulatorNotFound, find_icarus, find_verilator
+from celosia.sim.rtl.simulators import SimulatorNotFound, find_icarus, find_verilator
 
 
 def missing(reason: object) -> NoReturn:

@@ -6,7 +6,7 @@ import training_reference as reference
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
-from celosia.sim import hazards
+from celosia.sim.check import hazards
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.training import batches, weights

@@ -8,7 +8,7 @@ from both_devices import run
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import assemble
 from celosia.hw.arch.presets import preset
-from celosia.sim import quantize
+from celosia.sim.model import quantize
 
 CORES = (NANO_WITH_ALL, EDGE_WITH_ALL)
 LEFT, RIGHT, PARAMETERS, RESULT = 0, 0x2000, 0x4000, 0x6000

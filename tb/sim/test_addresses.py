@@ -3,7 +3,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from celosia.sim.addresses import Pattern
+from celosia.sim.check.addresses import Pattern
 
 
 def slow(p: Pattern) -> np.ndarray:

@@ -4,7 +4,7 @@ import pytest
 from estimated import EDGE, HALT, matmul, total
 
 from celosia.hw.arch.isa import Instruction, Opcode, Unit, assemble
-from celosia.sim.schedule import MachineError
+from celosia.sim.check.schedule import MachineError
 from celosia.sim.timing.cycles import estimate
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from celosia.hw.verilog.build import convert
 from celosia.hw.verilog.origins import convert_with_origins
-from celosia.sim.counting import Counting, Tally, Toggles, counting, current, origins_of, tally
-from celosia.sim.verilate import TOGGLES, compile_library, require_tools
+from celosia.sim.rtl.counting import Counting, Tally, Toggles, counting, current, origins_of, tally
+from celosia.sim.rtl.verilate import TOGGLES, compile_library, require_tools
 
 pytestmark = pytest.mark.thorough
 

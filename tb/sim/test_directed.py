@@ -8,7 +8,7 @@ from coverage.directed import VAST
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Opcode
-from celosia.sim import footprint
+from celosia.sim.check import footprint
 
 
 @pytest.mark.parametrize("opcode", directed._MOVING)

@@ -5,7 +5,7 @@ import pytest
 
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.presets import preset
-from celosia.sim.footprint import Memory, OutOfRange, touches
+from celosia.sim.check.footprint import Memory, OutOfRange, touches
 
 MICRO = preset("micro")
 

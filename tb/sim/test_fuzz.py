@@ -8,18 +8,17 @@ import pytest
 
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
-from celosia.sim import hazards
-from celosia.sim.fuzz import expectation
+from celosia.sim.check import hazards
+from celosia.sim.check.schedule import MachineError
+from celosia.sim.fuzz import expectation, stage
 from celosia.sim.fuzz.activity import misplaced
 from celosia.sim.fuzz.campaign import Plan, case_of
 from celosia.sim.fuzz.case import Bus, Case, Fault, load, save
-from celosia.sim.fuzz.programs import stage
 from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS, configurations, draw
 from celosia.sim.fuzz.programs.faulty import KINDS
 from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.fuzz.shrink import shrink
 from celosia.sim.fuzz.trial import Problem, Trial
-from celosia.sim.schedule import MachineError
 
 LEAST, ODD = CONFIGURATIONS["least"], CONFIGURATIONS["odd"]
 HALT = Instruction(Opcode.HALT)
@@ -125,7 +124,7 @@ def test_errors_by_construction(kind: str, seed: int) -> None:
 
 
 def stage_machine(found: Case):
-    from celosia.sim.machine import Machine
+    from celosia.sim.model.machine import Machine
 
     machine = Machine(found.config, memory_bytes=found.memory_bytes)
     machine.bounds = found.bounds

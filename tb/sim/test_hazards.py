@@ -15,9 +15,9 @@ from celosia.hw.arch.isa import (
     disassemble,
 )
 from celosia.hw.arch.presets import PRESETS, preset
-from celosia.sim.footprint import Memory, reach
-from celosia.sim.hazards import Fault, Hazard, Written, check_hazards
-from celosia.sim.schedule import MachineError
+from celosia.sim.check.footprint import Memory, reach
+from celosia.sim.check.hazards import Fault, Hazard, Written, check_hazards
+from celosia.sim.check.schedule import MachineError
 
 SMALL = preset(
     "nano,unified_bytes=1024,weight_tiles=16,accumulator_depth=32,lanes=2,parameter_channels=16,"

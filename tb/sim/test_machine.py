@@ -8,7 +8,7 @@ from celosia.hw.arch import commands
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Rounding, Space, Window
 from celosia.hw.arch.presets import PRESETS, preset
-from celosia.sim.machine import Machine
+from celosia.sim.model.machine import Machine
 
 HALT = Instruction(Opcode.HALT)
 SMALL = replace(

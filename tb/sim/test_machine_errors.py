@@ -5,9 +5,9 @@ from celosia.hw.arch import commands
 from celosia.hw.arch.config import MOST_COUNT
 from celosia.hw.arch.isa import Error, Instruction, Kind, Opcode, Space, Unit
 from celosia.hw.arch.presets import preset
-from celosia.sim.hazards import Hazard
-from celosia.sim.machine import Machine
-from celosia.sim.schedule import MachineError
+from celosia.sim.check.hazards import Hazard
+from celosia.sim.check.schedule import MachineError
+from celosia.sim.model.machine import Machine
 
 HALT = Instruction(Opcode.HALT)
 SMALL = preset(

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch.isa import Instruction, Opcode
-from celosia.sim.order import Clocks
+from celosia.sim.check.order import Clocks
 
 
 def chance(program: list[Instruction], rng: np.random.Generator) -> set[tuple[int, int]]:

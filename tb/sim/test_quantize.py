@@ -7,7 +7,7 @@ import pytest
 from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sim import quantize
+from celosia.sim.model import quantize
 from celosia.sw.layers.multiplier import quantize_multiplier
 
 INT32 = (-(1 << 31), (1 << 31) - 1)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from celosia.sim import simulators
+from celosia.sim.rtl import simulators
 
 
 def program(path: Path, output: str) -> Path:

@@ -4,7 +4,7 @@ from threading import Event
 
 import pytest
 
-from celosia.sim.verilate import locked, once
+from celosia.sim.rtl.verilate import locked, once
 
 
 def test_one_at_a_time_makes_a_model(tmp_path: Path) -> None:

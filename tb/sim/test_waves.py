@@ -10,7 +10,7 @@ import prerequisites
 import pytest
 
 from celosia.hw.arch import commands, isa
-from celosia.sim.waves import NANOSECONDS, Waves, ports, views
+from celosia.sim.rtl.waves import NANOSECONDS, Waves, ports, views
 from celosia.sw.cli import main
 
 COPY = "LOAD external=0x100 length=16 post=1\nSTORE external=0x200 length=16 wait=1\nHALT\n"
@@ -115,9 +115,8 @@ def test_refusals(refused: Callable[[str], str], options: str, wanted: str) -> N
 
 def test_a_machine_without_zlib_is_reported(monkeypatch, tmp_path, verilator) -> None:
     from celosia.hw.arch.presets import preset
-    from celosia.sim import verilate
-    from celosia.sim.rtl import RtlDevice
-    from celosia.sim.simulators import SimulatorNotFound
+    from celosia.sim.rtl.core import RtlDevice, verilate
+    from celosia.sim.rtl.simulators import SimulatorNotFound
 
     monkeypatch.setattr(verilate, "has_zlib", lambda: False)
     with pytest.raises(SimulatorNotFound, match="zlib1g-dev"):

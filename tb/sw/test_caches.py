@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from celosia.hw import build
 from celosia.hw.arch import caches
 from celosia.hw.arch.extras import ToolError
-from celosia.sim import verilate
+from celosia.hw.verilog import build
+from celosia.sim.rtl import verilate
 from celosia.sw.cli.messages import FAILED
 from celosia.sw.workers.kept import Kept
 

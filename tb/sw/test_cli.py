@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from networks import FullyConnected, write_fully_connected
 
-from celosia.hw import build
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.driver import RunResult
 from celosia.hw.arch.presets import preset
+from celosia.hw.verilog import build
 from celosia.sw import measure
 from celosia.sw.cli import main
 from celosia.sw.compiler.compiled import Compiled
@@ -252,8 +252,8 @@ def test_bad_input_of_run(refused: Callable[[str], str], options: str, says: str
 
 
 def test_missing_simulator(folder, capsys, monkeypatch) -> None:
-    from celosia.sim import rtl
-    from celosia.sim.simulators import SimulatorNotFound
+    from celosia.sim.rtl import core as rtl
+    from celosia.sim.rtl.simulators import SimulatorNotFound
 
     def missing(*_: object, **__: object) -> None:
         raise SimulatorNotFound("Verilator 5.000 or newer wanted, none found")

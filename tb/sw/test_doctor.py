@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from celosia.hw.arch.extras import install_command, requirements
-from celosia.sim import simulators
+from celosia.sim.rtl import simulators
 from celosia.sw import tools
 from celosia.sw.cli import main
 

@@ -9,10 +9,10 @@ import documents
 import prerequisites
 import pytest
 
-from celosia.hw import build
 from celosia.hw.arch.presets import PRESETS, preset
 from celosia.hw.arch.registers import COUNTERS, FLAGS, REGISTERS
-from celosia.sim.simulators import find_icarus
+from celosia.hw.verilog import build
+from celosia.sim.rtl.simulators import find_icarus
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.export.files import BENCH, DRIVER, verilog_files

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from celosia.hw import build
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
-from celosia.sim import rtl
-from celosia.sim.counting import counting
+from celosia.hw.verilog import build
+from celosia.sim.rtl import core as rtl
+from celosia.sim.rtl.counting import counting
 from celosia.sw.cli import fuzz, main, report
 from celosia.sw.runtime import shards
 

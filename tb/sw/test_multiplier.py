@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sim import quantize
+from celosia.sim.model import quantize
 from celosia.sw.layers import multiplier as module
 from celosia.sw.layers.multiplier import quantize_multiplier, single_multiplier
 

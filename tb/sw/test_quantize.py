@@ -3,7 +3,7 @@ import pytest
 from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sim.quantize import requantize
+from celosia.sim.model.quantize import requantize
 from celosia.sw.compiler.lower import lower
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Quantization

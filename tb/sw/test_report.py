@@ -14,7 +14,7 @@ from whole_networks.small import compiled, convolution, dense
 from celosia.hw.arch.config import PROGRAM_BYTES
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
 from celosia.hw.arch.presets import preset
-from celosia.sim.hazards import check_hazards
+from celosia.sim.check.hazards import check_hazards
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler import report, report_text
 from celosia.sw.compiler.compile import compile_steps

@@ -12,7 +12,7 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
-from celosia.sim.footprint import Memory, touches
+from celosia.sim.check.footprint import Memory, touches
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import Port

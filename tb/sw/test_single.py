@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sim.quantize import finish, requantize
+from celosia.sim.model.quantize import finish, requantize
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.onnxruntime import added, requantized

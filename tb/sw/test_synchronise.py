@@ -12,8 +12,8 @@ from whole_networks.small import through_memory
 from celosia.hw.arch.config import MOST_COUNT, Config
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
 from celosia.hw.arch.presets import PRESETS, preset
-from celosia.sim.footprint import Memory, touches
-from celosia.sim.hazards import Fault, Hazard, check_hazards
+from celosia.sim.check.footprint import Memory, touches
+from celosia.sim.check.hazards import Fault, Hazard, check_hazards
 from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.emit.access import Access, Step
 from celosia.sw.compiler.emit.synchronise import SEMAPHORE, synchronise

@@ -12,7 +12,7 @@ from training_steps import OPTION, core, part_lengths, require_equal, require_eq
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
-from celosia.sim import hazards
+from celosia.sim.check import hazards
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.device import RunResult
 from celosia.sw.runtime.pods import MachinePod

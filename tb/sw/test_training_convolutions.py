@@ -9,7 +9,7 @@ from training_steps import OPTION, core, require_equal, require_equal_or_refused
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
-from celosia.sim import hazards
+from celosia.sim.check import hazards
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.training.networks import NETWORKS
 from celosia.sw.training.scheme import Conv, Dense, Layer, Network

@@ -24,10 +24,10 @@ from celosia.hw.arch.config import (
 )
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space, Unit
 from celosia.hw.arch.registers import BOUND_BITS
-from celosia.sim import footprint
+from celosia.sim.check import footprint
+from celosia.sim.fuzz import stage
 from celosia.sim.fuzz.case import Case, Fault
 from celosia.sim.fuzz.expectation import WORK, elements
-from celosia.sim.fuzz.programs import stage
 from celosia.sim.fuzz.programs.generator import Generator
 from celosia.sim.fuzz.programs.legal import legal
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import PARAMETER_BYTES, SOFTMAX_ROWS, Config
 from celosia.hw.arch.isa import Instruction, Kind, Mode, Opcode, Rounding, Space, Window
-from celosia.sim import footprint
-from celosia.sim.vector import feeds_itself
+from celosia.sim.check import footprint
+from celosia.sim.check.vector import feeds_itself
 
 
 class Generator:

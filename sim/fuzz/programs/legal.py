@@ -6,8 +6,8 @@ from operator import or_
 
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.sim.fuzz import stage
 from celosia.sim.fuzz.case import CHANNELS, Bus, Case
-from celosia.sim.fuzz.programs import stage
 from celosia.sim.fuzz.programs.generator import Generator
 from celosia.sim.fuzz.programs.ordering import linked, ordered
 

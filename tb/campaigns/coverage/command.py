@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> None:
     Raises ``SimulatorNotFound``, ``RtlError`` if the simulator is missing, or a build fails.
     Raises ``Failure`` if a core differs from its model, or coverage is below its targets.
     """
-    from celosia.sim.counting import Tally
+    from celosia.sim.rtl.counting import Tally
 
     plan = _plan(arguments)
     if arguments.output.exists() and not arguments.output.is_dir():

@@ -11,12 +11,12 @@ from celosia.hw.arch import commands, isa
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode
-from celosia.sim import footprint
+from celosia.sim.check import footprint
+from celosia.sim.check.vector import feeds_itself
 from celosia.sim.fuzz.expectation import elements
-from celosia.sim.fuzz.programs.images import channels_image
-from celosia.sim.machine import Machine, MachineError
-from celosia.sim.rtl import RtlDevice
-from celosia.sim.vector import feeds_itself
+from celosia.sim.fuzz.images import channels_image
+from celosia.sim.model.machine import Machine, MachineError
+from celosia.sim.rtl.core import RtlDevice
 
 #: Bytes of external memory, which repeats over all addresses; the upper half is for programs.
 MEMORY = 1 << 23

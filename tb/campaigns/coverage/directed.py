@@ -19,9 +19,9 @@ from celosia.hw.arch.registers import (
     Control,
     Status,
 )
-from celosia.sim import footprint
+from celosia.sim.check import footprint
 from celosia.sim.fuzz.expectation import elements
-from celosia.sim.rtl import RtlError
+from celosia.sim.rtl.core import RtlError
 from coverage.corners import CORNERS
 from coverage.device import HALF, MEMORY, CheckedDevice, Run, Wrong, apart, far, good
 

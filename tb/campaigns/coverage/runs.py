@@ -113,7 +113,7 @@ def _network(job: Job) -> tuple[str, ...]:
 
 
 def _build(job: Job) -> tuple[str, ...]:
-    from celosia.sim import rtl
+    from celosia.sim.rtl import core as rtl
 
     rtl.model(_config(job.core))
     return ()
@@ -134,7 +134,7 @@ def run_job(job: Job) -> Result:
     Raises ``SimulatorNotFound``, ``RtlError`` if the simulator is missing, a model cannot be built,
     or a core does not respond.
     """
-    from celosia.sim.counting import counting
+    from celosia.sim.rtl.counting import counting
 
     start = time.monotonic()
     with counting(toggles=job.core in TOGGLED) as counted:

@@ -121,7 +121,7 @@ def summary(
 ) -> Summary:
     """Return the coverage, file by file.
 
-    ``lines``, ``signals``: as ``celosia.sim.counting.Tally`` has them; ``texts``: sources by the
+    ``lines``, ``signals``: as ``sim.rtl.counting.Tally`` has them; ``texts``: sources by the
     files that ``lines`` and ``signals`` name; ``keys``: entries of the table of reasons.
     """
     used: set[Key] = set()

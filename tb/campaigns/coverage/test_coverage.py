@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from command_line import main
 
-from celosia.sim.counting import Tally, Toggles
+from celosia.sim.rtl.counting import Tally, Toggles
 from coverage import command, runs
 from coverage.explained import TABLE, TableError, explanations
 from coverage.page import page, ranges, table

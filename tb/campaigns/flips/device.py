@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import RunResult
 from celosia.hw.arch.isa import Error, Unit
-from celosia.sim.footprint import Memory
-from celosia.sim.rtl import RtlDevice
+from celosia.sim.check.footprint import Memory
+from celosia.sim.rtl.core import RtlDevice
 
 #: Paths of the memories in the core's Verilog.
 _PATHS = {

@@ -11,7 +11,7 @@ from command_line import main
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.presets import preset
-from celosia.sim.rtl import RtlDevice
+from celosia.sim.rtl.core import RtlDevice
 from celosia.sw.cli.messages import Failure
 from celosia.sw.runtime.device import RunResult
 from flips import command as flips

@@ -49,7 +49,7 @@ def check_bounds(program: Program, memory: np.ndarray) -> None:
 
 def _stores(program: Program) -> list[Any]:
     """Return the addresses of the stores of a program."""
-    from celosia.sim.footprint import external_block
+    from celosia.sim.check.footprint import external_block
 
     found = []
     for _, section in program.sections:

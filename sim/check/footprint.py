@@ -15,7 +15,7 @@ from celosia.hw.arch.config import (
     Config,
 )
 from celosia.hw.arch.isa import FORMATS, Instruction, Kind, Mode, Opcode, Space
-from celosia.sim.addresses import Pattern
+from celosia.sim.check.addresses import Pattern
 
 
 class Memory(Enum):

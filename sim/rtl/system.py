@@ -12,9 +12,8 @@ from typing import Any
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PodConfig
-from celosia.sim import verilate
-from celosia.sim.rtl import fast
-from celosia.sim.verilate import RtlError, cache_directory, compile_library, once, require_tools
+from celosia.sim.rtl.core import fast, verilate
+from celosia.sim.rtl.verilate import RtlError, cache_directory, compile_library, once, require_tools
 
 _HARNESS = Path(__file__).with_suffix(".cpp")
 #: Packages whose versions decide the Verilog.

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from celosia.hw.arch.caches import is_own, own_folder, settle_caches
-from celosia.sim.simulators import SimulatorNotFound, find_verilator, has_zlib, user_cache
+from celosia.sim.rtl.simulators import SimulatorNotFound, find_verilator, has_zlib, user_cache
 
 FLAGS = (
     "--cc",

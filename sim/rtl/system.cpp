@@ -1,5 +1,4 @@
-// Drives a Verilated LiteX system in process: a clock, and the bytes of its host's line. With CELOSIA_DIVISOR the line has levels, as many
-// cycles a bit.
+// Drives a Verilated LiteX system in process: a clock, and the bytes of its host's line.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,9 +7,6 @@
 
 #include "Vsoc.h"
 #include "verilated.h"
-#ifdef CELOSIA_DIVISOR
-#include "line.h"
-#endif
 
 // A complaint of the memory chip, which may have several in a cycle.
 void vl_finish(const char*, int, const char*) { Verilated::threadContextp()->gotFinish(true); }
@@ -31,20 +27,6 @@ struct System {
         cycle++;
     }
 
-#ifdef CELOSIA_DIVISOR
-    Sender sender;
-    Receiver receiver;
-
-    // Runs one cycle; returns the byte that left the system in it, or -1.
-    int step() {
-        sender.bytes.insert(sender.bytes.end(), to.begin(), to.end());
-        to.clear();
-        soc->serial_rx = sender.step(CELOSIA_DIVISOR);
-        const int byte = receiver.step(soc->serial_tx, CELOSIA_DIVISOR);
-        tick();
-        return byte;
-    }
-#else
     // Runs one cycle; returns the byte that left the system in it, or -1.
     int step() {
         soc->serial_sink_valid = !to.empty();
@@ -57,7 +39,6 @@ struct System {
         tick();
         return byte;
     }
-#endif
 };
 
 }  // namespace

@@ -21,9 +21,9 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import Driver, require_place
 from celosia.hw.arch.pod import PAGE, PodConfig, PodDriver
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Interrupt
-from celosia.sim import counting, parts, verilate
-from celosia.sim import waves as recorded
-from celosia.sim.verilate import RtlError, cache_directory, compile_library, once, require_tools
+from celosia.sim.rtl import counting, parts, verilate
+from celosia.sim.rtl import waves as recorded
+from celosia.sim.rtl.verilate import RtlError, cache_directory, compile_library, once, require_tools
 
 _HARNESS = [
     Path(__file__).with_name(name) for name in ("harness.cpp", "bursts.h", "disturb.h", "arrays.h")
@@ -65,7 +65,7 @@ def model(
 ) -> Path:
     """Return the compiled model of a core of ``config``, built if it does not exist.
 
-    Inside ``celosia.sim.counting.counting`` the model counts coverage.
+    Inside ``celosia.sim.rtl.counting.counting`` the model counts coverage.
 
     ``config``: sizes of the core; ``netlist``: netlist of the core, compiled instead of its
     Verilog, see ``celosia.hw.flow.gates``; ``arrays``: build a separate model in which bits of the
@@ -156,7 +156,7 @@ def _build(
 
 
 def _ports_of(target: Path) -> Path:
-    """Return the file with the ports of a model that writes waves, see ``celosia.sim.waves``."""
+    """Return the file with the ports of a model that writes waves, see ``sim.rtl.waves``."""
     return target.with_suffix(".ports.json")
 
 

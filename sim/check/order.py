@@ -8,8 +8,8 @@ import numpy as np
 
 from celosia.hw.arch.config import MOST_COUNT, SEMAPHORES
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
-from celosia.sim.footprint import Touch
-from celosia.sim.schedule import bits
+from celosia.sim.check.footprint import Touch
+from celosia.sim.check.schedule import bits
 
 _BARRIERS = (Opcode.FENCE, Opcode.HALT)
 

@@ -8,10 +8,11 @@ import numpy as np
 from celosia.hw.arch.config import ADDRESS_BITS, PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Error, Instruction, Kind, Mode, Opcode, Rounding, Space, Window
 from celosia.hw.arch.registers import BOUND_BITS
-from celosia.sim import footprint, hazards, quantize
-from celosia.sim.footprint import Memory
-from celosia.sim.schedule import MachineError, Program, describe, listing, schedule
-from celosia.sim.vector import in_order_matters
+from celosia.sim.check import footprint, hazards
+from celosia.sim.check.footprint import Memory
+from celosia.sim.check.schedule import MachineError, Program, describe, listing, schedule
+from celosia.sim.check.vector import in_order_matters
+from celosia.sim.model import quantize
 
 #: One channel of the parameter memory.
 CHANNEL = np.dtype([("bias", "<i4"), ("multiplier", "<u4"), ("left", "u1"), ("right", "u1")])

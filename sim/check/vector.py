@@ -4,8 +4,8 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import PRODUCT_MODES, Instruction, Mode, Opcode, Space
-from celosia.sim import footprint
-from celosia.sim.addresses import Pattern
+from celosia.sim.check import footprint
+from celosia.sim.check.addresses import Pattern
 
 
 def _order(pattern: Pattern, config: Config) -> np.ndarray:

@@ -15,12 +15,12 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Error, Instruction, Opcode
-from celosia.sim import footprint
-from celosia.sim.addresses import Pattern
-from celosia.sim.footprint import Memory, Touch
-from celosia.sim.order import Clocks, MixedSemaphore, PossibleOverflow
-from celosia.sim.schedule import MachineError, Program, bits, describe, listing, schedule
-from celosia.sim.vector import feeds_itself
+from celosia.sim.check import footprint
+from celosia.sim.check.addresses import Pattern
+from celosia.sim.check.footprint import Memory, Touch
+from celosia.sim.check.order import Clocks, MixedSemaphore, PossibleOverflow
+from celosia.sim.check.schedule import MachineError, Program, bits, describe, listing, schedule
+from celosia.sim.check.vector import feeds_itself
 
 #: Queue depth that every core has: a program that needs more would depend on the core.
 _LEAST_DEPTH = 3

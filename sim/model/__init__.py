@@ -1,0 +1,1 @@
+"""Machine model: the meaning of programs, in the integer arithmetic of the contract."""
