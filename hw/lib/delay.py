@@ -5,8 +5,8 @@ from typing import Any
 from amaranth.hdl import Module, ShapeLike, Signal
 from amaranth.lib.memory import Memory
 
+from celosia.hw.lib import race
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.memory import race
 
 
 def delayed(m: Module, value: Any, cycles: int, *, name: str, reset_less: bool = False) -> list:

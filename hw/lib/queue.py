@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 
-from celosia.hw.memory import race
+from celosia.hw.lib import race
 
 
 class EagerFIFO(SyncFIFOBuffered):

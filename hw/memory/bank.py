@@ -6,7 +6,7 @@ from typing import Any
 from amaranth.hdl import ClockSignal, Elaboratable, Instance, Module, Shape, Signal
 from amaranth.lib.memory import Memory
 
-from celosia.hw.memory import race
+from celosia.hw.lib import race
 
 #: Most bits of all banks of a memory that are converted word by word: those of `edge` with parity.
 MOST = 9 << 17

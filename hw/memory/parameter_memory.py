@@ -9,10 +9,10 @@ from amaranth.lib.memory import Memory
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import EXPONENTIAL_TABLES, PARAMETER_BYTES, TABLE_BYTES
+from celosia.hw.lib import race
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import COPY, data_registers
 from celosia.hw.memory import parity as guard
-from celosia.hw.memory import race
 from celosia.hw.memory.table_memory import TableMemory
 
 

@@ -5,10 +5,10 @@ from amaranth.lib import data
 from amaranth.lib.memory import Memory
 
 from celosia.hw.arch.config import TABLE_BYTES
+from celosia.hw.lib import race
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import data_registers
 from celosia.hw.memory import parity as guard
-from celosia.hw.memory import race
 
 
 def written_layout(offset_bits: int) -> data.StructLayout:

@@ -8,8 +8,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
+from celosia.hw.lib import race
 from celosia.hw.lib.component import Component
-from celosia.hw.memory import race
 from celosia.hw.targets.product import NextCount
 
 

@@ -10,10 +10,10 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.commands import CODE_BITS, REGISTERS
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.registers import Activity
+from celosia.hw.lib import race
 from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.queue import EagerFIFO
-from celosia.hw.memory import race
 from celosia.hw.sequencer.command import QUEUED, Command
 
 

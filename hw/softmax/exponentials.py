@@ -5,8 +5,8 @@ from amaranth.lib import data
 from amaranth.lib.memory import Memory
 
 from celosia.hw.arch.config import EXPONENTIAL_TABLES, TABLE_BYTES
+from celosia.hw.lib import race
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.memory import race
 
 #: Width of an exponential: a number from 0 to below 1.
 BITS = 31

@@ -7,9 +7,9 @@ from amaranth.lib import data
 from amaranth.lib.memory import Memory
 
 from celosia.hw.arch.config import SOFTMAX_ROWS
+from celosia.hw.lib import race
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
-from celosia.hw.memory import race
 from celosia.hw.softmax.reduction import MARK, SUM_BITS
 
 #: First guess of a reciprocal, 48/17, and its slope, −32/17, with 29 bits after the point.

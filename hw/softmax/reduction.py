@@ -7,9 +7,9 @@ from amaranth.lib import data
 from amaranth.lib.memory import Memory
 
 from celosia.hw.arch.config import SOFTMAX_ROWS
+from celosia.hw.lib import race
 from celosia.hw.lib.component import Component, In, Out, drive
 from celosia.hw.lib.delay import delayed
-from celosia.hw.memory import race
 from celosia.hw.softmax.exponentials import BITS
 
 #: Width of the sums, and bits of their fractions.

@@ -16,7 +16,7 @@ from celosia.hw.flow.gates import gates
 from celosia.hw.flow.parts import PARTS
 from celosia.hw.flow.tools import ToolError, find
 from celosia.hw.lib.component import Component
-from celosia.hw.memory.race import UNDEFINED
+from celosia.hw.lib.race import UNDEFINED
 from celosia.hw.targets.product import Product
 from celosia.hw.verilog.build import convert
 from celosia.sim.rtl import parts
