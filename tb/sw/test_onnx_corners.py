@@ -1,6 +1,7 @@
 """Corners of ONNX operators against ONNX Runtime: rests, defaults, last windows, bounds apart."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def test_the_last_part_of_a_split_is_the_rest(
     axis: int, count: int, parts: list[int] | None
 ) -> None:
     net = Net(18, x=_SHAPE)
-    more = {} if parts else {"num_outputs": count}
+    more: dict[str, Any] = {} if parts else {"num_outputs": count}
     ends = [net.constant(np.array(parts))] if parts else []
     net.add("Split", net.quantized("x"), *ends, results=count, axis=axis, **more)
     compare(net.content(*(f"t{len(net.nodes) - 1}_{n}" for n in range(count))), *_SHAPE[1:])
@@ -59,7 +60,7 @@ def test_last_windows_of_ceil_mode(
         compare(net.content(net.quantized(x) if quantised else x), *_SHAPE[1:])
 
 
-def _transposed(axis: int | None, shape: tuple[int, int], **more: int) -> bytes:
+def _transposed(axis: int | None, shape: tuple[int, int], **more: Any) -> bytes:
     """A product whose weights, with a scale for each channel, pass a Transpose."""
     net, named = Net(x=(1, 8)), {} if axis is None else {"axis": axis}
     scales = np.linspace(0.01, 0.02, 6, dtype=np.float32)

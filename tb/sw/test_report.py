@@ -5,6 +5,7 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import networks as w
 import numpy as np
@@ -85,7 +86,7 @@ def test_bounds_count_every_sample_of_the_file(kind: str) -> None:
     def found(samples: int) -> list[int]:
         chain = w.Chain((samples, 16, 16, 8), 0.5)
         weights = convolution(8, 3, 1).weights.transpose(3, 1, 2, 0)
-        scales = {"weight_scale": 0.01, "output_scale": 0.5}
+        scales: dict[str, Any] = {"weight_scale": 0.01, "output_scale": 0.5}
         layers: dict[str, list[w.Layer]] = {
             "bands": [w.Depthwise(weights=weights, **scales)],
             "blocks": [convolution(8, 3, 8)],

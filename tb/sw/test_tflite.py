@@ -240,13 +240,13 @@ def outside(model: bytes, gap: int = 0, short: int = 0) -> bytes:
     made = schema.ModelT.InitFromObj(schema.Model.GetRootAs(model, 0))
     constants = [each for each in made.buffers if each.data is not None and len(each.data)]
     contents = [bytes(each.data) for each in constants]
-    start = 1 << 20
+    tables = bytes(1 << 20)
     for _ in range(2):
+        start = len(tables)
         for each, content in zip(constants, contents, strict=True):
             each.data, each.offset, each.size = None, start + gap, len(content)
             start += gap + len(content)
         tables = pack(made)
-        start = len(tables)
     whole = tables + b"".join(bytes(gap) + content for content in contents) + bytes(gap)
     return whole[: len(whole) - short]
 
