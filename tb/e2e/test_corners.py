@@ -110,3 +110,20 @@ def test_slices_from_the_end(
     content = w.serialize(chain.graph())
     assert load(content).tensors[-1].shape == shape
     agreement.compare(content, EVERY[:20].reshape(1, 1, 4, 5), sizes="micro")
+
+
+@pytest.mark.parametrize("window", [(1, 2), (2, 3), (1, 300), (2, 300), (1, 257)])
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16"])
+def test_halves_of_means(kind: str, window: tuple[int, int]) -> None:
+    """The kernel of uint8 rounds them up, the others away from zero; so does the host."""
+    zero_point, count = {"uint8": 120}.get(kind, 0), window[0] * window[1]
+    chain = w.Chain((1, *window, 5), 0.1, zero_point, kind)
+    options = {"filterHeight": window[0], "filterWidth": window[1], "padding": "VALID"}
+    chain.operator("AVERAGE_POOL_2D", (1, 1, 1, 5), strideH=1, strideW=1, **options)
+    # Sums next to halves of the count, above and below zero.
+    above = [n % count for n in (0, count // 2 - 1, count // 2, count // 2 + 1, count - 1)]
+    x = (np.arange(count)[:, None] < above).reshape(1, 1, *window, 5)
+    middle = np.array([-7, -2, -1, 0, 1, 5]).reshape(-1, 1, 1, 1, 1) + zero_point
+    content = w.serialize(chain.graph())
+    program = agreement.compare(content, (x + middle[:, None]).astype(kind), sizes="micro")
+    assert bool(program.host) == (kind == "int16" or window[1] > 255)
