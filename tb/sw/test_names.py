@@ -166,6 +166,14 @@ def test_signature_of_several_of_one_subgraph(
     assert names == ([f"{taken}_in", f"{taken}_out"] if taken else ["input", "output_0"])
 
 
+@pytest.mark.parametrize("names", [["x", "input"], [], ["y"], ["input", "y"]])
+def test_each_input_is_given_once(names: list[str]) -> None:
+    """Under its name, or that of its tensor; not under both."""
+    with celosia.InferenceSession(two_signatures()) as session:
+        with pytest.raises(ValueError, match=r"^inputs: wanted \['x'\], got \["):
+            session.run(None, dict.fromkeys(names, X))
+
+
 def test_signature_refusals() -> None:
     content = two_signatures()
     interpreter = celosia.Interpreter(model_content=content)

@@ -14,8 +14,9 @@ from PIL import Image
 
 from celosia.sw.cli import main, quantize
 from celosia.sw.quantize import process, tensorflow
-from celosia.sw.quantize.model import QuantizeError
+from celosia.sw.quantize.model import QuantizeError, port
 from celosia.sw.quantize.process import Converter
+from celosia.sw.runtime.arrays import InputError
 
 
 @pytest.fixture
@@ -125,3 +126,19 @@ def test_errors_of_frameworks_are_short() -> None:
     assert isinstance(found, QuantizeError)
     assert str(found).startswith("cannot open it: cannot read it: config=xxx")
     assert len(str(found)) < 300 and str(found).endswith("x ...")
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [(0, 0, 0), (0, 4, 2), (1, 0, 0), (1, 4, 0)])
+def test_all_samples_of_all_inputs_must_be_finite(
+    place: tuple[int, int, int], number: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    converter = Converter.__new__(Converter)
+    converter.ports = [port(name, (1, 3), "float32") for name in ("one", "other")]
+    monkeypatch.setattr(converter, "_call", lambda *_: b"quantised")
+    arrays = np.zeros((2, 5, 3), np.float32)
+    assert converter.quantized([*arrays]) == b"quantised"
+    arrays[place] = number
+    name = converter.ports[place[0]].name
+    with pytest.raises(InputError, match=f"^input '{name}': wanted finite numbers, got others$"):
+        converter.quantized([*arrays])

@@ -154,6 +154,21 @@ def test_a_core_of_a_pod_that_fails(program, x, run, monkeypatch, capsys) -> Non
     assert capsys.readouterr().err.count("the others do its work") == (run < 3)
 
 
+@pytest.mark.parametrize("slowest", [0, 1])
+def test_cycles_of_a_pod_are_those_of_its_slowest_core(
+    program: Program, x: np.ndarray, slowest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = MachinePod(PodConfig(program.config, cores=2), program.memory_bytes)
+    for number, core in enumerate(pod.cores):
+        result = RunResult(100, counters(30)) if number == slowest else RunResult(7, counters(2))
+        monkeypatch.setattr(core, "run", lambda *_, result=result: result)
+    with Session(program, pod) as session:
+        session.run([x[:8]])
+    found = session.statistics
+    assert (found.setup_cycles, found.cycles) == (100, 100)
+    assert found.counters == {"matrix": {"busy": 30, "empty": 70}}
+
+
 def test_a_device_is_closed_when_there_is_no_session(program: Program) -> None:
     device = Scripted(program.config, RunResult(9, {}, (isa.Error.BUS, isa.Unit.LOAD, 0)))
     with pytest.raises(DeviceError):

@@ -7,9 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import prerequisites
@@ -20,7 +23,7 @@ from shard_jobs import Square, late, refuse
 
 from celosia.sw.cli import main
 from celosia.sw.runtime.arrays import InputError
-from celosia.sw.workers import parcel
+from celosia.sw.workers import executors, parcel
 from celosia.sw.workers.parcel import WorkersError
 from celosia.sw.workers.spread import Workers, batches, spread
 
@@ -82,6 +85,67 @@ def test_a_shard_that_ends_every_worker(calls: Path) -> None:
     with pytest.raises(WorkersError, match=f"^{text}$"):
         list(spread(job, range(8), Workers(2)))
     assert job.calls.count(3) == 3
+
+
+class Breaking:
+    """An executor in this process, which is broken at some submissions or in some shards."""
+
+    def __init__(self, refused: set[int], broken: set[int], width: int) -> None:
+        self.executor, self.width = self, width
+        self.refused, self.broken, self.count = refused, broken, 0
+        self.restarts = 0
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        self.count += 1
+        if self.count in self.refused:
+            raise BrokenProcessPool
+        future = Future[Any]()
+        if self.count in self.broken:
+            future.set_exception(BrokenProcessPool())
+        else:
+            future.set_result(function(*arguments))
+        return future
+
+    def require_alive(self) -> None:
+        raise AssertionError
+
+    def require_again(self, error: BaseException) -> None:
+        assert isinstance(error, BrokenProcessPool)
+
+    def restart(self) -> None:
+        self.restarts += 1
+
+    def close(self) -> None:
+        raise AssertionError
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize(
+    ("refused", "broken"),
+    [((), ()), ((1,), ()), ((2, 3), ()), ((), (1, 2)), ((2,), (1,)), ((7,), (5,))],
+)
+def test_no_shard_is_lost_or_done_twice(
+    refused: tuple[int, ...], broken: tuple[int, ...], width: int
+) -> None:
+    """Where processes end while a shard is under way, or before it is."""
+    backend = Breaking(set(refused), set(broken), width)
+    shards = iter(enumerate(range(4, 10)))
+    found = executors.outcomes(backend, parcel.packed(late), shards)
+    results = sorted((number, outcome.result) for number, outcome in found)
+    assert results == list(enumerate(range(4, 10)))
+    assert bool(backend.restarts) == bool(refused or broken)
+
+
+def test_a_function_is_closed_when_another_comes(tmp_path: Path) -> None:
+    """In one process, which keeps the function of the shards before."""
+    jobs = []
+    for name in ("one", "other", "third"):
+        (tmp_path / name).mkdir()
+        jobs.append(Square(tmp_path / name))
+    parcels = list(map(parcel.packed, jobs))
+    for number, closed in ((0, []), (0, []), (1, ["one"]), (2, ["one", "other"])):
+        assert parcel.carried_out(parcels[number], 5).result == 25
+        assert sorted(path.parent.name for path in tmp_path.glob("*/closed")) == closed
 
 
 @pytest.mark.thorough
