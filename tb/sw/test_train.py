@@ -2,7 +2,9 @@
 
 import io
 import json
+import math
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -197,12 +199,21 @@ def test_other_images_do_not_go_on(
     assert capsys.readouterr().err.endswith(said) and CHECKPOINT.read_bytes() == before
 
 
-def test_it_stops_early(digits: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_stops_early(
+    digits: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It prints the share of each epoch: the mean of its own points."""
     found = iter([0.5, 0.7, 0.6, 0.7, 0.9])
     monkeypatch.setattr(train.Trainer, "accuracy", lambda *_: next(found))
     command = [*COMMAND, "--epochs", "9", "--patience", "2", "--stats", "s.json"]
     assert main(command) == 0
-    assert json.loads(Path("s.json").read_text())["validations"][-1] == [4, 0.7]
+    figures = json.loads(Path("s.json").read_text())
+    assert figures["validations"][-1] == [4, 0.7]
+    printed = [float(part) for part in re.findall(r" right (.*?)%", capsys.readouterr().out)]
+    epochs = [[], [], [], []]
+    for passed, share in figures["curve"]:
+        epochs[math.ceil(passed) - 1].append(100 * share)
+    assert printed == pytest.approx([sum(each) / len(each) for each in epochs], abs=0.006)
 
 
 def test_stale() -> None:

@@ -3,6 +3,8 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import prerequisites
@@ -214,6 +216,34 @@ def test_cycles_are_those_of_the_slowest_core(monkeypatch: pytest.MonkeyPatch, s
         trainer.epoch(state, pod, images, lambda *_: None)
     # Four cores at once, then one.
     assert (state.steps, state.cycles) == (5, 400 + 100)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4, 16])
+@pytest.mark.parametrize("steps", [1, 3, 20, 21, 47, 160])
+def test_points_of_the_curve(cores: int, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most 20, evenly over the epoch, of all images since the point before."""
+    trainer = Trainer(SMALL, core("nano,weight_tiles=1024"), "machine", {}, 0)
+    device: Any = SimpleNamespace(cores=range(cores))
+
+    def step(_: Trainer, state: State, __: object, some: list[int]) -> None:
+        state.step += len(some)
+        state.seen += len(some)
+        state.right += sum(some)
+
+    monkeypatch.setattr(Trainer, "_step", step)
+    monkeypatch.setattr(Trainer, "steps", lambda *_: steps)
+    monkeypatch.setattr(Trainer, "fetch", lambda *_: None)
+    monkeypatch.setattr(batches, "epoch_batches", lambda *_: iter(range(steps)))
+    state, nothing = State(weights=[], epoch=3), Images(np.zeros((0, 45)), np.zeros(0))
+    trainer.epoch(state, device, nothing, lambda *_: None)
+    ends = [round((passed - 3) * steps) for passed, _ in state.curve]
+    first = np.array([0, *ends[:-1]])
+    shares = [np.arange(*one).mean() for one in zip(first, ends, strict=True)]
+    np.testing.assert_allclose([share for _, share in state.curve], shares)
+    together = -(-steps // cores)
+    assert len(ends) == min(20, steps, together) and ends[-1] == steps
+    gaps = np.diff([0, *ends])
+    assert gaps.max() - gaps[:-1].min(initial=gaps.max()) <= cores
 
 
 def test_of_equal_validations_the_first_is_best(monkeypatch: pytest.MonkeyPatch) -> None:
