@@ -173,6 +173,35 @@ def test_registers():
     assert link.read_registers(OFFSETS["program_address"], 2) == [64, 3]
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "is_taken"),
+    [
+        ("version", 0, True),
+        ("version", 1, True),
+        ("version", 0xFFFE, True),
+        ("version", -1, False),
+        ("version", 0x10000, False),
+        ("version", -0x10000, False),
+        ("magic", 1, False),
+        ("fingerprint", 1, False),
+    ],
+)
+def test_versions_of_cores(name, change, is_taken, monkeypatch):
+    """A later minor version has more registers, a later major one others."""
+    line = system()
+    registers = line.bridge.registers
+    value, read = registers.read(OFFSETS[name]) + change, registers.read
+    monkeypatch.setattr(
+        registers, "read", lambda offset: value if offset == OFFSETS[name] else read(offset)
+    )
+    if is_taken:
+        assert device(line).read_registers(OFFSETS[name]) == [value]
+        return
+    with pytest.raises(DeviceError, match=f"^line: {name}: wanted 0x.*, got {value:#x}"):
+        device(line)
+    assert line.closed
+
+
 def test_other_core_is_refused():
     line = system()
     with pytest.raises(DeviceError, match="fingerprint: wanted 0x.*; it is not a 'micro' core"):
