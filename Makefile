@@ -11,7 +11,7 @@ NIGHTLY := conformance long prove gates malformed coverage mutate flips
 # A file of tests is one process's, the long ones come first.
 AT_ONCE := -n logical --dist loadfile --no-loadscope-reorder
 # A long test is one process's.
-LONG := --long -m slow -n logical --dist load
+LONG := -n logical --dist load
 # The test of the RTL in make check: LiteRT, machine model and the smallest core give the same bytes.
 SMOKE := tb/e2e/test_networks.py -k 'same_bytes and nano'
 BIN := .venv/bin
@@ -56,10 +56,10 @@ test-only: $(DEV) $(TOOLS) $(VIEWERS) $(YOSYS)  ## the tests alone (PYTEST_ARGS=
 	@$(BIN)/python -m pytest $(AT_ONCE) $(PYTEST_ARGS)
 
 conformance: $(DEV) $(TOOLS)  ## 10,000 digits: LiteRT, machine model and RTL give the same bytes
-	@$(BIN)/python -m pytest $(LONG) tb/e2e --ignore tb/e2e/test_netlist.py $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --long -m slow $(LONG) tb/e2e --ignore tb/e2e/test_netlist.py $(PYTEST_ARGS)
 
 long: $(DEV) $(TOOLS) $(VIEW)  ## the other long tests: units, host, documentation
-	@$(BIN)/python -m pytest $(LONG) tb --ignore tb/e2e --ignore tb/formal $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --long -m slow $(LONG) tb --ignore tb/e2e --ignore tb/formal $(PYTEST_ARGS)
 
 prove: $(DEV) $(TOOLS)  ## all proofs about the core, long ones too
 	@$(BIN)/python -m pytest --long tb/formal $(PYTEST_ARGS)

@@ -22,7 +22,7 @@ def recipes(root: Path) -> dict[str, list[list[str]]]:
     for name in names.split():
         match = re.search(rf"^{name}:.*\n((?:\t.*\n)+)", text, re.MULTILINE)
         assert match, name
-        lines = re.sub(r"\$\(\w+_ARGS\)", "", match[1]).splitlines()
+        lines = re.sub(r"\$\((?:\w+_ARGS|LONG)\)", "", match[1]).splitlines()
         found[name] = [shlex.split(line.strip().removeprefix("@$(BIN)/python ")) for line in lines]
     return found
 
