@@ -202,7 +202,7 @@ def test_other_images_do_not_go_on(
 def test_it_stops_early(
     digits: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It prints the share of each epoch: the mean of its own points."""
+    """It prints the share of each epoch: the mean of the points that belong to it."""
     found = iter([0.5, 0.7, 0.6, 0.7, 0.9])
     monkeypatch.setattr(train.Trainer, "accuracy", lambda *_: next(found))
     command = [*COMMAND, "--epochs", "9", "--patience", "2", "--stats", "s.json"]

@@ -127,7 +127,7 @@ class Breaking:
 def test_no_shard_is_lost_or_done_twice(
     refused: tuple[int, ...], broken: tuple[int, ...], width: int
 ) -> None:
-    """Where processes end while a shard is under way, or before it is."""
+    """Processes that end while a shard is under way, or before it is."""
     backend = Breaking(set(refused), set(broken), width)
     shards = iter(enumerate(range(4, 10)))
     found = executors.outcomes(backend, parcel.packed(late), shards)
