@@ -1,8 +1,11 @@
 """The arrows between the packages: who may import whom."""
 
 import ast
+import os
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,6 +99,9 @@ RULES = (
 )
 
 
+LAZY = "def f():\n    "
+
+
 def below(name: str, prefix: str) -> bool:
     """Return whether a dotted name is `prefix` or lies in it."""
     return name == prefix or name.startswith(prefix + ".")
@@ -115,11 +121,17 @@ def imports(tree: ast.AST, inside: bool = False) -> Iterator[tuple[int, str, boo
             yield from imports(node, inside or function)
 
 
+@cache
+def imports_of(source: str) -> tuple[tuple[int, str, bool], ...]:
+    """Return the imports of a module by its text."""
+    return tuple(imports(ast.parse(source)))
+
+
 def violations(module: str, source: str) -> list[str]:
     """Return what a module imports against the rules, each with its line."""
     rule = max((r for r in RULES if below(module, r.prefix)), key=lambda r: len(r.prefix))
     wrong = []
-    for line, name, inside in imports(ast.parse(source)):
+    for line, name, inside in imports_of(source):
         allowed = rule.anywhere + (rule.inside if inside else ())
         standard = name.split(".")[0] in sys.stdlib_module_names
         if not standard and not any(below(name, prefix) for prefix in allowed):
@@ -127,16 +139,82 @@ def violations(module: str, source: str) -> list[str]:
     return wrong
 
 
+def sources() -> dict[str, str]:
+    """Return the text of each module of the product; that of a folder is its ``__init__``."""
+    paths = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    names = [("celosia", *path.relative_to(ROOT).with_suffix("").parts) for path in paths]
+    return {".".join(name): path.read_text() for name, path in zip(names, paths, strict=True)}
+
+
+def circles(modules: dict[str, str]) -> list[str]:
+    """Return the packages that import themselves by way of their neighbours.
+
+    Neighbours are the folders and modules of one folder; a folder is one, with all below it.
+    """
+    graph: dict[str, set[str]] = defaultdict(set)
+    for module, source in modules.items():
+        for _, name, _ in imports_of(source):
+            while name and name not in modules and f"{name}.__init__" not in modules:
+                name = name.rpartition(".")[0]
+            start, end = (
+                module.split("."),
+                (name if name in modules else f"{name}.__init__").split("."),
+            )
+            level = len(os.path.commonprefix([start, end])) + 1
+            if name and start != end:
+                graph[".".join(start[:level])].add(".".join(end[:level]))
+    return sorted(name for name in graph if name not in modules and name in reached(graph, name))
+
+
+def reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    """Return the names that one or more arrows lead to."""
+    found: set[str] = set()
+    todo = [start]
+    while todo:
+        fresh = graph.get(todo.pop(), set()) - found
+        found |= fresh
+        todo += fresh
+    return found
+
+
 def test_arrows() -> None:
     wrong = []
-    for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        name = ".".join(("celosia", *parts)).removesuffix(".__init__")
-        wrong += violations(name, path.read_text())
+    for name, source in sources().items():
+        wrong += violations(name.removesuffix(".__init__"), source)
     assert not wrong, "\n".join(wrong)
 
 
-LAZY = "def f():\n    "
+def test_no_circle_of_packages() -> None:
+    assert circles(sources()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "circle"),
+    [
+        ("hw.lib.delay", "from celosia.hw.memory import bank", ["hw.lib", "hw.memory"]),
+        (
+            "hw.softmax.reduction",
+            LAZY + "from celosia.hw.vector.task import Step",
+            ["hw.softmax", "hw.vector"],
+        ),
+        (
+            "sw.layers.spec",
+            "from celosia.sw.operators.registry import OPERATORS",
+            ["sw.layers", "sw.operators"],
+        ),
+        (
+            "sw.compiler.layout.tile",
+            "from celosia.sw.compiler.schedule import actions",
+            ["sw.compiler.layout", "sw.compiler.schedule"],
+        ),
+        # By way of a module beside them.
+        ("sw.files", "from celosia.sw.ir import graph", ["sw.ir"]),
+    ],
+)
+def test_planted_circle_is_seen(module: str, line: str, circle: list[str]) -> None:
+    modules = sources()
+    modules[f"celosia.{module}"] += f"\n{line}\n"
+    assert circles(modules) == [f"celosia.{name}" for name in circle]
 
 
 @pytest.mark.parametrize(

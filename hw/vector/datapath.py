@@ -6,9 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from celosia.hw.lib.component import Component, drive
 from celosia.hw.memory.parameter_memory import parameters_payload
-from celosia.hw.softmax.stage import SoftmaxStage
 from celosia.hw.vector.pipe import Pipe, latency
 from celosia.hw.vector.responses import element_layout
+from celosia.hw.vector.softmax_stage import SoftmaxStage
 from celosia.hw.vector.task import MARK, VectorSizes
 from celosia.hw.vector.window import WindowUnit
 

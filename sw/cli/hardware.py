@@ -1,25 +1,241 @@
 """The commands that make hardware: Verilog, synthesis, bitstreams and boards."""
 
 import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from celosia.sw import boards, hardware
+from celosia.hw.arch.extras import install_command
+from celosia.hw.arch.pod import PodConfig
+from celosia.sw import boards
 from celosia.sw.cli.arguments import (
     Commands,
     add_cores,
     add_output,
     add_preset,
+    board_of,
     number,
     seeds,
     whole,
 )
+from celosia.sw.cli.messages import Missing
+from celosia.sw.export.files import verilog_files, verilog_header
+from celosia.sw.files import writable, write_atomically
+from celosia.sw.runtime.session import InputError
 
+_LOADER = "openFPGALoader"
 _BOARD = "name (docs/reference/boards.md), file like constraints/*.toml, target of litex-boards"
+
+
+def run_verilog(arguments: argparse.Namespace) -> None:
+    """Write the Verilog of a core or a pod with its waivers; ``--all`` adds what designs need."""
+    from celosia.hw.verilog.build import readable_verilog
+
+    config, path = arguments.preset, arguments.output
+    pod = PodConfig(config, arguments.cores, arguments.ports) if arguments.cores > 1 else None
+    if pod and arguments.all:
+        raise InputError(f"--all: wanted one core, got {pod.cores}")
+    writable(path)
+    contents = verilog_files(config, path.name, everything=arguments.all)
+    for name in contents:
+        writable(path.with_name(name))
+    progress = _reporter() if sys.stderr.isatty() else lambda line: None
+    text = readable_verilog(pod or config, progress)
+    contents = {path.name: verilog_header(config, pod) + text, **contents}
+    write_atomically({path.with_name(name): text.encode() for name, text in contents.items()})
+    print(f"{path}: {config.name}, fingerprint {config.fingerprint:#010x}")
+    for name in list(contents)[1:]:
+        print(path.with_name(name))
+
+
+def _reporter() -> Callable[[str], None]:
+    """Return a function that prints a line, with the minutes and seconds since now."""
+    start = time.monotonic()
+
+    def report(line: str) -> None:
+        minutes, seconds = divmod(int(time.monotonic() - start), 60)
+        print(f"{minutes:3}:{seconds:02}  {line}", file=sys.stderr, flush=True)
+
+    return report
+
+
+def _directory(path: Path) -> Path:
+    """Return a folder to write into, made if there is none; raises InputError if it cannot be."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path}: wanted a directory, got a file")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: wanted a directory to write into ({error.strerror})") from None
+    if not os.access(path, os.W_OK):
+        raise InputError(f"{path}: wanted a directory to write into")
+    return path
+
+
+@contextmanager
+def _tools(extra: str = "synth") -> Iterator[None]:
+    """Report in one line a package of an extra, or a tool of the flow, that is missing or fails."""
+    try:
+        from celosia.hw.flow.tools import ToolError
+
+        try:
+            yield
+        except ToolError as error:
+            raise Missing(str(error)) from error
+    except ImportError as error:
+        text = f"{error.name}: wanted this package, found none ({install_command(extra)})"
+        raise Missing(text) from None
+
+
+def run_synth(arguments: argparse.Namespace) -> None:
+    """Synthesise, place and route a core; print its resources and its clock."""
+    from celosia.hw.flow.parts import PARTS, part_named
+
+    config, directory = arguments.preset, _directory(arguments.directory)
+    part, seeds = part_named(arguments.part), range(1, arguments.seeds + 1)
+    if part is None or not part.is_open:
+        known = ", ".join(name for name, part in PARTS.items() if part.is_open)
+        raise InputError(f"part: wanted one of {known}, got {arguments.part!r}")
+    with _tools():
+        from celosia.hw.flow.report import as_text
+        from celosia.hw.synthesis import synthesise
+
+        found = synthesise(config, part=part, seeds=seeds, directory=directory, report=_reporter())
+    print(f"{config.name} on {part.title}")
+    print(as_text(found), end="")
+
+
+def _board(name: str) -> Any:
+    """Return a board of ``constraints``, of a file like those, or of a target of litex-boards.
+
+    Raises InputError if there is none that a core can be put on, Missing without litex-boards.
+    """
+    from celosia.hw.litex.boards import BOARDS, board_named
+
+    try:
+        if board := board_named(name):
+            return board
+        with _tools("litex"):
+            from celosia.hw.litex.target import board_of_target
+
+            board = board_of_target(name)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if board is None:
+        known = f"{', '.join(BOARDS)}, a file of a board, or a target of litex-boards"
+        raise InputError(f"board: wanted one of {known}, got {name!r}")
+    return board
+
+
+def _folder(arguments: argparse.Namespace) -> Path:
+    return arguments.output or Path("build/boards") / Path(arguments.board).stem
+
+
+def _bitstream(board: Any, directory: Path) -> Path:
+    return directory / f"{board.name}{board.fpga.family.suffixes[1]}"
+
+
+def run_build(arguments: argparse.Namespace) -> None:
+    """Make the LiteX system of a board with a core, and its bitstream; print area and clock."""
+    from celosia.sw.floorplan import draw
+
+    board, directory = _board(arguments.board), _directory(_folder(arguments))
+    if arguments.preset:
+        board = replace(board, config=arguments.preset)
+    if arguments.clock is not None:
+        if not 1 <= arguments.clock <= 1000:
+            raise InputError(f"clock: wanted 1 to 1000 MHz, got {arguments.clock:g}")
+        board = replace(board, clock_hz=round(arguments.clock * 1e6))
+    board = replace(board, processor=arguments.cpu is not None)
+    board = replace(board, cores=arguments.cores, ports=arguments.ports)
+    core = board.config.name if board.cores == 1 else f"{board.cores} x {board.config.name}"
+    if arguments.sources:
+        return _write_sources(board, directory, f"{core} on {board.title}")
+    if not board.fpga.is_open:
+        raise InputError(f"{board.name}: wanted --sources, no open tool makes its bitstream")
+    seeds = range(1, (arguments.seeds or board.seeds) + 1)
+    with _tools("litex"):
+        from celosia.hw.flow.report import as_text
+        from celosia.hw.litex.build import build
+
+        found, description = build(board, seeds=seeds, directory=directory, report=_reporter())
+        figures = {"board": board.name, "core": core, **found.as_dict()}
+    assert found.bitstream is not None
+    title = f"{core} on {board.title}, {found.fmax_mhz[2]:.1f} MHz"
+    bitstream = _bitstream(board, directory)
+    report = (json.dumps(figures, indent=2) + "\n").encode()
+    files = [
+        ("bitstream", bitstream, found.bitstream.read_bytes()),
+        ("description", *_description(directory, description)),
+        ("report", directory / "report.json", report),
+        ("floorplan", directory / "floorplan.png", draw(found.places, title=title)),
+    ]
+    _write(files, f"{core} on {board.title}\n{as_text(found)}")
+    found.bitstream.unlink()
+    if not found.is_fast_enough:
+        raise Missing(
+            f"{board.name}: wanted {board.clock_hz / 1e6:g} MHz, got {found.fmax_mhz[2]:.1f}; "
+            "the bitstream may fail (a lower --clock, more --seeds)"
+        )
+
+
+def _write_sources(board: Any, directory: Path, title: str) -> None:
+    """Write what the vendor's tools take, and the description of the system for the host."""
+    with _tools("litex"):
+        from celosia.hw.litex.build import design
+
+        made, description = design(board)
+    pins = directory / f"{made.name}{board.fpga.family.suffixes[0]}"
+    files = [
+        ("Verilog", directory / f"{made.name}.v", made.verilog.encode()),
+        ("pins", pins, made.pins.encode()),
+    ]
+    for name, text in sorted(made.project.items()):
+        kind = "clocks" if name.endswith(".sdc") else "project"
+        files.append((kind, directory / name, text.encode()))
+    files.append(("description", *_description(directory, description)))
+    _write(files, f"{title}\n")
+
+
+def _description(directory: Path, description: dict[str, Any]) -> tuple[Path, bytes]:
+    """Return the file with the description of a system for the host, and its content."""
+    return directory / "celosia.json", (json.dumps(description, indent=1) + "\n").encode()
+
+
+def _write(files: Sequence[tuple[str, Path, bytes]], text: str) -> None:
+    """Write files, all or none; print a text, then the kind and the path of each."""
+    write_atomically({path: content for _, path, content in files})
+    print(text, end="")
+    for kind, path, _ in files:
+        print(f"{kind:<16} {path}")
+
+
+def run_flash(arguments: argparse.Namespace) -> None:
+    """Load the bitstream of a board through openFPGALoader."""
+    board, directory = board_of(arguments.board), _folder(arguments)
+    bitstream = _bitstream(board, directory)
+    if not bitstream.is_file():
+        raise InputError(f"{bitstream}: no such file (celosia build {board.name})")
+    loader = shutil.which(_LOADER)
+    if loader is None:
+        raise Missing(f"{_LOADER}: wanted it on PATH, found none (apt-get install openfpgaloader)")
+    options = ["--write-flash"] if arguments.persistent else []
+    code = subprocess.run([loader, "--board", board.loader, *options, str(bitstream)]).returncode
+    if code:
+        raise Missing(f"{_LOADER}: exit code {code}; is the board plugged in?")
 
 
 def add_parsers(command: Commands) -> None:
     """Add the commands."""
-    made = command("verilog", "write the Verilog of a core or a pod", hardware.run_verilog)
+    made = command("verilog", "write the Verilog of a core or a pod", run_verilog)
     add_preset(made)
     add_cores(made)
     add_output(made, "file to write, and beside it one with waivers", required=True)
@@ -27,7 +243,7 @@ def add_parsers(command: Commands) -> None:
         "--all", action="store_true", help="also FuseSoC core, bench, SystemRDL, driver in C"
     )
 
-    made = command("synth", "synthesise, place and route a core", hardware.run_synth)
+    made = command("synth", "synthesise, place and route a core", run_synth)
     add_preset(made)
     made.add_argument(
         "--seeds", type=seeds, default=5, metavar="N", help="placements, 0 for none (5)"
@@ -39,7 +255,7 @@ def add_parsers(command: Commands) -> None:
         "--directory", type=Path, default=Path("build/synth"), metavar="D", help="of the results"
     )
 
-    made = command("build", "make the bitstream of a board with a core", hardware.run_build)
+    made = command("build", "make the bitstream of a board with a core", run_build)
     made.add_argument("board", metavar="BOARD", help=_BOARD)
     add_preset(made, None)
     add_cores(made)
@@ -47,20 +263,20 @@ def add_parsers(command: Commands) -> None:
     made.add_argument("--clock", type=number, metavar="MHZ", help="of core and memory")
     made.add_argument("--cpu", choices=("vexriscv",), help="processor beside the core")
     made.add_argument("--sources", action="store_true", help="only write Verilog, pins and project")
-    _folder(made)
+    _add_folder(made)
 
-    made = command("flash", "load a bitstream into a board", hardware.run_flash)
+    made = command("flash", "load a bitstream into a board", run_flash)
     made.add_argument("board", metavar="BOARD", help="name, see docs/reference/boards.md")
     made.add_argument(
         "--persistent", action="store_true", help="into its flash memory, to stay without power"
     )
-    _folder(made)
+    _add_folder(made)
 
     made = command("boards", "list the size and speed of all boards", boards.run_boards)
     boards.add_arguments(made)
 
 
-def _folder(parser: argparse.ArgumentParser) -> None:
+def _add_folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="of the bitstream (build/boards/BOARD)"
     )

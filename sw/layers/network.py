@@ -83,3 +83,27 @@ class Network:
             for source in dict.fromkeys(layer.sources):
                 found[source].append(number)
         return found
+
+
+
+def attached(network: Network, number: int) -> bool:
+    """Return whether a layer is a sum that runs jointly with the matrix layer before it.
+
+    Then each block is added as soon as it is drained, in the same rows of accumulators. A sum that
+    is the first reader of an input runs alone, because the input would arrive too late.
+    """
+    if number == 0:
+        return False
+    layer, before = network.layers[number], network.layers[number - 1]
+    return (
+        isinstance(layer, Sum)
+        and isinstance(before, Product)
+        and before.result in layer.sources
+        and before.output == layer.output
+        and before.channels == layer.channels
+        and not any(
+            network.values[source].is_input
+            and all(source not in earlier.sources for earlier in network.layers[:number])
+            for source in layer.sources
+        )
+    )

@@ -9,6 +9,9 @@ from celosia.hw.arch.isa import Mode, Window
 from celosia.sw.layers.errors import require
 from celosia.sw.layers.values import Scaling
 
+#: From the first to after the last.
+Range = tuple[int, int]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from celosia.sw.training.scheme import ERROR_SHIFT, ONE, noise_bits
 from celosia.sw.training.step.constants import CHANNEL, LEFT, MULTIPLIER
-from celosia.sw.training.step.conv.geometry import Geometry
+from celosia.sw.training.step.geometry import Geometry
 from celosia.sw.training.step.layout import Layout
 
 #: Batches that are drawn ahead.

@@ -12,8 +12,8 @@ from celosia.hw.arch.config import EXPONENTIAL_TABLES, SOFTMAX_ROWS, TABLE_BYTES
 from celosia.hw.softmax.exponentials import BITS, ExponentialMemory
 from celosia.hw.softmax.reciprocals import Normalizer, Reciprocals
 from celosia.hw.softmax.reduction import SUM_BITS, ExponentialSums, Greatest, Reduction
-from celosia.hw.softmax.stage import Choice
 from celosia.hw.vector.requantize import Requantizer
+from celosia.hw.vector.softmax_stage import Choice
 from celosia.hw.vector.task import Step
 from celosia.sim.model import quantize
 

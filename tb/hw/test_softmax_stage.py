@@ -11,8 +11,8 @@ from softmax_bench import exponentials, requantiser, vector_sizes
 from celosia.hw.arch.config import SOFTMAX_ELEMENTS, SOFTMAX_ROWS, TABLE_BYTES
 from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.softmax.exponentials import BITS
-from celosia.hw.softmax.stage import Rows, SoftmaxStage
 from celosia.hw.vector.requantize import Requantizer
+from celosia.hw.vector.softmax_stage import Rows, SoftmaxStage
 from celosia.hw.vector.task import Step
 from celosia.sim.model import quantize
 

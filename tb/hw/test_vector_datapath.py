@@ -6,9 +6,9 @@ import pytest
 from vector_bench import SHAPES, sizes
 
 from celosia.hw.arch.isa import Kind, Window
-from celosia.hw.softmax.stage import SoftmaxStage
 from celosia.hw.vector.datapath import Datapath
 from celosia.hw.vector.pipe import Pipe, latency
+from celosia.hw.vector.softmax_stage import SoftmaxStage
 from celosia.hw.vector.task import Step, VectorSizes
 from celosia.hw.vector.window import WindowUnit
 

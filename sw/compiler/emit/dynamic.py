@@ -7,11 +7,10 @@ from celosia.sw.compiler.emit.vector import vector
 from celosia.sw.compiler.schedule.actions import (
     MoveWeights,
     MultiplyMoved,
-    Range,
     Region,
     SpreadSums,
 )
-from celosia.sw.layers.spec import DynamicProduct, Term
+from celosia.sw.layers.spec import DynamicProduct, Range, Term
 
 _Fields = dict[str, int]
 

@@ -19,9 +19,8 @@ from celosia.sw.compiler.layout.placement import Placement, ValueAddresses
 from celosia.sw.compiler.layout.scratch import spread_layers
 from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
 from celosia.sw.compiler.layout.stripes import result_rows, source_rows, stripe_bytes, widest
-from celosia.sw.compiler.schedule.blocks import attached
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.layers.network import Network
+from celosia.sw.layers.network import Network, attached
 from celosia.sw.layers.spec import Layer, Product, Sum
 
 #: Row stripes, at least, of a value that passes from one layer to the next.

@@ -27,9 +27,8 @@ from celosia.sw.compiler.layout.pitches import (
     layout_of,
     margins_of,
 )
-from celosia.sw.compiler.schedule.blocks import attached
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.layers.network import Network
+from celosia.sw.layers.network import Network, attached
 from celosia.sw.layers.spec import Pool, Product
 
 #: Fraction of the weight buffer that one instruction may stream; see ``tile``.

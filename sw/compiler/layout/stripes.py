@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.bands import Band
 from celosia.sw.compiler.layout.pitches import Layout
-from celosia.sw.compiler.schedule.actions import Range
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import DynamicProduct, Layer, Pooling, Product, Sum
+from celosia.sw.layers.spec import DynamicProduct, Layer, Pooling, Product, Range, Sum
 
 
 def result_rows(network: Network, layer: Layer) -> int:

@@ -2,10 +2,7 @@
 
 from typing import NamedTuple
 
-from celosia.sw.layers.spec import Term
-
-#: From the first to after the last.
-Range = tuple[int, int]
+from celosia.sw.layers.spec import Range, Term
 
 
 class Stripe(NamedTuple):

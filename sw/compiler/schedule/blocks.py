@@ -4,10 +4,11 @@ import math
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.bands import Band, vectors
-from celosia.sw.compiler.schedule.actions import Block, Range
+from celosia.sw.compiler.schedule.actions import (
+    Block,
+)
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import Pool, Product, Sum
+from celosia.sw.layers.spec import Pool, Product, Range, Sum
 
 #: Pixels of a block without pooling, in rows of a tile. Small blocks let the next layer start
 #: early, and leave little to drain at the end. Pooling drains fast enough with large ones.
@@ -180,26 +181,3 @@ def band_blocks(
         for sample in range(*samples)
         for sub_batch in even(0, rows, most)
     ]
-
-
-def attached(network: Network, number: int) -> bool:
-    """Return whether a layer is a sum that runs jointly with the matrix layer before it.
-
-    Then each block is added as soon as it is drained, in the same rows of accumulators. A sum that
-    is the first reader of an input runs alone, because the input would arrive too late.
-    """
-    if number == 0:
-        return False
-    layer, before = network.layers[number], network.layers[number - 1]
-    return (
-        isinstance(layer, Sum)
-        and isinstance(before, Product)
-        and before.result in layer.sources
-        and before.output == layer.output
-        and before.channels == layer.channels
-        and not any(
-            network.values[source].is_input
-            and all(source not in earlier.sources for earlier in network.layers[:number])
-            for source in layer.sources
-        )
-    )

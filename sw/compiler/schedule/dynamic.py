@@ -12,13 +12,12 @@ from celosia.sw.compiler.schedule.actions import (
     MoveWeights,
     MultiplyMoved,
     OnSums,
-    Range,
     SpreadSums,
 )
 from celosia.sw.compiler.schedule.blocks import TILES, even
 from celosia.sw.compiler.schedule.interleave import Job
 from celosia.sw.compiler.schedule.movement import Movement
-from celosia.sw.layers.spec import DynamicProduct, Term
+from celosia.sw.layers.spec import DynamicProduct, Range, Term
 
 
 class DynamicJobs:

@@ -25,12 +25,11 @@ from celosia.sw.compiler.schedule.actions import (
     MultiplyMoved,
     OnSums,
     PoolRegion,
-    Range,
     SpreadSums,
     StoreRegion,
 )
 from celosia.sw.compiler.schedule.pace import Pace, drain_latency, sum_latency
-from celosia.sw.layers.spec import DynamicProduct, Pooling, Product, Sum
+from celosia.sw.layers.spec import DynamicProduct, Pooling, Product, Range, Sum
 
 _EVERYTHING = (-(1 << 62), 1 << 62)
 

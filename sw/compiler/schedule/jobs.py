@@ -12,14 +12,16 @@ from celosia.sw.compiler.schedule.actions import (
     Multiply,
     OnSums,
     PoolRegion,
-    Range,
     StoreRegion,
 )
-from celosia.sw.compiler.schedule.blocks import attached, blocks
+from celosia.sw.compiler.schedule.blocks import (
+    blocks,
+)
 from celosia.sw.compiler.schedule.interleave import Job
 from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.tiling import GROUP, WHOLE, BlockTiling, Stages, StepRange
-from celosia.sw.layers.spec import Pooling, Product, Sum
+from celosia.sw.layers.network import attached
+from celosia.sw.layers.spec import Pooling, Product, Range, Sum
 
 #: Longest reduction that the field ``taps`` can hold.
 _MOST_TAPS = (1 << 20) - 1

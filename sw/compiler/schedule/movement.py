@@ -10,11 +10,11 @@ from celosia.sw.compiler.schedule.actions import (
     Action,
     FillMargins,
     LoadRegion,
-    Range,
     Region,
     StoreRegion,
     Stripe,
 )
+from celosia.sw.layers.spec import Range
 
 #: Bytes of an image in one load.
 _LOAD_BYTES = 1024

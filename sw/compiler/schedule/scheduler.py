@@ -9,14 +9,18 @@ from collections.abc import Iterator
 from itertools import chain
 
 from celosia.sw.compiler.layout.placement import Arranged, Arrangement
-from celosia.sw.compiler.schedule.actions import Action, FillMargins, LoadRegion, Range
+from celosia.sw.compiler.schedule.actions import (
+    Action,
+    FillMargins,
+    LoadRegion,
+)
 from celosia.sw.compiler.schedule.dynamic import DynamicJobs
 from celosia.sw.compiler.schedule.interleave import Interleaver, Job
 from celosia.sw.compiler.schedule.jobs import Jobs
 from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.stripes import Stripes
 from celosia.sw.compiler.schedule.tiling import BlockTiling
-from celosia.sw.layers.spec import DynamicProduct, Product
+from celosia.sw.layers.spec import DynamicProduct, Product, Range
 
 #: Segments of the margins of a value that are written while inputs arrive.
 _MARGINS = 6

@@ -12,13 +12,13 @@ from celosia.sw.compiler.schedule.actions import (
     FillMargins,
     Multiply,
     PoolRegion,
-    Range,
     StoreRegion,
     Stripe,
 )
 from celosia.sw.compiler.schedule.interleave import Job
 from celosia.sw.compiler.schedule.jobs import Jobs
 from celosia.sw.compiler.schedule.movement import Movement
+from celosia.sw.layers.spec import Range
 
 
 class Stripes(Arranged):

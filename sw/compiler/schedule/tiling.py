@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Arranged
 from celosia.sw.compiler.layout.stripes import source_rows
-from celosia.sw.compiler.schedule.actions import Action, Block, LoadRegion, Range, Region
+from celosia.sw.compiler.schedule.actions import (
+    Action,
+    Block,
+    LoadRegion,
+    Region,
+)
 from celosia.sw.compiler.schedule.blocks import (
     band_blocks,
     blocks,
@@ -16,7 +21,7 @@ from celosia.sw.compiler.schedule.blocks import (
 )
 from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
-from celosia.sw.layers.spec import Product
+from celosia.sw.layers.spec import Product, Range
 
 #: Output tiles that share one pass over an input that is still being loaded.
 GROUP = 4

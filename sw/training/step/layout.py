@@ -5,7 +5,7 @@ from functools import cached_property
 from celosia.hw.arch.config import PARAMETER_BYTES, PROGRAM_BYTES, TABLE_BYTES, Config
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.training.scheme import Network
-from celosia.sw.training.step.conv.addresses import Backward, Convolution, Forward, Gradient
+from celosia.sw.training.step.addresses import Backward, Convolution, Forward, Gradient
 from celosia.sw.training.step.places import Block, Chunk, Matrix, Space, balanced
 from celosia.sw.training.step.streamed import Streamed
 

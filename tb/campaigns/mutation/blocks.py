@@ -79,7 +79,7 @@ requantiser | vector/requantize vector/multiplier lib/delay | vector_requantize 
     multipliers requantizer
 sequential requantiser | vector/sequential vector/pace | vector_requantize vector_sequential
     vector_pipe | | sequential | | alone
-softmax | softmax/exponentials softmax/reduction softmax/reciprocals softmax/stage | softmax_blocks
+softmax | softmax/exponentials softmax/reduction softmax/reciprocals vector/softmax_stage | softmax_blocks
     softmax_stage | vector_softmax
 core | core | core | | | core
 """

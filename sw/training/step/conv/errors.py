@@ -7,7 +7,7 @@ errors of inputs are the products of the errors around them with the kernel, tur
 
 from celosia.hw.arch.isa import Opcode
 from celosia.sw.training.scheme import ONE
-from celosia.sw.training.step.conv.addresses import Backward, Convolution
+from celosia.sw.training.step.addresses import Backward, Convolution
 from celosia.sw.training.step.emitter import Emitter, block
 from celosia.sw.training.step.places import balanced
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from celosia.hw.arch.isa import Opcode, Rounding, Window
-from celosia.sw.training.step.conv.addresses import Convolution, Forward
+from celosia.sw.training.step.addresses import Convolution, Forward
 from celosia.sw.training.step.emitter import Emitter, block
 from celosia.sw.training.step.places import Matrix, balanced
 

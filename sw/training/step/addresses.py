@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from celosia.hw.arch.config import Config
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.training.scheme import Conv
-from celosia.sw.training.step.conv.geometry import Geometry
+from celosia.sw.training.step.geometry import Geometry
 from celosia.sw.training.step.places import Block, Matrix, Space, balanced
 
 
