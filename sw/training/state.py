@@ -101,10 +101,13 @@ def restore(path: Path, settings: Settings, network: Network) -> State:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
         about = json.loads(found.pop("about").tobytes())
-        given, plain = about["settings"], about["state"]
+        given, plain = dict(about["settings"]), about["state"]
         if about["format"] != _FORMAT:
             raise ValueError(f"format {about['format']}")
-        curves = {name: [tuple(p) for p in plain[name]] for name in ("curve", "validations")}
+        curves = {
+            name: [(float(passed), float(share)) for passed, share in plain[name]]
+            for name in ("curve", "validations")
+        }
         counts = [plain[name] for name in _COUNTS]
         if any(not isinstance(count, int) or count < 0 for count in counts):
             raise ValueError("counts")

@@ -242,8 +242,8 @@ def test_without_data_five_thousand_images_train(
     assert "test images" not in printed
 
 
-def damaged(content: bytes, **changes: object) -> bytes:
-    """Return a checkpoint with other values in its state, or other arrays."""
+def damaged(content: bytes, part: str = "state", **changes: object) -> bytes:
+    """Return a checkpoint with other values in a part of its description, or other arrays."""
     with np.load(io.BytesIO(content)) as file:
         found: dict[str, Any] = {name: file[name] for name in file.files}
     about = json.loads(found["about"].tobytes())
@@ -251,7 +251,7 @@ def damaged(content: bytes, **changes: object) -> bytes:
         if isinstance(value, np.ndarray):
             found[name] = value
         else:
-            about["state"][name] = value
+            (about[part] if part else about)[name] = value
     found["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     file = io.BytesIO()
     np.savez(file, **found)
@@ -268,6 +268,12 @@ def test_damaged_checkpoints(digits: object, capsys: pytest.CaptureFixture[str])
         damaged(content, step=-1),
         damaged(content, epoch="1"),
         damaged(content, curve=None),
+        damaged(content, curve=[[0.5]]),
+        damaged(content, validations=[1.0]),
+        damaged(content, validations=[[1.0, "best"]]),
+        damaged(content, "", settings=None),
+        damaged(content, "", state=[]),
+        damaged(content, "", format=2),
         damaged(content, another=1),
         damaged(content, weights0=np.zeros((784, 100), np.int32)),
         damaged(content, weights1=np.full((128, 10), 8160, np.int32)),
