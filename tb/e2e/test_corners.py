@@ -38,6 +38,30 @@ SCALED: dict[str, tuple[Any, ...]] = {
 }
 
 
+#: Operators of int16, of which the host runs all.
+WIDE = {
+    "ADD": (w.Constant(np.array([700], np.int16), 0.03),),
+    "LEAKY_RELU": (),
+    "MUL": (w.Constant(np.array([700], np.int16), 0.0013),),
+    "QUANTIZE": (),
+    "RELU": (),
+    "RELU6": (),
+    "SUB": (w.Constant(np.array([700], np.int16), 0.03),),
+}
+
+
+@pytest.mark.parametrize("scales", APART)
+@pytest.mark.parametrize("kind", WIDE)
+def test_scales_of_int16_are_divided_as_the_kernel_does(
+    kind: str, scales: tuple[float, float]
+) -> None:
+    chain = w.Chain((1, 4096), scales[0], 0, "int16")
+    options = {"alpha": 0.3} if kind == "LEAKY_RELU" else {}
+    chain.operator(kind, constants=WIDE[kind], scale=scales[1], zero_point=0, **options)
+    x = (np.arange(4096) * 16 - 32768).astype(np.int16)
+    agreement.compare(w.serialize(chain.graph()), x.reshape(1, 1, 4096), sizes="micro")
+
+
 @pytest.mark.parametrize("scales", APART)
 @pytest.mark.parametrize("kind", SCALED)
 def test_scales_are_divided_as_the_kernel_does(kind: str, scales: tuple[float, float]) -> None:
