@@ -20,9 +20,9 @@ def _function(kind: str, *constants: Any, scales: tuple[float, float], **options
     return w.serialize(chain.graph())
 
 
-#: Decimal fractions: their quotient in single precision is another than in double, and the results
-#: of QUANTIZE for one int8 in twenty.
-APART = [(0.05, 0.02 * 2**n) for n in (0, 1, 3)] + [(0.07, 0.02), (0.576426863670349, 0.1535)]
+#: Decimal fractions whose quotient in single precision is a multiple of 1/8, so that results lie on
+#: halves; in double precision it is slightly above that, then slightly below.
+APART = [(0.05, 0.02), (0.05, 0.08), (0.07, 0.04), (0.13, 0.02), (0.21, 0.14), (0.25, 0.1)]
 
 #: Operators with their constants and options.
 SCALED: dict[str, tuple[Any, ...]] = {
@@ -30,7 +30,7 @@ SCALED: dict[str, tuple[Any, ...]] = {
     "ADD": (w.Constant(np.array([7], np.int8), 0.03, 2),),
     "LEAKY_RELU": (),
     "MUL": (w.Constant(np.array([7], np.int8), 1.0, 6),),
-    "PRELU": (w.Constant(np.full((1,), 3, np.int8), 0.3, 1),),
+    "PRELU": (w.Constant(np.full((1,), 2, np.int8), 0.5, 1),),
     "QUANTIZE": (),
     "RELU": (),
     "RELU6": (),
@@ -42,7 +42,7 @@ SCALED: dict[str, tuple[Any, ...]] = {
 WIDE = {
     "ADD": (w.Constant(np.array([700], np.int16), 0.03),),
     "LEAKY_RELU": (),
-    "MUL": (w.Constant(np.array([700], np.int16), 0.0013),),
+    "MUL": (w.Constant(np.array([3], np.int16), 0.5),),
     "QUANTIZE": (),
     "RELU": (),
     "RELU6": (),
@@ -56,16 +56,16 @@ def test_scales_of_int16_are_divided_as_the_kernel_does(
     kind: str, scales: tuple[float, float]
 ) -> None:
     chain = w.Chain((1, 4096), scales[0], 0, "int16")
-    options = {"alpha": 0.3} if kind == "LEAKY_RELU" else {}
+    options = {"alpha": 0.5} if kind == "LEAKY_RELU" else {}
     chain.operator(kind, constants=WIDE[kind], scale=scales[1], zero_point=0, **options)
-    x = (np.arange(4096) * 16 - 32768).astype(np.int16)
+    x = np.arange(-2048, 2048).astype(np.int16)
     agreement.compare(w.serialize(chain.graph()), x.reshape(1, 1, 4096), sizes="micro")
 
 
 @pytest.mark.parametrize("scales", APART)
 @pytest.mark.parametrize("kind", SCALED)
 def test_scales_are_divided_as_the_kernel_does(kind: str, scales: tuple[float, float]) -> None:
-    options = {"alpha": 0.3} if kind == "LEAKY_RELU" else {}
+    options = {"alpha": 0.5} if kind == "LEAKY_RELU" else {}
     content = _function(kind, *SCALED[kind], scales=scales, **options)
     program = agreement.compare(content, EVERY.reshape(1, 1, 256), sizes="micro")
     assert not program.host
