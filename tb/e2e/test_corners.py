@@ -38,6 +38,43 @@ SCALED: dict[str, tuple[Any, ...]] = {
 }
 
 
+def _product(kind: str, dtype: str, scales: tuple[float, float, float]) -> bytes:
+    """Return a product of every input with 1; those of uint8 have zero points."""
+    offset, point = (128, 7) if dtype == "uint8" else (0, 0)
+    image = (256, 1) if kind == "FULLY_CONNECTED" else (1, 16, 16, 1)
+    chain = w.Chain(image, scales[0], 3 + offset, dtype)
+    shape = (1, 1) if kind == "FULLY_CONNECTED" else (1, 1, 1, 1)
+    weights = w.Constant(np.full(shape, 1 + point, dtype), scales[1], point)
+    meaning: dict[str, Any] = {"scale": scales[2], "zero_point": offset - 5}
+    windows: dict[str, Any] = {"strideH": 1, "strideW": 1, "padding": "VALID"}
+    constants = [weights, w.Constant(np.zeros(1, np.int32), scales[0] * scales[1])]
+    if kind == "FULLY_CONNECTED":
+        windows = {}
+    elif kind == "DEPTHWISE_CONV_2D":
+        windows["depthMultiplier"] = 1
+    if kind == "TRANSPOSE_CONV":
+        inputs = [np.array(image, np.int32), weights, 0, constants[1]]
+        chain.operator(kind, image, inputs=inputs, **meaning, **windows)
+    else:
+        chain.operator(kind, image, constants, **meaning, **windows)
+    return w.serialize(chain.graph())
+
+
+@pytest.mark.parametrize("scales", [(0.02, 2.5, 0.06), (0.01, 2.5, 0.03), (0.01, 2.5, 0.02)])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(
+    "kind", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"]
+)
+def test_scales_are_multiplied_as_the_kernel_does(
+    kind: str, dtype: str, scales: tuple[float, float, float]
+) -> None:
+    """Results lie on halves, or next to them if products are rounded to single precision."""
+    content = _product(kind, dtype, scales)
+    shape = load(content).tensors[0].shape if kind != "TRANSPOSE_CONV" else (1, 16, 16, 1)
+    x = EVERY if dtype == "int8" else EVERY.view(np.uint8)
+    agreement.compare(content, x.reshape(1, *shape), sizes="micro")
+
+
 #: Operators of int16, of which the host runs all.
 WIDE = {
     "ADD": (w.Constant(np.array([700], np.int16), 0.03),),
@@ -56,16 +93,25 @@ def test_scales_of_int16_are_divided_as_the_kernel_does(
     kind: str, scales: tuple[float, float]
 ) -> None:
     chain = w.Chain((1, 4096), scales[0], 0, "int16")
-    options = {"alpha": 0.5} if kind == "LEAKY_RELU" else {}
+    options: dict[str, Any] = {"alpha": 0.5} if kind == "LEAKY_RELU" else {}
     chain.operator(kind, constants=WIDE[kind], scale=scales[1], zero_point=0, **options)
     x = np.arange(-2048, 2048).astype(np.int16)
     agreement.compare(w.serialize(chain.graph()), x.reshape(1, 1, 4096), sizes="micro")
 
 
 @pytest.mark.parametrize("scales", APART)
+def test_means_divide_scales_as_the_kernel_does(scales: tuple[float, float]) -> None:
+    """Of one row, so that results lie on halves."""
+    chain = w.Chain((1, 1, 16, 16), scales[0], 3)
+    axes = [np.array([1], np.int32)]
+    chain.operator("MEAN", (1, 16, 16), axes, scale=scales[1], zero_point=-5)
+    agreement.compare(w.serialize(chain.graph()), EVERY.reshape(1, 1, 1, 16, 16), sizes="micro")
+
+
+@pytest.mark.parametrize("scales", APART)
 @pytest.mark.parametrize("kind", SCALED)
 def test_scales_are_divided_as_the_kernel_does(kind: str, scales: tuple[float, float]) -> None:
-    options = {"alpha": 0.5} if kind == "LEAKY_RELU" else {}
+    options: dict[str, Any] = {"alpha": 0.5} if kind == "LEAKY_RELU" else {}
     content = _function(kind, *SCALED[kind], scales=scales, **options)
     program = agreement.compare(content, EVERY.reshape(1, 1, 256), sizes="micro")
     assert not program.host

@@ -143,6 +143,7 @@ def test_signature_is_chosen() -> None:
         (("serving_default", "a"), None, "serving_default"),
         (("b", "a"), None, "b"),
         (("a", "serving_default"), "a", "a"),
+        (("serving_default", "a"), "a", "a"),
         ((), None, ""),
     ],
 )
