@@ -334,7 +334,7 @@ class InferenceSession:
         Parameters
         ----------
         output_names : sequence of str or None
-            Names of outputs in the order wanted; None for all.
+            Names of outputs in the order wanted; None, or no name, for all.
         input_feed : mapping of str to numpy.ndarray
             For each input its type, or float, then quantised with its scale; shape ``(N, ...)``.
 
@@ -350,7 +350,7 @@ class InferenceSession:
             raise InputError(f"inputs: wanted {sorted(names)}, got {sorted(input_feed)}")
         feeds = [quantized(np.asarray(given[port.name]), port) for port in inputs]
         outputs = names_of(self._session.program.outputs)
-        wanted = list(outputs if output_names is None else output_names)
+        wanted = list(output_names or outputs)
         for name in wanted:
             if name not in outputs.keys:
                 raise InputError(f"outputs: wanted some of {list(outputs)}, got {name!r}")
