@@ -1,6 +1,5 @@
 """Families of parts: the tools and options that lead to a bitstream of each."""
 
-import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -151,11 +150,11 @@ GOWIN = Family(
 SPARTAN6 = Family(name="Spartan-6", suffixes=(".ucf", ".bit"))
 XILINX = Family(name="Xilinx", suffixes=(".xdc", ".bit"))
 INTEL = Family(name="Intel", suffixes=(".qsf", ".sof"))
-#: Parts of these families by their ordering codes.
+#: Parts of these families by the beginnings of their ordering codes.
 _VENDORS = (
-    (re.compile(r"xc6s[\w-]+"), SPARTAN6),
-    (re.compile(r"xc[7kvzau][\w-]+"), XILINX),
-    (re.compile(r"(EP[34]C|5C|10M|10CL)\w+"), INTEL),
+    (("xc6s",), SPARTAN6),
+    (tuple(f"xc{letter}" for letter in "7kvzau"), XILINX),
+    (("EP3C", "EP4C", "5C", "10M", "10CL"), INTEL),
 )
 
 
@@ -294,10 +293,12 @@ _PACKAGES = {
     "MG285": "CSFBGA285",
     "TG144": "TQFP144",
 }
-_CODE = re.compile(
-    r"LFE5(U-12|(?:U|UM|UM5G)-(?:25|45|85))F-([678])"
-    rf"({'|'.join((*_PACKAGES, *_PACKAGES.values()))})[CI]?"
-)
+#: ECP5 in ordering codes, as nextpnr calls them.
+_SIZES = {"U-12": "12k"} | {
+    f"{kind}-{size}": f"{kind}-{size}k".lower().removeprefix("u-")
+    for kind in ("U", "UM", "UM5G")
+    for size in (25, 45, 85)
+}
 
 
 def part_named(name: str) -> Part | None:
@@ -311,10 +312,14 @@ def part_named(name: str) -> Part | None:
 
 def _ordered(code: str) -> Part | None:
     """Return the part with an ordering code: an ECP5, or a part for its vendor's tools."""
-    found = _CODE.fullmatch(code)
-    if found:
-        size, speed, package = found.groups()
-        size = f"{size.lower()}k".removeprefix("u-")
-        return _ecp5(code, size, _PACKAGES.get(package, package), int(speed))
-    family = next((family for form, family in _VENDORS if form.fullmatch(code)), None)
-    return family and Part(name=code, family=family, title=code, multipliers=0)
+    size, _, order = code.removeprefix("LFE5").partition("F-")
+    speed, package = order[:1], order[1:].removesuffix("C").removesuffix("I")
+    package = _PACKAGES.get(package, package)
+    if code.startswith("LFE5") and size in _SIZES and speed in tuple("678"):
+        if package in _PACKAGES.values():
+            return _ecp5(code, _SIZES[size], package, int(speed))
+    is_code = code.replace("-", "").replace("_", "").isalnum()
+    for heads, family in _VENDORS if is_code else ():
+        if code.startswith(heads) and code not in heads:
+            return Part(name=code, family=family, title=code, multipliers=0)
+    return None

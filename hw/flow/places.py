@@ -3,7 +3,6 @@ side by side on the part."""
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,8 +15,8 @@ from celosia.hw.flow.netlist import column_of
 from celosia.hw.flow.parts import Part
 from celosia.hw.flow.tools import Progress
 
-#: The multiplier of a cell: its array, its row and its first column.
-_MULTIPLIER = re.compile(r"(.*\.array)\.row_(\d+)\.cell_(\d+)\.product\.multiplier$")
+#: End of the path of the multiplier of a cell, and how row, and cell at its first column, begin.
+_MULTIPLIER, _ROW, _CELL = (".product.multiplier", "row_", "cell_")
 
 
 def array_places(names: Iterable[str], part: Part) -> dict[str, str]:
@@ -43,8 +42,10 @@ def array_places(names: Iterable[str], part: Part) -> dict[str, str]:
     """
     found = {}
     for name in names:
-        if match := _MULTIPLIER.match(name):
-            found[name] = match[1], int(match[2]), int(match[3])
+        array, *inside = name.removesuffix(_MULTIPLIER).rsplit(".", 2)
+        if name.endswith(_MULTIPLIER) and array.endswith(".array") and len(inside) == 2:
+            row, column = inside
+            found[name] = array, int(row.removeprefix(_ROW)), int(column.removeprefix(_CELL))
     if not found or not part.multiplier_blocks:
         return {}
     rows = 1 + max(row for _, row, _ in found.values())

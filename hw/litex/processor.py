@@ -1,6 +1,5 @@
 """Processor in a system with a core; the host writes its program."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,7 @@ PROGRAM = 4 << 20
 HELD = 2
 
 #: Inputs of its cache that it leaves without a driver, which the flow does not accept.
-_UNDRIVEN = re.compile(
-    r"(?m)^( *wire +IBusCachedPlugin_(?:cache|mmuBus)_\w+(?:Removed|Translation));"
-)
+_UNDRIVEN = ("IBusCachedPlugin_cache_", "IBusCachedPlugin_mmuBus_"), ("Removed", "Translation")
 
 #: Address of external memory.
 _MEMORY = 0x40000000
@@ -47,7 +44,17 @@ def is_held(soc: Any) -> bool:
 def processor_verilog(soc: Any) -> list[str]:
     """Return the Verilog that a finished system needs besides its own: that of its processor."""
     files = [Path(name).read_text() for name, *_ in soc.platform.sources]
-    return [_UNDRIVEN.sub(r"\1 = 1'b0;", text) for text in files]
+    return ["".join(map(_driven, text.splitlines(keepends=True))) for text in files]
+
+
+def _driven(line: str) -> str:
+    """Return a line in which a wire that nothing drives is zero."""
+    words = line.split()
+    begins, ends = _UNDRIVEN
+    if len(words) == 2 and words[0] == "wire" and words[1].startswith(begins):
+        name = words[1].removesuffix(";")
+        return line.replace(";", " = 1'b0;") if name.endswith(ends) else line
+    return line
 
 
 def describe_processor(soc: Any, registers: dict[str, int]) -> dict[str, int]:

@@ -1,7 +1,6 @@
 """LiteX system for simulators: LiteDRAM before a model of its chip, the host's line as streams."""
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +27,7 @@ TOP = "soc"
 _SDRAM_HZ = 75e6
 _SDRAM_BITS = 16
 #: Statement by which the model of the chip complains of a command that comes too early.
-_COMPLAINT = re.compile(r'\$display\("[^"]*violation[^;]*;')
+_DISPLAY, _COMPLAINT = "$display(", "violation"
 
 _STREAMS = [
     (f"{side}_{name}", width)
@@ -122,7 +121,16 @@ def simulated(
         soc = system(config, board, processor)
         soc.finalize()
         text = soc.platform.get_verilog(soc, name=TOP).main_source
-    text = _COMPLAINT.sub(lambda match: f"begin {match[0]} $finish; end", text)
-    return "\n".join((text, *processor_verilog(soc), verilog(config))), describe(
+    return "\n".join((_ended(text), *processor_verilog(soc), verilog(config))), describe(
         soc, config, baud=soc.clock_hz
     )
+
+
+def _ended(text: str) -> str:
+    """Return the Verilog of a system, in which a complaint of the chip ends the simulation."""
+    before, *statements = text.split(_DISPLAY)
+    for statement in statements:
+        call, _, after = statement.partition(";")
+        call = f"{_DISPLAY}{call};"
+        before += (f"begin {call} $finish; end" if _COMPLAINT in call else call) + after
+    return before

@@ -1,12 +1,9 @@
 """Large arrays: Verilog of one cell and one row, instantiated many times.
 
-Amaranth writes one Verilog module for each submodule, even if many are equal: an array of 64 × 64
-takes minutes. Here cell, row and array are converted once each (``parts``), and instantiated by
-name.
-``celosia.hw.verilog.build`` puts their Verilog beside that of the core.
+Amaranth elaborates each submodule, even if many are equal: an array of 64 × 64 takes minutes. Here
+cell, row and array are elaborated once each (``SharedArray.parts``), and instantiated by name.
 """
 
-import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,12 +14,14 @@ from amaranth.lib.wiring import In, Signature
 from celosia.hw.lib.component import Component
 from celosia.hw.matrix.array import Row, SystolicArray, buses
 from celosia.hw.matrix.cell import Cell
+from celosia.hw.matrix.twin import twin
 
 #: Most cells of an array whose cells are submodules.
 MOST = 16 * 16
 
-#: Name of the module of a shared array: rows, columns, weight_rows, dsp_columns, cells.
-_NAME = re.compile(r"\bcelosia_array_(\d+)_(\d+)_(\d+)_(\d+)_([a-z]\w*)\b")
+#: Names of the module of a shared array, and of its rows.
+MODULE, _ROW = "celosia_array", "celosia_array_row"
+_SIZES = ("rows", "columns", "weight_rows", "dsp_columns", "cells")
 
 
 def _instance(m: Module, name: str, module: str, ports: Signature, given: Any = None) -> Any:
@@ -48,7 +47,7 @@ def _plain(shape: Any, **settings: Any) -> Any:
 
 
 class SharedRow(Row):
-    """Row whose cells are instances: see ``parts``."""
+    """Row whose cells are instances: see ``SharedArray.parts``."""
 
     def cell(self, m: Module, kind: type[Cell], name: str) -> Any:
         """Add an instance of a cell; return its ports."""
@@ -56,7 +55,7 @@ class SharedRow(Row):
 
 
 class RowArray(SystolicArray):
-    """Array whose rows are instances: see ``parts``."""
+    """Array whose rows are instances: see ``SharedArray.parts``."""
 
     def row(self, m: Module, name: str) -> Any:
         """Add an instance of a row; return its ports."""
@@ -79,21 +78,26 @@ class RowArray(SystolicArray):
 
 
 class SharedArray(SystolicArray):
-    """Instance of an array whose Verilog ``parts`` gives; see ``SystolicArray``."""
+    """Instance of an array that ``parts`` are; see ``SystolicArray``."""
+
+    def parts(self) -> list[tuple[str, Component]]:
+        """Return the modules of the array: their names, and what to convert."""
+        sizes = {name: getattr(self, name) for name in _SIZES}
+        array = RowArray(**sizes)
+        cells: list[tuple[str, Any]] = [
+            (_cell(kind), kind(sum_bits=array.sum_bits)) for kind in dict.fromkeys(array.kinds)
+        ]
+        row = SharedRow(kinds=array.kinds, sum_bits=array.sum_bits)
+        return [*cells, (_ROW, row), (MODULE, array)]
+
+    def twin(self) -> str:
+        """Return the Verilog of the array for simulators."""
+        return twin(self, MODULE)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        _instance(m, "array", module(self), self.signature, self)
+        _instance(m, "array", MODULE, self.signature, self)
         return m
-
-
-def module(array: SystolicArray) -> str:
-    """Return the name of the module of an array; it has all sizes."""
-    sizes = (array.rows, array.columns, array.weight_rows, array.dsp_columns, array.cells)
-    return "celosia_array_" + "_".join(map(str, sizes))
-
-
-_ROW = "celosia_array_row"
 
 
 def _cell(kind: type[Cell]) -> str:
@@ -109,21 +113,3 @@ def array_of(**sizes: Any) -> SystolicArray:
     """Return an array, a shared one if it is large."""
     kind = SharedArray if is_large(sizes["rows"], sizes["columns"]) else SystolicArray
     return kind(**sizes)
-
-
-def array_in(text: str) -> RowArray | None:
-    """Return the shared array that a Verilog text instantiates, if any, made of rows."""
-    found = _NAME.search(text)
-    if not found:
-        return None
-    names = ("rows", "columns", "weight_rows", "dsp_columns")
-    return RowArray(**dict(zip(names, map(int, found.groups()[:4]), strict=True)), cells=found[5])
-
-
-def parts(array: RowArray) -> list[tuple[str, Component]]:
-    """Return the modules of a shared array: their names, and what to convert."""
-    cells: list[tuple[str, Any]] = [
-        (_cell(kind), kind(sum_bits=array.sum_bits)) for kind in dict.fromkeys(array.kinds)
-    ]
-    row = SharedRow(kinds=array.kinds, sum_bits=array.sum_bits)
-    return [*cells, (_ROW, row), (module(array), array)]

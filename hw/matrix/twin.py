@@ -1,7 +1,6 @@
 """Behavioural twin of a shared array, for simulation: loops over memories instead of cells."""
 
 from celosia.hw.matrix.array import SystolicArray
-from celosia.hw.matrix.shared import module
 
 _TEXT = """\
 module {name}(activations, weights, load, clk, rst, sums, switch);
@@ -72,13 +71,13 @@ endmodule
 """
 
 
-def twin(array: SystolicArray) -> str:
-    """Return Verilog with the ports and the timing of an array, for simulation alone.
+def twin(array: SystolicArray, name: str) -> str:
+    """Return the module ``name`` with the ports and the timing of an array, for simulation alone.
 
     All kinds of cells have the same timing. Rows are a power of two, as in every ``Config``.
     """
     return _TEXT.format(
-        name=module(array),
+        name=name,
         rows=array.rows,
         columns=array.columns,
         segments=array.weight_rows,

@@ -1,9 +1,7 @@
 """Verilog of a component with marks in its branches, and the Python lines that it comes from."""
 
-import re
 from collections import deque
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,15 +9,21 @@ from amaranth.back import rtlil  # pyright: ignore[reportAttributeAccessIssue]
 from amaranth.lib.wiring import Component
 
 import celosia.hw
-from celosia.hw.verilog.build import TOP, convert
+from celosia.hw.verilog.build import TOP
+from celosia.hw.verilog.conversion import run_yosys
+from celosia.hw.verilog.emitter import Elaborated, Emitter, with_parts
 from celosia.hw.verilog.sources import HELPERS
 
-_MODULE = re.compile(r"module \\?(\S+?) ?\(")
-_MARK = re.compile(r"\s*\\branch\$(\d+)\s+= 1'h1;")
-_DECLARATION = re.compile(
-    r"\s*(?:wire|reg|input|output|inout)\b(?: signed)?(?: \[[^]]*\])? \\?(\S+)"
+#: Passes with a block for each process: a simulator counts its branches.
+PASSES = (
+    *("proc -nomux -norom", "memory_collect", "delete */s:0", "attrmap -remove full_case"),
+    "write_verilog",
 )
-_NUMBER = re.compile(r"\$\d+$")
+
+#: Name of the mark of a branch, before its number.
+_MARK = "branch$"
+#: Words that a declaration begins with.
+_DECLARING = ("wire", "reg", "input", "output", "inout")
 _INPUT = "input"
 _GATEWARE = Path(celosia.hw.__file__).parent
 
@@ -63,8 +67,8 @@ class _Marks:
         return f"{Path(source[0]).relative_to(self.folder.parent)}:{source[1]}"
 
 
-class _Marking(rtlil.ModuleEmitter):
-    """Writes a module as its base does, with a mark in each branch that has a source line.
+class _Marking(Emitter):
+    """Writer of a module as its base, with a mark in each branch that has a source line.
 
     A mark is an assignment to a new wire that nobody reads.
     """
@@ -127,20 +131,9 @@ class _Marking(rtlil.ModuleEmitter):
 
     def _mark(self, case: Any, places: Collection[Any]) -> None:
         if places:
-            wire = self.builder.wire(1, name=f"branch${len(self.marks.branches)}")
+            wire = self.builder.wire(1, name=f"{_MARK}{len(self.marks.branches)}")
             case.contents.insert(0, rtlil.Assignment(wire.name, "1'1"))
             self.marks.branches.append(tuple(sorted(places)))
-
-
-@contextmanager
-def _marking(folder: Path) -> Iterator[_Marks]:
-    """Let Amaranth write its modules through ``_Marking``."""
-    plain, _Marking.marks = rtlil.ModuleEmitter, _Marks(folder)
-    rtlil.ModuleEmitter = _Marking
-    try:
-        yield _Marking.marks
-    finally:
-        rtlil.ModuleEmitter = plain
 
 
 class _Constants:
@@ -244,7 +237,8 @@ def _signals(marks: _Marks) -> dict[tuple[str, str], tuple[Bits, ...]]:
         if place and len(signal):
             nets = enumerate(marks.netlist.signals[signal])
             constant = sum((constants.value(net) is not None) << bit for bit, net in nets)
-            plain = _NUMBER.sub("", name)
+            head, _, number = name.rpartition("$")
+            plain = head if number.isdigit() else name
             found[".".join(module.name), name] = tuple(
                 Bits(place, plain + path, low, width, constant >> low & (1 << width) - 1)
                 for path, (low, width) in _fields(signal).items()
@@ -258,13 +252,14 @@ def _read(text: str, marks: _Marks) -> tuple[str, Origins]:
     origins = Origins({}, {})
     path, lines = "", text.split("\n")
     for n, line in enumerate(lines):
-        if match := _MODULE.match(line):
-            path = match[1]
-        elif match := _MARK.match(line):
-            origins.branches[n + 1] = marks.branches[int(match[1])]
-        elif match := _DECLARATION.match(line):
-            bits = known.get((path, match[1].rstrip(";")))
-            if bits:
+        first, *words = line.split() or [""]
+        if first == "module":
+            path = words[0].partition("(")[0].removeprefix("\\")
+        elif first.startswith(f"\\{_MARK}") and words == ["=", "1'h1;"]:
+            origins.branches[n + 1] = marks.branches[int(first.rpartition("$")[2])]
+        elif first in _DECLARING:
+            name = next(word for word in words if word != "signed" and word[0] != "[")
+            if bits := known.get((path, name.rstrip(";").removeprefix("\\"))):
                 origins.signals[n + 1] = bits
             else:
                 lines[n] = f"/*verilator coverage_off*/{line}/*verilator coverage_on*/"
@@ -288,6 +283,9 @@ def convert_with_origins(
     folder : Path
         Sources outside are left out: libraries, and who instantiates the component.
     """
-    with _marking(folder) as marks:
-        text = convert(component, name=name, blocks=True)
-    return _read(text, marks)
+    marks = _Marks(folder)
+    marking = type("Marking", (_Marking,), {"marks": marks})
+    _, (*parts, top) = with_parts(Elaborated(component, name))
+    texts = [part.rtlil(has_sources=False) for part in parts]
+    texts.append(top.rtlil(marking, has_sources=False))
+    return _read(run_yosys("".join(texts), PASSES), marks)

@@ -37,7 +37,7 @@ _BOARD = "name (docs/reference/boards.md), file like constraints/*.toml, target 
 
 def run_verilog(arguments: argparse.Namespace) -> None:
     """Write the Verilog of a core or a pod with its waivers; ``--all`` adds what designs need."""
-    from celosia.hw.verilog.build import readable_verilog
+    from celosia.hw.verilog.build import verilog
 
     config, path = arguments.preset, arguments.output
     pod = PodConfig(config, arguments.cores, arguments.ports) if arguments.cores > 1 else None
@@ -48,7 +48,7 @@ def run_verilog(arguments: argparse.Namespace) -> None:
     for name in contents:
         writable(path.with_name(name))
     progress = _reporter() if sys.stderr.isatty() else lambda line: None
-    text = readable_verilog(pod or config, progress)
+    text = verilog(pod or config, report=progress)
     contents = {path.name: verilog_header(config, pod) + text, **contents}
     write_atomically({path.with_name(name): text.encode() for name, text in contents.items()})
     print(f"{path}: {config.name}, fingerprint {config.fingerprint:#010x}")

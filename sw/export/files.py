@@ -115,7 +115,7 @@ def verilog_header(config: Config, pod: PodConfig | None = None) -> str:
         "clk: the only clock. rst: synchronous, active high. irq: level, active high.",
         "s_axil: AXI4-Lite slave, 32 bits, 12 address bits: the registers.",
         f"m_axi: AXI4 master, {8 * config.bus_bytes} bits, 32 address bits: external memory.",
-        "Sources: the file and line in Python, as attribute src or as comment.",
+        "Comments: the file and line in Python, and the fields of a signal with their bits.",
     ]
     return "".join(f"// {line}".rstrip() + "\n" for line in lines)
 

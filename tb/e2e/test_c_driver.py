@@ -16,7 +16,7 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.driver import Driver, RunResult
 from celosia.hw.arch.presets import PRESETS
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, OFFSETS, Activity
-from celosia.hw.verilog.build import readable_verilog
+from celosia.hw.verilog.build import verilog
 from celosia.sim.rtl import core as rtl
 from celosia.sim.rtl.verilate import compile_library
 from celosia.sw.compiler.compile import compile_graph
@@ -90,9 +90,7 @@ def bench(mnist_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     driver = c_driver.compiled(folder, NANO, {"digits": c_program(program, "digits")})
     definitions = [f"CELOSIA_BUS_BYTES={NANO.bus_bytes}"]
     target = folder / "model.so"
-    compile_library(
-        readable_verilog(NANO), target, rtl._HARNESS, level="-O1", definitions=definitions
-    )
+    compile_library(verilog(NANO), target, rtl._HARNESS, level="-O1", definitions=definitions)
     return Bench(program, driver, rtl._library(target))
 
 
@@ -210,7 +208,7 @@ def test_lint_is_free_of_warnings(name: str, tmp_path: Path) -> None:
     """Older ones, 5.006 for one, take slices of one signal for a loop."""
     verilator = str(prerequisites.verilator((5, 48)))
     config = PRESETS[name]
-    (tmp_path / "x.v").write_text(verilog_header(config) + readable_verilog(config))
+    (tmp_path / "x.v").write_text(verilog_header(config) + verilog(config))
     (tmp_path / "x.vlt").write_text(verilog_files(config, "x.v", everything=False)["x.vlt"])
     command = [verilator, "--lint-only", "-Wall", "x.vlt", "x.v"]
     printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

@@ -9,7 +9,6 @@ import pytest
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
 from celosia.hw.matrix import shared
-from celosia.hw.memory import bank
 from celosia.hw.verilog import build
 from celosia.sim.rtl import core as rtl
 from celosia.sw.compiler.compile import compile_graph
@@ -47,13 +46,12 @@ def test_twin_and_shared_cells_take_the_cycles_of_plain_ones(tmp_path, monkeypat
     plain = run_anew(tmp_path / "plain", monkeypatch)
     assert plain[1] is not None
     monkeypatch.setattr(shared, "MOST", 0)
-    monkeypatch.setattr(bank, "MOST", 0)
     assert run_anew(tmp_path / "twin", monkeypatch, "twin") == plain
     whole = build.verilog
 
     def of_cells(config: Config, **_: bool) -> str:
         text = whole(config)
-        assert "celosia_array_SingleCell" in text and bank.NAME in text
+        assert "celosia_array_SingleCell" in text
         return text
 
     monkeypatch.setattr(build, "verilog", of_cells)

@@ -1,10 +1,8 @@
 """Bits that flip in memories of a protected core: reported where they are used, only there."""
 
 import random
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +16,9 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.driver import RunResult
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
 from celosia.hw.memory import parity
-from celosia.hw.verilog import build
+from celosia.hw.verilog.netlist import Cell
+from celosia.hw.verilog.registers import Step
+from celosia.hw.verilog.writer import Writer
 from celosia.sim.check import footprint
 from celosia.sim.check.footprint import Memory
 from celosia.sim.fuzz import stage
@@ -177,21 +177,6 @@ def test_every_memory_is_watched_where_it_is_used(device, rng) -> None:
                 device.flip(*word, bit)
 
 
-#: A memory's write and read in Amaranth's Verilog.
-PORTS = re.compile(
-    r"if \((?P<en>.+)\)\n +(?P<name>\w+)\[(?P<to>.+)\] <= .+;\n +end\n +reg .+;\n"
-    r" +always @\(posedge clk\) begin\n +(?P<q>\w+) <= (?P=name)\[(?P<at>.+)\];"
-)
-
-
-def spoiled(match: re.Match[str]) -> str:
-    """Return the ports of a memory that gives the opposite of a word that is being written."""
-    name, at = match["name"], match["at"]
-    met = f"({match['en']}) && ({match['to']}) == ({at})"
-    old = f"{match['q']} <= {name}[{at}];"
-    return match[0].replace(old, f"{match['q']} <= {met} ? ~{name}[{at}] : {name}[{at}];")
-
-
 @pytest.fixture
 def spoilt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Turns over all bits of words that are read while they are written, so their parity is wrong.
@@ -199,20 +184,27 @@ def spoilt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     Block memory promises nothing of such words: nobody may look at them. Returns the memories of
     the models that are built.
     """
-    memories = ("bank", "half", "lane")
+    memories = ("\\bank", "\\half", "\\lane")
     found: list[str] = []
-    verilog = build.verilog
+    plain = Writer.read_step
 
-    def spoil(config: Config, **options: Any) -> str:
-        def one(match: re.Match[str]) -> str:
-            if not match["name"].startswith(memories):
-                return match[0]
-            found.append(match["name"])
-            return spoiled(match)
+    def spoil(writer: Writer, cell: Cell) -> Step | None:
+        name, at = cell.parameters["MEMID"], cell.ports["ADDR"]
+        step = plain(writer, cell)
+        if step is None or not name.startswith(memories):
+            return step
+        found.append(name)
+        word = writer.signals.word(cell)
+        (port,) = [
+            other
+            for other in writer.module.cells
+            if other.kind == "$memwr_v2" and other.parameters["MEMID"] == name
+        ]
+        to = writer.signals.read(port.ports["ADDR"]).text
+        met = f"({writer.signals.read(port.ports['EN'][:1]).text}) && ({to}) == ({writer.signals.read(at).text})"
+        return Step(met, Step(value=f"~{word}"), step)
 
-        return PORTS.sub(one, verilog(config, **options))
-
-    monkeypatch.setattr(build, "verilog", spoil)
+    monkeypatch.setattr(Writer, "read_step", spoil)
     monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path))
     return found
 

@@ -41,7 +41,9 @@ def instance(made):
 )
 def test_instance_has_the_ports_of_the_verilog(config):
     text = verilog(config).rpartition("module celosia(")[2].partition("endmodule")[0]
-    ports = re.findall(r"(?m)^  (input|output) (?:\[(\d+):0\] )?(\w+)", text)
+    ports = re.findall(
+        r"(?m)^  (?:\(\*.*\*\) )?(input|output) (?:reg )?(?:\[(\d+):0\] )?(\w+)", text
+    )
     wanted = {(way[0], port, int(top or 0) + 1) for way, top, port in ports}
     items = [item for item in instance(core.Celosia(config)).items if item.expr is not None]
     got = {(type(item).__name__[0].lower(), item.name, len(item.expr)) for item in items}
@@ -253,7 +255,7 @@ def test_a_board_has_clocks_pins_and_a_core(built):
     assert frequency is None or re.search(frequency, made.pins)
     assert len(located) > 30
     assert made.megahertz == board.clock_hz / 1e6
-    for module in ("board", "celosia", "celosia.core"):
+    for module in ("board", "celosia", "celosia_core"):
         assert re.search(rf"(?m)^module \\?{re.escape(module)} ?\(", made.verilog), module
     assert loop in made.verilog and "no_rw_check" in made.verilog
     source = made.sources["celosia.core.sequencer.cycles"]

@@ -37,7 +37,7 @@ def test_verilog(tmp_path: Path) -> None:
         for signal in ("arvalid", "awid", "wdata", "bready"):
             assert f"m_axi_{port}__{signal}" in head
     assert "m_axi_2" not in head
-    widths = {name: int(top) + 1 for top, name in re.findall(r"output \[(\d+):0\] (\w+);", body)}
+    widths = {name: int(top) + 1 for top, name in re.findall(r"output \[(\d+):0\] (\w+)", head)}
     # Two cores of a port: one bit more.
     assert (widths["irq"], widths["m_axi_0__arid"], widths["m_axi_1__awid"]) == (4, 2, 2)
     assert [f"core_{n}" for n in range(4)] == re.findall(r"celosia_core +(core_\d) \(", body)

@@ -10,8 +10,9 @@ from typing import Any
 import prerequisites
 import pytest
 
-from celosia.hw.verilog.build import convert
-from celosia.hw.verilog.origins import convert_with_origins
+from celosia.hw.verilog.conversion import run_yosys
+from celosia.hw.verilog.emitter import Elaborated
+from celosia.hw.verilog.origins import PASSES, convert_with_origins
 from celosia.sim.rtl.counting import Counting, Tally, Toggles, counting, current, origins_of, tally
 from celosia.sim.rtl.verilate import TOGGLES, compile_library, require_tools
 
@@ -111,7 +112,7 @@ def outside_of_branches(text: str) -> list[str]:
 def test_only_branches_have_marks(tmp_path: Path) -> None:
     component = tiny(tmp_path)
     text, origins = convert_with_origins(component, name="celosia", folder=tmp_path / "hw")
-    plain = convert(component, name="celosia", blocks=True)
+    plain = run_yosys(Elaborated(component, "celosia").rtlil(has_sources=False), PASSES)
     assert outside_of_branches(text) == outside_of_branches(plain)
     assert len(outside_of_branches(plain)) > 10
     assert {

@@ -8,7 +8,7 @@ import pytest
 
 from celosia.hw.arch import caches
 from celosia.hw.arch.extras import ToolError
-from celosia.hw.verilog import build
+from celosia.hw.verilog import conversion
 from celosia.sim.rtl import verilate
 from celosia.sw.cli.messages import FAILED
 from celosia.sw.workers.kept import Kept
@@ -137,9 +137,9 @@ def test_a_planted_folder_is_not_taken(tmp_path: Path, monkeypatch, capsys) -> N
 def test_an_error_of_yosys_is_one_line(monkeypatch) -> None:
     class Yosys:
         def run(self, *_: object, **__: object) -> str:
-            raise build.YosysError("Traceback\n  File x\nWasmtimeError: no cache")
+            raise conversion.YosysError("Traceback\n  File x\nWasmtimeError: no cache")
 
-    monkeypatch.setattr(build, "find_yosys", lambda _: Yosys())
+    monkeypatch.setattr(conversion, "find_yosys", lambda _: Yosys())
     with pytest.raises(ToolError, match=re.escape("yosys: WasmtimeError: no cache")):
-        build._written("", ())
+        conversion.run_yosys("", ())
     assert ToolError in FAILED
