@@ -1,5 +1,6 @@
 """Core: connects the units, the unified buffer and the buses."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import Cat, Module, ResetInserter, Signal, Value
@@ -14,22 +15,37 @@ from celosia.hw.axi.registers import RegisterFile
 from celosia.hw.axi.signature import axi4, axi4_lite, join
 from celosia.hw.dma.load import LoadUnit
 from celosia.hw.dma.store import StoreUnit
-from celosia.hw.lib.component import Component, In, Out, drive
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.lib.skid_buffer import PipelineRegister
+from celosia.hw.matrix.sizes import MatrixSizes
 from celosia.hw.matrix.unit import MatrixUnit
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
+from celosia.hw.memory.weight_buffer import WeightBuffer
 from celosia.hw.sequencer.sequencer import Sequencer
 from celosia.hw.vector.unit import VectorUnit
 
-#: Units that read the unified buffer, by priority, with the names of their ports; that write it.
-READERS = {"store": "request", "vector": "unified_read", "matrix": "request"}
+#: Units that read the unified buffer, by priority; that write it.
+READERS = ("store", "vector", "matrix")
 WRITERS = ("vector", "load")
 #: Units that execute instructions.
 UNITS = ("load", "store", "matrix", "vector")
 
-#: Cycles from a write of the load unit to the first read that sees it, in the slowest memory.
-VISIBLE_CYCLES = 4
+#: Cycles from a write of the load unit that is taken until the slowest memory has it.
+VISIBLE_CYCLES = max(
+    UnifiedBuffer.WRITE_LATENCY + UnifiedBuffer.VISIBLE, WeightBuffer.WRITE_LATENCY
+)
+
+
+@dataclass
+class _Blocks:
+    unified_buffer: UnifiedBuffer
+    matrix: MatrixUnit
+    vector: VectorUnit
+    load: LoadUnit
+    store: StoreUnit
+    reader: ReadMaster
+    sequencer: Sequencer
 
 
 class Core(Component):
@@ -73,56 +89,48 @@ class Core(Component):
         """Return the sizes of these names, as arguments."""
         return {name: getattr(self.config, name) for name in names.split()}
 
-    def _blocks(self) -> dict[str, Any]:
-        """Return the blocks that a soft reset clears, by name."""
+    def _blocks(self) -> _Blocks:
+        """Return the blocks that a soft reset clears."""
         config, sizes = self.config, self._sizes
         buffer = UnifiedBuffer(
             **sizes("rows unified_bytes parity"), readers=len(READERS), writers=len(WRITERS)
         )
-        return {
-            "unified_buffer": buffer,
-            "matrix": MatrixUnit(
-                **sizes("rows columns unified_bytes weight_tiles weight_rows accumulator_depth"),
-                **sizes("bus_bytes dsp_columns cells parity forwards activation_weights"),
-                **sizes("skid serial_skips"),
-                read_latency=buffer.READ_LATENCY,
-            ),
-            "vector": VectorUnit(
+        return _Blocks(
+            unified_buffer=buffer,
+            matrix=MatrixUnit(sizes=MatrixSizes.of(config), read_latency=buffer.READ_LATENCY),
+            vector=VectorUnit(
                 **sizes("rows columns lanes unified_bytes accumulator_depth parameter_channels"),
                 **sizes("tables bus_bytes primitive requantizer skid parity softmax"),
                 **sizes("elementwise_products"),
                 visible_cycles=buffer.WRITE_LATENCY + PipelineRegister.LATENCY,
             ),
-            "load": LoadUnit(
+            load=LoadUnit(
                 **sizes("rows columns unified_bytes weight_tiles parameter_channels"),
                 **sizes("bus_bytes burst_beats outstanding"),
                 tables=config.table_slots,
                 visible_cycles=VISIBLE_CYCLES,
             ),
-            "store": StoreUnit(**sizes("rows unified_bytes bus_bytes burst_beats parity")),
-            "reader": ReadMaster(
-                **sizes("burst_beats outstanding skid"), data_bytes=config.bus_bytes
-            ),
-            "sequencer": Sequencer(config=config),
-        }
+            store=StoreUnit(**sizes("rows unified_bytes bus_bytes burst_beats parity")),
+            reader=ReadMaster(**sizes("burst_beats outstanding skid"), data_bytes=config.bus_bytes),
+            sequencer=Sequencer(config=config),
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         blocks = self._blocks()
-        sequencer, reader = blocks["sequencer"], blocks["reader"]
-        load, store, matrix, vector = (blocks[name] for name in UNITS)
+        sequencer, reader, load, store = blocks.sequencer, blocks.reader, blocks.load, blocks.store
+        matrix, vector = blocks.matrix, blocks.vector
         reset = self.reset | sequencer.clear
-        for name, block in blocks.items():
+        for name, block in vars(blocks).items():
             m.submodules[name] = self._reset(m, name, block, reset)
         cleared = Signal()
         m.d.sync += cleared.eq(reset)
         for name in UNITS:
-            self._connect_unit(m, name, getattr(sequencer, name), blocks[name], ~cleared)
+            self._connect_unit(m, name, getattr(sequencer, name), getattr(blocks, name), ~cleared)
         self._connect_buffer(m, blocks, reset)
         wiring.connect(m, load.weights, matrix.weights)
         wiring.connect(m, load.parameters, vector.parameters)
-        drive(m, matrix, vector, "accumulator_read accumulator_write")
-        drive(m, vector, matrix, "sums" + " sums_wrong" * self.config.parity)
+        wiring.connect(m, vector.accumulator_port, matrix.accumulator_port)
         wiring.connect(m, sequencer.request, reader.request_0)
         wiring.connect(m, reader.beats_0, sequencer.beats)
         wiring.connect(m, load.request, reader.request_1)
@@ -141,36 +149,30 @@ class Core(Component):
     @staticmethod
     def _connect_unit(m: Module, name: str, port: Any, unit: Any, runs: Value) -> None:
         wiring.connect(m, port.instruction, unit.instruction)
-        drive(m, port, unit, streams.UNIT_OUTPUTS)
+        streams.Unit.report(port, m, unit)
         # A copy of `abort` for each unit. It is cleared in the cycle in which the units are reset.
         abort = Signal(name=f"abort_{name}", attrs=COPY)
         m.d.sync += abort.eq(port.abort & runs)
         m.d.comb += unit.abort.eq(abort)
 
-    def _connect_buffer(self, m: Module, blocks: dict[str, Any], reset: Value) -> None:
+    def _connect_buffer(self, m: Module, blocks: _Blocks, reset: Value) -> None:
         # The writes of the vector unit pass a register: the load unit waits for them. Reads have
         # their register in the units.
-        buffer, vector = blocks["unified_buffer"], blocks["vector"]
-        write: Any = PipelineRegister(vector.unified_write.payload.shape())
+        buffer, vector = blocks.unified_buffer, blocks.vector
+        write = PipelineRegister(vector.unified_write.payload.shape())
         m.submodules.vector_write = self._reset(m, "vector_write", write, reset)
         wiring.connect(m, vector.unified_write, write.i)
-        writers = {"vector": write.o, "load": blocks["load"].write}
-        for n, (name, request) in enumerate(READERS.items()):
-            unit = blocks[name]
-            wiring.connect(m, getattr(unit, request), buffer.reads[n])
-            m.d.comb += [
-                unit.read_valid.eq(buffer.read_valid[n]),
-                unit.read_data.eq(buffer.read_data),
-                unit.read_fault.eq(buffer.read_fault & buffer.read_valid[n]),
-            ]
-            if self.config.parity:
-                m.d.comb += unit.read_wrong.eq(buffer.read_wrong[n])
-        for n, name in enumerate(WRITERS):
-            wiring.connect(m, writers[name], buffer.writes[n])
+        writers = {"vector": write.o, "load": blocks.load.write}
+        for name, port in zip(READERS, buffer.reads, strict=True):
+            wiring.connect(m, getattr(blocks, name).reads, port)
+        for name, port in zip(WRITERS, buffer.writes, strict=True):
+            wiring.connect(m, writers[name], port)
         m.d.comb += vector.write_fault.eq(buffer.write_fault[WRITERS.index("vector")])
 
-    def _connect_registers(self, m: Module, sequencer: Sequencer, masters: tuple[Any, Any]) -> None:
-        registers: Any = RegisterFile()
+    def _connect_registers(
+        self, m: Module, sequencer: Sequencer, masters: tuple[ReadMaster, StoreUnit]
+    ) -> None:
+        registers = RegisterFile()
         interrupts = Interrupts()
         for name, block in (("registers", registers), ("interrupts", interrupts)):
             m.submodules[name] = self._reset(m, name, block, self.reset)
@@ -189,12 +191,16 @@ class Core(Component):
             interrupts.events.eq(ends),
             interrupts.enable.eq(registers.interrupt_enable),
             interrupts.clear.eq(registers.interrupt_clear),
+            self.irq.eq(interrupts.irq),
+            registers.cycles.eq(sequencer.cycles),
+            registers.counter_value.eq(sequencer.counter_value),
+            sequencer.counter_address.eq(registers.counter_address),
+            sequencer.program_address.eq(registers.program_address),
+            sequencer.program_length.eq(registers.program_length),
+            sequencer.watchdog.eq(registers.watchdog),
         ]
         for block in masters:
             m.d.comb += [
                 block.bounds.base.eq(registers.memory_base[BOUND_BITS:]),
                 block.bounds.limit.eq(registers.memory_limit[BOUND_BITS:]),
             ]
-        drive(m, registers, sequencer, "cycles counter_value")
-        drive(m, sequencer, registers, "counter_address program_address program_length watchdog")
-        drive(m, self, interrupts, "irq")

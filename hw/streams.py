@@ -125,6 +125,30 @@ def unified_write(*, rows: int, unified_bytes: int) -> data.StructLayout:
     )
 
 
+class UnifiedReads(Bundle):
+    """Reads of the unified buffer by a unit, which declares it ``Out``.
+
+    Members
+    -------
+    request : Out(stream of ``unified_read``)
+        Requests.
+    valid, data, fault : In(1), In(ArrayLayout(unsigned(8), rows)), In(1)
+        Response: bytes in lane order; masked lanes and lanes outside the buffer are zero. An
+        unmasked lane is outside the buffer; low in cycles without a response of this unit.
+    wrong : In(1)
+        One cycle after a response: an unmasked lane had wrong parity.
+    """
+
+    def __init__(self, *, rows: int, unified_bytes: int) -> None:
+        request = unified_read(rows=rows, unified_bytes=unified_bytes)
+        self.request = Out(stream.Signature(request))
+        self.valid = In(1)
+        self.data = In(data.ArrayLayout(unsigned(8), rows))
+        self.fault = In(1)
+        self.wrong = In(1)
+        super().__init__()
+
+
 #: Parameters of one channel. ``left`` shifts before the multiplication, ``right`` after it.
 CHANNEL = data.StructLayout(
     {

@@ -1,8 +1,8 @@
 """Store unit: copies from the unified buffer to external memory."""
 
 from amaranth.hdl import Module, Mux, Signal, Value, unsigned
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
@@ -41,12 +41,10 @@ class StoreUnit(Component):
     instruction, done, fault_valid, fault, abort, idle, activity
         See "Contract of a unit" in ``docs/design/architecture.md``. Activity: BUSY when a beat is
         requested or sent, else DRAIN when everything has been requested, else MEMORY.
-    request, read_valid, read_data, read_fault : Out(stream of unified_read), In, In, In
-        Read port of the unified buffer; responses come in order, after any number of cycles.
-        Addresses are checked before, so ``read_fault`` never comes; if it did, it would be RANGE of
-        the oldest instruction.
-    read_wrong : In(1)
-        With ``parity``, one cycle after a response: a byte had wrong parity.
+    reads : Out(``streams.UnifiedReads``)
+        Reads of the unified buffer; responses come in order, after any number of cycles. Addresses
+        are checked before, so ``fault`` never comes; if it did, it would be RANGE of the oldest
+        instruction.
     bounds : In(``streams.BOUNDS``)
         External memory that may be written; a row that leaves it is the error BUS.
     bus : Out(axi4_write)
@@ -99,13 +97,9 @@ class StoreUnit(Component):
         super().__init__(
             {
                 **streams.unit_ports(self._decoder.i.payload.shape()),
-                "request": Out(stream.Signature(request)),
-                "read_valid": In(1),
-                "read_data": In(data.ArrayLayout(unsigned(8), rows)),
-                "read_fault": In(1),
+                "reads": Out(streams.UnifiedReads(rows=rows, unified_bytes=unified_bytes)),
                 "bounds": streams.bounds(),
                 "bus": Out(axi4_write(bus_bytes)),
-                **({"read_wrong": In(1)} if parity else {}),
             }
         )
         reset_less(self, "fault")
@@ -123,14 +117,14 @@ class StoreUnit(Component):
         wiring.connect(m, wiring.flipped(self.instruction), decoder.i)
         wiring.connect(m, decoder.o, splitter.i)
         wiring.connect(m, gatherer.beats, writer.beats)
-        wiring.connect(m, gatherer.request, wiring.flipped(self.request))
+        wiring.connect(m, gatherer.request, wiring.flipped(self.reads.request))
         wiring.connect(m, writer.bus, wiring.flipped(self.bus))
         stop = Signal()
         m.d.comb += [
             *(block.abort.eq(stop) for block in (splitter, gatherer, writer)),
             splitter.bounds.eq(self.bounds),
-            gatherer.valid.eq(self.read_valid),
-            gatherer.data.eq(self.read_data),
+            gatherer.valid.eq(self.reads.valid),
+            gatherer.data.eq(self.reads.data),
         ]
 
         # All three take a burst in the same cycle. After an abort it is dropped.
@@ -151,7 +145,7 @@ class StoreUnit(Component):
 
         requesting = ~splitter.idle | ~gatherer.idle
         m.d.comb += self.idle.eq(~requesting & writer.idle & (pending.r_level == 0) & ~self.done)
-        issued = self.request.valid & self.request.ready
+        issued = self.reads.request.valid & self.reads.request.ready
         activity = streams.activity_of(
             (self.idle, Activity.IDLE),
             (issued | (self.bus.wvalid & self.bus.wready), Activity.BUSY),
@@ -166,9 +160,9 @@ class StoreUnit(Component):
         writer = self._writer
         oldest = data.View(_PENDING, pending.r_data)
         bad = pending.r_rdy & oldest.bad
-        causes: Value = bad | self.read_fault | writer.refused
+        causes: Value = bad | self.reads.fault | writer.refused
         if self.parity:
-            causes |= self.read_wrong
+            causes |= self.reads.wrong
         fails = causes & ~stop
         on_bus = writer.refused | (bad & oldest.outside)
         m.d.comb += pending.r_en.eq(bad | writer.responded)
@@ -180,7 +174,7 @@ class StoreUnit(Component):
             stop.eq(stop | self.abort | fails),
         ]
         if self.parity:
-            with m.If(self.read_wrong):
+            with m.If(self.reads.wrong):
                 m.d.sync += [
                     self.fault.code.eq(isa.Error.MEMORY),
                     self.fault.tag.eq(self._gatherer.tag),

@@ -67,6 +67,11 @@ class Bundle(wiring.Signature):
     def __init__(self) -> None:
         super().__init__(_members(self))
 
+    if TYPE_CHECKING:
+
+        @property
+        def signature(self) -> wiring.Signature: ...
+
 
 class Component(wiring.Component):
     """Component with the ports that were assigned, and those of ``members``."""

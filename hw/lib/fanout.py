@@ -24,10 +24,11 @@ def data_registers(m: Module, *ports: Any, attrs: Any = None) -> list[Any]:
     attrs : dict, optional
         Attributes of the registers, such as ``COPY``.
     """
-    registers = [
-        Signal.like(port, name=f"{Value.cast(port).name}_register", reset_less=True, attrs=attrs)
-        for port in ports
-    ]
+    registers = []
+    for port in ports:
+        bits: Any = Value.cast(port)
+        name = f"{bits.name}_register"
+        registers.append(Signal.like(port, name=name, reset_less=True, attrs=attrs))
     m.d.comb += [port.eq(register) for port, register in zip(ports, registers, strict=True)]
     return registers
 

@@ -5,6 +5,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import data_registers
+from celosia.hw.matrix.sizes import MatrixSizes
 
 MATMUL = isa.LAYOUTS[isa.Opcode.MATMUL]
 
@@ -18,10 +19,8 @@ class PassAddresses(Component):
 
     Parameters
     ----------
-    rows, unified_bytes, weight_tiles, accumulator_depth : int
-        See ``Config``.
-    blocks : int
-        Passes of the longest MOVE_WEIGHTS; 0 if the core has none.
+    sizes : MatrixSizes
+        Sizes of the unit.
 
     Members
     -------
@@ -50,31 +49,19 @@ class PassAddresses(Component):
         The address is outside the buffer, or the row in the other half of the accumulators, or
         after the last tile.
     move, block : Out(1), Out(range(blocks))
-        With ``blocks``: the instruction is MOVE_WEIGHTS; number of the pass.
+        With ``sizes.blocks``: the instruction is MOVE_WEIGHTS; number of the pass.
 
     Timing
     ------
     Outputs change in the cycle after ``begin`` or ``advance``.
     """
 
-    def __init__(
-        self,
-        *,
-        rows: int,
-        unified_bytes: int,
-        weight_tiles: int,
-        accumulator_depth: int,
-        blocks: int = 0,
-    ) -> None:
-        self.rows = rows
-        self.blocks = blocks
-        self.weight_rows = weight_tiles * rows
-        self.taps_bits = (weight_tiles * rows).bit_length()
-        self.unified_bytes = unified_bytes
-        self.accumulator_depth = accumulator_depth
-        self.address_bits = (unified_bytes - 1).bit_length() + 1
-        self.row_bits = accumulator_depth.bit_length()
-        if blocks:
+    def __init__(self, *, sizes: MatrixSizes) -> None:
+        self.sizes = sizes
+        self.weight_rows = sizes.weight_tiles * sizes.rows
+        self.address_bits = (sizes.unified_bytes - 1).bit_length() + 1
+        self.row_bits = sizes.accumulator_depth.bit_length()
+        if sizes.blocks:
             self.row_bits = max(self.row_bits, (self.weight_rows - 1).bit_length())
         self.begin = In(1)
         self.instruction = In(MATMUL)
@@ -82,15 +69,15 @@ class PassAddresses(Component):
         self.address = Out(self.address_bits)
         self.row = Out(self.row_bits)
         self.accumulate = Out(1)
-        self.mask = Out(rows)
+        self.mask = Out(sizes.rows)
         self.first = Out(1)
         self.last = Out(1)
         self.closing = Out(1)
         self.final = Out(1)
         self.outside = Out(1)
-        if blocks:
+        if sizes.blocks:
             self.move = Out(1)
-            self.block = Out(range(max(2, blocks)))
+            self.block = Out(range(max(2, sizes.blocks)))
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
@@ -98,18 +85,18 @@ class PassAddresses(Component):
         row_register, accumulate, first, closing, final = data_registers(
             m, self.row, self.accumulate, self.first, self.closing, self.final
         )
-        given = self.instruction
+        sizes, given = self.sizes, self.instruction
         bits = self.address_bits
         # Innermost first: rounds left, rounds, stride, and address of the current round.
         axes = ("x", "y", "z")
-        count_bits = self.accumulator_depth.bit_length()
+        count_bits = sizes.accumulator_depth.bit_length()
         left = [Signal(count_bits, name=f"{axis}_left", reset_less=True) for axis in axes]
         counts = [Signal(count_bits, name=f"{axis}_count", reset_less=True) for axis in axes]
         strides = [Signal(bits, name=f"{axis}_stride", reset_less=True) for axis in axes]
         starts = [Signal(bits, name=f"{axis}_start", reset_less=True) for axis in axes]
         # Address at which the pass began: an outermost loop, whose stride is ``rows``.
         step_start = Signal(bits, reset_less=True)
-        taps_left = Signal(self.taps_bits, reset_less=True)
+        taps_left = Signal(sizes.taps_bits, reset_less=True)
         # Last round of an axis; axis of one round. Precomputed to shorten the path.
         ends = [Signal(name=f"{axis}_end", reset_less=True) for axis in axes]
         single = [Signal(name=f"{axis}_single", reset_less=True) for axis in axes]
@@ -120,18 +107,18 @@ class PassAddresses(Component):
         m.d.comb += [
             self.address.eq(starts[0]),
             self.last.eq(pass_ends),
-            self.outside.eq((starts[0] >= self.unified_bytes) | overflow),
-            *(self.mask[i].eq(taps_left > i) for i in range(self.rows)),
+            self.outside.eq((starts[0] >= sizes.unified_bytes) | overflow),
+            *(self.mask[i].eq(taps_left > i) for i in range(sizes.rows)),
         ]
 
         # The innermost loop that is not in its last round moves; 3 is the next pass.
         moved = Signal(bits)
         level = Mux(~ends[0], 0, Mux(~ends[1], 1, Mux(~ends[2], 2, 3)))
         m.d.comb += moved.eq(
-            Array([*starts, step_start])[level] + Array([*strides, Const(self.rows, bits)])[level]
+            Array([*starts, step_start])[level] + Array([*strides, Const(sizes.rows, bits)])[level]
         )
         given_counts = [given[f"{name}_count"][:count_bits] for name in axes]
-        given_taps = given.taps[: self.taps_bits]
+        given_taps = given.taps[: sizes.taps_bits]
         single_round = Cat(count == 1 for count in given_counts).all()
         row, move = self._given(m)
         with m.If(self.begin):
@@ -147,14 +134,14 @@ class PassAddresses(Component):
             m.d.sync += [
                 step_start.eq(given.unified),
                 taps_left.eq(given_taps),
-                closing.eq(given_taps <= self.rows),
+                closing.eq(given_taps <= sizes.rows),
                 row_register.eq(row),
                 base_row.eq(row),
                 accumulate.eq(given.accumulate if move is None else given.accumulate & ~move),
                 first.eq(1),
                 overflow.eq(0),
                 pass_ends.eq(single_round),
-                final.eq(single_round & (given_taps <= self.rows)),
+                final.eq(single_round & (given_taps <= sizes.rows)),
             ]
         with m.Elif(self.advance):
             ending = Signal(3)
@@ -168,7 +155,7 @@ class PassAddresses(Component):
                         left[axis].eq(Mux(ends[axis], counts[axis], left[axis] - 1)),
                         ends[axis].eq(ends_next),
                     ]
-            closes = taps_left <= 2 * self.rows
+            closes = taps_left <= 2 * sizes.rows
             m.d.sync += [
                 pass_ends.eq(ending.all()),
                 final.eq(ending.all() & Mux(pass_ends, closes, closing)),
@@ -179,9 +166,9 @@ class PassAddresses(Component):
             with m.If(pass_ends):
                 m.d.sync += [
                     step_start.eq(moved),
-                    taps_left.eq(taps_left - self.rows),
+                    taps_left.eq(taps_left - sizes.rows),
                     closing.eq(closes),
-                    accumulate.eq(~self.move if self.blocks else 1),
+                    accumulate.eq(~self.move if sizes.blocks else 1),
                     row_register.eq(base_row),
                     overflow.eq(0),
                 ]
@@ -189,19 +176,19 @@ class PassAddresses(Component):
 
     def _is_last(self) -> Value:
         """Return True if no pixel of an instruction may come after the current row."""
-        last = self.row[: self.accumulator_depth.bit_length() - 1].all()
-        return Mux(self.move, self.row == self.weight_rows - 1, last) if self.blocks else last
+        last = self.row[: self.sizes.accumulator_depth.bit_length() - 1].all()
+        return Mux(self.move, self.row == self.weight_rows - 1, last) if self.sizes.blocks else last
 
     def _given(self, m: Module) -> tuple[Value, Value | None]:
         """Return the first row of the instruction that begins, and True if it is MOVE_WEIGHTS."""
         given = self.instruction
-        if not self.blocks:
+        if not self.sizes.blocks:
             return given.accumulator, None
         move = Signal(name="given_move")
         row = Signal(self.row_bits, name="given_row")
         m.d.comb += [
             move.eq(given.opcode == isa.Opcode.MOVE_WEIGHTS),
-            row.eq(Mux(move, given.tile * self.rows, given.accumulator)),
+            row.eq(Mux(move, given.tile * self.sizes.rows, given.accumulator)),
         ]
         move_register, block = data_registers(m, self.move, self.block)
         with m.If(self.begin):

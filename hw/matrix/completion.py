@@ -13,7 +13,7 @@ class Completion(Component):
 
     Parameters
     ----------
-    read_latency, results_latency, parity
+    read_latency, results_latency
         See ``MatrixControl``.
 
     Members
@@ -41,10 +41,9 @@ class Completion(Component):
     always before ``done``.
     """
 
-    def __init__(self, *, read_latency: int, results_latency: int, parity: bool = False) -> None:
+    def __init__(self, *, read_latency: int, results_latency: int) -> None:
         self.read_latency = read_latency
         self.results_latency = results_latency
-        self.parity = parity
         self.fired = In(1)
         self.final = In(1)
         self.tag = In(streams.TAG_BITS)
@@ -59,8 +58,7 @@ class Completion(Component):
         self.fault = Out(streams.FAULT)
         self.idle = Out(1)
         self.stopped = Out(1)
-        if parity:
-            self.wrong = In(1)
+        self.wrong = In(1)
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
@@ -74,7 +72,7 @@ class Completion(Component):
             m.d.sync += draining.eq(draining - 1)
         done: Value = finals[-1] & ~self.stopped
         m.d.comb += [
-            self.done.eq(done & ~self.wrong if self.parity else done),
+            self.done.eq(done & ~self.wrong),
             self.idle.eq((draining == 0) & (self.abort | self.stopped | ~self.pending)),
         ]
         refused = Signal()
@@ -88,14 +86,12 @@ class Completion(Component):
             m.d.comb += self.fault.tag.eq(self.tag)
         with m.Else():
             m.d.comb += self.fault.tag.eq(self.tile_tag)
-        faults: Value = refused | self.outside | self.tile_outside
-        if self.parity:
-            # A wrong word belongs to the oldest instruction that is not done.
-            oldest = Signal(streams.TAG_BITS)
-            m.d.sync += oldest.eq(oldest + finals[-1])
-            with m.If(self.wrong):
-                m.d.comb += [self.fault.code.eq(isa.Error.MEMORY), self.fault.tag.eq(oldest)]
-            faults |= self.wrong
+        faults: Value = refused | self.outside | self.tile_outside | self.wrong
+        # A wrong word belongs to the oldest instruction that is not done.
+        oldest = Signal(streams.TAG_BITS)
+        m.d.sync += oldest.eq(oldest + finals[-1])
+        with m.If(self.wrong):
+            m.d.comb += [self.fault.code.eq(isa.Error.MEMORY), self.fault.tag.eq(oldest)]
         m.d.comb += self.fault_valid.eq(~self.stopped & faults)
         with m.If(self.fault_valid):
             m.d.sync += self.stopped.eq(1)

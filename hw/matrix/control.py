@@ -5,12 +5,13 @@ from amaranth.lib import data, stream, wiring
 
 from celosia.hw import streams
 from celosia.hw.arch.registers import Activity
-from celosia.hw.lib.component import In, Out, drive
+from celosia.hw.lib.component import In, Out
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.matrix.completion import Completion
 from celosia.hw.matrix.moves import MoveOrder
 from celosia.hw.matrix.prefetcher import INSTRUCTION, TilePrefetcher
 from celosia.hw.matrix.reads import PassReads
+from celosia.hw.matrix.sizes import MatrixSizes
 from celosia.hw.matrix.spacing import PassSpacing
 
 
@@ -23,21 +24,12 @@ class MatrixControl(streams.Unit):
 
     Parameters
     ----------
-    rows, unified_bytes, weight_tiles, weight_rows, accumulator_depth : int
-        See ``Config``.
+    sizes : MatrixSizes
+        Sizes of the unit.
     read_latency : int
         Cycles from a request taken to its response.
     results_latency : int
         Cycles from a request taken until its sums can be read in all columns.
-    parity : bool
-        Memories report words of wrong parity.
-    forwards : bool
-        See ``Accumulators``.
-    skid, serial_skips : bool
-        See ``Config``.
-    columns, blocks : int
-        Columns of the array, and passes of the longest MOVE_WEIGHTS; ``blocks`` is 0 if there is
-        none.
 
     Members
     -------
@@ -48,7 +40,7 @@ class MatrixControl(streams.Unit):
     read_fault : In(1)
         The response is of an address outside the buffer.
     wrong : In(1)
-        With ``parity``: the request taken ``results_latency`` cycles before used a wrong word.
+        The request taken ``results_latency`` cycles before used a wrong word.
     start, tile : Out(1), Out(range(weight_tiles))
         Start of a tile, to the weight buffer.
     fired : Out(1)
@@ -56,10 +48,11 @@ class MatrixControl(streams.Unit):
     first, row, accumulate : Out(1), Out(row_bits), Out(1)
         Of that request: first of its pass; row, see ``PassAddresses``; its sums are added.
     move, block : Out(1), Out(range(blocks))
-        With ``blocks``, of that request: it belongs to MOVE_WEIGHTS; number of its pass, which
-        writes columns ``block * rows`` and following.
+        With ``sizes.blocks``, of that request: it belongs to MOVE_WEIGHTS; number of its pass,
+        which writes columns ``block * rows`` and following.
     drop : Out(1)
-        With ``blocks``: the response of this cycle is not written, because of a fault or an abort.
+        With ``sizes.blocks``: the response of this cycle is not written, because of a fault or an
+        abort.
     stopped : Out(1)
         There was a fault.
 
@@ -69,62 +62,29 @@ class MatrixControl(streams.Unit):
     cycles apart, or with ``forwards`` one cycle if they have a single pixel; see ``Accumulators``.
     """
 
-    def __init__(
-        self,
-        *,
-        rows: int,
-        unified_bytes: int,
-        weight_tiles: int,
-        weight_rows: int,
-        accumulator_depth: int,
-        read_latency: int,
-        results_latency: int,
-        parity: bool = False,
-        forwards: bool = True,
-        skid: bool = True,
-        serial_skips: bool = False,
-        columns: int = 1,
-        blocks: int = 0,
-    ) -> None:
-        self.parity = parity
-        self.forwards = forwards
-        self.blocks = blocks
-        self.rows = rows
-        self.unified_bytes = unified_bytes
+    def __init__(self, *, sizes: MatrixSizes, read_latency: int, results_latency: int) -> None:
+        self.sizes = sizes
         self.read_latency = read_latency
         self.results_latency = results_latency
-        self.prefetcher = TilePrefetcher(
-            rows=rows,
-            weight_tiles=weight_tiles,
-            weight_rows=weight_rows,
-            accumulator_depth=accumulator_depth,
-            moves=blocks > 0,
-        )
-        self.reads = PassReads(
-            rows=rows,
-            unified_bytes=unified_bytes,
-            weight_tiles=weight_tiles,
-            accumulator_depth=accumulator_depth,
-            blocks=blocks,
-            skid=skid,
-            serial_skips=serial_skips,
-        )
+        self.prefetcher = TilePrefetcher(sizes=sizes)
+        self.reads = PassReads(sizes=sizes)
         self.order = None
-        if blocks:
-            self.order = MoveOrder(rows=rows, columns=columns, read_latency=read_latency)
+        if sizes.blocks:
+            self.order = MoveOrder(
+                rows=sizes.rows, columns=sizes.columns, read_latency=read_latency
+            )
         read = self.reads.read
         self.request = Out(stream.Signature(read["request"].shape))
         self.read_fault = In(1)
         self.start = Out(1)
-        self.tile = Out(range(weight_tiles))
+        self.tile = Out(range(sizes.weight_tiles))
         self.fired = Out(1)
         self.first = Out(1)
         self.row = Out(read["row"].shape)
         self.accumulate = Out(1)
         self.stopped = Out(1)
-        if parity:
-            self.wrong = In(1)
-        if blocks:
+        self.wrong = In(1)
+        if sizes.blocks:
             self.drop = Out(1)
             self.move = Out(read["move"].shape)
             self.block = Out(read["block"].shape)
@@ -134,7 +94,7 @@ class MatrixControl(streams.Unit):
         m = Module()
         m.submodules.prefetcher = prefetcher = self.prefetcher
         m.submodules.reads = reads = self.reads
-        m.submodules.spacing = spacing = PassSpacing(forwards=self.forwards)
+        m.submodules.spacing = spacing = PassSpacing(forwards=self.sizes.forwards)
         may_begin = Signal()
         # Two equal registers: `halted` stops tiles, `held` stops requests.
         halted = Signal(attrs=COPY)
@@ -153,7 +113,7 @@ class MatrixControl(streams.Unit):
             reads.begin.eq(may_begin),
             reads.tag.eq(self.instruction.payload.tag),
         ]
-        drive(m, self, prefetcher, "start tile")
+        m.d.comb += [self.start.eq(prefetcher.start), self.tile.eq(prefetcher.tile)]
 
         now = reads.o.payload
         begins: Value = prefetcher.loaded & spacing.clear
@@ -168,10 +128,14 @@ class MatrixControl(streams.Unit):
             self.fired.eq(self.request.valid & self.request.ready),
             reads.o.ready.eq(self.fired),
             prefetcher.switched.eq(multiplies & now.first),
+            self.first.eq(now.first),
+            self.row.eq(now.row),
+            self.accumulate.eq(now.accumulate),
             spacing.fired.eq(multiplies),
+            spacing.last.eq(now.last),
+            spacing.final.eq(now.final),
+            spacing.accumulate.eq(now.accumulate),
         ]
-        drive(m, self, now, "first row accumulate")
-        drive(m, spacing, now, "last final accumulate")
         self._complete(m, now)
         self._report(m, spacing.clear, now)
         return m
@@ -180,19 +144,25 @@ class MatrixControl(streams.Unit):
         """Drive ``done``, ``idle`` and the first fault."""
         prefetcher, reads = self.prefetcher, self.reads
         m.submodules.completion = completion = Completion(
-            read_latency=self.read_latency,
-            results_latency=self.results_latency,
-            parity=self.parity,
+            read_latency=self.read_latency, results_latency=self.results_latency
         )
         m.d.comb += [
             completion.outside.eq(reads.o.valid & now.outside),
             completion.tile_outside.eq(prefetcher.outside),
             completion.tile_tag.eq(prefetcher.tag),
             completion.pending.eq(reads.running | reads.o.valid | prefetcher.waiting),
+            completion.final.eq(now.final),
+            completion.tag.eq(now.tag),
+            completion.fired.eq(self.fired),
+            completion.read_fault.eq(self.read_fault),
+            completion.wrong.eq(self.wrong),
+            completion.abort.eq(self.abort),
+            self.done.eq(completion.done),
+            self.fault_valid.eq(completion.fault_valid),
+            self.fault.eq(completion.fault),
+            self.idle.eq(completion.idle),
+            self.stopped.eq(completion.stopped),
         ]
-        drive(m, completion, now, "final tag")
-        drive(m, completion, self, "fired read_fault abort" + " wrong" * self.parity)
-        drive(m, self, completion, "done fault_valid fault idle stopped")
 
     def _report(self, m: Module, clear: Value, now: data.View) -> None:
         """Drive ``activity``."""
@@ -223,10 +193,12 @@ class MatrixControl(streams.Unit):
         m.d.comb += [
             order.begin.eq(begin & prefetcher.move),
             order.fired.eq(self.fired & now.move),
+            order.final.eq(now.final),
+            order.row.eq(now.row),
+            order.start.eq(self.start),
+            prefetcher.hold.eq(order.hold),
+            self.move.eq(now.move),
+            self.block.eq(now.block),
             self.drop.eq(self.read_fault | refused | halted),
         ]
-        drive(m, order, now, "final row")
-        drive(m, order, self, "start")
-        drive(m, prefetcher, order, "hold")
-        drive(m, self, now, "move block")
         return order.settled

@@ -7,6 +7,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import data_registers
+from celosia.hw.matrix.sizes import MatrixSizes
 
 INSTRUCTION = streams.issued(isa.Opcode.MATMUL, isa.Opcode.MOVE_WEIGHTS)
 
@@ -16,10 +17,8 @@ class TilePrefetcher(Component):
 
     Parameters
     ----------
-    rows, weight_tiles, weight_rows, accumulator_depth : int
-        See ``Config``.
-    moves : bool
-        There is MOVE_WEIGHTS, which starts no tiles.
+    sizes : MatrixSizes
+        Sizes of the unit.
 
     Members
     -------
@@ -47,7 +46,7 @@ class TilePrefetcher(Component):
         The next tile is outside the weight buffer, or its instruction has more taps than all tiles,
         or a count of pixels of at least twice the depth of the accumulators.
     move, hold : Out(1), In(1)
-        With ``moves``: ``instruction`` is MOVE_WEIGHTS; no tile may start.
+        With ``activation_weights``: ``instruction`` is MOVE_WEIGHTS; no tile may start.
 
     Timing
     ------
@@ -55,21 +54,8 @@ class TilePrefetcher(Component):
     earliest, and at least rows / weight_rows cycles after the tile before.
     """
 
-    def __init__(
-        self,
-        *,
-        rows: int,
-        weight_tiles: int,
-        weight_rows: int,
-        accumulator_depth: int,
-        moves: bool = False,
-    ) -> None:
-        self.moves = moves
-        self.rows = rows
-        self.weight_tiles = weight_tiles
-        self.accumulator_depth = accumulator_depth
-        self.taps_bits = (weight_tiles * rows).bit_length()
-        self.weight_rows = weight_rows
+    def __init__(self, *, sizes: MatrixSizes) -> None:
+        self.sizes = sizes
         self.instruction = In(stream.Signature(INSTRUCTION))
         self.enable = In(1)
         self.arrives = Out(1)
@@ -79,26 +65,27 @@ class TilePrefetcher(Component):
         self.switched = In(1)
         self.loaded = Out(1)
         self.start = Out(1)
-        self.tile = Out(range(weight_tiles))
+        self.tile = Out(range(sizes.weight_tiles))
         self.outside = Out(1)
-        if moves:
+        if sizes.activation_weights:
             self.move = Out(1)
             self.hold = In(1)
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        sizes = self.sizes
         [tag] = data_registers(m, self.tag)
-        taps_left = Signal(self.taps_bits, reset_less=True)
+        taps_left = Signal(sizes.taps_bits, reset_less=True)
         more = Signal()
         excess = Signal(reset_less=True)
-        tile = Signal(self.weight_tiles.bit_length(), reset_less=True)
+        tile = Signal(sizes.weight_tiles.bit_length(), reset_less=True)
         inside = Signal()
         # Cycles until the weight buffer is free again: `WeightBuffer.ready`, counted here.
-        pause = Signal(range(self.rows // self.weight_rows))
+        pause = Signal(range(sizes.rows // sizes.weight_rows))
         # A tile may start; the arriving instruction has tiles; an error.
         may, starts, outside = self.enable, 1, more & ~inside
-        if self.moves:
+        if sizes.activation_weights:
             opcode = self.instruction.payload.fields.matmul.opcode
             m.d.comb += self.move.eq(opcode == isa.Opcode.MOVE_WEIGHTS)
             starts = ~self.move
@@ -107,7 +94,7 @@ class TilePrefetcher(Component):
         m.d.comb += [
             self.arrives.eq(self.instruction.valid & self.enable & ~self.waiting & ~more),
             self.instruction.ready.eq(self.begin),
-            inside.eq((tile < self.weight_tiles) & ~excess),
+            inside.eq((tile < sizes.weight_tiles) & ~excess),
             self.outside.eq(outside),
             self.tile.eq(tile),
             self.start.eq(may & more & inside & (pause == 0) & (~self.loaded | self.switched)),
@@ -121,19 +108,19 @@ class TilePrefetcher(Component):
         with m.If(self.start):
             m.d.sync += [
                 self.loaded.eq(1),
-                pause.eq(self.rows // self.weight_rows - 1),
+                pause.eq(sizes.rows // sizes.weight_rows - 1),
                 tile.eq(tile + 1),
-                taps_left.eq(taps_left - self.rows),
-                more.eq(taps_left > self.rows),
+                taps_left.eq(taps_left - sizes.rows),
+                more.eq(taps_left > sizes.rows),
             ]
         with m.If(self.arrives):
             fields = self.instruction.payload.fields.matmul
-            count_bits = self.accumulator_depth.bit_length()
+            count_bits = sizes.accumulator_depth.bit_length()
             counts = (fields.x_count, fields.y_count, fields.z_count)
             m.d.sync += [
                 excess.eq(
                     Cat(
-                        fields.taps[self.taps_bits :], *(count[count_bits:] for count in counts)
+                        fields.taps[sizes.taps_bits :], *(count[count_bits:] for count in counts)
                     ).any()
                 ),
                 tag.eq(self.instruction.payload.tag),

@@ -7,6 +7,7 @@ from celosia.hw import streams
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.skid_buffer import FAR, link
 from celosia.hw.matrix.addresses import MATMUL, PassAddresses
+from celosia.hw.matrix.sizes import MatrixSizes
 from celosia.hw.memory.runs import Runs
 from celosia.hw.memory.serial_runs import SerialRuns
 
@@ -22,10 +23,8 @@ class PassReads(Component):
 
     Parameters
     ----------
-    rows, unified_bytes, weight_tiles, accumulator_depth, blocks : int
-        See ``PassAddresses``.
-    skid, serial_skips : bool
-        See ``Config``.
+    sizes : MatrixSizes
+        Sizes of the unit.
 
     Members
     -------
@@ -51,29 +50,11 @@ class PassReads(Component):
     ``prepare``, two passes begin at least ``rows`` cycles apart, and the register is a plain one.
     """
 
-    def __init__(
-        self,
-        *,
-        rows: int,
-        unified_bytes: int,
-        weight_tiles: int,
-        accumulator_depth: int,
-        blocks: int = 0,
-        skid: bool = True,
-        serial_skips: bool = False,
-    ) -> None:
-        self.rows = rows
-        self.serial_skips = serial_skips
-        self.skid = skid
-        self.addresses = PassAddresses(
-            rows=rows,
-            unified_bytes=unified_bytes,
-            weight_tiles=weight_tiles,
-            accumulator_depth=accumulator_depth,
-            blocks=blocks,
-        )
-        self.addressed = (*_FIELDS, "move", "block") if blocks else _FIELDS
-        request = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
+    def __init__(self, *, sizes: MatrixSizes) -> None:
+        self.sizes = sizes
+        self.addresses = PassAddresses(sizes=sizes)
+        self.addressed = (*_FIELDS, "move", "block") if sizes.blocks else _FIELDS
+        request = streams.unified_read(rows=sizes.rows, unified_bytes=sizes.unified_bytes)
         fields = {name: getattr(self.addresses, name).shape() for name in self.addressed}
         # What the control needs at once comes first: it shares a copy of the register's state.
         self.read = data.StructLayout({**fields, "tag": streams.TAG_BITS, "request": request})
@@ -90,11 +71,12 @@ class PassReads(Component):
         m = Module()
         m.submodules.addresses = addresses = self.addresses
         skip = self.o.payload.request.skip
-        kind = SerialRuns if self.serial_skips else Runs
+        sizes = self.sizes
+        kind = SerialRuns if sizes.serial_skips else Runs
         m.submodules.runs = runs = kind(
-            lanes=self.rows, count_bits=addresses.taps_bits, row_bits=len(skip[0])
+            lanes=sizes.rows, count_bits=sizes.taps_bits, row_bits=len(skip[0])
         )
-        skid = self.skid and not self.serial_skips
+        skid = sizes.skid and not sizes.serial_skips
         m.submodules.register = register = link(self.read, skid=skid, block=FAR)
         wiring.connect(m, register.o, wiring.flipped(self.o))
         prepared = Signal()
@@ -111,7 +93,7 @@ class PassReads(Component):
             self.ready.eq(prepared & (~self.running | ends)),
             runs.start.eq(self.prepare),
             # A `run` above all numbers of taps becomes the greatest value.
-            runs.run.eq(Mux(run[addresses.taps_bits :].any(), -1, run)),
+            runs.run.eq(Mux(run[sizes.taps_bits :].any(), -1, run)),
             runs.skip_rows.eq(self.instruction.skip),
             addresses.begin.eq(self.begin),
             addresses.instruction.eq(self.instruction),

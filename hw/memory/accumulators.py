@@ -3,7 +3,7 @@
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data
 
-from celosia.hw.lib.component import Component, In, Out, drive
+from celosia.hw.lib.component import Bundle, Component, In, Out
 from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import COPY, data_registers
 from celosia.hw.memory import parity as guard
@@ -34,6 +34,32 @@ def write_layout(*, depth: int, columns: int) -> data.StructLayout:
             "sums": data.ArrayLayout(signed(32), columns),
         }
     )
+
+
+class AccumulatorPort(Bundle):
+    """Port of the accumulators for the vector unit, which declares it ``Out``; for all columns.
+
+    Parameters
+    ----------
+    columns, depth : int
+        See ``Accumulators``.
+
+    Members
+    -------
+    read, sums, write : Out(read_layout), In(ArrayLayout(signed(32))), Out(write_layout)
+        ``sums`` follow ``read`` by ``ACCUMULATOR_LATENCY`` cycles. Memories are accessed two cycles
+        after ``read`` and ``write``; the matrix unit must have no operation on that half then. A
+        read of a row in the cycle of its write is undefined, see ``race``.
+    wrong : In(columns)
+        One cycle after ``sums``: those of wrong parity.
+    """
+
+    def __init__(self, *, columns: int, depth: int) -> None:
+        self.read = Out(read_layout(depth=depth))
+        self.sums = In(data.ArrayLayout(signed(32), columns))
+        self.write = Out(write_layout(depth=depth, columns=columns))
+        self.wrong = In(columns)
+        super().__init__()
 
 
 class AccumulatorColumn(Component):
@@ -106,9 +132,8 @@ class AccumulatorColumn(Component):
         self.vector_enable = In(1)
         self.vector_row = In(row_bits)
         self.vector_sum = In(signed(32))
-        if parity:
-            self.wrong = Out(1)
-            self.read_wrong = Out(1)
+        self.wrong = Out(1)
+        self.read_wrong = Out(1)
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
@@ -159,16 +184,15 @@ class AccumulatorColumn(Component):
         m.d.sync += valid.eq(Cat(self.enable, valid))
         with m.If(valid[1]):
             m.d.sync += result.eq(before + self.sum)
-        if self.parity:
-            old_bits = Signal(1, reset_less=True)
-            read_bits = Signal(1, reset_less=True)
-            used = valid[1] & ~forwarded
-            m.d.comb += self.wrong.eq(used & guard.is_wrong(old, old_bits))
-            m.d.sync += [
-                old_bits.eq(stored[32:]),
-                read_bits.eq(Mux(read_half, reads[1], reads[0])[32:]),
-                self.read_wrong.eq(guard.is_wrong(read_sum, read_bits)),
-            ]
+        old_bits = Signal(len(stored) - 32, reset_less=True)
+        read_bits = Signal.like(old_bits, reset_less=True)
+        used = valid[1] & ~forwarded
+        m.d.comb += self.wrong.eq(used & guard.is_wrong(old, old_bits))
+        m.d.sync += [
+            old_bits.eq(stored[32:]),
+            read_bits.eq(Mux(read_half, reads[1], reads[0])[32:]),
+            self.read_wrong.eq(guard.is_wrong(read_sum, read_bits)),
+        ]
         return m
 
 
@@ -194,21 +218,16 @@ class Accumulators(Component):
         ``forwards`` have no operation on another row between them.
     sums : In(ArrayLayout(signed(sum_bits), columns))
         Sums of the array: column ``j`` comes ``SUM_LATENCY`` + ``j`` cycles after ``enable``.
-    read, read_sums, write : In(read_layout), Out(ArrayLayout(signed(32))), In(write_layout)
-        Ports of the vector unit, for all columns at once. ``read_sums`` follow ``read`` by
-        ``ACCUMULATOR_LATENCY`` cycles. Memories are accessed two cycles after ``read`` and
-        ``write``; the matrix unit must have no operation on that half then. A read of a row in the
-        cycle of its write is undefined, see ``race``.
+    port : In(AccumulatorPort)
+        Port of the vector unit.
     wrong : Out(1)
         With ``parity``, ``latency`` cycles after ``enable``: the operation has added to a sum of
         wrong parity, in some column.
-    read_wrong : Out(columns)
-        With ``parity``, one cycle after ``read_sums``: sums of wrong parity.
 
     Timing
     ------
     The last sum of a row is written ``latency`` = WRITE_LATENCY + columns - 1 cycles after
-    ``enable``. ``read`` or ``write`` of that row may come one cycle before that, or later.
+    ``enable``. A read or write of that row may come one cycle before that, or later.
     """
 
     SUM_LATENCY = 2
@@ -235,12 +254,8 @@ class Accumulators(Component):
         self.row = In(depth.bit_length())
         self.accumulate = In(1)
         self.sums = In(data.ArrayLayout(signed(sum_bits), columns))
-        self.read = In(read_layout(depth=depth))
-        self.read_sums = Out(data.ArrayLayout(signed(32), columns))
-        self.write = In(write_layout(depth=depth, columns=columns))
-        if parity:
-            self.wrong = Out(1)
-            self.read_wrong = Out(columns)
+        self.port = In(AccumulatorPort(columns=columns, depth=depth))
+        self.wrong = Out(1)
         super().__init__()
 
     def _forward(self, m: Module) -> Signal:
@@ -264,7 +279,7 @@ class Accumulators(Component):
             }
         )
         now = Signal(operation)
-        drive(m, now, self, "row accumulate")
+        m.d.comb += [now.row.eq(self.row), now.accumulate.eq(self.accumulate)]
         if self.forwards:
             m.d.comb += now.forward.eq(self._forward(m))
         length = self.columns + self.WRITE_LATENCY - 1
@@ -272,9 +287,9 @@ class Accumulators(Component):
         chain = delayed(m, now, length, name="operation", reset_less=True)
         # The parity error of an operation moves along the columns with it.
         wrong: Value = Const(0, 1)
-        read_row = delayed(m, self.read.row, 1, name="read_row", reset_less=True)[-1]
-        write_row = delayed(m, self.write.row, 1, name="write_row", reset_less=True)[-1]
-        mask = Mux(self.write.enable, self.write.mask, 0)
+        read_row = delayed(m, self.port.read.row, 1, name="read_row", reset_less=True)[-1]
+        write_row = delayed(m, self.port.write.row, 1, name="write_row", reset_less=True)[-1]
+        mask = Mux(self.port.write.enable, self.port.write.mask, 0)
         writes = delayed(m, mask, 2, name="writes")[-1]
         rows: list[Signal] = []
         for j in range(self.columns):
@@ -292,23 +307,24 @@ class Accumulators(Component):
                 banks=2 * self.columns,
             )
             m.submodules[f"column_{j}"] = column
-            drive(m, column, chain[j], "row accumulate" + " forward" * self.forwards)
             m.d.comb += [
+                column.row.eq(chain[j].row),
+                column.accumulate.eq(chain[j].accumulate),
                 column.enable.eq(enables[j]),
                 column.write_enable.eq(enables[j + self.WRITE_LATENCY]),
                 column.write_row.eq(chain[j + self.WRITE_LATENCY].row),
                 column.sum.eq(self.sums[j]),
                 column.read_row.eq(rows[0]),
-                self.read_sums[j].eq(column.read_sum),
+                self.port.sums[j].eq(column.read_sum),
+                self.port.wrong[j].eq(column.read_wrong),
                 column.vector_enable.eq(writes[j]),
                 column.vector_row.eq(rows[1]),
-                column.vector_sum.eq(self.write.sums[j]),
+                column.vector_sum.eq(self.port.write.sums[j]),
             ]
-            if self.parity:
-                later = Signal(name=f"wrong_{j}")
-                m.d.sync += later.eq(wrong | column.wrong)
-                m.d.comb += self.read_wrong[j].eq(column.read_wrong)
-                wrong = later
-        if self.parity:
-            m.d.comb += self.wrong.eq(wrong)
+            if self.forwards:
+                m.d.comb += column.forward.eq(chain[j].forward)
+            later = Signal(name=f"wrong_{j}")
+            m.d.sync += later.eq(wrong | column.wrong)
+            wrong = later
+        m.d.comb += self.wrong.eq(wrong)
         return m

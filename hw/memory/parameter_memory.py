@@ -1,7 +1,5 @@
 """Parameter memory of the channels, and the store that joins it and the tables."""
 
-from typing import Any
-
 from amaranth.hdl import Cat, Module, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream
 from amaranth.lib.memory import Memory
@@ -125,8 +123,7 @@ class ParameterMemory(Component):
         self.data = In(data.ArrayLayout(unsigned(8), bus_bytes))
         self.group = In((self.depth - 1).bit_length())
         self.parameters = Out(data.ArrayLayout(streams.CHANNEL, lanes))
-        if parity:
-            self.wrong = Out(lanes)
+        self.wrong = Out(lanes)
         if overrides:
             self.given = In(GIVEN)
         super().__init__()
@@ -172,10 +169,7 @@ class ParameterMemory(Component):
             )
             write = memory.write_port()
             read = memory.read_port()
-            channel: Any = write.data
-            if self.parity:
-                channel = Signal(streams.CHANNEL, name=f"written_{lane}")
-                m.d.comb += write.data.eq(guard.stored(channel, True))
+            channel = Signal(streams.CHANNEL, name=f"written_{lane}")
             # The beat's channel that belongs to this lane, and its row.
             turn = Signal(max(1, lane_bits), name=f"turn_{lane}")
             written = Signal(len(row) + 1, name=f"written_row_{lane}")
@@ -186,23 +180,13 @@ class ParameterMemory(Component):
                 write.en.eq(
                     held & (turn < len(channels)) & (written < self.channels // self.lanes)
                 ),
+                write.data.eq(guard.stored(channel, self.parity)),
                 read.addr.eq(self.group),
             ]
             with m.Switch(turn):
                 for j, complete in enumerate(channels):
                     with m.Case(j):
                         m.d.comb += channel.eq(complete)
-            if not self.parity:
-                m.d.sync += parameters[lane].eq(read.data)
-                if self.overrides:
-                    with m.If(self.given.valid):
-                        m.d.sync += [
-                            parameters[lane].bias.eq(0),
-                            parameters[lane].multiplier.eq(self.given.multiplier),
-                            parameters[lane].left.eq(0),
-                            parameters[lane].right.eq(self.given.right),
-                        ]
-                continue
             width = streams.CHANNEL.size
             bits = Signal(len(read.data) - width, name=f"parity_{lane}", reset_less=True)
             m.d.sync += [
@@ -210,6 +194,14 @@ class ParameterMemory(Component):
                 bits.eq(read.data[width:]),
                 self.wrong[lane].eq(guard.is_wrong(parameters[lane], bits)),
             ]
+            if self.overrides:
+                with m.If(self.given.valid):
+                    m.d.sync += [
+                        parameters[lane].bias.eq(0),
+                        parameters[lane].multiplier.eq(self.given.multiplier),
+                        parameters[lane].left.eq(0),
+                        parameters[lane].right.eq(self.given.right),
+                    ]
         return m
 
 
@@ -274,7 +266,6 @@ class ParameterStore(Component):
             offset_bits=offset_bits,
             parity=parity,
         )
-        self.parity = parity
         self.softmax = softmax
         self.parameters = In(stream.Signature(payload))
         self.group = In(len(self.memory.group))
@@ -285,9 +276,8 @@ class ParameterStore(Component):
         self.written = Out(self.tables.written.shape())
         if softmax:
             self.given = In(GIVEN)
-        if parity:
-            self.channels_wrong = Out(lanes)
-            self.values_wrong = Out(lanes)
+        self.channels_wrong = Out(lanes)
+        self.values_wrong = Out(lanes)
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
@@ -308,14 +298,11 @@ class ParameterStore(Component):
             tables.table.eq(self.table),
             tables.entries.eq(self.entries),
             self.values.eq(tables.values),
+            self.channels_wrong.eq(memory.wrong),
+            self.values_wrong.eq(tables.wrong),
             self.written.eq(tables.written),
             self.parameters.ready.eq(~to_table | tables.taken),
         ]
         if self.softmax:
             m.d.comb += memory.given.eq(self.given)
-        if self.parity:
-            m.d.comb += [
-                self.channels_wrong.eq(memory.wrong),
-                self.values_wrong.eq(tables.wrong),
-            ]
         return m

@@ -5,7 +5,7 @@ A word that was never written is zero, and its parity is correct.
 
 from typing import Any
 
-from amaranth.hdl import Cat, Shape, ShapeLike, Value, unsigned
+from amaranth.hdl import Cat, Const, Shape, ShapeLike, Value, unsigned
 
 #: Most bits of a word that share one bit of parity.
 SPAN = 32
@@ -15,18 +15,18 @@ def _parity(word: Value) -> Value:
     return Cat(word[first : first + SPAN].xor() for first in range(0, len(word), SPAN))
 
 
-def stored_shape(shape: ShapeLike, parity: bool) -> ShapeLike:
-    """Return the shape of a stored word: ``shape``, with parity bits if ``parity``."""
+def stored_shape(shape: ShapeLike, parity: bool) -> Shape:
+    """Return the shape of a stored word of a ``shape``: with parity bits on top if ``parity``."""
     width = Shape.cast(shape).width
-    return unsigned(width - -width // SPAN) if parity else shape
+    return unsigned(width - -width // SPAN if parity else width)
 
 
-def stored(word: Any, parity: bool) -> Any:
+def stored(word: Any, parity: bool) -> Value:
     """Return the stored word of ``word``: with its parity bits on top if ``parity``."""
     value = Value.cast(word)
-    return Cat(value, _parity(value)) if parity else word
+    return Cat(value, _parity(value)) if parity else value
 
 
 def is_wrong(word: Any, bits: Value) -> Value:
-    """Return True if ``bits`` are not the parity of ``word``."""
-    return (_parity(Value.cast(word)) ^ bits).any()
+    """Return True if ``bits`` are not the parity of ``word``; False without any bits."""
+    return (_parity(Value.cast(word)) ^ bits).any() if len(bits) else Const(0)

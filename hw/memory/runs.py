@@ -8,7 +8,7 @@ and the next vector likewise, one vector a cycle.
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 
-from celosia.hw.lib.component import Component, In, Out, drive
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import data_registers
 from celosia.hw.memory.run_start import RunStart, add_rows
 
@@ -253,9 +253,15 @@ class Runs(_Runs):
             m.submodules.single_runs = single = SingleRuns(
                 row_bits=self.row_bits, count_bits=self.count_bits
             )
-            drive(m, single, self, "start run skip_rows restart advance")
-            drive(m, self, single, "ready")
-            m.d.comb += self.skip[0].eq(single.skip)
+            m.d.comb += [
+                single.start.eq(self.start),
+                single.run.eq(self.run),
+                single.skip_rows.eq(self.skip_rows),
+                single.restart.eq(self.restart),
+                single.advance.eq(self.advance),
+                self.ready.eq(single.ready),
+                self.skip[0].eq(single.skip),
+            ]
             return m
         [skip] = data_registers(m, self.skip)
         m.submodules.first = first = RunStart(lanes=lanes, row_bits=self.row_bits)
@@ -264,10 +270,16 @@ class Runs(_Runs):
         is_long = self.run > lanes
         prepared_long = Signal(reset_less=True)
         prepared_enters = Signal(lanes, reset_less=True)
-        drive(m, first, self, "start skip_rows")
-        drive(m, long, self, "start run restart advance")
         # Of a long run a step enters one at most, as of a run of 2 · lanes; `long` finds the lanes.
-        m.d.comb += first.run.eq(Mux(is_long, 2 * lanes, self.run))
+        m.d.comb += [
+            first.start.eq(self.start),
+            first.run.eq(Mux(is_long, 2 * lanes, self.run)),
+            first.skip_rows.eq(self.skip_rows),
+            long.start.eq(self.start),
+            long.run.eq(self.run),
+            long.restart.eq(self.restart),
+            long.advance.eq(self.advance),
+        ]
         # One cycle later than `first.ready`: rows come later than taps.
         m.d.sync += self.ready.eq(first.ready & ~self.start)
         with m.If(self.start):

@@ -3,7 +3,7 @@
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data
 
-from celosia.hw.lib.component import Component, In, Out, drive
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import data_registers
 from celosia.hw.memory.runs import SingleRuns
 
@@ -57,7 +57,6 @@ class SerialRuns(Component):
         m.submodules.walker = walker = SingleRuns(
             row_bits=self.row_bits, count_bits=self.count_bits
         )
-        drive(m, walker, self, "start run skip_rows")
         # Skips of the lanes before `lane`, that of the lane before in the highest bits.
         found = Signal(self.row_bits * (self.lanes - 1), reset_less=True)
         lane = Signal(range(self.lanes))
@@ -69,6 +68,9 @@ class SerialRuns(Component):
         m.d.comb += [
             whole.eq(lane == self.lanes - 1),
             begins.eq(waits & ~walks),
+            walker.start.eq(self.start),
+            walker.run.eq(self.run),
+            walker.skip_rows.eq(self.skip_rows),
             walker.restart.eq(begins),
             walker.advance.eq(self.step | ~whole),
             self.valid.eq(walks & whole),

@@ -83,8 +83,7 @@ class TableMemory(Component):
         self.entries = In(data.ArrayLayout(unsigned(8), lanes))
         self.values = Out(data.ArrayLayout(signed(8), lanes))
         self.written = Out(written_layout(offset_bits))
-        if parity:
-            self.wrong = Out(lanes)
+        self.wrong = Out(lanes)
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
@@ -127,11 +126,10 @@ class TableMemory(Component):
                 write.data.eq(guard.stored(value, self.parity)),
                 read.addr.eq(Cat(self.entries[lane], self.table)),
             ]
-            m.d.sync += values[lane].eq(read.data)
-            if self.parity:
-                bits = Signal(1, name=f"parity_{lane}", reset_less=True)
-                m.d.sync += [
-                    bits.eq(read.data[8:]),
-                    self.wrong[lane].eq(guard.is_wrong(values[lane], bits)),
-                ]
+            m.d.sync += values[lane].eq(read.data[:8])
+            bits = Signal(len(read.data) - 8, name=f"parity_{lane}", reset_less=True)
+            m.d.sync += [
+                bits.eq(read.data[8:]),
+                self.wrong[lane].eq(guard.is_wrong(values[lane], bits)),
+            ]
         return m

@@ -201,16 +201,8 @@ class UnifiedBuffer(Component):
 
     Members
     -------
-    reads : In(stream of ``streams.unified_read``).array(readers)
-        Read requests of each port.
-    read_valid : Out(readers)
-        There is a response; its bit is that of its port.
-    read_data : Out(ArrayLayout(unsigned(8), rows))
-        Response: bytes in lane order. Masked lanes and lanes outside the buffer are zero.
-    read_fault : Out(1)
-        With the response: an unmasked lane is outside the buffer.
-    read_wrong : Out(readers)
-        With ``parity``, one cycle after the response: an unmasked lane had wrong parity.
+    reads : In(streams.UnifiedReads).array(readers)
+        Reads of each port.
     writes : In(stream of ``streams.unified_write``).array(writers)
         Writes of each port; lanes outside the buffer are not written.
     write_fault : Out(writers)
@@ -241,14 +233,9 @@ class UnifiedBuffer(Component):
         self.writers = writers
         self.parity = parity
         sizes = {"rows": rows, "unified_bytes": unified_bytes}
-        self.reads = array(In(stream.Signature(streams.unified_read(**sizes))), readers)
+        self.reads = array(In(streams.UnifiedReads(**sizes)), readers)
         self.writes = array(In(stream.Signature(streams.unified_write(**sizes))), writers)
-        self.read_valid = Out(readers)
-        self.read_data = Out(data.ArrayLayout(unsigned(8), rows))
-        self.read_fault = Out(1)
         self.write_fault = Out(writers)
-        if parity:
-            self.read_wrong = Out(readers)
         super().__init__()
 
     def _accesses(
@@ -276,9 +263,8 @@ class UnifiedBuffer(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        read_data, read_fault = data_registers(m, self.read_data, self.read_fault)
         count = self.rows
-        reads, to_read = self._accesses(m, "read", self.reads)
+        reads, to_read = self._accesses(m, "read", [port.request for port in self.reads])
         writes, to_write = self._accesses(m, "write", self.writes)
         offset = writes.payload.address[: to_write.offset_bits]
         turned = Cat(rotated(m, [writes.payload.data[i] for i in range(count)], offset))
@@ -291,7 +277,16 @@ class UnifiedBuffer(Component):
         fault = delayed(m, to_read.fault, 2, name="fault", reset_less=True)[-1]
         to_reader = (to_read.valid << to_read.carried_out)[: self.readers]
         valid = delayed(m, to_reader, 2, name="valid")[-1]
-        m.d.sync += [self.read_valid.eq(valid), read_fault.eq(fault)]
+        read_valid = Signal(self.readers)
+        read_data = Signal(data.ArrayLayout(unsigned(8), count), reset_less=True)
+        read_fault = Signal(reset_less=True)
+        m.d.sync += [read_valid.eq(valid), read_fault.eq(fault)]
+        for n, port in enumerate(self.reads):
+            m.d.comb += [
+                port.valid.eq(read_valid[n]),
+                port.data.eq(read_data),
+                port.fault.eq(read_fault & read_valid[n]),
+            ]
         bytes_read = []
         wrong = Signal(count, reset_less=True)
         for b in range(count):
@@ -308,16 +303,14 @@ class UnifiedBuffer(Component):
                 write.data.eq(guard.stored(written.word_select(b, 8), self.parity)),
             ]
             m.d.sync += value.eq(Mux(enable[b], read.data[:8], 0))
-            if self.parity:
-                # A byte that is not read is zero, with correct parity.
-                bits = Signal(1, name=f"parity_{b}", reset_less=True)
-                m.d.sync += [
-                    bits.eq(read.data[8:] & enable[b]),
-                    wrong[b].eq(guard.is_wrong(value, bits)),
-                ]
+            # A byte that is not read is zero, with correct parity.
+            bits = Signal(len(read.data) - 8, name=f"parity_{b}", reset_less=True)
+            m.d.sync += [
+                bits.eq(Mux(enable[b], read.data[8:], 0)),
+                wrong[b].eq(guard.is_wrong(value, bits)),
+            ]
             bytes_read.append(value)
         ordered = rotated(m, bytes_read, ~offset + 1)
         m.d.sync += [read_data[i].eq(ordered[i]) for i in range(count)]
-        if self.parity:
-            m.d.sync += self.read_wrong.eq(Mux(wrong.any(), self.read_valid, 0))
+        m.d.sync += [port.wrong.eq(port.valid & wrong.any()) for port in self.reads]
         return m

@@ -139,8 +139,7 @@ class WeightBuffer(Component):
         self.ready = Out(1)
         self.weights = Out(data.ArrayLayout(buses, weight_rows))
         self.load = Out(rows)
-        if parity:
-            self.wrong = Out(1)
+        self.wrong = Out(1)
         super().__init__()
 
     def _verdict(
@@ -218,15 +217,14 @@ class WeightBuffer(Component):
                     write.data.eq(guard.stored(value, self.parity)),
                     read.addr.eq(addresses[position]),
                 ]
-                m.d.sync += weights[segment][j].eq(read.data)
-                if self.parity:
-                    bits = Signal(1, name=f"parity_{segment}_{j}", reset_less=True)
-                    bad = Signal(name=f"wrong_{segment}_{j}", reset_less=True)
-                    m.d.sync += [
-                        bits.eq(read.data[8:]),
-                        bad.eq(guard.is_wrong(weights[segment][j], bits)),
-                    ]
-                    wrong.setdefault(position, []).append(bad)
+                bits = Signal(len(read.data) - 8, name=f"parity_{segment}_{j}", reset_less=True)
+                bad = Signal(name=f"wrong_{segment}_{j}", reset_less=True)
+                m.d.sync += [
+                    weights[segment][j].eq(read.data[:8]),
+                    bits.eq(read.data[8:]),
+                    bad.eq(guard.is_wrong(weights[segment][j], bits)),
+                ]
+                wrong.setdefault(position, []).append(bad)
         if self.parity:
             self._verdict(m, wrong, starts | (left != 0), starts)
         return m

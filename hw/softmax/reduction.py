@@ -8,7 +8,7 @@ from amaranth.lib.memory import Memory
 
 from celosia.hw.arch.config import SOFTMAX_ROWS
 from celosia.hw.lib import race
-from celosia.hw.lib.component import Component, In, Out, drive
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
 from celosia.hw.softmax.exponentials import BITS
 
@@ -134,11 +134,11 @@ class Greatest(Component):
             shape=signed(8), depth=SOFTMAX_ROWS, init=[], attrs=race.UNDEFINED
         )
         write, read = memory.write_port(), memory.read_port()
-        drive(m, maxima, self, "mark")
-        drive(m, self, maxima, "done")
         for lane in range(self.lanes):
             m.d.comb += maxima.values[lane].eq(Mux(self.mask[lane], self.values[lane], -128))
         m.d.comb += [
+            maxima.mark.eq(self.mark),
+            self.done.eq(maxima.done),
             write.en.eq(maxima.done.valid),
             write.addr.eq(maxima.done.row),
             write.data.eq(maxima.total),
@@ -191,6 +191,10 @@ class ExponentialSums(Component):
             value = (self.values[lane] + (1 << _DROPPED - 1)) >> _DROPPED
             m.d.sync += rounded[lane].eq(Mux(self.mask[lane], value, 0))
         m.d.sync += late.eq(self.mark)
-        m.d.comb += [sums.mark.eq(late), sums.values.eq(rounded)]
-        drive(m, self, sums, "done total")
+        m.d.comb += [
+            sums.mark.eq(late),
+            sums.values.eq(rounded),
+            self.done.eq(sums.done),
+            self.total.eq(sums.total),
+        ]
         return m

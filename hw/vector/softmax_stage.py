@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data
 
 from celosia.hw.arch.config import SOFTMAX_ROWS
-from celosia.hw.lib.component import Component, In, Out, drive
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
 from celosia.hw.memory.parameter_memory import GIVEN
 from celosia.hw.memory.table_memory import written_layout
@@ -18,7 +18,7 @@ from celosia.hw.vector.task import SOFTMAX_LATENCY, Step, VectorSizes, lane_mask
 from celosia.hw.vector.window import group_layout
 
 #: Inputs that pass unchanged.
-_PASSED = ("launch", "slot", "next")
+_PASSED = data.StructLayout({"launch": 1, "slot": 1, "next": 1})
 
 
 class Rows(Component):
@@ -245,20 +245,29 @@ class SoftmaxStage(Component):
         m.submodules.sums = sums = ExponentialSums(lanes=sizes.lanes)
         m.submodules.reciprocals = reciprocals = Reciprocals(latency=Requantizer.LATENCY)
         m.submodules.choice = choice = Choice(lanes=sizes.lanes)
-        drive(m, rows, self, "launch task")
-        drive(m, rows, group, "valid")
         # Cycle 1: the greatest of the row. Cycle 2: the exponentials. Cycle 3: the requantiser.
         layout = data.StructLayout(
             {"mark": MARK, "mask": sizes.lanes, "step": Step, "valid": 1, "fault": 1}
         )
         now = Signal(layout)
-        drive(m, now, rows, "mark mask step")
-        drive(m, now, group, "valid fault")
+        m.d.comb += [
+            rows.launch.eq(self.launch),
+            rows.task.eq(self.task),
+            rows.valid.eq(group.valid),
+            now.mark.eq(rows.mark),
+            now.mask.eq(rows.mask),
+            now.step.eq(rows.step),
+            now.valid.eq(group.valid),
+            now.fault.eq(group.fault),
+        ]
         _, first, second = delayed(m, now, 2, name="at")
         elements = delayed(m, group["values"], 2, name="elements", reset_less=True)
         for block, stage, step in ((maxima, first, Step.MAXIMUM), (sums, second, Step.SUM)):
-            drive(m, block, stage, "mark mask")
-            m.d.comb += block.mark.valid.eq(stage.valid & (stage.step == step))
+            m.d.comb += [
+                block.mark.eq(stage.mark),
+                block.mark.valid.eq(stage.valid & (stage.step == step)),
+                block.mask.eq(stage.mask),
+            ]
         m.d.comb += [
             *(maxima.values[lane].eq(elements[1][lane]) for lane in range(sizes.lanes)),
             maxima.row.eq(rows.mark.row),
@@ -270,11 +279,16 @@ class SoftmaxStage(Component):
             reciprocals.total.eq(sums.total),
             reciprocals.row.eq(first.mark.row),
         ]
-        drive(m, reciprocals, self, "scaled")
-        drive(m, choice, second, "valid fault step")
-        drive(m, choice, reciprocals, "product share")
-        drive(m, self, choice, "late_group given used")
         m.d.comb += [
+            reciprocals.scaled.eq(self.scaled),
+            choice.valid.eq(second.valid),
+            choice.fault.eq(second.fault),
+            choice.step.eq(second.step),
+            choice.product.eq(reciprocals.product),
+            choice.share.eq(reciprocals.share),
+            self.late_group.eq(choice.late_group),
+            self.given.eq(choice.given),
+            self.used.eq(choice.used),
             choice.elements.eq(elements[2]),
             choice.exponentials.eq(found),
             self.fault.eq(choice.fault_used),
@@ -282,8 +296,14 @@ class SoftmaxStage(Component):
         ends = maxima.done.valid & maxima.done.ends
         m.d.sync += self.finished.eq(ends | reciprocals.finished)
 
-        entered = Signal(data.StructLayout({name: 1 for name in _PASSED}))
-        drive(m, entered, self, " ".join(_PASSED))
+        entered = Signal(_PASSED)
         late = delayed(m, entered, self.LATENCY, name="late")[-1]
-        m.d.comb += [getattr(self, f"late_{name}").eq(late[name]) for name in _PASSED]
+        m.d.comb += [
+            entered.launch.eq(self.launch),
+            entered.slot.eq(self.slot),
+            entered.next.eq(self.next),
+            self.late_launch.eq(late.launch),
+            self.late_slot.eq(late.slot),
+            self.late_next.eq(late.next),
+        ]
         return m

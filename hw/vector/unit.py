@@ -5,13 +5,13 @@ them, ``Writers`` writes the results. ``Destination`` makes the descriptors mean
 explained in ``task``.
 """
 
-from amaranth.hdl import Module, signed, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.lib.component import Component, drive
-from celosia.hw.memory.accumulators import read_layout, write_layout
+from celosia.hw.memory.accumulators import AccumulatorPort
 from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.vector.control import VectorControl
 from celosia.hw.vector.datapath import Datapath, settle_cycles
@@ -45,19 +45,15 @@ class VectorUnit(Component):
     -------
     instruction, done, fault_valid, fault, abort, idle, activity
         See "Contract of a unit" in ``docs/design/architecture.md``.
-    unified_read : Out(stream of streams.unified_read)
-        Requests to the read port of the unified buffer.
-    read_valid, read_data, read_fault : In, In, In
-        Responses of that port, a fixed number of cycles after the requests, at most 16 for full
-        rate.
+    reads : Out(``streams.UnifiedReads``)
+        Reads of the unified buffer. Responses come a fixed number of cycles after the requests, at
+        most 16 for full rate.
     unified_write, write_fault : Out(stream of streams.unified_write), In(1)
         Write port of the unified buffer.
-    accumulator_read, sums, accumulator_write : Out(read_layout), In, Out(write_layout)
-        Ports of the accumulators.
+    accumulator_port : Out(AccumulatorPort)
+        Port of the accumulators.
     parameters : In(stream of parameters_payload)
         Writes of the parameter memory and the tables.
-    read_wrong, sums_wrong : In(1), In(columns)
-        With ``parity``, one cycle after a response and after ``sums``: words of wrong parity.
 
     Timing
     ------
@@ -125,17 +121,11 @@ class VectorUnit(Component):
         super().__init__(
             {
                 **streams.unit_ports(INSTRUCTION),
-                "unified_read": Out(stream.Signature(streams.unified_read(**unified))),
-                "read_valid": In(1),
-                "read_data": In(data.ArrayLayout(unsigned(8), rows)),
-                "read_fault": In(1),
+                "reads": Out(streams.UnifiedReads(**unified)),
                 "unified_write": Out(stream.Signature(streams.unified_write(**unified))),
                 "write_fault": In(1),
-                "accumulator_read": Out(read_layout(depth=accumulator_depth)),
-                "sums": In(data.ArrayLayout(signed(32), columns)),
-                "accumulator_write": Out(write_layout(depth=accumulator_depth, columns=columns)),
+                "accumulator_port": Out(AccumulatorPort(columns=columns, depth=accumulator_depth)),
                 "parameters": In(stream.Signature(payload)),
-                **({"read_wrong": In(1), "sums_wrong": In(columns)} if parity else {}),
             }
         )
 
@@ -159,8 +149,9 @@ class VectorUnit(Component):
         drive(m, datapath, source, "element")
         drive(m, writers, datapath, "soon scaled result bytes")
         drive(m, writers, control, "endings oldest stop")
-        drive(m, writers, self, "sums write_fault" + " sums_wrong" * sizes.parity)
-        drive(m, self, writers, "accumulator_write")
+        drive(m, writers, self, "write_fault")
+        if sizes.parity:
+            m.d.comb += writers.sums_wrong.eq(self.accumulator_port.wrong)
         drive(m, control, writers, "bytes_finished bytes_fault sums_finished sums_fault")
         drive(m, control, writers, "writes_wait settling")
         m.d.comb += [
@@ -169,7 +160,9 @@ class VectorUnit(Component):
             source.released.eq(writers.used | datapath.used),
             reads.source.eq(source.accumulator_read),
             reads.adder.eq(writers.accumulator_read),
-            self.accumulator_read.eq(reads.read),
+            writers.sums.eq(self.accumulator_port.sums),
+            self.accumulator_port.read.eq(reads.read),
+            self.accumulator_port.write.eq(writers.accumulator_write),
         ]
         if sizes.softmax:
             drive(m, control, datapath, "rows_finished rows_fault")
@@ -184,8 +177,13 @@ class VectorUnit(Component):
         m.submodules.destination = destination = Destination(sizes=self.sizes)
         wiring.connect(m, wiring.flipped(self.instruction), decoder.i)
         wiring.connect(m, decoder.o, control.instruction)
-        wiring.connect(m, source.unified_read, wiring.flipped(self.unified_read))
-        drive(m, source, self, "read_valid read_data read_fault sums")
+        wiring.connect(m, source.unified_read, wiring.flipped(self.reads.request))
+        m.d.comb += [
+            source.read_valid.eq(self.reads.valid),
+            source.read_data.eq(self.reads.data),
+            source.read_fault.eq(self.reads.fault),
+            source.sums.eq(self.accumulator_port.sums),
+        ]
         drive(m, control, source, "issues")
         m.d.comb += [
             control.prepared.eq(source.prepared & destination.prepared),
@@ -207,7 +205,10 @@ class VectorUnit(Component):
         """Connect the attribution of words of wrong parity."""
         m.submodules.watch = watch = Watch(sizes=self.sizes)
         drive(m, watch, control, "launch task slot endings oldest")
-        drive(m, watch, self, "read_wrong sums_wrong")
+        m.d.comb += [
+            watch.read_wrong.eq(self.reads.wrong),
+            watch.sums_wrong.eq(self.accumulator_port.wrong),
+        ]
         drive(m, watch, datapath, "group channels_wrong result values_wrong")
         drive(m, watch, self.writers, "added_wrong")
         drive(m, control, watch, "wrong wrong_slot")

@@ -119,24 +119,24 @@ def buffer_spec(module=unified_buffer, *, rows=4, unified_bytes=32):
     spec.claim("written", held == spec.past(byte, module.UnifiedBuffer.WRITE_LATENCY))
 
     late = module.UnifiedBuffer.READ_LATENCY
-    response = Array(dut.read_data[i] for i in range(rows))[lane]
+    response = Array(dut.reads[0].data[i] for i in range(rows))[lane]
     taken = []
     for n in range(2):
-        port = dut.reads[n]
+        port = dut.reads[n].request
         bank, row, wanted, outside, assign = mapped(
             port.payload, lane, rows=rows, unified_bytes=unified_bytes
         )
         m.d.comb += assign
         take = port.valid & port.ready
         taken.append(take)
-        spec.claim(f"answer to {n}", dut.read_valid[n] == spec.past(take, late))
+        spec.claim(f"answer to {n}", dut.reads[n].valid == spec.past(take, late))
         # A byte that is written in the same cycle may be the old one or the new.
         here = take & wanted & (bank == bank_at) & (row == row_at) & ~(hits[0] | hits[1])
         same = response == spec.past(byte, late)
         spec.claim(f"byte read by {n}", ~spec.past(here, late) | same)
         none = spec.past(take & (~wanted | outside), late)
         spec.claim(f"zero where nothing is wanted by {n}", ~none | (response == 0))
-        spec.claim(f"fault of {n}", dut.read_fault | ~spec.past(take & outside, late))
+        spec.claim(f"fault of {n}", dut.reads[n].fault | ~spec.past(take & outside, late))
         spec.cover(
             f"read by {n}",
             spec.past(here, late)
@@ -162,7 +162,7 @@ def test_buffer():
             "read.data[:8]",
             "zero where nothing is wanted by 0",
         ),
-        ("self.read_valid.eq(valid)", "self.read_valid.eq(valid | 1)", "answer to 0"),
+        ("read_valid.eq(valid)", "read_valid.eq(valid | 1)", "answer to 0"),
         ("write.en.eq(to_write.enable[b])", "write.en.eq(to_write.enable.any())", "byte read by 0"),
     ],
 )

@@ -8,6 +8,7 @@ from issued import issued_bits
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
+from celosia.hw.matrix.sizes import MatrixSizes
 from celosia.hw.matrix.unit import MatrixUnit
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 
@@ -31,14 +32,27 @@ def matmul(index, fields):
     return issued(index, isa.Instruction(isa.Opcode.MATMUL, **fields))
 
 
+def sizes(*, rows, blocks=0, **given):
+    """Return sizes of a matrix unit; ``blocks``: passes of the longest MOVE_WEIGHTS, or 0."""
+    standard = {
+        "columns": max(1, blocks) * rows,
+        "unified_bytes": 64 * rows,
+        "weight_tiles": 8,
+        "accumulator_depth": 16,
+        "bus_bytes": 4,
+        "activation_weights": blocks > 0,
+    }
+    return MatrixSizes(rows=rows, **(standard | given))
+
+
 def pixels(dut, fields):
     """Yield the outputs of a ``PassAddresses`` for each pixel of each pass, as MATMUL defines."""
-    f = MATMUL | fields
+    f, of = MATMUL | fields, dut.sizes
     move = fields.get("opcode") is isa.Opcode.MOVE_WEIGHTS
-    base = f["tile"] * dut.rows if move else f["accumulator"]
+    base = f["tile"] * of.rows if move else f["accumulator"]
     # MATMUL stays in its half of the accumulators, MOVE_WEIGHTS in the weight buffer.
-    room = dut.weight_rows if move else dut.accumulator_depth
-    steps = -(-f["taps"] // dut.rows)
+    room = dut.weight_rows if move else of.accumulator_depth
+    steps = -(-f["taps"] // of.rows)
     count = f["x_count"] * f["y_count"] * f["z_count"]
     for step in range(steps):
         pixel = 0
@@ -46,19 +60,19 @@ def pixels(dut, fields):
             for y in range(f["y_count"]):
                 for x in range(f["x_count"]):
                     origin = x * f["x_stride"] + y * f["y_stride"] + z * f["z_stride"]
-                    address = f["unified"] + origin + step * dut.rows
+                    address = f["unified"] + origin + step * of.rows
                     row = base + pixel
-                    lanes = np.arange(dut.rows) + step * dut.rows < f["taps"]
+                    lanes = np.arange(of.rows) + step * of.rows < f["taps"]
                     yield {
                         "address": address,
                         "row": row,
                         "accumulate": int(not move and (step > 0 or f["accumulate"])),
-                        "mask": int(lanes @ (1 << np.arange(dut.rows))),
+                        "mask": int(lanes @ (1 << np.arange(of.rows))),
                         "first": int(pixel == 0),
                         "last": int(pixel == count - 1),
                         "final": int(step == steps - 1 and pixel == count - 1),
-                        "outside": int(address >= dut.unified_bytes or row // room != base // room),
-                        **({"move": int(move)} if dut.blocks else {}),
+                        "outside": int(address >= of.unified_bytes or row // room != base // room),
+                        **({"move": int(move)} if of.blocks else {}),
                         **({"block": step} if move else {}),
                     }
                     pixel += 1
@@ -92,18 +106,17 @@ class Bench:
         self.bus_bytes = 4
         self.dut = pysim.made(
             MatrixUnit,
-            rows=rows,
-            columns=columns,
-            unified_bytes=self.unified_bytes,
-            weight_tiles=tiles,
-            weight_rows=weight_rows,
-            accumulator_depth=depth,
-            bus_bytes=self.bus_bytes,
-            dsp_columns=columns // 2,
-            cells="portable",
+            sizes=sizes(
+                rows=rows,
+                columns=columns,
+                weight_tiles=tiles,
+                weight_rows=weight_rows,
+                accumulator_depth=depth,
+                dsp_columns=columns // 2,
+                parity=parity,
+                **form,
+            ),
             read_latency=read_latency,
-            parity=parity,
-            **form,
         )
         self.unified = self.rng.integers(-128, 128, self.unified_bytes)
         self.tiles = self.rng.integers(-128, 128, (tiles, rows, columns))
@@ -154,11 +167,11 @@ class Bench:
         pending: list[Any] = [([0] * self.rows, None)] * (self.read_latency - 1)
         number = None
         while True:
-            ctx.set(self.dut.request.ready, int(self.rng.random() >= self.stall))
+            ctx.set(self.dut.reads.request.ready, int(self.rng.random() >= self.stall))
             valid, ready, request = (
-                ctx.get(self.dut.request.valid),
-                ctx.get(self.dut.request.ready),
-                ctx.get(self.dut.request.payload),
+                ctx.get(self.dut.reads.request.valid),
+                ctx.get(self.dut.reads.request.ready),
+                ctx.get(self.dut.reads.request.payload),
             )
             taken = valid and ready
             response = [0] * self.rows
@@ -173,10 +186,10 @@ class Bench:
             self.cycle += 1
             if self.parity:
                 # One cycle after the response.
-                ctx.set(self.dut.read_wrong, number is not None and number == self.wrong)
+                ctx.set(self.dut.reads.wrong, number is not None and number == self.wrong)
             due, number = pending.pop(0)
-            ctx.set(self.dut.read_data, due)
-            ctx.set(self.dut.read_fault, number is not None and number == self.refused)
+            ctx.set(self.dut.reads.data, due)
+            ctx.set(self.dut.reads.fault, number is not None and number == self.refused)
 
     async def write_tiles(self, ctx, tiles=None):
         stream = self.dut.weights
@@ -192,9 +205,9 @@ class Bench:
             await ctx.tick()
 
     async def read_row(self, ctx, row):
-        ctx.set(self.dut.accumulator_read.row, row)
+        ctx.set(self.dut.accumulator_port.read.row, row)
         await ctx.tick().repeat(ACCUMULATOR_LATENCY)
-        return np.array([ctx.get(self.dut.sums[j]) for j in range(self.columns)])
+        return np.array([ctx.get(self.dut.accumulator_port.sums[j]) for j in range(self.columns)])
 
     def run(self, programs):
         """Run lists of field sets and compare the accumulators at the end; return the cycles."""

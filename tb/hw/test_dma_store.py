@@ -51,7 +51,7 @@ class Bench(MoveBench):
         if self.bounds:
             ctx.set(dut.bounds, dict(zip(("base", "limit"), self.bounds, strict=True)))
         samples = (
-            *(dut.request.valid, dut.request.ready, dut.request.payload),
+            *(dut.reads.request.valid, dut.reads.request.ready, dut.reads.request.payload),
             *(dut.done, dut.fault_valid, dut.fault, dut.activity, dut.idle),
             *(dut.bus.wvalid, dut.bus.wready),
         )
@@ -63,19 +63,19 @@ class Bench(MoveBench):
                 self.requested.append(self.cycle)
             if self.parity:
                 # One cycle after the response.
-                ctx.set(dut.read_wrong, responded and reads == self.wrong_bytes_at)
+                ctx.set(dut.reads.wrong, responded and reads == self.wrong_bytes_at)
             response = responses.popleft()
             responded = response is not None
             reads += response is not None
-            ctx.set(dut.read_valid, response is not None)
-            ctx.set(dut.read_fault, response is not None and reads == self.wrong_read_at)
-            ctx.set(dut.read_data, response or [0xEE] * self.rows)
+            ctx.set(dut.reads.valid, response is not None)
+            ctx.set(dut.reads.fault, response is not None and reads == self.wrong_read_at)
+            ctx.set(dut.reads.data, response or [0xEE] * self.rows)
             self.note(done, fault_valid, fault, activity)
             assert (activity == Activity.IDLE) == bool(idle)
             assert (activity == Activity.BUSY) == ((valid and ready) or all(sent))
             if idle:
                 assert not any(responses)
-            ctx.set(dut.request.ready, not self.rests())
+            ctx.set(dut.reads.request.ready, not self.rests())
             if self.cycle == self.abort_at:
                 ctx.set(dut.abort, 1)
                 self.asked_before = len(self.memory.writes)

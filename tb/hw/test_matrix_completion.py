@@ -52,7 +52,7 @@ class Reference:
 
 async def play(rng, rates, *, parity, cycles):
     """Compare with the reference in each cycle; return how often each output was set."""
-    dut = Completion(read_latency=READ_LATENCY, results_latency=RESULTS_LATENCY, parity=parity)
+    dut = Completion(read_latency=READ_LATENCY, results_latency=RESULTS_LATENCY)
     reference = Reference(parity)
     ctx = await simulation(dut)
     counts = Counter()

@@ -3,7 +3,7 @@
 import numpy as np
 import pysim
 import pytest
-from matrix_bench import MATMUL, matmul
+from matrix_bench import MATMUL, matmul, sizes
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
@@ -35,16 +35,9 @@ class Control:
             disturbed.get(name) for name in ("refused", "wrong", "held")
         )
         self.dut = MatrixControl(
-            rows=rows,
-            unified_bytes=self.unified_bytes,
-            weight_tiles=8,
-            weight_rows=weight_rows,
-            accumulator_depth=self.depth,
+            sizes=sizes(rows=rows, weight_rows=weight_rows, forwards=forwards, skid=skid),
             read_latency=self.READ_LATENCY,
             results_latency=self.RESULTS_LATENCY,
-            parity=self.wrong is not None,
-            forwards=forwards,
-            skid=skid,
         )
         self.programs = programs
         self.rng, self.stall = rng, stall
@@ -198,7 +191,7 @@ def spacing(bench, cycles):
         if accumulate and row in latest:
             before = latest[row]
             others = [r for _, (_, r, _, _) in bench.fired[before + 1 : n] if r != row]
-            alone = bench.dut.forwards and not others
+            alone = bench.dut.sizes.forwards and not others
             assert alone or cycle - cycles[before] >= 4
         latest[row] = n
 
@@ -332,9 +325,9 @@ async def test_abort_stops_requests_and_drains():
 
 def test_construction():
     dut = Control([]).dut
-    assert (dut.rows, dut.unified_bytes) == (4, 256)
+    assert (dut.sizes.rows, dut.sizes.unified_bytes) == (4, 256)
     assert (dut.read_latency, dut.results_latency) == (6, 17)
-    assert (dut.prefetcher.weight_tiles, dut.prefetcher.weight_rows) == (8, 1)
+    assert dut.prefetcher.sizes == dut.reads.sizes == dut.sizes
 
 
 @pytest.mark.parametrize("refused", [0, 1])

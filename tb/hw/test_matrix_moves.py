@@ -276,5 +276,5 @@ async def test_an_abort_writes_nothing_more():
     ctx.set(dut.abort, 1)
     await ctx.tick().repeat(2)
     while not ctx.get(dut.idle):
-        assert not ctx.get(dut.buffer.write.valid) and not ctx.get(dut.request.valid)
+        assert not ctx.get(dut.buffer.write.valid) and not ctx.get(dut.reads.request.valid)
         await ctx.tick()

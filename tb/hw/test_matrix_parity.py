@@ -157,15 +157,15 @@ def test_sums_of_wrong_parity_are_reported_where_they_are_used(columns, monkeypa
             for other in range(32):
                 await bench.read_row(ctx, other)
                 await ctx.tick()
-                assert ctx.get(bench.dut.sums_wrong) == (other == row) << column
+                assert ctx.get(bench.dut.accumulator_port.wrong) == (other == row) << column
             result = await bench.attempt(ctx, programs)
             # The first instruction writes anew.
             wanted = [(isa.Error.MEMORY, index)] if index else []
             assert result == (wanted, index if index else len(programs))
             zero = {"enable": 1, "row": row, "mask": (1 << columns) - 1, "sums": [0] * columns}
-            ctx.set(bench.dut.accumulator_write, zero)
+            ctx.set(bench.dut.accumulator_port.write, zero)
             await ctx.tick()
-            ctx.set(bench.dut.accumulator_write.enable, 0)
+            ctx.set(bench.dut.accumulator_port.write.enable, 0)
 
     bench.run_bench(main)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pysim
 import pytest
-from matrix_bench import MATMUL, matmul
+from matrix_bench import MATMUL, matmul, sizes
 
 from celosia.hw.matrix.prefetcher import TilePrefetcher
 from celosia.hw.streams import TAG_BITS
@@ -14,7 +14,9 @@ class Prefetcher:
 
     def __init__(self, programs, *, rows=8, weight_tiles=12, weight_rows=2, rng=None, stall=0.0):
         self.dut = TilePrefetcher(
-            rows=rows, weight_tiles=weight_tiles, weight_rows=weight_rows, accumulator_depth=64
+            sizes=sizes(
+                rows=rows, weight_tiles=weight_tiles, weight_rows=weight_rows, accumulator_depth=64
+            )
         )
         self.programs = programs
         self.rng, self.stall = rng, stall
@@ -24,7 +26,7 @@ class Prefetcher:
         self.cycle = 0
 
     def steps(self, fields):
-        return -(-(MATMUL | fields)["taps"] // self.dut.rows)
+        return -(-(MATMUL | fields)["taps"] // self.dut.sizes.rows)
 
     async def feed(self, ctx):
         for index, fields in enumerate(self.programs):
@@ -121,7 +123,7 @@ async def offer(ctx, dut, payload):
 
 
 async def test_enable_holds_instructions_and_tiles():
-    dut = TilePrefetcher(rows=4, weight_tiles=4, weight_rows=1, accumulator_depth=4)
+    dut = TilePrefetcher(sizes=sizes(rows=4, weight_tiles=4, weight_rows=1, accumulator_depth=4))
     ctx = await pysim.simulation(dut)
     ctx.set(dut.instruction.payload, matmul(5, {"taps": 8}))
     ctx.set(dut.instruction.valid, 1)
@@ -160,7 +162,9 @@ async def test_enable_holds_instructions_and_tiles():
 @pytest.mark.parametrize("weight_tiles", [4, 5, 7])
 @pytest.mark.parametrize("before", [0, 1, 2])
 async def test_a_tile_outside_is_reported_and_not_sent(weight_tiles, before):
-    dut = TilePrefetcher(rows=4, weight_tiles=weight_tiles, weight_rows=4, accumulator_depth=4)
+    dut = TilePrefetcher(
+        sizes=sizes(rows=4, weight_tiles=weight_tiles, weight_rows=4, accumulator_depth=4)
+    )
     starts = []
     ctx = await pysim.simulation(dut)
     ctx.set(dut.enable, 1)
@@ -183,7 +187,7 @@ async def test_a_tile_outside_is_reported_and_not_sent(weight_tiles, before):
     ],
 )
 async def test_counts_that_fit_no_core_are_refused_before_the_first_tile(fields):
-    dut = TilePrefetcher(rows=4, weight_tiles=5, weight_rows=4, accumulator_depth=4)
+    dut = TilePrefetcher(sizes=sizes(rows=4, weight_tiles=5, weight_rows=4, accumulator_depth=4))
     ctx = await pysim.simulation(dut)
     ctx.set(dut.enable, 1)
     await offer(ctx, dut, matmul(0, fields))

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 from amaranth.hdl import Module, Signal
-from matrix_bench import MATMUL, pixels
+from matrix_bench import MATMUL, pixels, sizes
 from pysim import get_all, pulse, rest, run
 
 from celosia.hw.arch import isa
@@ -35,7 +35,7 @@ def reference(dut, tag, fields):
     step = -1
     for wanted in pixels(dut.addresses, fields):
         step += wanted["first"]
-        taps = [step * dut.rows + lane for lane in range(dut.rows)]
+        taps = [step * dut.sizes.rows + lane for lane in range(dut.sizes.rows)]
         jumps = [tap // f["run"] * f["skip"] if tap < f["taps"] else 0 for tap in taps]
         yield wanted | {"tag": tag, "skip": jumps}
 
@@ -56,7 +56,7 @@ def seen(read, wanted):
 @pytest.mark.parametrize("serial", [False, True])
 @pytest.mark.parametrize(("idle", "stall"), [(0.0, 0.0), (0.8, 0.0), (0.0, 0.6), (0.5, 0.5)])
 def test_reads_against_the_reference(rng, rows, blocks, skid, serial, idle, stall):
-    dut = PassReads(rows=rows, blocks=blocks, skid=skid, serial_skips=serial, **SIZES)
+    dut = PassReads(sizes=sizes(rows=rows, blocks=blocks, skid=skid, serial_skips=serial, **SIZES))
     programs = [drawn(rng, rows, blocks=blocks) for _ in range(12)]
     wanted = [read for tag, fields in enumerate(programs) for read in reference(dut, tag, fields)]
     m = Module()
@@ -99,7 +99,7 @@ async def begin(ctx, dut, **fields):
 @pytest.mark.parametrize(("serial", "first"), [(False, 2), (True, 4)])
 @pytest.mark.parametrize("skid", [False, True])
 def test_a_read_each_cycle(skid, serial, first):
-    dut = PassReads(rows=4, skid=skid, serial_skips=serial, **SIZES)
+    dut = PassReads(sizes=sizes(rows=4, skid=skid, serial_skips=serial, **SIZES))
     taken = []
 
     async def bench(ctx):
@@ -115,7 +115,7 @@ def test_a_read_each_cycle(skid, serial, first):
 
 @pytest.mark.parametrize(("serial", "apart"), [(False, 1), (True, 4)])
 def test_cycles_between_passes_of_one_pixel(serial: bool, apart: int):
-    dut = PassReads(rows=4, skid=True, serial_skips=serial, **SIZES)
+    dut = PassReads(sizes=sizes(rows=4, skid=True, serial_skips=serial, **SIZES))
     taken = []
 
     async def bench(ctx):

@@ -1,11 +1,9 @@
 """The matrix unit with a unified buffer, against NumPy."""
 
-from typing import Any
-
 import numpy as np
 import pysim
 import pytest
-from matrix_bench import READ_LATENCY, Bench, issued
+from matrix_bench import READ_LATENCY, Bench, issued, sizes
 
 from celosia.hw.arch import isa
 from celosia.hw.matrix.unit import MatrixUnit
@@ -77,14 +75,10 @@ def test_passes_follow_without_a_bubble(pixels, pass_cycles):
 
 
 def test_constructor_passes_refusals_on():
-    sizes: dict[str, Any] = {"unified_bytes": 64, "weight_tiles": 4, "bus_bytes": 4}
-    sizes |= {"dsp_columns": 0, "cells": "portable"}
-    more: dict[str, Any] = {"read_latency": READ_LATENCY, "accumulator_depth": 8}
     with pytest.raises(ValueError, match="weight_rows: wanted a divisor of rows = 4, got 3"):
-        MatrixUnit(rows=4, columns=4, weight_rows=3, **sizes, **more)
+        MatrixUnit(sizes=sizes(rows=4, weight_rows=3), read_latency=READ_LATENCY)
     with pytest.raises(ValueError, match="depth: wanted a power of two, at least 4, got 6"):
-        more["accumulator_depth"] = 6
-        MatrixUnit(rows=4, columns=4, weight_rows=1, **sizes, **more)
+        MatrixUnit(sizes=sizes(rows=4, accumulator_depth=6), read_latency=READ_LATENCY)
 
 
 async def test_done_before_a_fault_means_that_the_sums_are_there():
@@ -112,10 +106,10 @@ async def test_passes_add_to_what_the_vector_unit_wrote():
     for row, mask in ((2, 0b1111), (2, 0b0101), (18, 0b1000)):
         sums = [int(v) for v in bench.rng.integers(-(1 << 31), 1 << 31, 4)]
         write = {"enable": 1, "row": row, "mask": mask, "sums": sums}
-        ctx.set(dut.accumulator_write, write)
+        ctx.set(dut.accumulator_port.write, write)
         await ctx.tick()
         # The sums come two cycles after the rest.
-        ctx.set(dut.accumulator_write.enable, 0)
+        ctx.set(dut.accumulator_port.write.enable, 0)
         await ctx.tick().repeat(2)
         for column in range(4):
             if mask >> column & 1:
@@ -139,7 +133,7 @@ async def test_abort_ends_a_long_instruction():
         await ctx.tick()
     ctx.set(dut.abort, 1)
     await ctx.tick()
-    assert not ctx.get(dut.request.valid)
+    assert not ctx.get(dut.reads.request.valid)
     assert not ctx.get(dut.idle)
     await ctx.tick().repeat(dut.results_latency)
     assert ctx.get(dut.idle) and len(bench.fired) <= 6
@@ -157,9 +151,9 @@ async def test_what_was_read_outside_is_stored_nowhere(refused):
     await bench.write_tiles(ctx)
     for row, sums in enumerate(before.tolist()):
         write = {"enable": 1, "row": row, "mask": 0b1111, "sums": sums}
-        ctx.set(dut.accumulator_write, write)
+        ctx.set(dut.accumulator_port.write, write)
         await ctx.tick()
-        ctx.set(dut.accumulator_write.enable, 0)
+        ctx.set(dut.accumulator_port.write.enable, 0)
         await ctx.tick().repeat(2)
     instruction = isa.Instruction(isa.Opcode.MATMUL, taps=4, x_count=9, x_stride=1)
     await pysim.put(ctx, dut.instruction, issued(3, instruction))

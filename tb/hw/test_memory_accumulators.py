@@ -85,17 +85,17 @@ class Script:
                     source = self.operations.get(cycle - dut.SUM_LATENCY - j)
                     # Noise where no operation wants sums.
                     ctx.set(dut.sums[j], int(source[2][j]) if source else (cycle * 37) % 100)
-                ctx.set(dut.read.enable, cycle + 1 in self.reads)
-                ctx.set(dut.read.row, self.reads.get(cycle + 1, 0))
+                ctx.set(dut.port.read.enable, cycle + 1 in self.reads)
+                ctx.set(dut.port.read.row, self.reads.get(cycle + 1, 0))
                 row, mask, _ = self.writes.get(cycle + 2, (0, [], []))
-                ctx.set(dut.write.enable, cycle + 2 in self.writes)
-                ctx.set(dut.write.row, row)
-                ctx.set(dut.write.mask, sum(1 << j for j, bit in enumerate(mask) if bit))
+                ctx.set(dut.port.write.enable, cycle + 2 in self.writes)
+                ctx.set(dut.port.write.row, row)
+                ctx.set(dut.port.write.mask, sum(1 << j for j, bit in enumerate(mask) if bit))
                 for j, value in enumerate(self.writes.get(cycle, (0, [], []))[2]):
-                    ctx.set(dut.write.sums[j], int(value))
+                    ctx.set(dut.port.write.sums[j], int(value))
                 requested = cycle + 1 - ACCUMULATOR_LATENCY
                 if requested in expected:
-                    got = [ctx.get(dut.read_sums[j]) for j in range(dut.columns)]
+                    got = [ctx.get(dut.port.sums[j]) for j in range(dut.columns)]
                     assert got == expected[requested].tolist(), f"read in cycle {requested}"
                     compared.append(requested)
                 await ctx.tick()

@@ -23,7 +23,7 @@ def access(dut, rng, *, outside=False):
     good = (lanes >= 0) & (lanes < size)
     if not outside:
         mask &= sum(1 << lane for lane in range(rows) if good[lane])
-    wrapped = address & ((1 << len(dut.reads[0].payload.address)) - 1)
+    wrapped = address & ((1 << len(dut.reads[0].request.payload.address)) - 1)
     return {"address": wrapped, "skip": skips, "mask": mask}, lanes
 
 
@@ -33,7 +33,7 @@ async def test_random_accesses(rows, size):
     rng = np.random.default_rng(rows)
     memory = np.zeros(size, np.uint8)
     ctx = await pysim.simulation(dut)
-    ctx.set(dut.reads[0].valid, 0)
+    ctx.set(dut.reads[0].request.valid, 0)
     expected = []
     faults = []
     for cycle in range(400):
@@ -43,9 +43,9 @@ async def test_random_accesses(rows, size):
         ctx.set(dut.writes[0].valid, cycle % 2)
         ctx.set(dut.writes[0].payload, write | {"data": [int(v) for v in values]})
         read, places = access(dut, rng, outside=rng.random() < 0.1)
-        ctx.set(dut.reads[0].valid, 1)
-        ctx.set(dut.reads[0].payload, read)
-        assert ctx.get(dut.reads[0].ready) and ctx.get(dut.writes[0].ready)
+        ctx.set(dut.reads[0].request.valid, 1)
+        ctx.set(dut.reads[0].request.payload, read)
+        assert ctx.get(dut.reads[0].request.ready) and ctx.get(dut.writes[0].ready)
         on = [bool(read["mask"] >> lane & 1) for lane in range(rows)]
         inside = (places >= 0) & (places < size)
         expected.append(
@@ -65,9 +65,9 @@ async def test_random_accesses(rows, size):
         await ctx.tick()
         if cycle + 1 >= dut.READ_LATENCY:
             wanted, fault = expected[cycle + 1 - dut.READ_LATENCY]
-            assert ctx.get(dut.read_valid) == 1
-            assert [ctx.get(dut.read_data[i]) for i in range(rows)] == wanted
-            assert ctx.get(dut.read_fault) == fault
+            assert ctx.get(dut.reads[0].valid)
+            assert [ctx.get(dut.reads[0].data[i]) for i in range(rows)] == wanted
+            assert ctx.get(dut.reads[0].fault) == fault
         if cycle + 1 >= dut.WRITE_LATENCY:
             assert ctx.get(dut.write_fault) == faults[cycle + 1 - dut.WRITE_LATENCY]
     assert any(fault for _, fault in expected) and any(faults)
@@ -77,22 +77,22 @@ async def test_priority_and_whose_response():
     dut: Any = UnifiedBuffer(rows=4, unified_bytes=64, readers=3, writers=2)
     ctx = await pysim.simulation(dut)
     for n in range(3):
-        ctx.set(dut.reads[n].valid, 1)
+        ctx.set(dut.reads[n].request.valid, 1)
     for n in range(2):
         ctx.set(dut.writes[n].valid, 1)
     order = []
     for n in range(3):
-        ready = [ctx.get(dut.reads[k].ready) for k in range(3)]
+        ready = [ctx.get(dut.reads[k].request.ready) for k in range(3)]
         assert ready == [k <= n for k in range(3)]
         assert [ctx.get(dut.writes[k].ready) for k in range(2)] == [1, int(n > 0)]
         await ctx.tick()
-        ctx.set(dut.reads[n].valid, 0)
+        ctx.set(dut.reads[n].request.valid, 0)
         ctx.set(dut.writes[0].valid, 0)
     for _ in range(dut.READ_LATENCY - 2):
-        order.append(ctx.get(dut.read_valid))
+        order.append(sum(ctx.get(port.valid) << n for n, port in enumerate(dut.reads)))
         await ctx.tick()
     for _ in range(3):
-        order.append(ctx.get(dut.read_valid))
+        order.append(sum(ctx.get(port.valid) << n for n, port in enumerate(dut.reads)))
         await ctx.tick()
     assert [o for o in order if o] == [1, 2, 4]
 
@@ -101,9 +101,9 @@ def test_construction():
     dut: Any = UnifiedBuffer(rows=8, unified_bytes=256, readers=3, writers=2)
     assert (dut.rows, dut.unified_bytes, dut.readers, dut.writers) == (8, 256, 3, 2)
     assert (dut.READ_LATENCY, dut.WRITE_LATENCY, dut.VISIBLE) == (6, 3, 1)
-    assert (len(dut.read_valid), len(dut.write_fault)) == (3, 2)
+    assert (len(dut.reads), len(dut.write_fault)) == (3, 2)
     assert BankMapper(rows=8, unified_bytes=256, carried_bits=2).depth == 32
-    assert Arbiter(shape=dut.reads[0].payload.shape(), count=3).count == 3
+    assert Arbiter(shape=dut.reads[0].request.payload.shape(), count=3).count == 3
 
 
 @pytest.mark.parametrize("size", [32, 48])
@@ -111,8 +111,8 @@ def test_every_address_with_every_skip(size):
     """Lane 0 from before the buffer to past its end, skips up to what saturates."""
     rows = 4
     dut: Any = UnifiedBuffer(rows=rows, unified_bytes=size, readers=1, writers=1)
-    bits = len(dut.reads[0].payload.address)
-    most = (1 << len(dut.reads[0].payload.skip[0])) - 1
+    bits = len(dut.reads[0].request.payload.address)
+    most = (1 << len(dut.reads[0].request.payload.skip[0])) - 1
     contents = np.arange(size) * 5 + 1 & 255
     # One address in front for each lane that may be masked; the rest is past the end.
     places = range(-rows + 1, (1 << bits) - rows + 1)
@@ -134,17 +134,19 @@ def test_every_address_with_every_skip(size):
             payload = {"address": base, "mask": 15, "skip": [0] * rows}
             payload["data"] = contents[base : base + rows].tolist()
             await pysim.put(ctx, dut.writes[0], payload)
-        ctx.set(dut.reads[0].valid, 1)
+        ctx.set(dut.reads[0].request.valid, 1)
         for cycle in range(len(requests) + dut.READ_LATENCY):
             if cycle < len(requests):
                 address, skip = requests[cycle]
                 skips = [0, 0, skip, skip]
                 wrapped = address & ((1 << bits) - 1)
-                ctx.set(dut.reads[0].payload, {"address": wrapped, "skip": skips, "mask": 15})
+                ctx.set(
+                    dut.reads[0].request.payload, {"address": wrapped, "skip": skips, "mask": 15}
+                )
             if cycle >= dut.READ_LATENCY:
                 response, fault = wanted[cycle - dut.READ_LATENCY]
-                got = [ctx.get(dut.read_data[i]) for i in range(rows)]
-                assert (got, ctx.get(dut.read_fault)) == (response, fault), requests[
+                got = [ctx.get(dut.reads[0].data[i]) for i in range(rows)]
+                assert (got, ctx.get(dut.reads[0].fault)) == (response, fault), requests[
                     cycle - dut.READ_LATENCY
                 ]
             await ctx.tick()
@@ -163,7 +165,7 @@ async def test_contention_of_all_ports(load):
     seen = [0] * 5
     ctx = await pysim.simulation(dut)
     waiting = {}
-    ports = {("read", n): dut.reads[n] for n in range(3)}
+    ports = {("read", n): dut.reads[n].request for n in range(3)}
     ports |= {("write", n): dut.writes[n] for n in range(2)}
     for cycle in range(500):
         for port in ports:
@@ -188,15 +190,16 @@ async def test_contention_of_all_ports(load):
             if kind == "read":
                 due = cycle + dut.READ_LATENCY
                 got = np.where(on & inside, memory[np.clip(lanes, 0, size - 1)], 0)
-                responses[due] = 1 << requesting[0], got.tolist(), outside
+                responses[due] = requesting[0], got.tolist(), outside
             else:
                 faults[cycle + dut.WRITE_LATENCY] = outside << requesting[0]
                 memory[lanes[on & inside]] = np.array(request["data"])[on & inside]
-        whose, bytes_read, fault = responses.get(cycle, (0, None, False))
-        assert ctx.get(dut.read_valid) == whose
-        if whose:
-            assert [ctx.get(dut.read_data[i]) for i in range(rows)] == bytes_read
-            assert ctx.get(dut.read_fault) == fault
+        whose, bytes_read, fault = responses.get(cycle, (None, None, False))
+        for n, port in enumerate(dut.reads):
+            assert ctx.get(port.valid) == (n == whose)
+            assert ctx.get(port.fault) == (n == whose and fault)
+            if n == whose:
+                assert [ctx.get(port.data[i]) for i in range(rows)] == bytes_read
         assert ctx.get(dut.write_fault) == faults.get(cycle, 0)
         await ctx.tick()
     assert min(seen) > 2 and any(faults.values()) and any(f for _, _, f in responses.values())

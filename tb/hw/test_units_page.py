@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit
 from celosia.hw.arch.presets import PRESETS
 from celosia.hw.dma.load import LoadUnit
 from celosia.hw.dma.store import StoreUnit
+from celosia.hw.matrix.sizes import MatrixSizes
 from celosia.hw.matrix.unit import MatrixUnit
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
 from celosia.hw.sequencer.sequencer import Sequencer
@@ -22,6 +24,7 @@ from celosia.hw.vector.unit import VectorUnit
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/design/units.md"
 CONFIG = PRESETS["nano"]
+MATRIX = replace(MatrixSizes.of(CONFIG), forwards=True, skid=True, serial_skips=False)
 LATENCY = UnifiedBuffer.READ_LATENCY
 
 
@@ -180,12 +183,12 @@ def test_store():
     responses = set()
 
     def setup(ctx) -> None:
-        for ready in (dut.request.ready, dut.bus.awready, dut.bus.wready):
+        for ready in (dut.reads.request.ready, dut.bus.awready, dut.bus.wready):
             ctx.set(ready, 1)
         issue(ctx, dut.instruction, Instruction(Opcode.STORE, length=24))
 
     def before(ctx, cycle: int, seen) -> None:
-        ctx.set(dut.read_valid, cycle - LATENCY in seen["StoreUnit.request"])
+        ctx.set(dut.reads.valid, cycle - LATENCY in seen["StoreUnit.reads.request"])
         ctx.set(dut.bus.bvalid, cycle in responses)
         if ctx.get(dut.bus.wvalid) and ctx.get(dut.bus.wlast):
             responses.add(cycle + 3)
@@ -193,8 +196,8 @@ def test_store():
     probes = {
         "store.instruction": dut.instruction.valid,
         "bus.awvalid": dut.bus.awvalid,
-        "StoreUnit.request": dut.request.valid,
-        "StoreUnit.read_valid": dut.read_valid,
+        "StoreUnit.reads.request": dut.reads.request.valid,
+        "StoreUnit.reads.valid": dut.reads.valid,
         "bus.wvalid": dut.bus.wvalid,
         "bus.bvalid": dut.bus.bvalid,
         "store.done": dut.done,
@@ -203,27 +206,22 @@ def test_store():
 
 
 def test_matrix():
-    names = ("rows", "columns", "unified_bytes", "weight_tiles", "weight_rows", "bus_bytes")
-    dut = MatrixUnit(
-        **sizes(CONFIG, *names, "accumulator_depth", "dsp_columns"),
-        cells="portable",
-        read_latency=LATENCY,
-    )
+    dut = MatrixUnit(sizes=MATRIX, read_latency=LATENCY)
 
     def setup(ctx) -> None:
-        ctx.set(dut.request.ready, 1)
+        ctx.set(dut.reads.request.ready, 1)
         issue(ctx, dut.instruction, Instruction(Opcode.MATMUL, taps=8, x_count=4, x_stride=4))
 
     def before(ctx, cycle: int, seen) -> None:
-        ctx.set(dut.read_valid, cycle - LATENCY in seen["MatrixUnit.request"])
+        ctx.set(dut.reads.valid, cycle - LATENCY in seen["MatrixUnit.reads.request"])
 
     probes = {
         "matrix.instruction": dut.instruction.valid,
         "WeightBuffer.start": dut.control.start,
         "SystolicArray.load, row": dut.array.load,
-        "MatrixUnit.request": dut.request.valid,
+        "MatrixUnit.reads.request": dut.reads.request.valid,
         "SystolicArray.switch": dut.array.switch,
-        "MatrixUnit.read_valid": dut.read_valid,
+        "MatrixUnit.reads.valid": dut.reads.valid,
         "Accumulators.enable": dut.accumulators.enable,
         "matrix.done": dut.done,
     }
@@ -231,16 +229,11 @@ def test_matrix():
 
 
 def test_moved_weights():
-    names = ("rows", "columns", "unified_bytes", "weight_tiles", "weight_rows", "bus_bytes")
-    dut = MatrixUnit(
-        **sizes(CONFIG, *names, "accumulator_depth", "dsp_columns"),
-        cells="portable",
-        read_latency=LATENCY,
-        activation_weights=True,
-    )
+    sizes = replace(MATRIX, activation_weights=True)
+    dut = MatrixUnit(sizes=sizes, read_latency=LATENCY)
 
     def setup(ctx) -> None:
-        ctx.set(dut.request.ready, 1)
+        ctx.set(dut.reads.request.ready, 1)
         move = Instruction(Opcode.MOVE_WEIGHTS, taps=4, x_count=4, x_stride=4)
         issue(ctx, dut.instruction, move)
 
@@ -250,7 +243,7 @@ def test_moved_weights():
 
     probes = {
         "matrix.instruction": dut.instruction.valid,
-        "MatrixUnit.request": dut.request.valid,
+        "MatrixUnit.reads.request": dut.reads.request.valid,
         "MoveOrder.hold": dut.control.prefetcher.hold,
         "WeightBuffer.write": dut.buffer.write.valid,
         "WeightBuffer.start": dut.control.start,
@@ -278,7 +271,7 @@ def test_vector():
 
     probes = {
         "vector.instruction": dut.instruction.valid,
-        "accumulator_read": dut.accumulator_read.enable,
+        "accumulator_port.read": dut.accumulator_port.read.enable,
         "Pipe.result": dut.writers.writer.result.valid,
         "unified_write": dut.unified_write.valid,
         "vector.done": dut.done,
@@ -293,17 +286,17 @@ def test_softmax():
     )
 
     def setup(ctx) -> None:
-        for stream in (dut.unified_read, dut.unified_write):
+        for stream in (dut.reads.request, dut.unified_write):
             ctx.set(stream.ready, 1)
         issue(ctx, dut.instruction, Instruction(Opcode.SOFTMAX, channels=4))
 
     def before(ctx, cycle: int, seen) -> None:
         ctx.set(dut.instruction.valid, cycle <= 26)
-        ctx.set(dut.read_valid, cycle - LATENCY in seen["unified_read"])
+        ctx.set(dut.reads.valid, cycle - LATENCY in seen["reads.request"])
 
     probes = {
         "SOFTMAX offered": dut.instruction.valid,
-        "unified_read": dut.unified_read.valid,
+        "reads.request": dut.reads.request.valid,
         "unified_write": dut.unified_write.valid,
         "SOFTMAX done": dut.done,
     }

@@ -127,15 +127,15 @@ class Flips:
         responses = deque([False] * READ_LATENCY)
         rows: deque = deque([None] * ACCUMULATOR_LATENCY)
         while True:
-            read, write = dut.unified_read, dut.unified_write
+            read, write = dut.reads.request, dut.unified_write
             requests, request, writes, item, from_row, to_row = (
                 await ctx.tick().sample(
                     read.valid & read.ready,
                     read.payload,
                     write.valid & write.ready,
                     write.payload,
-                    dut.accumulator_read,
-                    dut.accumulator_write,
+                    dut.accumulator_port.read,
+                    dut.accumulator_port.write,
                 )
             )[2:]
             kind, *rest = self.place
@@ -145,7 +145,7 @@ class Flips:
                     at, mask, _ = bench._places(payload)
                     wrong[payload is item] = set(at[mask].tolist()) & {rest[0]}
             responses.append(bool(wrong[False]))
-            ctx.set(dut.read_wrong, responses.popleft())
+            ctx.set(dut.reads.wrong, responses.popleft())
             row = None
             if from_row.enable:
                 row = 1 << rest[1] if kind == "sums" and from_row.row == rest[0] else 0
@@ -153,7 +153,7 @@ class Flips:
             row = rows.popleft()
             # Bytes without a request may be wrong.
             anything = int(bench.rng.integers(1 << columns))
-            ctx.set(dut.sums_wrong, anything if row is None else row)
+            ctx.set(dut.accumulator_port.wrong, anything if row is None else row)
             healed = kind == "sums" and to_row.enable and to_row.row == rest[0]
             if wrong[True] or (healed and to_row.mask >> rest[1] & 1):
                 self.place = ("none",)

@@ -201,7 +201,7 @@ class Bench:
         requested = None
         places: deque = deque([None, None])
         read_ready, write_ready = 1, 1
-        read, write = dut.unified_read, dut.unified_write
+        read, write = dut.reads.request, dut.unified_write
         garbage = rng.integers(-(2**31), 2**31, (8, columns)).tolist()
         while True:
             ctx.set(read.ready, read_ready)
@@ -212,8 +212,8 @@ class Bench:
                     read.payload,
                     write.valid,
                     write.payload,
-                    dut.accumulator_read,
-                    dut.accumulator_write,
+                    dut.accumulator_port.read,
+                    dut.accumulator_port.write,
                     dut.activity,
                     dut.done,
                     dut.fault_valid,
@@ -236,10 +236,10 @@ class Bench:
                 response = (found.astype(np.int8).view(np.uint8), outside)
             responses.append(response)
             response = responses.popleft()
-            ctx.set(dut.read_valid, response is not None)
-            ctx.set(dut.read_fault, bool(rng.integers(2)) if response is None else response[1])
+            ctx.set(dut.reads.valid, response is not None)
+            ctx.set(dut.reads.fault, bool(rng.integers(2)) if response is None else response[1])
             if response is not None:
-                ctx.set(dut.read_data, response[0].tolist())
+                ctx.set(dut.reads.data, response[0].tolist())
             change = None
             if writes and write_ready:
                 self.writes.append(self.cycle)
@@ -272,7 +272,7 @@ class Bench:
             if to_row.enable:
                 place = to_row.row, (to_row.mask >> np.arange(columns) & 1).astype(bool)
             places.append(place)
-            ctx.set(dut.sums, rows.popleft())
+            ctx.set(dut.accumulator_port.sums, rows.popleft())
             read_ready = int(rng.random() >= self.stall)
             write_ready = int(rng.random() >= self.stall)
             self.cycle += 1
