@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from celosia.hw.arch.extras import install_command
+from celosia.hw.environment.extras import install_command
 
 Split = Literal["train", "test"]
 

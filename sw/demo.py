@@ -11,11 +11,11 @@ from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.emit.synchronise import SEMAPHORE
 from celosia.sw.data import find
+from celosia.sw.driver.device import DeviceError
 from celosia.sw.evaluate import inputs_of
 from celosia.sw.files import write_atomically
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.runtime.session import Statistics
 from celosia.sw.shipped import shipped

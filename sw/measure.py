@@ -11,10 +11,10 @@ from tqdm import tqdm
 from celosia.hw.arch.isa import disassemble
 from celosia.sw.compiler.compiled import Compiled, LayerSection, layer_sections
 from celosia.sw.compiler.report import Alone, Measured
+from celosia.sw.driver.device import Device, DeviceError
 from celosia.sw.ir.parts import Port, Section
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime import backends
-from celosia.sw.runtime.device import Device, DeviceError
 from celosia.sw.runtime.machine import MachineDevice
 from celosia.sw.runtime.session import Session
 

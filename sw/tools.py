@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
-from celosia.hw.arch.extras import install_command, requirements
+from celosia.hw.environment.extras import install_command, requirements
 from celosia.sw.data import folder_of
 
 _SECONDS = 60

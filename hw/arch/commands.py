@@ -341,3 +341,12 @@ def decode(code: bytes) -> list[Instruction]:
 def padded(count: int) -> int:
     """Return the bytes of external memory that a core reads for a program of ``count`` words."""
     return -(-count * WORD_BYTES // PROGRAM_BYTES) * PROGRAM_BYTES
+
+
+def require_place(address: int, count: int, memory_bytes: int) -> None:
+    """Raise ValueError unless ``count`` bytes at ``address`` lie in external memory."""
+    if address < 0 or count < 0 or address + count > memory_bytes:
+        raise ValueError(
+            f"external memory: wanted bytes below {memory_bytes:#x}, "
+            f"got {count} bytes at {address:#x}"
+        )

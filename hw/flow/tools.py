@@ -13,8 +13,8 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import NamedTuple
 
-from celosia.hw.arch.caches import settle_caches
-from celosia.hw.arch.extras import ToolError, install_command, requirements
+from celosia.hw.environment.caches import settle_caches
+from celosia.hw.environment.extras import ToolError, install_command, requirements
 
 #: Takes a line of progress.
 Progress = Callable[[str], None]

@@ -6,8 +6,8 @@ from typing import Any
 from amaranth._toolchain.yosys import YosysError, find_yosys
 from amaranth.lib.wiring import Component
 
-from celosia.hw.arch.caches import settle_caches
-from celosia.hw.arch.extras import ToolError
+from celosia.hw.environment.caches import settle_caches
+from celosia.hw.environment.extras import ToolError
 from celosia.hw.verilog.emitter import CLASS, Elaborated, with_parts
 from celosia.hw.verilog.lines import place
 from celosia.hw.verilog.netlist import Module, Netlist

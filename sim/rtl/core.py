@@ -17,10 +17,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from celosia.hw.arch.commands import require_place
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.driver import Driver, require_place
-from celosia.hw.arch.pod import PAGE, PodConfig, PodDriver
-from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Interrupt
+from celosia.hw.arch.pod import PAGE, PodConfig
+from celosia.hw.arch.registers import COUNTERS_PER_UNIT, OFFSETS, Interrupt
 from celosia.sim.rtl import counting, parts, verilate
 from celosia.sim.rtl import waves as recorded
 from celosia.sim.rtl.verilate import RtlError, cache_directory, compile_library, once, require_tools
@@ -193,8 +193,10 @@ def _library(path: Path) -> Any:
     return library
 
 
-class RtlCore(Driver):
-    """A core of a simulation, with its part of the external memory.
+class RtlCore:
+    """A core of a simulation: its registers, and its part of the external memory.
+
+    ``celosia.sw.runtime.rtl`` joins it to the driver.
 
     ``config``: sizes of the core; ``library``, ``device``: the simulation; ``memory``: its part of
     the memory, uint8; ``number``: of the core in a pod; ``cycles_limit``: cycles of one run after
@@ -217,8 +219,9 @@ class RtlCore(Driver):
         self.memory_bytes = len(memory)
         self.cycles_limit = cycles_limit
         self._library, self._device, self._memory = library, device, memory
-        self.set_register("interrupt_enable", (Interrupt.DONE | Interrupt.ERROR).value)
-        got = self.register("fingerprint")
+        enabled = Interrupt.DONE | Interrupt.ERROR
+        self.write_registers(OFFSETS["interrupt_enable"], enabled.value)
+        (got,) = self.read_registers(OFFSETS["fingerprint"])
         if got != config.fingerprint:
             raise RtlError(f"fingerprint: wanted {config.fingerprint:#x}, the core has {got:#x}")
 
@@ -228,7 +231,8 @@ class RtlCore(Driver):
         for place in self._places(offset, count):
             response = self._library.celosia_read_register(self._device, place, ctypes.byref(value))
             if response:
-                raise RtlError(f"register {place:#x}: wanted a response to a read, got {response}")
+                text = f"register {place:#x}: wanted a response to a read, got {response}"
+                raise self.failure(text)
             values.append(value.value)
         return values
 
@@ -237,7 +241,8 @@ class RtlCore(Driver):
         for place, value in zip(self._places(offset, len(values)), values, strict=True):
             response = self._library.celosia_write_register(self._device, place, value)
             if response:
-                raise RtlError(f"register {place:#x}: wanted a response to a write, got {response}")
+                text = f"register {place:#x}: wanted a response to a write, got {response}"
+                raise self.failure(text)
 
     def _places(self, offset: int, count: int) -> range:
         """Return the addresses of registers on the bus."""
@@ -265,15 +270,15 @@ class RtlCore(Driver):
         if not running:
             for _ in range(_RESET_LOOKS):
                 yield
-            raise RtlError("reset: wanted the core to become idle, it does not")
+            raise self.failure("wanted the core to become idle, it does not")
         for passed in range(0, self.cycles_limit, _SLICE):
             left = min(self.cycles_limit - passed, _SLICE)
             if self._library.celosia_wait_for(self._device, left, 1 << self.number):
                 yield
-        raise RtlError(f"run: wanted an end within {self.cycles_limit} cycles, got none")
+        raise self.failure(f"wanted an end within {self.cycles_limit} cycles, got none")
 
     def failure(self, text: str) -> Exception:
-        """Return an ``RtlError`` with this message."""
+        """Return the error of a run with this message."""
         return RtlError(f"run: {text}")
 
 
@@ -334,12 +339,15 @@ class RtlDevice(RtlCore):
                 self._recording.finish()
 
 
-class RtlPod(PodDriver[RtlCore]):
+class RtlPod:
     """Simulated pod: its cores, each with a part of the external memory.
 
     ``pod``: sizes; ``memory_bytes``: bytes of external memory of each core; ``latency``,
-    ``bandwidth``, of each memory port, and errors: see ``RtlDevice``.
+    ``bandwidth``, of each memory port, and errors: see ``RtlDevice``. Its own registers decide
+    where the bytes of each core lie: ``window`` apart.
     """
+
+    core: type[RtlCore] = RtlCore
 
     def __init__(
         self, pod: PodConfig, *, latency: int = 32, bandwidth: float = 1.0, memory_bytes: int
@@ -348,13 +356,14 @@ class RtlPod(PodDriver[RtlCore]):
         self._library = _library(model(pod.core, pod=pod))
         window = 1 << (memory_bytes - 1).bit_length()
         device, memory = _opened(self._library, pod.cores * window, latency, bandwidth)
+        self.config = pod.core
         self._device = device
         self._page = pod.cores * PAGE
         parts = memory.reshape(pod.cores, window)[:, :memory_bytes]
+        self.window = window
         self.cores = tuple(
-            RtlCore(pod.core, self._library, device, part, number=n) for n, part in enumerate(parts)
+            self.core(pod.core, self._library, device, part, number=n) for n, part in enumerate(parts)
         )
-        self.divide(window)
 
     def set_pod_register(self, offset: int, value: int) -> None:
         """Write a register of the pod."""

@@ -32,7 +32,7 @@ def model(config: Config | PodConfig, board: str = "", processor: bool = False) 
     Raises ``SimulatorNotFound`` if there is no Verilator or no C++ compiler.
     Raises ``RtlError`` if LiteX is missing, there is no such board, or the build fails.
     """
-    from celosia.hw.arch.extras import install_command
+    from celosia.hw.environment.extras import install_command
     from celosia.hw.litex.boards import BOARDS
     from celosia.hw.verilog.build import sources_digest
 

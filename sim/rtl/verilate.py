@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from celosia.hw.arch.caches import is_own, own_folder, settle_caches
+from celosia.hw.environment.caches import is_own, own_folder, settle_caches
 from celosia.sim.rtl.simulators import SimulatorNotFound, find_verilator, has_zlib, user_cache
 
 FLAGS = (

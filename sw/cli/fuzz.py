@@ -70,8 +70,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _replay(path: Path) -> None:
-    from celosia.sim.fuzz.case import load
-    from celosia.sim.fuzz.trial import attempt
+    from celosia.sw.fuzz.case import load
+    from celosia.sw.fuzz.trial import attempt
 
     try:
         case = load(path.read_text())
@@ -84,11 +84,11 @@ def _replay(path: Path) -> None:
 
 
 def _campaign(arguments: argparse.Namespace) -> None:
-    from celosia.sim.fuzz import campaign
-    from celosia.sim.fuzz.coverage import Coverage
-    from celosia.sim.fuzz.programs.configurations import configurations, variant
-    from celosia.sim.fuzz.programs.faulty import KINDS
     from celosia.sim.rtl.core import model
+    from celosia.sw.fuzz import campaign
+    from celosia.sw.fuzz.coverage import Coverage
+    from celosia.sw.fuzz.programs.configurations import configurations, variant
+    from celosia.sw.fuzz.programs.faulty import KINDS
 
     writable(arguments.coverage)
     if arguments.draw and arguments.configurations:
@@ -135,8 +135,8 @@ def _campaign(arguments: argparse.Namespace) -> None:
 
 def _save(directory: Path, seed: int, found: list[Any]) -> list[Path]:
     """Shrink and write the first failing program of each kind; return the files."""
-    from celosia.sim.fuzz.case import save
-    from celosia.sim.fuzz.shrink import shrunk
+    from celosia.sw.fuzz.case import save
+    from celosia.sw.fuzz.shrink import shrunk
 
     directory.mkdir(parents=True, exist_ok=True)
     paths: dict[str, Path] = {}

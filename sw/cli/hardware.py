@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from celosia.hw.arch.extras import install_command
 from celosia.hw.arch.pod import PodConfig
+from celosia.hw.environment.extras import install_command
 from celosia.sw import boards
 from celosia.sw.cli.arguments import (
     Commands,

@@ -1,9 +1,9 @@
 """Errors that end commands, and their messages of one line."""
 
-from celosia.hw.arch.extras import ToolError
+from celosia.hw.environment.extras import ToolError
 from celosia.sim.rtl.simulators import SimulatorNotFound
 from celosia.sim.rtl.verilate import RtlError
-from celosia.sw.runtime.device import DeviceError
+from celosia.sw.driver.device import DeviceError
 from celosia.sw.workers.parcel import WorkersError
 
 #: Errors of input that cannot be used: those of all packages are a ValueError.

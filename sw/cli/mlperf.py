@@ -5,7 +5,7 @@ import os
 from importlib import import_module
 from pathlib import Path
 
-from celosia.hw.arch.extras import install_command
+from celosia.hw.environment.extras import install_command
 from celosia.sw.cli.arguments import (
     Commands,
     add_device,

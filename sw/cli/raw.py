@@ -15,10 +15,11 @@ from celosia.hw.arch.presets import PRESETS
 from celosia.hw.arch.registers import MOST_INSTRUCTIONS
 from celosia.sw.cli.arguments import device_options, wave_files
 from celosia.sw.cli.inputs import npy, read_array
+from celosia.sw.driver.core import RunResult
+from celosia.sw.driver.device import DeviceError
 from celosia.sw.files import read_file, writable, write_atomically
 from celosia.sw.ir.program import MAGIC
 from celosia.sw.runtime import backends
-from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.session import InputError
 
 _NUMBER = r"(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,18})"

@@ -2,7 +2,7 @@
 
 import argparse
 
-from celosia.hw.arch.extras import install_command
+from celosia.hw.environment.extras import install_command
 from celosia.sw.cli.arguments import Commands, add_device, add_machine, seeds
 from celosia.sw.cli.inputs import pixel_range
 from celosia.sw.cli.messages import Missing

@@ -1,6 +1,6 @@
 """Files that ``celosia verilog`` writes besides the Verilog itself."""
 
-from pathlib import Path
+from importlib.resources import files
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PodConfig
@@ -153,7 +153,7 @@ def verilog_files(config: Config, verilog: str, *, everything: bool) -> dict[str
         )
         found[registers] = system_rdl()
         found["celosia_registers.h"] = c_constants()
-        folder = Path(__file__).parent
-        found |= {source: (folder / source).read_text() for source in DRIVER}
-        found[BENCH] = (folder / "bench.v").read_text()
+        driver = files("celosia.sw.driver")
+        found |= {source: (driver / source).read_text() for source in DRIVER}
+        found[BENCH] = (files("celosia.sw.export") / "bench.v").read_text()
     return found

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
+from importlib.resources import files
 
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.sw.ir.parts import Port, Section
@@ -15,7 +15,7 @@ _TAKEN = frozenset(
     "typedef union unsigned void volatile while _Bool _Complex _Imaginary "
     "segments once each inputs outputs".split()
 )
-_HEADER = Path(__file__).with_name("celosia.h")
+_HEADER = files("celosia.sw.driver") / "celosia.h"
 
 
 def c_name(stem: str) -> str:

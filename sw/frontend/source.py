@@ -8,7 +8,7 @@ from typing import Any
 
 import tflite
 
-from celosia.hw.arch.extras import install_command
+from celosia.hw.environment.extras import install_command
 from celosia.sw.files import FileError, read_file
 from celosia.sw.frontend.tflite import load as load_tflite
 from celosia.sw.frontend.tflite import signatures_of as signatures_of_tflite

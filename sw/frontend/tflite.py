@@ -20,12 +20,7 @@ from celosia.sw.frontend.unsigned import centred, rescaling
 from celosia.sw.frontend.variables import KINDS, Variables
 from celosia.sw.ir.graph import Graph, Operation, Signature, Tensor, short_name
 from celosia.sw.ir.names import printable, with_names
-from celosia.sw.layers.node import (
-    ModelError,
-    Node,
-    described,
-    require_per_tensor,
-)
+from celosia.sw.layers.node import ModelError, Node, described, require_per_tensor
 from celosia.sw.layers.record import Operator as OperatorRecord
 from celosia.sw.operators.host import check_operation, evaluate, infer
 from celosia.sw.operators.registry import OPERATORS

@@ -14,13 +14,7 @@ from celosia.sw.ir.graph import Graph, Operation, Quantization
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.multiplier import quantize_multiplier
 from celosia.sw.layers.onnxruntime import added, factors
-from celosia.sw.layers.quantize import (
-    activation_range,
-    bias_of,
-    ends_of_two,
-    folded,
-    sum_ranges,
-)
+from celosia.sw.layers.quantize import activation_range, bias_of, ends_of_two, folded, sum_ranges
 from celosia.sw.layers.single import multipliers
 from celosia.sw.layers.values import Scaling, uniform_scaling
 

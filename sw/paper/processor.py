@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.extras import install_command
+from celosia.hw.environment.extras import install_command
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.files import read_file
 from celosia.sw.frontend.source import load

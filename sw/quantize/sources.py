@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from celosia.hw.arch.extras import install_command
+from celosia.hw.environment.extras import install_command
 from celosia.sw.quantize.model import FloatModel, QuantizeError
 from celosia.sw.quantize.pt2 import EXPORT
 

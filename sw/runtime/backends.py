@@ -1,11 +1,14 @@
 """Devices by name; each is imported when it is chosen."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PodConfig
-from celosia.sw.runtime.device import Device, DeviceError
-from celosia.sw.runtime.pods import MachinePod, Pod, RtlPodBackend, SingleCore
+from celosia.sw.driver.device import Device, DeviceError, Pod
+from celosia.sw.runtime.machine import MachineDevice
+from celosia.sw.runtime.pods import Cores
 
 #: Names of devices.
 DEVICES = ("machine", "rtl", "litex:SYSTEM")
@@ -23,6 +26,18 @@ def device_name(text: str) -> str:
     if text.startswith(_LITEX) and text != _LITEX:
         return text
     raise ValueError(f"device: wanted one of {', '.join(DEVICES)}, got {text!r}")
+
+
+@contextmanager
+def simulator_errors(kind: str) -> Iterator[None]:
+    """Raise a missing simulator, or a model that cannot be built, as ``DeviceError``."""
+    from celosia.sim.rtl.simulators import SimulatorNotFound
+    from celosia.sim.rtl.verilate import RtlError
+
+    try:
+        yield
+    except (SimulatorNotFound, RtlError, OSError) as error:
+        raise DeviceError(f"{kind}: {error}") from error
 
 
 def _require_name(text: str) -> None:
@@ -46,13 +61,16 @@ def open_device(name: str, config: Config, memory_bytes: int, **options: Any) ->
     """
     _require_name(name)
     if name == "machine":
-        from celosia.sw.runtime.machine import MachineDevice
-
         return MachineDevice(config, memory_bytes)
     if name == "rtl":
-        from celosia.sw.runtime.rtl import RtlBackend
+        from celosia.sim.rtl.waves import Waves
+        from celosia.sw.runtime.rtl import RtlDriver
 
-        return RtlBackend(config, memory_bytes, **options)
+        waves = options.pop("waves", None)
+        with simulator_errors("rtl"):
+            return RtlDriver(
+                config, memory_bytes=memory_bytes, waves=Waves(*waves) if waves else None, **options
+            )
     from celosia.sw.runtime.litex import open_litex
 
     return open_litex(name.removeprefix(_LITEX), config, memory_bytes)
@@ -68,14 +86,17 @@ def open_pod(name: str, pod: PodConfig, memory_bytes: int, **options: Any) -> Po
     """
     _require_name(name)
     if name == "machine":
-        return MachinePod(pod, memory_bytes)
+        return Cores([MachineDevice(pod.core, memory_bytes) for _ in range(pod.cores)])
     if name.startswith(_LITEX):
         from celosia.sw.runtime.litex import open_litex_pod
 
         return open_litex_pod(name.removeprefix(_LITEX), pod, memory_bytes)
     if unknown := [key for key in options if key not in ("latency", "bandwidth")]:
         raise DeviceError(f"{unknown[0]}: wanted one core, got {pod.cores}")
-    return RtlPodBackend(pod, memory_bytes, **options)
+    from celosia.sw.runtime.rtl import RtlPodDriver
+
+    with simulator_errors("rtl"):
+        return RtlPodDriver(pod, memory_bytes=memory_bytes, **options)
 
 
 def open_cores(
@@ -92,5 +113,5 @@ def open_cores(
     Other parameters and errors: see ``open_device``. Raises ``ValueError`` if there is no such pod.
     """
     if cores == 1:
-        return SingleCore(open_device(name, config, memory_bytes, **options))
+        return Cores([open_device(name, config, memory_bytes, **options)])
     return open_pod(name, PodConfig(config, cores, ports), memory_bytes, **options)

@@ -6,9 +6,9 @@ from typing import Any
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PodConfig
-from celosia.sw.runtime.device import DeviceError
-from celosia.sw.runtime.link import HostLink, Transport
-from celosia.sw.runtime.serial import LineDevice, LinePod, open_port
+from celosia.sw.driver.device import DeviceError
+from celosia.sw.driver.link import HostLink, Transport
+from celosia.sw.driver.serial import LineDevice, LinePod, open_port
 
 #: Name of the simulated system.
 SIMULATED = "sim"

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from celosia.hw.arch.commands import WORD_BYTES
+from celosia.hw.arch.commands import WORD_BYTES, require_place
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.driver import RunResult, require_place, require_program
-from celosia.sw.runtime.device import DeviceError
+from celosia.sw.driver.core import RunResult, require_program
+from celosia.sw.driver.device import DeviceError
 
 
 class MachineDevice:

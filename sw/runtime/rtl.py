@@ -1,71 +1,35 @@
-"""The simulated RTL as a device."""
+"""The simulated RTL as devices: exact bytes, exact cycles."""
 
-from pathlib import Path
+from typing import Any
 
-from celosia.hw.arch.config import Config
-from celosia.hw.arch.driver import RunResult
-from celosia.sw.runtime.device import DeviceError
+from celosia.hw.arch.pod import PodConfig
+from celosia.sim.rtl.core import RtlCore, RtlDevice, RtlPod
+from celosia.sw.driver.core import Driver
+from celosia.sw.driver.device import DeviceError
+from celosia.sw.driver.pod import PodDriver
 
 
-class RtlBackend:
-    """Runs programs on the core's compiled Verilog: exact bytes, exact cycles.
+class RtlCoreDriver(RtlCore, Driver):
+    """A core of a simulated pod."""
 
-    - ``config``: sizes of the core.
-    - ``memory_bytes``: external memory.
-    - ``latency``: cycles from a request to external memory to its first response.
-    - ``bandwidth``: beats of external memory per cycle, above 0 up to 2.
-    - ``netlist``: netlist of the core, which runs instead of the generated Verilog; see
-      ``celosia.hw.flow.gates``.
-    - ``waves``: FST file for the core's signals, the first cycle in it and the one after the last;
-      see ``celosia.sim.rtl.waves``. It is complete after ``close``.
+    def failure(self, text: str) -> Exception:
+        """Return the error of a run with this message."""
+        return DeviceError(f"rtl: run: {text}")
 
-    Raises ValueError if latency or bandwidth are out of range; DeviceError if no simulator is
-    found, or the model cannot be built.
-    """
 
-    def __init__(
-        self,
-        config: Config,
-        memory_bytes: int,
-        latency: int = 32,
-        bandwidth: float = 1.0,
-        netlist: Path | None = None,
-        waves: tuple[Path, int, int] | None = None,
-    ) -> None:
-        from celosia.sim.rtl.core import RtlDevice, RtlError
-        from celosia.sim.rtl.simulators import SimulatorNotFound
-        from celosia.sim.rtl.waves import Waves
+class RtlDriver(RtlCoreDriver, RtlDevice):
+    """The compiled Verilog of a core; parameters as of ``RtlDevice``."""
 
-        self.config = config
-        try:
-            self.device = RtlDevice(
-                config,
-                latency=latency,
-                bandwidth=bandwidth,
-                memory_bytes=memory_bytes,
-                netlist=netlist,
-                waves=Waves(*waves) if waves else None,
-            )
-        except (SimulatorNotFound, RtlError, OSError) as error:
-            raise DeviceError(f"rtl: {error}") from error
 
-    def write(self, address: int, data: bytes) -> None:
-        """Write to external memory, from byte ``address`` on."""
-        self.device.write(address, data)
+class RtlPodDriver(RtlPod, PodDriver[RtlCoreDriver]):
+    """The compiled Verilog of a pod; parameters as of ``RtlPod``."""
 
-    def read(self, address: int, count: int) -> bytes:
-        """Return ``count`` bytes of external memory."""
-        return self.device.read(address, count)
+    core = RtlCoreDriver
 
-    def run(self, address: int, count: int) -> RunResult:
-        """Run the program of ``count`` instructions at byte ``address``."""
-        from celosia.sim.rtl.core import RtlError
+    def __init__(self, pod: PodConfig, **options: Any) -> None:
+        super().__init__(pod, **options)
+        self.divide(self.window)
 
-        try:
-            return self.device.run(address, count)
-        except RtlError as error:
-            raise DeviceError(f"rtl: {error}") from error
-
-    def close(self) -> None:
-        """Release the simulator."""
-        self.device.close()
+    def write_shared(self, address: int, data: bytes) -> None:
+        """Write bytes that are the same for all cores."""
+        self.cores[0].write(address, data)

@@ -11,13 +11,14 @@ import numpy as np
 from tqdm import tqdm
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.notebook import html_table
+from celosia.hw.environment.notebook import html_table
+from celosia.sw.driver.core import RunResult
+from celosia.sw.driver.device import Device, DeviceError, Pod
 from celosia.sw.ir.parts import Part, Section
 from celosia.sw.ir.program import Program
 from celosia.sw.operators import host
 from celosia.sw.runtime.arrays import InputError, label
-from celosia.sw.runtime.device import Device, DeviceError, RunResult
-from celosia.sw.runtime.pods import Pod, SingleCore, private_range
+from celosia.sw.runtime.pods import Cores, private_range
 
 #: Approximate limits of the samples that go through all steps at once, and of a tensor's elements.
 _MOST_SAMPLES = 1024
@@ -178,7 +179,7 @@ class Session:
 
     def __init__(self, program: Program, device: Device | Pod) -> None:
         self.program = program
-        self.pod = device if isinstance(device, Pod) else SingleCore(device)
+        self.pod = device if isinstance(device, Pod) else Cores([device])
         #: Numbers of the cores that work.
         self.cores = list(range(len(self.pod.cores)))
         self.statistics = Statistics(program, len(self.cores))

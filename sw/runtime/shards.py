@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from celosia.sw.driver.core import RunResult
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.arrays import digest_of
-from celosia.sw.runtime.device import RunResult
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.runtime.session import Session, Statistics, count_of, together
 from celosia.sw.workers.spread import Workers, spread

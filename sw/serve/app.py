@@ -16,8 +16,8 @@ from flask import Flask, Response, jsonify, request
 from werkzeug.exceptions import BadRequest, HTTPException, LengthRequired, UnsupportedMediaType
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
+from celosia.sw.driver.device import DeviceError
 from celosia.sw.runtime.arrays import InputError
-from celosia.sw.runtime.device import DeviceError
 from celosia.sw.serve.classifier import Classifier, Result
 from celosia.sw.serve.picture import CANVAS
 

@@ -11,11 +11,11 @@ import numpy as np
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.data import DATASETS
+from celosia.sw.driver.device import DeviceError
 from celosia.sw.ir.graph import Graph, short_name
 from celosia.sw.ir.parts import Port
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.arrays import InputError, label, quantized
-from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.opening import open_session, read_source
 from celosia.sw.runtime.session import Session, Statistics
 from celosia.sw.serve.maps import FeatureMap, Maps

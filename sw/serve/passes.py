@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from celosia.hw.arch.driver import RunResult
 from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.sw.driver.core import RunResult
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.machine import MachineDevice
 

@@ -11,11 +11,10 @@ import numpy as np
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.driver.device import DeviceError, Pod
 from celosia.sw.frontend.source import load
 from celosia.sw.runtime.backends import open_cores
-from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.opening import open_session
-from celosia.sw.runtime.pods import Pod
 from celosia.sw.training import batches, weights
 from celosia.sw.training.export import image_shape, tflite_of
 from celosia.sw.training.scheme import Network

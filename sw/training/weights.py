@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from celosia.sw.runtime.device import Memory
+from celosia.sw.driver.device import Memory
 from celosia.sw.training.batches import WEIGHTS, generator
 from celosia.sw.training.scheme import LOW_BITS, MOST_HIGH, MOST_WEIGHT, Network
 from celosia.sw.training.step.layout import Layout

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tqdm import tqdm
 
-from celosia.hw.arch.extras import install_command
+from celosia.hw.environment.extras import install_command
 from celosia.sw.workers.parcel import Outcome, Parcel, WorkersError, carried_out
 
 #: Times that processes may end while a shard is under way.

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from celosia.hw.arch.caches import is_own, own_folder
+from celosia.hw.environment.caches import is_own, own_folder
 
 #: Seconds after which the results of a run that nobody resumed are removed.
 _LIFE = 7 * 24 * 3600

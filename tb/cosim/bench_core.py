@@ -16,10 +16,10 @@ from celosia.hw.arch.isa import Instruction, Opcode, Space
 from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION, Control
 from celosia.sim.check import footprint
 from celosia.sim.check.schedule import listing
-from celosia.sim.fuzz.programs.ordering import ordered
-from celosia.sim.fuzz.stage import CODE, SIZE, SOURCE, TARGET, closing, opening
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
+from celosia.sw.fuzz.programs.ordering import ordered
+from celosia.sw.fuzz.stage import CODE, SIZE, SOURCE, TARGET, closing, opening
 
 HALT = Instruction(Opcode.HALT)
 

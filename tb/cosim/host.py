@@ -21,10 +21,10 @@ from celosia.hw.arch.registers import (
     activity_names,
 )
 from celosia.sim.check.schedule import MachineError
-from celosia.sim.fuzz import stage
-from celosia.sim.fuzz.programs.generator import Generator
-from celosia.sim.fuzz.stage import CODE, PARAMETERS, SIZE, SOURCE, TARGET
 from celosia.sim.model.machine import Machine
+from celosia.sw.fuzz import stage
+from celosia.sw.fuzz.programs.generator import Generator
+from celosia.sw.fuzz.stage import CODE, PARAMETERS, SIZE, SOURCE, TARGET
 
 Failure = tuple[isa.Error, isa.Unit, int]
 

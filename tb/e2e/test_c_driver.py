@@ -13,18 +13,19 @@ import pytest
 from c_driver import FAILED, MISMATCH, NOT_FOUND, OK, RUNNING, TIMEOUT, TOO_LARGE
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.driver import Driver, RunResult
 from celosia.hw.arch.presets import PRESETS
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, OFFSETS, Activity
 from celosia.hw.verilog.build import verilog
 from celosia.sim.rtl import core as rtl
 from celosia.sim.rtl.verilate import compile_library
 from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.driver.core import Driver, RunResult
 from celosia.sw.export.files import verilog_files, verilog_header
 from celosia.sw.export.program import c_program
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session
+from celosia.sw.runtime.rtl import RtlDriver
 
 pytestmark = [pytest.mark.thorough, pytest.mark.slow]
 
@@ -156,7 +157,7 @@ def test_digits(bench: Bench, mnist: tuple[np.ndarray, np.ndarray]) -> None:
     python.set_register("interrupt_enable", 3)
     python.acknowledge()
     runs = driven(python, python.memory(), program, x)
-    with rtl.RtlDevice(NANO, memory_bytes=program.memory_bytes) as ordinary:
+    with RtlDriver(NANO, memory_bytes=program.memory_bytes) as ordinary:
         assert driven(ordinary, ordinary._memory, program, x) == runs
         np.testing.assert_array_equal(ordinary._memory, python.memory())
     np.testing.assert_array_equal(host.bus.memory(), python.memory())

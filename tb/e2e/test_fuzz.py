@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from clusters import Cluster
 
-from celosia.sim.fuzz.case import Bus, load
-from celosia.sim.fuzz.device import Device, Outcome
-from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS
-from celosia.sim.fuzz.programs.legal import legal
-from celosia.sim.fuzz.trial import attempt
 from celosia.sim.model.machine import Machine
 from celosia.sw.cli import main
+from celosia.sw.fuzz.case import Bus, load
+from celosia.sw.fuzz.device import Device, Outcome
+from celosia.sw.fuzz.programs.configurations import CONFIGURATIONS
+from celosia.sw.fuzz.programs.legal import legal
+from celosia.sw.fuzz.trial import attempt
 
 pytestmark = pytest.mark.usefixtures("verilator")
 
@@ -135,7 +135,7 @@ def broken(kind: str, outcome: Outcome, device: Device) -> Outcome:
 )
 def test_a_wrong_core_is_found(kind, tmp_path, capsys, monkeypatch) -> None:
     play = Device.play
-    monkeypatch.setattr("celosia.sim.fuzz.shrink._BUDGET", 5)
+    monkeypatch.setattr("celosia.sw.fuzz.shrink._BUDGET", 5)
     monkeypatch.setattr(
         Device, "play", lambda self, *a, **b: broken(kind, play(self, *a, **b), self)
     )

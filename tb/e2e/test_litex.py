@@ -17,13 +17,13 @@ from celosia.hw.arch.registers import MAGIC, OFFSETS
 from celosia.sim.rtl import system
 from celosia.sim.rtl.verilate import compile_library
 from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.driver.device import DeviceError
+from celosia.sw.driver.levelling import level
+from celosia.sw.driver.link import HostLink
+from celosia.sw.driver.serial import LinePod
 from celosia.sw.frontend.tflite import load
 from celosia.sw.runtime.backends import open_device
-from celosia.sw.runtime.device import DeviceError
-from celosia.sw.runtime.levelling import level
-from celosia.sw.runtime.link import HostLink
 from celosia.sw.runtime.opening import open_session
-from celosia.sw.runtime.serial import LinePod
 from celosia.sw.runtime.session import Session
 
 prerequisites.package("litex")

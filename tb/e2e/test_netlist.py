@@ -20,12 +20,12 @@ from celosia.hw.flow.gates import gates
 from celosia.hw.flow.parts import PARTS
 from celosia.hw.flow.tools import ToolError
 from celosia.hw.verilog.build import TOP, verilog
-from celosia.sim.fuzz.programs.faulty import faulty
-from celosia.sim.fuzz.programs.legal import legal
-from celosia.sim.fuzz.trial import attempt
 from celosia.sim.rtl.simulators import SimulatorNotFound, find_verilator
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
+from celosia.sw.fuzz.programs.faulty import faulty
+from celosia.sw.fuzz.programs.legal import legal
+from celosia.sw.fuzz.trial import attempt
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.interpreter import open_session

@@ -9,10 +9,10 @@ from training_steps import core
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.registers import Control, Status
 from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.driver.device import DeviceError
 from celosia.sw.frontend.source import load
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.backends import open_pod
-from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.interpreter import Interpreter
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.runtime.session import Session

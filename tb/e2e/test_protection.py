@@ -13,7 +13,6 @@ from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.driver import RunResult
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
 from celosia.hw.memory import parity
 from celosia.hw.verilog.netlist import Cell
@@ -21,13 +20,14 @@ from celosia.hw.verilog.registers import Step
 from celosia.hw.verilog.writer import Writer
 from celosia.sim.check import footprint
 from celosia.sim.check.footprint import Memory
-from celosia.sim.fuzz import stage
-from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS, variant
-from celosia.sim.fuzz.programs.legal import legal
-from celosia.sim.fuzz.programs.ordering import ordered
 from celosia.sim.model.machine import Machine
 from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.driver.core import RunResult
 from celosia.sw.frontend.tflite import load
+from celosia.sw.fuzz import stage
+from celosia.sw.fuzz.programs.configurations import CONFIGURATIONS, variant
+from celosia.sw.fuzz.programs.legal import legal
+from celosia.sw.fuzz.programs.ordering import ordered
 
 pytestmark = pytest.mark.usefixtures("verilator")
 

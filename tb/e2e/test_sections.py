@@ -22,13 +22,14 @@ from celosia.sw.compiler import compile as passes
 from celosia.sw.compiler import compiled
 from celosia.sw.compiler.compile import compile_graph, compile_steps, compile_up_to
 from celosia.sw.compiler.compiled import layer_sections
+from celosia.sw.driver.core import RunResult
+from celosia.sw.driver.device import DeviceError
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import Program
 from celosia.sw.layers.errors import CompileError, LengthError
 from celosia.sw.measure import measure
 from celosia.sw.profile.estimates import estimates
 from celosia.sw.profile.events import events
-from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.machine import MachineDevice
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.runtime.session import Session

@@ -25,10 +25,10 @@ from celosia.hw.arch.registers import (
 )
 from celosia.hw.core import Core
 from celosia.hw.memory import accumulators, unified_buffer
-from celosia.sim.fuzz import stage
-from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS
-from celosia.sim.fuzz.programs.legal import program
 from celosia.sim.model.machine import Machine, MachineError
+from celosia.sw.fuzz import stage
+from celosia.sw.fuzz.programs.configurations import CONFIGURATIONS
+from celosia.sw.fuzz.programs.legal import program
 
 LEAST = CONFIGURATIONS["least"]
 PARITY = replace(LEAST, protection="parity")

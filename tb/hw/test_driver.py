@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from celosia.hw.arch import commands, isa
-from celosia.hw.arch.driver import Driver, require_place
+from celosia.hw.arch.commands import require_place
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import COUNTERS, OFFSETS, Control, Interrupt, Status
-from celosia.sim.rtl.core import RtlDevice
+from celosia.sw.driver.core import Driver
+from celosia.sw.runtime.rtl import RtlDriver
 
 NAMES = {offset: name for name, offset in OFFSETS.items()}
 WRONG = (isa.Error.RANGE, isa.Unit.LOAD, 3)
@@ -143,7 +144,7 @@ def test_a_long_program_waits_for_its_own_end_after_an_error(rng, verilator) -> 
     )
     data = rng.integers(0, 256, 64 * 20).astype(np.uint8).tobytes()
     # An interrupt that was left ends each wait at once: a few of them do not see the end.
-    with RtlDevice(preset("nano"), memory_bytes=1 << 14, cycles_limit=1 << 18) as device:
+    with RtlDriver(preset("nano"), memory_bytes=1 << 14, cycles_limit=1 << 18) as device:
         device.write(4096, data)
         device.write(0, bytes((0xFF,)) * 64)
         assert device.run(0, 1).error == (isa.Error.OPCODE, isa.Unit.SEQUENCER, 0)
@@ -158,7 +159,7 @@ def test_a_long_program_waits_for_its_own_end_after_an_error(rng, verilator) -> 
 def test_a_host_that_polls_sees_a_program_until_its_end(verilator) -> None:
     """Words that were fetched after HALT arrive before the end, late from a slow memory."""
 
-    class Polled(RtlDevice):
+    class Polled(RtlDriver):
         def pauses(self, *, running: bool) -> Iterator[None]:
             for _ in range(1 << 12):
                 yield

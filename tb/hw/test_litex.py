@@ -11,6 +11,7 @@ from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.flow.parts import ECP5, GOWIN, SPARTAN6
 from celosia.hw.verilog.build import verilog
+from celosia.sw.driver.frames import framed
 
 migen = prerequisites.package("migen")
 stream = prerequisites.package("litex.soc.interconnect.stream")
@@ -105,14 +106,14 @@ def request(number, address, *words, read=0):
 def response(number, *words, read=0, error=False):
     """Return the bytes of a response."""
     control = number | read << 16 | (link.ERROR if error else 0)
-    return link.framed(b"".join(word.to_bytes(4, "little") for word in (*words, control)))
+    return framed(b"".join(word.to_bytes(4, "little") for word in (*words, control)))
 
 
 def test_a_bridge_writes_and_reads():
     words = (0x7D7E7F7D, 0x12345678, 0x7E7E7E7E)
     sent = [request(5, 64, *words), request(6, 64, read=4), request(0x7E7D, 1 << 20, read=1)]
     made = Bridged()
-    assert exchanged(made, [link.framed(contents) for contents in sent]) == [
+    assert exchanged(made, [framed(contents) for contents in sent]) == [
         response(5),
         response(6, *words, 0, read=4),
         response(0x7E7D, 0, read=1, error=True),
@@ -121,8 +122,8 @@ def test_a_bridge_writes_and_reads():
 
 
 def test_a_bridge_writes_once():
-    start, other = link.framed(request(9, 8, 1)), link.framed(request(10, 1 << 20, 2))
-    read = link.framed(request(11, 8, read=1))
+    start, other = framed(request(9, 8, 1)), framed(request(10, 1 << 20, 2))
+    read = framed(request(11, 8, read=1))
     made = Bridged()
     refused = response(10, error=True)
     got = exchanged(made, [start, start, other, other, read, other])
@@ -136,28 +137,28 @@ FLAG = bytes((link.FLAG,))
 @pytest.mark.parametrize(
     ("damaged", "response_to"),
     [
-        (link.framed(request(3, 8, 1)).replace(b"\x03", b"\x02"), FLAG),
-        (link.framed(request(3, 8, 1)).replace(b"\x03", b"\x03\x03"), FLAG),
-        (link.framed(request(3, 8, 1)[:-1]), FLAG),
-        (link.framed(request(3, 8)[:4]), FLAG),
+        (framed(request(3, 8, 1)).replace(b"\x03", b"\x02"), FLAG),
+        (framed(request(3, 8, 1)).replace(b"\x03", b"\x03\x03"), FLAG),
+        (framed(request(3, 8, 1)[:-1]), FLAG),
+        (framed(request(3, 8)[:4]), FLAG),
         (FLAG, b""),
-        (link.framed(request(3, 8, *range(link.REQUEST_WORDS))), b""),
+        (framed(request(3, 8, *range(link.REQUEST_WORDS))), b""),
     ],
 )
 def test_a_bridge_does_nothing_damaged(damaged, response_to):
     made = Bridged()
-    good = link.framed(request(4, 16, 7))
+    good = framed(request(4, 16, 7))
     assert exchanged(made, [damaged, good]) == [response_to, response(4)]
     assert made.writes == [(16, 7)]
 
 
 def test_a_bridge_drops_what_comes_while_it_works():
     """A later request is lost whole, without a response."""
-    first, late = link.framed(request(1, 0, *range(9))), link.framed(request(2, 0, 5))
+    first, late = framed(request(1, 0, *range(9))), framed(request(2, 0, 5))
     made = Bridged()
     assert exchanged(made, [first + late, late]) == [response(1), response(2)]
     assert made.writes[9:] == [(0, 5)]
-    most = link.framed(request(1, 0, *range(link.MOST_WORDS)))
+    most = framed(request(1, 0, *range(link.MOST_WORDS)))
     made = Bridged()
     assert exchanged(made, [most], gap=2000) == [response(1)]
     assert made.memory == {4 * n: n for n in range(link.MOST_WORDS)}

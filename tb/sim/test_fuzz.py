@@ -10,15 +10,15 @@ from celosia.hw.arch import commands, isa
 from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
 from celosia.sim.check import hazards
 from celosia.sim.check.schedule import MachineError
-from celosia.sim.fuzz import expectation, stage
-from celosia.sim.fuzz.activity import misplaced
-from celosia.sim.fuzz.campaign import Plan, case_of
-from celosia.sim.fuzz.case import Bus, Case, Fault, load, save
-from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS, configurations, draw
-from celosia.sim.fuzz.programs.faulty import KINDS
-from celosia.sim.fuzz.programs.legal import legal
-from celosia.sim.fuzz.shrink import shrink
-from celosia.sim.fuzz.trial import Problem, Trial
+from celosia.sw.fuzz import expectation, stage
+from celosia.sw.fuzz.activity import misplaced
+from celosia.sw.fuzz.campaign import Plan, case_of
+from celosia.sw.fuzz.case import Bus, Case, Fault, load, save
+from celosia.sw.fuzz.programs.configurations import CONFIGURATIONS, configurations, draw
+from celosia.sw.fuzz.programs.faulty import KINDS
+from celosia.sw.fuzz.programs.legal import legal
+from celosia.sw.fuzz.shrink import shrink
+from celosia.sw.fuzz.trial import Problem, Trial
 
 LEAST, ODD = CONFIGURATIONS["least"], CONFIGURATIONS["odd"]
 HALT = Instruction(Opcode.HALT)

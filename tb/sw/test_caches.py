@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from celosia.hw.arch import caches
-from celosia.hw.arch.extras import ToolError
+from celosia.hw.environment import caches
+from celosia.hw.environment.extras import ToolError
 from celosia.hw.verilog import conversion
 from celosia.sim.rtl import verilate
 from celosia.sw.cli.messages import FAILED

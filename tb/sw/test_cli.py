@@ -8,13 +8,13 @@ import pytest
 from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch import commands, isa
-from celosia.hw.arch.driver import RunResult
 from celosia.hw.arch.presets import preset
 from celosia.hw.verilog import build
 from celosia.sw import measure
 from celosia.sw.cli import main
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.report import Alone, Measured
+from celosia.sw.driver.core import RunResult
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.machine import MachineDevice
 

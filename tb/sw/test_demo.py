@@ -9,8 +9,8 @@ from celosia.hw.arch.presets import preset
 from celosia.sw import demo
 from celosia.sw.compiler.emit.synchronise import SEMAPHORE
 from celosia.sw.data import Found
+from celosia.sw.driver.core import RunResult
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.device import RunResult
 from celosia.sw.runtime.session import Statistics
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from celosia.hw.arch.extras import install_command, requirements
+from celosia.hw.environment.extras import install_command, requirements
 from celosia.sim.rtl import simulators
 from celosia.sw import tools
 from celosia.sw.cli import main

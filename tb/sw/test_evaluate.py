@@ -11,9 +11,9 @@ from celosia.hw.arch.presets import preset
 from celosia.sw import data, evaluate
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.driver.core import RunResult
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.device import RunResult
 from celosia.sw.runtime.session import InputError, Statistics
 
 BLUE, RED = (0x1F, 0x6F, 0x8B), (0xC0, 0x39, 0x2B)

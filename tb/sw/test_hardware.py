@@ -14,8 +14,8 @@ import prerequisites
 import pytest
 
 from celosia.hw import synthesis
-from celosia.hw.arch.extras import install_command
 from celosia.hw.arch.presets import preset
+from celosia.hw.environment.extras import install_command
 from celosia.hw.flow import tools as flow_tools
 from celosia.hw.flow.flow import Design, Run
 from celosia.hw.flow.parts import PARTS, part_named

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from celosia.sw.runtime.device import DeviceError
-from celosia.sw.runtime.levelling import Setting, level
+from celosia.sw.driver.device import DeviceError
+from celosia.sw.driver.levelling import Setting, level
 
 NAMES = (
     "dly_sel",

@@ -6,15 +6,16 @@ import prerequisites
 import pytest
 from devices.link import START, Bridge, Line, MachineRegisters, Noise
 
-from celosia.hw.arch.link import MOST_WORDS, framed
+from celosia.hw.arch.link import MOST_WORDS
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import OFFSETS
+from celosia.sw.driver.device import DeviceError
+from celosia.sw.driver.frames import framed
+from celosia.sw.driver.link import HostLink
+from celosia.sw.driver.serial import LineDevice
 from celosia.sw.runtime.backends import open_device, open_pod
-from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.interpreter import open_program
-from celosia.sw.runtime.link import HostLink
-from celosia.sw.runtime.serial import LineDevice
 from celosia.sw.runtime.session import Session
 
 MEMORY = 1 << 18

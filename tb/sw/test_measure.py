@@ -18,9 +18,10 @@ from celosia.sw import measure
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import bounds
+from celosia.sw.driver.core import RunResult
+from celosia.sw.driver.device import DeviceError
 from celosia.sw.frontend.tflite import load
 from celosia.sw.runtime import backends
-from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.machine import MachineDevice
 from celosia.sw.runtime.session import Session
 

@@ -15,8 +15,8 @@ import pytest
 from whole_networks.small import two_signatures
 
 import celosia
-from celosia.hw.arch.notebook import html_table
 from celosia.hw.arch.presets import PRESETS, preset
+from celosia.hw.environment.notebook import html_table
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.quantize.model import QuantizeError
 from celosia.sw.runtime.arrays import InputError

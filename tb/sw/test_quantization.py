@@ -16,8 +16,8 @@ import numpy as np
 import prerequisites
 import pytest
 
-from celosia.hw.arch.extras import install_command
 from celosia.hw.arch.presets import preset
+from celosia.hw.environment.extras import install_command
 from celosia.sw import data
 from celosia.sw.cli import main, quantize
 from celosia.sw.compiler.compile import compile_graph

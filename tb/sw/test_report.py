@@ -22,11 +22,11 @@ from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled, bounds, layer_sections
 from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.report import Alone, Measured
+from celosia.sw.driver.core import RunResult
 from celosia.sw.evaluate import Evaluation
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.runtime.backends import open_device
-from celosia.sw.runtime.device import RunResult
 from celosia.sw.runtime.machine import MachineDevice
 from celosia.sw.runtime.session import Session, Statistics
 

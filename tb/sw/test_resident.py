@@ -14,12 +14,12 @@ from celosia.hw.arch.presets import preset
 from celosia.sw.compiler import compile as passes
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.compiler.layout.tile import Tiling
+from celosia.sw.driver.core import RunResult
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.parts import Part, Section
 from celosia.sw.ir.program import Program, ProgramError
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.runtime.device import RunResult
 from celosia.sw.runtime.interpreter import open_session
 from celosia.sw.runtime.machine import MachineDevice
 from celosia.sw.runtime.session import Session

@@ -14,10 +14,10 @@ from devices.link import Bridge, MachineRegisters, Noise
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import OFFSETS, Control, Status
 from celosia.sw.cli import main
+from celosia.sw.driver.device import DeviceError
+from celosia.sw.driver.serial import open_port
 from celosia.sw.runtime.backends import open_device
-from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.interpreter import open_program
-from celosia.sw.runtime.serial import open_port
 from celosia.sw.runtime.session import Session
 
 pytestmark = pytest.mark.thorough

@@ -15,13 +15,13 @@ import pytest
 from networks import FullyConnected, write_fully_connected
 from PIL import Image
 
-from celosia.hw.arch.extras import install_command
 from celosia.hw.arch.presets import preset
+from celosia.hw.environment.extras import install_command
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.cli import main
+from celosia.sw.driver.device import DeviceError
 from celosia.sw.frontend.tflite import load
 from celosia.sw.runtime.arrays import InputError
-from celosia.sw.runtime.device import DeviceError
 from celosia.sw.serve.classifier import Classifier
 from celosia.sw.serve.picture import CANVAS, normalised
 from celosia.sw.shipped import shipped

@@ -10,18 +10,19 @@ from whole_networks.small import through_memory
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.sim.check.footprint import Memory, touches
 from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.driver.core import RunResult
+from celosia.sw.driver.device import DeviceError
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.parts import Port
 from celosia.sw.ir.program import Program, ProgramError
 from celosia.sw.runtime.arrays import OWN_RANGE, clipped, quantized
 from celosia.sw.runtime.backends import open_device
-from celosia.sw.runtime.device import DeviceError, RunResult
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter
-from celosia.sw.runtime.pods import MachinePod, private_range
+from celosia.sw.runtime.machine import MachineDevice
+from celosia.sw.runtime.pods import Cores, private_range
 from celosia.sw.runtime.session import InputError, Session
 
 PORT = Port(name="x", shape=(2, 3), items=1, scale=0.5, zero_point=-3, address=0)
@@ -137,7 +138,7 @@ def test_a_core_of_a_pod_that_fails(program, x, run, monkeypatch, capsys) -> Non
     """In the one-time load or in a batch: its batch is done again, and no output is left out."""
     with Session(program, open_device("machine", program.config, program.memory_bytes)) as session:
         (wanted,) = session.run([x[:7]])
-    pod = MachinePod(PodConfig(program.config, cores=2), program.memory_bytes)
+    pod = Cores([MachineDevice(program.config, program.memory_bytes) for _ in range(2)])
     core, runs = pod.cores[1], iter(range(9))
     original = core.run
 
@@ -158,7 +159,7 @@ def test_a_core_of_a_pod_that_fails(program, x, run, monkeypatch, capsys) -> Non
 def test_cycles_of_a_pod_are_those_of_its_slowest_core(
     program: Program, x: np.ndarray, slowest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pod = MachinePod(PodConfig(program.config, cores=2), program.memory_bytes)
+    pod = Cores([MachineDevice(program.config, program.memory_bytes) for _ in range(2)])
     for number, core in enumerate(pod.cores):
         result = RunResult(100, counters(30)) if number == slowest else RunResult(7, counters(2))
         monkeypatch.setattr(core, "run", lambda *_, result=result: result)
@@ -198,7 +199,7 @@ def test_a_simulated_run_that_was_broken_off(program, x, monkeypatch) -> None:
     device: Any = open_device("rtl", program.config, program.memory_bytes)
     with Session(program, device) as session:
         with monkeypatch.context() as patched:
-            patched.setattr(device.device, "started", interrupted)
+            patched.setattr(device, "started", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 session.run([~x])
         assert np.array_equal(session.run([x])[0], wanted)

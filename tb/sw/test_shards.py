@@ -11,11 +11,11 @@ from whole_networks.small import convolution
 from celosia.hw.arch.presets import preset
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.driver.core import RunResult
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime import session as sessions
 from celosia.sw.runtime import shards
-from celosia.sw.runtime.device import RunResult
 from celosia.sw.runtime.machine import MachineDevice
 from celosia.sw.runtime.session import Session
 from celosia.sw.runtime.shards import Runner, run_on_workers

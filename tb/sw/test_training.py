@@ -15,9 +15,9 @@ from training_steps import OPTION, core, part_lengths, require_equal, require_eq
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
 from celosia.sim.check import hazards
+from celosia.sw.driver.core import RunResult
 from celosia.sw.runtime.arrays import InputError
-from celosia.sw.runtime.device import RunResult
-from celosia.sw.runtime.pods import MachinePod
+from celosia.sw.runtime.pods import Cores
 from celosia.sw.training import batches, export, weights
 from celosia.sw.training.networks import NETWORKS
 from celosia.sw.training.scheme import Dense, Network
@@ -198,9 +198,9 @@ def test_half_of_the_results_are_left_out(seed: int) -> None:
 def test_cycles_are_those_of_the_slowest_core(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Of cores that work at the same time."""
     trainer = Trainer(SMALL, core("nano,weight_tiles=1024"), "machine", {"cores": 4}, seed)
-    run_each = MachinePod.run_each
+    run_each = Cores.run_each
 
-    def counted(pod: MachinePod, address: int, count: int, cores: Sequence[int]) -> list[RunResult]:
+    def counted(pod: Cores, address: int, count: int, cores: Sequence[int]) -> list[RunResult]:
         results = run_each(pod, address, count, cores)
         return [
             replace(result, cycles=100 * (number + 1))
@@ -208,7 +208,7 @@ def test_cycles_are_those_of_the_slowest_core(monkeypatch: pytest.MonkeyPatch, s
             if isinstance(result, RunResult)
         ]
 
-    monkeypatch.setattr(MachinePod, "run_each", counted)
+    monkeypatch.setattr(Cores, "run_each", counted)
     count = 5 * SMALL.batch
     images = Images(np.zeros((count, 45), np.int8), np.zeros(count, np.int64))
     state = State(weights=weights.random(SMALL, seed))

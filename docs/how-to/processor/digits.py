@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from celosia.hw.arch.presets import preset
-from celosia.sw.runtime.link import HostLink
+from celosia.sw.driver.link import HostLink
 from celosia.sw.runtime.litex import open_litex
 
 #: Where host and main.c meet, after the core's part of memory: four words, image, scores.

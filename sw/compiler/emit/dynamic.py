@@ -4,12 +4,7 @@ from celosia.hw.arch.isa import Instruction, Opcode, Space
 from celosia.sw.compiler.emit.access import Step, span
 from celosia.sw.compiler.emit.addressing import Addressing, loops
 from celosia.sw.compiler.emit.vector import vector
-from celosia.sw.compiler.schedule.actions import (
-    MoveWeights,
-    MultiplyMoved,
-    Region,
-    SpreadSums,
-)
+from celosia.sw.compiler.schedule.actions import MoveWeights, MultiplyMoved, Region, SpreadSums
 from celosia.sw.layers.spec import DynamicProduct, Range, Term
 
 _Fields = dict[str, int]

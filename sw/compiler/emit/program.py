@@ -25,12 +25,7 @@ from celosia.sw.compiler.schedule.actions import (
     SpreadSums,
     StoreRegion,
 )
-from celosia.sw.compiler.schedule.stream import (
-    FetchParameters,
-    FetchTables,
-    FetchWeights,
-    Work,
-)
+from celosia.sw.compiler.schedule.stream import FetchParameters, FetchTables, FetchWeights, Work
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.spec import DynamicProduct
 

@@ -7,10 +7,7 @@ from celosia.hw.arch.config import EXPONENTIAL_TABLES, SOFTMAX_ROWS
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.compiler.emit.access import Step, span
 from celosia.sw.compiler.emit.addressing import Addressing
-from celosia.sw.compiler.schedule.actions import (
-    PoolRegion,
-    Region,
-)
+from celosia.sw.compiler.schedule.actions import PoolRegion, Region
 from celosia.sw.layers.spec import Pooling, Range
 
 

@@ -4,9 +4,7 @@ import math
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.bands import Band, vectors
-from celosia.sw.compiler.schedule.actions import (
-    Block,
-)
+from celosia.sw.compiler.schedule.actions import Block
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.spec import Pool, Product, Range, Sum
 

@@ -14,9 +14,7 @@ from celosia.sw.compiler.schedule.actions import (
     PoolRegion,
     StoreRegion,
 )
-from celosia.sw.compiler.schedule.blocks import (
-    blocks,
-)
+from celosia.sw.compiler.schedule.blocks import blocks
 from celosia.sw.compiler.schedule.interleave import Job
 from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.tiling import GROUP, WHOLE, BlockTiling, Stages, StepRange

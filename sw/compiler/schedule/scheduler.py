@@ -9,11 +9,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from celosia.sw.compiler.layout.placement import Arranged, Arrangement
-from celosia.sw.compiler.schedule.actions import (
-    Action,
-    FillMargins,
-    LoadRegion,
-)
+from celosia.sw.compiler.schedule.actions import Action, FillMargins, LoadRegion
 from celosia.sw.compiler.schedule.dynamic import DynamicJobs
 from celosia.sw.compiler.schedule.interleave import Interleaver, Job
 from celosia.sw.compiler.schedule.jobs import Jobs

@@ -6,12 +6,7 @@ from dataclasses import dataclass
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.placement import Arranged
 from celosia.sw.compiler.layout.stripes import source_rows
-from celosia.sw.compiler.schedule.actions import (
-    Action,
-    Block,
-    LoadRegion,
-    Region,
-)
+from celosia.sw.compiler.schedule.actions import Action, Block, LoadRegion, Region
 from celosia.sw.compiler.schedule.blocks import (
     band_blocks,
     blocks,

@@ -66,7 +66,7 @@ def shortfall(found: Summary, lines: float = LINES, toggles: float = TOGGLES) ->
 
 
 def _plan(arguments: argparse.Namespace) -> Plan:
-    from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS, configurations
+    from celosia.sw.fuzz.programs.configurations import CONFIGURATIONS, configurations
 
     cores = tuple(CONFIGURATIONS)
     if arguments.configurations:

@@ -8,7 +8,7 @@ from typing import Any
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode
-from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS
+from celosia.sw.fuzz.programs.configurations import CONFIGURATIONS
 from coverage.device import HALF, CheckedDevice, Run, apart, far, good
 
 _LANES, _ADDRESSES = CONFIGURATIONS["square16"], CONFIGURATIONS["odd"]

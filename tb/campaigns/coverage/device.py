@@ -13,10 +13,11 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sim.check import footprint
 from celosia.sim.check.vector import feeds_itself
-from celosia.sim.fuzz.expectation import elements
-from celosia.sim.fuzz.images import channels_image
 from celosia.sim.model.machine import Machine, MachineError
 from celosia.sim.rtl.core import RtlDevice
+from celosia.sw.driver.core import Driver
+from celosia.sw.fuzz.expectation import elements
+from celosia.sw.fuzz.images import channels_image
 
 #: Bytes of external memory, which repeats over all addresses; the upper half is for programs.
 MEMORY = 1 << 23
@@ -27,7 +28,7 @@ class Wrong(RuntimeError):
     """Difference between the core and the machine model; the message is one line."""
 
 
-class CheckedDevice(RtlDevice):
+class CheckedDevice(RtlDevice, Driver):
     """A core and the machine model beside it, both with all that earlier programs left.
 
     ``config``: the core; ``rng``: for contents of external memory, and pauses of the bus;

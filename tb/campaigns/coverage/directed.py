@@ -20,8 +20,8 @@ from celosia.hw.arch.registers import (
     Status,
 )
 from celosia.sim.check import footprint
-from celosia.sim.fuzz.expectation import elements
 from celosia.sim.rtl.core import RtlError
+from celosia.sw.fuzz.expectation import elements
 from coverage.corners import CORNERS
 from coverage.device import HALF, MEMORY, CheckedDevice, Run, Wrong, apart, far, good
 

@@ -51,7 +51,7 @@ class Result(NamedTuple):
 
 
 def _config(name: str) -> Config:
-    from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS
+    from celosia.sw.fuzz.programs.configurations import CONFIGURATIONS
     from coverage.directed import VAST
 
     return VAST if name == VAST.name else CONFIGURATIONS[name]
@@ -76,7 +76,7 @@ def jobs(plan: Plan) -> list[Job]:
 
 
 def _fuzz(job: Job) -> tuple[str, ...]:
-    from celosia.sim.fuzz import campaign
+    from celosia.sw.fuzz import campaign
 
     plan = campaign.Plan((_config(job.core),), job.seed, job.kind == "faulted")
     batch = campaign.run_batch(plan, range(int(job.what)))

@@ -20,10 +20,10 @@ from celosia.hw.arch.config import Config
 from celosia.sw.cli.arguments import add_preset, whole, workers_of
 from celosia.sw.cli.messages import Failure
 from celosia.sw.data import load as load_images
+from celosia.sw.driver.device import DeviceError
 from celosia.sw.evaluate import inputs_of
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.ir.program import Program
-from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.session import Session
 from celosia.sw.workers.spread import batches, spread
 

@@ -9,10 +9,10 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.driver import RunResult
 from celosia.hw.arch.isa import Error, Unit
 from celosia.sim.check.footprint import Memory
 from celosia.sim.rtl.core import RtlDevice
+from celosia.sw.driver.core import Driver, RunResult
 
 #: Paths of the memories in the core's Verilog.
 _PATHS = {
@@ -64,7 +64,7 @@ def drawn(arrays: Sequence[Array], rng: random.Random, cycles: int) -> Flip:
     return Flip(number, word, bit, rng.randrange(cycles))
 
 
-class FlipDevice(RtlDevice):
+class FlipDevice(RtlDevice, Driver):
     """Core from power-up with a flip of one bit of its memories during a run.
 
     ``config``: sizes of the core; ``**options``: ``latency``, ``bandwidth``, ``memory_bytes``,

@@ -11,9 +11,8 @@ from command_line import main
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.presets import preset
-from celosia.sim.rtl.core import RtlDevice
 from celosia.sw.cli.messages import Failure
-from celosia.sw.runtime.device import RunResult
+from celosia.sw.driver.core import Driver, RunResult
 from flips import command as flips
 from flips.command import Outcome, Plan
 from flips.device import FlipDevice
@@ -71,7 +70,7 @@ def test_another_error_is_none_of_the_flip(monkeypatch: pytest.MonkeyPatch) -> N
 def test_device_remembers_the_error(monkeypatch) -> None:
     error = (isa.Error.MEMORY, isa.Unit.MATRIX, 3)
     results = iter([RunResult(5, {}, None), RunResult(6, {}, error), RunResult(5, {}, None)])
-    monkeypatch.setattr(RtlDevice, "run", lambda device, address, count: next(results))
+    monkeypatch.setattr(Driver, "run", lambda device, address, count: next(results))
     device = object.__new__(FlipDevice)
     assert device.run(0, 1).error is None and device.last_error is None
     assert device.run(0, 1).error == error and device.last_error == error

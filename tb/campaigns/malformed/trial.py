@@ -12,10 +12,10 @@ import numpy as np
 
 from celosia.sw.cli.messages import line_of
 from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.driver.device import DeviceError
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.ir.program import MAGIC, Program, ProgramError
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.runtime.device import DeviceError
 from celosia.sw.runtime.machine import MachineDevice
 from celosia.sw.runtime.session import InputError, Session
 from malformed.bounds import Damage, check_bounds

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from celosia.hw.verilog.build import verilog
-from celosia.sim.fuzz.programs.configurations import CONFIGURATIONS
-from celosia.sim.fuzz.programs.faulty import faulty
-from celosia.sim.fuzz.programs.legal import legal
-from celosia.sim.fuzz.trial import attempt
 from celosia.sim.rtl.core import fast
+from celosia.sw.fuzz.programs.configurations import CONFIGURATIONS
+from celosia.sw.fuzz.programs.faulty import faulty
+from celosia.sw.fuzz.programs.legal import legal
+from celosia.sw.fuzz.trial import attempt
 
 #: Programs of each kind.
 LEGAL, FAULTY = 100, 60

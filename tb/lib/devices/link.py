@@ -9,7 +9,7 @@ from pysim import Draws
 from celosia.hw.arch import isa
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.link import ERROR, FLAG, HEADER_WORDS, REQUEST_WORDS, framed, unframed
+from celosia.hw.arch.link import ERROR, FLAG, HEADER_WORDS, REQUEST_WORDS
 from celosia.hw.arch.registers import (
     COUNTERS,
     COUNTERS_PER_UNIT,
@@ -19,6 +19,7 @@ from celosia.hw.arch.registers import (
     Status,
 )
 from celosia.sim.model.machine import Machine, MachineError, TooLong
+from celosia.sw.driver.frames import framed, unframed
 
 #: Where a system has what; a description of ``celosia.hw.litex.system`` has the same.
 MEMORY, CORE, START = 0x40000000, 0xE0000000, 0x2000

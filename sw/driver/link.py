@@ -1,21 +1,13 @@
 """Host end of the line to a LiteX system: see ``docs/reference/link.md``."""
 
 import random
+import struct
 from typing import Any, Protocol
 
-import numpy as np
-
-from celosia.hw.arch.link import (
-    ERROR,
-    FLAG,
-    HEADER_WORDS,
-    MOST_WORDS,
-    NUMBERS,
-    framed,
-    unframed,
-)
-from celosia.sw.runtime.device import DeviceError
-from celosia.sw.runtime.levelling import level
+from celosia.hw.arch.link import ERROR, FLAG, HEADER_WORDS, MOST_WORDS, NUMBERS
+from celosia.sw.driver.device import DeviceError
+from celosia.sw.driver.frames import framed, unframed
+from celosia.sw.driver.levelling import level
 
 _WORD = 4
 #: Silence after which a request counts as lost, in seconds.
@@ -131,11 +123,11 @@ class HostLink:
     def read_registers(self, offset: int, count: int = 1) -> list[int]:
         """Return ``count`` registers from byte ``offset`` on."""
         got = self._transfer(self._registers + offset, count)
-        return [int(value) for value in np.frombuffer(got, "<u4")]
+        return list(struct.unpack(f"<{count}I", got))
 
     def write_registers(self, offset: int, *values: int) -> None:
         """Write registers from byte ``offset`` on, each exactly once."""
-        self._insist(self._registers + offset, np.array(values, "<u4").tobytes())
+        self._insist(self._registers + offset, struct.pack(f"<{len(values)}I", *values))
 
     def pause(self, seconds: float) -> None:
         """Let time pass at the far end."""
@@ -188,7 +180,7 @@ class HostLink:
     def _exchange(self, number: int, address: int, count: int, data: bytes) -> bytes | None:
         """Send a request once; return the words read, None if it or its response is lost."""
         control = number | count << 16
-        header = np.array((control, address), "<u4").tobytes()
+        header = struct.pack("<2I", control, address)
         self._send(framed(header + data))
         line = 2 * (len(data) + _WORD * count + _OVERHEAD) * self.transport.seconds_per_byte
         end = self.transport.now() + line + _PATIENCE

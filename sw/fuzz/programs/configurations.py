@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 from celosia.hw.arch.config import COUNTED, LINKS, SKIPS, Config
-from celosia.sim.fuzz import stage
+from celosia.sw.fuzz import stage
 
 _FIELDS = (
     "rows",

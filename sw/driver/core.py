@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from celosia.hw.arch import isa
-from celosia.hw.arch.commands import padded
+from celosia.hw.arch.commands import padded, require_place
 from celosia.hw.arch.registers import (
     COUNTERS,
     COUNTERS_PER_UNIT,
@@ -44,15 +44,6 @@ class RunResult:
     counters: Mapping[str, Mapping[str, int]] | None = None
     error: tuple[isa.Error, isa.Unit, int] | None = None
     array: str | None = None
-
-
-def require_place(address: int, count: int, memory_bytes: int) -> None:
-    """Raise ValueError unless ``count`` bytes at ``address`` lie in external memory."""
-    if address < 0 or count < 0 or address + count > memory_bytes:
-        raise ValueError(
-            f"external memory: wanted bytes below {memory_bytes:#x}, "
-            f"got {count} bytes at {address:#x}"
-        )
 
 
 def require_program(address: int, count: int, memory_bytes: int) -> None:

@@ -5,7 +5,7 @@ import numpy as np
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Rounding, Space
-from celosia.sim.fuzz.images import bytes_image, channels_image
+from celosia.sw.fuzz.images import bytes_image, channels_image
 
 #: Regions of external memory: source of loads, channels' parameters, target of stores, target of
 #: ``closing``, programs.

@@ -10,7 +10,7 @@ from celosia.hw.arch.isa import Error, Instruction, Opcode, Unit
 from celosia.sim.check import footprint, hazards
 from celosia.sim.check.footprint import Memory
 from celosia.sim.check.schedule import Listing, MachineError, bits, listing, schedule
-from celosia.sim.fuzz.case import Case
+from celosia.sw.fuzz.case import Case
 
 Failure = tuple[Error, Unit, int]
 

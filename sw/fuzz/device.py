@@ -8,8 +8,9 @@ import numpy as np
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Control, Status
-from celosia.sim.fuzz.case import Case
 from celosia.sim.rtl.core import RtlDevice
+from celosia.sw.driver.core import Driver
+from celosia.sw.fuzz.case import Case
 
 Failure = tuple[isa.Error, isa.Unit, int]
 
@@ -49,7 +50,7 @@ class Outcome(NamedTuple):
     broken: int
 
 
-class Device(RtlDevice):
+class Device(RtlDevice, Driver):
     """Core of a case, with its external memory and pauses, but without its program.
 
     ``netlist`` runs instead of the core's own Verilog, see ``RtlDevice``.

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sim.check.footprint import OutOfRange
-from celosia.sim.fuzz.case import Bus, Case
-from celosia.sim.fuzz.programs.ordering import ordered
-from celosia.sim.fuzz.trial import Problem, Trial, attempt
 from celosia.sim.rtl.core import RtlError
+from celosia.sw.fuzz.case import Bus, Case
+from celosia.sw.fuzz.programs.ordering import ordered
+from celosia.sw.fuzz.trial import Problem, Trial, attempt
 
 #: Most cases tried, and most cycles of each.
 _BUDGET = 600

@@ -25,11 +25,11 @@ from celosia.hw.arch.config import (
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space, Unit
 from celosia.hw.arch.registers import BOUND_BITS
 from celosia.sim.check import footprint
-from celosia.sim.fuzz import stage
-from celosia.sim.fuzz.case import Case, Fault
-from celosia.sim.fuzz.expectation import WORK, elements
-from celosia.sim.fuzz.programs.generator import Generator
-from celosia.sim.fuzz.programs.legal import legal
+from celosia.sw.fuzz import stage
+from celosia.sw.fuzz.case import Case, Fault
+from celosia.sw.fuzz.expectation import WORK, elements
+from celosia.sw.fuzz.programs.generator import Generator
+from celosia.sw.fuzz.programs.legal import legal
 
 _SLVERR_DECERR = (2, 3)
 _CODES = (1 << CODE_BITS) - 1

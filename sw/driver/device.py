@@ -1,9 +1,10 @@
 """Interface of all devices."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.driver import RunResult
+from celosia.sw.driver.core import RunResult
 
 
 class DeviceError(RuntimeError):
@@ -38,6 +39,39 @@ class Device(Memory, Protocol):
         Raises ``ValueError`` if ``count`` is not 1 to 65535, or the program does not lie in the
         memory.
         Raises ``DeviceError`` if the device is disconnected, or does not end.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the device."""
+        ...
+
+
+@runtime_checkable
+class Pod(Protocol):
+    """Cores that run at the same time."""
+
+    config: Config
+
+    @property
+    def cores(self) -> Sequence[Memory]:
+        """Memories of the cores, in the order of their numbers."""
+        ...
+
+    def keep_private(self, first: int, end: int) -> None:
+        """Let each core have private bytes from ``first`` up to the one before ``end``."""
+        ...
+
+    def write_shared(self, address: int, data: bytes) -> None:
+        """Write bytes that are the same for all cores; raises as ``Device.write``."""
+        ...
+
+    def run_each(
+        self, address: int, count: int, cores: Sequence[int]
+    ) -> list[RunResult | RuntimeError]:
+        """Run the program of ``count`` words at ``address`` on some cores, all at once.
+
+        Returns for each of them its result, or why it did not end; the others end anyway.
         """
         ...
 

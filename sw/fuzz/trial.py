@@ -9,13 +9,13 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Error, Unit
-from celosia.sim.fuzz import stage
-from celosia.sim.fuzz.activity import misplaced
-from celosia.sim.fuzz.case import Case
-from celosia.sim.fuzz.device import LIMIT, PATIENCE, Device, Outcome
-from celosia.sim.fuzz.expectation import Expected, Failure, expect, holders, named
-from celosia.sim.fuzz.programs.legal import legal
 from celosia.sim.model.machine import Machine
+from celosia.sw.fuzz import stage
+from celosia.sw.fuzz.activity import misplaced
+from celosia.sw.fuzz.case import Case
+from celosia.sw.fuzz.device import LIMIT, PATIENCE, Device, Outcome
+from celosia.sw.fuzz.expectation import Expected, Failure, expect, holders, named
+from celosia.sw.fuzz.programs.legal import legal
 
 _READ_BY_FETCH = 0
 #: Random instructions of the legal program after a wrong one.

@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from celosia.hw.arch.commands import require_place
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.driver import Driver, require_place
-from celosia.hw.arch.pod import PAGE, PodConfig, PodDriver
+from celosia.hw.arch.pod import PAGE, PodConfig
 from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION
-from celosia.sw.runtime.device import DeviceError
-from celosia.sw.runtime.link import HostLink
+from celosia.sw.driver.core import Driver
+from celosia.sw.driver.device import DeviceError
+from celosia.sw.driver.link import HostLink
+from celosia.sw.driver.pod import PodDriver
 
 #: Most bits per second that a port is set to.
 _MOST_BAUD = (1 << 31) - 1

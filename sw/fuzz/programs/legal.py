@@ -6,10 +6,10 @@ from operator import or_
 
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.isa import Instruction, Opcode
-from celosia.sim.fuzz import stage
-from celosia.sim.fuzz.case import CHANNELS, Bus, Case
-from celosia.sim.fuzz.programs.generator import Generator
-from celosia.sim.fuzz.programs.ordering import linked, ordered
+from celosia.sw.fuzz import stage
+from celosia.sw.fuzz.case import CHANNELS, Bus, Case
+from celosia.sw.fuzz.programs.generator import Generator
+from celosia.sw.fuzz.programs.ordering import linked, ordered
 
 _LONGEST = 30
 

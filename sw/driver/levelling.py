@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
-from celosia.sw.runtime.device import DeviceError
+from celosia.sw.driver.device import DeviceError
 
 #: Bytes that every setting reads: 16 bursts of a chip with 16 data lines.
 _PATTERN = random.Random(0).randbytes(256)

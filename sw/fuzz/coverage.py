@@ -7,9 +7,9 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import FORMATS, Instruction, Opcode, Unit
 from celosia.sim.check.schedule import EXECUTING, listing
-from celosia.sim.fuzz.case import CHANNELS, Case
-from celosia.sim.fuzz.trial import Trial
 from celosia.sim.timing.cycles import COSTS, Cost, estimate
+from celosia.sw.fuzz.case import CHANNELS, Case
+from celosia.sw.fuzz.trial import Trial
 
 STATES = ("busy", "waiting", "idle")
 STALLS = ("none", *CHANNELS)

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from celosia.hw.arch.config import Config
-from celosia.sim.fuzz.case import Case
-from celosia.sim.fuzz.coverage import Coverage
-from celosia.sim.fuzz.programs.faulty import faulty
-from celosia.sim.fuzz.programs.legal import legal
-from celosia.sim.fuzz.trial import Problem, attempt
 from celosia.sim.rtl import core as rtl
 from celosia.sim.rtl.core import RtlError
+from celosia.sw.fuzz.case import Case
+from celosia.sw.fuzz.coverage import Coverage
+from celosia.sw.fuzz.programs.faulty import faulty
+from celosia.sw.fuzz.programs.legal import legal
+from celosia.sw.fuzz.trial import Problem, attempt
 
 
 class Plan(NamedTuple):

@@ -9,7 +9,7 @@ from celosia.hw.arch import commands, isa
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.config import ADDRESS_BITS, Config
 from celosia.hw.arch.isa import Instruction
-from celosia.sim.fuzz import stage
+from celosia.sw.fuzz import stage
 
 CHANNELS = ("ar", "r", "aw", "w", "b")
 

@@ -1,0 +1,1 @@
+"""Machine and Python around the project: packages, caches, notebooks."""

@@ -1,0 +1,1 @@
+"""Driver of cores: registers, devices, and the line to a board; in C, too."""
