@@ -1,6 +1,5 @@
 """All passes, from a graph to a program."""
 
-import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -87,18 +86,6 @@ def _advised(error: LengthError, graph: Graph, config: Config, batch: int) -> Le
     return error
 
 
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Stop the garbage collector: passes make no cycles, but many small objects that last."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     """Compile a graph as ``compile_graph`` does; return the steps of its program, too.
 
@@ -110,7 +97,6 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
         raise _advised(error, graph, config, batch) from None
 
 
-@_without_collector()
 def _steps(graph: Graph, config: Config, batch: int, most: int) -> Compiled:
     """Compile a graph to a program whose parts have at most ``most`` instructions each."""
     if not 1 <= batch <= MOST_BATCH:
