@@ -1,5 +1,6 @@
 """Operators that make images of another size."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -172,33 +173,43 @@ def _run_bilinear(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
 
 
 def _weighed_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
-    """Check the two rows and columns around each of the result's, and their weights."""
+    """Check the rows and columns around each of the result's, and their weights."""
     batch, *extents, channels = image(operator.sources[0].shape)
     counts = image(operator.results[0].shape)[1:3]
     for name, count, extent in zip(("rows", "columns"), counts, extents, strict=True):
-        attributes.wholes(name, 2 * count, 0, extent - 1)
         weights = operator.attributes.get(f"{name}_weights")
-        good = isinstance(weights, list | tuple) and len(weights) == 2 * count
-        require(good, f"{2 * count} weights of {name}")
-        good = all(type(weight) is float and 0 <= weight <= 1 for weight in weights or ())
-        require(good, f"weights of {name} from 0 to 1")
+        good = isinstance(weights, list | tuple) and len(weights) in (2 * count, 4 * count)
+        require(good, f"{2 * count} or {4 * count} weights of {name}")
+        attributes.wholes(name, len(weights or ()), 0, extent - 1)
+        good = all(type(weight) is float and math.isfinite(weight) for weight in weights or ())
+        require(good, f"finite weights of {name}")
     return [(batch, *counts, channels)]
 
 
 def _run_weighed(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return an image of another size: four pixels times their weights, in single precision."""
+    """Return an image of another size: pixels times their weights, in single precision.
+
+    Of two pixels each the weights are multiplied first; of four, columns are added, then rows.
+    """
     (x,), attributes = arrays, operator.attributes
-    pairs = [np.reshape(attributes[name], (2, -1)) for name in ("rows", "columns")]
-    down, over = (
-        np.reshape(attributes[f"{name}_weights"], (2, -1)).astype(np.float32)
-        for name in ("rows", "columns")
+    counts = operator.results[0].shape[1:3]
+    (rows, down), (columns, over) = (
+        (
+            np.reshape(attributes[name], (-1, count)),
+            np.reshape(attributes[f"{name}_weights"], (-1, count)).astype(np.float32),
+        )
+        for name, count in zip(("rows", "columns"), counts, strict=True)
     )
     total = np.float32(0)
-    for row in (0, 1):
-        for column in (0, 1):
-            weights = over[column] * down[row][:, None]
-            pixels = x[:, :, pairs[0][row]][:, :, :, pairs[1][column]]
-            total = total + weights[..., None] * pixels
+    for row, high in zip(rows, down, strict=True):
+        line = np.float32(0)
+        for column, wide in zip(columns, over, strict=True):
+            pixels = x[:, :, row][:, :, :, column]
+            if len(rows) == len(columns) == 2:
+                total = total + (wide * high[:, None])[..., None] * pixels
+            else:
+                line = line + wide[:, None] * pixels
+        total = total + high[:, None, None] * line
     return [np.asarray(total, np.float32)]
 
 
@@ -236,6 +247,6 @@ OPERATORS = (
         shapes=_weighed_shapes,
         types=FLOAT,
         kernel=_run_weighed,
-        host="float32: means of two rows and two columns each, of any weights",
+        host="float32: means of two or four rows and columns each, of any weights",
     ),
 )

@@ -23,17 +23,26 @@ def _extreme_shapes(operator: HostOperator, attributes: Attributes) -> list[Shap
     require(len(operator.sources) == 1, "1 input", len(operator.sources))
     shape = operator.sources[0].shape
     axis = attributes.whole("axis", 0, len(shape) - 1)
+    attributes.flag("last")
     return [shape[:axis] + shape[axis + 1 :]]
 
 
 def _extreme(find: Callable[..., np.ndarray]) -> Kernel:
-    """Return the kernel of the index of an extreme along an axis, of the first of equals."""
+    """Return the kernel of the index of an extreme along an axis, first or last of equals."""
 
     def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        indices = find(arrays[0], axis=operator.attributes["axis"] + 1)
+        (x,), axis = arrays, operator.attributes["axis"] + 1
+        if operator.attributes["last"]:
+            indices = x.shape[axis] - 1 - find(np.flip(x, axis), axis=axis)
+        else:
+            indices = find(x, axis=axis)
         return [indices.astype(operator.results[0].dtype)]
 
     return run
+
+
+def _read_extreme(node: Node) -> dict[str, Any]:
+    return {**_read_axis(node), "last": False}
 
 
 def _read_running(node: Node) -> dict[str, Any]:
@@ -66,7 +75,7 @@ OPERATORS = (
     *(
         Operator(
             kind=kind,
-            read=_read_axis,
+            read=_read_extreme,
             shapes=_extreme_shapes,
             operands=(0,),
             types=(("int8", "uint8", "int32", "float32", "bool"), ("int32", "int64")),

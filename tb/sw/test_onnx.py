@@ -191,7 +191,7 @@ def test_moves():
 @pytest.mark.parametrize(
     ("printed", "message"),
     [
-        ({"mode": "bicubic"}, "wanted mode nearest, linear, got 'bicubic'"),
+        ({"mode": "bicubic"}, "wanted mode cubic, linear, nearest, got 'bicubic'"),
         (
             {"coordinate_transformation_mode": "tf_crop_and_resize"},
             "wanted coordinate_transformation_mode align_corners, asymmetric, half_pixel, .*"

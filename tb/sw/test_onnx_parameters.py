@@ -137,9 +137,7 @@ CASES: dict[str, Callable[[], bytes]] = {
     "average-pads-counted": lambda: _moved(
         "AveragePool", kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1
     ),
-    "average-of-opset-19": lambda: _moved(
-        "AveragePool", kernel_shape=[2, 2], dilations=[2, 2], opset=19
-    ),
+    "max-dilated": lambda: _moved("MaxPool", kernel_shape=[2, 2], dilations=[2, 3]),
     "mean-of-no-axes": lambda: _moved(
         "ReduceMean", np.array([], np.int64), opset=18, noop_with_empty_axes=1
     ),

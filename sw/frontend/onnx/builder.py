@@ -77,8 +77,8 @@ class Builder:
         self.operations: list[Operation] = []
         self._inputs: list[int] = []
         self._outputs: list[int] = []
-        #: Values that were brought to another order: by tensor, operator and shape.
-        self._known: dict[tuple[int, str, tuple[int, ...]], int] = {}
+        #: Values that were brought to another order: by tensor, operator, shape, permutation.
+        self._known: dict[tuple[int, str, Shape, Shape], int] = {}
 
     def tensor(
         self,
@@ -139,7 +139,8 @@ class Builder:
         """Give a tensor of the graph the name that an operand has in the model."""
         source = source or shape
         order = order or tuple(range(len(source)))
-        made = Value(number, shape, source, order, of.dtype == _UINT8)
+        unsigned = of.dtype == _UINT8 and self.tensors[number].dtype == np.int8
+        made = Value(number, shape, source, order, unsigned)
         self.values[of.name] = made
         return made
 
@@ -149,7 +150,7 @@ class Builder:
 
     def _moved(self, value: Value, kind: str, shape: tuple[int, ...], **attributes: Any) -> int:
         """Add an operation that moves a value's elements, unless it exists already."""
-        key = value.number, kind, shape
+        key = value.number, kind, shape, attributes.get("permutation", ())
         if key not in self._known:
             tensor = self.tensors[value.number]
             number = self.tensor(tensor.name, shape, tensor.dtype, tensor.quantization)
@@ -231,7 +232,7 @@ class Builder:
 
     def real(self, value: Value) -> Value:
         """Return a value without scale: one that is quantised passes through DEQUANTIZE."""
-        tensor, key = self.tensors[value.number], (value.number, "DEQUANTIZE", value.stored)
+        tensor, key = self.tensors[value.number], (value.number, "DEQUANTIZE", value.stored, ())
         if tensor.quantization is None:
             return value
         if key not in self._known:

@@ -39,12 +39,12 @@ def along(meaning: Quantization, values: np.ndarray, rank: int) -> np.ndarray:
 
 
 def real_array(operand: Operand | None) -> np.ndarray:
-    """Return a constant operand in float32."""
+    """Return a constant operand in float32; whole numbers and truth values without scale."""
     if operand is None or operand.data is None:
         raise ModelError(f"wanted a constant, got {operand.name if operand else 'none'!r}")
     data, meaning = operand.data, operand.quantization
     if meaning is None:
-        return data.astype(np.float32)
+        return data.astype(np.float32) if data.dtype.kind not in "iub" else data
     points = along(meaning, meaning.zero_points, data.ndim)
     whole = (data.astype(np.int64) - points).astype(np.float32)
     return whole * along(meaning, meaning.scales, data.ndim)

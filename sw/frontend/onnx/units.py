@@ -12,60 +12,30 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from onnx import helper
 
 from celosia.sw.frontend.onnx.constants import kernel_operands, quantised_weights
-from celosia.sw.frontend.onnx.file.source import LINEAR, End, Node, Source
+from celosia.sw.frontend.onnx.file.source import LINEAR, Attributes, End, Node, Source
 from celosia.sw.frontend.onnx.functions import BOUNDS, FUNCTIONS, bound, evaluate
+from celosia.sw.frontend.onnx.kinds import (
+    ENCLOSED,
+    MOVERS,
+    NUMBERS,
+    VIEWS,
+    moves,
+    quantised_type,
+    types,
+)
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
-from celosia.sw.frontend.onnx.readers.composites import FLOATS, KINDS
+from celosia.sw.frontend.onnx.readers.composites import COMPARISONS, FLOATS, INTEGERS
 from celosia.sw.frontend.onnx.readers.dynamic import COMPUTED, RESULTS
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.layers.node import ModelError
+from celosia.sw.layers.record import ANY
 
 _INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
 
-#: Operators that a pair of QuantizeLinear and DequantizeLinear encloses.
-_ENCLOSED = (
-    "Add",
-    "AveragePool",
-    "Concat",
-    "Conv",
-    "ConvTranspose",
-    "Gemm",
-    "GlobalAveragePool",
-    "MatMul",
-    "Max",
-    "Min",
-    "Mul",
-) + ("ReduceMean", "Softmax", "Where")
-
-#: Operators that move elements, or choose among them: of integer or of float tensors.
-_MOVERS = ("DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GlobalMaxPool") + (
-    "Identity",
-    "MaxPool",
-    "Pad",
-    "ReduceMax",
-    "ReduceMin",
-    "Reshape",
-    "Resize",
-    "Slice",
-    "SpaceToDepth",
-    "Split",
-    "Squeeze",
-    "Tile",
-    "Transpose",
-    "Unsqueeze",
-)
-
-#: Types of results that are no float32, by operator.
-_KINDS = RESULTS | KINDS
-
-#: Modes of Resize whose results are means.
-_MEANS = ("cubic", "linear")
-
-#: Of these, those that change no element, whatever its scale.
-_VIEWS = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+#: Operators on the integers of a quantised tensor, without its scale.
+_ON_INTEGERS = ("ArgMax", "ArgMin", "Cast", *COMPARISONS, *COMPUTED.values())
 
 
 class _BlockedError(ModelError):
@@ -88,15 +58,18 @@ class Units:
         self.units: list[Unit] = []
         self.blockers: list[tuple[str, str]] = []
         self.integers: dict[str, Operand] = {}
-        #: Sources of float tensors, by name: integers that were dequantised, or float inputs.
+        #: Sources of tensors in float, by name: integers that were dequantised, or without scale.
         self.floats: dict[str, Operand] = {}
         #: Float operators whose result is not quantised yet, by its name.
         self.pending: dict[str, Node] = {}
         for end in source.inputs:
-            if end.dtype == np.float32:
-                self.floats[end.name] = Operand(end.name, end.dtype)
-            elif end.dtype in _INTEGERS:
+            if end.dtype in _INTEGERS:
                 self.integers[end.name] = self._input(end)
+            elif end.dtype.name in ANY[0]:
+                self.floats[end.name] = Operand(end.name, end.dtype)
+            else:
+                got = f"input {end.name!r}: wanted {', '.join(ANY[0])}, got {end.dtype}"
+                self.blockers.append(("input", got))
         for node in source.nodes:
             self._attempt(node, self._take, node)
         for end in source.outputs:
@@ -116,14 +89,15 @@ class Units:
         """Return an integer input, with the quantisation that its readers give."""
         names = {end.name}
         for node in self.source.nodes:
-            positions = (0,) if node.kind == "DequantizeLinear" else ()
+            scales = self.source.constants.get(node.input(1), np.ones(2))
+            positions = (0,) if node.kind == "DequantizeLinear" and scales.size == 1 else ()
             if node.kind in LINEAR:
                 positions = LINEAR[node.kind][1] or range(2, len(node.inputs), 3)
             for index in positions:
                 if node.input(index) in names:
                     meaning = self._meaning(node, index + 1)
                     return Operand(end.name, end.dtype, meaning)
-            if node.kind in _MOVERS and node.input(0) in names:
+            if node.kind in MOVERS and node.input(0) in names:
                 names.update(node.outputs)
         return Operand(end.name, end.dtype, Quantization(np.ones(1, np.float32), np.zeros(1, int)))
 
@@ -154,37 +128,51 @@ class Units:
 
     def _take(self, node: Node) -> None:
         """Take a node as a unit, as the end of a unit, or as part of a later one."""
-        names = (node.input(1), node.input(2))
-        if node.kind in COMPUTED and any(n and n not in self.source.constants for n in names):
-            node = replace(node, kind=COMPUTED[node.kind])
-            self.pending[node.outputs[0]] = node
+        if node.kind in COMPUTED and self._in_steps(node):
+            self.pending[node.outputs[0]] = replace(node, kind=COMPUTED[node.kind])
         elif node.kind == "QuantizeLinear":
             self._quantize(node)
         elif node.kind == "DequantizeLinear":
             self._dequantize(node)
         elif node.kind in LINEAR:
             self._linear(node)
-        elif _moves(node) or (node.kind == "Resize" and node.input(0) in self.integers):
+        elif moves(node) or (node.kind == "Resize" and node.input(0) in self.integers):
             self._move(node)
         elif node.kind in FLOATS:
             self.pending.update(dict.fromkeys(filter(None, node.outputs), node))
         else:
             raise ModelError("operator is not supported")
 
+    def _in_steps(self, node: Node) -> bool:
+        """Return whether float operators compute a QuantizeLinear or DequantizeLinear.
+
+        Its scale or zero point is computed, it has several scales, or other integers.
+        """
+        constants, names = self.source.constants, (node.input(1), node.input(2))
+        if node.input(0) in constants:
+            return False
+        if any(name and name not in constants for name in names):
+            return True
+        several = constants[names[0]].size != 1
+        if node.kind == "DequantizeLinear":
+            return several or node.input(0) not in self.integers
+        return several or self._quantised_type(node) not in _INTEGERS
+
+    def _quantised_type(self, node: Node) -> np.dtype:
+        """Return the type that a QuantizeLinear gives: that of its zero point."""
+        name = node.input(2)
+        if name in self.source.narrow:
+            raise ModelError(f"wanted int8 or uint8, got a zero point {name!r} of less bits")
+        operand = self.integers.get(name) or self.floats.get(name)
+        constant = self.source.constants.get(name)
+        known = operand if constant is None else constant
+        return quantised_type(node, known.dtype if known is not None else None)
+
     def _quantize(self, node: Node) -> None:
         """Make the unit that ends in a QuantizeLinear."""
-        name, given, kind = node.input(0), node.input(2), node.attributes.get("output_dtype", 0)
-        if node.attributes.get("block_size"):
-            raise ModelError("scales of blocks are not supported")
-        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind) if kind else np.uint8)
-        dtype = self._constant(given, "zero point").dtype if given else dtype
-        if dtype not in _INTEGERS:
-            raise ModelError(f"wanted int8 or uint8, got {dtype}")
-        meaning = self._meaning(node, 1)
-        if len(meaning.scales) != 1:
-            raise ModelError("wanted one scale for the whole activation")
-        # One scale has no axis.
-        node.attributes.get("axis")
+        name, dtype, meaning = node.input(0), self._quantised_type(node), self._meaning(node, 1)
+        # One scale has no axis and no blocks.
+        node.attributes.read |= {"axis", "block_size"}
         output = Operand(node.outputs[0], dtype, meaning)
         self.integers[output.name] = output
         if name in self.floats:
@@ -199,7 +187,7 @@ class Units:
     def _close(self, node: Node, name: str, output: Operand) -> None:
         """Make the units of float operators up to a QuantizeLinear, on integers where that goes."""
         views, inner = [], name
-        while inner in self.pending and self.pending[inner].kind in _VIEWS:
+        while inner in self.pending and self.pending[inner].kind in VIEWS:
             views.append(self.pending[inner])
             inner = views[-1].input(0)
         target = replace(output, name=f"{inner} (quantised)") if views else output
@@ -219,7 +207,7 @@ class Units:
         node = self.pending[name]
         leaves = self._leaves(name)
         fused = all(each in self.floats for each in node.inputs if each)
-        if leaves is not None and len(leaves) == 1 and not (fused and node.kind in _ENCLOSED):
+        if leaves is not None and len(leaves) == 1 and not (fused and node.kind in ENCLOSED):
             (leaf,) = leaves
             if self.floats[leaf].quantization is None:
                 return None
@@ -236,7 +224,7 @@ class Units:
             # Operators after it bound both of its ends.
             low, high = (min(max(end, low), high) for end in (least, most))
             node = self.pending[node.input(0)]
-        if node.kind not in _ENCLOSED or (node.kind == "Softmax" and node.outputs[0] != name):
+        if node.kind not in ENCLOSED or (node.kind == "Softmax" and node.outputs[0] != name):
             return None
         names = [each for each in node.inputs if each]
         operands = [self.floats.get(each) for each in names]
@@ -257,17 +245,35 @@ class Units:
         node = self.pending.get(name)
         if node is None or name in self.floats:
             return self._operand(name)
-        if _moves(node):
+        if moves(node):
             source = self._real(node.input(0))
             outputs = tuple(replace(source, name=each, data=None) for each in node.outputs if each)
             self.units.append(self._moved(node, source, outputs))
         else:
-            inputs = Operands([self._real(each) if each else None for each in node.inputs])
-            outputs = tuple(map(Operand, node.outputs, _kinds(node)))
+            ends = [self._read_by(node.kind, each) if each else None for each in node.inputs]
+            quantises = node.kind == COMPUTED["QuantizeLinear"]
+            kinds = [self._quantised_type(node)] if quantises else types(node, ends)
+            outputs = tuple(map(Operand, node.outputs, kinds))
             attributes = node.attributes
-            self.units.append(Unit(node.kind, node, inputs, outputs, attributes=attributes))
+            self.units.append(Unit(node.kind, node, Operands(ends), outputs, attributes=attributes))
         self.floats.update((operand.name, operand) for operand in outputs)
         return self.floats[name]
+
+    def _read_by(self, kind: str, name: str) -> Operand:
+        """Return an operand of an operator in float; that of integers without their scale."""
+        if name not in self.integers:
+            return self._real(name)
+        source = self.integers[name]
+        if kind in RESULTS:
+            return source
+        if kind not in _ON_INTEGERS:
+            raise ModelError(f"wanted {', '.join(NUMBERS)}, got {source.dtype} {name!r}")
+        of = Operand(f"{name} (integers)", np.dtype(np.int32))
+        if of.name not in self.floats:
+            node = Node(INTEGERS, 0, (name,), (of.name,), Attributes())
+            self.units.append(Unit(INTEGERS, node, Operands((source,)), (of,)))
+            self.floats[of.name] = of
+        return of
 
     def _leaves(self, name: str) -> set[str] | None:
         """Return the computed inputs of functions that lead to a tensor; None if others do."""
@@ -299,8 +305,7 @@ class Units:
     def _dequantize(self, node: Node) -> None:
         """Record the source of a float tensor."""
         name, axis = node.input(0), node.attributes.get("axis", 1)
-        if node.attributes.get("block_size"):
-            raise ModelError("scales of blocks are not supported")
+        node.attributes.get("block_size")  # Constants of blocks are computed by now.
         if name in self.source.constants:
             data = self.source.constants[name]
             meaning = self._meaning(node, 1, axis, zeros=True)
@@ -380,19 +385,6 @@ class Units:
         attributes = node.attributes.extended(integers=integers)
         inputs = Operands((source, *parameters))
         return Unit(node.kind, node, inputs, outputs, attributes=attributes)
-
-
-def _moves(node: Node) -> bool:
-    """Return whether the results of an operator are elements of its input."""
-    means = node.kind == "Resize" and node.attributes.get("mode") in _MEANS
-    return node.kind in _MOVERS and not means
-
-
-def _kinds(node: Node) -> list[np.dtype]:
-    """Return the types of the results of an operator in float."""
-    if node.kind == "Cast":
-        return [np.dtype(helper.tensor_dtype_to_np_dtype(node.attributes.get("to")))]
-    return [np.dtype(kind) for kind in _KINDS.get(node.kind, (np.float32,))]
 
 
 def _function(kind: str, node: Node) -> Callable[[np.ndarray], np.ndarray]:

@@ -37,8 +37,13 @@ _ELEMENTWISE = ("LeakyRelu", "Sigmoid", "Softmax")
 #: Attributes that change no result of a model that is not trained.
 _WITHOUT_EFFECT = ("momentum", "saturate", "seed", "storage_order")
 
-#: Types of four bits, and those of eight that stand for them.
-_FOUR_BITS: dict[int, Any] = {onnx.TensorProto.INT4: np.int8, onnx.TensorProto.UINT4: np.uint8}
+#: Types of less than eight bits, and those of eight that stand for them.
+_NARROW: dict[int, Any] = {
+    onnx.TensorProto.DataType.Value(name): kind
+    for kind, names in ((np.int8, ("INT4", "INT2")), (np.uint8, ("UINT4", "UINT2")))
+    for name in names
+    if name in onnx.TensorProto.DataType.keys()
+}
 
 #: Node that stays although all of its inputs are constant.
 _KEPT = "DequantizeLinear"
@@ -114,12 +119,16 @@ class End:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A model: nodes in an order that can be run, constants by name, inputs and outputs."""
+    """A model: nodes in an order that can be run, constants by name, inputs and outputs.
+
+    - ``narrow``: constants of less than eight bits.
+    """
 
     nodes: tuple[Node, ...]
     constants: dict[str, np.ndarray]
     inputs: tuple[End, ...]
     outputs: tuple[End, ...]
+    narrow: frozenset[str]
 
 
 def read(content: bytes, shapes: Shapes | None = None) -> Source:
@@ -151,7 +160,9 @@ def read(content: bytes, shapes: Shapes | None = None) -> Source:
     inputs = tuple(_end(each) for each in graph.input if each.name not in constants)
     known = {each.name: each.shape for each in (*_ends(inferred), *inputs)}
     nodes = _used(_folded(graph, constants, known, model.opset_import), graph.output)
-    return Source(nodes, constants, inputs, tuple(_end(each) for each in graph.output))
+    outputs = tuple(_end(each) for each in graph.output)
+    narrow = {each.name for each in graph.initializer if each.data_type in _NARROW}
+    return Source(nodes, constants, inputs, outputs, frozenset(narrow))
 
 
 def _plain(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -171,7 +182,7 @@ def _plain(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _array(tensor: onnx.TensorProto) -> np.ndarray:
-    wide = _FOUR_BITS.get(tensor.data_type)
+    wide = _NARROW.get(tensor.data_type)
     try:
         array = numpy_helper.to_array(tensor)
         return array if wide is None else array.astype(wide)
@@ -214,7 +225,7 @@ def _folded(
         elif _is_constant(node, inputs, both):
             if node.op_type in _VIEWS and _is_moved(node, dequantised, constants):
                 node = _moved(index, node, dequantised, constants, opsets)
-            elif node.op_type != _KEPT:
+            elif node.op_type != _KEPT or any(each.name == "block_size" for each in node.attribute):
                 known = ChainMap({}, constants)
                 for name in dequantised.keys() & inputs:
                     known |= _computed(index, dequantised[name], constants, opsets)

@@ -12,7 +12,7 @@ ONNX_RUNTIME = "com.microsoft"
 DOMAINS = ("", "ai.onnx", ONNX_RUNTIME)
 
 #: Versions of the standard operators that can be read, and the first that can be converted.
-_OPSETS = (13, 21)
+_OPSETS = (13, 28)
 _FIRST = 6
 
 #: Operators of other quantisers, and who writes them.

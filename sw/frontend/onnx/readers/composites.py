@@ -1,5 +1,6 @@
 """Readers of operators in float that are several operations, or whose results are no floats."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,15 +12,17 @@ from celosia.sw.frontend.onnx.constants import real_array
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
 from celosia.sw.frontend.onnx.readers.dynamic import COMPUTED
 from celosia.sw.frontend.onnx.readers.floats import FLOATS as ONE
-from celosia.sw.frontend.onnx.readers.floats import two, value_of
+from celosia.sw.frontend.onnx.readers.floats import cast, two, value_of
 from celosia.sw.frontend.onnx.readers.moves import numbers, one_axis
 from celosia.sw.frontend.onnx.readers.recurrent import recurrent
 from celosia.sw.frontend.onnx.readers.transposed import real_transposed
 from celosia.sw.layers.node import ModelError
+from celosia.sw.layers.record import ANY
 
 _Reader = Callable[[Builder, Unit], None]
 
-_COMPARISONS = {
+#: Comparisons, by operator.
+COMPARISONS = {
     "Equal": "EQUAL",
     "Greater": "GREATER",
     "GreaterOrEqual": "GREATER_EQUAL",
@@ -73,26 +76,29 @@ class _Steps:
         )
         return self.builder.define(self.of, number, shape)
 
-    def normal(self, value: Value, axes: list[int], epsilon: float) -> Value:
-        """Return a value less its mean, divided by its deviation."""
-        apart = self.two("SUB", value, self.mean(value, axes))
+    def normal(self, value: Value, axes: list[int], epsilon: float) -> tuple[Value, Value, Value]:
+        """Return a value less its mean, divided by its deviation; the mean and the deviation."""
+        mean = self.mean(value, axes)
+        apart = self.two("SUB", value, mean)
         variance = self.mean(self.one("SQUARE", apart), axes)
         deviation = self.one("SQRT", self.two("ADD", variance, np.array(epsilon, np.float32)))
-        return self.two("DIV", apart, deviation)
+        return self.two("DIV", apart, deviation), mean, deviation
 
 
 def _normalisation(builder: Builder, unit: Unit) -> None:
     """Read LayerNormalization, InstanceNormalization and GroupNormalization."""
-    value, of = builder.plain(value_of(builder, unit.inputs[0])), unit.outputs[0]
-    if len([each for each in unit.outputs if each]) > 1:
-        raise ModelError("results beside the first are not supported")
+    value, (of, *more) = builder.plain(value_of(builder, unit.inputs[0])), unit.outputs
     unit.attributes.get("stash_type")
     steps, rank = _Steps(builder, of), len(value.shape)
     epsilon = unit.attributes.get("epsilon", 1e-5)
     factors = [real_array(each) for each in unit.inputs[1:3] if each is not None]
     if unit.kind == "LayerNormalization":
         first = one_axis(unit.attributes.get("axis", -1), rank)
-        result = steps.normal(value, [*range(first, rank)], epsilon)
+        result, mean, deviation = steps.normal(value, [*range(first, rank)], epsilon)
+        for end in more[:1]:
+            builder.alike(end, mean.number, mean)
+        for end in more[1:]:
+            _Steps(builder, end).two("DIV", _single(1), deviation)
     else:
         groups = unit.attributes.get("num_groups", value.shape[1])
         if groups < 1 or value.shape[1] % groups:
@@ -100,7 +106,7 @@ def _normalisation(builder: Builder, unit: Unit) -> None:
         split = builder.reshaped(
             value, (value.shape[0], groups, -(-value.shape[1] // groups), *value.shape[2:])
         )
-        result = steps.normal(split, [*range(2, rank + 1)], epsilon)
+        result, *_ = steps.normal(split, [*range(2, rank + 1)], epsilon)
         result = builder.reshaped(result, value.shape)
         factors = [each.reshape(-1, *[1] * (rank - 2)) for each in factors]
     for kind, factor in zip(("MUL", "ADD"), factors, strict=False):
@@ -136,7 +142,7 @@ def _mean(builder: Builder, unit: Unit) -> None:
 def _compared(builder: Builder, unit: Unit) -> None:
     two(
         builder,
-        _COMPARISONS[unit.kind],
+        COMPARISONS[unit.kind],
         [
             real_array(each)
             if each is not None and each.data is not None
@@ -153,7 +159,8 @@ def _index(builder: Builder, unit: Unit) -> None:
     axis = one_axis(unit.attributes.get("axis", 0), len(value.shape))
     shape = (*value.shape[:axis], *value.shape[axis + 1 :])
     kind = "ARG_MAX" if unit.kind == "ArgMax" else "ARG_MIN"
-    number = builder.operate(kind, [value.number], shape, of, axis=axis)
+    last = bool(unit.attributes.get("select_last_index"))
+    number = builder.operate(kind, [value.number], shape, of, axis=axis, last=last)
     if unit.attributes.get("keepdims", 1):
         shape = (*value.shape[:axis], 1, *value.shape[axis + 1 :])
         number = builder.operate("RESHAPE", [number], shape, of)
@@ -225,51 +232,76 @@ def _chosen(builder: Builder, unit: Unit) -> None:
 
 
 def _quantize(builder: Builder, unit: Unit) -> None:
-    """Read QuantizeLinear of a computed scale or zero point, to uint8."""
-    (of,), bounds = unit.outputs, np.iinfo(np.uint8)
-    ends = [_number(builder, each) for each in unit.inputs]
+    """Read a QuantizeLinear in float: of a computed scale, of several, or to other integers."""
+    (of,) = unit.outputs
+    if of.dtype.name not in ANY[1]:
+        raise ModelError(f"wanted a result of int8, uint8 or int16, got {of.dtype}")
+    bounds, value = np.iinfo(of.dtype), _number(builder, unit, 0)
     real = _Steps(builder, Operand(f"{of.name} (float)", np.dtype(np.float32)))
-    scaled = real.two("DIV", ends[0], ends[1])
-    result = real.one("ROUND", scaled)
-    if len(ends) > 2:
-        result = real.two("ADD", result, ends[2])
+    result = real.one("ROUND", real.two("DIV", value, _number(builder, unit, 1)))
+    if len(unit.inputs) > 2:
+        result = real.two("ADD", result, _number(builder, unit, 2))
     for kind, bound in (("MAXIMUM", bounds.min), ("MINIMUM", bounds.max)):
         result = real.two(kind, result, _single(bound))
     _Steps(builder, of).one("CAST", result)
 
 
 def _dequantize(builder: Builder, unit: Unit) -> None:
-    """Read DequantizeLinear of a computed scale or zero point."""
-    ends, steps = [_number(builder, each) for each in unit.inputs], _Steps(builder, unit.outputs[0])
-    result = steps.two("SUB", ends[0], ends[2]) if len(ends) > 2 else ends[0]
-    steps.two("MUL", result, ends[1])
+    """Read a DequantizeLinear in float: of a computed scale, of several, or of other integers."""
+    steps, result = _Steps(builder, unit.outputs[0]), _number(builder, unit, 0)
+    if len(unit.inputs) > 2:
+        result = steps.two("SUB", result, _number(builder, unit, 2))
+    steps.two("MUL", result, _number(builder, unit, 1))
 
 
-def _number(builder: Builder, operand: Operand | None) -> Any:
-    """Return a constant, or a computed value as float32."""
-    if operand is not None and operand.data is not None:
-        return real_array(operand)
-    value = builder.value(operand)
-    if builder.tensors[value.number].quantization is not None:
-        raise ModelError("wanted an input without a constant scale")
-    if builder.tensors[value.number].dtype == np.float32:
-        return value
-    assert operand
-    real = Operand(f"{operand.name} (float)", np.dtype(np.float32))
-    return _Steps(builder, real).one("CAST", value)
+def _number(builder: Builder, unit: Unit, position: int) -> Any:
+    """Return an operand as float32: a value, or a constant as it broadcasts with the first."""
+    operand, shape = unit.inputs[position], builder.value(unit.inputs[0]).shape
+    axis, size = unit.attributes.get("axis", 1), unit.attributes.get("block_size")
+    if operand is None or operand.data is None:
+        data = cast(builder, value_of(builder, operand), np.dtype(np.float32))
+    else:
+        data = real_array(operand)
+    if position == 0 or math.prod(data.shape) == 1:
+        return data if position == 0 else _numbers(builder, data, ())
+    axis = one_axis(axis, len(shape))
+    if not size:
+        return _numbers(builder, data, (math.prod(data.shape), *[1] * (len(shape) - axis - 1)))
+    if isinstance(data, Value):
+        raise ModelError("wanted constant scales of blocks")
+    return data.repeat(size, axis)[(slice(None),) * axis + (slice(shape[axis]),)]
 
 
-#: Types of results that are no float32, by operator.
+def _numbers(builder: Builder, data: Any, shape: tuple[int, ...]) -> Any:
+    """Return a value or an array in another shape."""
+    if isinstance(data, np.ndarray):
+        return data.reshape(shape)
+    return builder.reshaped(data, shape)
+
+
+def _integers(builder: Builder, unit: Unit) -> None:
+    """Read the integers of a quantised tensor, in int32."""
+    value, (of,) = builder.value(unit.inputs[0]), unit.outputs
+    result = _Steps(builder, of).one("CAST", value)
+    if value.unsigned:
+        _Steps(builder, of).two("ADD", result, np.array(128))
+
+
+#: Operator that gives the integers of a quantised tensor.
+INTEGERS = "Integers"
+
+#: Types of results that are not those of the first input, by operator.
 KINDS = {
-    **dict.fromkeys(("GRU", "LSTM", "RNN"), (np.float32,) * 3),
-    **dict.fromkeys(_COMPARISONS, (np.bool_,)),
+    **dict.fromkeys(("GRU", "LayerNormalization", "LSTM", "RNN"), (np.float32,) * 3),
+    **dict.fromkeys(COMPARISONS, (np.bool_,)),
     **dict.fromkeys(("ArgMax", "ArgMin"), (np.int64,)),
+    COMPUTED["DequantizeLinear"]: (np.float32,),
 }
 
 #: Readers of all operators in float.
 FLOATS: dict[str, _Reader] = {
     **ONE,
-    **dict.fromkeys(_COMPARISONS, _compared),
+    **dict.fromkeys(COMPARISONS, _compared),
     **dict.fromkeys(_NORMS, _norm),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), recurrent),
     **dict.fromkeys(("GroupNormalization", "InstanceNormalization"), _normalisation),
@@ -280,6 +312,7 @@ FLOATS: dict[str, _Reader] = {
     "CumSum": _running,
     COMPUTED["DequantizeLinear"]: _dequantize,
     "Elu": _exponential,
+    INTEGERS: _integers,
     "LayerNormalization": _normalisation,
     "Mean": _mean,
     "Mish": _product,

@@ -56,12 +56,19 @@ def _extents(unit: Unit, shape: tuple[int, ...]) -> tuple[list[int], list[np.flo
     axes = [one_axis(axis, rank) for axis in unit.attributes.get("axes") or range(rank)]
     scales = unit.inputs[2] if len(unit.inputs) > 2 else None
     sizes, factors = list(shape), [np.float32(1)] * rank
+    policies = {"stretch": None, "not_larger": min, "not_smaller": max}
+    policy = policies[_one_of(unit, "keep_aspect_ratio_policy", "stretch", policies)]
     wanted, ratios = numbers(unit, 3), scales.data if scales else None
     if wanted is None and ratios is None:
         raise ModelError("wanted constant scales or sizes")
     found = ratios if wanted is None else wanted
     if found is None or len(found) != len(axes):
         raise ModelError(f"wanted scales or sizes of {len(axes)} axes")
+    if wanted is not None and policy is not None:
+        # One factor for all axes.
+        pairs = [(shape[axis], size) for axis, size in zip(axes, wanted, strict=True)]
+        factor = policy(size / extent for extent, size in pairs)
+        wanted = [math.floor(extent * factor + 0.5) for extent, _ in pairs]
     for number, axis in enumerate(axes):
         if wanted is not None:
             sizes[axis] = wanted[number]
@@ -75,18 +82,15 @@ def _extents(unit: Unit, shape: tuple[int, ...]) -> tuple[list[int], list[np.flo
 
 
 def resize(builder: Builder, unit: Unit) -> None:
-    """Read Resize of rows and columns: to the nearest pixels, or by weights of four."""
+    """Read Resize of rows and columns: to the nearest pixels, or means of four or sixteen."""
     value, of = builder.value(unit.inputs[0]), unit.outputs[0]
     if len(value.shape) not in (3, 4):
         raise ModelError(f"wanted an image of 3 or 4 dimensions, got shape {value.shape}")
     sizes, factors = _extents(unit, value.shape)
-    mode = _one_of(unit, "mode", "nearest", {"nearest": 0, "linear": 0})
+    mode = _one_of(unit, "mode", "nearest", _MODES)
     way = _one_of(unit, "coordinate_transformation_mode", "half_pixel", _COORDINATES)
     if unit.attributes.get("antialias"):
         raise ModelError("antialias is not supported")
-    policy = unit.attributes.get("keep_aspect_ratio_policy", "stretch")
-    if policy != "stretch":
-        raise ModelError(f"wanted keep_aspect_ratio_policy stretch, got {policy!r}")
     for name in ("cubic_coeff_a", "exclude_outside", "extrapolation_value", "nearest_mode"):
         unit.attributes.get(name)  # Of other modes.
     unit.inputs.read.add(1)  # The region of tf_crop_and_resize.
@@ -100,7 +104,7 @@ def resize(builder: Builder, unit: Unit) -> None:
     image = builder.image(value, (*value.shape[:2], *missing, *value.shape[2:]))
     whole = (*sizes[:2], *missing, *sizes[2:])
     stored = tuple(whole[axis] for axis in IMAGE)
-    number = (_linear if mode == "linear" else _nearest)(builder, unit, image, stored, sources)
+    number = _MODES[mode](builder, unit, image, stored, sources)
     builder.define(of, number, tuple(sizes), whole, IMAGE)
 
 
@@ -147,6 +151,31 @@ def _linear(builder: Builder, unit: Unit, image: Value, stored: tuple, sources: 
         number = builder.operate("FLOOR", [number], stored, real)
         number = builder.operate("SUB", [number, shift], stored, real, **more)
     return builder.operate("CAST", [number], stored, of)
+
+
+def _cubic(builder: Builder, unit: Unit, image: Value, stored: tuple, sources: list) -> int:
+    """Add means of sixteen pixels, in single precision."""
+    of, attributes = unit.outputs[0], {}
+    if of.quantization is not None:
+        raise ModelError("mode cubic of integers is not supported")
+    a = np.float32(unit.attributes.get("cubic_coeff_a", -0.75))
+    for name, (extent, x) in zip(("rows", "columns"), sources, strict=True):
+        first = np.floor(x)
+        s = x - first
+        far = [((a * t - 5 * a) * t + 8 * a) * t - 4 * a for t in (s + 1, 2 - s)]
+        near = [((a + 2) * t - (a + 3)) * t * t + 1 for t in (s, 1 - s)]
+        weights = np.array([far[0], *near, far[1]], np.float32)
+        pixels = first.astype(int) + np.arange(-1, 3)[:, None]
+        if unit.attributes.get("exclude_outside"):
+            weights = np.where((pixels >= 0) & (pixels < extent), weights, np.float32(0))
+            weights = weights / weights.sum(axis=0)
+        attributes[name] = tuple(np.clip(pixels, 0, extent - 1).ravel().tolist())
+        attributes[f"{name}_weights"] = tuple(weights.astype(float).ravel().tolist())
+    return builder.operate("Resize", [builder.real(image).number], stored, of, **attributes)
+
+
+#: Resize: its modes.
+_MODES: dict[str, Callable[..., int]] = {"cubic": _cubic, "linear": _linear, "nearest": _nearest}
 
 
 def _fill(builder: Builder, unit: Unit, value: Value) -> float:

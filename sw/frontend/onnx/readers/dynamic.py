@@ -4,6 +4,7 @@ A range belongs to one inference. The host measures it, and adds the integer pro
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,15 +13,14 @@ from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.frontend.onnx.readers.windows import Windows
 from celosia.sw.layers.node import ModelError
 
-#: Operators whose scale or zero point is computed, by those of constant ones.
+#: Operators that float operators compute, by those of one constant scale to int8 or uint8.
 COMPUTED = {
-    "DequantizeLinear": "DequantizeLinear of a computed scale",
-    "QuantizeLinear": "QuantizeLinear of a computed scale",
+    "DequantizeLinear": "DequantizeLinear in float",
+    "QuantizeLinear": "QuantizeLinear in float",
 }
 
 #: Types of the results that are not all float32.
 RESULTS = {
-    COMPUTED["QuantizeLinear"]: (np.uint8,),
     "ConvInteger": (np.int32,),
     "DynamicQuantizeLinear": (np.uint8, np.float32, np.uint8),
     "MatMulInteger": (np.int32,),
@@ -41,14 +41,31 @@ def _quantize(builder: Builder, unit: Unit) -> None:
         builder.define(of, number, ())
 
 
+def _whole(builder: Builder, operand: Operand | None) -> Value:
+    """Return the integers of an operand, without its scale."""
+    value = builder.value(operand)
+    tensor = builder.tensors[value.number]
+    if tensor.quantization is None:
+        return value
+    of = Operand(tensor.name, tensor.dtype)
+    return replace(value, number=builder.operate("CAST", [value.number], value.stored, of))
+
+
 def _point(builder: Builder, unit: Unit, position: int) -> int:
-    """Return the zero point of an operand that is computed: one number."""
+    """Return the zero point of an operand that is computed: one number.
+
+    The integers of a quantised operand of uint8 are stored 128 less.
+    """
+    unsigned = builder.value(unit.inputs[position - 2]).unsigned
     operand = unit.inputs[position] if len(unit.inputs) > position else None
     if operand is None or operand.data is not None:
         data = np.zeros(1, np.int32) if operand is None or operand.data is None else operand.data
         if data.size != 1:
             raise ModelError(f"wanted one zero point, got {data.size}")
-        return builder.constant("zero point", data.reshape(()).astype(np.int32))
+        stored = data.reshape(()).astype(np.int32) - (128 if unsigned else 0)
+        return builder.constant("zero point", stored.astype(np.int32))
+    if unsigned:
+        raise ModelError(f"wanted a constant zero point, got {operand.name!r}")
     return builder.value(operand).number
 
 
@@ -69,11 +86,11 @@ def _weights(unit: Unit, axis: int) -> np.ndarray | None:
 
 def _product(builder: Builder, unit: Unit) -> None:
     """Read MatMulInteger, also of two operands that are computed."""
-    value, of, weights = builder.plain(builder.value(unit.inputs[0])), unit.outputs[0], None
+    value, of, weights = builder.plain(_whole(builder, unit.inputs[0])), unit.outputs[0], None
     weights = _weights(unit, -1)
     points = [_point(builder, unit, 2)]
     if weights is None:
-        second: Value | np.ndarray = builder.plain(builder.value(unit.inputs[1]))
+        second: Value | np.ndarray = builder.plain(_whole(builder, unit.inputs[1]))
         number = second.number
         points.append(_point(builder, unit, 3))
     else:
@@ -88,7 +105,7 @@ def _product(builder: Builder, unit: Unit) -> None:
 
 def _convolution(builder: Builder, unit: Unit) -> None:
     """Read ConvInteger."""
-    value, of, weights = builder.value(unit.inputs[0]), unit.outputs[0], _weights(unit, 0)
+    value, of, weights = _whole(builder, unit.inputs[0]), unit.outputs[0], _weights(unit, 0)
     if weights is None:
         raise ModelError("wanted constant weights")
     windows = Windows(unit, value, weights.shape[2:])

@@ -4,6 +4,8 @@ They are the end of a network that is not quantised, and what lies between quant
 operator between DequantizeLinear and QuantizeLinear for which there are no integers is read here.
 """
 
+import functools
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,7 +18,7 @@ from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.frontend.onnx.readers.copies import resize, where
 from celosia.sw.frontend.onnx.readers.dynamic import DYNAMIC
 from celosia.sw.frontend.onnx.readers.elementwise import last_axis
-from celosia.sw.frontend.onnx.readers.windows import Windows, pooling
+from celosia.sw.frontend.onnx.readers.windows import Windows, deep, pooling
 from celosia.sw.layers.node import ModelError
 from celosia.sw.layers.record import ANY
 from celosia.sw.operators.floats import FUNCTIONS
@@ -71,7 +73,7 @@ _LEAST = float(np.finfo(np.float32).min)
 
 
 def value_of(builder: Builder, operand: Operand | None) -> Value:
-    """Return a computed operand in float32."""
+    """Return a computed operand in float32; one without scale in its own type."""
     return builder.real(builder.value(operand))
 
 
@@ -91,13 +93,17 @@ def two(builder: Builder, kind: str, operands: list[Any], of: Operand) -> None:
     shape = np.broadcast_shapes(*(each.shape for each in operands))
     if any(len(value.shape) != len(shape) for value in values):
         values = [builder.plain(value) for value in values]
+    dtype = builder.tensors[values[0].number].dtype
     rest, order = iter(values), tuple(range(len(shape)))
     order = values[0].order if len(values[0].order) == len(shape) else order
     numbers = [
         next(rest).number
         if isinstance(each, Value)
         else builder.constant(
-            "constant", each.reshape((1,) * (len(shape) - each.ndim) + each.shape).transpose(order)
+            "constant",
+            each.astype(dtype)
+            .reshape((1,) * (len(shape) - each.ndim) + each.shape)
+            .transpose(order),
         )
         for each in operands
     ]
@@ -116,6 +122,8 @@ def _binary(builder: Builder, unit: Unit) -> None:
     if not others and isinstance(first, Value):
         builder.alike(of, first.number, first)
     for other in others:
+        if unit.kind == "Pow" and isinstance(first, Value) and isinstance(other, Value):
+            other = cast(builder, other, builder.tensors[first.number].dtype)
         two(builder, _BINARY[unit.kind], [first, other], of)
         first = builder.values[of.name]
 
@@ -134,7 +142,7 @@ def clamped(builder: Builder, of: Operand, low: float, high: float) -> None:
     """Bring a float value within bounds."""
     for kind, bound in (("MAXIMUM", low), ("MINIMUM", high)):
         if np.isfinite(bound):
-            two(builder, kind, [builder.values[of.name], np.float32(bound).reshape(())], of)
+            two(builder, kind, [builder.values[of.name], np.array(bound)], of)
 
 
 def _clip(builder: Builder, unit: Unit) -> None:
@@ -201,8 +209,15 @@ def _product(builder: Builder, unit: Unit) -> None:
     for operand in unit.inputs[:2]:
         constant = operand is not None and operand.data is not None
         ends.append(real_array(operand) if constant else builder.plain(value_of(builder, operand)))
-    if min(len(end.shape) for end in ends) < 2:
-        raise ModelError("wanted two operands of at least 2 dimensions")
+    ranks = [len(end.shape) for end in ends]
+    for side, rank in enumerate(ranks):
+        if rank == 1:
+            # A row before a matrix, a column after one.
+            extents = (*ends[side].shape, 1) if side else (1, *ends[side].shape)
+            constant = isinstance(ends[side], np.ndarray)
+            ends[side] = (
+                ends[side].reshape(extents) if constant else builder.reshaped(ends[side], extents)
+            )
     rows, depth = ends[0].shape[-2:][::-1] if flags[0] else ends[0].shape[-2:]
     inner, columns = ends[1].shape[-2:][::-1] if flags[1] else ends[1].shape[-2:]
     if depth != inner:
@@ -210,7 +225,12 @@ def _product(builder: Builder, unit: Unit) -> None:
     shape = (*np.broadcast_shapes(ends[0].shape[:-2], ends[1].shape[:-2]), rows, columns)
     numbers = [e.number if isinstance(e, Value) else builder.constant("matrix", e) for e in ends]
     number = builder.operate("BATCH_MATMUL", numbers, shape, of, adj_x=flags[0], adj_y=flags[1])
-    builder.define(of, number, shape)
+    value = builder.define(of, number, shape)
+    if 1 in ranks:
+        sides = zip(shape[-2:], ranks, strict=True)
+        kept = [extent for extent, rank in sides if rank > 1]
+        value = builder.reshaped(value, (*shape[:-2], *kept))
+        builder.alike(of, value.number, value)
     for name, position in (("alpha", None), ("beta", 2)):
         factor = np.float32(attributes.get(name, 1.0))
         if position is None and factor != 1:
@@ -260,6 +280,9 @@ def _convolution(builder: Builder, unit: Unit) -> None:
         unit.outputs[0],
     )
     windows = Windows(unit, value, weights.shape[2:])
+    if windows.rank == 3:
+        deep(builder, unit, windows, _convolution)
+        return
     source, padding = windows.image(builder, value, 0.0)
     data, channels = windows.kernels(unit, weights), len(weights)
     number = builder.operate(
@@ -283,6 +306,9 @@ def _max_pool(builder: Builder, unit: Unit) -> None:
     if len(unit.outputs) > 1:
         raise ModelError("the output of indices is not supported")
     windows = pooling(unit, value, value.shape[2:])
+    if windows.apart:
+        windows.combined(builder, value, of, "MAXIMUM", _LEAST)
+        return
     number = windows.pooled(builder, value, of, "MAX_POOL_2D", _LEAST)
     windows.define(builder, of, number, windows.shape[1])
 
@@ -291,6 +317,22 @@ def _average_pool(builder: Builder, unit: Unit) -> None:
     """Read AveragePool: pads are zeros; where they do not count, sums are divided by less."""
     value, (of,) = value_of(builder, unit.inputs[0]), unit.outputs
     windows = pooling(unit, value, ())
+    pads, taps = windows.pads[-windows.rank :], windows.kernel[-windows.rank :]
+    less = any(map(any, pads)) and not unit.attributes.get("count_include_pad")
+    counts = [windows.inside(axis - windows.rank) if less else [n] for axis, n in enumerate(taps)]
+    inside = functools.reduce(np.multiply.outer, [np.array(each) for each in counts])
+    if windows.apart:
+        windows.combined(builder, value, of, "ADD", 0.0)
+        factor = 1 / inside
+    else:
+        _windows_of_two(builder, value, windows, of)
+        factor = math.prod(taps) / inside
+    if (factor != 1).any():
+        two(builder, "MUL", [builder.values[of.name], factor], of)
+
+
+def _windows_of_two(builder: Builder, value: Value, windows: Windows, of: Operand) -> None:
+    """Add means of windows whose pads are zeros that count."""
     image, shape = builder.image(value, windows.shape), windows.result(windows.shape[1])
     source, pads = image.number, windows.pads
     if any(map(any, pads)):
@@ -300,14 +342,16 @@ def _average_pool(builder: Builder, unit: Unit) -> None:
     more = {"stride": windows.stride, "window": windows.kernel, "activation": "NONE"}
     number = builder.operate("AVERAGE_POOL_2D", [source], shape, of, padding="VALID", **more)
     windows.define(builder, of, number, windows.shape[1])
-    if any(map(any, pads)) and not unit.attributes.get("count_include_pad"):
-        factors = [
-            np.array([taps / inside for inside in windows.inside(axis)], np.float32)
-            for axis, taps in enumerate(windows.kernel)
-        ]
-        factor = np.multiply.outer(*factors)
-        factor = factor if windows.rank == 2 else factor[0]
-        two(builder, "MUL", [builder.values[of.name], factor], of)
+
+
+def cast(builder: Builder, value: Value, dtype: np.dtype) -> Value:
+    """Return a value in another type."""
+    tensor = builder.tensors[value.number]
+    if tensor.dtype == dtype:
+        return value
+    of = Operand(f"{tensor.name} ({dtype})", dtype)
+    builder.alike(of, builder.operate("CAST", [value.number], value.stored, of), value)
+    return builder.values[of.name]
 
 
 def _cast(builder: Builder, unit: Unit) -> None:
@@ -316,10 +360,8 @@ def _cast(builder: Builder, unit: Unit) -> None:
     unit.attributes.get("to")
     if of.dtype.name not in ANY[1]:
         raise ModelError(f"wanted a cast to {', '.join(ANY[1])}, got {of.dtype}")
-    number = value.number
-    if builder.tensors[number].dtype != of.dtype:
-        number = builder.operate("CAST", [number], value.stored, of)
-    builder.alike(of, number, value)
+    value = cast(builder, value, of.dtype)
+    builder.alike(of, value.number, value)
 
 
 FLOATS: dict[str, _Reader] = {

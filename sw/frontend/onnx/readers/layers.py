@@ -8,7 +8,7 @@ import numpy as np
 
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value, shifted
 from celosia.sw.frontend.onnx.operand import Operand, Unit
-from celosia.sw.frontend.onnx.readers.windows import Windows, pooling
+from celosia.sw.frontend.onnx.readers.windows import Windows, deep, pooling
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.layers.node import ModelError
 from celosia.sw.layers.onnxruntime import quantized
@@ -78,6 +78,9 @@ def convolution(builder: Builder, unit: Unit) -> None:
     value = builder.value(unit.inputs[0])
     weights, scales = weights_of(unit.inputs[1], 0)
     windows = Windows(unit, value, weights.shape[2:])
+    if windows.rank == 3:
+        deep(builder, unit, windows, convolution)
+        return
     weights, inputs = windows.kernels(unit, weights), windows.shape[1]
     channels, depth, groups = len(weights), weights.shape[3], inputs // weights.shape[3]
     attributes: dict[str, Any] = {"stride": windows.stride, "dilation": windows.dilation}
@@ -186,6 +189,9 @@ def max_pool(builder: Builder, unit: Unit) -> None:
     if len(unit.outputs) > 1:
         raise ModelError("the output of indices is not supported")
     windows = pooling(unit, value, value.shape[2:])
+    if windows.apart:
+        windows.combined(builder, value, of, "MAXIMUM", -128)
+        return
     number = windows.pooled(builder, value, of, "MAX_POOL_2D", -128)
     windows.define(builder, of, number, windows.shape[1])
 
@@ -194,6 +200,8 @@ def average_pool(builder: Builder, unit: Unit) -> None:
     """Read AveragePool."""
     value, (of,) = builder.value(unit.inputs[0]), unit.outputs
     windows = pooling(unit, value, ())
+    if windows.apart:
+        raise ModelError("wanted windows of 1 or 2 dimensions, without dilation")
     counted = bool(unit.attributes.get("count_include_pad"))
     if counted and windows.same and any(map(any, windows.pads)):
         raise ModelError("pads that are counted are not supported")

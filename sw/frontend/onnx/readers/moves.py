@@ -1,7 +1,7 @@
 """Readers of operators that move elements; most change only the record of their order."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -88,10 +88,14 @@ def _transpose(builder: Builder, unit: Unit) -> None:
     axes = list(unit.attributes.get("perm", range(rank)[::-1]))
     if sorted(axes) != [*range(rank)]:
         raise ModelError(f"wanted a permutation of {rank} axes, got {axes}")
-    value = as_stored(builder, value)
+    turned(builder, unit.outputs[0], as_stored(builder, value), axes)
+
+
+def turned(builder: Builder, of: Operand, value: Value, axes: Sequence[int]) -> Value:
+    """Define a value whose axes have another order, not moved."""
     shape = tuple(value.shape[axis] for axis in axes)
     order = tuple(axes.index(axis) for axis in value.order)
-    builder.define(unit.outputs[0], value.number, shape, shape, order)
+    return builder.define(of, value.number, shape, shape, order)
 
 
 def as_stored(builder: Builder, value: Value) -> Value:

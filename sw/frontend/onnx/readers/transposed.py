@@ -9,13 +9,11 @@ from celosia.sw.frontend.onnx.constants import real_array
 from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.frontend.onnx.readers.floats import two, value_of
 from celosia.sw.frontend.onnx.readers.layers import kernel_constants, weights_of
-from celosia.sw.frontend.onnx.readers.windows import pads_of, pair
+from celosia.sw.frontend.onnx.readers.windows import numbers_of, pads_of
 from celosia.sw.layers.node import ModelError
 
-_Pair = tuple[int, int]
 
-
-def _spread(weights: np.ndarray, dilation: _Pair) -> np.ndarray:
+def _spread(weights: np.ndarray, dilation: Sequence[int]) -> np.ndarray:
     """Return weights with zeros between their rows and columns, the second and third axis."""
     shape = [(n - 1) * d + 1 for n, d in zip(weights.shape[1:3], dilation, strict=True)]
     wide = np.zeros((len(weights), *shape, weights.shape[3]), weights.dtype)
@@ -23,7 +21,9 @@ def _spread(weights: np.ndarray, dilation: _Pair) -> np.ndarray:
     return wide
 
 
-def _outer(unit: Unit, extents: Sequence[int], spans: Sequence[int], stride: _Pair, rank: int):
+def _outer(
+    unit: Unit, extents: Sequence[int], spans: Sequence[int], stride: Sequence[int], rank: int
+):
     """Return the pixels of a ConvTranspose, with those that are cut off, and the pads."""
     attributes, pads = unit.attributes, []
     extra = list(attributes.get("output_padding", [0] * rank))
@@ -78,7 +78,9 @@ class _Image:
             part = slice(group * depth, (group + 1) * depth)
             channels = slice(group * each, (group + 1) * each)
             whole[channels, :, :, part] = kernel[part].transpose(1, 2, 3, 0)
-        self.stride, dilation = (pair(attributes, name, rank) for name in ("strides", "dilations"))
+        self.stride, dilation = (
+            numbers_of(attributes, name, rank) for name in ("strides", "dilations")
+        )
         #: Weights by channel, row, column and input.
         self.weights = _spread(whole, dilation)
         spans = self.weights.shape[1:3]

@@ -1,26 +1,29 @@
 """Windows of convolutions and poolings: their geometry, and the padding in the graph."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value
-from celosia.sw.frontend.onnx.operand import Operand, Unit
+from celosia.sw.frontend.onnx.file.source import Attributes
+from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
+from celosia.sw.frontend.onnx.readers.moves import cut, turned
 from celosia.sw.layers.node import ModelError
 
 _Pair = tuple[int, int]
 
-#: Rows and columns before and after an image.
-_Pads = tuple[_Pair, _Pair]
+#: Pixels before and after an image, by axis.
+_Pads = tuple[_Pair, ...]
 
 
-def pair(attributes: dict[str, Any], name: str, rank: int) -> _Pair:
-    """Return two numbers of an attribute; missing ones are 1, a single number is the second."""
+def numbers_of(attributes: dict[str, Any], name: str, rank: int) -> tuple[int, ...]:
+    """Return the numbers of an attribute, 1 where they are missing: of at least two axes."""
     found = list(attributes.get(name, [1] * rank))
     if len(found) != rank or min(found) < 1:
         raise ModelError(f"wanted {rank} {name} of at least 1, got {found}")
-    return (1, found[0]) if rank == 1 else (found[0], found[1])
+    return (*[1] * (2 - rank), *found)
 
 
 def pads_of(
@@ -30,7 +33,7 @@ def pads_of(
     strides: Sequence[int],
     rank: int,
 ) -> _Pads:
-    """Return the padding of rows and columns, before and after."""
+    """Return the padding before and after each axis."""
     kind, given = attributes.get("auto_pad", "NOTSET"), attributes.get("pads", [0] * 2 * rank)
     if kind not in ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"):
         raise ModelError(f"auto_pad {kind!r} is not supported")
@@ -42,32 +45,36 @@ def pads_of(
             total = max((-(-extent // stride) - 1) * stride + span - extent, 0)
             less, more = total // 2, total - total // 2
             pads.append((less, more) if kind == "SAME_UPPER" else (more, less))
-        return pads[0], pads[1]
+        return tuple(pads)
     if len(given) != 2 * rank or min(given) < 0:
         raise ModelError(f"wanted {2 * rank} pads of at least 0, got {given}")
-    columns = given[rank - 1], given[-1]
-    return (((given[0], given[2]) if rank == 2 else (0, 0)), columns)
+    missing = [(0, 0)] * (2 - rank)
+    return (*missing, *zip(given[:rank], given[rank:], strict=True))
+
+
+#: Order of axes that brings planes before channels, and back.
+_BY_PLANE = (0, 2, 1, 3, 4)
 
 
 class Windows:
     """Windows over an image: their geometry, and the padding in the graph.
 
-    - ``value``: its input, of one or two dimensions of pixels.
+    - ``value``: its input, of one to three dimensions of pixels.
     - ``kernel``: extents of the window along these.
     """
 
     def __init__(self, unit: Unit, value: Value, kernel: Sequence[int]) -> None:
         rank = len(value.shape) - 2
-        if rank not in (1, 2) or len(kernel) != rank:
-            raise ModelError(f"wanted windows of 1 or 2 dimensions, got shape {value.shape}")
+        if rank not in (1, 2, 3) or len(kernel) != rank:
+            raise ModelError(f"wanted windows of 1 to 3 dimensions, got shape {value.shape}")
         attributes = unit.attributes
         items, channels, *extents = value.shape
-        #: Samples, channels, rows and columns of the input.
+        #: Samples, channels and at least two extents of the input.
         self.shape = (items, channels, *([1] * (2 - rank)), *extents)
         self.rank = rank
-        self.kernel: _Pair = (1, kernel[0]) if rank == 1 else (kernel[0], kernel[1])
-        self.stride = pair(attributes, "strides", rank)
-        self.dilation = pair(attributes, "dilations", rank)
+        self.kernel = (*[1] * (2 - rank), *kernel)
+        self.stride = numbers_of(attributes, "strides", rank)
+        self.dilation = numbers_of(attributes, "dilations", rank)
         self.spans = tuple(
             (taps - 1) * apart + 1 for taps, apart in zip(self.kernel, self.dilation, strict=True)
         )
@@ -95,7 +102,7 @@ class Windows:
             pads.append((before, after + max(0, (count - 1) * step + span - length)))
         #: Whether windows end past the edge and its pads.
         self.past = tuple(pads) != self.pads
-        self.counts, self.pads = (counts[0], counts[1]), (pads[0], pads[1])
+        self.counts, self.pads = tuple(counts), tuple(pads)
 
     @property
     def same(self) -> bool:
@@ -109,10 +116,11 @@ class Windows:
         return True
 
     def inside(self, axis: int) -> list[int]:
-        """Return the pixels of each window that lie inside the image, along rows or columns."""
-        extent, (before, _), step = self.shape[2 + axis], self.pads[axis], self.stride[axis]
-        starts = [number * step - before for number in range(self.counts[axis])]
-        return [min(n + self.kernel[axis], extent) - max(n, 0) for n in starts]
+        """Return the pixels of each window that lie inside the image, along an axis."""
+        extent, (before, _), step = self.shape[2:][axis], self.pads[axis], self.stride[axis]
+        taps = np.arange(self.kernel[axis]) * self.dilation[axis] - before
+        pixels = np.arange(self.counts[axis])[:, None] * step + taps
+        return ((pixels >= 0) & (pixels < extent)).sum(axis=1).tolist()
 
     def image(self, builder: Builder, value: Value, fill: float | None) -> tuple[int, str]:
         """Return the padded input and the kind of padding that is left.
@@ -134,7 +142,7 @@ class Windows:
     def define(self, builder: Builder, of: Operand, number: int, channels: int) -> None:
         """Name the result, one pixel for each window."""
         source = (self.shape[0], channels, *self.counts)
-        shape = (*source[:2], *self.counts[2 - self.rank :])
+        shape = (*source[:2], *self.counts[-self.rank :])
         builder.define(of, number, shape, source, IMAGE)
 
     def kernels(self, unit: Unit, weights: np.ndarray) -> np.ndarray:
@@ -148,7 +156,39 @@ class Windows:
             raise ModelError(f"wanted weights of {channels} channels, got {groups} x {depth}")
         if list(unit.attributes.get("kernel_shape", kernel)) != kernel:
             raise ModelError(f"wanted a kernel_shape of {kernel}")
-        return weights.reshape(outputs, depth, *self.kernel).transpose(0, 2, 3, 1)
+        return np.moveaxis(weights.reshape(outputs, depth, *self.kernel), 1, -1)
+
+    @property
+    def apart(self) -> bool:
+        """True for windows over three dimensions, or dilated: combined axis by axis."""
+        return self.rank > 2 or max(self.dilation) > 1
+
+    def combined(
+        self, builder: Builder, value: Value, of: Operand, kind: str, fill: float
+    ) -> Value:
+        """Return windows whose elements are combined by an operator, one axis after the other."""
+        value, more = builder.plain(value), {"activation": "NONE"} if kind == "ADD" else {}
+        for number in range(self.rank):
+            axis, way = number + 2, number - self.rank
+            before, after = ([0] * len(value.shape) for _ in range(2))
+            before[axis], after[axis] = self.pads[way]
+            if before[axis] or after[axis]:
+                padded, shape = builder.padded(value, (tuple(before), tuple(after)), of, fill)
+                value = Value(padded, shape, shape, value.order, value.unsigned)
+            ways = [(0, extent, 1) for extent in value.shape]
+            total = None
+            for tap in range(self.kernel[way]):
+                first = tap * self.dilation[way]
+                ways[axis] = (first, self.counts[way], self.stride[way])
+                part = cut(builder, value, ways, of)
+                if total is not None:
+                    ends = [total.number, part.number]
+                    combined = builder.operate(kind, ends, part.shape, of, **more)
+                    part = replace(part, number=combined)
+                total = part
+            assert total
+            value = total
+        return builder.define(of, value.number, value.shape)
 
     def result(self, channels: int) -> tuple[int, ...]:
         """Return the stored shape of the result."""
@@ -173,8 +213,51 @@ class Windows:
 def pooling(unit: Unit, value: Value, kernel: Sequence[int]) -> Windows:
     """Return the windows of a pooling; ``kernel``: without an attribute."""
     windows = Windows(unit, value, unit.attributes.get("kernel_shape", kernel))
-    if windows.dilation != (1, 1):
-        raise ModelError(f"dilation {windows.dilation} is not supported")
     if unit.attributes.get("count_include_pad") and windows.past:
         raise ModelError("ceil_mode with windows past pads that are counted is not supported")
     return windows
+
+
+def deep(
+    builder: Builder, unit: Unit, windows: Windows, flat: Callable[[Builder, Unit], None]
+) -> None:
+    """Read a convolution over three dimensions: planes of a window become channels of an image.
+
+    ``flat``: reader of convolutions over two dimensions.
+    """
+    source, weights, *bias = unit.inputs
+    (of,), value = unit.outputs, builder.plain(builder.value(source))
+    if source is None or weights is None or weights.data is None:
+        raise ModelError("wanted an input that is computed, and constant weights")
+    windows.kernels(unit, weights.data)
+    if unit.attributes.get("group", 1) != 1:
+        raise ModelError("groups of a convolution over 3 dimensions are not supported")
+    planes = replace(source, name=f"{of.name} (planes)")
+    if any(windows.pads[0]):
+        before, after = ((0, 0, margin, 0, 0) for margin in windows.pads[0])
+        fill = 0.0 if source.quantization is None else builder.meaning(value).zero_point
+        number, shape = builder.padded(value, (before, after), planes, fill)
+        value = replace(value, number=number, shape=shape, source=shape)
+    parts, ways = [], [(0, extent, 1) for extent in value.shape]
+    for tap in range(windows.kernel[0]):
+        ways[2] = (tap * windows.dilation[0], windows.counts[0], windows.stride[0])
+        parts.append(cut(builder, value, ways, planes))
+    items, channels, count, *extents = parts[0].shape
+    shape = (items, channels * len(parts), count, *extents)
+    numbers = [part.number for part in parts]
+    number = builder.operate("CONCATENATION", numbers, shape, planes, axis=1)
+    value = turned(builder, planes, builder.define(planes, number, shape), _BY_PLANE)
+    value = builder.reshaped(value, (items * count, shape[1], *extents))
+    builder.alike(planes, value.number, value)
+    data = weights.data.swapaxes(1, 2)
+    kernel = replace(weights, data=data.reshape(len(data), -1, *data.shape[3:]))
+    attributes = Attributes().extended(
+        strides=windows.stride[1:],
+        dilations=windows.dilation[1:],
+        pads=[side[n] for n in (0, 1) for side in windows.pads[1:]],
+    )
+    result, inputs = replace(of, name=f"{of.name} (planes)"), Operands([planes, kernel, *bias])
+    flat(builder, replace(unit, inputs=inputs, outputs=(result,), attributes=attributes))
+    value = builder.values[result.name]
+    value = builder.plain(builder.reshaped(value, (items, count, *value.shape[1:])))
+    turned(builder, of, value, _BY_PLANE)

@@ -1,0 +1,79 @@
+"""Kinds of operators, and the types of their results."""
+
+import numpy as np
+from onnx import helper
+
+from celosia.sw.frontend.onnx.file.source import Node
+from celosia.sw.frontend.onnx.operand import Operand
+from celosia.sw.frontend.onnx.readers.composites import KINDS
+from celosia.sw.frontend.onnx.readers.dynamic import RESULTS
+
+#: Operators that a pair of QuantizeLinear and DequantizeLinear encloses.
+ENCLOSED = (
+    "Add",
+    "AveragePool",
+    "Concat",
+    "Conv",
+    "ConvTranspose",
+    "Gemm",
+    "GlobalAveragePool",
+    "MatMul",
+    "Max",
+    "Min",
+    "Mul",
+) + ("ReduceMean", "Softmax", "Where")
+
+#: Operators that move elements, or choose among them: of integer or of float tensors.
+MOVERS = ("DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GlobalMaxPool") + (
+    "Identity",
+    "MaxPool",
+    "Pad",
+    "ReduceMax",
+    "ReduceMin",
+    "Reshape",
+    "Resize",
+    "Slice",
+    "SpaceToDepth",
+    "Split",
+    "Squeeze",
+    "Tile",
+    "Transpose",
+    "Unsqueeze",
+)
+
+#: Types of results that are not those of the first input, by operator.
+_RESULTS = RESULTS | KINDS
+
+#: Modes of Resize whose results are means.
+_MEANS = ("cubic", "linear")
+
+#: Of the movers, those that change no element, whatever its scale.
+VIEWS = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+
+#: Types of tensors without scale that operators on numbers take.
+NUMBERS = ("float32", "int32", "int64", "bool")
+
+
+def moves(node: Node) -> bool:
+    """Return whether the results of an operator are elements of its input."""
+    means = node.kind == "Resize" and node.attributes.get("mode") in _MEANS
+    return node.kind in MOVERS and not means
+
+
+def quantised_type(node: Node, zero_point: np.dtype | None) -> np.dtype:
+    """Return the type that a QuantizeLinear gives: that of its zero point, uint8 without one."""
+    kind = node.attributes.get("output_dtype")
+    named = np.dtype(helper.tensor_dtype_to_np_dtype(kind) if kind else np.uint8)
+    return zero_point or named
+
+
+def types(node: Node, inputs: list[Operand | None]) -> list[np.dtype]:
+    """Return the types of the results of an operator on numbers."""
+    if node.kind == "Cast":
+        return [np.dtype(helper.tensor_dtype_to_np_dtype(node.attributes.get("to")))]
+    if node.kind in _RESULTS:
+        return [np.dtype(kind) for kind in _RESULTS[node.kind]]
+    first = inputs[1 if node.kind == "Where" else 0]
+    if first is None or first.quantization is not None or first.dtype.kind == "f":
+        return [np.dtype(np.float32)] * len(node.outputs)
+    return [first.dtype] * len(node.outputs)
