@@ -28,8 +28,8 @@ from celosia.sim.rtl.verilate import RtlError, cache_directory, compile_library,
 _HARNESS = [
     Path(__file__).with_name(name) for name in ("harness.cpp", "bursts.h", "disturb.h", "arrays.h")
 ]
-#: Declaration of a memory in Amaranth's Verilog, those of queues left out.
-_MEMORY = re.compile(r"(?m)^(  reg \[\d+:0\] (?:bank|half|lane)_[0-9_]+ \[\d+:0\]);$")
+#: Declaration of a memory in the Verilog of a core, those of queues left out.
+_MEMORY = re.compile(r"(?m)^(  .*\breg \[\d+:0\] (?:bank|half|lane)_[0-9_]+ \[0:\d+\]);")
 _SLICE = 1 << 16
 #: Looks at the status that a soft reset may take, a few cycles each.
 _RESET_LOOKS = 1 << 18
