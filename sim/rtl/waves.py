@@ -13,21 +13,23 @@ from vcd.gtkw import GTKWSave
 #: Time of a cycle in the file: its number is the time divided by this.
 NANOSECONDS = 10
 
-#: Groups of a view: name, module, and how its ports begin.
+#: Groups of a view: name, module, its path, and how its ports begin.
 _GROUPS = (
-    ("registers (AXI4-Lite)", "celosia", "s_axil__"),
-    ("external memory (AXI4)", "celosia", "m_axi__"),
-    ("sequencer", "celosia.core.sequencer", ""),
-    ("load", "celosia.core.load", ""),
-    ("matrix", "celosia.core.matrix", ""),
-    ("vector", "celosia.core.vector", ""),
-    ("store", "celosia.core.store", ""),
+    ("registers (AXI4-Lite)", "celosia", "celosia", "s_axil__"),
+    ("external memory (AXI4)", "celosia", "celosia", "m_axi__"),
+    ("sequencer", "celosia_sequencer", "celosia.core.sequencer", ""),
+    ("load", "celosia_load_unit", "celosia.core.load", ""),
+    ("matrix", "celosia_matrix_unit", "celosia.core.matrix", ""),
+    ("vector", "celosia_vector_unit", "celosia.core.vector", ""),
+    ("store", "celosia_store_unit", "celosia.core.store", ""),
 )
 #: Wider ports, instructions for instance, are not shown.
 _WIDEST = 128
 
-_MODULE = re.compile(r"(?ms)^module \\?(\S+) ?\(.*?^endmodule")
-_PORT = re.compile(r"(?m)^  (?:input|output) (?:\[(\d+):0\] )?(\w+);$")
+_MODULE = re.compile(r"(?ms)^module (\w+)\(.*?^\);$")
+_PORT = re.compile(
+    r"(?m)^  (?:\(\*.*\*\) )?(?:input|output) (?:reg )?(?:\[(\d+):0\] )?(\w+)(?: =.*?)?,?(?:  //.*)?$"
+)
 
 
 class Waves(NamedTuple):
@@ -43,10 +45,10 @@ def ports(verilog: str) -> dict[str, list[str]]:
     """Return the ports of the units of a core by group, as names in its waves."""
     modules = {match[1]: match[0] for match in _MODULE.finditer(verilog)}
     result = {}
-    for group, module, start in _GROUPS:
+    for group, module, path, start in _GROUPS:
         found = _PORT.findall(modules[module])
         result[group] = [
-            f"TOP.{module}.{name}" + (f"[{high}:0]" if high else "")
+            f"TOP.{path}.{name}" + (f"[{high}:0]" if high else "")
             for high, name in sorted(found, key=lambda port: port[1])
             if name.startswith(start)
             and int(high or 0) < _WIDEST

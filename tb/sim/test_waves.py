@@ -82,12 +82,14 @@ def test_nothing_else_is_left(recorded: Path) -> None:
 
 
 def test_ports_are_narrow_and_named() -> None:
-    modules = ["celosia", *(f"celosia.core.{group}" for group in GROUPS[2:])]
-    body = "  input clk;\n  input reset_x;\n  output [3:0] a;\n  input m_axi__r;\n"
+    units = ("sequencer", "load_unit", "matrix_unit", "vector_unit", "store_unit")
+    modules = ["celosia", *(f"celosia_{unit}" for unit in units)]
+    body = "  input clk,  // a.py:1\n  (* keep = 32'd1 *) input reset_x,\n"
+    body += "  output reg [3:0] a = 4'h0,  // a.py:2: x [3:0]\n  input m_axi__r,\n"
     body += (
-        "  input s_axil__w;\n  output [128:0] wide;\n  wire inner;\n  output \\b$1 ;\nendmodule\n"
+        "  input s_axil__w,\n  output [128:0] wide,\n  output b$1\n);\n  wire inner;\nendmodule\n"
     )
-    found = ports("".join(f"module \\{name} (a, b);\n{body}" for name in modules))
+    found = ports("".join(f"module {name}(\n{body}" for name in modules))
     assert list(found) == GROUPS
     assert found["external memory (AXI4)"] == ["TOP.celosia.m_axi__r"]
     start = "TOP.celosia.core.store"
