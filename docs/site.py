@@ -14,7 +14,7 @@ from griffe import Attribute, Docstring, Extension, Object
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.nav import Navigation
 
-from celosia.hw.arch import reference
+from celosia.sw.export import reference
 from celosia.sw.operators.page import as_markdown
 
 ROOT = Path(__file__).resolve().parents[1]

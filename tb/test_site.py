@@ -11,7 +11,7 @@ from typing import Any
 import prerequisites
 import pytest
 
-from celosia.hw.arch import reference
+from celosia.sw.export import reference
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ TOP = "celosia"
 _APART = (
     "synthesis.py",
     "folded.py",
-    "reference.py",
+    "environment",
     "flow",
     "link.py",
     "pod.py",

@@ -1,6 +1,6 @@
 """Reference pages of the instruction set and the registers, written from their tables.
 
-``python -m celosia.hw.arch.reference`` writes isa.md and registers.md in ``docs/reference``.
+``python -m celosia.sw.export.reference`` writes isa.md and registers.md in ``docs/reference``.
 """
 
 import sys
@@ -18,7 +18,7 @@ from celosia.hw.arch.presets import PRESETS, preset
 from celosia.hw.arch.registers import Activity
 
 #: Command that writes the pages again.
-COMMAND = "python -m celosia.hw.arch.reference"
+COMMAND = "python -m celosia.sw.export.reference"
 
 MEANINGS: dict[Opcode, str] = {
     Opcode.NOP: "Does nothing; takes and posts semaphores like every instruction.",

@@ -3,7 +3,7 @@
 import pytest
 from amaranth.hdl import Shape
 
-from celosia.hw.arch import commands, isa, reference
+from celosia.hw.arch import commands, isa
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.isa import Error, Opcode
 from celosia.hw.arch.presets import PRESETS, preset
@@ -16,6 +16,7 @@ from celosia.hw.arch.registers import (
     Activity,
     activity_names,
 )
+from celosia.sw.export import reference
 
 #: With all options.
 CONFIGS = [
@@ -43,7 +44,7 @@ def test_module_writes_the_pages(tmp_path, monkeypatch):
 
 
 def test_module_refuses_to_write_outside_a_tree(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(reference, "__file__", str(tmp_path / "hw" / "arch" / "reference.py"))
+    monkeypatch.setattr(reference, "__file__", str(tmp_path / "sw" / "export" / "reference.py"))
     assert reference.main() == 1
     assert not list(tmp_path.iterdir())
     printed = capsys.readouterr().err
