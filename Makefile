@@ -1,5 +1,5 @@
 # Everything works from a bare Debian 12 with git, make and Python 3.11 or newer.
-# Set-up is done once and again when pyproject.toml or the tool script changes.
+# Set-up is done once and again when a pyproject.toml or the tool script changes.
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -31,6 +31,8 @@ VIEWERS := $(STAMPS)/viewers
 YOSYS := $(STAMPS)/yosys
 VIEW := build/view/celosia/__init__.py
 PACKAGES := hw sim sw
+# Celosia, and its examples, which bring commands to it.
+SETTINGS := pyproject.toml examples/pyproject.toml
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check unit test docs prose test-only nightly conformance long prove mutate gates malformed coverage flips lint type synth pictures clean view setup
@@ -46,7 +48,7 @@ check: $(DEV) $(TOOLS) $(VIEW)  ## lint, types, unit tests, one test of the RTL:
 	@$(MAKE) --jobs=2 --output-sync=target lint type unit
 
 unit: $(DEV) $(TOOLS)
-	@$(BIN)/python -m pytest $(AT_ONCE) -m 'not thorough' --quiet tb/sim tb/sw tb/test_*.py
+	@$(BIN)/python -m pytest $(AT_ONCE) -m 'not thorough' --quiet tb/sim tb/sw tb/examples tb/test_*.py
 	@$(BIN)/python -m pytest --quiet $(SMOKE)
 
 test: $(DEV) $(TOOLS) $(VIEWERS) $(YOSYS) $(VIEW)  ## all checks: lint, types, tests
@@ -84,10 +86,10 @@ nightly: $(DEV) $(TOOLS)  ## all campaigns: many hours; a table of their ends: b
 	@$(BIN)/python tb/nightly.py $(NIGHTLY)
 
 lint: $(DEV)  ## ruff over all Python files
-	@$(BIN)/ruff check hw sim sw tb docs
+	@$(BIN)/ruff check hw sim sw examples tb docs
 
 prose: $(DEV)  ## spelling, line lengths and words of README, CHANGELOG and docs
-	@$(BIN)/codespell README.md CHANGELOG.md docs hw sim sw tb
+	@$(BIN)/codespell README.md CHANGELOG.md docs hw sim sw examples tb
 	@$(BIN)/python tb/prose.py
 
 docs: $(DEV) $(VIEW)  ## the pages and the API reference as a site: build/docs
@@ -108,8 +110,8 @@ pictures: $(DEV) $(VIEWERS)  ## draw the pictures of the documentation again
 setup: $(DEV) $(TOOLS) view  ## environment, packages and simulators, nothing else
 
 clean:  ## remove what was built, environment included
-	rm -rf build .venv celosia.egg-info .pytest_cache .ruff_cache
-	find $(PACKAGES) tb -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf build .venv celosia.egg-info examples/*.egg-info .pytest_cache .ruff_cache
+	find $(PACKAGES) examples tb -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The tree as the type checker sees it: celosia/hw is hw, and so on.
 view: $(VIEW)
@@ -117,6 +119,7 @@ view: $(VIEW)
 $(VIEW):
 	@mkdir -p build/view/celosia
 	@for folder in $(PACKAGES); do ln -sfn ../../../$$folder build/view/celosia/$$folder; done
+	@ln -sfn ../../examples build/view/celosia_examples
 	@ln -sfn ../../../sw/package/__init__.py $@
 
 # The stamps below hold only while what they stand for is there.
@@ -132,14 +135,14 @@ $(VENV): $(if $(wildcard $(BIN)/python),,force)
 	  && rm -rf .venv && $(PYTHON) -m venv .venv; }
 	@mkdir -p $(STAMPS) && touch $@
 
-$(RUN): pyproject.toml $(VENV)
+$(RUN): $(SETTINGS) $(VENV)
 	@echo "installing Python packages, about half a minute"
-	@$(BIN)/python -m pip install --quiet --editable '.[data]'
+	@$(BIN)/python -m pip install --quiet --editable '.[data]' --editable examples
 	@touch $@
 
-$(DEV): pyproject.toml $(VENV)
+$(DEV): $(SETTINGS) $(VENV)
 	@echo "installing Python packages for development, a minute or more"
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]' --editable examples
 	@touch $@ $(RUN)
 
 $(TOOLS): sim/rtl/simulators.py $(VENV) $(if $(shell command -v iverilog),,force)

@@ -9,17 +9,17 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.files import writable, write_atomically
-from celosia.sw.frontend.source import load
+from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.parts import Port
 from celosia.sw.ir.program import Program
 from celosia.sw.quantize.process import Converter
 from celosia.sw.quantize.sources import require_tools, source_of
 from celosia.sw.runtime.arrays import InputError, quantized
-from celosia.sw.shipped import model_path
+from celosia.sw.runtime.opening import graph_of
 
 
 def compile(
-    model: str | Path | bytes,
+    model: str | Path | bytes | Graph,
     config: Config | str = "edge",
     batch: int = 1,
     signature: str | None = None,
@@ -28,8 +28,9 @@ def compile(
 
     Parameters
     ----------
-    model : str, pathlib.Path or bytes
-        A ``.tflite`` or ``.onnx`` file: its path or its contents; or the name of a shipped model.
+    model : str, pathlib.Path, bytes or Graph
+        A ``.tflite`` or ``.onnx`` file: its path or its contents; the name of a shipped model; or
+        the graph of a network.
     config : Config or str
         The core; or a preset, with changes: ``edge``, ``edge,weight_rows=4``.
     batch : int
@@ -54,7 +55,7 @@ def compile(
     >>> compile("mnist_mlp", config="nano", batch=16).inputs[0].shape
     (784,)
     """
-    graph = load(model if isinstance(model, bytes) else model_path(model), signature=signature)
+    graph = graph_of(model, signature)
     return compile_graph(graph, preset(config) if isinstance(config, str) else config, batch)
 
 

@@ -12,9 +12,10 @@ from celosia.hw.arch.isa import disassemble
 from celosia.sw.compiler.compiled import Compiled, LayerSection, layer_sections
 from celosia.sw.compiler.report import Alone, Measured
 from celosia.sw.driver.device import Device, DeviceError
-from celosia.sw.ir.parts import Port, Section
+from celosia.sw.ir.parts import Section
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime import backends
+from celosia.sw.runtime.arrays import random_samples
 from celosia.sw.runtime.machine import MachineDevice
 from celosia.sw.runtime.session import Session
 
@@ -66,7 +67,7 @@ def _count(
     program = compiled.program
     ends = [cut[-1].section.end for cut in by_part]
     rng = np.random.default_rng(0)
-    x = [drawn(rng, port, program.batch) for port in program.inputs]
+    x = [random_samples(rng, port, program.batch) for port in program.inputs]
     counted = {}
     device = backends.open_device(
         "rtl", program.config, max([program.memory_bytes, *ends]), **memory
@@ -94,15 +95,6 @@ def _count(
         if not _outputs(device, program) == outputs == alone:
             raise DeviceError("measure: layers one at a time give other outputs than the model")
     return counted
-
-
-def drawn(rng: np.random.Generator, port: Port, count: int) -> np.ndarray:
-    """Return random contents of an input, shape ``(count, *port.shape)``, of the port's type."""
-    shape = (count, *port.shape)
-    if port.dtype == "float32":
-        return rng.normal(0, 64 * port.scale, shape).astype(np.float32)
-    limits = np.iinfo(port.dtype)
-    return rng.integers(limits.min, limits.max, shape, port.dtype, endpoint=True)
 
 
 def _outputs(device: Device, program: Program) -> list[bytes]:

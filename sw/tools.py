@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
-from celosia.hw.environment.extras import install_command, requirements
+from celosia.hw.environment.extras import EXAMPLES, examples_command, install_command, requirements
 from celosia.sw.data import folder_of
 
 _SECONDS = 60
@@ -110,7 +110,6 @@ EXTRAS = {
     "litert": "float .tflite files, celosia mlperf",
     "litex": "celosia build, --device litex:sim",
     "onnx": "networks of ONNX",
-    "serve": "celosia serve",
     "torch": "networks of PyTorch",
 }
 
@@ -141,6 +140,15 @@ def items() -> Iterator[Item]:
             version=_installed(name),
             install=install_command(extras[0]),
             demo="" in extras,
+        )
+    for name in (EXAMPLES, *_packages_of_examples()):
+        yield Item(
+            name=name,
+            kind="package",
+            feature="demo, generate, mlperf, paper, serve",
+            version=_installed(name),
+            install=examples_command(),
+            demo=True,
         )
     yield Item(
         name="images of MNIST",
@@ -182,6 +190,14 @@ def _packages() -> dict[str, list[str]]:
             if not name[0].startswith(_BRINGS_PROGRAM):
                 found.setdefault(name[0], []).append(extra)
     return found
+
+
+def _packages_of_examples() -> list[str]:
+    """Return the packages that the examples need beside those of Celosia, if they are installed."""
+    if _installed(EXAMPLES) is None:
+        return []
+    names = [re.split(r"[^\w.-]", line)[0] for line in requirements("", EXAMPLES)]
+    return [name for name in names if name not in ("celosia", *_packages())]
 
 
 def _installed(name: str) -> str | None:

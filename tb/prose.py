@@ -93,7 +93,7 @@ def module_findings(source: str) -> Iterator[tuple[int, str]]:
 def packages(root: Path = ROOT) -> dict[str, list[Path]]:
     """Return the Python files of each folder, by its path."""
     found: dict[str, list[Path]] = {}
-    for top in ("hw", "sim", "sw", "tb"):
+    for top in ("hw", "sim", "sw", "examples", "tb"):
         for file in sorted((root / top).rglob("*.py")):
             found.setdefault(file.parent.relative_to(root).as_posix(), []).append(file)
     return found

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,7 +13,11 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("hw", "sim", "sw")
+#: Folders, and the packages that they are.
+PACKAGES = {
+    **{name: f"celosia.{name}" for name in ("hw", "sim", "sw")},
+    "examples": "celosia_examples",
+}
 
 
 class Rule(NamedTuple):
@@ -34,6 +39,11 @@ COMPILER = (*LAYERS, "celosia.sw.compiler", "celosia.sw.operators")
 QUANTIZE = tuple(f"celosia.sw.{name}" for name in ("files", "ir", "quantize", "runtime.arrays"))
 RUNTIME = tuple(f"celosia.sw.{name}" for name in ("driver", "frontend", "runtime", "shipped"))
 MACHINE = "celosia.hw.environment"
+
+#: Names and modules that any user may import; examples take no others.
+_PAGE = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+PUBLIC = tuple(re.findall(r"^\| `(celosia\.[\w.]+)", _PAGE, re.MULTILINE))
+EXAMPLES = ("celosia_examples", *PUBLIC, "numpy", "tqdm")
 
 # The longest prefix that fits a module rules it. Open to all are the standard library, and what
 # imports nothing else, ``MACHINE``.
@@ -70,13 +80,8 @@ RULES = (
     Rule("celosia.sw.export.tflite", ("celosia.sw.ir.graph", "flatbuffers", "numpy", "tflite")),
     Rule("celosia.sw.profile", (ARCH, "celosia.sim", "celosia.sw", "numpy"), ("jinja2",)),
     Rule("celosia.sw.cli.messages", ("celosia.sim.rtl", "celosia.sw")),
-    Rule(
-        "celosia.sw.models",
-        ("celosia.sw.data", "celosia.sw.models", "celosia.sw.quantize", "numpy"),
-        ("ai_edge_litert",),
-    ),
-    Rule("celosia.sw.paper", (ARCH, "celosia.sim", "celosia.sw", "numpy"), ("matplotlib",)),
-    Rule("celosia.sw.serve.app", (ARCH, "celosia.sw", "flask", "numpy", "werkzeug")),
+    Rule("celosia_examples", EXAMPLES, ("PIL", "ai_edge_litert", "matplotlib")),
+    Rule("celosia_examples.digits.app", (*EXAMPLES, "flask", "werkzeug")),
 )
 
 
@@ -123,8 +128,9 @@ def violations(module: str, source: str) -> list[str]:
 def sources() -> dict[str, str]:
     """Return the text of each module of the product; that of a folder is its ``__init__``."""
     paths = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-    names = [("celosia", *path.relative_to(ROOT).with_suffix("").parts) for path in paths]
-    return {".".join(name): path.read_text() for name, path in zip(names, paths, strict=True)}
+    parts = [path.relative_to(ROOT).with_suffix("").parts for path in paths]
+    names = [".".join((PACKAGES[top], *others)) for top, *others in parts]
+    return {name: path.read_text() for name, path in zip(names, paths, strict=True)}
 
 
 def circles(modules: dict[str, str]) -> list[str]:
@@ -229,6 +235,10 @@ def test_planted_circle_is_seen(module: str, line: str, circle: list[str]) -> No
         ("celosia.sw.cli", "try:\n    import tensorflow\nexcept ImportError:\n    pass"),
         ("celosia.sw.cli", "from tb.conftest import rng"),
         ("celosia.sw.cli", "from . import data"),
+        ("celosia.sw.cli", LAZY + "from celosia_examples.digits import demo"),
+        ("celosia_examples.digits.demo", "from celosia.sw.compiler.lower import lower"),
+        ("celosia_examples.digits.demo", "from celosia.sw import compiler"),
+        ("celosia_examples.paper.shares", LAZY + "import tensorflow"),
         ("celosia.sw.cli", "from hw.arch import isa"),
     ],
 )
@@ -250,6 +260,7 @@ def test_planted_violation_is_seen(module: str, source: str) -> None:
         ("celosia.sw.compiler.verify", LAZY + "from celosia.sim.check.hazards import check"),
         ("celosia.sw.runtime.rtl", LAZY + "from celosia.sim.rtl.core import Rtl"),
         ("celosia.sw.cli", LAZY + "import matplotlib.pyplot"),
+        ("celosia_examples.digits.demo", "from celosia import Interpreter"),
     ],
 )
 def test_allowed_import_passes(module: str, source: str) -> None:

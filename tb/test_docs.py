@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from celosia.sw.cli import MODULES
+from celosia.sw.cli import MODULES, plugins
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-FOLDERS = ("docs", "hw", "sim", "sw", "tb")
+FOLDERS = ("docs", "examples", "hw", "sim", "sw", "tb")
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(rf"(?<![\w/.~<-])(?:{'|'.join(FOLDERS)})/[\w./*-]*[\w/*]")
-MODULE = re.compile(r"\bcelosia\.(?:hw|sim|sw)(?:\.\w+)*")
+MODULE = re.compile(r"\bcelosia(?:\.hw|\.sim|\.sw|_examples)(?:\.\w+)*")
 COMMAND = re.compile(r"\bcelosia (?!compiler|core)([a-z]+)\b([^\n`]*)")
 TARGET = re.compile(r"(?:`|\$ )make ([a-z]+(?:-[a-z]+)*)\b")
 #: Code spans and blocks of consoles: commands elsewhere are prose.
@@ -44,6 +44,7 @@ def help_texts() -> dict[str, str]:
 
     for name in MODULES:
         import_module(f"celosia.sw.cli.{name}").add_parsers(command)
+    plugins.add_commands(command, list(parsers), None)
     return {name: parser.format_help() for name, parser in parsers.items()}
 
 
@@ -104,8 +105,9 @@ def test_the_checks_find_mistakes(tmp_path: Path) -> None:
         "sw/cli/ran.py",
         "tb/hw/test_cab_*",
     ]
-    assert list(missing_modules("celosia.sw.cli.main celosia.sw.clo.main")) == [
-        "celosia.sw.clo.main"
+    assert list(missing_modules("celosia.sw.cli.main celosia.sw.clo.main celosia_examples.x")) == [
+        "celosia.sw.clo.main",
+        "celosia_examples.x",
     ]
     assert list(missing_targets("`make test`, `make tests`")) == ["tests"]
     printed = "`celosia run x --device rtl`, `celosia run --devise rtl`, `celosia ran`"

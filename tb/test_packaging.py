@@ -5,6 +5,7 @@ import re
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,13 +13,16 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("hw", "sim", "sw")
 #: A folder of data alone.
 DATA = "constraints"
-SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-MODULES = ["celosia"] + sorted(
-    ".".join(("celosia", *path.relative_to(ROOT).with_suffix("").parts))
-    for package in PACKAGES
-    for path in (ROOT / package).rglob("*.py")
-    if path.name not in ("__init__.py", "__main__.py")
-)
+#: The folder of the examples, another package.
+EXAMPLES = "examples"
+
+
+def settings(folder: Path) -> dict[str, Any]:
+    """Return the table of setuptools of the package in a folder."""
+    return tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["setuptools"]
+
+
+SETUPTOOLS = settings(ROOT)
 #: The folder that is the package ``celosia`` itself.
 TOP = ROOT / SETUPTOOLS["package-dir"]["celosia"]
 # Written so that no pattern matches itself.
@@ -41,31 +45,48 @@ def tracked_files() -> list[Path]:
 def package(folder: Path) -> str:
     """Return the name that a folder is imported by."""
     parts = () if folder == TOP else folder.relative_to(ROOT).parts
+    if parts[:1] == (EXAMPLES,):
+        return ".".join(("celosia_examples", *parts[1:]))
     return ".".join(("celosia", *parts))
 
 
+MODULES = ["celosia"] + sorted(
+    f"{package(path.parent)}.{path.stem}"
+    for top in (*PACKAGES, EXAMPLES)
+    for path in (ROOT / top).rglob("*.py")
+    if path.name not in ("__init__.py", "__main__.py")
+)
+
+
 def test_nothing_else_is_at_the_top() -> None:
-    folders = {*PACKAGES, DATA, "tb", "docs", ".ci", ".github"}
+    folders = {*PACKAGES, DATA, EXAMPLES, "tb", "docs", ".ci", ".github"}
     texts = {"README.md", "CHANGELOG.md", "LICENSE", "CITATION.cff"}
     settings = {"Makefile", "pyproject.toml", "mkdocs.yml", ".gitignore"}
     found = {path.relative_to(ROOT).parts[0] for path in tracked_files()}
     assert found <= folders | texts | settings
 
 
-def test_package_list_is_the_tree() -> None:
-    folders = {path.parent for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
-    assert SETUPTOOLS["packages"] == sorted(map(package, {*folders, ROOT / DATA}))
+@pytest.mark.parametrize(
+    ("table", "tops", "data"),
+    [(SETUPTOOLS, PACKAGES, {ROOT / DATA}), (settings(ROOT / EXAMPLES), (EXAMPLES,), set())],
+    ids=["celosia", "examples"],
+)
+def test_package_list_is_the_tree(table, tops, data) -> None:
+    folders = {path.parent for top in tops for path in (ROOT / top).rglob("*.py")}
+    assert table["packages"] == sorted(map(package, folders | data))
     assert all((folder / "__init__.py").is_file() for folder in folders)
 
 
 def test_every_data_file_is_packaged() -> None:
+    known = SETUPTOOLS["package-data"] | settings(ROOT / EXAMPLES)["package-data"]
+    own = {ROOT / EXAMPLES / name for name in ("README.md", "pyproject.toml")}
     for path in tracked_files():
         parts = path.relative_to(ROOT).parts
-        if path.suffix == ".py" or parts[0] not in PACKAGES:
+        if path.suffix == ".py" or path in own or parts[0] not in (*PACKAGES, EXAMPLES):
             continue
         # A folder without Python files is data of the package that it is in.
         folder = next(each for each in path.parents if (each / "__init__.py").is_file())
-        patterns = SETUPTOOLS["package-data"].get(package(folder), [])
+        patterns = known.get(package(folder), [])
         within = path.relative_to(folder).as_posix()
         assert any(fnmatch.fnmatch(within, pattern) for pattern in patterns), path
 
@@ -77,6 +98,8 @@ def test_imports_come_from_this_tree() -> None:
     for package in PACKAGES:
         module = importlib.import_module(f"celosia.{package}")
         assert Path(module.__path__[0]).resolve() == ROOT / package
+    examples = importlib.import_module("celosia_examples")
+    assert Path(examples.__path__[0]).resolve() == ROOT / EXAMPLES
 
 
 def test_tb_is_no_package() -> None:
@@ -109,7 +132,8 @@ def test_messages_name_extras_that_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
-    texts = [path.read_text() for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    tops = (*PACKAGES, EXAMPLES)
+    texts = [path.read_text() for top in tops for path in (ROOT / top).rglob("*.py")]
     named = {name for text in texts for name in re.findall(r'install_command\(["\'](\w+)', text)}
     assert named and named <= set(extras)
     # No registry has the package: such a command would not work.

@@ -28,7 +28,7 @@ def test_docstrings_and_comments_are_clean(name: str) -> None:
 def test_spelling() -> None:
     prerequisites.package("codespell_lib")
     words = [sys.executable, "-m", "codespell_lib", "README.md", "CHANGELOG.md"]
-    words += ["docs", "hw", "sim", "sw", "tb"]
+    words += ["docs", "hw", "sim", "sw", "examples", "tb"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -1,4 +1,4 @@
-"""The wheel: installed into an empty folder, it works outside the tree."""
+"""The wheels: installed into an empty folder, they work outside the tree."""
 
 import os
 import shutil
@@ -36,6 +36,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the examples."""
+    pytest.importorskip("setuptools", minversion="77")
+    folder = tmp_path_factory.mktemp("examples")
+    ignored = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
+    shutil.copytree(ROOT / "examples", folder / "examples", ignore=ignored)
+    pip("wheel --no-deps --no-build-isolation", "-w", str(folder), str(folder / "examples"))
+    (found,) = folder.glob("celosia_examples-*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that the wheel is installed into, beside none of the tree's packages."""
     folder = tmp_path_factory.mktemp("installed")
@@ -43,7 +55,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(installed: Path, here: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def run(installed: Path | str, here: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Run a command of the installed package in a folder."""
     return subprocess.run(
         [sys.executable, *command],
@@ -60,6 +72,23 @@ def test_the_wheel_holds_the_package(wheel: Path) -> None:
     assert "celosia/sw/models/mnist_a.tflite" in names
     assert {"celosia/constraints/core.sdc", "celosia/constraints/ulx3s-85f.toml"} <= set(names)
     assert not [name for name in names if name.startswith(("celosia/sw/package", "tb/", "sw/"))]
+
+
+def test_examples(
+    installed: Path, examples: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    names = zipfile.ZipFile(examples).namelist()
+    data = {"digits/static/index.html", "mlperf/page.html", "mlperf/published.toml"}
+    assert {f"celosia_examples/{name}" for name in data} <= set(names)
+    folder = tmp_path_factory.mktemp("with_examples")
+    pip("install --no-deps --no-compile", "--target", str(folder), str(examples))
+    where = f"{installed}{os.pathsep}{folder}"
+    text = "import celosia_examples.language as found; print(found.__file__)"
+    assert run(where, tmp_path, "-c", text).stdout.startswith(str(folder))
+    program = str(installed / "bin" / "celosia")
+    options = ("--prompt", "And God said, ", "--tokens", "2", "--temperature", "0")
+    done = run(where, tmp_path, program, "generate", *options)
+    assert done.returncode == 0 and done.stdout == "And God said, an\n", done.stderr
 
 
 def test_python(installed: Path, tmp_path: Path) -> None:

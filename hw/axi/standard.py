@@ -4,7 +4,7 @@ from typing import Any
 
 from amaranth.hdl import Instance, Module, Value
 
-from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.component import Component, In
 
 #: Names of ports that differ in more than their underscores.
 _NAMES = {"clk": "aclk", "rst": "aresetn"}

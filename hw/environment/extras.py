@@ -8,6 +8,8 @@ from pathlib import Path
 
 #: Top folder of the working tree that this module lies in, if it is one.
 _ROOT = Path(__file__).resolve().parents[2]
+#: Name of the package of the folder ``examples``.
+EXAMPLES = "celosia-examples"
 _EXTRA = re.compile(r"""extra\s*==\s*["']([\w-]+)["']""")
 _OWN = re.compile(r"celosia\[([\w,-]+)\]")
 
@@ -33,27 +35,52 @@ def install_command(extra: str) -> str:
     ValueError
         If the installed package knows no such extra.
     """
-    pip = Path(sys.prefix) / "bin" / "pip"
-    here = Path.cwd()
-    words = [str(pip.relative_to(here) if pip.is_relative_to(here) else pip), "install"]
+    words, here = _pip(), Path.cwd()
     if (_ROOT / "pyproject.toml").is_file():
         folder = "." if here == _ROOT else str(_ROOT)
         return shlex.join([*words, "-e", f"{folder}[{extra}]" if extra else folder])
     return shlex.join([*words, *requirements(extra)])
 
 
-def requirements(extra: str) -> list[str]:
+def _pip() -> list[str]:
+    """Return the words that begin a command of the running Python's pip."""
+    pip = Path(sys.prefix) / "bin" / "pip"
+    here = Path.cwd()
+    return [str(pip.relative_to(here) if pip.is_relative_to(here) else pip), "install"]
+
+
+def examples_command() -> str:
+    """Return the command that installs the examples into the running Python.
+
+    A wheel comes without them: then the command is one for the folder of Celosia's sources.
+    """
+    folder = _ROOT / "examples"
+    if not (folder / "pyproject.toml").is_file():
+        return f"{shlex.join([*_pip(), './examples'])} in the folder of Celosia's sources"
+    here = Path.cwd()
+    place = folder.relative_to(here) if folder.is_relative_to(here) else folder
+    return shlex.join([*_pip(), "-e", str(place)])
+
+
+def requirements(extra: str, package: str = "celosia") -> list[str]:
     """Return the packages of an extra with their versions, those of extras that it names included.
+
+    Parameters
+    ----------
+    extra : str
+        One of the extras of the package; empty for what it always needs.
+    package : str
+        The package: Celosia, or ``EXAMPLES``.
 
     Raises
     ------
     ValueError
-        If the installed package knows no such extra, or Celosia is not installed.
+        If the installed package knows no such extra, or it is not installed.
     """
     try:
-        listed = requires("celosia") or []
+        listed = requires(package) or []
     except PackageNotFoundError:
-        raise ValueError("celosia: wanted an installed package, found modules alone") from None
+        raise ValueError(f"{package}: wanted an installed package, found modules alone") from None
     found: list[str] = []
     for requirement, _, condition in (line.partition(";") for line in listed):
         if extra not in (_EXTRA.findall(condition) or [""]):
@@ -62,5 +89,5 @@ def requirements(extra: str) -> list[str]:
         names = own[1].split(",") if own else []
         found += [each for name in names for each in requirements(name)] or [requirement.strip()]
     if not found:
-        raise ValueError(f"extra: wanted one of the package celosia, got {extra!r}")
+        raise ValueError(f"extra: wanted one of the package {package}, got {extra!r}")
     return list(dict.fromkeys(found))

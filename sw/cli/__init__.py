@@ -24,20 +24,17 @@ MODULES = (
     "assembly",
     "run",
     "eval",
-    "generate",
-    "mlperf",
-    "paper",
     "models",
     "doctor",
-    "demo",
-    "serve",
     "hardware",
     "fuzz",
 )
 
 
-def _parser() -> "argparse.ArgumentParser":
+def _parser(words: Sequence[str]) -> "argparse.ArgumentParser":
+    """Return the parser of a command line."""
     # Modules take a second to load: here, so that an interrupt finds ``main`` ready for it.
+    from celosia.sw.cli import plugins
     from celosia.sw.cli.arguments import Parser
 
     parser = Parser(prog="celosia", description="Open tensor processing unit.")
@@ -45,13 +42,20 @@ def _parser() -> "argparse.ArgumentParser":
     subparsers = parser.add_subparsers(metavar="COMMAND")
 
     def command(name: str, text: str, run: "Run") -> "argparse.ArgumentParser":
-        made = subparsers.add_parser(name, help=text, description=text)
-        made.set_defaults(run=run)
-        return made
+        subparser = subparsers.add_parser(name, help=text, description=text)
+        subparser.set_defaults(run=run)
+        return subparser
 
     commands: Commands = command
     for name in MODULES:
         import_module(f"celosia.sw.cli.{name}").add_parsers(commands)
+    known = list(subparsers.choices)
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    # Entry points are looked up only if they matter.
+    if chosen not in known:
+        others = plugins.add_commands(commands, known, chosen)
+        if chosen is not None and chosen not in others:
+            parser.error(plugins.unknown(chosen, [*known, *others]))
     return parser
 
 
@@ -86,15 +90,16 @@ def interrupted(error: KeyboardInterrupt) -> str:
 
 def _carried_out(arguments: Sequence[str] | None) -> int:
     """Run a command and return its exit code."""
-    parser = _parser()
-    parsed = parser.parse_args(arguments)
-    if not hasattr(parsed, "run"):
-        parser.print_help()
-        return 0
     from celosia.sw.cli.arguments import settle
     from celosia.sw.cli.messages import BAD_INPUT, FAILED, line_of
 
     try:
+        words = sys.argv[1:] if arguments is None else arguments
+        parser = _parser(words)
+        parsed = parser.parse_args(words)
+        if not hasattr(parsed, "run"):
+            parser.print_help()
+            return 0
         settle(parsed)
         parsed.run(parsed)
     except BrokenPipeError:

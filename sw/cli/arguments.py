@@ -1,6 +1,7 @@
 """Arguments that several commands share: their types, their options and their defaults."""
 
 import argparse
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -60,6 +61,17 @@ def number(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"wanted a number, got {text!r}") from None
+
+
+def pixel_range(text: str) -> tuple[float, float]:
+    """Return the numbers that the pixels 0 and 255 stand for."""
+    try:
+        low, high = map(float, text.split(":"))
+    except ValueError:
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low != high):
+        raise argparse.ArgumentTypeError(f"wanted LOW:HIGH, for instance -1:1, got {text!r}")
+    return low, high
 
 
 def _read_by(function: Callable[[str], Any], prefix: str = "") -> Callable[[str], Any]:

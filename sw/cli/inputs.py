@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from celosia.sw.cli.arguments import pixel_range
 from celosia.sw.files import MOST_BYTES, read_file
 from celosia.sw.images import is_image, pictures_of, read_image
 from celosia.sw.ir.graph import Graph
@@ -55,17 +56,6 @@ def add_conversions(parser: argparse.ArgumentParser) -> None:
 
 def _pixels(text: str) -> Pixels:
     return text if text == OWN_RANGE else pixel_range(text)
-
-
-def pixel_range(text: str) -> tuple[float, float]:
-    """Return the numbers that the pixels 0 and 255 stand for."""
-    try:
-        low, high = map(float, text.split(":"))
-    except ValueError:
-        low = high = np.nan
-    if not (np.isfinite(low) and np.isfinite(high) and low != high):
-        raise argparse.ArgumentTypeError(f"wanted LOW:HIGH, for instance -1:1, got {text!r}")
-    return low, high
 
 
 def ends_of(source: Graph | Program) -> tuple[Names, Names]:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from celosia.hw.arch.commands import encode
 from celosia.hw.arch.config import Config
@@ -29,12 +30,32 @@ class CompiledPart:
     first: int  #: Number of the first layer in the program.
 
 
+class LayerResult(NamedTuple):
+    """A value that a layer computes."""
+
+    layer: int  #: Number of the layer in the program.
+    name: str  #: Name of the tensor in the model.
+    shape: tuple[int, int, int]  #: Height, width and channels of one sample.
+
+
 @dataclass(frozen=True, eq=False)
 class Compiled:
     """A program, and the results of its passes."""
 
     program: Program
     parts: tuple[CompiledPart, ...]
+
+    @property
+    def results(self) -> list[LayerResult]:
+        """Results of the layers, with those that a layer changes further on its way out."""
+        return [
+            LayerResult(
+                part.first + makers[-1], value.name, (value.height, value.width, value.channels)
+            )
+            for part in self.parts
+            for value, makers in zip(part.network.values, part.network.makers, strict=True)
+            if makers
+        ]
 
 
 @dataclass(frozen=True)

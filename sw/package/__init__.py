@@ -15,20 +15,39 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from celosia.hw.arch.config import Config
+    from celosia.hw.arch.presets import preset
     from celosia.sw.api import compile, quantize
+    from celosia.sw.driver.device import DeviceError
     from celosia.sw.profile import profile
+    from celosia.sw.runtime.arrays import InputError
     from celosia.sw.runtime.interpreter import InferenceSession, Interpreter
 
     __version__: str
 
-__all__ = ["InferenceSession", "Interpreter", "__version__", "compile", "profile", "quantize"]
+__all__ = [
+    "Config",
+    "DeviceError",
+    "InferenceSession",
+    "InputError",
+    "Interpreter",
+    "__version__",
+    "compile",
+    "preset",
+    "profile",
+    "quantize",
+]
 
 #: Module of each name.
 _MODULES = {
+    "Config": "celosia.hw.arch.config",
+    "DeviceError": "celosia.sw.driver.device",
     "InferenceSession": "celosia.sw.runtime.interpreter",
+    "InputError": "celosia.sw.runtime.arrays",
     "Interpreter": "celosia.sw.runtime.interpreter",
     "__version__": "celosia.sw.version",
     "compile": "celosia.sw.api",
+    "preset": "celosia.hw.arch.presets",
     "profile": "celosia.sw.profile",
     "quantize": "celosia.sw.api",
 }

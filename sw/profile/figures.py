@@ -12,16 +12,17 @@ from celosia.hw.arch.presets import preset
 from celosia.sim.timing.costs import COSTS
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_steps
+from celosia.sw.compiler.compiled import LayerResult
 from celosia.sw.compiler.report import Row
 from celosia.sw.files import write_atomically
-from celosia.sw.frontend.source import load
+from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.labels import labels
 from celosia.sw.ir.program import Program
 from celosia.sw.profile.buffer import Contents, contents
 from celosia.sw.profile.estimates import Estimates, estimates
 from celosia.sw.profile.events import LANES, Event, events
-from celosia.sw.profile.losses import CAUSES, Causes, causes, reason
-from celosia.sw.shipped import model_path
+from celosia.sw.profile.losses import CAUSES, Causes, Stretch, causes, reason, stretches
+from celosia.sw.runtime.opening import graph_of
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,17 @@ class Profile:
         """Sum of the layers."""
         return self.estimates.rows[-1]
 
+    @property
+    def cycles(self) -> int:
+        """Cycles of the batch."""
+        sections = self.estimates.sections
+        return sum(sections[section.address].total for section in self.program.each)
+
+    @property
+    def results(self) -> list[LayerResult]:
+        """Values that the layers compute, with the names of the model's tensors."""
+        return self.estimates.compiled.results
+
     @cached_property
     def events(self) -> list[Event]:
         """Instructions of the batch, in program order."""
@@ -72,6 +84,11 @@ class Profile:
     def spans(self) -> list[report.Span]:
         """Cycles that count for each layer, in order, from the start of the batch."""
         return list(self.estimates.spans())
+
+    @cached_property
+    def stretches(self) -> list[Stretch]:
+        """Cycles of the batch, in order and without a gap, each with its reason."""
+        return stretches(self.events, self.program.config, self.estimates.costs)
 
     @cached_property
     def contents(self) -> Contents:
@@ -149,7 +166,7 @@ class Profile:
 
 
 def profile(
-    model: str | Path | bytes,
+    model: str | Path | bytes | Graph,
     *,
     config: Config | str = "edge",
     batch: int = 1,
@@ -161,8 +178,9 @@ def profile(
 
     Parameters
     ----------
-    model : str, pathlib.Path or bytes
-        A quantised ``.tflite`` or ``.onnx`` file, its contents, or the name of a shipped model.
+    model : str, pathlib.Path, bytes or Graph
+        A quantised ``.tflite`` or ``.onnx`` file, its contents, the name of a shipped model, or
+        the graph of a network.
     config : Config or str
         The core, or its preset.
     batch : int
@@ -188,6 +206,5 @@ def profile(
     if clock_hz is not None and not clock_hz > 0:
         raise ValueError(f"clock_hz: wanted a clock above 0 Hz, got {clock_hz}")
     sizes = preset(config) if isinstance(config, str) else config
-    graph = load(model if isinstance(model, bytes) else model_path(model))
-    compiled = compile_steps(graph, sizes, batch)
+    compiled = compile_steps(graph_of(model), sizes, batch)
     return Profile(estimates(compiled, latency=latency, bandwidth=bandwidth, clock_hz=clock_hz))

@@ -78,6 +78,30 @@ def quantized(
     return _rounded(array, port)
 
 
+def random_samples(rng: np.random.Generator, port: Port, count: int) -> np.ndarray:
+    """Return random samples of an input.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Source of the numbers.
+    port : Port
+        The input.
+    count : int
+        Number of samples.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of the port's type, shape ``(count, *port.shape)``.
+    """
+    shape = (count, *port.shape)
+    if port.dtype == "float32":
+        return rng.normal(0, 64 * port.scale, shape).astype(np.float32)
+    limits = np.iinfo(port.dtype)
+    return rng.integers(limits.min, limits.max, shape, port.dtype, endpoint=True)
+
+
 def clipped(array: np.ndarray, port: Port) -> tuple[float, float, float]:
     """Return the share of real numbers that the type of a port cannot hold, and its range.
 

@@ -327,7 +327,11 @@ class InferenceSession:
         return [_argument(port) for port in self._session.program.outputs]
 
     def run(
-        self, output_names: Sequence[str] | None, input_feed: Mapping[str, np.ndarray]
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, np.ndarray],
+        *,
+        progress: bool = False,
     ) -> list[np.ndarray]:
         """Return outputs, of the model's types, for any number of samples.
 
@@ -337,6 +341,8 @@ class InferenceSession:
             Names of outputs in the order wanted; None, or no name, for all.
         input_feed : mapping of str to numpy.ndarray
             For each input its type, or float, then quantised with its scale; shape ``(N, ...)``.
+        progress : bool
+            Show the progress of a long run on the standard error stream.
 
         Raises
         ------
@@ -354,7 +360,7 @@ class InferenceSession:
         for name in wanted:
             if name not in outputs.keys:
                 raise InputError(f"outputs: wanted some of {list(outputs)}, got {name!r}")
-        results = dict(zip(outputs, self._session.run(feeds), strict=True))
+        results = dict(zip(outputs, self._session.run(feeds, progress=progress), strict=True))
         return [results[outputs.keys[name]] for name in wanted]
 
 

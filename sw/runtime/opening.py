@@ -18,6 +18,32 @@ from celosia.sw.shipped import model_path
 Source = str | Path | bytes
 
 
+def graph_of(model: Source | Graph, signature: str | None = None) -> Graph:
+    """Return the graph of a model.
+
+    Parameters
+    ----------
+    model : str, pathlib.Path, bytes or Graph
+        A ``.tflite`` or ``.onnx`` file: its path or its contents; the name of a shipped model; or
+        a graph, which is returned.
+    signature : str, optional
+        Signature of a ``.tflite`` file, as of ``read_source``.
+
+    Returns
+    -------
+    Graph
+        The graph, which ``celosia.compile`` and ``celosia.profile`` take.
+
+    Raises
+    ------
+    ValueError
+        If there is no such model, or the file cannot be used (``ModelError``).
+    """
+    if isinstance(model, Graph):
+        return model
+    return load(model if isinstance(model, bytes) else model_path(model), signature=signature)
+
+
 def is_program(source: Source) -> bool:
     """Return whether a path or contents are those of a compiled program."""
     if isinstance(source, bytes):

@@ -7,8 +7,8 @@ from pathlib import Path
 from PIL import Image
 
 from celosia.hw.arch.presets import preset
-from celosia.sw.serve.app import open_server
-from celosia.sw.serve.classifier import Classifier
+from celosia_examples.digits.app import open_server
+from celosia_examples.digits.classifier import Classifier
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tb" / "lib"))

@@ -163,7 +163,7 @@ def test_assemble_checks_for_a_core(refused: Callable[[str], str]) -> None:
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("frobnicate", "invalid choice: 'frobnicate'"),
+        ("frobnicate", ", serve, got 'frobnicate'"),
         ("compile m.tflite", "required: -o/--output"),
         ("compile gone.tflite -o p", "gone.tflite: no such file"),
         ("compile x.npy -o p", "x.npy: not a .tflite file"),

@@ -12,8 +12,8 @@ from celosia.sim.rtl import simulators
 from celosia.sw import tools
 from celosia.sw.cli import main
 
-#: Extras that bring nothing but what the project's own tests and training need.
-_INSIDE = {"dev", "train"}
+#: Extras that bring nothing but what the project's own tests need.
+_INSIDE = {"dev"}
 
 
 def program(folder: Path, name: str, says: str) -> None:

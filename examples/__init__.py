@@ -1,0 +1,1 @@
+"""Examples of Celosia: they import what any user may import."""

@@ -1,0 +1,1 @@
+"""Handwritten digits: a picture of a run, and a page for drawings."""

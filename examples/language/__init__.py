@@ -1,0 +1,1 @@
+"""Text of a language model, character by character."""

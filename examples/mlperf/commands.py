@@ -1,0 +1,105 @@
+"""``celosia mlperf``: all models of MLPerf Tiny beside published results."""
+
+import argparse
+import json
+import os
+from importlib import import_module
+from pathlib import Path
+
+from celosia import InputError
+from celosia.hw.environment.extras import install_command
+from celosia.sw.cli.arguments import (
+    Commands,
+    add_device,
+    add_output,
+    add_preset,
+    board_of,
+    seeds,
+    whole,
+)
+from celosia.sw.cli.messages import Failure, Missing
+from celosia.sw.files import writable, write_atomically
+from celosia_examples.mlperf import page
+from celosia_examples.mlperf.benchmark import Benchmark, Setting, model_files, run_benchmark
+
+_ENDINGS = (".md", ".html", ".json")
+
+
+def add_mlperf(command: Commands) -> None:
+    """Add ``celosia mlperf``."""
+    parser = command("mlperf", "compare and count the models of MLPerf Tiny", run)
+    parser.add_argument(
+        "--models", type=Path, metavar="FOLDER", help="folder of the models ($CELOSIA_MODELS)"
+    )
+    add_device(parser, "machine")
+    parser.add_argument(
+        "--inputs", type=whole, default=20, metavar="N", help="random inputs of each model (20)"
+    )
+    parser.add_argument("--seed", type=seeds, default=0, metavar="S", help="seed of the inputs (0)")
+    add_preset(parser)
+    parser.add_argument(
+        "--board",
+        nargs="+",
+        default=["ulx3s-85f"],
+        metavar="BOARD",
+        help="core, memory and clock of these boards, too (ulx3s-85f)",
+    )
+    add_output(parser, f"page to write, by its ending: {', '.join(_ENDINGS)}; else printed")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write or print the page; fail if a byte differs."""
+    output = arguments.output
+    if output and output.suffix not in _ENDINGS:
+        raise InputError(f"mlperf: wanted a file that ends in {', '.join(_ENDINGS)}, got {output}")
+    if arguments.device not in ("machine", "rtl"):
+        raise InputError(f"mlperf: wanted the device machine or rtl, got {arguments.device}")
+    folder = arguments.models or os.environ.get("CELOSIA_MODELS")
+    files = model_files(Path(folder) if folder else None)
+    writable(output, sources=tuple(files.values()))
+    settings = [_core(arguments), *map(_of_board, dict.fromkeys(arguments.board))]
+    try:
+        import_module("ai_edge_litert.interpreter")
+    except ImportError:
+        hint = install_command("litert")
+        raise Missing(f"mlperf: LiteRT is not installed: {hint}") from None
+    benchmark = run_benchmark(
+        files, settings, device=arguments.device, inputs=arguments.inputs, seed=arguments.seed
+    )
+    if output:
+        write_atomically({output: _text(benchmark, output.suffix).encode()})
+    else:
+        print(_text(benchmark, ".md"), end="")
+    wrong = [
+        f"{result.different:,} of {result.compared:,} of {result.model.name} on {setting.name}"
+        for setting, results in benchmark.by_setting.items()
+        for result in results
+        if result.different
+    ]
+    if wrong:
+        raise Failure(f"mlperf: output bytes differ from LiteRT: {'; '.join(wrong)}")
+
+
+def _core(arguments: argparse.Namespace) -> Setting:
+    config = arguments.preset
+    return Setting(name=f"core {config.name}", memory="memory of one beat a cycle", config=config)
+
+
+def _of_board(name: str) -> Setting:
+    board = board_of(name)
+    return Setting(
+        name=board.title,
+        memory=f"SDRAM {board.memory}",
+        config=board.config,
+        latency=board.memory_latency,
+        bandwidth=board.memory_bandwidth,
+        clock_hz=board.clock_hz,
+    )
+
+
+def _text(benchmark: Benchmark, ending: str) -> str:
+    if ending == ".json":
+        return json.dumps(page.as_dict(benchmark), indent=2) + "\n"
+    if ending == ".html":
+        return page.as_html(benchmark)
+    return f"# {page.TITLE}\n\n{page.as_markdown(benchmark)}"

@@ -1,1 +1,0 @@
-"""A page for drawings, which the core classifies."""
