@@ -6,6 +6,7 @@ of the constant −a times the tiles, and the rows times a tile of the constant 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -49,15 +50,20 @@ def weights_option(graph: Graph, operation: Operation) -> str:
     return "activation_weights" if graph.tensors[operation.inputs[1]].data is None else ""
 
 
-def dynamic_product(lowering: Lowering, operation: Operation) -> None:
+def dynamic_product(
+    lowering: Lowering,
+    operation: Operation,
+    scaling_of: Callable[[Graph, Operation, int], Scaling] | None = None,
+) -> None:
     """Add the BATCH_MATMUL of two computed tensors, with the operators after it that can be fused.
 
-    Raises CompileError if samples share matrices, or if the core does not compute both tensors.
+    ``scaling_of`` returns the parameters of sums of so many products, else those of LiteRT. Raises
+    CompileError if samples share matrices, or if the core does not compute both tensors.
     """
     turned = operation.attributes["adj_x"], operation.attributes["adj_y"]
     matrices = _matrices(lowering, operation)
     rows, taps, channels = _extents(lowering, operation)
-    scaling = _scaling(lowering.graph, operation, taps)
+    scaling = (scaling_of or _scaling)(lowering.graph, operation, taps)
     _add(lowering, operation, _Product(matrices, rows, taps, channels, turned), scaling)
 
 

@@ -85,7 +85,6 @@ class Network:
         return found
 
 
-
 def attached(network: Network, number: int) -> bool:
     """Return whether a layer is a sum that runs jointly with the matrix layer before it.
 

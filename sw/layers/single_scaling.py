@@ -78,6 +78,17 @@ def product_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> 
     return _scaling(factors(source, scales, output), ranges, inside, clamp)
 
 
+def computed_scaling(graph: Graph, operation: Operation, taps: int) -> Scaling:
+    """Return the parameters of a product of two computed matrices, sums of ``taps`` products."""
+    first, second, output = ends_of_two(graph, operation)
+    one, other = ((-128 - each.zero_point, 127 - each.zero_point) for each in (first, second))
+    products = [x * y for x in one for y in other]
+    reach = taps * min(products), taps * max(products)
+    bias = np.array([taps * first.zero_point * second.zero_point], np.int64)
+    clamp = output.zero_point, -128, 127
+    return _scaling(factors(first, second.scales[:1], output), [reach], bias, clamp)
+
+
 def mean_scaling(source: Quantization, output: Quantization, count: int) -> Scaling:
     """Return the parameters of a MEAN of ``count`` elements, ``QLinearGlobalAveragePool``."""
     factor = source.scales[:1] / (output.scales[:1] * np.float32(count))

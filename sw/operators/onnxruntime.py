@@ -13,6 +13,7 @@ from celosia.hw.arch.isa import Window
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator, Operand
 from celosia.sw.layers.attributes import Attributes, require
+from celosia.sw.layers.dynamic import dynamic_product, weights_option
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lines import lines
 from celosia.sw.layers.lowering import Lowering, add_sum, lookup
@@ -31,6 +32,7 @@ from celosia.sw.layers.record import Operator, Shape
 from celosia.sw.layers.single_scaling import (
     addition_scalings,
     average_scaling,
+    computed_scaling,
     mean_scaling,
     product_scaling,
 )
@@ -260,6 +262,9 @@ OPERATORS = (
         shapes=batch_shapes,
         whole=True,
         kernel=lambda operator, arrays: _requantized(operator, batch_sums(operator, arrays)),
+        lower=lambda lowering, operation: dynamic_product(lowering, operation, computed_scaling),
+        option=weights_option,
+        core=f"with `activation_weights` two computed inputs; {_FACTORS}",
         host="QLinearMatMul of two inputs that are computed; batches broadcast",
     ),
     Operator(

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from onnx_graphs import Net, onnx, results
 
+from celosia.hw.arch.presets import preset
+from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.layers.node import ModelError
 
@@ -127,6 +129,33 @@ def test_equal(name):
     step = np.diff(np.unique(wanted)).min()
     steps = np.abs(got - wanted) / step
     assert steps.max() < 1.5 and (steps > 0.5).mean() <= _TIES
+
+
+def _two_computed(dtype: Any) -> bytes:
+    net, point = Net(x=(1, 2, 6, 16)), 3 if dtype == np.int8 else 131
+    x = net.quantized("x", 0.031, point, dtype)
+    first = net.quantized(net.add("Relu", x), 0.017, np.iinfo(dtype).min, dtype)
+    y = net.add("MatMul", first, net.add("Transpose", x, perm=[0, 1, 3, 2]))
+    return net.content(net.quantized(y, 0.1313, point + 4, dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_two_computed_matrices_are_multiplied_on_the_core(dtype):
+    content = _two_computed(dtype)
+    program = compile_graph(load(content), preset("transformer"), 4)
+    assert "QLinearBatchMatMul" not in [operator.kind for operator in program.host]
+    x = np.random.default_rng(1).normal(size=(4, 2, 6, 16)).astype(np.float32)
+    (got,), (wanted,) = results(content, {"x": x}, "transformer")
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_many_operators_in_float():
+    net = Net(x=(1, 8))
+    x = y = net.quantized("x")
+    for _ in range(600):
+        y = net.add("Add", y, x)
+    (got,), (wanted,) = results(net.content(y), {"x": _numbers(2, 8)})
+    np.testing.assert_array_equal(got, wanted)
 
 
 def test_pixels_of_uint8_become_float():

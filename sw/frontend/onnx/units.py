@@ -182,7 +182,6 @@ class Units:
             self.units.append(Unit(kind, node, Operands((source,)), (output,), function=function))
         elif name in self.pending:
             self._close(node, name, output)
-        # Otherwise its operator is a blocker already.
 
     def _close(self, node: Node, name: str, output: Operand) -> None:
         """Make the units of float operators up to a QuantizeLinear, on integers where that goes."""
@@ -242,9 +241,20 @@ class Units:
 
     def _real(self, name: str) -> Operand:
         """Return an operand in float; the units of operators that lead to it are made."""
-        node = self.pending.get(name)
-        if node is None or name in self.floats:
-            return self._operand(name)
+        names, stack = set(), [name]
+        while stack:
+            node = self.pending.get(stack[-1])
+            inner = stack.pop()
+            if node is not None and inner not in self.floats and inner not in names:
+                names.add(inner)
+                stack += node.inputs[:1] if moves(node) else filter(None, node.inputs)
+        for inner in [each for each in self.pending if each in names]:
+            if inner not in self.floats:
+                self._make(self.pending[inner])
+        return self._operand(name)
+
+    def _make(self, node: Node) -> None:
+        """Make the unit of an operator in float whose inputs are made."""
         if moves(node):
             source = self._real(node.input(0))
             outputs = tuple(replace(source, name=each, data=None) for each in node.outputs if each)
@@ -254,10 +264,9 @@ class Units:
             quantises = node.kind == COMPUTED["QuantizeLinear"]
             kinds = [self._quantised_type(node)] if quantises else types(node, ends)
             outputs = tuple(map(Operand, node.outputs, kinds))
-            attributes = node.attributes
-            self.units.append(Unit(node.kind, node, Operands(ends), outputs, attributes=attributes))
+            inputs, attributes = Operands(ends), node.attributes
+            self.units.append(Unit(node.kind, node, inputs, outputs, attributes=attributes))
         self.floats.update((operand.name, operand) for operand in outputs)
-        return self.floats[name]
 
     def _read_by(self, kind: str, name: str) -> Operand:
         """Return an operand of an operator in float; that of integers without their scale."""

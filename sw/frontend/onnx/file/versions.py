@@ -1,10 +1,9 @@
 """Versions of ONNX files: older and newer ones are converted when they are read."""
 
-from collections import Counter
-
 import onnx
 from onnx import version_converter
 
+from celosia.sw.frontend.onnx.file.quantisers import without_quant
 from celosia.sw.layers.node import ModelError
 
 #: Domain of ONNX Runtime's operators, and all domains that can be read.
@@ -15,18 +14,6 @@ DOMAINS = ("", "ai.onnx", ONNX_RUNTIME)
 _OPSETS = (13, 28)
 _FIRST = 6
 
-#: Operators of other quantisers, and who writes them.
-_FOREIGN = {
-    "BipolarQuant": "QONNX (Brevitas, FINN)",
-    "IntegerAdd": "NEMO",
-    "IntegerMean": "NEMO",
-    "Quant": "QONNX (Brevitas, FINN)",
-    "RequantizedConv": "Deeploy",
-    "RequantizedGemm": "Deeploy",
-    "RequantShift": "Deeploy",
-    "Trunc": "QONNX (Brevitas, FINN)",
-}
-
 #: Least version of the format in which constants need not be inputs of the graph.
 _FORMAT = 4
 
@@ -36,7 +23,7 @@ def current(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Raises ModelError if it is too old, of unknown operators, or cannot be converted.
     """
-    _require_known(model)
+    model = without_quant(model)
     others = sorted({node.domain for node in model.graph.node}.difference(DOMAINS))
     if others:
         raise ModelError(f"operators of {others[0]!r} are not supported")
@@ -50,18 +37,6 @@ def current(model: onnx.ModelProto) -> onnx.ModelProto:
         raise ModelError(f"wanted opset {_FIRST} or newer, got {opsets[0]}")
     nearest = min(max(opsets[0], low), high)
     return model if opsets[0] == nearest else _converted(model, opsets[0], nearest)
-
-
-def _require_known(model: onnx.ModelProto) -> None:
-    """Refuse the operators of other quantisers."""
-    counts = Counter(node.op_type for node in model.graph.node if node.op_type in _FOREIGN)
-    if counts:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-        raise ModelError(
-            f"quantised by {_FOREIGN[min(counts)]} ({kinds}), whose operators are not supported; "
-            "wanted QuantizeLinear and DequantizeLinear: export it in QDQ form, or quantise the "
-            "float model with `celosia quantize`"
-        )
 
 
 def with_constants(model: onnx.ModelProto) -> onnx.ModelProto:
