@@ -89,7 +89,7 @@ class Core(Component):
         """Return the sizes of these names, as arguments."""
         return {name: getattr(self.config, name) for name in names.split()}
 
-    def _blocks(self) -> _Blocks:
+    def blocks(self) -> _Blocks:
         """Return the blocks that a soft reset clears."""
         config, sizes = self.config, self._sizes
         buffer = UnifiedBuffer(
@@ -117,7 +117,7 @@ class Core(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        blocks = self._blocks()
+        blocks = self.blocks()
         sequencer, reader, load, store = blocks.sequencer, blocks.reader, blocks.load, blocks.store
         matrix, vector = blocks.matrix, blocks.vector
         reset = self.reset | sequencer.clear

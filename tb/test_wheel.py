@@ -122,7 +122,9 @@ def test_commands(installed: Path, tmp_path: Path) -> None:
 
 def test_missing_packages_are_named(installed: Path, tmp_path: Path) -> None:
     """A wheel knows no folder to install extras from: their packages are named."""
-    text = "from celosia.hw.environment.extras import install_command; print(install_command('torch'))"
+    text = (
+        "from celosia.hw.environment.extras import install_command; print(install_command('torch'))"
+    )
     printed = run(installed, tmp_path, "-c", text).stdout
     assert (
         "celosia[" not in printed

@@ -38,7 +38,9 @@ class StandardAxi(Component):
             "__".join(map(str, path)): (Value.cast(value).shape(), member.flow)
             for path, member, value in inner.signature.flatten(inner)
         }
-        super().__init__({self.name(port): flow(shape) for port, (shape, flow) in self._ports.items()})
+        super().__init__(
+            {self.name(port): flow(shape) for port, (shape, flow) in self._ports.items()}
+        )
 
     @staticmethod
     def name(port: str) -> str:

@@ -1,15 +1,19 @@
 """Verilog of a core or a pod, and what it depends on."""
 
 import hashlib
+import warnings
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+from amaranth.hdl import UnusedElaboratable
 from amaranth.lib.wiring import Component
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PodConfig
+from celosia.hw.axi.standard import StandardAxi
 from celosia.hw.core import Core
 from celosia.hw.pod import CORE, Pod
 from celosia.hw.top import Top
@@ -17,6 +21,8 @@ from celosia.hw.verilog.conversion import Conversion
 from celosia.hw.verilog.sources import Source
 
 TOP = "celosia"
+#: Module around it with standard names of ports.
+STANDARD = "celosia_axi"
 
 #: Files and folders of hw that are no part of the core.
 _APART = (
@@ -28,6 +34,7 @@ _APART = (
     "pod.py",
     "windows.py",
     "joined.py",
+    "standard.py",
     "litex",
 )
 
@@ -36,16 +43,47 @@ def verilog(
     config: Config | PodConfig,
     *,
     simulated: bool = False,
+    standard: bool = False,
     report: Callable[[str], None] = lambda line: None,
 ) -> str:
     """Return the Verilog of a core or a pod; its top module is ``celosia``.
 
-    ``simulated``: a large array is its behavioural twin; ``report`` takes lines of progress.
+    Parameters
+    ----------
+    config : Config or PodConfig
+        Sizes.
+    simulated : bool
+        A large array is its behavioural twin.
+    standard : bool
+        There is a module ``celosia_axi`` around ``celosia``, see ``StandardAxi``.
+    report : function of str
+        Called with lines of progress.
     """
-    return Conversion(_components(config), simulated=simulated, report=report).text
+    components = _components(config)
+    if standard:
+        components.append((STANDARD, StandardAxi(components[-1][1], TOP)))
+    return Conversion(components, simulated=simulated, report=report).text
 
 
-def _components(config: Config | PodConfig) -> list[tuple[str, Component]]:
+def block_verilog(
+    config: Config, block: str, *, report: Callable[[str], None] = lambda line: None
+) -> str:
+    """Return the Verilog of one block of a core, ``matrix`` for instance, as ``celosia_matrix``.
+
+    Raises
+    ------
+    ValueError
+        If a core has no such block.
+    """
+    # The other blocks are made and dropped.
+    warnings.filterwarnings("ignore", category=UnusedElaboratable)
+    blocks = vars(Core(config=config).blocks())
+    if block not in blocks:
+        raise ValueError(f"block: wanted one of {', '.join(blocks)}, got {block!r}")
+    return Conversion([(f"{TOP}_{block}", blocks[block])], report=report).text
+
+
+def _components(config: Config | PodConfig) -> list[tuple[str, Any]]:
     """Return what is converted of a core or a pod, with the names of the modules."""
     if isinstance(config, PodConfig):
         return [(CORE, Top(Core(config=config.core))), (TOP, Pod(config=config))]

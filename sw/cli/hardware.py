@@ -36,20 +36,29 @@ _BOARD = "name (docs/reference/boards.md), file like constraints/*.toml, target 
 
 
 def run_verilog(arguments: argparse.Namespace) -> None:
-    """Write the Verilog of a core or a pod with its waivers; ``--all`` adds what designs need."""
-    from celosia.hw.verilog.build import verilog
+    """Write the Verilog of a core, a pod or a block with its waivers; ``--all`` adds files."""
+    from celosia.hw.verilog.build import block_verilog, verilog
 
     config, path = arguments.preset, arguments.output
     pod = PodConfig(config, arguments.cores, arguments.ports) if arguments.cores > 1 else None
     if pod and arguments.all:
         raise InputError(f"--all: wanted one core, got {pod.cores}")
+    if arguments.block and (pod or arguments.all or arguments.standard_axi):
+        raise InputError("--block: wanted no --cores, --all or --standard-axi beside it")
     writable(path)
     contents = verilog_files(config, path.name, everything=arguments.all)
     for name in contents:
         writable(path.with_name(name))
     progress = _reporter() if sys.stderr.isatty() else lambda line: None
-    text = verilog(pod or config, report=progress)
-    contents = {path.name: verilog_header(config, pod) + text, **contents}
+    if arguments.block:
+        try:
+            text = block_verilog(config, arguments.block, report=progress)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+    else:
+        text = verilog(pod or config, standard=arguments.standard_axi, report=progress)
+    header = verilog_header(config, pod, arguments.block, standard=arguments.standard_axi)
+    contents = {path.name: header + text, **contents}
     write_atomically({path.with_name(name): text.encode() for name, text in contents.items()})
     print(f"{path}: {config.name}, fingerprint {config.fingerprint:#010x}")
     for name in list(contents)[1:]:
@@ -235,13 +244,19 @@ def run_flash(arguments: argparse.Namespace) -> None:
 
 def add_parsers(command: Commands) -> None:
     """Add the commands."""
-    made = command("verilog", "write the Verilog of a core or a pod", run_verilog)
+    made = command("verilog", "write the Verilog of a core, a pod or a block", run_verilog)
     add_preset(made)
     add_cores(made)
     add_output(made, "file to write, and beside it one with waivers", required=True)
     made.add_argument(
         "--all", action="store_true", help="also FuseSoC core, bench, SystemRDL, driver in C"
     )
+    made.add_argument(
+        "--standard-axi",
+        action="store_true",
+        help="also a module celosia_axi: aclk, aresetn, m_axi_awaddr, s_axi_awaddr, ...",
+    )
+    made.add_argument("--block", metavar="B", help="one block alone: matrix, vector, load, ...")
 
     made = command("synth", "synthesise, place and route a core", run_synth)
     add_preset(made)

@@ -102,19 +102,32 @@ targets:
 """
 
 
-def verilog_header(config: Config, pod: PodConfig | None = None) -> str:
-    """Return the comment at the head of the Verilog of a core, or of a pod of it."""
-    cores = f" --cores {pod.cores} --ports {pod.ports}" if pod else ""
+def verilog_header(
+    config: Config,
+    pod: PodConfig | None = None,
+    block: str | None = None,
+    *,
+    standard: bool = False,
+) -> str:
+    """Return the comment at the head of the Verilog of a core, of a pod of it, or of a block."""
+    options = f" --cores {pod.cores} --ports {pod.ports}" if pod else ""
+    options += f" --block {block}" if block else ""
+    options += " --standard-axi" * standard
+    ports = [
+        "clk: the only clock. rst: synchronous, active high. irq: level, active high.",
+        "s_axil: AXI4-Lite slave, 32 bits, 12 address bits: the registers.",
+        f"m_axi: AXI4 master, {8 * config.bus_bytes} bits, 32 address bits: external memory.",
+    ]
+    if standard:
+        ports.append("celosia_axi: the same ports as aclk, aresetn (active low), s_axi_*, m_axi_*.")
     lines = [
         f"Celosia {__version__}: an open tensor processing unit. License: Apache-2.0.",
-        f"celosia verilog --preset {config.name}{cores}",
+        f"celosia verilog --preset {config.name}{options}",
         f"Fingerprint of its programs: {config.fingerprint:#010x}",
         "",
         *(f"{name} = {value}" for name, value in config.given().items()),
         "",
-        "clk: the only clock. rst: synchronous, active high. irq: level, active high.",
-        "s_axil: AXI4-Lite slave, 32 bits, 12 address bits: the registers.",
-        f"m_axi: AXI4 master, {8 * config.bus_bytes} bits, 32 address bits: external memory.",
+        *(ports[:1] if block else ports),
         "Comments: the file and line in Python, and the fields of a signal with their bits.",
     ]
     return "".join(f"// {line}".rstrip() + "\n" for line in lines)

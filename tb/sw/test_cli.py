@@ -271,7 +271,7 @@ def test_missing_simulator(folder, capsys, monkeypatch) -> None:
 
 
 def test_verilog(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "verilog", lambda config, report: f"module {config.name};\n")
+    monkeypatch.setattr(build, "verilog", lambda config, **_: f"module {config.name};\n")
     for name in ("nano", "edge,weight_rows=4"):
         assert main(["verilog", "--preset", name, "-o", "core.v"]) == 0
         *header, last = Path("core.v").read_text().splitlines()

@@ -29,7 +29,7 @@ COMPILER = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-ff
 def test_files_are_written_beside_the_verilog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(build, "verilog", lambda config, report: f"module {config.name};\n")
+    monkeypatch.setattr(build, "verilog", lambda config, **_: f"module {config.name};\n")
     monkeypatch.chdir(tmp_path)
     assert main("verilog --preset nano -o core.v".split()) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["core.v", "core.vlt"]

@@ -1,0 +1,87 @@
+"""A core with standard names of ports, and single blocks, as Verilog."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import prerequisites
+import pytest
+
+from celosia.hw.arch.pod import PodConfig
+from celosia.hw.arch.presets import preset
+from celosia.hw.arch.registers import OFFSETS
+from celosia.hw.axi.standard import StandardAxi
+from celosia.hw.pod import Pod
+from celosia.hw.verilog.build import block_verilog, verilog
+from celosia.sw.cli import main
+
+PICO = preset("pico")
+BENCH = """
+module bench;
+  reg clk = 0, resetn = 0, valid = 0;
+  wire ready, answered;
+  wire [31:0] data;
+  celosia_axi core(
+    .aclk(clk), .aresetn(resetn), .s_axi_araddr(12'd{offset}), .s_axi_arvalid(valid),
+    .s_axi_arready(ready), .s_axi_rready(1'b1), .s_axi_rvalid(answered), .s_axi_rdata(data),
+    .s_axi_awvalid(1'b0), .s_axi_wvalid(1'b0), .m_axi_arready(1'b0), .m_axi_rvalid(1'b0)
+  );
+  integer n;
+  initial begin
+    for (n = 0; n < 60; n = n + 1) begin
+      resetn = n > 8;
+      valid = n > 20 && n < 40;
+      #1 clk = 1; #1 clk = 0;
+      if (answered && n > 20 && n < 40) begin $display("%h", data); $finish; end
+    end
+  end
+endmodule
+"""
+
+
+def test_a_register_through_standard_names(tmp_path: Path) -> None:
+    compiler = prerequisites.icarus()
+    (tmp_path / "core.v").write_text(verilog(PICO, standard=True))
+    (tmp_path / "bench.v").write_text(BENCH.format(offset=OFFSETS["fingerprint"]))
+    command = [str(compiler), "-g2005", "-s", "bench", "-o", "bench.vvp", "bench.v", "core.v"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    command = [str(compiler.with_name("vvp")), "-n", "bench.vvp"]
+    printed = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert printed.stdout == f"{PICO.fingerprint:08x}\n"
+
+
+def test_names_of_ports() -> None:
+    inner = Pod(config=PodConfig(PICO, cores=2, ports=2))
+    ports = set(StandardAxi(inner, "celosia").signature.members)
+    assert {"aclk", "aresetn", "m_axi_0_awaddr", "m_axi_1_rdata", "s_axi_awaddr", "irq"} <= ports
+    assert not [port for port in ports if "__" in port or "axil" in port]
+
+
+@pytest.mark.parametrize("block", ["load", pytest.param("matrix", marks=pytest.mark.thorough)])
+def test_a_block_alone(block: str, tmp_path: Path) -> None:
+    text = block_verilog(PICO, block)
+    head = text[text.index(f"module celosia_{block}(") :].partition(");")[0]
+    for port in ("clk", "rst", "instruction__valid", "done", "fault_valid"):
+        assert re.search(rf"(input|output) .*\b{port}\b", head), port
+    (tmp_path / "block.v").write_text(text)
+    command = [str(prerequisites.icarus()), "-g2005", "-t", "null", "-s", f"celosia_{block}"]
+    printed = subprocess.run(
+        [*command, "block.v"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert not printed.returncode and not printed.stderr, printed.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--block tensor", "block: wanted one of unified_buffer, matrix, vector, load, store, "),
+        ("--block load --all", "--block: wanted no --cores, --all or --standard-axi beside it"),
+        ("--block load --cores 2", "--block: wanted no --cores, --all or --standard-axi beside it"),
+    ],
+)
+def test_refusals(
+    options: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    path = tmp_path / "core.v"
+    assert main(f"verilog --preset pico {options} -o {path}".split()) == 2
+    assert message in capsys.readouterr().err and not path.exists()
