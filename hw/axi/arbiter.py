@@ -4,10 +4,9 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib.fifo import SyncFIFOBuffered
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.axi.signature import ADDRESS, axi4
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 
 
 class Arbiter(Component):
@@ -51,13 +50,10 @@ class Arbiter(Component):
         self.id_bits = id_bits
         self.write_bursts = write_bursts
         port = axi4(data_bytes, address_bits, id_bits)
-        super().__init__(
-            {
-                "port_0": In(port),
-                "port_1": In(port),
-                "bus": Out(axi4(data_bytes, address_bits, id_bits + 1)),
-            }
-        )
+        self.port_0 = In(port)
+        self.port_1 = In(port)
+        self.bus = Out(axi4(data_bytes, address_bits, id_bits + 1))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -1,10 +1,9 @@
 """Interrupt of the core: events that stay pending until the host clears them."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.registers import Interrupt
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 
 EVENTS = len(Interrupt)
 
@@ -30,15 +29,12 @@ class Interrupts(Component):
     """
 
     def __init__(self) -> None:
-        super().__init__(
-            {
-                "events": In(EVENTS),
-                "enable": In(EVENTS),
-                "clear": In(EVENTS),
-                "pending": Out(EVENTS),
-                "irq": Out(1),
-            }
-        )
+        self.events = In(EVENTS)
+        self.enable = In(EVENTS)
+        self.clear = In(EVENTS)
+        self.pending = Out(EVENTS)
+        self.irq = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -5,11 +5,10 @@ from typing import Any
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream
 from amaranth.lib.fifo import SyncFIFOBuffered
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.axi.reader import RoundRobin
 from celosia.hw.axi.signature import INCR, axi4_read
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 
 #: Requested burst of a master: ``beats`` less one; ``shared``: its bytes are the same for all.
 REQUEST = data.StructLayout({"address": 32, "beats": 8, "shared": 1})
@@ -57,13 +56,11 @@ class JoinedRequests(Component):
         self.outstanding = outstanding
         self.patience = patience
         request = stream.Signature(REQUEST)
-        super().__init__(
-            {
-                **{f"request_{n}": In(request) for n in range(masters)},
-                "working": In(masters),
-                "burst": Out(stream.Signature(burst(masters))),
-            }
-        )
+        self.working = In(masters)
+        self.burst = Out(stream.Signature(burst(masters)))
+        for n in range(masters):
+            setattr(self, f"request_{n}", In(request))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -175,14 +172,12 @@ class JoinedReads(Component):
         sizes = {"masters": masters, "outstanding": outstanding, "patience": patience}
         self.requests: list[Any] = [JoinedRequests(**sizes) for _ in range(2)]
         port = axi4_read(data_bytes)
-        super().__init__(
-            {
-                **{f"port_{n}": In(port) for n in range(masters)},
-                "working": In(masters),
-                "shared": In(masters),
-                "bus": Out(port),
-            }
-        )
+        self.working = In(masters)
+        self.shared = In(masters)
+        self.bus = Out(port)
+        for n in range(masters):
+            setattr(self, f"port_{n}", In(port))
+        super().__init__()
 
     @property
     def _ports(self) -> list[Any]:

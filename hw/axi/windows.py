@@ -4,12 +4,11 @@ from typing import Any
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.pod import BASES, CORES, PAGE, PRIVATE, WORKING, PodConfig
 from celosia.hw.arch.registers import REGISTER_ADDRESS_BITS
 from celosia.hw.axi.signature import DECERR, OKAY, SLVERR, axi4_lite
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 
 
 class Windows(Component):
@@ -45,13 +44,14 @@ class Windows(Component):
 
     def __init__(self, *, config: PodConfig) -> None:
         self.config = config
-        ports: dict[str, Any] = {f"core_{n}": Out(axi4_lite()) for n in range(config.cores)}
-        # The stubs do not know init yet.
-        range_of, ones = data.ArrayLayout(32, 2), 0xFFFF_FFFF
-        ports["working"] = Out(32, init=ones)  # pyright: ignore[reportCallIssue]
-        ports["private"] = Out(range_of, init=[0, ones])  # pyright: ignore[reportCallIssue]
-        ports["bases"] = Out(data.ArrayLayout(32, config.cores))
-        super().__init__({"bus": In(axi4_lite(config.address_bits)), **ports})
+        for n in range(config.cores):
+            setattr(self, f"core_{n}", Out(axi4_lite()))
+        ones = 0xFFFF_FFFF
+        self.working = Out(32, init=ones)
+        self.private = Out(data.ArrayLayout(32, 2), init=[0, ones])
+        self.bases = Out(data.ArrayLayout(32, config.cores))
+        self.bus = In(axi4_lite(config.address_bits))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -2,13 +2,12 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.axi.reader import length_bits
 from celosia.hw.axi.signature import INCR, axi4_write
-from celosia.hw.lib.component import Component
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.fanout import data_registers
 from celosia.hw.lib.skid_buffer import PipelineRegister
 
 
@@ -64,21 +63,18 @@ class WriteMaster(Component):
         self.data_bytes = data_bytes
         self.outstanding = outstanding
         self.burst = streams.burst(length_bits=length_bits(burst_beats))
-        super().__init__(
-            {
-                "request": In(stream.Signature(self.burst)),
-                "beats": In(stream.Signature(write_beat(data_bytes))),
-                "responded": Out(1),
-                "refused": Out(1),
-                "abort": In(1),
-                "bus": Out(axi4_write(data_bytes)),
-                "idle": Out(1),
-            }
-        )
-        reset_less(self.bus, "wdata", "wstrb", "wlast")
+        self.request = In(stream.Signature(self.burst))
+        self.beats = In(stream.Signature(write_beat(data_bytes)))
+        self.responded = Out(1)
+        self.refused = Out(1)
+        self.abort = In(1)
+        self.bus = Out(axi4_write(data_bytes))
+        self.idle = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        wdata, wstrb, wlast = data_registers(m, self.bus.wdata, self.bus.wstrb, self.bus.wlast)
         bus = self.bus
         count = Signal(range(self.outstanding + 1))
         # Registered, because every request depends on it.
@@ -103,9 +99,9 @@ class WriteMaster(Component):
         with m.If(self.beats.ready):
             m.d.sync += [
                 bus.wvalid.eq(self.beats.valid),
-                bus.wdata.eq(self.beats.payload.data),
-                bus.wstrb.eq(Mux(self.abort, 0, self.beats.payload.strobe)),
-                bus.wlast.eq(self.beats.payload.last),
+                wdata.eq(self.beats.payload.data),
+                wstrb.eq(Mux(self.abort, 0, self.beats.payload.strobe)),
+                wlast.eq(self.beats.payload.last),
             ]
 
         m.d.comb += bus.bready.eq(1)

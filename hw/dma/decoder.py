@@ -4,12 +4,11 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, stream
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 
 #: Number of targets.
 TARGETS = 4
@@ -66,9 +65,9 @@ class LoadDecoder(Component):
         self.tile_bytes = tile_bytes
         op = isa.Opcode
         instructions = streams.issued(op.LOAD, op.LOAD_WEIGHTS, op.LOAD_PARAMS)
-        super().__init__(
-            {"i": In(stream.Signature(instructions)), "o": Out(stream.Signature(block))}
-        )
+        self.i = In(stream.Signature(instructions))
+        self.o = Out(stream.Signature(block))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -138,9 +137,9 @@ class StoreDecoder(Component):
 
     def __init__(self, *, block: data.StructLayout) -> None:
         instructions = streams.issued(isa.Opcode.STORE)
-        super().__init__(
-            {"i": In(stream.Signature(instructions)), "o": Out(stream.Signature(block))}
-        )
+        self.i = In(stream.Signature(instructions))
+        self.o = Out(stream.Signature(block))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

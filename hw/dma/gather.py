@@ -3,13 +3,12 @@
 from amaranth.hdl import Cat, Module, Mux, ShapeLike, Signal, Value, unsigned
 from amaranth.lib import data, stream
 from amaranth.lib.fifo import SyncFIFO
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.axi.writer import write_beat
 from celosia.hw.dma.receiver import lane_mask
-from celosia.hw.lib.component import Component
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.fanout import data_registers
 from celosia.hw.lib.queue import EagerFIFO
 
 
@@ -86,22 +85,20 @@ class Gatherer(Component):
             data_bytes=bus_bytes, length_bits=length_bits, local_bits=local_bits, tag=tag
         )
         request = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
-        super().__init__(
-            {
-                "bursts": In(stream.Signature(self.burst)),
-                "beats": Out(stream.Signature(write_beat(bus_bytes))),
-                "request": Out(stream.Signature(request)),
-                "valid": In(1),
-                "data": In(data.ArrayLayout(unsigned(8), rows)),
-                "abort": In(1),
-                "idle": Out(1),
-                **({"tag": Out(tag)} if tag is not None else {}),
-            }
-        )
-        reset_less(self.request, "payload")
+        self.bursts = In(stream.Signature(self.burst))
+        self.beats = Out(stream.Signature(write_beat(bus_bytes)))
+        self.request = Out(stream.Signature(request))
+        self.valid = In(1)
+        self.data = In(data.ArrayLayout(unsigned(8), rows))
+        self.abort = In(1)
+        self.idle = Out(1)
+        if tag is not None:
+            self.tag = Out(tag)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [payload] = data_registers(m, self.request.payload)
         m.submodules.strobes = strobes = EagerFIFO(width=self.bus_bytes + 1, depth=self.SPACE)
         m.submodules.responses = responses = EagerFIFO(width=8 * self.bus_bytes, depth=self.SPACE)
         request = self.request
@@ -129,8 +126,8 @@ class Gatherer(Component):
         with m.If(step):
             m.d.sync += [
                 request.valid.eq(1),
-                request.payload.address.eq(burst.local),
-                request.payload.mask.eq(mask),
+                payload.address.eq(burst.local),
+                payload.mask.eq(mask),
                 burst.local.eq(burst.local + self.bus_bytes),
                 burst.beats.eq(burst.beats - 1),
                 begins.eq(0),

@@ -2,7 +2,6 @@
 
 from amaranth.hdl import Cat, Module, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
@@ -10,11 +9,11 @@ from celosia.hw.arch.registers import Activity
 from celosia.hw.dma.decoder import LoadDecoder
 from celosia.hw.dma.receiver import Receiver
 from celosia.hw.dma.splitter import BurstSplitter
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import In, Out
 from celosia.hw.lib.queue import EagerFIFO
 
 
-class LoadUnit(Component):
+class LoadUnit(streams.Unit):
     """Executes LOAD, LOAD_WEIGHTS and LOAD_PARAMS.
 
     The request side (``LoadDecoder``, ``BurstSplitter``) splits instructions into bursts and
@@ -107,16 +106,12 @@ class LoadUnit(Component):
         self._receiver = Receiver(**sizes, local_bits=local_bits)
         length_bits = self._splitter.burst["beats"].width
         receiver = self._receiver
-        super().__init__(
-            {
-                **streams.unit_ports(self._decoder.i.payload.shape()),
-                "request": Out(stream.Signature(streams.burst(length_bits=length_bits))),
-                "beats": In(stream.Signature(receiver.beats.payload.shape())),
-                "write": Out(stream.Signature(write)),
-                "weights": Out(stream.Signature(receiver.weights.payload.shape())),
-                "parameters": Out(stream.Signature(receiver.parameters.payload.shape())),
-            }
-        )
+        self.request = Out(stream.Signature(streams.burst(length_bits=length_bits)))
+        self.beats = In(stream.Signature(receiver.beats.payload.shape()))
+        self.write = Out(stream.Signature(write))
+        self.weights = Out(stream.Signature(receiver.weights.payload.shape()))
+        self.parameters = Out(stream.Signature(receiver.parameters.payload.shape()))
+        super().__init__(self._decoder.i.payload.shape())
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -149,7 +144,10 @@ class LoadUnit(Component):
 
         # The bus and the queue take a burst in the same cycle.
         burst = splitter.o.payload
-        drive(m, self.request.payload, burst, "address beats")
+        m.d.comb += [
+            self.request.payload.address.eq(burst.address),
+            self.request.payload.beats.eq(burst.beats),
+        ]
         remembered = data.View(receiver.expected, expected.w_data)
         m.d.comb += [
             *(remembered[name].eq(burst[name]) for name, _ in receiver.expected),

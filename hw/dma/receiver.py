@@ -4,13 +4,12 @@ from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.axi.reader import read_beat
 from celosia.hw.dma.decoder import TARGETS, Target
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.memory.weight_buffer import weights_payload
 
@@ -111,20 +110,17 @@ class Receiver(Component):
                 "data": unsigned(8 * bus_bytes),
             }
         )
-        super().__init__(
-            {
-                "bursts": In(stream.Signature(self.expected)),
-                "beats": In(stream.Signature(read_beat(bus_bytes))),
-                "write": Out(stream.Signature(write)),
-                "weights": Out(stream.Signature(weights)),
-                "parameters": Out(stream.Signature(parameters)),
-                "finished": Out(1),
-                "fault_valid": Out(1),
-                "code": Out(isa.Error),
-                "drop": In(1),
-                "idle": Out(1),
-            }
-        )
+        self.bursts = In(stream.Signature(self.expected))
+        self.beats = In(stream.Signature(read_beat(bus_bytes)))
+        self.write = Out(stream.Signature(write))
+        self.weights = Out(stream.Signature(weights))
+        self.parameters = Out(stream.Signature(parameters))
+        self.finished = Out(1)
+        self.fault_valid = Out(1)
+        self.code = Out(isa.Error)
+        self.drop = In(1)
+        self.idle = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -2,7 +2,6 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
@@ -14,7 +13,7 @@ from celosia.hw.arch.commands import (
     register_limits,
 )
 from celosia.hw.arch.config import SEMAPHORES, Config
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.sequencer.fetch import WORD
 
 #: Word after its check, with the index of its instruction, its error, and its unit.
@@ -77,7 +76,9 @@ class Codes(Component):
 
     def __init__(self, *, config: Config) -> None:
         self.config = config
-        super().__init__({"code": In(CODE_BITS), "entry": Out(code_entry(config))})
+        self.code = In(CODE_BITS)
+        self.entry = Out(code_entry(config))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -131,7 +132,10 @@ class Conflicts(Component):
 
     def __init__(self, *, config: Config) -> None:
         self.config = config
-        super().__init__({"word": In(8 * WORD_BYTES), "enable": In(1), "wrong": Out(1)})
+        self.word = In(8 * WORD_BYTES)
+        self.enable = In(1)
+        self.wrong = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -218,14 +222,11 @@ class Check(Component):
 
     def __init__(self, *, config: Config) -> None:
         self.config = config
-        super().__init__(
-            {
-                "i": In(stream.Signature(WORD)),
-                "o": Out(stream.Signature(CHECKED)),
-                "index": Out(streams.INDEX_BITS),
-                "empty": Out(1),
-            }
-        )
+        self.i = In(stream.Signature(WORD))
+        self.o = Out(stream.Signature(CHECKED))
+        self.index = Out(streams.INDEX_BITS)
+        self.empty = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

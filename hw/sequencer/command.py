@@ -2,13 +2,12 @@
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
 from amaranth.lib import data, stream
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.commands import CODE_BITS, REGISTERS, WORD_BYTES, register_limits
 from celosia.hw.arch.config import SEMAPHORES, Config
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 
 #: A word for the queue of a unit, the index of its instruction, and whether it is a GO.
 QUEUED = data.StructLayout(
@@ -49,12 +48,9 @@ class Command(Component):
         self.config = config
         self.unit = unit
         opcodes = [opcode for opcode, owner in isa.UNITS.items() if owner is unit]
-        super().__init__(
-            {
-                "i": In(stream.Signature(unsigned(8 * WORD_BYTES))),
-                "o": Out(stream.Signature(streams.issued(*opcodes))),
-            }
-        )
+        self.i = In(stream.Signature(unsigned(8 * WORD_BYTES)))
+        self.o = Out(stream.Signature(streams.issued(*opcodes)))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

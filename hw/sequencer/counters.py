@@ -5,11 +5,10 @@ from typing import Any
 from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.lib import race
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.targets.product import NextCount
 
 
@@ -43,15 +42,12 @@ class UnitCounters(Component):
     def __init__(self, *, in_luts: bool = False, primitive: str = "portable") -> None:
         self.in_luts = in_luts
         self.primitive = primitive
-        super().__init__(
-            {
-                "enable": In(1),
-                "activity": In(Activity),
-                "clear": In(1),
-                "address": In(range(COUNTERS_PER_UNIT)),
-                "value": Out(32),
-            }
-        )
+        self.enable = In(1)
+        self.activity = In(Activity)
+        self.clear = In(1)
+        self.address = In(range(COUNTERS_PER_UNIT))
+        self.value = Out(32)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -136,17 +132,14 @@ class Counters(Component):
         self.counts = counts
         self.in_luts = in_luts
         self.primitive = primitive
-        super().__init__(
-            {
-                "enable": In(1),
-                "activities": In(data.ArrayLayout(Activity, units)),
-                "clear": In(1),
-                "clearing": Out(1),
-                "address": In(range(units * COUNTERS_PER_UNIT)),
-                "value": Out(32),
-                "cycles": Out(32),
-            }
-        )
+        self.enable = In(1)
+        self.activities = In(data.ArrayLayout(Activity, units))
+        self.clear = In(1)
+        self.clearing = Out(1)
+        self.address = In(range(units * COUNTERS_PER_UNIT))
+        self.value = Out(32)
+        self.cycles = Out(32)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

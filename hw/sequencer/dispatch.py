@@ -2,13 +2,12 @@
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.commands import CODE_BITS
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.registers import Activity
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.sequencer.check import CHECKED
 from celosia.hw.sequencer.command import QUEUED
 
@@ -51,22 +50,18 @@ class Dispatch(Component):
     """
 
     def __init__(self) -> None:
-        super().__init__(
-            {
-                "i": In(stream.Signature(CHECKED)),
-                **{
-                    f"push_{unit.name.lower()}": Out(stream.Signature(QUEUED)) for unit in EXECUTORS
-                },
-                "quiet": In(1),
-                "requesting": Out(1),
-                "want": Out(SEMAPHORES),
-                "granted": In(1),
-                "lacking": In(SEMAPHORES),
-                "post": Out(SEMAPHORES),
-                "halted": Out(1),
-                "activity": Out(Activity),
-            }
-        )
+        self.i = In(stream.Signature(CHECKED))
+        self.quiet = In(1)
+        self.requesting = Out(1)
+        self.want = Out(SEMAPHORES)
+        self.granted = In(1)
+        self.lacking = In(SEMAPHORES)
+        self.post = Out(SEMAPHORES)
+        self.halted = Out(1)
+        self.activity = Out(Activity)
+        for unit in EXECUTORS:
+            setattr(self, f"push_{unit.name.lower()}", Out(stream.Signature(QUEUED)))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

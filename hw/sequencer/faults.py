@@ -2,11 +2,10 @@
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.sequencer.dispatch import EXECUTORS
 from celosia.hw.sequencer.supervisor import UNITS
 
@@ -39,24 +38,21 @@ class Faults(Component):
     """
 
     def __init__(self) -> None:
-        super().__init__(
-            {
-                "running": In(1),
-                "fault": In(1),
-                "code": In(isa.Error),
-                "index": In(streams.INDEX_BITS),
-                "overflow": In(UNITS),
-                "of_unit": In(UNITS),
-                "units": In(data.ArrayLayout(streams.FAULT, UNITS)),
-                "waiting": In(UNITS),
-                "issued": In(data.ArrayLayout(streams.INDEX_BITS, UNITS)),
-                "fault_valid": Out(UNITS),
-                "codes": Out(data.ArrayLayout(isa.Error, UNITS)),
-                "indices": Out(data.ArrayLayout(streams.INDEX_BITS, UNITS)),
-                "named": Out(isa.Unit),
-                "stuck_unit": Out(isa.Unit),
-            }
-        )
+        self.running = In(1)
+        self.fault = In(1)
+        self.code = In(isa.Error)
+        self.index = In(streams.INDEX_BITS)
+        self.overflow = In(UNITS)
+        self.of_unit = In(UNITS)
+        self.units = In(data.ArrayLayout(streams.FAULT, UNITS))
+        self.waiting = In(UNITS)
+        self.issued = In(data.ArrayLayout(streams.INDEX_BITS, UNITS))
+        self.fault_valid = Out(UNITS)
+        self.codes = Out(data.ArrayLayout(isa.Error, UNITS))
+        self.indices = Out(data.ArrayLayout(streams.INDEX_BITS, UNITS))
+        self.named = Out(isa.Unit)
+        self.stuck_unit = Out(isa.Unit)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

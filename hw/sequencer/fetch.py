@@ -2,14 +2,13 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.config import ADDRESS_BITS, PROGRAM_BYTES
 from celosia.hw.arch.registers import LENGTH_BITS
 from celosia.hw.axi.reader import length_bits, read_beat
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.queue import EagerFIFO
 
 #: Word of a program; ``error`` if the bus refused it.
@@ -69,19 +68,16 @@ class Fetch(Component):
         self.ahead = ahead
         self.lut_memories = lut_memories
         burst = streams.burst(length_bits=length_bits(burst_beats))
-        super().__init__(
-            {
-                "begin": In(1),
-                "address": In(ADDRESS_BITS),
-                "length": In(LENGTH_BITS),
-                "stop": In(1),
-                "request": Out(stream.Signature(burst)),
-                "beats": In(stream.Signature(read_beat(bus_bytes))),
-                "words": Out(stream.Signature(WORD)),
-                "exhausted": Out(1),
-                "idle": Out(1),
-            }
-        )
+        self.begin = In(1)
+        self.address = In(ADDRESS_BITS)
+        self.length = In(LENGTH_BITS)
+        self.stop = In(1)
+        self.request = Out(stream.Signature(burst))
+        self.beats = In(stream.Signature(read_beat(bus_bytes)))
+        self.words = Out(stream.Signature(WORD))
+        self.exhausted = Out(1)
+        self.idle = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

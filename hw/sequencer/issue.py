@@ -3,7 +3,6 @@
 from amaranth.hdl import Module, Mux, ResetInserter, Signal
 from amaranth.lib import stream
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
@@ -11,7 +10,7 @@ from celosia.hw.arch.commands import CODE_BITS, REGISTERS
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.arch.registers import Activity
 from celosia.hw.lib import race
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.queue import EagerFIFO
 from celosia.hw.sequencer.command import QUEUED, Command
@@ -42,21 +41,18 @@ class InFlight(Component):
     """
 
     def __init__(self) -> None:
-        super().__init__(
-            {
-                "pushed": In(1),
-                "mask": In(SEMAPHORES),
-                "push_index": In(streams.INDEX_BITS),
-                "done": In(1),
-                "overflow": In(1),
-                "fault_valid": In(1),
-                "fault": In(streams.FAULT),
-                "oldest": Out(streams.TAG_BITS),
-                "ended": Out(1),
-                "post": Out(SEMAPHORES),
-                "index": Out(streams.INDEX_BITS),
-            }
-        )
+        self.pushed = In(1)
+        self.mask = In(SEMAPHORES)
+        self.push_index = In(streams.INDEX_BITS)
+        self.done = In(1)
+        self.overflow = In(1)
+        self.fault_valid = In(1)
+        self.fault = In(streams.FAULT)
+        self.oldest = Out(streams.TAG_BITS)
+        self.ended = Out(1)
+        self.post = Out(SEMAPHORES)
+        self.index = Out(streams.INDEX_BITS)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -112,16 +108,13 @@ class IssueActivity(Component):
     """
 
     def __init__(self) -> None:
-        super().__init__(
-            {
-                "unit_activity": In(Activity),
-                "held": In(1),
-                "want": In(SEMAPHORES),
-                "lacking": In(SEMAPHORES),
-                "waiting": In(1),
-                "activity": Out(Activity),
-            }
-        )
+        self.unit_activity = In(Activity)
+        self.held = In(1)
+        self.want = In(SEMAPHORES)
+        self.lacking = In(SEMAPHORES)
+        self.waiting = In(1)
+        self.activity = Out(Activity)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -202,26 +195,23 @@ class Issue(Component):
         self.in_flight = config.in_flight if in_flight is None else in_flight
         opcodes = [opcode for opcode, owner in isa.UNITS.items() if owner is unit]
         self.header = opcodes[0].name.lower()
-        super().__init__(
-            {
-                "push": In(stream.Signature(QUEUED)),
-                "flush": In(1),
-                "instruction": Out(stream.Signature(streams.issued(*opcodes))),
-                "done": In(1),
-                "unit_activity": In(Activity),
-                "activity": Out(Activity),
-                "requesting": Out(1),
-                "want": Out(SEMAPHORES),
-                "granted": In(1),
-                "lacking": In(SEMAPHORES),
-                "post": Out(SEMAPHORES),
-                "overflow": In(1),
-                "fault_valid": In(1),
-                "fault": In(streams.FAULT),
-                "waiting": Out(1),
-                "index": Out(streams.INDEX_BITS),
-            }
-        )
+        self.push = In(stream.Signature(QUEUED))
+        self.flush = In(1)
+        self.instruction = Out(stream.Signature(streams.issued(*opcodes)))
+        self.done = In(1)
+        self.unit_activity = In(Activity)
+        self.activity = Out(Activity)
+        self.requesting = Out(1)
+        self.want = Out(SEMAPHORES)
+        self.granted = In(1)
+        self.lacking = In(SEMAPHORES)
+        self.post = Out(SEMAPHORES)
+        self.overflow = In(1)
+        self.fault_valid = In(1)
+        self.fault = In(streams.FAULT)
+        self.waiting = Out(1)
+        self.index = Out(streams.INDEX_BITS)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -278,11 +268,18 @@ class Issue(Component):
             self.waiting.eq((count != 0) | acquired | occupied | self.post.any()),
         ]
         posts = word[CODE_BITS + SEMAPHORES :][:SEMAPHORES]
-        drive(m, in_flight, self, "done overflow fault_valid fault")
-        drive(m, self, in_flight, "post index")
-        drive(m, classes, self, "unit_activity want lacking waiting")
-        drive(m, self, classes, "activity")
         m.d.comb += [
+            in_flight.done.eq(self.done),
+            in_flight.overflow.eq(self.overflow),
+            in_flight.fault_valid.eq(self.fault_valid),
+            in_flight.fault.eq(self.fault),
+            self.post.eq(in_flight.post),
+            self.index.eq(in_flight.index),
+            classes.unit_activity.eq(self.unit_activity),
+            classes.want.eq(self.want),
+            classes.lacking.eq(self.lacking),
+            classes.waiting.eq(self.waiting),
+            self.activity.eq(classes.activity),
             in_flight.pushed.eq(pushed),
             in_flight.mask.eq(posts),
             in_flight.push_index.eq(self.push.payload.index),

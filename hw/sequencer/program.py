@@ -2,14 +2,13 @@
 
 from amaranth.hdl import Module, Mux, ResetInserter, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import ADDRESS_BITS, Config
 from celosia.hw.arch.registers import LENGTH_BITS
 from celosia.hw.axi.reader import length_bits, read_beat
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.sequencer.check import CHECKED, Check
 from celosia.hw.sequencer.fetch import Fetch
 
@@ -48,22 +47,19 @@ class ProgramReader(Component):
     def __init__(self, *, config: Config) -> None:
         self.config = config
         burst = streams.burst(length_bits=length_bits(config.burst_beats))
-        super().__init__(
-            {
-                "begin": In(1),
-                "address": In(ADDRESS_BITS),
-                "length": In(32),
-                "stop": In(1),
-                "flush": In(1),
-                "request": Out(stream.Signature(burst)),
-                "beats": In(stream.Signature(read_beat(config.bus_bytes))),
-                "o": Out(stream.Signature(CHECKED)),
-                "fault": Out(1),
-                "code": Out(isa.Error),
-                "index": Out(streams.INDEX_BITS),
-                "idle": Out(1),
-            }
-        )
+        self.begin = In(1)
+        self.address = In(ADDRESS_BITS)
+        self.length = In(32)
+        self.stop = In(1)
+        self.flush = In(1)
+        self.request = Out(stream.Signature(burst))
+        self.beats = In(stream.Signature(read_beat(config.bus_bytes)))
+        self.o = Out(stream.Signature(CHECKED))
+        self.fault = Out(1)
+        self.code = Out(isa.Error)
+        self.index = Out(streams.INDEX_BITS)
+        self.idle = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

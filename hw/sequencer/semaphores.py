@@ -4,10 +4,9 @@ from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import MOST_COUNT
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 
 #: Greatest legal count.
 GREATEST = MOST_COUNT
@@ -52,16 +51,13 @@ class Semaphores(Component):
         masks = data.ArrayLayout(count, units)
         # The stubs do not know init yet.
         beginning: Any = Out
-        super().__init__(
-            {
-                "want": In(masks),
-                "requesting": In(units),
-                "granted": Out(units),
-                "lacking": beginning(count, init=(1 << count) - 1),
-                "post": In(masks),
-                "overflow": Out(units),
-            }
-        )
+        self.want = In(masks)
+        self.requesting = In(units)
+        self.granted = Out(units)
+        self.lacking = beginning(count, init=(1 << count) - 1)
+        self.post = In(masks)
+        self.overflow = Out(units)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -2,14 +2,13 @@
 
 from amaranth.hdl import Cat, Module, ResetInserter
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import ADDRESS_BITS, SEMAPHORES, Config
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.axi.reader import length_bits, read_beat
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.sequencer.counters import Counters
 from celosia.hw.sequencer.dispatch import EXECUTORS, Dispatch
 from celosia.hw.sequencer.faults import Faults
@@ -31,7 +30,7 @@ class Sequencer(Component):
 
     Members
     -------
-    load, store, matrix, vector : In(Signature of ``streams.unit_ports``)
+    load, store, matrix, vector : In(streams.UnitPorts)
         The units.
     request, beats : Out(stream of ``streams.burst``), In(stream of ``read_beat``)
         Client of ``ReadMaster`` for the program.
@@ -59,35 +58,28 @@ class Sequencer(Component):
         self.semaphores = Semaphores(count=SEMAPHORES, units=UNITS)
         self.issues = {unit: Issue(config=config, unit=unit) for unit in EXECUTORS}
         burst = streams.burst(length_bits=length_bits(config.burst_beats))
-        super().__init__(
-            {
-                **{
-                    unit.name.lower(): In(
-                        wiring.Signature(streams.unit_ports(streams.issued(*opcodes)))
-                    )
-                    for unit, opcodes in EXECUTORS.items()
-                },
-                "request": Out(stream.Signature(burst)),
-                "beats": In(stream.Signature(read_beat(config.bus_bytes))),
-                "start": In(1),
-                "reset": In(1),
-                "clear_counters": In(1),
-                "program_address": In(ADDRESS_BITS),
-                "program_length": In(32),
-                "watchdog": In(32),
-                "busy": Out(1),
-                "done": Out(1),
-                "error": Out(1),
-                "draining": Out(1),
-                "code": Out(isa.Error),
-                "unit": Out(isa.Unit),
-                "index": Out(streams.INDEX_BITS),
-                "clear": Out(1),
-                "counter_address": In(range(UNITS * COUNTERS_PER_UNIT)),
-                "counter_value": Out(32),
-                "cycles": Out(32),
-            }
-        )
+        self.request = Out(stream.Signature(burst))
+        self.beats = In(stream.Signature(read_beat(config.bus_bytes)))
+        self.start = In(1)
+        self.reset = In(1)
+        self.clear_counters = In(1)
+        self.program_address = In(ADDRESS_BITS)
+        self.program_length = In(32)
+        self.watchdog = In(32)
+        self.busy = Out(1)
+        self.done = Out(1)
+        self.error = Out(1)
+        self.draining = Out(1)
+        self.code = Out(isa.Error)
+        self.unit = Out(isa.Unit)
+        self.index = Out(streams.INDEX_BITS)
+        self.clear = Out(1)
+        self.counter_address = In(range(UNITS * COUNTERS_PER_UNIT))
+        self.counter_value = Out(32)
+        self.cycles = Out(32)
+        for unit, opcodes in EXECUTORS.items():
+            setattr(self, unit.name.lower(), In(streams.UnitPorts(streams.issued(*opcodes))))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -102,13 +94,30 @@ class Sequencer(Component):
             self._connect_unit(m, unit)
         self._connect_semaphores(m)
         self._count(m)
-        drive(m, faults, supervisor, "running")
-        drive(m, faults, program, "fault code index")
-        drive(m, faults, self.semaphores, "overflow")
-        drive(m, supervisor, faults, "fault_valid codes indices named stuck_unit")
-        drive(m, supervisor, self, "start reset watchdog")
-        drive(m, supervisor, self.dispatch, "halted")
-        drive(m, self, supervisor, "busy done error draining code unit index clear")
+        m.d.comb += [
+            faults.running.eq(supervisor.running),
+            faults.fault.eq(program.fault),
+            faults.code.eq(program.code),
+            faults.index.eq(program.index),
+            faults.overflow.eq(self.semaphores.overflow),
+            supervisor.fault_valid.eq(faults.fault_valid),
+            supervisor.codes.eq(faults.codes),
+            supervisor.indices.eq(faults.indices),
+            supervisor.named.eq(faults.named),
+            supervisor.stuck_unit.eq(faults.stuck_unit),
+            supervisor.start.eq(self.start),
+            supervisor.reset.eq(self.reset),
+            supervisor.watchdog.eq(self.watchdog),
+            supervisor.halted.eq(self.dispatch.halted),
+            self.busy.eq(supervisor.busy),
+            self.done.eq(supervisor.done),
+            self.error.eq(supervisor.error),
+            self.draining.eq(supervisor.draining),
+            self.code.eq(supervisor.code),
+            self.unit.eq(supervisor.unit),
+            self.index.eq(supervisor.index),
+            self.clear.eq(supervisor.clear),
+        ]
         return m
 
     def _connect_program(self, m: Module) -> None:
@@ -116,8 +125,9 @@ class Sequencer(Component):
         supervisor, program, dispatch = self.supervisor, self.program, self.dispatch
         wiring.connect(m, wiring.flipped(self.request), program.request)
         wiring.connect(m, program.beats, wiring.flipped(self.beats))
-        drive(m, program, supervisor, "begin flush")
         m.d.comb += [
+            program.begin.eq(supervisor.begin),
+            program.flush.eq(supervisor.flush),
             program.address.eq(self.program_address),
             program.length.eq(self.program_length),
             program.stop.eq(~supervisor.fetching),
@@ -135,10 +145,12 @@ class Sequencer(Component):
         m.submodules[f"issue_{name}"] = issue
         wiring.connect(m, getattr(self.dispatch, f"push_{name}"), issue.push)
         wiring.connect(m, issue.instruction, wiring.flipped(port.instruction))
-        drive(m, issue, self.supervisor, "flush")
-        drive(m, port, self.supervisor, "abort")
-        drive(m, issue, port, "done fault_valid fault")
         m.d.comb += [
+            issue.flush.eq(self.supervisor.flush),
+            port.abort.eq(self.supervisor.abort),
+            issue.done.eq(port.done),
+            issue.fault_valid.eq(port.fault_valid),
+            issue.fault.eq(port.fault),
             issue.unit_activity.eq(port.activity),
             issue.overflow.eq(self.semaphores.overflow[number]),
             faults.of_unit[number].eq(port.fault_valid),
@@ -188,8 +200,8 @@ class Sequencer(Component):
             supervisor.units_idle.eq(idle),
             dispatch.quiet.eq(idle & ~waiting),
         ]
-        drive(m, self, counters, "cycles")
         m.d.comb += [
+            self.cycles.eq(counters.cycles),
             counters.clear.eq(self.clear_counters),
             counters.address.eq(self.counter_address),
             self.counter_value.eq(counters.value),

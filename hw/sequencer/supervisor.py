@@ -2,11 +2,10 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.sequencer.dispatch import EXECUTORS
 
@@ -70,34 +69,33 @@ class Supervisor(Component):
     """
 
     def __init__(self) -> None:
-        super().__init__(
-            {
-                "start": In(1),
-                "reset": In(1),
-                "watchdog": In(32),
-                "codes": In(data.ArrayLayout(isa.Error, UNITS)),
-                "fault_valid": In(UNITS),
-                "indices": In(data.ArrayLayout(streams.INDEX_BITS, UNITS)),
-                "named": In(isa.Unit),
-                "moved": In(1),
-                "stuck_unit": In(isa.Unit),
-                "halted": In(1),
-                "fetch_idle": In(1),
-                "units_idle": In(1),
-                "begin": Out(1),
-                **{name: Out(1) for name in _COPIES},
-                "busy": Out(1),
-                "abort": Out(1),
-                "flush": Out(1),
-                "clear": Out(1),
-                "done": Out(1),
-                "error": Out(1),
-                "draining": Out(1),
-                "code": Out(isa.Error),
-                "unit": Out(isa.Unit),
-                "index": Out(streams.INDEX_BITS),
-            }
-        )
+        self.start = In(1)
+        self.reset = In(1)
+        self.watchdog = In(32)
+        self.codes = In(data.ArrayLayout(isa.Error, UNITS))
+        self.fault_valid = In(UNITS)
+        self.indices = In(data.ArrayLayout(streams.INDEX_BITS, UNITS))
+        self.named = In(isa.Unit)
+        self.moved = In(1)
+        self.stuck_unit = In(isa.Unit)
+        self.halted = In(1)
+        self.fetch_idle = In(1)
+        self.units_idle = In(1)
+        self.begin = Out(1)
+        self.busy = Out(1)
+        self.abort = Out(1)
+        self.flush = Out(1)
+        self.clear = Out(1)
+        self.done = Out(1)
+        self.error = Out(1)
+        self.draining = Out(1)
+        self.code = Out(isa.Error)
+        self.unit = Out(isa.Unit)
+        self.index = Out(streams.INDEX_BITS)
+        self.running = Out(1)
+        self.granting = Out(1)
+        self.fetching = Out(1)
+        super().__init__()
         for member in _COPIES:
             setattr(self, member, Signal(name=member, attrs=COPY))
 

@@ -2,10 +2,9 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY, read_layout, write_layout
 from celosia.hw.vector.pipe import Pipe
@@ -68,31 +67,30 @@ class AccumulatorWriter(Component):
                 "position": position_layout(sizes),
             }
         )
-        super().__init__(
-            {
-                "soon": In(MARK),
-                "scaled": In(data.ArrayLayout(signed(32), lanes)),
-                "endings": In(data.ArrayLayout(sizes.ending, 2)),
-                "descriptor": In(sizes.descriptor),
-                "pop": Out(1),
-                "stop": In(1),
-                "accumulator_read": Out(read_layout(depth=depth)),
-                "sums": In(data.ArrayLayout(signed(32), columns)),
-                "accumulator_write": Out(write_layout(depth=depth, columns=columns)),
-                "finished": Out(1),
-                "fault": Out(1),
-                **({"sums_wrong": In(columns), "wrong": Out(1)} if sizes.parity else {}),
-            }
-        )
+        self.soon = In(MARK)
+        self.scaled = In(data.ArrayLayout(signed(32), lanes))
+        self.endings = In(data.ArrayLayout(sizes.ending, 2))
+        self.descriptor = In(sizes.descriptor)
+        self.pop = Out(1)
+        self.stop = In(1)
+        self.accumulator_read = Out(read_layout(depth=depth))
+        self.sums = In(data.ArrayLayout(signed(32), columns))
+        self.accumulator_write = Out(write_layout(depth=depth, columns=columns))
+        self.finished = Out(1)
+        self.fault = Out(1)
+        self.sums_wrong = In(columns)
+        self.wrong = Out(1)
+        super().__init__()
 
     def _steps(self, m: Module) -> tuple[list[data.View], Value]:
         """Return the groups by their age, and their valid bits."""
         now = Signal(self._step)
         mode = self.endings[self.soon.tag.slot].mode
         squared = mode == isa.Mode.SQUARED_DIFFERENCE
-        drive(m, now, self.descriptor, "last")
-        drive(m, now.position, self.descriptor, "group mask")
         m.d.comb += [
+            now.last.eq(self.descriptor.last),
+            now.position.group.eq(self.descriptor.group),
+            now.position.mask.eq(self.descriptor.mask),
             now.bad.eq(self.soon.tag.fault | self.descriptor.outside),
             now.joins.eq(mode != isa.Mode.OVERWRITE),
             now.subtracts.eq(squared | (mode == isa.Mode.MAX)),
@@ -127,13 +125,17 @@ class AccumulatorWriter(Component):
             forwarding.written.eq(update.sums),
             update.new.eq(self.scaled),
         ]
-        drive(m, forwarding, self, "sums")
-        drive(m, update, forwarding, "old again")
-        drive(m, update, steps[5], "subtracts" + " squared" * sizes.elementwise_products)
-        if sizes.parity:
-            used = Signal(sizes.columns)
-            m.d.sync += used.eq(Mux(valid[4] & ~steps[4].bad, forwarding.used, 0))
-            m.d.comb += self.wrong.eq((used & self.sums_wrong).any())
+        m.d.comb += [
+            forwarding.sums.eq(self.sums),
+            update.old.eq(forwarding.old),
+            update.again.eq(forwarding.again),
+        ]
+        m.d.comb += update.subtracts.eq(steps[5].subtracts)
+        if sizes.elementwise_products:
+            m.d.comb += update.squared.eq(steps[5].squared)
+        used = Signal(sizes.columns)
+        m.d.sync += used.eq(Mux(valid[4] & ~steps[4].bad, forwarding.used, 0))
+        m.d.comb += self.wrong.eq((used & self.sums_wrong).any())
         step, due = steps[4], valid[4]
         if sizes.elementwise_products:
             step, due = self._multiplied(m, steps, valid, update)
@@ -161,7 +163,7 @@ class AccumulatorWriter(Component):
         """Write the group of ``step``, if it is ``due``; its ``sums`` come two cycles later."""
         sizes, write = self.sizes, self.accumulator_write
         ends = due & ~self.stop
-        drive(m, write, step.position, "row")
+        m.d.comb += write.row.eq(step.position.row)
         writes = Signal()
         last = Signal(reset_less=True)
         m.d.sync += [

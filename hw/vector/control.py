@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
-from celosia.hw.lib.component import Component, drive
-from celosia.hw.lib.fanout import COPY, reset_less
+from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.fanout import COPY, data_registers
 from celosia.hw.vector.task import Step, VectorSizes
 
 
@@ -49,23 +48,20 @@ class Slots(Component):
     """
 
     def __init__(self, *, sizes: VectorSizes) -> None:
-        super().__init__(
-            {
-                "launch": In(1),
-                "task": In(sizes.task),
-                "slot": In(1),
-                "finished": In(1),
-                "used": Out(2),
-                "to_sums": Out(2),
-                "tags": Out(data.ArrayLayout(streams.TAG_BITS, 2)),
-                "endings": Out(data.ArrayLayout(sizes.ending, 2)),
-                "oldest": Out(1),
-            }
-        )
-        reset_less(self, "tags", "endings")
+        self.launch = In(1)
+        self.task = In(sizes.task)
+        self.slot = In(1)
+        self.finished = In(1)
+        self.used = Out(2)
+        self.to_sums = Out(2)
+        self.tags = Out(data.ArrayLayout(streams.TAG_BITS, 2))
+        self.endings = Out(data.ArrayLayout(sizes.ending, 2))
+        self.oldest = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        tags, endings = data_registers(m, self.tags, self.endings)
         with m.If(self.finished):
             m.d.sync += self.oldest.eq(~self.oldest)
         for slot in range(2):
@@ -73,8 +69,8 @@ class Slots(Component):
                 m.d.sync += [
                     self.used[slot].eq(1),
                     self.to_sums[slot].eq(self.task.destination == isa.Space.ACCUMULATORS),
-                    self.tags[slot].eq(self.task.tag),
-                    self.endings[slot].eq(self.task.ending),
+                    tags[slot].eq(self.task.tag),
+                    endings[slot].eq(self.task.ending),
                 ]
             with m.Elif(self.finished & (self.oldest == slot)):
                 m.d.sync += self.used[slot].eq(0)
@@ -108,15 +104,18 @@ class VectorActivity(Component):
 
     def __init__(self, *, settle_cycles: int) -> None:
         self.settle_cycles = settle_cycles
-        inputs = ("stop", "awaited", "settling", "issues", "reads_wait", "writes_wait", "running")
-        super().__init__(
-            {
-                **{name: In(1) for name in (*inputs, "waits")},
-                "used": In(2),
-                "idle": Out(1),
-                "activity": Out(Activity),
-            }
-        )
+        self.stop = In(1)
+        self.awaited = In(1)
+        self.settling = In(1)
+        self.issues = In(1)
+        self.reads_wait = In(1)
+        self.writes_wait = In(1)
+        self.running = In(1)
+        self.waits = In(1)
+        self.used = In(2)
+        self.idle = Out(1)
+        self.activity = Out(Activity)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -140,7 +139,7 @@ class VectorActivity(Component):
         return m
 
 
-class VectorControl(Component):
+class VectorControl(streams.Unit):
     """Control of the vector unit: starts tasks, reports their end, stops the unit.
 
     A task starts when all elements of the task before have entered the pipe. In three cases it
@@ -203,39 +202,35 @@ class VectorControl(Component):
     def __init__(self, *, sizes: VectorSizes, settle_cycles: int) -> None:
         self.sizes = sizes
         self.settle_cycles = settle_cycles
-        self.parity = sizes.parity
         self.softmax = sizes.softmax
-        outputs = ("launch", "slot", "oldest", "stop")
-        inputs = (
-            "prepared",
-            "running",
-            "issues",
-            "reads_wait",
-            "writes_wait",
-            "busy",
-            "awaited",
-            "settling",
-            "bytes_finished",
-            "bytes_fault",
-            "sums_finished",
-            "sums_fault",
-            *(("wrong", "wrong_slot") if self.parity else ()),
-            *(("rows_finished", "rows_fault") if self.softmax else ()),
-        )
-        super().__init__(
-            {
-                **streams.unit_ports(sizes.decoded),
-                "task": Out(sizes.task),
-                "prepare": Out(2),
-                "endings": Out(data.ArrayLayout(sizes.ending, 2)),
-                **{name: Out(1) for name in outputs},
-                **{name: In(1) for name in inputs},
-            }
-        )
-        reset_less(self, "task")
+        self.launch = Out(1)
+        self.slot = Out(1)
+        self.oldest = Out(1)
+        self.stop = Out(1)
+        self.prepared = In(1)
+        self.running = In(1)
+        self.issues = In(1)
+        self.reads_wait = In(1)
+        self.writes_wait = In(1)
+        self.busy = In(1)
+        self.awaited = In(1)
+        self.settling = In(1)
+        self.bytes_finished = In(1)
+        self.bytes_fault = In(1)
+        self.sums_finished = In(1)
+        self.sums_fault = In(1)
+        self.rows_finished = In(1)
+        self.rows_fault = In(1)
+        self.wrong = In(1)
+        self.wrong_slot = In(1)
+        self.task = Out(sizes.task)
+        self.prepare = Out(2)
+        self.endings = Out(data.ArrayLayout(sizes.ending, 2))
+        super().__init__(sizes.decoded)
 
     def _launch(self, m: Module, state: Any, slots: Slots) -> None:
         """Take the next task, and start it when the tasks in flight permit."""
+        [task] = data_registers(m, self.task)
         reads_sums = self.task.source == isa.Space.ACCUMULATORS
         writes_sums = self.task.destination == isa.Space.ACCUMULATORS
         other_writes_sums = Mux(self.slot, slots.to_sums[0], slots.to_sums[1])
@@ -270,7 +265,7 @@ class VectorControl(Component):
             & ~(self.stop | self.fault_valid | self.abort)
         )
         with m.If(taken):
-            m.d.sync += [self.task.eq(self.instruction.payload.task), state.eq(State.PREPARING)]
+            m.d.sync += [task.eq(self.instruction.payload.task), state.eq(State.PREPARING)]
         with m.Elif(self.launch):
             m.d.sync += state.eq(State.RUNNING)
         with m.Elif(ends):
@@ -281,27 +276,20 @@ class VectorControl(Component):
         sums_finished = Signal()
         m.d.sync += sums_finished.eq(self.sums_finished)
         of_sums = Mux(self.oldest, slots.to_sums[1], slots.to_sums[0])
-        faults: Value = self.sums_fault | self.bytes_fault
-        ends: Value = Mux(of_sums, sums_finished, self.bytes_finished)
-        silent: Value = Const(0)
-        if self.softmax:
-            faults |= self.rows_fault
-            ends |= self.rows_finished
-            # MAXIMUM or SUM has ended; the instruction is not done.
-            silent = self.rows_finished
+        faults = self.sums_fault | self.bytes_fault | self.rows_fault | self.wrong
+        ends = Mux(of_sums, sums_finished, self.bytes_finished) | self.rows_finished
         m.d.comb += [
             slots.finished.eq(~self.stop & ends),
-            self.done.eq(slots.finished & ~silent),
+            # After MAXIMUM and SUM, whose end is that of rows, the instruction is not done.
+            self.done.eq(slots.finished & ~self.rows_finished),
             self.fault.code.eq(isa.Error.RANGE),
             self.fault.tag.eq(Mux(self.oldest, slots.tags[1], slots.tags[0])),
         ]
-        if self.parity:
-            faults |= self.wrong
-            with m.If(self.wrong):
-                m.d.comb += [
-                    self.fault.code.eq(isa.Error.MEMORY),
-                    self.fault.tag.eq(Mux(self.wrong_slot, slots.tags[1], slots.tags[0])),
-                ]
+        with m.If(self.wrong):
+            m.d.comb += [
+                self.fault.code.eq(isa.Error.MEMORY),
+                self.fault.tag.eq(Mux(self.wrong_slot, slots.tags[1], slots.tags[0])),
+            ]
         m.d.comb += self.fault_valid.eq(~self.stop & faults)
         with m.If(self.fault_valid | self.abort):
             m.d.sync += self.stop.eq(1)
@@ -313,10 +301,22 @@ class VectorControl(Component):
         m.submodules.classes = classes = VectorActivity(settle_cycles=self.settle_cycles)
         self._launch(m, state, slots)
         self._finish(m, slots)
-        drive(m, slots, self, "launch task slot")
-        drive(m, self, slots, "endings oldest")
-        drive(m, classes, self, "stop awaited settling issues reads_wait writes_wait running")
-        drive(m, classes, slots, "used")
-        drive(m, self, classes, "idle activity")
+        m.d.comb += [
+            slots.launch.eq(self.launch),
+            slots.task.eq(self.task),
+            slots.slot.eq(self.slot),
+            self.endings.eq(slots.endings),
+            self.oldest.eq(slots.oldest),
+            classes.stop.eq(self.stop),
+            classes.awaited.eq(self.awaited),
+            classes.settling.eq(self.settling),
+            classes.issues.eq(self.issues),
+            classes.reads_wait.eq(self.reads_wait),
+            classes.writes_wait.eq(self.writes_wait),
+            classes.running.eq(self.running),
+            classes.used.eq(slots.used),
+            self.idle.eq(classes.idle),
+            self.activity.eq(classes.activity),
+        ]
         m.d.comb += classes.waits.eq((state != State.FREE) | self.instruction.valid)
         return m

@@ -2,9 +2,8 @@
 
 from amaranth.hdl import Module, signed
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.vector.pipe import Pipe, latency
 from celosia.hw.vector.responses import element_layout
@@ -73,27 +72,25 @@ class Datapath(Component):
             parameter_channels=sizes.parameter_channels,
             tables=sizes.table_slots,
         )
-        lanes, wrong = sizes.lanes, {}
-        if sizes.parity:
-            wrong = {"group": Out(1), "channels_wrong": Out(lanes), "values_wrong": Out(lanes)}
-        super().__init__(
-            {
-                "parameters": In(stream.Signature(self.payload)),
-                "launch": In(1),
-                "task": In(sizes.task),
-                "slot": In(1),
-                "endings": In(data.ArrayLayout(sizes.ending, 2)),
-                "element": In(element_layout(columns=sizes.columns, lanes=lanes)),
-                "busy": Out(1),
-                "soon": Out(MARK),
-                "scaled": Out(data.ArrayLayout(signed(32), lanes)),
-                "result": Out(MARK),
-                "bytes": Out(data.ArrayLayout(signed(8), lanes)),
-                "used": Out(1),
-                **({"rows_finished": Out(1), "rows_fault": Out(1)} if sizes.softmax else {}),
-                **wrong,
-            }
-        )
+        lanes = sizes.lanes
+        self.parameters = In(stream.Signature(self.payload))
+        self.launch = In(1)
+        self.task = In(sizes.task)
+        self.slot = In(1)
+        self.endings = In(data.ArrayLayout(sizes.ending, 2))
+        self.element = In(element_layout(columns=sizes.columns, lanes=lanes))
+        self.busy = Out(1)
+        self.soon = Out(MARK)
+        self.scaled = Out(data.ArrayLayout(signed(32), lanes))
+        self.result = Out(MARK)
+        self.bytes = Out(data.ArrayLayout(signed(8), lanes))
+        self.used = Out(1)
+        self.rows_finished = Out(1)
+        self.rows_fault = Out(1)
+        self.group = Out(1)
+        self.channels_wrong = Out(lanes)
+        self.values_wrong = Out(lanes)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -103,18 +100,30 @@ class Datapath(Component):
         )
         m.submodules.pipe = pipe = Pipe(sizes=sizes, bus_bytes=self.bus_bytes)
         wiring.connect(m, wiring.flipped(self.parameters), pipe.parameters)
-        drive(m, window, self, "launch element")
-        drive(m, pipe, self, "task endings")
-        drive(m, self, pipe, "soon scaled result bytes")
+        m.d.comb += [
+            window.launch.eq(self.launch),
+            window.element.eq(self.element),
+            pipe.task.eq(self.task),
+            pipe.endings.eq(self.endings),
+            self.soon.eq(pipe.soon),
+            self.scaled.eq(pipe.scaled),
+            self.result.eq(pipe.result),
+            self.bytes.eq(pipe.bytes),
+        ]
         m.d.comb += [window.window.eq(self.task.window), self.busy.eq(window.busy)]
-        if sizes.parity:
-            drive(m, self, pipe, "channels_wrong values_wrong")
-            m.d.comb += self.group.eq(pipe.used if sizes.group_cycles > 1 else pipe.next)
+        m.d.comb += [
+            self.channels_wrong.eq(pipe.channels_wrong),
+            self.values_wrong.eq(pipe.values_wrong),
+        ]
+        m.d.comb += self.group.eq(pipe.used if sizes.group_cycles > 1 else pipe.next)
         if sizes.softmax:
             self._softmax(m, window, pipe)
             return m
-        drive(m, pipe, self, "launch slot")
-        drive(m, pipe, window, "group")
+        m.d.comb += [
+            pipe.launch.eq(self.launch),
+            pipe.slot.eq(self.slot),
+            pipe.group.eq(window.group),
+        ]
         if sizes.group_cycles == 1:
             m.d.comb += pipe.next.eq(window.soon)
         return m
@@ -123,12 +132,14 @@ class Datapath(Component):
         """Connect the stage of SOFTMAX before the pipe."""
         offset_bits = self.payload["offset"].width
         m.submodules.softmax = stage = SoftmaxStage(sizes=self.sizes, offset_bits=offset_bits)
-        drive(m, stage, self, "launch task slot")
-        drive(m, stage, window, "group")
-        drive(m, stage, pipe, "written")
-        drive(m, pipe, stage, "given")
-        drive(m, self, stage, "used")
         m.d.comb += [
+            stage.launch.eq(self.launch),
+            stage.task.eq(self.task),
+            stage.slot.eq(self.slot),
+            stage.group.eq(window.group),
+            stage.written.eq(pipe.written),
+            pipe.given.eq(stage.given),
+            self.used.eq(stage.used),
             stage.next.eq(window.soon),
             stage.scaled.eq(pipe.scaled[0]),
             *(getattr(pipe, n).eq(getattr(stage, f"late_{n}")) for n in _LATE),

@@ -3,10 +3,9 @@
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream
 from amaranth.lib.fifo import SyncFIFOBuffered
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.loop_nest import LoopNest
 from celosia.hw.memory.runs import Runs
 from celosia.hw.vector.task import VectorSizes, lane_mask
@@ -49,19 +48,16 @@ class Destination(Component):
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
-        super().__init__(
-            {
-                "prepare": In(1),
-                "run": In(isa.COUNT_BITS),
-                "skip_rows": In(sizes.row_bits),
-                "prepared": Out(1),
-                "launch": In(1),
-                "task": In(sizes.task),
-                "stop": In(1),
-                "descriptors": Out(stream.Signature(sizes.descriptor)),
-                "running": Out(1),
-            }
-        )
+        self.prepare = In(1)
+        self.run = In(isa.COUNT_BITS)
+        self.skip_rows = In(sizes.row_bits)
+        self.prepared = Out(1)
+        self.launch = In(1)
+        self.task = In(sizes.task)
+        self.stop = In(1)
+        self.descriptors = Out(stream.Signature(sizes.descriptor))
+        self.running = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -134,7 +130,10 @@ class DescriptorQueue(Component):
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
         layout = sizes.descriptor
-        super().__init__({"i": In(stream.Signature(layout)), "oldest": Out(layout), "pop": In(1)})
+        self.i = In(stream.Signature(layout))
+        self.oldest = Out(layout)
+        self.pop = In(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

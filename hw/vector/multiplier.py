@@ -1,20 +1,16 @@
 """Multipliers of the requantiser."""
 
-from typing import Any
-
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.fanout import data_registers
 from celosia.hw.targets.product import Product
 
 #: Lowest bit of the upper part of both factors: the sum of both parts fits 18 bits, signed.
 _CUT = 16
 
-#: Bits of the product that are dropped, and ports of all multipliers.
+#: Bits of the product that are dropped.
 _DROPPED = 30
-_PORTS: dict[str, Any] = {"a": In(signed(32)), "b": In(31), "halves": Out(signed(33))}
 
 
 class Multiplier(Component):
@@ -47,8 +43,10 @@ class Multiplier(Component):
 
     def __init__(self, *, primitive: str = "portable") -> None:
         self.primitive = primitive
-        super().__init__(_PORTS)
-        reset_less(self, "halves")
+        self.a = In(signed(32))
+        self.b = In(31)
+        self.halves = Out(signed(33))
+        super().__init__()
 
     def _product(self, m: Module, name: str, a: Value, b: Value) -> Signal:
         product = Product(a.shape(), b.shape(), primitive=self.primitive)
@@ -58,6 +56,7 @@ class Multiplier(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [halves] = data_registers(m, self.halves)
         a_low, a_high = self.a[:_CUT], self.a[_CUT:].as_signed()
         b_low, b_high = self.b[:_CUT], self.b[_CUT:]
         low = self._product(m, "low", a_low, b_low)
@@ -70,7 +69,7 @@ class Multiplier(Component):
         m.d.sync += [
             middle.eq(both - low),
             outer.eq(Cat(low[_CUT:], upper).as_signed() - upper),
-            self.halves.eq((outer + middle) >> (_DROPPED - _CUT)),
+            halves.eq((outer + middle) >> (_DROPPED - _CUT)),
         ]
         return m
 
@@ -94,7 +93,10 @@ class RowMultiplier(Component):
     LATENCY = Multiplier.LATENCY
 
     def __init__(self) -> None:
-        super().__init__(_PORTS)
+        self.a = In(signed(32))
+        self.b = In(31)
+        self.halves = Out(signed(33))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -1,9 +1,8 @@
 """Spacing of the groups of a window."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 
 
 class Pace(Component):
@@ -44,15 +43,12 @@ class Pace(Component):
             raise ValueError(f"group_cycles: wanted at least 1, got {group_cycles}")
         self.groups = groups
         self.group_cycles = group_cycles
-        super().__init__(
-            {
-                "start": In(1),
-                "groups_last": In(range(groups)),
-                "hold": In(1),
-                "in_use": Out(1),
-                "moves": Out(1),
-            }
-        )
+        self.start = In(1)
+        self.groups_last = In(range(groups))
+        self.hold = In(1)
+        self.in_use = Out(1)
+        self.moves = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

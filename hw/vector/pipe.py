@@ -2,13 +2,12 @@
 
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.fanout import data_registers
 from celosia.hw.memory.parameter_memory import (
     GIVEN,
     ParameterMemory,
@@ -48,19 +47,16 @@ class ParameterAddresses(Component):
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
-        super().__init__(
-            {
-                "launch": In(1),
-                "task": In(sizes.task),
-                "step": In(1),
-                "group": Out(sizes.group_bits + 1),
-                "outside": Out(1),
-            }
-        )
-        reset_less(self, "group")
+        self.launch = In(1)
+        self.task = In(sizes.task)
+        self.step = In(1)
+        self.group = Out(sizes.group_bits + 1)
+        self.outside = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [group] = data_registers(m, self.group)
         bits = self.sizes.group_bits
         first = Signal(bits, reset_less=True)
         last = Signal(bits, reset_less=True)
@@ -71,15 +67,15 @@ class ParameterAddresses(Component):
                 first.eq(self.task.params),
                 last.eq(self.task.group_last),
                 per_channel.eq(self.task.per_channel),
-                self.group.eq(self.task.params),
+                group.eq(self.task.params),
                 left.eq(self.task.group_last),
             ]
         with m.Elif(self.step & (left == 0)):
-            m.d.sync += [self.group.eq(first), left.eq(last)]
+            m.d.sync += [group.eq(first), left.eq(last)]
         with m.Elif(self.step):
-            m.d.sync += [self.group.eq(self.group + per_channel), left.eq(left - 1)]
+            m.d.sync += [group.eq(group + per_channel), left.eq(left - 1)]
         groups = self.sizes.parameter_channels // self.sizes.lanes
-        m.d.comb += self.outside.eq(self.group >= groups)
+        m.d.comb += self.outside.eq(group >= groups)
         return m
 
 
@@ -122,23 +118,20 @@ class Scaler(Component):
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
-        lanes, wrong = sizes.lanes, {}
-        if sizes.parity:
-            wrong = {"given_wrong": In(lanes), "channels_wrong": Out(lanes)}
-        super().__init__(
-            {
-                "launch": In(1),
-                "task": In(sizes.task),
-                "slot": In(1),
-                "group": In(group_layout(lanes=lanes)),
-                "outside": In(1),
-                "channels": In(data.ArrayLayout(streams.CHANNEL, lanes)),
-                **({"used": Out(1)} if sizes.group_cycles > 1 else {}),
-                "soon": Out(MARK),
-                "scaled": Out(data.ArrayLayout(signed(32), lanes)),
-                **wrong,
-            }
-        )
+        lanes = sizes.lanes
+        self.given_wrong = In(lanes)
+        self.channels_wrong = Out(lanes)
+        self.launch = In(1)
+        self.task = In(sizes.task)
+        self.slot = In(1)
+        self.group = In(group_layout(lanes=lanes))
+        self.outside = In(1)
+        self.channels = In(data.ArrayLayout(streams.CHANNEL, lanes))
+        if sizes.group_cycles > 1:
+            self.used = Out(1)
+        self.soon = Out(MARK)
+        self.scaled = Out(data.ArrayLayout(signed(32), lanes))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -160,10 +153,11 @@ class Scaler(Component):
             requantizer.parameters.eq(self.channels),
             requantizer.rounding.eq(task.rounding),
         ]
-        drive(m, self, requantizer, "scaled")
+        m.d.comb += self.scaled.eq(requantizer.scaled)
         if sizes.group_cycles > 1:
-            drive(m, self, requantizer, "used soon")
             m.d.comb += [
+                self.used.eq(requantizer.used),
+                self.soon.eq(requantizer.soon),
                 mark.tag.fault.eq(self.group.fault | self.outside),
                 requantizer.mark.eq(mark),
             ]
@@ -181,7 +175,7 @@ class Scaler(Component):
             wrong = Signal(sizes.lanes)
             m.d.sync += wrong.eq(Mux(mark.valid, 0, self.channels_wrong))
             m.d.comb += self.channels_wrong.eq(wrong | self.given_wrong)
-        elif sizes.parity:
+        else:
             m.d.comb += self.channels_wrong.eq(self.given_wrong)
         return m
 
@@ -242,31 +236,26 @@ class Pipe(Component):
             parameter_channels=sizes.parameter_channels,
             tables=sizes.table_slots,
         )
-        super().__init__(
-            {
-                "parameters": In(stream.Signature(payload)),
-                "launch": In(1),
-                "task": In(sizes.task),
-                "slot": In(1),
-                "endings": In(data.ArrayLayout(sizes.ending, 2)),
-                "group": In(group_layout(lanes=sizes.lanes)),
-                **({"used": Out(1)} if sizes.group_cycles > 1 else {"next": In(1)}),
-                "soon": Out(MARK),
-                "scaled": Out(data.ArrayLayout(signed(32), sizes.lanes)),
-                "result": Out(MARK),
-                "bytes": Out(data.ArrayLayout(signed(8), sizes.lanes)),
-                **(
-                    {"written": Out(written_layout(payload["offset"].width)), "given": In(GIVEN)}
-                    if sizes.softmax
-                    else {}
-                ),
-                **(
-                    {"channels_wrong": Out(sizes.lanes), "values_wrong": Out(sizes.lanes)}
-                    if sizes.parity
-                    else {}
-                ),
-            }
-        )
+        self.parameters = In(stream.Signature(payload))
+        self.launch = In(1)
+        self.task = In(sizes.task)
+        self.slot = In(1)
+        self.endings = In(data.ArrayLayout(sizes.ending, 2))
+        self.group = In(group_layout(lanes=sizes.lanes))
+        self.soon = Out(MARK)
+        self.scaled = Out(data.ArrayLayout(signed(32), sizes.lanes))
+        self.result = Out(MARK)
+        self.bytes = Out(data.ArrayLayout(signed(8), sizes.lanes))
+        if sizes.softmax:
+            self.written = Out(written_layout(payload["offset"].width))
+            self.given = In(GIVEN)
+        self.channels_wrong = Out(sizes.lanes)
+        self.values_wrong = Out(sizes.lanes)
+        if sizes.group_cycles > 1:
+            self.used = Out(1)
+        else:
+            self.next = In(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -283,19 +272,30 @@ class Pipe(Component):
             m.d.comb += [self.written.eq(store.written), store.given.eq(self.given)]
         m.submodules.scaler = scaler = Scaler(sizes=sizes)
         sequential = sizes.group_cycles > 1
-        if sizes.parity:
-            m.d.comb += scaler.given_wrong.eq(store.channels_wrong)
-            drive(m, self, scaler, "channels_wrong")
-            drive(m, self, store, "values_wrong")
+        m.d.comb += scaler.given_wrong.eq(store.channels_wrong)
+        m.d.comb += [
+            self.channels_wrong.eq(scaler.channels_wrong),
+            self.values_wrong.eq(store.values_wrong),
+        ]
         wiring.connect(m, wiring.flipped(self.parameters), store.parameters)
         m.submodules.addresses = addresses = ParameterAddresses(sizes=sizes)
-        drive(m, addresses, self, "launch task")
-        drive(m, store, addresses, "group")
-        drive(m, scaler, self, "launch task slot group")
-        drive(m, scaler, addresses, "outside")
-        drive(m, scaler, store, "channels")
-        drive(m, self, scaler, "soon scaled" + " used" * sequential)
-        m.d.comb += addresses.step.eq(self.used if sequential else self.next)
+        m.d.comb += [
+            addresses.launch.eq(self.launch),
+            addresses.task.eq(self.task),
+            store.group.eq(addresses.group),
+            scaler.launch.eq(self.launch),
+            scaler.task.eq(self.task),
+            scaler.slot.eq(self.slot),
+            scaler.group.eq(self.group),
+            scaler.outside.eq(addresses.outside),
+            scaler.channels.eq(store.channels),
+            self.soon.eq(scaler.soon),
+            self.scaled.eq(scaler.scaled),
+        ]
+        if sequential:
+            m.d.comb += [self.used.eq(scaler.used), addresses.step.eq(scaler.used)]
+        else:
+            m.d.comb += addresses.step.eq(self.next)
         # Ages of a mark, counted from `soon`, whose group enters the clamp, and the table. The
         # ending for the clamp is registered, so it is chosen one cycle earlier.
         scaled, table = self.SOON, self.SOON + Clamp.LATENCY
@@ -304,7 +304,11 @@ class Pipe(Component):
         m.submodules.clamp = clamp = Clamp(lanes=sizes.lanes)
         ending = Signal(sizes.ending, reset_less=True)
         m.d.sync += ending.eq(self.endings[marks[scaled - 1].tag.slot])
-        drive(m, clamp, ending, "zero_point low high")
+        m.d.comb += [
+            clamp.zero_point.eq(ending.zero_point),
+            clamp.low.eq(ending.low),
+            clamp.high.eq(ending.high),
+        ]
         plain = delayed(m, clamp.bytes, TableMemory.LATENCY, name="plain", reset_less=True)[-1]
         use_table = self.endings[marks[-1].tag.slot].use_table
         m.d.comb += [

@@ -2,10 +2,9 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.loop_nest import LoopNest
 from celosia.hw.lib.skid_buffer import FAR, link
 from celosia.hw.memory.runs import Runs
@@ -61,18 +60,15 @@ class ReadAddresses(Component):
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
-        super().__init__(
-            {
-                "prepare": In(1),
-                "run": In(isa.COUNT_BITS),
-                "skip_rows": In(sizes.row_bits),
-                "prepared": Out(1),
-                "launch": In(1),
-                "task": In(sizes.task),
-                "o": Out(stream.Signature(task_read(sizes))),
-                "running": Out(1),
-            }
-        )
+        self.prepare = In(1)
+        self.run = In(isa.COUNT_BITS)
+        self.skip_rows = In(sizes.row_bits)
+        self.prepared = Out(1)
+        self.launch = In(1)
+        self.task = In(sizes.task)
+        self.o = Out(stream.Signature(task_read(sizes)))
+        self.running = Out(1)
+        super().__init__()
 
     def _loops(self, m: Module, taken: Signal) -> tuple[LoopNest, Runs]:
         """Return the loop nest and the skips, which step with ``taken``."""
@@ -99,8 +95,9 @@ class ReadAddresses(Component):
         for n, (stride, count) in enumerate(levels):
             m.d.comb += [loops.strides[n].eq(stride), loops.counts[str(n)].eq(count)]
         read_ends = loops.last[:2].all()
-        drive(m, runs, self, "run skip_rows")
         m.d.comb += [
+            runs.run.eq(self.run),
+            runs.skip_rows.eq(self.skip_rows),
             runs.start.eq(self.prepare),
             self.prepared.eq(runs.ready),
             # Without effect if reads are wide: skips are zero then.

@@ -2,13 +2,12 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.fanout import data_registers
 from celosia.hw.vector.multiplier import Multiplier, multiplier_of
 
 
@@ -33,15 +32,12 @@ class LeftShift(Component):
     LATENCY = 2
 
     def __init__(self) -> None:
-        super().__init__(
-            {
-                "sum": In(signed(32)),
-                "bias": In(signed(32)),
-                "left": In(5),
-                "saturates": In(1),
-                "shifted": Out(signed(32)),
-            }
-        )
+        self.sum = In(signed(32))
+        self.bias = In(signed(32))
+        self.left = In(5)
+        self.saturates = In(1)
+        self.shifted = Out(signed(32))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -100,13 +96,15 @@ class RightShift(Component):
     LATENCY = 2
 
     def __init__(self) -> None:
-        super().__init__(
-            {"halves": In(signed(33)), "right": In(5), "doubles": In(1), "scaled": Out(signed(32))}
-        )
-        reset_less(self, "scaled")
+        self.halves = In(signed(33))
+        self.right = In(5)
+        self.doubles = In(1)
+        self.scaled = Out(signed(32))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [scaled] = data_registers(m, self.scaled)
         positive = ~self.halves[-1]
         moved: Value = self.halves
         # A dropped bit differs from the complement of the sign.
@@ -128,7 +126,7 @@ class RightShift(Component):
         ]
         half = left[0]
         rounds = Mux(both, Mux(above, half | ~rest, half & rest), half)
-        m.d.sync += self.scaled.eq(left[1:].as_signed() + rounds)
+        m.d.sync += scaled.eq(left[1:].as_signed() + rounds)
         return m
 
 
@@ -160,14 +158,11 @@ class RequantizerLane(Component):
 
     def __init__(self, *, primitive: str = "portable") -> None:
         self.primitive = primitive
-        super().__init__(
-            {
-                "sum": In(signed(32)),
-                "parameters": In(streams.CHANNEL),
-                "rounding": In(isa.Rounding),
-                "scaled": Out(signed(32)),
-            }
-        )
+        self.sum = In(signed(32))
+        self.parameters = In(streams.CHANNEL)
+        self.rounding = In(isa.Rounding)
+        self.scaled = Out(signed(32))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -233,14 +228,11 @@ class Requantizer(Component):
             raise ValueError(f"lanes: wanted at least 1, got {lanes}")
         self.lanes = lanes
         self.primitive = primitive
-        super().__init__(
-            {
-                "sums": In(data.ArrayLayout(signed(32), lanes)),
-                "parameters": In(data.ArrayLayout(streams.CHANNEL, lanes)),
-                "rounding": In(isa.Rounding),
-                "scaled": Out(data.ArrayLayout(signed(32), lanes)),
-            }
-        )
+        self.sums = In(data.ArrayLayout(signed(32), lanes))
+        self.parameters = In(data.ArrayLayout(streams.CHANNEL, lanes))
+        self.rounding = In(isa.Rounding)
+        self.scaled = Out(data.ArrayLayout(signed(32), lanes))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -281,19 +273,16 @@ class Clamp(Component):
 
     def __init__(self, *, lanes: int) -> None:
         self.lanes = lanes
-        super().__init__(
-            {
-                "scaled": In(data.ArrayLayout(signed(32), lanes)),
-                "zero_point": In(signed(8)),
-                "low": In(signed(8)),
-                "high": In(signed(8)),
-                "bytes": Out(data.ArrayLayout(signed(8), lanes)),
-            }
-        )
-        reset_less(self, "bytes")
+        self.scaled = In(data.ArrayLayout(signed(32), lanes))
+        self.zero_point = In(signed(8))
+        self.low = In(signed(8))
+        self.high = In(signed(8))
+        self.bytes = Out(data.ArrayLayout(signed(8), lanes))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [results] = data_registers(m, self.bytes)
         # If `low` is above `high`, the result is `high`.
         low = Signal(signed(8), reset_less=True)
         high = Signal(signed(8), reset_less=True)
@@ -310,6 +299,6 @@ class Clamp(Component):
             m.d.comb += near.eq(Cat(Mux(fits, scaled[:8], (~scaled[31]).replicate(8)), scaled[31]))
             m.d.sync += [
                 moved.eq(near + self.zero_point),
-                self.bytes[i].eq(Mux(high < moved, high, Mux(moved < low, low, moved[:8]))),
+                results[i].eq(Mux(high < moved, high, Mux(moved < low, low, moved[:8]))),
             ]
         return m

@@ -3,9 +3,8 @@
 from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data
 from amaranth.lib.fifo import SyncFIFO
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
@@ -76,21 +75,18 @@ class Responses(Component):
         self.sizes = sizes
         shape = {"columns": sizes.columns, "lanes": sizes.lanes}
         self.request_layout = request_layout(**shape)
-        super().__init__(
-            {
-                "request_unified": In(1),
-                "request_accumulators": In(1),
-                "request_nothing": In(1),
-                "request": In(self.request_layout),
-                "space": Out(1),
-                "read_valid": In(1),
-                "read_data": In(data.ArrayLayout(unsigned(8), sizes.rows)),
-                "read_fault": In(1),
-                "sums": In(data.ArrayLayout(signed(32), sizes.columns)),
-                "element": Out(element_layout(**shape)),
-                "quiet": Out(1),
-            }
-        )
+        self.request_unified = In(1)
+        self.request_accumulators = In(1)
+        self.request_nothing = In(1)
+        self.request = In(self.request_layout)
+        self.space = Out(1)
+        self.read_valid = In(1)
+        self.read_data = In(data.ArrayLayout(unsigned(8), sizes.rows))
+        self.read_fault = In(1)
+        self.sums = In(data.ArrayLayout(signed(32), sizes.columns))
+        self.element = Out(element_layout(**shape))
+        self.quiet = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -2,12 +2,11 @@
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.fanout import data_registers
 from celosia.hw.targets.product import GatedSum
 from celosia.hw.vector.task import MARK, TAG
 
@@ -51,17 +50,13 @@ class SerialProduct(Component):
 
     def __init__(self, *, primitive: str = "portable") -> None:
         self.primitive = primitive
-        super().__init__(
-            {
-                "digit": In(DIGIT_BITS),
-                "multiplier": In(31),
-                "begins": In(1),
-                "last": In(1),
-                "half": In(1),
-                "product": Out(signed(33)),
-            }
-        )
-        reset_less(self, "product")
+        self.digit = In(DIGIT_BITS)
+        self.multiplier = In(31)
+        self.begins = In(1)
+        self.last = In(1)
+        self.half = In(1)
+        self.product = Out(signed(33))
+        super().__init__()
 
     def _row(self, m: Module, n: int, upper: Value, bit: Value, less: Value) -> Signal:
         """Return ``upper``, with the multiplier added if ``bit`` is set, subtracted if ``less``."""
@@ -89,15 +84,16 @@ class SerialProduct(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        total: Value = self.product
+        [product] = data_registers(m, self.product)
+        total: Value = product
         for n in range(DIGIT_BITS):
             # The uppermost bit of a signed number has a negative weight.
             less = self.last if n == DIGIT_BITS - 1 else Const(0, 1)
             row = self._row(m, n, total[n + 1 :].as_signed(), self.digit[n], less)
             total = Cat(total[: n + 1], row).as_signed()
-        m.d.sync += self.product.eq(total >> DIGIT_BITS)
+        m.d.sync += product.eq(total >> DIGIT_BITS)
         with m.If(self.begins):
-            m.d.sync += self.product.eq(Mux(self.half, 1 << 31, 0))
+            m.d.sync += product.eq(Mux(self.half, 1 << 31, 0))
         return m
 
 
@@ -141,18 +137,14 @@ class SequentialLane(Component):
 
     def __init__(self, *, primitive: str = "portable") -> None:
         self.primitive = primitive
-        super().__init__(
-            {
-                "sum": In(signed(32)),
-                "parameters": In(streams.CHANNEL),
-                "rounding": In(isa.Rounding),
-                "digit": In(range(DIGITS)),
-                "multiplies": In(1),
-                "digit_index": In(range(2 * DIGITS)),
-                "scaled": Out(signed(32)),
-            }
-        )
-        reset_less(self, "scaled")
+        self.sum = In(signed(32))
+        self.parameters = In(streams.CHANNEL)
+        self.rounding = In(isa.Rounding)
+        self.digit = In(range(DIGITS))
+        self.multiplies = In(1)
+        self.digit_index = In(range(2 * DIGITS))
+        self.scaled = Out(signed(32))
+        super().__init__()
 
     def _biased(self, m: Module, at: Value) -> Value:
         """Return digit ``at`` of the sum with its bias; ``at`` counts from 0 on."""
@@ -225,6 +217,7 @@ class SequentialLane(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [scaled] = data_registers(m, self.scaled)
         p = self.parameters
         single = self.rounding == isa.Rounding.SINGLE
         first, last = self.digit == 0, self.digit == DIGITS - 1
@@ -249,7 +242,7 @@ class SequentialLane(Component):
         # The result is complete `whole` digits after digit `DIGITS` of the product.
         there = self.digit_index[-1] & (self.digit_index[:-1] >= whole)
         with m.If(~there):
-            m.d.sync += self.scaled.eq(Cat(self.scaled[DIGIT_BITS:], rounded))
+            m.d.sync += scaled.eq(Cat(scaled[DIGIT_BITS:], rounded))
         return m
 
 
@@ -300,17 +293,14 @@ class SequentialRequantizer(Component):
             raise ValueError(f"lanes: wanted at least 1, got {lanes}")
         self.lanes = lanes
         self.primitive = primitive
-        super().__init__(
-            {
-                "mark": In(MARK),
-                "sums": In(data.ArrayLayout(signed(32), lanes)),
-                "parameters": In(data.ArrayLayout(streams.CHANNEL, lanes)),
-                "rounding": In(isa.Rounding),
-                "used": Out(1),
-                "soon": Out(MARK),
-                "scaled": Out(data.ArrayLayout(signed(32), lanes)),
-            }
-        )
+        self.mark = In(MARK)
+        self.sums = In(data.ArrayLayout(signed(32), lanes))
+        self.parameters = In(data.ArrayLayout(streams.CHANNEL, lanes))
+        self.rounding = In(isa.Rounding)
+        self.used = Out(1)
+        self.soon = Out(MARK)
+        self.scaled = Out(data.ArrayLayout(signed(32), lanes))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -2,11 +2,10 @@
 
 from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.skid_buffer import PipelineRegister
 from celosia.hw.memory.accumulators import read_layout
 from celosia.hw.vector.pace import Pace
@@ -59,29 +58,26 @@ class Source(Component):
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
         read = streams.unified_read(rows=sizes.rows, unified_bytes=sizes.unified_bytes)
-        super().__init__(
-            {
-                "prepare": In(1),
-                "run": In(isa.COUNT_BITS),
-                "skip_rows": In(sizes.row_bits),
-                "prepared": Out(1),
-                "launch": In(1),
-                "task": In(sizes.task),
-                "stop": In(1),
-                "released": In(1),
-                "unified_read": Out(stream.Signature(read)),
-                "read_valid": In(1),
-                "read_data": In(data.ArrayLayout(unsigned(8), sizes.rows)),
-                "read_fault": In(1),
-                "accumulator_read": Out(read_layout(depth=sizes.accumulator_depth)),
-                "sums": In(data.ArrayLayout(signed(32), sizes.columns)),
-                "element": Out(element_layout(columns=sizes.columns, lanes=sizes.lanes)),
-                "running": Out(1),
-                "quiet": Out(1),
-                "issues": Out(1),
-                "waits": Out(1),
-            }
-        )
+        self.prepare = In(1)
+        self.run = In(isa.COUNT_BITS)
+        self.skip_rows = In(sizes.row_bits)
+        self.prepared = Out(1)
+        self.launch = In(1)
+        self.task = In(sizes.task)
+        self.stop = In(1)
+        self.released = In(1)
+        self.unified_read = Out(stream.Signature(read))
+        self.read_valid = In(1)
+        self.read_data = In(data.ArrayLayout(unsigned(8), sizes.rows))
+        self.read_fault = In(1)
+        self.accumulator_read = Out(read_layout(depth=sizes.accumulator_depth))
+        self.sums = In(data.ArrayLayout(signed(32), sizes.columns))
+        self.element = Out(element_layout(columns=sizes.columns, lanes=sizes.lanes))
+        self.running = Out(1)
+        self.quiet = Out(1)
+        self.issues = Out(1)
+        self.waits = Out(1)
+        super().__init__()
 
     def _pace(
         self, m: Module, ends: Signal, groups_last: Value, delayed: Value
@@ -116,7 +112,13 @@ class Source(Component):
         wiring.connect(m, offered.o, wiring.flipped(self.unified_read))
         delayed = ~offered.i.ready
         m.submodules.reads = reads = ReadAddresses(sizes=self.sizes)
-        drive(m, reads, self, "prepare run skip_rows launch task")
+        m.d.comb += [
+            reads.prepare.eq(self.prepare),
+            reads.run.eq(self.run),
+            reads.skip_rows.eq(self.skip_rows),
+            reads.launch.eq(self.launch),
+            reads.task.eq(self.task),
+        ]
         now = reads.o.payload
         ends = Signal()
         may_end, in_use = self._pace(m, ends, now.groups_last, delayed)
@@ -142,8 +144,14 @@ class Source(Component):
             self.waits.eq(offered.i.valid & ~offered.i.ready),
             *(responses.request[name].eq(now[name]) for name in responses.request_layout.members),
         ]
-        drive(m, responses, self, "read_valid read_data read_fault sums")
-        drive(m, self, responses, "element quiet")
+        m.d.comb += [
+            responses.read_valid.eq(self.read_valid),
+            responses.read_data.eq(self.read_data),
+            responses.read_fault.eq(self.read_fault),
+            responses.sums.eq(self.sums),
+            self.element.eq(responses.element),
+            self.quiet.eq(responses.quiet),
+        ]
         request, row = offered.i.payload, self.accumulator_read
         m.d.comb += [
             *(request[name].eq(now[name]) for name in ("address", "skip", "mask")),
@@ -177,15 +185,12 @@ class RowReads(Component):
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         layout = read_layout(depth=sizes.accumulator_depth)
-        super().__init__(
-            {
-                "launch": In(1),
-                "task": In(sizes.task),
-                "source": In(layout),
-                "adder": In(layout),
-                "read": Out(layout),
-            }
-        )
+        self.launch = In(1)
+        self.task = In(sizes.task)
+        self.source = In(layout)
+        self.adder = In(layout)
+        self.read = Out(layout)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

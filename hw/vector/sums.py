@@ -2,12 +2,11 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.fanout import data_registers
 from celosia.hw.targets.product import Product
 from celosia.hw.vector.pipe import Pipe
 from celosia.hw.vector.task import VectorSizes
@@ -61,32 +60,31 @@ class SumUpdate(Component):
         self.multiplies = products
         self.primitive = primitive
         sums = data.ArrayLayout(signed(32), lanes)
-        super().__init__(
-            {
-                "new": In(sums),
-                "old": In(sums),
-                "again": In(lanes),
-                "subtracts": In(1),
-                **({"squared": In(1), "multiplied": In(1)} if products else {}),
-                "sums": Out(sums),
-            }
-        )
-        reset_less(self, "sums")
+        self.new = In(sums)
+        self.old = In(sums)
+        self.again = In(lanes)
+        self.subtracts = In(1)
+        if products:
+            self.squared = In(1)
+            self.multiplied = In(1)
+        self.sums = Out(sums)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [sums] = data_registers(m, self.sums)
         factor = signed(isa.FACTOR_BITS)
         for lane in range(self.lanes):
             # One adder: for a comparison it subtracts. The bit below the numbers is the carry.
             new = self.new[lane]
             before = Signal(signed(32), name=f"before_{lane}")
             total = Signal(signed(34), name=f"total_{lane}")
-            old = Mux(self.again[lane], self.sums[lane], self.old[lane])
+            old = Mux(self.again[lane], sums[lane], self.old[lane])
             m.d.comb += [
                 before.eq(old ^ self.subtracts.replicate(32)),
                 total.eq(Cat(1, new).as_signed() + Cat(self.subtracts, before).as_signed()),
             ]
-            m.d.sync += self.sums[lane].eq(
+            m.d.sync += sums[lane].eq(
                 Mux(self.subtracts, Mux(total[-1], ~before, new), total[1:33])
             )
             if not self.multiplies:
@@ -98,7 +96,7 @@ class SumUpdate(Component):
                 product.b.eq(Mux(self.squared, total[1:33], new)),
             ]
             with m.If(self.multiplied):
-                m.d.sync += self.sums[lane].eq(product.p)
+                m.d.sync += sums[lane].eq(product.p)
         return m
 
 
@@ -152,19 +150,15 @@ class Forwarding(Component):
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
         sums = data.ArrayLayout(signed(32), sizes.lanes)
-        super().__init__(
-            {
-                "groups": In(data.ArrayLayout(position_layout(sizes), AGES)),
-                "valid": In(AGES),
-                "joins": In(1),
-                "sums": In(data.ArrayLayout(signed(32), sizes.columns)),
-                "written": In(sums),
-                "old": Out(sums),
-                "again": Out(sizes.lanes),
-                "used": Out(sizes.columns),
-            }
-        )
-        reset_less(self, "old", "again")
+        self.groups = In(data.ArrayLayout(position_layout(sizes), AGES))
+        self.valid = In(AGES)
+        self.joins = In(1)
+        self.sums = In(data.ArrayLayout(signed(32), sizes.columns))
+        self.written = In(sums)
+        self.old = Out(sums)
+        self.again = Out(sizes.lanes)
+        self.used = Out(sizes.columns)
+        super().__init__()
 
     def _hits(self, m: Module) -> list[Signal]:
         """Return lanes of the group of age 4 that a group 1, 2, ... cycles before it writes."""
@@ -186,6 +180,7 @@ class Forwarding(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        old, again = data_registers(m, self.old, self.again)
         sizes = self.sizes
         hits = self._hits(m)
         group = self.groups[4]
@@ -199,10 +194,10 @@ class Forwarding(Component):
                         value: Value = self.sums[number * sizes.lanes + lane]
                         for hit, result in reversed(forwards):
                             value = Mux(hit[lane], result[lane], value)
-                        m.d.sync += self.old[lane].eq(value)
+                        m.d.sync += old[lane].eq(value)
         with m.If(~self.joins):
-            m.d.sync += self.old.eq(0)
-        m.d.sync += self.again.eq(Mux(self.joins, hits[0] if hits else 0, 0))
+            m.d.sync += old.eq(0)
+        m.d.sync += again.eq(Mux(self.joins, hits[0] if hits else 0, 0))
         forwarded = Cat(Cat(hit[lane] for hit in hits).any() for lane in range(sizes.lanes))
         m.d.comb += self.used.eq(
             Cat(

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value, signed, unsigned
 from amaranth.lib import data, enum, stream
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import EXPONENTIAL_TABLES, REQUANTIZERS
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component, In, Out
 
 #: Instructions of the vector unit. The fields of SOFTMAX lie at the bits of those of VECTOR.
 INSTRUCTION = streams.issued(isa.Opcode.VECTOR, isa.Opcode.FILL)
@@ -264,12 +263,9 @@ class Decoder(Component):
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
-        super().__init__(
-            {
-                "i": In(stream.Signature(INSTRUCTION)),
-                "o": Out(stream.Signature(sizes.decoded)),
-            }
-        )
+        self.i = In(stream.Signature(INSTRUCTION))
+        self.o = Out(stream.Signature(sizes.decoded))
+        super().__init__()
 
     def _shared(self, decoded: data.View, last: Signal, fields: data.View) -> list:
         """Return the assignments of the fields that both instructions have."""
@@ -325,8 +321,12 @@ class Decoder(Component):
             decoded.source.run.eq(vector.source_run),
             decoded.source.skip_rows.eq(vector.source_skip),
         ]
-        drive(m, task, vector, "window rounding")
-        drive(m, task.ending, vector, "table mode")
+        m.d.comb += [
+            task.window.eq(vector.window),
+            task.rounding.eq(vector.rounding),
+            task.ending.table.eq(vector.table),
+            task.ending.mode.eq(vector.mode),
+        ]
         softmax = self._softmax(m)
         m.d.comb += self._shared(decoded, last, vector)
         with m.If(task.constant):
@@ -351,8 +351,15 @@ class Decoder(Component):
             for side in (decoded.source, decoded.destination):
                 m.d.comb += [side.run.eq((1 << isa.COUNT_BITS) - 1), side.skip_rows.eq(0)]
         with m.Else():
-            drive(m, task, vector, "source destination per_channel")
-            drive(m, task.ending, vector, "zero_point low high use_table")
+            m.d.comb += [
+                task.source.eq(vector.source),
+                task.destination.eq(vector.destination),
+                task.per_channel.eq(vector.per_channel),
+                task.ending.zero_point.eq(vector.zero_point),
+                task.ending.low.eq(vector.low),
+                task.ending.high.eq(vector.high),
+                task.ending.use_table.eq(vector.use_table),
+            ]
             m.d.comb += task.wide.eq(vector.source_skip == 0)
             for n, axis in enumerate("xy"):
                 m.d.comb += task.window_elements[n].eq(vector[f"window_{axis}_count"])

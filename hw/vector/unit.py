@@ -7,10 +7,9 @@ explained in ``task``.
 
 from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import In, Out
 from celosia.hw.memory.accumulators import AccumulatorPort
 from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.vector.control import VectorControl
@@ -22,7 +21,7 @@ from celosia.hw.vector.watch import Watch
 from celosia.hw.vector.writer import Writers
 
 
-class VectorUnit(Component):
+class VectorUnit(streams.Unit):
     """Executes VECTOR, FILL and SOFTMAX.
 
     Parameters
@@ -118,16 +117,12 @@ class VectorUnit(Component):
             parameter_channels=parameter_channels,
             tables=self.sizes.table_slots,
         )
-        super().__init__(
-            {
-                **streams.unit_ports(INSTRUCTION),
-                "reads": Out(streams.UnifiedReads(**unified)),
-                "unified_write": Out(stream.Signature(streams.unified_write(**unified))),
-                "write_fault": In(1),
-                "accumulator_port": Out(AccumulatorPort(columns=columns, depth=accumulator_depth)),
-                "parameters": In(stream.Signature(payload)),
-            }
-        )
+        self.reads = Out(streams.UnifiedReads(**unified))
+        self.unified_write = Out(stream.Signature(streams.unified_write(**unified)))
+        self.write_fault = In(1)
+        self.accumulator_port = Out(AccumulatorPort(columns=columns, depth=accumulator_depth))
+        self.parameters = In(stream.Signature(payload))
+        super().__init__(INSTRUCTION)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -142,30 +137,44 @@ class VectorUnit(Component):
         wiring.connect(m, wiring.flipped(self.parameters), datapath.parameters)
         wiring.connect(m, destination.descriptors, writers.descriptors)
         wiring.connect(m, writers.unified_write, wiring.flipped(self.unified_write))
-        drive(m, self, control, streams.UNIT_OUTPUTS)
-        drive(m, control, self, "abort")
-        drive(m, reads, control, "launch task")
-        drive(m, datapath, control, "launch task slot endings")
-        drive(m, datapath, source, "element")
-        drive(m, writers, datapath, "soon scaled result bytes")
-        drive(m, writers, control, "endings oldest stop")
-        drive(m, writers, self, "write_fault")
-        if sizes.parity:
-            m.d.comb += writers.sums_wrong.eq(self.accumulator_port.wrong)
-        drive(m, control, writers, "bytes_finished bytes_fault sums_finished sums_fault")
-        drive(m, control, writers, "writes_wait settling")
+        self.report(m, control)
         m.d.comb += [
+            control.abort.eq(self.abort),
+            reads.launch.eq(control.launch),
+            reads.task.eq(control.task),
+            datapath.launch.eq(control.launch),
+            datapath.task.eq(control.task),
+            datapath.slot.eq(control.slot),
+            datapath.endings.eq(control.endings),
+            datapath.element.eq(source.element),
+            writers.soon.eq(datapath.soon),
+            writers.scaled.eq(datapath.scaled),
+            writers.result.eq(datapath.result),
+            writers.bytes.eq(datapath.bytes),
+            writers.endings.eq(control.endings),
+            writers.oldest.eq(control.oldest),
+            writers.stop.eq(control.stop),
+            writers.write_fault.eq(self.write_fault),
+            control.bytes_finished.eq(writers.bytes_finished),
+            control.bytes_fault.eq(writers.bytes_fault),
+            control.sums_finished.eq(writers.sums_finished),
+            control.sums_fault.eq(writers.sums_fault),
+            control.writes_wait.eq(writers.writes_wait),
+            control.settling.eq(writers.settling),
             control.awaited.eq(~source.quiet),
             control.busy.eq(source.running | ~source.quiet | datapath.busy),
             source.released.eq(writers.used | datapath.used),
             reads.source.eq(source.accumulator_read),
             reads.adder.eq(writers.accumulator_read),
             writers.sums.eq(self.accumulator_port.sums),
+            writers.sums_wrong.eq(self.accumulator_port.wrong),
             self.accumulator_port.read.eq(reads.read),
             self.accumulator_port.write.eq(writers.accumulator_write),
         ]
-        if sizes.softmax:
-            drive(m, control, datapath, "rows_finished rows_fault")
+        m.d.comb += [
+            control.rows_finished.eq(datapath.rows_finished),
+            control.rows_fault.eq(datapath.rows_fault),
+        ]
         if sizes.parity:
             self._watch(m, control, source, datapath)
         return m
@@ -184,15 +193,20 @@ class VectorUnit(Component):
             source.read_fault.eq(self.reads.fault),
             source.sums.eq(self.accumulator_port.sums),
         ]
-        drive(m, control, source, "issues")
         m.d.comb += [
+            control.issues.eq(source.issues),
             control.prepared.eq(source.prepared & destination.prepared),
             control.running.eq(source.running | destination.running),
             control.reads_wait.eq(source.waits),
         ]
         for number, (name, side) in enumerate((("source", source), ("destination", destination))):
-            drive(m, side, control, "launch task stop")
-            drive(m, side, decoder.o.payload[name], "run skip_rows")
+            m.d.comb += [
+                side.launch.eq(control.launch),
+                side.task.eq(control.task),
+                side.stop.eq(control.stop),
+                side.run.eq(decoder.o.payload[name].run),
+                side.skip_rows.eq(decoder.o.payload[name].skip_rows),
+            ]
             m.d.comb += side.prepare.eq(control.prepare[number])
         if self.sizes.softmax:
             # MAXIMUM and SUM write nothing: no descriptors.
@@ -204,12 +218,22 @@ class VectorUnit(Component):
     def _watch(self, m: Module, control: VectorControl, source: Source, datapath: Datapath) -> None:
         """Connect the attribution of words of wrong parity."""
         m.submodules.watch = watch = Watch(sizes=self.sizes)
-        drive(m, watch, control, "launch task slot endings oldest")
         m.d.comb += [
+            watch.launch.eq(control.launch),
+            watch.task.eq(control.task),
+            watch.slot.eq(control.slot),
+            watch.endings.eq(control.endings),
+            watch.oldest.eq(control.oldest),
             watch.read_wrong.eq(self.reads.wrong),
             watch.sums_wrong.eq(self.accumulator_port.wrong),
         ]
-        drive(m, watch, datapath, "group channels_wrong result values_wrong")
-        drive(m, watch, self.writers, "added_wrong")
-        drive(m, control, watch, "wrong wrong_slot")
+        m.d.comb += [
+            watch.group.eq(datapath.group),
+            watch.channels_wrong.eq(datapath.channels_wrong),
+            watch.result.eq(datapath.result),
+            watch.values_wrong.eq(datapath.values_wrong),
+            watch.added_wrong.eq(self.writers.added_wrong),
+            control.wrong.eq(watch.wrong),
+            control.wrong_slot.eq(watch.wrong_slot),
+        ]
         m.d.comb += watch.rows.eq(source.accumulator_read.enable)

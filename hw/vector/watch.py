@@ -2,9 +2,8 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.memory.parameter_memory import ParameterMemory
 from celosia.hw.vector.task import MARK, VectorSizes, lane_mask
@@ -49,25 +48,22 @@ class Watch(Component):
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
-        super().__init__(
-            {
-                "launch": In(1),
-                "task": In(sizes.task),
-                "slot": In(1),
-                "read_wrong": In(1),
-                "rows": In(1),
-                "sums_wrong": In(sizes.columns),
-                "group": In(1),
-                "channels_wrong": In(sizes.lanes),
-                "result": In(MARK),
-                "endings": In(data.ArrayLayout(sizes.ending, 2)),
-                "values_wrong": In(sizes.lanes),
-                "added_wrong": In(1),
-                "oldest": In(1),
-                "wrong": Out(1),
-                "wrong_slot": Out(1),
-            }
-        )
+        self.launch = In(1)
+        self.task = In(sizes.task)
+        self.slot = In(1)
+        self.read_wrong = In(1)
+        self.rows = In(1)
+        self.sums_wrong = In(sizes.columns)
+        self.group = In(1)
+        self.channels_wrong = In(sizes.lanes)
+        self.result = In(MARK)
+        self.endings = In(data.ArrayLayout(sizes.ending, 2))
+        self.values_wrong = In(sizes.lanes)
+        self.added_wrong = In(1)
+        self.oldest = In(1)
+        self.wrong = Out(1)
+        self.wrong_slot = Out(1)
+        super().__init__()
 
     @staticmethod
     def _later(m: Module, value: Value, cycles: int, name: str) -> Value:

@@ -2,11 +2,10 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component
-from celosia.hw.lib.fanout import COPY, reset_less
+from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.fanout import COPY, data_registers
 from celosia.hw.vector.pace import Pace
 from celosia.hw.vector.responses import element_layout
 
@@ -38,20 +37,17 @@ class WindowColumn(Component):
     """
 
     def __init__(self) -> None:
-        super().__init__(
-            {
-                "launch": In(1),
-                "window": In(isa.Window),
-                "valid": In(1),
-                "first": In(1),
-                "value": In(signed(32)),
-                "held": Out(signed(32)),
-            }
-        )
-        reset_less(self, "held")
+        self.launch = In(1)
+        self.window = In(isa.Window)
+        self.valid = In(1)
+        self.first = In(1)
+        self.value = In(signed(32))
+        self.held = Out(signed(32))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [held] = data_registers(m, self.held)
         # Complemented for the maximum.
         new = Signal(signed(32), reset_less=True)
         valid, first, greatest = (
@@ -69,11 +65,11 @@ class WindowColumn(Component):
         total = Signal(signed(34))
         replaces = Signal()
         m.d.comb += [
-            total.eq(Cat(1, self.held).as_signed() + Cat(greatest, new).as_signed()),
+            total.eq(Cat(1, held).as_signed() + Cat(greatest, new).as_signed()),
             replaces.eq(first | (greatest & total[-1])),
         ]
         with m.If(valid & (replaces | ~greatest)):
-            m.d.sync += self.held.eq(Mux(replaces, new ^ greatest.replicate(32), total[1:33]))
+            m.d.sync += held.eq(Mux(replaces, new ^ greatest.replicate(32), total[1:33]))
         return m
 
 
@@ -106,17 +102,18 @@ class WindowSteps(Component):
     def __init__(self, *, columns: int, lanes: int, group_cycles: int) -> None:
         self.groups = columns // lanes
         self.group_cycles = group_cycles
-        outputs = ("soon", "valid", "fault", "busy", "fresh", "moves")
-        super().__init__(
-            {
-                "element": In(element_layout(columns=columns, lanes=lanes)),
-                **{name: Out(1) for name in outputs},
-            }
-        )
-        reset_less(self, "fault")
+        self.soon = Out(1)
+        self.valid = Out(1)
+        self.fault = Out(1)
+        self.busy = Out(1)
+        self.fresh = Out(1)
+        self.moves = Out(1)
+        self.element = In(element_layout(columns=columns, lanes=lanes))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        [fault_register] = data_registers(m, self.fault)
         element = self.element
         entered, ends, first, fault, wrong = (
             Signal(name=name) for name in ("entered", "ends", "first", "fault", "wrong")
@@ -133,7 +130,7 @@ class WindowSteps(Component):
         with m.If(entered):
             m.d.sync += held_fault.eq(wrong)
         with m.If(ends):
-            m.d.sync += self.fault.eq(wrong)
+            m.d.sync += fault_register.eq(wrong)
         if self.group_cycles > 1:
             m.submodules.pace = pace = Pace(groups=self.groups, group_cycles=self.group_cycles)
             groups_last = Signal.like(element.groups_last, reset_less=True)
@@ -199,16 +196,13 @@ class WindowUnit(Component):
         self.columns = columns
         self.lanes = lanes
         self.group_cycles = group_cycles
-        super().__init__(
-            {
-                "launch": In(1),
-                "element": In(element_layout(columns=columns, lanes=lanes)),
-                "window": In(isa.Window),
-                "soon": Out(1),
-                "group": Out(group_layout(lanes=lanes)),
-                "busy": Out(1),
-            }
-        )
+        self.launch = In(1)
+        self.element = In(element_layout(columns=columns, lanes=lanes))
+        self.window = In(isa.Window)
+        self.soon = Out(1)
+        self.group = Out(group_layout(lanes=lanes))
+        self.busy = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

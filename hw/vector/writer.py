@@ -3,10 +3,9 @@
 from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
 from celosia.hw.memory.accumulators import read_layout, write_layout
 from celosia.hw.vector.accumulate import AccumulatorWriter
@@ -59,22 +58,19 @@ class UnifiedWriter(Component):
         self.sizes = sizes
         self.visible_cycles = visible_cycles
         write = streams.unified_write(rows=sizes.rows, unified_bytes=sizes.unified_bytes)
-        super().__init__(
-            {
-                "result": In(MARK),
-                "bytes": In(data.ArrayLayout(signed(8), sizes.lanes)),
-                "descriptor": In(sizes.descriptor),
-                "pop": Out(1),
-                "slot": In(1),
-                "stop": In(1),
-                "unified_write": Out(stream.Signature(write)),
-                "write_fault": In(1),
-                "finished": Out(1),
-                "fault": Out(1),
-                "waits": Out(1),
-                "settling": Out(1),
-            }
-        )
+        self.result = In(MARK)
+        self.bytes = In(data.ArrayLayout(signed(8), sizes.lanes))
+        self.descriptor = In(sizes.descriptor)
+        self.pop = Out(1)
+        self.slot = In(1)
+        self.stop = In(1)
+        self.unified_write = Out(stream.Signature(write))
+        self.write_fault = In(1)
+        self.finished = Out(1)
+        self.fault = Out(1)
+        self.waits = Out(1)
+        self.settling = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -158,26 +154,29 @@ class Writers(Component):
         self.writer = UnifiedWriter(sizes=sizes, visible_cycles=visible_cycles)
         self.adder = AccumulatorWriter(sizes=sizes)
         depth, columns = sizes.accumulator_depth, sizes.columns
-        finished = ("bytes_finished", "bytes_fault", "sums_finished", "sums_fault")
-        super().__init__(
-            {
-                "descriptors": In(stream.Signature(sizes.descriptor)),
-                "soon": In(MARK),
-                "scaled": In(data.ArrayLayout(signed(32), sizes.lanes)),
-                "result": In(MARK),
-                "bytes": In(data.ArrayLayout(signed(8), sizes.lanes)),
-                "endings": In(data.ArrayLayout(sizes.ending, 2)),
-                "oldest": In(1),
-                "stop": In(1),
-                "unified_write": Out(self.writer.unified_write.signature),
-                "write_fault": In(1),
-                "accumulator_read": Out(read_layout(depth=depth)),
-                "sums": In(data.ArrayLayout(signed(32), columns)),
-                "accumulator_write": Out(write_layout(depth=depth, columns=columns)),
-                **{name: Out(1) for name in ("used", *finished, "writes_wait", "settling")},
-                **({"sums_wrong": In(columns), "added_wrong": Out(1)} if sizes.parity else {}),
-            }
-        )
+        self.used = Out(1)
+        self.bytes_finished = Out(1)
+        self.bytes_fault = Out(1)
+        self.sums_finished = Out(1)
+        self.sums_fault = Out(1)
+        self.writes_wait = Out(1)
+        self.settling = Out(1)
+        self.descriptors = In(stream.Signature(sizes.descriptor))
+        self.soon = In(MARK)
+        self.scaled = In(data.ArrayLayout(signed(32), sizes.lanes))
+        self.result = In(MARK)
+        self.bytes = In(data.ArrayLayout(signed(8), sizes.lanes))
+        self.endings = In(data.ArrayLayout(sizes.ending, 2))
+        self.oldest = In(1)
+        self.stop = In(1)
+        self.unified_write = Out(self.writer.unified_write.signature)
+        self.write_fault = In(1)
+        self.accumulator_read = Out(read_layout(depth=depth))
+        self.sums = In(data.ArrayLayout(signed(32), columns))
+        self.accumulator_write = Out(write_layout(depth=depth, columns=columns))
+        self.sums_wrong = In(columns)
+        self.added_wrong = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -186,22 +185,30 @@ class Writers(Component):
         m.submodules.adder = adder = self.adder
         wiring.connect(m, wiring.flipped(self.descriptors), queue.i)
         wiring.connect(m, writer.unified_write, wiring.flipped(self.unified_write))
-        drive(m, writer, self, "result bytes write_fault stop")
-        drive(m, adder, self, "soon scaled endings sums stop")
-        drive(m, self, adder, "accumulator_read accumulator_write")
-        drive(m, self, writer, "settling")
         m.d.comb += [
+            writer.result.eq(self.result),
+            writer.bytes.eq(self.bytes),
+            writer.write_fault.eq(self.write_fault),
+            writer.stop.eq(self.stop),
+            adder.soon.eq(self.soon),
+            adder.scaled.eq(self.scaled),
+            adder.endings.eq(self.endings),
+            adder.sums.eq(self.sums),
+            adder.stop.eq(self.stop),
+            self.accumulator_read.eq(adder.accumulator_read),
+            self.accumulator_write.eq(adder.accumulator_write),
+            self.settling.eq(writer.settling),
             writer.slot.eq(self.oldest),
             writer.descriptor.eq(queue.oldest),
             adder.descriptor.eq(queue.oldest),
             self.used.eq(adder.pop | writer.pop),
             queue.pop.eq(self.used),
             self.writes_wait.eq(writer.waits),
+            self.bytes_finished.eq(writer.finished),
+            self.bytes_fault.eq(writer.fault),
+            self.sums_finished.eq(adder.finished),
+            self.sums_fault.eq(adder.fault),
+            adder.sums_wrong.eq(self.sums_wrong),
+            self.added_wrong.eq(adder.wrong),
         ]
-        for side, end in (("bytes", writer), ("sums", adder)):
-            for name in ("finished", "fault"):
-                m.d.comb += getattr(self, f"{side}_{name}").eq(getattr(end, name))
-        if self.sizes.parity:
-            drive(m, adder, self, "sums_wrong")
-            m.d.comb += self.added_wrong.eq(adder.wrong)
         return m
