@@ -12,7 +12,7 @@ _MARKS = {"DSP": "s", "block RAM": "D"}
 _COLOURS = "tab20"
 
 
-class Cell(Protocol):
+class Site(Protocol):
     """Site, block and kind of a cell."""
 
     @property
@@ -36,7 +36,7 @@ class Cell(Protocol):
         ...
 
 
-def draw(cells: Sequence[Cell], *, title: str) -> bytes:
+def draw(cells: Sequence[Site], *, title: str) -> bytes:
     """Return a PNG of the device from above; each tile has the colour of its largest block.
 
     - ``cells``: the cells with their sites.

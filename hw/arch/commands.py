@@ -36,7 +36,7 @@ _CODES = (1 << CODE_BITS) - 1
 _MASKS = (1 << SEMAPHORES) - 1
 
 
-class Part(NamedTuple):
+class FieldBits(NamedTuple):
     """Bits of a field in a register: ``width`` bits of the field from bit ``low`` on."""
 
     field: Field
@@ -49,7 +49,7 @@ class Register(NamedTuple):
 
     name: str
     code: int
-    parts: tuple[Part, ...]
+    parts: tuple[FieldBits, ...]
 
     @property
     def width(self) -> int:
@@ -97,16 +97,16 @@ def _fields(unit: Unit) -> dict[str, Field]:
 def _registers(unit: Unit) -> tuple[Register, ...]:
     fields, shared = _fields(unit), _SHARED.get(unit, {})
     groups = {member: name for name, members in shared.items() for member in members}
-    parts: dict[str, tuple[Part, ...]] = {}
+    parts: dict[str, tuple[FieldBits, ...]] = {}
     for name, field in fields.items():
         if name in groups:
             members = [fields[member] for member in shared[groups[name]]]
-            parts[groups[name]] = tuple(Part(f, 0, _width(f)) for f in members)
+            parts[groups[name]] = tuple(FieldBits(f, 0, _width(f)) for f in members)
             continue
         width = _width(field)
-        parts[name] = (Part(field, 0, min(width, VALUE_BITS)),)
+        parts[name] = (FieldBits(field, 0, min(width, VALUE_BITS)),)
         if width > VALUE_BITS:
-            parts[f"{name}_high"] = (Part(field, VALUE_BITS, width - VALUE_BITS),)
+            parts[f"{name}_high"] = (FieldBits(field, VALUE_BITS, width - VALUE_BITS),)
     return tuple(
         Register(name, code, found)
         for code, (name, found) in enumerate(parts.items(), _FIRST[unit])

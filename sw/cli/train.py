@@ -30,7 +30,7 @@ from celosia.sw.training.batches import pixels
 from celosia.sw.training.export import tflite_of
 from celosia.sw.training.networks import NETWORKS
 from celosia.sw.training.picture import draw
-from celosia.sw.training.scheme import Network
+from celosia.sw.training.scheme import TrainableNetwork
 from celosia.sw.training.state import Settings, State, restore, save
 from celosia.sw.training.trainer import Images, Trainer, split
 
@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> None:
     _finish(trainer, state, settings, files, note)
 
 
-def _files(arguments: argparse.Namespace, network: Network) -> _Files:
+def _files(arguments: argparse.Namespace, network: TrainableNetwork) -> _Files:
     """Return the files; refuse those that could not be written."""
     model = arguments.output or Path(f"{network.name}_trained.tflite")
     if model.suffix != ".tflite":
@@ -127,7 +127,7 @@ def _files(arguments: argparse.Namespace, network: Network) -> _Files:
     return files
 
 
-def _images(settings: Settings, network: Network) -> tuple[Images, Images, str]:
+def _images(settings: Settings, network: TrainableNetwork) -> tuple[Images, Images, str]:
     """Return images to train and to validate with, and a note if they are others than wanted."""
     note = ""
     try:

@@ -16,7 +16,7 @@ from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.ir.parts import Section
 from celosia.sw.ir.program import Program
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import DynamicProduct, Product
+from celosia.sw.layers.spec import DynamicProduct, MatrixLayer
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ def bounds(compiled: Compiled) -> list[int]:
                 each = layer.heads * max(layer.rows, load)
                 cycles.append(made.items * batch * passes * each)
                 continue
-            if not isinstance(layer, Product):
+            if not isinstance(layer, MatrixLayer):
                 cycles.append(0)
                 continue
             if number in part.bands:

@@ -8,7 +8,7 @@ from celosia.sw.compiler.layout.placement import Arrangement
 from celosia.sw.compiler.layout.scratch import spreads
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.ir.parts import Layer
-from celosia.sw.layers.spec import DynamicProduct, Product
+from celosia.sw.layers.spec import DynamicProduct, MatrixLayer
 
 
 def layers_of(about: Arrangement, sizes: list[tuple[int, int]], items: int) -> tuple[Layer, ...]:
@@ -22,11 +22,11 @@ def layers_of(about: Arrangement, sizes: list[tuple[int, int]], items: int) -> t
     for number, (layer, tiled) in enumerate(zip(network.layers, tiling.layers, strict=True)):
         ends = (network.values[layer.source], network.values[layer.result])
         notes = []
-        least = least_steps(layer, config) if isinstance(layer, Product) else 0
+        least = least_steps(layer, config) if isinstance(layer, MatrixLayer) else 0
         if tiled.band:
             each = f"{tiled.band.count} results of {tiled.band.channels}"
             notes.append(f"in bands: {each} channel{'s' * (tiled.band.channels > 1)} a vector")
-        elif isinstance(layer, Product) and tiled.steps > least:
+        elif isinstance(layer, MatrixLayer) and tiled.steps > least:
             pixels = max(layer.pixels, config.rows // config.weight_rows)
             more = (tiled.steps - least) * tiled.tiles * pixels
             notes.append(f"{tiled.steps} reduction steps instead of {least}, {more:,} cycles more")
@@ -41,7 +41,7 @@ def layers_of(about: Arrangement, sizes: list[tuple[int, int]], items: int) -> t
                 else "through external memory"
             )
             notes.append(f"{way}, {rows} {unit} of results at a time")
-        scalings = (layer.scaling,) if isinstance(layer, Product) else layer.scalings
+        scalings = (layer.scaling,) if isinstance(layer, MatrixLayer) else layer.scalings
         notes += [scaling.note for scaling in scalings if scaling.note]
         layers.append(
             Layer(

@@ -10,7 +10,7 @@ from celosia.sw.ir.graph import Graph
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import Layer, Product, Sum
+from celosia.sw.layers.spec import Layer, MatrixLayer, Sum
 from celosia.sw.operators.registry import OPERATORS
 
 
@@ -44,8 +44,8 @@ def in_order(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     for place in range(2, len(result)):
         first, second, last = result[place - 2 : place + 1]
         if (
-            isinstance(first, Product)
-            and isinstance(second, Product)
+            isinstance(first, MatrixLayer)
+            and isinstance(second, MatrixLayer)
             and isinstance(last, Sum)
             and {first.result, second.result} == {last.source, last.second}
             and first.result != second.source

@@ -11,7 +11,7 @@ class DeviceError(RuntimeError):
     """A device stopped, is not available, or does not match; the message is one line."""
 
 
-class Memory(Protocol):
+class ExternalMemory(Protocol):
     """External memory of a core."""
 
     def write(self, address: int, data: bytes) -> None:
@@ -28,7 +28,7 @@ class Memory(Protocol):
         ...
 
 
-class Device(Memory, Protocol):
+class Device(ExternalMemory, Protocol):
     """A core with external memory."""
 
     config: Config
@@ -48,13 +48,13 @@ class Device(Memory, Protocol):
 
 
 @runtime_checkable
-class Pod(Protocol):
+class PodDevice(Protocol):
     """Cores that run at the same time."""
 
     config: Config
 
     @property
-    def cores(self) -> Sequence[Memory]:
+    def cores(self) -> Sequence[ExternalMemory]:
         """Memories of the cores, in the order of their numbers."""
         ...
 

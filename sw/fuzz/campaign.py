@@ -26,7 +26,7 @@ class Plan(NamedTuple):
     kind: str | None = None
 
 
-class Found(NamedTuple):
+class Discrepancy(NamedTuple):
     """Case with problems."""
 
     number: int
@@ -34,13 +34,13 @@ class Found(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-class Batch(NamedTuple):
+class CaseBatch(NamedTuple):
     """Results of a batch of cases."""
 
     programs: int
     cycles: int
     coverage: Coverage
-    found: tuple[Found, ...]
+    found: tuple[Discrepancy, ...]
 
 
 def case_of(plan: Plan, number: int) -> tuple[str, Case]:
@@ -50,7 +50,7 @@ def case_of(plan: Plan, number: int) -> tuple[str, Case]:
     return faulty(config, rng, plan.kind) if plan.faults else ("legal", legal(config, rng))
 
 
-def run_batch(plan: Plan, numbers: Sequence[int]) -> Batch:
+def run_batch(plan: Plan, numbers: Sequence[int]) -> CaseBatch:
     """Run the cases of these numbers.
 
     Raises ``SimulatorNotFound``, ``RtlError`` if the simulator is missing, or the model of a core
@@ -64,13 +64,13 @@ def run_batch(plan: Plan, numbers: Sequence[int]) -> Batch:
         try:
             trial = attempt(case)
         except RtlError as error:
-            found.append(Found(number, case, (Problem("register", str(error)),)))
+            found.append(Discrepancy(number, case, (Problem("register", str(error)),)))
             continue
         problems = trial.problems
         if kind == "legal" and not trial.expected.exact:
             problems = [Problem("check", "a program drawn as legal is none"), *problems]
         if problems:
-            found.append(Found(number, case, tuple(problems)))
+            found.append(Discrepancy(number, case, tuple(problems)))
         cycles += trial.outcome.cycles
         coverage.note(kind, case, trial)
-    return Batch(len(numbers), cycles, coverage, tuple(found))
+    return CaseBatch(len(numbers), cycles, coverage, tuple(found))

@@ -44,7 +44,7 @@ class Bus(NamedTuple):
         return found or ("none",)
 
 
-class Fault(NamedTuple):
+class CaseFault(NamedTuple):
     """Fault outside the program.
 
     ``kind`` is one of ``FAULTS``; ``place`` counts beats or bursts from 1, cycles from the
@@ -71,7 +71,7 @@ class Case:
     seed: int
     items: tuple[Instruction | bytes, ...]
     bus: Bus = Bus()
-    fault: Fault | None = None
+    fault: CaseFault | None = None
     bounds: tuple[int, int] = EVERYWHERE
 
     @cached_property
@@ -151,7 +151,7 @@ def load(text: str) -> Case:
     try:
         fields = header["bus"]
         bus = Bus(tuple(fields["pauses"]), fields["latency"], fields["bandwidth"])
-        fault = Fault(**header["fault"]) if header["fault"] else None
+        fault = CaseFault(**header["fault"]) if header["fault"] else None
         first, last = header.get("bounds", EVERYWHERE)
         config, seed = Config(**header["config"]), int(header["seed"])
         return Case(config, seed, tuple(items), bus, fault, (first, last))

@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
     broken: int
 
 
-class Device(RtlDevice, Driver):
+class FuzzDevice(RtlDevice, Driver):
     """Core of a case, with its external memory and pauses, but without its program.
 
     ``netlist`` runs instead of the core's own Verilog, see ``RtlDevice``.

@@ -13,7 +13,7 @@ from celosia.sim.model.machine import Machine
 from celosia.sw.fuzz import stage
 from celosia.sw.fuzz.activity import misplaced
 from celosia.sw.fuzz.case import Case
-from celosia.sw.fuzz.device import LIMIT, PATIENCE, Device, Outcome
+from celosia.sw.fuzz.device import LIMIT, PATIENCE, FuzzDevice, Outcome
 from celosia.sw.fuzz.expectation import Expected, Failure, expect, holders, named
 from celosia.sw.fuzz.programs.legal import legal
 
@@ -47,7 +47,7 @@ def attempt(case: Case, *, patience: int = LIMIT, netlist: Path | None = None) -
     netlist that runs instead of the core's own Verilog, see ``RtlDevice``.
     Raises ``RtlError``, ``SimulatorNotFound`` if the core cannot be built, or does not respond.
     """
-    with closing(Device(case, netlist)) as device:
+    with closing(FuzzDevice(case, netlist)) as device:
         trial = _play(device, case, patience)
         if trial.problems or (trial.expected.exact and not case.fault):
             return trial
@@ -61,7 +61,7 @@ def following(case: Case) -> Case:
     return legal(case.config, random.Random(f"after {case.seed}"), _FOLLOWING)
 
 
-def _play(device: Device, case: Case, patience: int) -> Trial:
+def _play(device: FuzzDevice, case: Case, patience: int) -> Trial:
     numbers, first = np.random.default_rng(case.seed), case.bounds[0]
     before = numbers.integers(0, 256, first, np.uint8)
     content = stage.content(case.config, numbers, device.content.size - first)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from celosia.sw.layers.errors import require
-from celosia.sw.layers.spec import DynamicProduct, Layer, Product, Sum
+from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Sum
 from celosia.sw.layers.values import Value
 
 
@@ -27,7 +27,7 @@ class Network:
             there = known.issuperset(layer.sources)
             require(there, layer.name, "sources computed before", layer.sources)
             source, result = self.values[layer.source], self.values[layer.result]
-            if isinstance(layer, Product | DynamicProduct):
+            if isinstance(layer, MatrixLayer | DynamicProduct):
                 wanted, first = (*layer.output, layer.channels), layer.first
             elif isinstance(layer, Sum):
                 wanted, first = layer.extents, 0
@@ -50,10 +50,10 @@ class Network:
             value = self.values[number]
             require(channels == value.channels, value.name, "all channels once", channels)
 
-    def product(self, number: int) -> Product:
+    def product(self, number: int) -> MatrixLayer:
         """Return a layer that is a matrix layer."""
         layer = self.layers[number]
-        assert isinstance(layer, Product)
+        assert isinstance(layer, MatrixLayer)
         return layer
 
     @cached_property
@@ -96,7 +96,7 @@ def attached(network: Network, number: int) -> bool:
     layer, before = network.layers[number], network.layers[number - 1]
     return (
         isinstance(layer, Sum)
-        and isinstance(before, Product)
+        and isinstance(before, MatrixLayer)
         and before.result in layer.sources
         and before.output == layer.output
         and before.channels == layer.channels

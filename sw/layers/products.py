@@ -9,7 +9,7 @@ from celosia.sw.ir.labels import layer_name
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering, View
 from celosia.sw.layers.quantize import clamped, keeps_order
-from celosia.sw.layers.spec import Pool, Product
+from celosia.sw.layers.spec import MatrixLayer, Pool
 from celosia.sw.layers.values import Scaling
 
 #: Most bytes of weights that only move channels.
@@ -52,7 +52,7 @@ def add_product(
     """
     geometry: dict[str, Any] = {**_single_pixels(view), "grid": grid}
     lowering.layers.append(
-        Product(
+        MatrixLayer(
             name=layer_name(lowering.graph.tensors, operation),
             kind=operation.kind,
             place=operation.place,
@@ -81,7 +81,7 @@ def product(
 ) -> None:
     """Add a matrix layer, with the operators after it that can be fused.
 
-    Windows are single pixels of the view unless ``geometry`` has other fields of ``Product``. Its
+    Windows are single pixels of the view unless ``geometry`` has other fields of the layer. Its
     multiplications in the model are ``macs``, or all that it does.
     """
     geometry = _single_pixels(view) | geometry
@@ -116,7 +116,7 @@ def product(
         len(weights),
     )
     lowering.layers.append(
-        Product(
+        MatrixLayer(
             name=name,
             kind="+".join(kinds),
             place=operation.place,

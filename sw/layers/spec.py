@@ -51,7 +51,7 @@ class _Layer:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Product(_Layer):
+class MatrixLayer(_Layer):
     """A convolution or matrix product with its requantisation, and maxima of its sums.
 
     A matrix product is a convolution whose kernel covers the source.
@@ -340,4 +340,4 @@ class DynamicProduct(_Layer):
         super().__post_init__()
 
 
-Layer = Product | Pooling | Sum | DynamicProduct
+Layer = MatrixLayer | Pooling | Sum | DynamicProduct

@@ -12,7 +12,7 @@ from celosia.sw.quantize.pt2 import EXPORT
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class FloatSource:
     """A format of float networks."""
 
     kind: str  #: Name of the format in messages.
@@ -40,28 +40,28 @@ _LITERT = ("ai_edge_litert", "ai_edge_quantizer")
 
 #: The formats; the folder of a SavedModel has no ending.
 SOURCES = (
-    Source(
+    FloatSource(
         kind="Keras model",
         endings=(".keras", ".h5", ".hdf5"),
         extra="keras",
         modules=("ai_edge_litert", "keras", "tensorflow"),
         opener="tensorflow.open_keras",
     ),
-    Source(
+    FloatSource(
         kind="TensorFlow SavedModel",
         endings=(),
         extra="keras",
         modules=("ai_edge_litert", "tensorflow"),
         opener="tensorflow.open_saved",
     ),
-    Source(
+    FloatSource(
         kind="float .tflite file",
         endings=(".tflite",),
         extra="litert",
         modules=_LITERT,
         opener="litert.open_model",
     ),
-    Source(
+    FloatSource(
         kind="float .onnx file",
         endings=(".onnx",),
         extra="onnx",
@@ -69,7 +69,7 @@ SOURCES = (
         opener="onnx.open_model",
         result=".onnx",
     ),
-    Source(
+    FloatSource(
         kind="program of torch.export",
         endings=(".pt2",),
         extra="torch",
@@ -79,7 +79,7 @@ SOURCES = (
 )
 
 
-def source_of(path: Path) -> Source:
+def source_of(path: Path) -> FloatSource:
     """Return the format of a file, by its name.
 
     Raises QuantizeError if there is no such file, or its format is unknown.
@@ -99,7 +99,7 @@ def source_of(path: Path) -> Source:
     raise QuantizeError(f"{path}: wanted a folder with a saved_model.pb, or one of {endings}")
 
 
-def require_tools(path: Path, source: Source) -> None:
+def require_tools(path: Path, source: FloatSource) -> None:
     """Refuse a file whose tools are not installed.
 
     Raises ModuleNotFoundError naming them, and the command that installs them.

@@ -6,7 +6,7 @@ from typing import Any
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PodConfig
-from celosia.sw.driver.device import Device, DeviceError, Pod
+from celosia.sw.driver.device import Device, DeviceError, PodDevice
 from celosia.sw.runtime.machine import MachineDevice
 from celosia.sw.runtime.pods import Cores
 
@@ -76,7 +76,7 @@ def open_device(name: str, config: Config, memory_bytes: int, **options: Any) ->
     return open_litex(name.removeprefix(_LITEX), config, memory_bytes)
 
 
-def open_pod(name: str, pod: PodConfig, memory_bytes: int, **options: Any) -> Pod:
+def open_pod(name: str, pod: PodConfig, memory_bytes: int, **options: Any) -> PodDevice:
     """Return a pod.
 
     ``name``, ``**options``: as of ``open_device``, but for ``netlist`` and ``waves``; ``latency``
@@ -107,7 +107,7 @@ def open_cores(
     cores: int = 1,
     ports: int = 1,
     **options: Any,
-) -> Pod:
+) -> PodDevice:
     """Return a pod, of one core or several; ``ports`` of memory are those of several.
 
     Other parameters and errors: see ``open_device``. Raises ``ValueError`` if there is no such pod.

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from celosia.hw.arch import isa
 from celosia.hw.environment.notebook import html_table
 from celosia.sw.driver.core import RunResult
-from celosia.sw.driver.device import Device, DeviceError, Pod
+from celosia.sw.driver.device import Device, DeviceError, PodDevice
 from celosia.sw.ir.parts import Part, Section
 from celosia.sw.ir.program import Program
 from celosia.sw.operators import host
@@ -177,9 +177,9 @@ class Session:
     Raises ``DeviceError`` if the one-time load fails.
     """
 
-    def __init__(self, program: Program, device: Device | Pod) -> None:
+    def __init__(self, program: Program, device: Device | PodDevice) -> None:
         self.program = program
-        self.pod = device if isinstance(device, Pod) else Cores([device])
+        self.pod = device if isinstance(device, PodDevice) else Cores([device])
         #: Numbers of the cores that work.
         self.cores = list(range(len(self.pod.cores)))
         self.statistics = Statistics(program, len(self.cores))

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.export.tflite import Graph, Operation, Quantization, Tensor, serialize
-from celosia.sw.training.scheme import ONE, Conv, Dense, Network
+from celosia.sw.training.scheme import ONE, Conv, Dense, TrainableNetwork
 from celosia.sw.training.weights import highs
 
 #: Scale of the first weights: a power of two, as those of all others then are, too.
 _WEIGHT_SCALE = 2.0**-8
 
 
-def tflite_of(network: Network, weights: Sequence[np.ndarray]) -> bytes:
+def tflite_of(network: TrainableNetwork, weights: Sequence[np.ndarray]) -> bytes:
     """Return the file of a network: int8 images of 0 to ONE in, logits out.
 
     All scales are that of the images times powers of two, so that the kernels of LiteRT divide sums
@@ -29,7 +29,7 @@ def tflite_of(network: Network, weights: Sequence[np.ndarray]) -> bytes:
     return made.finish(network.name)
 
 
-def image_shape(network: Network) -> tuple[int, ...]:
+def image_shape(network: TrainableNetwork) -> tuple[int, ...]:
     """Return the shape of an image."""
     first = network.layers[0]
     return (first.height, first.width, first.inputs) if isinstance(first, Conv) else (first.inputs,)

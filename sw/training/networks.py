@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from celosia.sw.training.scheme import Conv, Dense, Network
+from celosia.sw.training.scheme import Conv, Dense, TrainableNetwork
 
 
 def _pooled(side: int, inputs: int, outputs: int, kernel: int, **given: Any) -> Conv:
@@ -23,10 +23,10 @@ def _pooled(side: int, inputs: int, outputs: int, kernel: int, **given: Any) -> 
 _HALVINGS = (1, 2)
 
 #: Networks by name.
-NETWORKS: Mapping[str, Network] = {
+NETWORKS: Mapping[str, TrainableNetwork] = {
     network.name: network
     for network in (
-        Network(
+        TrainableNetwork(
             name="mnist_mlp",
             text="MLP 784-128-10, ReLU, no biases",
             dataset="mnist",
@@ -35,7 +35,7 @@ NETWORKS: Mapping[str, Network] = {
                 Dense(inputs=128, outputs=10, shift=8, error_shift=6, update_shift=7, spread=24.0),
             ),
         ),
-        Network(
+        TrainableNetwork(
             name="mnist_a",
             text="conv 5x5x32 same, pool, conv 5x5x64 same, pool, 128, 10, ReLU, no biases",
             dataset="mnist",
@@ -49,7 +49,7 @@ NETWORKS: Mapping[str, Network] = {
             ),
             halvings=_HALVINGS,
         ),
-        Network(
+        TrainableNetwork(
             name="fashion_b",
             text="conv 3x3x64, pool, ReLU, 10, no biases",
             dataset="fashion-mnist",
@@ -61,7 +61,7 @@ NETWORKS: Mapping[str, Network] = {
             ),
             halvings=_HALVINGS,
         ),
-        Network(
+        TrainableNetwork(
             name="mnist_c",
             text="conv 3x3x32, pool, conv 3x3x64, pool, 128, 10, ReLU, no biases",
             dataset="mnist",

@@ -135,7 +135,7 @@ Layer = Dense | Conv
 
 
 @dataclass(frozen=True, kw_only=True)
-class Network:
+class TrainableNetwork:
     """Network that trains, and its settings.
 
     ``name``: of files; ``dataset``: usual data set; ``layers``: from the images to the logits,
@@ -195,7 +195,7 @@ class Network:
         """
         return self.layers[number].shift - (number - 1 in self.dropping)
 
-    def with_dropout(self) -> "Network":
+    def with_dropout(self) -> "TrainableNetwork":
         """Return the network with dropout in all hidden matrix products."""
         *hidden, last = self.layers
         if not any(isinstance(layer, Dense) for layer in hidden):
@@ -203,7 +203,7 @@ class Network:
         found = (replace(x, dropout=True) if isinstance(x, Dense) else x for x in hidden)
         return replace(self, layers=(*found, last))
 
-    def at(self, epoch: int, cores: int = 1) -> "Network":
+    def at(self, epoch: int, cores: int = 1) -> "TrainableNetwork":
         """Return the network with the updates of an epoch.
 
         They are halved for each fourfold number of cores, rounded up: a step of N cores changes the

@@ -11,7 +11,7 @@ import numpy as np
 
 from celosia.sw.files import read_file, write_atomically
 from celosia.sw.runtime.arrays import InputError
-from celosia.sw.training.scheme import MOST_WEIGHT, Network
+from celosia.sw.training.scheme import MOST_WEIGHT, TrainableNetwork
 
 _FORMAT = 1
 
@@ -91,7 +91,7 @@ def save(path: Path, state: State, settings: Settings) -> None:
     write_atomically({path: file.getvalue()})
 
 
-def restore(path: Path, settings: Settings, network: Network) -> State:
+def restore(path: Path, settings: Settings, network: TrainableNetwork) -> State:
     """Return the state of a checkpoint.
 
     Raises InputError if it is damaged, or of other settings.
@@ -127,7 +127,7 @@ def restore(path: Path, settings: Settings, network: Network) -> State:
     return state
 
 
-def _arrays(found: dict[str, np.ndarray], name: str, network: Network) -> list[np.ndarray]:
+def _arrays(found: dict[str, np.ndarray], name: str, network: TrainableNetwork) -> list[np.ndarray]:
     """Return the arrays of all layers; raises ValueError or KeyError if they do not fit."""
     arrays = [found[f"{name}{n}"] for n in range(len(network.layers))]
     for array, layer in zip(arrays, network.layers, strict=True):

@@ -11,13 +11,13 @@ import numpy as np
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.driver.device import DeviceError, Pod
+from celosia.sw.driver.device import DeviceError, PodDevice
 from celosia.sw.frontend.source import load
 from celosia.sw.runtime.backends import open_cores
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training import batches, weights
 from celosia.sw.training.export import image_shape, tflite_of
-from celosia.sw.training.scheme import Network
+from celosia.sw.training.scheme import TrainableNetwork
 from celosia.sw.training.state import State
 from celosia.sw.training.step import constants
 from celosia.sw.training.step.layout import Layout
@@ -52,7 +52,12 @@ class Trainer:
     """
 
     def __init__(
-        self, network: Network, config: Config, device: str, options: dict[str, Any], seed: int
+        self,
+        network: TrainableNetwork,
+        config: Config,
+        device: str,
+        options: dict[str, Any],
+        seed: int,
     ) -> None:
         self.network = network
         self.config = config
@@ -63,7 +68,7 @@ class Trainer:
         self.code = encoded(self.layout)
 
     @contextmanager
-    def opened(self, state: State) -> Iterator[Pod]:
+    def opened(self, state: State) -> Iterator[PodDevice]:
         """Open the device, with program, constants and the weights of a state in memory."""
         layout = self.layout
         memory = layout.program + len(self.code) + PROGRAM_BYTES
@@ -80,7 +85,7 @@ class Trainer:
             device.close()
 
     def epoch(
-        self, state: State, device: Pod, training: Images, after: Callable[[State, int], None]
+        self, state: State, device: PodDevice, training: Images, after: Callable[[State, int], None]
     ) -> None:
         """Train from the next step of a state to the end of its epoch.
 
@@ -107,7 +112,7 @@ class Trainer:
         """Return the steps of an epoch."""
         return len(training) // self.network.batch
 
-    def _step(self, state: State, device: Pod, some: list[tuple[np.ndarray, bytes]]) -> None:
+    def _step(self, state: State, device: PodDevice, some: list[tuple[np.ndarray, bytes]]) -> None:
         """Run a step on one core for each batch, and count the images that the logits had right."""
         for core, (_, packed) in zip(device.cores, some, strict=False):
             core.write(self.layout.host, packed)
@@ -135,7 +140,7 @@ class Trainer:
         state.steps += len(some)
         state.cycles += cycles
 
-    def _add(self, state: State, device: Pod, count: int) -> None:
+    def _add(self, state: State, device: PodDevice, count: int) -> None:
         """Add the changes of the weights of the first cores, and give all cores the sums."""
         found = [weights.read(self.layout, core) for core in device.cores[:count]]
         state.weights = [
@@ -144,7 +149,7 @@ class Trainer:
         ]
         weights.write(self.layout, state.weights, *device.cores)
 
-    def fetch(self, state: State, device: Pod) -> None:
+    def fetch(self, state: State, device: PodDevice) -> None:
         """Read the weights of a state from the device."""
         state.weights = weights.read(self.layout, device.cores[0])
 

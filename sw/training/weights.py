@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from celosia.sw.driver.device import Memory
+from celosia.sw.driver.device import ExternalMemory
 from celosia.sw.training.batches import WEIGHTS, generator
-from celosia.sw.training.scheme import LOW_BITS, MOST_HIGH, MOST_WEIGHT, Network
+from celosia.sw.training.scheme import LOW_BITS, MOST_HIGH, MOST_WEIGHT, TrainableNetwork
 from celosia.sw.training.step.layout import Layout
 
 _HALF = 1 << (LOW_BITS - 1)
@@ -20,7 +20,7 @@ def limited(weights: np.ndarray) -> np.ndarray:
     return np.clip(weights, -MOST_WEIGHT, MOST_WEIGHT - 1).astype(np.int32)
 
 
-def random(network: Network, seed: int) -> list[np.ndarray]:
+def random(network: TrainableNetwork, seed: int) -> list[np.ndarray]:
     """Return first weights: int32, shape ``(rows, outputs)`` for each layer."""
     source, most = generator(seed, WEIGHTS), MOST_HIGH << LOW_BITS
     found = []
@@ -44,7 +44,7 @@ def _channels(layout: Layout, number: int) -> tuple[int, int]:
     return layers[number].inputs, layout.inputs[number]
 
 
-def write(layout: Layout, weights: list[np.ndarray], *devices: Memory) -> None:
+def write(layout: Layout, weights: list[np.ndarray], *devices: ExternalMemory) -> None:
     """Write the weights to the external memory of each device."""
     for number, values in enumerate(weights):
         channels, wide = _channels(layout, number)
@@ -61,7 +61,7 @@ def write(layout: Layout, weights: list[np.ndarray], *devices: Memory) -> None:
                 device.write(address, packed)
 
 
-def read(layout: Layout, device: Memory) -> list[np.ndarray]:
+def read(layout: Layout, device: ExternalMemory) -> list[np.ndarray]:
     """Return the weights in external memory, as ``random`` does."""
     found = []
     for number, layer in enumerate(layout.network.layers):

@@ -18,7 +18,7 @@ from training_reference import patches
 from celosia.sw import data
 from celosia.sw.training import batches
 from celosia.sw.training.networks import NETWORKS
-from celosia.sw.training.scheme import ONE, Conv, Layer, Network
+from celosia.sw.training.scheme import ONE, Conv, Layer, TrainableNetwork
 from celosia.sw.training.trainer import Images, split
 
 #: Images of one forward pass.
@@ -119,7 +119,7 @@ def scaled(images: np.ndarray) -> np.ndarray:
     return images.astype(np.float32) / ONE
 
 
-def train(network: Network, dataset: str, epochs: int, rate: float, seed: int) -> float:
+def train(network: TrainableNetwork, dataset: str, epochs: int, rate: float, seed: int) -> float:
     """Train, print the accuracy of each epoch, and return that on the test images."""
     layers = network.layers
     training, validation = split(*data.load(dataset, "train"), seed)

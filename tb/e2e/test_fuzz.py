@@ -15,7 +15,7 @@ from clusters import Cluster
 from celosia.sim.model.machine import Machine
 from celosia.sw.cli import main
 from celosia.sw.fuzz.case import Bus, load
-from celosia.sw.fuzz.device import Device, Outcome
+from celosia.sw.fuzz.device import FuzzDevice, Outcome
 from celosia.sw.fuzz.programs.configurations import CONFIGURATIONS
 from celosia.sw.fuzz.programs.legal import legal
 from celosia.sw.fuzz.trial import attempt
@@ -106,7 +106,7 @@ def test_a_wrong_result_is_found_and_made_small(tmp_path, capsys, monkeypatch) -
     assert fuzz(f"--replay {path}", capsys)[0] == 0
 
 
-def broken(kind: str, outcome: Outcome, device: Device) -> Outcome:
+def broken(kind: str, outcome: Outcome, device: FuzzDevice) -> Outcome:
     """Return what a core with a bug would show."""
     match kind:
         case "damage":
@@ -134,10 +134,10 @@ def broken(kind: str, outcome: Outcome, device: Device) -> Outcome:
     "kind", ["damage", "counters", "classes", "error", "hang", "reset", "quiet", "axi"]
 )
 def test_a_wrong_core_is_found(kind, tmp_path, capsys, monkeypatch) -> None:
-    play = Device.play
+    play = FuzzDevice.play
     monkeypatch.setattr("celosia.sw.fuzz.shrink._BUDGET", 5)
     monkeypatch.setattr(
-        Device, "play", lambda self, *a, **b: broken(kind, play(self, *a, **b), self)
+        FuzzDevice, "play", lambda self, *a, **b: broken(kind, play(self, *a, **b), self)
     )
     options = f"--faults --configurations least --workers 1 --programs 12 --directory {tmp_path}"
     code, out, err = fuzz(options, capsys)

@@ -10,7 +10,7 @@ from celosia.sim.check import hazards
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.training import batches, weights
-from celosia.sw.training.scheme import Conv, Network
+from celosia.sw.training.scheme import Conv, TrainableNetwork
 from celosia.sw.training.step import constants
 from celosia.sw.training.step.layout import Layout
 from celosia.sw.training.step.program import encoded, instructions
@@ -40,7 +40,9 @@ def part_lengths(layout: Layout) -> list[list[int]]:
     return found
 
 
-def require_equal(network: Network, config: Config, device: str, steps: int, seed: int) -> int:
+def require_equal(
+    network: TrainableNetwork, config: Config, device: str, steps: int, seed: int
+) -> int:
     """Compare weights and logits of some steps with the reference; return the cycles."""
     layout = Layout(network, config)
     code = encoded(layout)
@@ -70,7 +72,9 @@ def require_equal(network: Network, config: Config, device: str, steps: int, see
     return cycles
 
 
-def require_equal_or_refused(network: Network, config: Config, steps: int, seed: int) -> None:
+def require_equal_or_refused(
+    network: TrainableNetwork, config: Config, steps: int, seed: int
+) -> None:
     """Check the program of a network and compare it on the machine model, unless it is refused."""
     try:
         program = instructions(Layout(network, config))

@@ -13,7 +13,7 @@ from celosia.sim.check.schedule import MachineError
 from celosia.sw.fuzz import expectation, stage
 from celosia.sw.fuzz.activity import misplaced
 from celosia.sw.fuzz.campaign import Plan, case_of
-from celosia.sw.fuzz.case import Bus, Case, Fault, load, save
+from celosia.sw.fuzz.case import Bus, Case, CaseFault, load, save
 from celosia.sw.fuzz.programs.configurations import CONFIGURATIONS, configurations, draw
 from celosia.sw.fuzz.programs.faulty import KINDS
 from celosia.sw.fuzz.programs.legal import legal
@@ -24,7 +24,7 @@ LEAST, ODD = CONFIGURATIONS["least"], CONFIGURATIONS["odd"]
 HALT = Instruction(Opcode.HALT)
 
 
-def case(*instructions: Instruction, config=ODD, fault: Fault | None = None) -> Case:
+def case(*instructions: Instruction, config=ODD, fault: CaseFault | None = None) -> Case:
     return Case(config, 1, instructions, fault=fault)
 
 

@@ -24,7 +24,7 @@ from celosia.sw.compiler.schedule.blocks import band_blocks
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import Product
+from celosia.sw.layers.spec import MatrixLayer
 
 EDGE = preset("edge")
 Pair = tuple[int, int]
@@ -32,7 +32,7 @@ Pair = tuple[int, int]
 
 def product(
     rng: np.random.Generator, grid: Pair, kernel: Pair, channels: int, each: int = 1, **pace: Any
-) -> Product:
+) -> MatrixLayer:
     made = alone(channels * each, kernel, kind="DEPTHWISE_CONV_2D", grid=grid, each=each, **pace)
     numbers = np.arange(channels * each, dtype=np.int64)
     scaled = {"bias": numbers, "multiplier": numbers + 1000, "left": numbers % 7}

@@ -12,13 +12,13 @@ from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.schedule.blocks import blocks, sums, wanted_sums
 from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.layers.spec import Pool, Product
+from celosia.sw.layers.spec import MatrixLayer, Pool
 from celosia.sw.layers.windows import Axis, padding, rectangles
 
 
 def product(
     grid: tuple[int, int], pool: Pool, stride: int = 1, taps: int = 1, channels: int = 1
-) -> Product:
+) -> MatrixLayer:
     size: dict[str, Any] = {"grid": grid, "stride": (stride, stride), "origin": (-1, -1)}
     return alone(channels, (taps, taps), pool=pool, **size)
 
@@ -40,7 +40,9 @@ def test_blocks_cover_results_once_and_fit(rng: np.random.Generator) -> None:
         assert not covered[: items[0]].any() and (covered[items[0] :] == 1).all()
 
 
-def heights(layer: Product, steps: int, streams: bool = False, sizes: str = "edge") -> list[int]:
+def heights(
+    layer: MatrixLayer, steps: int, streams: bool = False, sizes: str = "edge"
+) -> list[int]:
     config = preset(sizes)
     latency = sum_latency(config) + drain_latency(config)
     cut = blocks(layer, (0, 1), config, wanted=wanted_sums(layer, steps, streams, latency, config))

@@ -10,21 +10,21 @@ from whole_networks.small import alone
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.layout.pitches import Segment, lay_out, least_steps, segments
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import Product
+from celosia.sw.layers.spec import MatrixLayer
 from celosia.sw.layers.values import Value
 
 EDGE = preset("edge")
 
 
-def product(kernel: tuple[int, int], depth: int, **changes: Any) -> Product:
+def product(kernel: tuple[int, int], depth: int, **changes: Any) -> MatrixLayer:
     return alone(1, kernel, depth, name=f"{kernel}", **changes)
 
 
-def parts(layer: Product, pitch: int) -> tuple[Segment, ...]:
+def parts(layer: MatrixLayer, pitch: int) -> tuple[Segment, ...]:
     return segments(layer, pitch, layer.weights.shape[3], (0, 1), EDGE)
 
 
-def network(value: Value, *layers: Product) -> Network:
+def network(value: Value, *layers: MatrixLayer) -> Network:
     results = [
         Value(name=f"y{n}", height=layer.grid[0], width=layer.grid[1], channels=1)
         for n, layer in enumerate(layers)

@@ -10,7 +10,7 @@ from celosia.sw.compiler.lower import lower
 from celosia.sw.frontend.tflite import load
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import Pooling, Product
+from celosia.sw.layers.spec import MatrixLayer, Pooling
 
 
 def convolution(channels: int, depth: int, padding: str = "VALID") -> w.Convolution:
@@ -42,7 +42,7 @@ def test_activation_and_pooling_become_part_of_a_convolution() -> None:
     network = lowered([convolution(4, 2), w.Activation(kind="RELU6"), w.Pool(), w.Activation()])
     assert kinds(network) == ["CONV_2D+RELU6+MAX_POOL_2D+RELU"]
     (layer,) = network.layers
-    assert isinstance(layer, Product)
+    assert isinstance(layer, MatrixLayer)
     # 7 x 7 sums, of which the 3 x 3 windows read 6 x 6.
     assert layer.grid == (6, 6) and layer.output == (3, 3)
     assert (layer.scaling.low, layer.scaling.high) == (0, 12)
@@ -76,7 +76,7 @@ def test_padding_and_flattening_move_nothing() -> None:
     pad = w.Pad(before=(0, 1, 2, 0), after=(0, 3, 4, 0))
     network = lowered([pad, convolution(4, 2), w.Reshape(shape=(1, 11 * 13 * 4)), dense(5, 572)])
     first, second = network.layers
-    assert isinstance(first, Product) and isinstance(second, Product)
+    assert isinstance(first, MatrixLayer) and isinstance(second, MatrixLayer)
     assert first.origin == (-1, -2) and first.grid == (11, 13)
     assert second.kernel == (11, 13) and second.grid == (1, 1)
 

@@ -10,7 +10,7 @@ from celosia.sw.ir.graph import Quantization
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.multiplier import single_multiplier
 from celosia.sw.layers.quantize import activation_range, sum_ranges
-from celosia.sw.layers.spec import Product
+from celosia.sw.layers.spec import MatrixLayer
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_zero_point_goes_into_the_bias() -> None:
     )
     network = lower(load(write_fully_connected([layer], input_scale=1.0, input_zero_point=7)))
     (dense,) = network.layers
-    assert isinstance(dense, Product)
+    assert isinstance(dense, MatrixLayer)
     scaling = dense.scaling
     assert scaling.bias.tolist() == [10 - 7 * 6, 20 + 7 * 5]
     assert (scaling.zero_point, scaling.low, scaling.high) == (9, 9, 127)
@@ -62,7 +62,7 @@ def test_bias_wraps_to_int32() -> None:
     )
     network = lower(load(write_fully_connected([layer], input_scale=1.0, input_zero_point=-1)))
     (made,) = network.layers
-    assert isinstance(made, Product)
+    assert isinstance(made, MatrixLayer)
     assert made.scaling.bias.tolist() == [(1 << 31) - 1 + 4 * 127 - (1 << 32)]
 
 
@@ -81,7 +81,7 @@ def dense(weights: list[list[int]], weight_scale: float, bias: list[int], input_
         output_scale=1.0,
     )
     (made,) = lower(load(write_fully_connected([layer], input_scale=input_scale))).layers
-    assert isinstance(made, Product)
+    assert isinstance(made, MatrixLayer)
     return made.scaling
 
 

@@ -12,7 +12,7 @@ from celosia.sw.compiler.emit.access import Access
 from celosia.sw.compiler.layout.residence import Demand, reside
 from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
 from celosia.sw.frontend.tflite import load
-from celosia.sw.layers.spec import Product
+from celosia.sw.layers.spec import MatrixLayer
 from celosia.sw.runtime.interpreter import open_session
 
 RANDOM = np.random.RandomState(7)
@@ -92,8 +92,8 @@ def test_channels_are_concatenated_where_they_are_made() -> None:
     content = write_sequential(layers, input_shape=(1, 6, 7, 8), input_scale=0.5)
     compiled = compile_steps(load(content), preset("edge"))
     (part,) = compiled.parts
-    assert [type(layer) for layer in part.network.layers] == [Product] * 4
-    parts = {(x.first, x.channels) for x in part.network.layers if isinstance(x, Product)}
+    assert [type(layer) for layer in part.network.layers] == [MatrixLayer] * 4
+    parts = {(x.first, x.channels) for x in part.network.layers if isinstance(x, MatrixLayer)}
     assert parts == {(0, 16), (8, 24), (0, 8)}
     small = outputs(content, preset("edge,unified_bytes=2048"))
     np.testing.assert_array_equal(small, outputs(content, preset("edge")))

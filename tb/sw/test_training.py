@@ -20,7 +20,7 @@ from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.pods import Cores
 from celosia.sw.training import batches, export, weights
 from celosia.sw.training.networks import NETWORKS
-from celosia.sw.training.scheme import Dense, Network
+from celosia.sw.training.scheme import Dense, TrainableNetwork
 from celosia.sw.training.state import State
 from celosia.sw.training.step.layout import Layout
 from celosia.sw.training.step.program import instructions
@@ -35,7 +35,7 @@ CORES = (
 )
 MLP = NETWORKS["mnist_mlp"]
 #: No count is a multiple of the array; three layers; shifts above and below the bits of noise.
-SMALL = Network(
+SMALL = TrainableNetwork(
     name="small",
     text="",
     dataset="mnist",
@@ -57,13 +57,13 @@ SMALL = Network(
         pytest.param(MLP.with_dropout(), id="mnist_mlp-dropout", marks=pytest.mark.thorough),
     ],
 )
-def test_steps_equal_exact_integers(network: Network, name: str, seed: int) -> None:
+def test_steps_equal_exact_integers(network: TrainableNetwork, name: str, seed: int) -> None:
     config = core(name)
     hazards.check_hazards(instructions(Layout(network, config)), config)
     require_equal(network, config, "machine", 6, seed)
 
 
-def random_case(rng: np.random.Generator) -> tuple[Network, Config]:
+def random_case(rng: np.random.Generator) -> tuple[TrainableNetwork, Config]:
     """Return a network of one to three layers, and a core that may be small for it."""
     size = int(rng.choice([4, 8, 16]))
     lanes = int(rng.choice([n for n in (1, 2, 4, 8) if n <= size]))

@@ -12,7 +12,7 @@ from celosia.hw.arch.presets import preset
 from celosia.sim.check import hazards
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.training.networks import NETWORKS
-from celosia.sw.training.scheme import Conv, Dense, Layer, Network
+from celosia.sw.training.scheme import Conv, Dense, Layer, TrainableNetwork
 from celosia.sw.training.step.layout import Layout
 from celosia.sw.training.step.program import instructions
 
@@ -37,11 +37,11 @@ def dense(inputs: int, outputs: int, **given: Any) -> Dense:
     return Dense(inputs=inputs, outputs=outputs, **settings)
 
 
-def network(*layers: Layer, batch: int = 16) -> Network:
-    return Network(name="small", text="", dataset="mnist", layers=layers, batch=batch)
+def network(*layers: Layer, batch: int = 16) -> TrainableNetwork:
+    return TrainableNetwork(name="small", text="", dataset="mnist", layers=layers, batch=batch)
 
 
-def ended(*convs: Conv, hidden: int = 0, classes: int = 5, batch: int = 16) -> Network:
+def ended(*convs: Conv, hidden: int = 0, classes: int = 5, batch: int = 16) -> TrainableNetwork:
     """Return convolutions with one or two matrix products after them."""
     count = convs[-1].results
     if not hidden:
@@ -108,7 +108,7 @@ def random_conv(rng: np.random.Generator, height: int, width: int, inputs: int) 
     )
 
 
-def random_case(rng: np.random.Generator) -> tuple[Network, Config]:
+def random_case(rng: np.random.Generator) -> tuple[TrainableNetwork, Config]:
     """Return a network of one to three convolutions, and a core that may be small for it."""
     size = int(rng.choice([4, 8, 16]))
     lanes = int(rng.choice([n for n in (1, 2, 4, 8) if n <= size]))

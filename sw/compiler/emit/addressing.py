@@ -4,7 +4,7 @@ from celosia.sw.compiler.emit.access import Access, span
 from celosia.sw.compiler.layout.pitches import pixel_bytes
 from celosia.sw.compiler.layout.placement import Arranged
 from celosia.sw.compiler.schedule.actions import Region
-from celosia.sw.layers.spec import Pooling, Product
+from celosia.sw.layers.spec import MatrixLayer, Pooling
 
 
 def loops(
@@ -85,7 +85,7 @@ class Addressing(Arranged):
     def pixels(self, number: int, tile: int) -> tuple[int, int]:
         """Return the bytes from one pixel to the next, and the first channel of an output tile."""
         layer = self.network.layers[number]
-        assert isinstance(layer, Product)
+        assert isinstance(layer, MatrixLayer)
         value, layout = self.network.values[layer.source], self.placement.layouts[layer.source]
         first = layer.inputs(*self.channels(number, tile))[0]
         return pixel_bytes(layer, value, layout.pixel), first

@@ -7,13 +7,13 @@ from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.layout.pitches import Segment
 from celosia.sw.compiler.schedule.actions import Multiply, Region
 from celosia.sw.compiler.schedule.blocks import sums
-from celosia.sw.layers.spec import Product
+from celosia.sw.layers.spec import MatrixLayer
 
 
 def multiply(about: Addressing, action: Multiply, slot: int) -> Step:
     """Return the step of a matrix action; one unit at a time owns a half of the accumulators."""
     layer, block = about.network.layers[action.layer], action.block
-    assert isinstance(layer, Product)
+    assert isinstance(layer, MatrixLayer)
     layout = about.placement.layouts[layer.source]
     tiled = about.tiling.layers[action.layer]
     segment = tiled.segments[action.tile][action.segment]
@@ -68,7 +68,11 @@ def multiply(about: Addressing, action: Multiply, slot: int) -> Step:
 
 
 def _reads(
-    about: Addressing, action: Multiply, layer: Product, segment: Segment, start: tuple[int, int]
+    about: Addressing,
+    action: Multiply,
+    layer: MatrixLayer,
+    segment: Segment,
+    start: tuple[int, int],
 ) -> Region:
     """Return a region with all bytes that a matrix action reads."""
     value = about.network.values[layer.source]
@@ -109,7 +113,11 @@ def _reads(
 
 
 def _band_reads(
-    about: Addressing, action: Multiply, layer: Product, segment: Segment, start: tuple[int, int]
+    about: Addressing,
+    action: Multiply,
+    layer: MatrixLayer,
+    segment: Segment,
+    start: tuple[int, int],
 ) -> Region:
     """Return a region with all bytes that a matrix action of a band reads."""
     layout = about.placement.layouts[layer.source]

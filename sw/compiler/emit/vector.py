@@ -8,7 +8,7 @@ from celosia.sw.compiler.emit.addressing import Addressing, loops
 from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.schedule.actions import AddRegion, Block, Drain, PoolRegion, Region, Stripe
 from celosia.sw.compiler.schedule.blocks import sums
-from celosia.sw.layers.spec import DynamicProduct, Pooling, Product, Sum, Transpose
+from celosia.sw.layers.spec import DynamicProduct, MatrixLayer, Pooling, Sum, Transpose
 from celosia.sw.layers.values import Scaling
 
 
@@ -41,7 +41,7 @@ def vector(
 def drain(about: Addressing, action: Drain, slot: int, table: int | None) -> Step:
     """Return the pooling and requantisation of a tile."""
     block, layer = action.block, about.network.layers[action.layer]
-    assert isinstance(layer, Product | DynamicProduct)
+    assert isinstance(layer, MatrixLayer | DynamicProduct)
     if about.tiling.layers[action.layer].band:
         return _drain_band(about, action, slot, table)
     first, last = about.channels(action.layer, action.tile)
@@ -49,7 +49,7 @@ def drain(about: Addressing, action: Drain, slot: int, table: int | None) -> Ste
     region = _writes(about, layer.result, block, action.sub_batch, written, action.result)
     _, high, wide = sums(layer.pool, block)
     (window_y, window_x), (down, right) = layer.pool.window, layer.pool.stride
-    each = isinstance(layer, Product) or layer.by_channel
+    each = isinstance(layer, MatrixLayer) or layer.by_channel
     return vector(
         about,
         action.layer,
@@ -75,7 +75,7 @@ def _drain_band(about: Addressing, action: Drain, slot: int, table: int | None) 
     """Return the requantisation of a tile whose columns are channels of several pixels."""
     block, layer = action.block, about.network.layers[action.layer]
     tiled = about.tiling.layers[action.layer]
-    assert isinstance(layer, Product) and tiled.band
+    assert isinstance(layer, MatrixLayer) and tiled.band
     layout, count = about.placement.layouts[layer.result], tiled.band.count
     channels = about.channels(action.layer, action.tile)
     rows, wide = vectors(tiled.band, *block.extents[1:], layout.row)

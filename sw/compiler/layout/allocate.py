@@ -21,7 +21,7 @@ from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
 from celosia.sw.compiler.layout.stripes import result_rows, source_rows, stripe_bytes, widest
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network, attached
-from celosia.sw.layers.spec import Layer, Product, Sum
+from celosia.sw.layers.spec import Layer, MatrixLayer, Sum
 
 #: Row stripes, at least, of a value that passes from one layer to the next.
 _PIPELINED = 8
@@ -36,7 +36,7 @@ def per_image_layers(network: Network, config: Config) -> int:
     for number, layer in enumerate(network.layers):
         # A sum may repeat the rows of one of its sources.
         value = network.values[layer.result if isinstance(layer, Sum) else layer.source]
-        pixels = layer.pixels if isinstance(layer, Product) else value.height * value.width
+        pixels = layer.pixels if isinstance(layer, MatrixLayer) else value.height * value.width
         if pixels >= least and value.height > 1:
             per_image = number + 1
     return per_image
@@ -211,8 +211,8 @@ class _Allocator:
                 and self.network.readers[result] == [number + 1]
                 and self.network.makers[result] == [number]
                 and not network.values[result].is_output
-                and isinstance(layer, Product)
-                and isinstance(after, Product)
+                and isinstance(layer, MatrixLayer)
+                and isinstance(after, MatrixLayer)
                 and layer.source not in spilled
                 and after.result not in spilled
                 and number + 1 != self.per_image

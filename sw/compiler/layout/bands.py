@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.sw.layers.spec import Product
+from celosia.sw.layers.spec import MatrixLayer
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def vectors(band: Band, rows: int, width: int, row: int) -> tuple[int, int]:
     return rows, -(-width // band.count)
 
 
-def spans(layer: Product, band: Band, row: int, config: Config) -> list[tuple[int, int]]:
+def spans(layer: MatrixLayer, band: Band, row: int, config: Config) -> list[tuple[int, int]]:
     """Return the pixels that a vector reads, as ranges of (first, count).
 
     One range for all, or one for each row of the kernel, depending on which takes fewer steps.
@@ -68,13 +68,13 @@ def _steps(found: Sequence[tuple[int, int]], band: Band, config: Config) -> int:
     return sum(-(-count * band.channels // config.rows) for _, count in found)
 
 
-def overrun(layer: Product, band: Band) -> int:
+def overrun(layer: MatrixLayer, band: Band) -> int:
     """Return the most results that vectors make after the last of a row, or of all rows."""
     return band.count - 1 if band.joined else -layer.output[1] % band.count
 
 
 def band_matrix(
-    layer: Product, band: Band, first: int, stretches: Sequence[tuple[int, int]], row: int
+    layer: MatrixLayer, band: Band, first: int, stretches: Sequence[tuple[int, int]], row: int
 ) -> np.ndarray:
     """Return the weights of a tile on all taps of its ranges of pixels, one after the other.
 

@@ -29,7 +29,7 @@ from celosia.sw.compiler.layout.pitches import (
 )
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network, attached
-from celosia.sw.layers.spec import Pool, Product
+from celosia.sw.layers.spec import MatrixLayer, Pool
 
 #: Fraction of the weight buffer that one instruction may stream; see ``tile``.
 _FRACTION = 16
@@ -76,13 +76,13 @@ class _Choice:
         self.work = {
             number: self.measured(number, layer, {}, self.layouts)
             for number, layer in enumerate(network.layers)
-            if isinstance(layer, Product)
+            if isinstance(layer, MatrixLayer)
         }
 
     def consider(self, number: int) -> None:
         """Take the best band of a layer if there is one."""
         layer = self.network.layers[number]
-        if not isinstance(layer, Product) or not layer.each or layer.pool != _ALONE:
+        if not isinstance(layer, MatrixLayer) or not layer.each or layer.pool != _ALONE:
             return
         if layer.summands > 1:
             return
@@ -108,11 +108,11 @@ class _Choice:
         layouts = dict(enumerate(lay_out(self.network, self.bands, self.config)))
         chosen = ((self.network.layers[number], band) for number, band in self.bands.items())
         return all(
-            isinstance(layer, Product) and self.possible(layer, band, layouts)
+            isinstance(layer, MatrixLayer) and self.possible(layer, band, layouts)
             for layer, band in chosen
         )
 
-    def candidates(self, layer: Product) -> Iterator[Band]:
+    def candidates(self, layer: MatrixLayer) -> Iterator[Band]:
         """Yield the bands that a layer could have if their reads fit the memory."""
         ends = [self.network.values[value] for value in (layer.source, layer.result)]
         if min(value.height for value in ends) == 1 or ends[1].channels != layer.channels:
@@ -143,21 +143,21 @@ class _Choice:
             return pixel_pitch(about.channels, run, self.config) == about.channels
         for number, band in self.bands.items():
             layer = self.network.layers[number]
-            assert isinstance(layer, Product)
+            assert isinstance(layer, MatrixLayer)
             if layer.source == value and band.channels != run:
                 return False
             if layer.result == value and band.channels * layer.each != run:
                 return False
         return True
 
-    def around(self, layer: Product, bands: Mapping[int, Band]) -> dict[int, Layout]:
+    def around(self, layer: MatrixLayer, bands: Mapping[int, Band]) -> dict[int, Layout]:
         """Return the layouts of all values, new ones for those that a layer reads and makes."""
         layouts = dict(self.layouts)
         for value in (layer.source, layer.result):
             layouts[value] = layout_of(self.network, value, bands, layouts, self.config)
         return layouts
 
-    def possible(self, layer: Product, band: Band, layouts: Mapping[int, Layout]) -> bool:
+    def possible(self, layer: MatrixLayer, band: Band, layouts: Mapping[int, Layout]) -> bool:
         """Return whether instructions express a band, and the weight buffer streams its tiles."""
         config, source, result = self.config, layouts[layer.source], layouts[layer.result]
         _, wide = vectors(band, 1, layer.output[1], source.row)
@@ -172,7 +172,7 @@ class _Choice:
         )
 
     def cost(
-        self, layer: Product, bands: Mapping[int, Band], layouts: Mapping[int, Layout]
+        self, layer: MatrixLayer, bands: Mapping[int, Band], layouts: Mapping[int, Layout]
     ) -> tuple[int, dict[int, _Work]]:
         """Return the cycles of all layers that share a value with a layer, and the work of all.
 
@@ -182,7 +182,7 @@ class _Choice:
         near: list[int] = []
         for number in chain(*(self.network.readers[v] for v in (layer.source, layer.result))):
             reader = self.network.layers[number]
-            if isinstance(reader, Product):
+            if isinstance(reader, MatrixLayer):
                 near.append(number)
                 work[number] = self.measured(number, reader, bands, layouts)
         more = (
@@ -202,7 +202,7 @@ class _Choice:
     def measured(
         self,
         number: int,
-        layer: Product,
+        layer: MatrixLayer,
         bands: Mapping[int, Band],
         layouts: Mapping[int, Layout],
     ) -> _Work:

@@ -9,7 +9,7 @@ from celosia.sw.compiler.layout.bands import band_matrix, spans
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.tile import TiledLayer, Tiling, copied_parameters, parameters_of
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import DynamicProduct, Layer, Product
+from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer
 
 _CHANNEL = np.dtype(
     {
@@ -42,7 +42,7 @@ def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config
     Taps and channels past the end of a segment or of the layer are zero. ``source`` is the layout
     of the value read.
     """
-    if not isinstance(layer, Product):
+    if not isinstance(layer, MatrixLayer):
         return b""
     rows, columns = config.rows, config.columns
     image = np.zeros((tiled.tiles, tiled.steps, rows, config.tile_row_bytes), np.int8)
@@ -78,7 +78,7 @@ def pack_parameters(layer: Layer, tiled: TiledLayer) -> bytes:
             channels = np.arange(layer.channels)
             tile, lane = channels // tiled.channels, channels % tiled.channels
             image[name][tile * tiled.parameters + lane] = getattr(layer.scaling, name)
-        elif not isinstance(layer, Product):
+        elif not isinstance(layer, MatrixLayer):
             values = [getattr(scaling, name)[0] for scaling in layer.scalings]
             image[name] = np.repeat(values, tiled.parameters)
         elif tiled.band:

@@ -15,7 +15,7 @@ from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.bands import Band, overrun, pixel_pitch, spans
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import DynamicProduct, Layer, Pooling, Product, Windows
+from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Pooling, Windows
 from celosia.sw.layers.values import Value
 
 #: Rows and pixels before and after a value.
@@ -63,14 +63,14 @@ class Segment:
         return -(-len(self.taps) // config.rows)
 
 
-def least_steps(layer: Product, config: Config) -> int:
+def least_steps(layer: MatrixLayer, config: Config) -> int:
     """Return the steps of a reduction whose taps are packed densely."""
     _, depth = layer.inputs(0, min(config.columns, layer.channels))
     return -(-layer.kernel[0] * layer.kernel[1] * depth // config.rows)
 
 
 def segments(
-    layer: Product,
+    layer: MatrixLayer,
     pitch: int,
     pixel: int,
     channels: tuple[int, int],
@@ -105,7 +105,7 @@ def segments(
 
 
 def band_segments(
-    layer: Product, band: Band, source: Layout, config: Config
+    layer: MatrixLayer, band: Band, source: Layout, config: Config
 ) -> tuple[Segment, ...]:
     """Return the reads of the reduction of a tile of a band.
 
@@ -121,7 +121,7 @@ def band_segments(
     return tuple(found)
 
 
-def pixel_bytes(layer: Product, value: Value, pixel: int) -> int:
+def pixel_bytes(layer: MatrixLayer, value: Value, pixel: int) -> int:
     """Return the bytes from one pixel to the next in a layer's reads of a value.
 
     ``pixel`` is the pitch of the value's own pixels. A layer may read a vector as several rows.
@@ -186,7 +186,7 @@ def layout_of(
     top, left, bottom, right = margins_of(network, number)
     readers = [network.layers[n] for n in network.readers[number]]
     # Bands take the same time at any pitch.
-    products = [x for x in readers if isinstance(x, Product) and x.kernel[0] > 1]
+    products = [x for x in readers if isinstance(x, MatrixLayer) and x.kernel[0] > 1]
     pixel = pixel_pitch(value.channels, 1, config) if value.spread else value.channels
     least = (left + value.width + right) * pixel
     rows = top + value.height + bottom
@@ -214,7 +214,7 @@ def margins_of(network: Network, number: int) -> Margins:
     """
     value = network.values[number]
     readers = [network.layers[n] for n in network.readers[number]]
-    reaches = [_reach(layer, value) for layer in readers if isinstance(layer, Product)]
+    reaches = [_reach(layer, value) for layer in readers if isinstance(layer, MatrixLayer)]
     for layer in readers:
         if isinstance(layer, Pooling) and layer.seen is None:
             for windows in layer.windows:
@@ -250,13 +250,13 @@ def _banded(
     filled = any(margins)
     for layer_number in network.makers[number]:
         layer, band = network.layers[layer_number], bands.get(layer_number)
-        if band and isinstance(layer, Product):
+        if band and isinstance(layer, MatrixLayer):
             run = band.channels * layer.each
             row = layouts[layer.source].row if band.joined else row
             written = (top + value.height - 1) * row + left + value.width + overrun(layer, band)
     for layer_number in network.readers[number]:
         layer, band = network.layers[layer_number], bands.get(layer_number)
-        if not isinstance(layer, Product):
+        if not isinstance(layer, MatrixLayer):
             continue
         _, _, end, side = _reach(layer, value)
         if band:
@@ -278,17 +278,17 @@ def _sees_rows(layer: Layer, number: int, value: Value) -> bool:
     if isinstance(layer, DynamicProduct):
         ends = zip((layer.source, layer.second), layer.extents, strict=True)
         return any(number == end and value.channels != depth for end, (_, depth) in ends)
-    if isinstance(layer, Product):
+    if isinstance(layer, MatrixLayer):
         return _cuts(layer, value)
     return isinstance(layer, Pooling) and layer.seen is not None
 
 
-def _cuts(layer: Product, value: Value) -> bool:
+def _cuts(layer: MatrixLayer, value: Value) -> bool:
     """Return whether a matrix layer reads a vector as several rows."""
     return not layer.each and layer.weights.shape[3] != value.channels
 
 
-def _reach(layer: Product, value: Value) -> Margins:
+def _reach(layer: MatrixLayer, value: Value) -> Margins:
     """Return the first row and column that a layer reads, and those after the last."""
     if _cuts(layer, value):
         return 0, 0, 1, value.width
@@ -306,13 +306,13 @@ def _window_reach(windows: Windows, stride: tuple[int, int]) -> Margins:
     return (*windows.source, bottom, right)
 
 
-def _cost(products: Sequence[Product], value: Value, pitch: int, config: Config) -> int:
+def _cost(products: Sequence[MatrixLayer], value: Value, pitch: int, config: Config) -> int:
     """Return the cycles that all readers take at a pitch."""
     pixel = value.channels
     return sum(cycles(layer, value, pitch, pixel, config) for layer in products)
 
 
-def cycles(layer: Product, value: Value, pitch: int, pixel: int, config: Config) -> int:
+def cycles(layer: MatrixLayer, value: Value, pitch: int, pixel: int, config: Config) -> int:
     """Return the cycles of the array that a layer without a band takes to read a value.
 
     ``pitch`` and ``pixel`` are the bytes of the value from one row or pixel to the next.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.sw.compiler.layout.pitches import Segment
-from celosia.sw.layers.spec import Product
+from celosia.sw.layers.spec import MatrixLayer
 
 #: Steps of the search for the resident tiles.
 _HALVINGS = 30
@@ -48,7 +48,7 @@ class Demand:
 
 
 def demand_of(
-    layer: Product, segments: TileSegments, first: bool, ring: int, period: int, config: Config
+    layer: MatrixLayer, segments: TileSegments, first: bool, ring: int, period: int, config: Config
 ) -> Demand:
     """Return the demand of a layer, for one sample."""
     steps = steps_of(segments, config)

@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 
 from celosia.sw.compiler.layout.pitches import Segment
-from celosia.sw.layers.spec import Product
+from celosia.sw.layers.spec import MatrixLayer
 
 
 def further_parts(
-    layer: Product, channels: tuple[int, int], segments: tuple[Segment, ...], rows: int
+    layer: MatrixLayer, channels: tuple[int, int], segments: tuple[Segment, ...], rows: int
 ) -> Iterator[Segment]:
     """Yield the reads for the second and third summands of weights: steps that are not all zero."""
     if layer.summands == 1:

@@ -10,7 +10,7 @@ from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.bands import Band
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import DynamicProduct, Layer, Pooling, Product, Range, Sum
+from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Pooling, Range, Sum
 
 
 def result_rows(network: Network, layer: Layer) -> int:
@@ -24,7 +24,7 @@ def source_rows(layer: Layer, rows: Range) -> Range:
     They reach past the edges if the source is padded.
     """
     first, last = rows
-    if isinstance(layer, Product):
+    if isinstance(layer, MatrixLayer):
         down, stride = layer.pool.stride[0], layer.stride[0]
         sums = first * down, (last - 1) * down + layer.pool.window[0]
         reach = (layer.kernel[0] - 1) * layer.dilation[0] + 1
@@ -42,7 +42,7 @@ def source_rows(layer: Layer, rows: Range) -> Range:
     return min(starts), max(ends)
 
 
-def product_rows(layer: Product, rows: Range, band: Band | None, layout: Layout) -> Range:
+def product_rows(layer: MatrixLayer, rows: Range, band: Band | None, layout: Layout) -> Range:
     """Return the rows of its source that a matrix layer reads for some rows of its result.
 
     The last vector of a band may end on pixels of the next row, whose weights are 0.

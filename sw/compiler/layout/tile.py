@@ -17,7 +17,7 @@ from celosia.sw.compiler.layout.scratch import Scratch, scratch_of, tile_columns
 from celosia.sw.compiler.layout.split import further_parts
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import DynamicProduct, Layer, Pooling, Product
+from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Pooling
 
 #: Fraction of the weight buffer for streaming, if not all tiles fit.
 _STREAMING = 4
@@ -160,7 +160,7 @@ def tile(
         demand_of(
             layer, segments, network.values[layer.source].is_input, keep, max(1, keep // 8), config
         )
-        if isinstance(layer, Product)
+        if isinstance(layer, MatrixLayer)
         else None
         for layer, segments in zip(network.layers, cut, strict=True)
     ]
@@ -196,7 +196,7 @@ def _channels(layer: Layer, band: Band | None, config: Config) -> int:
     """Return the output channels of a tile."""
     if isinstance(layer, DynamicProduct):
         return tile_columns(config)
-    if band is None or not isinstance(layer, Product):
+    if band is None or not isinstance(layer, MatrixLayer):
         return config.columns
     return band.channels * layer.each
 
@@ -211,7 +211,7 @@ def _segments(
 ) -> TileSegments:
     """Return the segments of each output tile of a layer."""
     layer = network.layers[number]
-    if not isinstance(layer, Product):
+    if not isinstance(layer, MatrixLayer):
         return ()
     source = layouts[layer.source]
     if number in bands:
@@ -282,7 +282,7 @@ def _exponentials(network: Network, tables: Tables, config: Config) -> Tables:
 
 def parameters_of(layer: Layer, tiled: TiledLayer) -> int:
     """Return the channels of parameters of a layer, in whole tiles."""
-    if isinstance(layer, Product):
+    if isinstance(layer, MatrixLayer):
         return tiled.parameters * tiled.tiles
     if isinstance(layer, DynamicProduct):
         return copied_parameters(layer, tiled) + tiled.parameters

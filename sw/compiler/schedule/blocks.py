@@ -6,7 +6,7 @@ from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.bands import Band, vectors
 from celosia.sw.compiler.schedule.actions import Block
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.layers.spec import Pool, Product, Range, Sum
+from celosia.sw.layers.spec import MatrixLayer, Pool, Range, Sum
 
 #: Pixels of a block without pooling, in rows of a tile. Small blocks let the next layer start
 #: early, and leave little to drain at the end. Pooling drains fast enough with large ones.
@@ -28,7 +28,7 @@ def sums(pool: Pool, block: Block) -> tuple[int, int, int]:
     return samples, _grid(rows, high, down), _grid(columns, wide, right)
 
 
-def rows_of(layer: Product, band: Band | None, row: int, block: Block) -> int:
+def rows_of(layer: MatrixLayer, band: Band | None, row: int, block: Block) -> int:
     """Return the rows of accumulators of a block; ``row`` is as of ``band_blocks``."""
     samples, rows, columns = sums(layer.pool, block)
     if band:
@@ -48,18 +48,18 @@ def _most(limit: int, size: int, stride: int) -> int:
     return max(0, (limit - size) // stride + 1) if limit >= size else 0
 
 
-def drains_slowly(layer: Product, steps: int, config: Config) -> bool:
+def drains_slowly(layer: MatrixLayer, steps: int, config: Config) -> bool:
     """Return whether the sums of a layer, of ``steps`` each, are made no slower than drained."""
     return layer.pool.window == (1, 1) and steps <= _groups(layer, config)
 
 
-def _groups(layer: Product, config: Config) -> int:
+def _groups(layer: MatrixLayer, config: Config) -> int:
     """Return the cycles of the drain of a pixel's sums."""
     return -(-min(layer.channels, config.columns) // config.lanes)
 
 
 def wanted_sums(
-    layer: Product, steps: int, streams: bool, latency: int, config: Config
+    layer: MatrixLayer, steps: int, streams: bool, latency: int, config: Config
 ) -> tuple[int, int]:
     """Return the sums of a block and of the last block of a layer without pooling.
 
@@ -92,7 +92,7 @@ def _taper(ranges: list[Range], least: int) -> list[Range]:
 
 
 def blocks(
-    layer: Product | Sum,
+    layer: MatrixLayer | Sum,
     samples: Range,
     config: Config,
     stripe: Range | None = None,
@@ -159,7 +159,7 @@ def blocks(
 
 
 def band_blocks(
-    layer: Product, band: Band, row: int, samples: Range, config: Config, least: int = 0
+    layer: MatrixLayer, band: Band, row: int, samples: Range, config: Config, least: int = 0
 ) -> list[Block]:
     """Return blocks of whole rows that cover the results of a layer with a band, in order.
 

@@ -29,7 +29,7 @@ from celosia.sw.compiler.schedule.actions import (
     StoreRegion,
 )
 from celosia.sw.compiler.schedule.pace import Pace, drain_latency, sum_latency
-from celosia.sw.layers.spec import DynamicProduct, Pooling, Product, Range, Sum
+from celosia.sw.layers.spec import DynamicProduct, MatrixLayer, Pooling, Range, Sum
 
 _EVERYTHING = (-(1 << 62), 1 << 62)
 
@@ -228,7 +228,9 @@ class Interleaver(Arranged):
             return None
         layer, tiled = self.network.layers[action.layer], self.tiling.layers[action.layer]
         assert not isinstance(layer, Pooling)
-        start = action.tile * tiled.channels + (layer.first if isinstance(layer, Product) else 0)
+        start = action.tile * tiled.channels + (
+            layer.first if isinstance(layer, MatrixLayer) else 0
+        )
         channels = start, start + tiled.channels
         return _Area(layer.result, action.block.samples, action.block.rows, channels)
 
@@ -254,7 +256,7 @@ class Interleaver(Arranged):
             value = layer.second if action.step == 1 else layer.source
             rows = rows if value not in self.network.repeated else _EVERYTHING
             return [] if action.step == 2 else [_Area(value, samples, rows, channels)]
-        assert isinstance(layer, Product)
+        assert isinstance(layer, MatrixLayer)
         tiled, layout = self.tiling.layers[action.layer], self.placement.layouts[layer.source]
         channels, some = _EVERYTHING, product_rows(layer, rows, tiled.band, layout)
         value, first = self.network.values[layer.source], action.first_step * self.config.rows

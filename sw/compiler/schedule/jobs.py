@@ -19,7 +19,7 @@ from celosia.sw.compiler.schedule.interleave import Job
 from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.tiling import GROUP, WHOLE, BlockTiling, Stages, StepRange
 from celosia.sw.layers.network import attached
-from celosia.sw.layers.spec import Pooling, Product, Range, Sum
+from celosia.sw.layers.spec import MatrixLayer, Pooling, Range, Sum
 
 #: Longest reduction that the field ``taps`` can hold.
 _MOST_TAPS = (1 << 20) - 1
@@ -78,7 +78,7 @@ class Jobs(Arranged):
     def stripe(self, number: int, sub_batch: int, samples: Range, rows: Range) -> Iterator[Job]:
         """Yield the jobs of some rows of a layer's result."""
         layer = self.network.layers[number]
-        if not isinstance(layer, Product):
+        if not isinstance(layer, MatrixLayer):
             yield from self.vector_jobs(number, sub_batch, samples, rows)
             return
         wanted = self.block_tiling.wanted(number)
@@ -215,7 +215,7 @@ class Jobs(Arranged):
     def stores(self, number: int, sub_batch: int, block: Block, tile: int) -> Iterator[Action]:
         """Yield stores of the results that one more tile of a block completes."""
         layer = self.network.layers[number]
-        assert isinstance(layer, Product | Sum)
+        assert isinstance(layer, MatrixLayer | Sum)
         value = self.network.values[layer.result]
         if not self.completes(number):
             return
@@ -244,12 +244,12 @@ class Jobs(Arranged):
         layer = self.network.layers[number]
         if isinstance(layer, Sum) or len(self.network.makers[layer.result]) == 1:
             return None
-        product = isinstance(layer, Product)
+        product = isinstance(layer, MatrixLayer)
         count = layer.channels if product else self.network.values[layer.source].channels
         return layer.first, layer.first + count
 
 
-def _stores(layer: Product | Sum, rows: int, columns: int) -> list[int]:
+def _stores(layer: MatrixLayer | Sum, rows: int, columns: int) -> list[int]:
     """Return the output tiles after which a result is stored.
 
     Stores are wide enough for bursts, and little is left after the last drain.

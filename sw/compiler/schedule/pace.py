@@ -26,7 +26,7 @@ from celosia.sw.compiler.schedule.actions import (
 )
 from celosia.sw.compiler.schedule.blocks import rows_of
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import DynamicProduct, Layer, Pooling, Product, Sum
+from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Pooling, Sum
 
 #: Mean words of an instruction; each takes a cycle.
 _WORDS = 5
@@ -109,10 +109,10 @@ class Pace(Arranged):
             return math.prod(action.block.extents) * groups
         band = self.tiling.layers[action.layer].band
         if band:
-            assert isinstance(layer, Product)
+            assert isinstance(layer, MatrixLayer)
             groups = -(-band.count * band.channels * layer.each // config.lanes)
             return self.pixels(action) * groups * config.group_cycles
-        assert isinstance(layer, Product | DynamicProduct)
+        assert isinstance(layer, MatrixLayer | DynamicProduct)
         return math.prod(action.block.extents) * max(groups, math.prod(layer.pool.window))
 
     def start(self, action: Work) -> int:

@@ -16,7 +16,7 @@ from celosia.sw.compiler.schedule.jobs import Jobs
 from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.stripes import Stripes
 from celosia.sw.compiler.schedule.tiling import BlockTiling
-from celosia.sw.layers.spec import DynamicProduct, Product, Range
+from celosia.sw.layers.spec import DynamicProduct, MatrixLayer, Range
 
 #: Segments of the margins of a value that are written while inputs arrive.
 _MARGINS = 6
@@ -92,10 +92,10 @@ class _Scheduler(Arranged):
         for value in dict.fromkeys(layer.sources):
             if not self.moves.is_fresh(number, value, sub_batch, samples):
                 continue
-            staged = isinstance(layer, Product) and self.moves.is_vector(value)
+            staged = isinstance(layer, MatrixLayer) and self.moves.is_vector(value)
             if not staged:
                 before += self.moves.load(number, value, sub_batch, samples)
-                if isinstance(layer, Product):
+                if isinstance(layer, MatrixLayer):
                     self.jobs.arriving = self.moves.first_rows(value)
         before += self.moves.prefetch(number, sub_batch, samples)
         jobs = self.jobs_of(number, sub_batch, samples, staged)
@@ -113,7 +113,7 @@ class _Scheduler(Arranged):
     def jobs_of(self, number: int, sub_batch: int, samples: Range, staged: bool) -> list[Job]:
         """Return the jobs of one layer; ``staged`` if those of a matrix layer load its source."""
         layer = self.network.layers[number]
-        if isinstance(layer, Product):
+        if isinstance(layer, MatrixLayer):
             return list(self.jobs.product(number, sub_batch, samples, staged))
         if isinstance(layer, DynamicProduct):
             return list(DynamicJobs(self.moves, number, sub_batch).jobs(samples))

@@ -30,7 +30,7 @@ from celosia.sw.compiler.schedule.actions import (
 from celosia.sw.compiler.schedule.constants import READERS, Constants, Reader
 from celosia.sw.compiler.schedule.pace import Pace
 from celosia.sw.compiler.schedule.rings import Queue, Use
-from celosia.sw.layers.spec import DynamicProduct, Pooling, Product
+from celosia.sw.layers.spec import DynamicProduct, MatrixLayer, Pooling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +246,7 @@ class _Streamer(Arranged):
             return False
         rows = action.rows if pooled else action.block.rows
         first, last = source_rows(layer, rows)
-        if isinstance(layer, Product):
+        if isinstance(layer, MatrixLayer):
             band, layout = (
                 self.tiling.layers[action.layer].band,
                 self.placement.layouts[layer.source],

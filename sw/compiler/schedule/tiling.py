@@ -16,7 +16,7 @@ from celosia.sw.compiler.schedule.blocks import (
 )
 from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
-from celosia.sw.layers.spec import Product, Range
+from celosia.sw.layers.spec import MatrixLayer, Range
 
 #: Output tiles that share one pass over an input that is still being loaded.
 GROUP = 4
@@ -200,7 +200,11 @@ class BlockTiling(Arranged):
         """Return the matrix layer that makes the source of a matrix layer, if one does."""
         layer = self.network.product(number)
         before = self.network.makers[layer.source][:1]
-        return before[0] if before and isinstance(self.network.layers[before[0]], Product) else None
+        return (
+            before[0]
+            if before and isinstance(self.network.layers[before[0]], MatrixLayer)
+            else None
+        )
 
     def band_before(self, number: int) -> bool:
         """Return whether a matrix layer reads the result of a band."""
@@ -229,7 +233,7 @@ class BlockTiling(Arranged):
         return cut[-1].rows[0] * layout.pitch if block.extents[0] == 1 else 0
 
 
-def _growing_ends(layer: Product, rows: int, config: Config) -> list[int]:
+def _growing_ends(layer: MatrixLayer, rows: int, config: Config) -> list[int]:
     """Return the steps to split at so that each stage loads while those before are multiplied."""
     steps = -(-layer.taps // config.rows)
     tiles = -(-layer.channels // config.columns)

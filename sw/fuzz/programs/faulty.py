@@ -26,7 +26,7 @@ from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space, Unit
 from celosia.hw.arch.registers import BOUND_BITS
 from celosia.sim.check import footprint
 from celosia.sw.fuzz import stage
-from celosia.sw.fuzz.case import Case, Fault
+from celosia.sw.fuzz.case import Case, CaseFault
 from celosia.sw.fuzz.expectation import WORK, elements
 from celosia.sw.fuzz.programs.generator import Generator
 from celosia.sw.fuzz.programs.legal import legal
@@ -243,7 +243,7 @@ def _beyond(case: Case, rng: random.Random) -> Case:
     """Return a case whose program ends with the memory, but not with HALT."""
     block = PROGRAM_BYTES // WORD_BYTES
     items = (Instruction(Opcode.NOP),) * (block * rng.randint(1, 2))
-    return replace(case, items=items, fault=Fault("beyond", rng.randint(1, 20)))
+    return replace(case, items=items, fault=CaseFault("beyond", rng.randint(1, 20)))
 
 
 def _no_halt(case: Case, rng: random.Random) -> Case:
@@ -280,11 +280,11 @@ def _flipped(case: Case, rng: random.Random) -> Case:
 
 def _bus_error(kind: str, case: Case, rng: random.Random) -> Case:
     most = rng.choice([40, 400, 4000]) // (10 if kind == "answer" else 1)
-    return replace(case, fault=Fault(kind, rng.randint(1, most), rng.choice(_SLVERR_DECERR)))
+    return replace(case, fault=CaseFault(kind, rng.randint(1, most), rng.choice(_SLVERR_DECERR)))
 
 
 def _host(kind: str, case: Case, rng: random.Random) -> Case:
-    return replace(case, fault=Fault(kind, rng.randint(1, rng.choice([100, 1000, 10_000]))))
+    return replace(case, fault=CaseFault(kind, rng.randint(1, rng.choice([100, 1000, 10_000]))))
 
 
 #: Kinds of errors, with their weights.

@@ -6,7 +6,7 @@ from celosia.hw.arch.config import Config
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.training.scheme import Conv
 from celosia.sw.training.step.geometry import Geometry
-from celosia.sw.training.step.places import Block, Matrix, Space, balanced
+from celosia.sw.training.step.places import Area, Block, Matrix, balanced
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Convolution:
         g = self.geometry
         return 0 if g.first else g.sources + self.batch * (g.channels // g.size)
 
-    def external(self, space: Space, images: int | None) -> None:
+    def external(self, space: Area, images: int | None) -> None:
         """Take external memory; ``images``: address of the images, if the host writes them."""
         g, batch = self.geometry, self.batch
         self.images = space.take(batch * g.image_bytes) if images is None else images
@@ -107,7 +107,7 @@ class Convolution:
         self.errors = space.take(batch * g.blocks * g.error_bytes)
         self.pooled = space.take(batch * g.blocks * g.maxima_bytes)
 
-    def forward(self, space: Space, result_bytes: int) -> Forward:
+    def forward(self, space: Area, result_bytes: int) -> Forward:
         """Take the bytes of the forward pass."""
         g = self.geometry
         return Forward(
@@ -117,12 +117,12 @@ class Convolution:
             results=[space.take(result_bytes) for _ in "01"],
         )
 
-    def _planes(self, space: Space, count: int) -> list[Matrix]:
+    def _planes(self, space: Area, count: int) -> list[Matrix]:
         """Take planes; a row is the results of one row of windows."""
         g = self.geometry
         return [space.matrix(g.high, g.plane_bytes // g.high) for _ in range(count)]
 
-    def backward(self, space: Space) -> Backward:
+    def backward(self, space: Area) -> Backward:
         """Take the bytes of the errors."""
         g = self.geometry
         blocks, ends = (1, 0) if g.first else (g.blocks, 2)
@@ -135,7 +135,7 @@ class Convolution:
             weights=[space.matrix(g.rows, g.size + 1) for _ in range(ends)],
         )
 
-    def gradient(self, space: Space, weights: tuple[int, ...]) -> Gradient:
+    def gradient(self, space: Area, weights: tuple[int, ...]) -> Gradient:
         """Take the bytes of the gradients; ``weights``: external addresses."""
         g = self.geometry
         most = max(last - first for first, last in self.parts)

@@ -4,9 +4,9 @@ from functools import cached_property
 
 from celosia.hw.arch.config import PARAMETER_BYTES, PROGRAM_BYTES, TABLE_BYTES, Config
 from celosia.sw.runtime.arrays import InputError
-from celosia.sw.training.scheme import Network
+from celosia.sw.training.scheme import TrainableNetwork
 from celosia.sw.training.step.addresses import Backward, Convolution, Forward, Gradient
-from celosia.sw.training.step.places import Block, Chunk, Matrix, Space, balanced
+from celosia.sw.training.step.places import Area, Block, Chunk, Matrix, balanced
 from celosia.sw.training.step.streamed import Streamed
 
 #: Sets of parameters besides those of the layers, in order: see ``constants.parameters``.
@@ -25,7 +25,7 @@ class Layout:
     Raises InputError if the core lacks MOVE_WEIGHTS, is not square, or is too small.
     """
 
-    def __init__(self, network: Network, config: Config) -> None:
+    def __init__(self, network: TrainableNetwork, config: Config) -> None:
         self.network = network
         self.config = config
         self.size = config.rows
@@ -56,7 +56,7 @@ class Layout:
         self.row_lengths += [self.outputs[n] + self.size for n in self.noisy]
         self._tiles()
         self._parameters()
-        space = Space(PROGRAM_BYTES)
+        space = Area(PROGRAM_BYTES)
         self._constants(space)
         self._unified()
         self._host(space)
@@ -110,7 +110,7 @@ class Layout:
         self.noise_slots = [first + n * self.size for n in range(_NOISE_SLOTS)]
         self._require("parameter_channels", first + _NOISE_SLOTS * self.size)
 
-    def _constants(self, space: Space) -> None:
+    def _constants(self, space: Area) -> None:
         """Take what the host writes before the first step: constants and weights."""
         self.parameters = space.take(len(self.sets) * self.config.lanes * PARAMETER_BYTES)
         self.tables = space.take(len(TABLES) * TABLE_BYTES)
@@ -121,7 +121,7 @@ class Layout:
             for i, o in zip(self.inputs, self.outputs, strict=True)
         ]
 
-    def _host(self, space: Space) -> None:
+    def _host(self, space: Area) -> None:
         """Take what the host writes for a step: images, parameters of each chunk, noise, rows."""
         self.host = space.end
         self.images = space.take(self.batch * self.image_bytes)
@@ -134,7 +134,7 @@ class Layout:
         self.dropped = {n: space.take(self.batch * self.outputs[n]) for n in self.network.dropping}
         self.host_end = space.end
 
-    def _results(self, space: Space) -> None:
+    def _results(self, space: Area) -> None:
         """Take what a step computes: logits, and what it streams."""
         self.scores = space.take(self.batch * self.classes)
         for conv in self.convolutions:
@@ -152,7 +152,7 @@ class Layout:
     # Unified buffer.
 
     def _unified(self) -> None:
-        space = Space(self.size)
+        space = Area(self.size)
         batch, size, last = self.batch, self.size, self.outputs[-1]
         # Columns can be read, as the pitch is 1 modulo R.
         self.activations = {n: space.matrix(batch, self.inputs[n] + 1) for n in self.held}
@@ -173,7 +173,7 @@ class Layout:
         self._blocks(space)
         self._require("unified_bytes", max(space.end, self._phases(space.end)))
 
-    def _blocks(self, space: Space) -> None:
+    def _blocks(self, space: Area) -> None:
         """Place the blocks of weights that are not streamed: those of a first layer take turns."""
         self.blocks: dict[int, list[Block]] = {}
         later = sum(
@@ -205,7 +205,7 @@ class Layout:
             following.append(self.streamed.count)
             end = self.streamed.place(base, self.weights[self.first])
         for conv, length in zip(self.convolutions, following, strict=True):
-            spaces = [Space(self.size, base) for _ in range(3)]
+            spaces = [Area(self.size, base) for _ in range(3)]
             self.forward_buffers.append(conv.forward(spaces[0], length))
             self.backward_buffers.append(conv.backward(spaces[1]))
             self.gradient_buffers.append(conv.gradient(spaces[2], self.weights[conv.number]))
@@ -215,7 +215,7 @@ class Layout:
     # Weight buffer. A group of tiles is multiplied by one MATMUL.
 
     def _tiles(self) -> None:
-        space = Space(1)
+        space = Area(1)
         last, outputs = self.tiles_of(self.outputs[-1]), self.outputs[-1] // self.size
         per_batch = self.tiles_of(self.batch)
         self.identity = space.take(2)
@@ -239,7 +239,7 @@ class Layout:
         self.changing = space.end
         self._changing_tiles(space)
 
-    def _changing_tiles(self, space: Space) -> None:
+    def _changing_tiles(self, space: Area) -> None:
         free = self.config.weight_tiles - space.end
         most = max((self.inputs[n] // self.size for n in self.held), default=0)
         wanted = max([most, *(conv.tiles for conv in self.convolutions)])

@@ -56,7 +56,7 @@ class Chunk:
     rows: tuple[int, int]  #: Of the matrices of the block.
 
 
-class Space:
+class Area:
     """Bytes, or tiles, given out in order, from ``first`` on, in multiples of ``step``."""
 
     def __init__(self, step: int, first: int = 0) -> None:

@@ -1,7 +1,7 @@
 """Addresses of a matrix product whose inputs and weights are streamed, part by part."""
 
 from celosia.hw.arch.config import Config
-from celosia.sw.training.step.places import Block, Matrix, Space, balanced
+from celosia.sw.training.step.places import Area, Block, Matrix, balanced
 
 #: Places for the weights of a part and block: two chunks in flight, and the two after them.
 _PAIRS = 4
@@ -52,7 +52,7 @@ class Streamed:
 
     def _place(self, base: int, weights: tuple[int, ...]) -> int:
         rows, size, batch = self.parts[0][1], self.size, self.batch
-        space = Space(size, base)
+        space = Area(size, base)
         self.inputs = [space.matrix(batch, rows + 1) for _ in "01"]
         pairs = [space.pair(rows, size) for _ in range(_PAIRS)]
         self.blocks: list[list[Block]] = []
@@ -65,7 +65,7 @@ class Streamed:
                 blocks.append(Block(self.number, j, *pairs[turn % _PAIRS], *addresses))
                 turn += 1
             self.blocks.append(blocks)
-        errors = Space(size, base)
+        errors = Area(size, base)
         self.turned = [errors.matrix(rows, size + 1) for _ in "01"]
         self.results: list[Matrix] = [errors.matrix(batch, rows) for _ in "01"]
         return max(space.end, errors.end)

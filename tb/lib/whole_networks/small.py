@@ -11,7 +11,7 @@ from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.frontend.tflite import load
-from celosia.sw.layers.spec import Pool, Product
+from celosia.sw.layers.spec import MatrixLayer, Pool
 from celosia.sw.layers.values import Scaling
 
 
@@ -29,7 +29,7 @@ def convolution(channels: int, size: int, depth: int, **changes: Any) -> w.Convo
 
 def alone(
     channels: int = 1, kernel: tuple[int, int] = (1, 1), depth: int = 1, **changes: Any
-) -> Product:
+) -> MatrixLayer:
     """Return a product of one pixel as the compiler knows it, whose weights are zeros."""
     zeros = np.zeros(channels, np.int64)
     numbers = {"bias": zeros, "multiplier": zeros, "left": zeros, "right": zeros}
@@ -41,7 +41,7 @@ def alone(
         "weights": np.zeros((channels, *kernel, depth), np.int8),
         "scaling": Scaling(**numbers, **kept),
     }
-    return Product(**values | changes)
+    return MatrixLayer(**values | changes)
 
 
 def dense(channels: int, taps: int) -> w.FullyConnected:
