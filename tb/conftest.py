@@ -17,6 +17,9 @@ sys.path[:0] = [str(ROOT / "tb" / "lib"), str(ROOT / "tb" / "campaigns"), str(RO
 # Flags of a `make` around the tests are not for those that tests start.
 os.environ.pop("MAKEFLAGS", None)
 
+#: Markers of the tests of a folder.
+_MARKED = {"core": "cosim", "units": "cosim", "formal": "formal"}
+
 #: Fixtures of tests that build or run a simulator.
 SIMULATORS = {"icarus", "simulator", "verilator"}
 
@@ -41,8 +44,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         folder = item.path.relative_to(ROOT / "tb").parts[0]
-        if folder in ("cosim", "formal"):
-            item.add_marker(folder)
+        if folder in _MARKED:
+            item.add_marker(_MARKED[folder])
         if SIMULATORS & set(getattr(item, "fixturenames", ())):
             item.add_marker("thorough")
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):

@@ -79,7 +79,7 @@ def stages_of(block: Block) -> list[Stage]:
         Stage("unit", tuple(f"tb/hw/{name}" for name in block.unit)),
         Stage("proof", tuple(f"tb/formal/{name}" for name in block.proofs), proofs),
         Stage("parent", tuple(f"tb/hw/{name}" for name in block.parent)),
-        Stage("bench", tuple(f"tb/cosim/{name}" for name in block.benches), ("-k", "icarus")),
+        Stage("bench", tuple(f"tb/core/{name}" for name in block.benches), ("-k", "icarus")),
         Stage("core", ("tb/campaigns/mutation/core_trial.py",) if block.fuzz else ()),
     ]
     return [stage for stage in found if stage.tests]

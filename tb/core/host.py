@@ -4,10 +4,10 @@ import itertools
 from typing import Any
 
 import numpy as np
-from bfm import Ports
 from cocotb.triggers import with_timeout
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster
-from memories import ExternalMemory
+from cosim.bench import Bench
+from cosim.memories import ExternalMemory
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.commands import WORD_BYTES
@@ -32,28 +32,28 @@ Failure = tuple[isa.Error, isa.Unit, int]
 class Host:
     """Runs programs on the core and on a machine.
 
-    ``ports``: the core; ``stall``: probability that a channel of either bus pauses for a cycle.
+    ``bench``: the core; channels of both buses pause with its ``stall``.
     """
 
-    def __init__(self, ports: Ports, *, stall: float, size: int = SIZE) -> None:
-        self.ports = ports
-        self.config = ports.config
-        self.memory = ExternalMemory(ports, size, stall)
-        bus = AxiLiteBus.from_prefix(ports.dut, "s_axil_")
-        self.registers: Any = AxiLiteMaster(bus, ports.dut.clk, ports.dut.rst)
+    def __init__(self, bench: Bench, *, size: int = SIZE) -> None:
+        self.bench = bench
+        self.config = bench.config
+        self.memory = ExternalMemory(bench, bench.ports.m_axi, size)
+        bus = AxiLiteBus.from_prefix(bench.dut, "s_axil_")
+        self.registers: Any = AxiLiteMaster(bus, bench.dut.clk, bench.dut.rst)
         writes, reads = self.registers.write_if, self.registers.read_if
         channels = (writes.aw_channel, writes.w_channel, writes.b_channel)
         for channel in (*channels, reads.ar_channel, reads.r_channel):
-            channel.set_pause_generator(ports.rests(stall) for _ in itertools.count())
-        self.machine = Machine(ports.config, memory_bytes=size)
+            channel.set_pause_generator(bench.rests() for _ in itertools.count())
+        self.machine = Machine(bench.config, memory_bytes=size)
         self.generator = Generator(
-            ports.config, ports.rng, source=SOURCE, target=TARGET, parameters=PARAMETERS
+            bench.config, bench.rng, source=SOURCE, target=TARGET, parameters=PARAMETERS
         )
 
     def fill_memory(self) -> None:
         """Give both the same external memory: parameters where they belong, else anything."""
         content = self.machine.memory
-        content[:] = stage.content(self.config, self.ports.numbers, content.size)
+        content[:] = stage.content(self.config, self.bench.numbers, content.size)
         self.memory.write(0, content)
 
     def write_memory(self, address: int, content: bytes) -> None:
@@ -79,13 +79,13 @@ class Host:
         await self.write("program_address", address)
         await self.write("program_length", count)
         await self.write("control", Control.CLEAR.value)
-        await self.ports.ticks(COUNTERS_PER_UNIT + 2)
+        await self.bench.ticks(COUNTERS_PER_UNIT + 2)
         await self.write("control", Control.START.value)
 
     async def run(self, address: int, count: int, limit: int = 30_000) -> Failure | None:
         """Run a program that lies in memory; return the error, or None."""
         await self.begin(address, count)
-        await self.ports.until(lambda: self.ports.bits("irq"), limit, "interrupt")
+        await self.bench.until(lambda: self.bench.ports.irq.bits, limit, "interrupt")
         status = Status(await self.read("status"))
         pending = await self.read("interrupt")
         await self.write("interrupt", pending)
@@ -93,8 +93,8 @@ class Host:
         assert pending == (Interrupt.ERROR if failed else Interrupt.DONE).value
         assert failed or Status.DONE in status
         assert Status.BUSY not in status
-        await self.ports.ticks(3)
-        assert not self.ports.bits("irq")
+        await self.bench.ticks(3)
+        assert not self.bench.ports.irq.bits
         if not failed:
             return None
         code, unit = await self.read("error_code"), await self.read("error_unit")

@@ -23,7 +23,9 @@ def test_programs(cosim, simulator, stall):
     options = {"programs": 1, "longest": 11, "wrong": 2, "resets": 1}
     if simulator == "verilator":
         options = {"programs": 3, "longest": 25, "wrong": 8, "resets": 4}
-    cosim(preset(SIZES[simulator]), stall=stall, widths=[20, 14, 5], batch=3, **options)
+    cosim(
+        "bench_core", preset(SIZES[simulator]), stall=stall, widths=[20, 14, 5], batch=3, **options
+    )
 
 
 @pytest.mark.parametrize("simulator", ["icarus"], indirect=True)
@@ -35,4 +37,4 @@ def test_cells(cosim, icarus, cells, columns, language):
     """Columns after the fourth have cells in logic; the core is the same in both languages."""
     sizes = f"{SQUARE},columns={columns},cells={cells},dsp_columns=4"
     options = {"programs": 1, "longest": 16, "only": "random_programs", "language": language}
-    cosim(preset(sizes), stall=0.2, **options)
+    cosim("bench_core", preset(sizes), stall=0.2, **options)

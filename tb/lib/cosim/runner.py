@@ -1,6 +1,7 @@
-"""Builds the Verilog of a core for a simulator, once, and runs the bench on it."""
+"""Builds the Verilog of a component for a simulator, once, and runs a bench on it."""
 
 import hashlib
+import importlib
 import json
 import os
 import shutil
@@ -16,6 +17,10 @@ import pytest
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import Runner, get_runner
 
+<<<<<<< HEAD:tb/cosim/runner.py
+=======
+from celosia.hw.verilog import build
+>>>>>>> daf45cda (tb.lib.cosim: kit of benches for any component; tb.units: array and matrix unit against the machine model; tb.core: the bench of the core):tb/lib/cosim/runner.py
 from celosia.hw.arch.config import Config
 from celosia.hw.verilog import build
 from celosia.sim.rtl import parts
@@ -27,8 +32,8 @@ from celosia.sim.rtl.simulators import (
 )
 from celosia.sim.rtl.verilate import locked
 
-HERE = Path(__file__).resolve().parent
-BUILD = HERE.parents[1] / "build" / "cosim"
+ROOT = Path(__file__).resolve().parents[3]
+BUILD = ROOT / "build" / "cosim"
 SIMULATORS = ("icarus", "verilator")
 TIMESCALE = ("1ns", "1ps")
 
@@ -73,13 +78,13 @@ def simulators() -> tuple[str, ...]:
 
 @contextmanager
 def _surroundings(sim: str) -> Iterator[None]:
-    """Put the simulator's folder on ``PATH``, and this one on Python's, for the runner."""
+    """Put the simulator's folder on ``PATH``, and the view on Python's, for the runner."""
     program = find_icarus() if sim == "icarus" else find_verilator(COCOTB_VERILATOR)
     before, modules = os.environ.copy(), sys.path.copy()
     os.environ["PATH"] = os.pathsep.join((str(program.parent), before["PATH"]))
     if shutil.which("ccache"):
         os.environ.setdefault("OBJCACHE", "ccache")
-    sys.path[:0] = [str(HERE), str(HERE.parents[1] / "build" / "view")]
+    sys.path.insert(0, str(ROOT / "build" / "view"))
     try:
         yield
     finally:
@@ -88,10 +93,12 @@ def _surroundings(sim: str) -> Iterator[None]:
         sys.path[:] = modules
 
 
-def _digest(sim: str) -> str:
-    """Return what a model depends on besides its name and sizes."""
-    names = (HERE / "runner.py", *parts.models("*"))
-    files = b"".join(path.read_bytes() for path in names)
+def _digest(sim: str, bench: str) -> str:
+    """Return a digest of what a model depends on besides its name and sizes."""
+    source = importlib.import_module(bench).__file__
+    assert source is not None
+    names = (__file__, source, *parts.models("*"))
+    files = b"".join(Path(name).read_bytes() for name in names)
     return hashlib.sha256(
         build.sources_digest().encode() + files + _tools(sim).encode()
     ).hexdigest()
@@ -117,9 +124,9 @@ def _compile(
     language: str,
     waves: bool,
 ) -> None:
-    """Build the model of a core from its Verilog, in a new folder."""
+    """Build a model from its Verilog, in a new folder."""
     folder.mkdir(parents=True)
-    top = folder / "core.v"
+    top = folder / "component.v"
     top.write_text(text)
     sources = [*models, top]
     arguments = ICARUS_ARGUMENTS[language]
@@ -132,7 +139,7 @@ def _compile(
         recorder = folder / "recorder.v"
         recorder.write_text(
             "module recorder;\n"
-            f'initial begin $dumpfile("core.fst"); $dumpvars(0, {build.TOP}); end\n'
+            f'initial begin $dumpfile("waves.fst"); $dumpvars(0, {build.TOP}); end\n'
             "endmodule\n"
         )
         sources.append(recorder)
@@ -150,11 +157,17 @@ def _compile(
         )
     except (RuntimeError, SystemExit) as error:
         words = log.read_text()[-3000:] if log.exists() else ""
-        pytest.fail(f"{sim} could not build the core: {error}\n{words}", pytrace=False)
+        pytest.fail(f"{sim} could not build its model: {error}\n{words}", pytrace=False)
 
 
 def model(
-    runner: Runner, sim: str, config: Config, *, language: str = "2012", waves: bool = False
+    runner: Runner,
+    sim: str,
+    bench: str,
+    config: Config,
+    *,
+    language: str = "2012",
+    waves: bool = False,
 ) -> Path:
     """Return the folder of the built model, building it unless that was done before.
 
@@ -162,30 +175,25 @@ def model(
     """
     name = hashlib.sha256(repr(sorted(asdict(config).items())).encode()).hexdigest()[:8]
     kind = sim if language == "2012" else f"{sim}-{language}"
-    folder = BUILD / f"{kind}-core-{name}{'-waves' if waves else ''}"
+    folder = BUILD / f"{kind}-{bench}-{name}{'-waves' if waves else ''}"
     with locked(folder):
-        _refresh(runner, sim, config, folder, language=language, waves=waves)
+        stamp, sources = folder / "stamp", _digest(sim, bench)
+        of_sources, _, of_verilog = (stamp.read_text() if stamp.exists() else "").partition("\n")
+        if of_sources == sources:
+            return folder
+        text = build.convert(importlib.import_module(bench).make(config))
+        settings = f"{_tools(sim)}{ICARUS_ARGUMENTS}{VERILATOR_ARGUMENTS}{WAIVERS}"
+        settings += "".join(path.read_text() for path in _parts(config))
+        digest = hashlib.sha256((text + settings).encode()).hexdigest()
+        if of_verilog != digest:
+            shutil.rmtree(folder, ignore_errors=True)
+            _compile(runner, sim, text, _parts(config), folder, language=language, waves=waves)
+        stamp.write_text(f"{sources}\n{digest}")
     return folder
 
 
-def _refresh(
-    runner: Runner, sim: str, config: Config, folder: Path, *, language: str, waves: bool
-) -> None:
-    stamp = folder / "stamp"
-    of_sources, _, of_verilog = (stamp.read_text() if stamp.exists() else "").partition("\n")
-    if of_sources == _digest(sim):
-        return
-    text = build.verilog(config)
-    settings = f"{_tools(sim)}{ICARUS_ARGUMENTS}{VERILATOR_ARGUMENTS}{WAIVERS}"
-    settings += "".join(path.read_text() for path in _parts(config))
-    digest = hashlib.sha256((text + settings).encode()).hexdigest()
-    if of_verilog != digest:
-        shutil.rmtree(folder, ignore_errors=True)
-        _compile(runner, sim, text, _parts(config), folder, language=language, waves=waves)
-    stamp.write_text(f"{_digest(sim)}\n{digest}")
-
-
 def run(
+    bench: str,
     config: Config,
     *,
     sim: str,
@@ -196,8 +204,9 @@ def run(
     language: str = "2012",
     **options: object,
 ) -> None:
-    """Run ``bench_core`` on a simulator; fail if one of its tests does.
+    """Run a bench on a simulator; fail if one of its tests does.
 
+    ``bench``: module with ``make(config)``, which returns the component, and with cocotb's tests;
     ``config``: sizes of the core; ``sim``: one of ``SIMULATORS``; ``seed``: seed of all that is
     random in the bench; ``folder``: where the bench runs and leaves its log and results; ``waves``:
     file for a waveform, without its ending; ``only``: the one of its tests to run;
@@ -211,10 +220,10 @@ def run(
     try:
         with _surroundings(sim):
             runner = get_runner(sim)
-            built = model(runner, sim, config, language=language, waves=waves is not None)
+            built = model(runner, sim, bench, config, language=language, waves=waves is not None)
             runner.build_dir = built
             runner.test(
-                test_module="bench_core",
+                test_module=bench,
                 hdl_toplevel=build.TOP,
                 hdl_toplevel_lang="verilog",
                 testcase=only,
@@ -224,7 +233,7 @@ def run(
                 seed=seed,
                 waves=waves is not None,
                 extra_env={
-                    "CELOSIA_COSIM": json.dumps(settings),
+                    "CELOSIA_BENCH": json.dumps(settings),
                     "COCOTB_ANSI_OUTPUT": "0",
                     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
                 },
@@ -236,9 +245,7 @@ def run(
         pass  # the results below say so, by being absent or naming failures
     tests, failures = get_results(results) if results.exists() else (0, 1)
     if not tests or failures:
-        pytest.fail(
-            f"bench_core on {sim}: {failures} of {tests} failed\n{_end(log)}", pytrace=False
-        )
+        pytest.fail(f"{bench} on {sim}: {failures} of {tests} failed\n{_end(log)}", pytrace=False)
     if waves is not None:
         for made in (*folder.glob("*.fst"), *folder.glob("*.vcd")):
             shutil.copyfile(made, f"{waves}{made.suffix}")

@@ -4,16 +4,18 @@ from typing import Any
 
 import cocotb
 import numpy as np
-from bfm import Ports
 from cocotbext.axi import AxiResp
+from cosim.bench import Bench
 from host import Host, check_damage, failure_of
 from networks import FullyConnected, write_fully_connected
 
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.commands import CODE_BITS, REGISTERS, WORD_BYTES
-from celosia.hw.arch.config import PROGRAM_BYTES
+from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode, Space
 from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION, Control
+from celosia.hw.core import Core
+from celosia.hw.top import Top
 from celosia.sim.check import footprint
 from celosia.sim.check.schedule import listing
 from celosia.sw.compiler.compile import compile_graph
@@ -24,10 +26,14 @@ from celosia.sw.fuzz.stage import CODE, SIZE, SOURCE, TARGET, closing, opening
 HALT = Instruction(Opcode.HALT)
 
 
+def make(config: Config) -> Any:
+    return Top(Core(config=config))
+
+
 async def started(dut: Any, size: int = SIZE) -> Host:
-    ports = Ports(dut)
-    await ports.start()
-    return Host(ports, stall=ports.options["stall"], size=size)
+    bench = Bench(dut, make)
+    await bench.start()
+    return Host(bench, size=size)
 
 
 async def run_good(host: Host, count: int, *, whole: bool = True) -> None:
@@ -69,9 +75,9 @@ async def fill_first(dut: Any) -> None:
 @cocotb.test()
 async def random_programs(dut: Any) -> None:
     host = await started(dut)
-    for _ in range(host.ports.options["programs"]):
+    for _ in range(host.bench.options["programs"]):
         host.fill_memory()
-        await run_good(host, host.ports.rng.randint(10, host.ports.options["longest"]))
+        await run_good(host, host.bench.rng.randint(10, host.bench.options["longest"]))
         await host.counters()
 
 
@@ -94,8 +100,8 @@ async def registers(dut: Any) -> None:
 async def network(dut: Any) -> None:
     """Layers of fully connected neurons, as the compiler makes them."""
     host = await started(dut, 1 << 16)
-    numbers = host.ports.numbers
-    widths = host.ports.options["widths"]
+    numbers = host.bench.numbers
+    widths = host.bench.options["widths"]
     layers = [
         FullyConnected(
             weights=numbers.integers(-127, 128, (channels, taps)).astype(np.int8),
@@ -108,7 +114,7 @@ async def network(dut: Any) -> None:
         for taps, channels in zip(widths, widths[1:], strict=False)
     ]
     model = load(write_fully_connected(layers, input_scale=0.05, input_zero_point=3))
-    program = compile_graph(model, host.config, host.ports.options["batch"])
+    program = compile_graph(model, host.config, host.bench.options["batch"])
     assert program.memory_bytes <= host.memory.size
     for segment in program.segments:
         host.write_memory(segment.address, segment.data)
@@ -176,8 +182,8 @@ def busy_program(host: Host, wrong: Instruction | bytes) -> bytes:
             channels=config.columns,
         ),
     ]
-    host.ports.rng.shuffle(around)
-    place = host.ports.rng.randrange(5)
+    host.bench.rng.shuffle(around)
+    place = host.bench.rng.randrange(5)
     return commands.encode([*around[:place], wrong, *around[place:], HALT])
 
 
@@ -196,7 +202,7 @@ async def errors(dut: Any) -> None:
     host = await started(dut)
     host.fill_memory()
     wrong = wrong_instructions(host)
-    for word in host.ports.rng.sample(wrong, host.ports.options["wrong"]):
+    for word in host.bench.rng.sample(wrong, host.bench.options["wrong"]):
         words = busy_program(host, word)
         before = host.machine.memory.copy()
         expected = failure_of(host.machine, words)
@@ -225,11 +231,11 @@ async def errors_of_programs(dut: Any) -> None:
     host.write_memory(SIZE - len(words), words)
     assert await host.run(SIZE - len(words), 20) == (isa.Error.BUS, sequencer, 16)
     await host.reset()
-    for _ in range(host.ports.options["resets"]):
+    for _ in range(host.bench.options["resets"]):
         words = busy_program(host, Instruction(Opcode.LOAD, length=9))
         host.write_memory(CODE, words)
         await host.begin(CODE, len(words) // WORD_BYTES)
-        await host.ports.ticks(host.ports.rng.randrange(20, 300))
+        await host.bench.ticks(host.bench.rng.randrange(20, 300))
         await host.write("control", Control.RESET.value)
         await host.reset()
         await host.write("interrupt", 3)

@@ -1,0 +1,28 @@
+"""Fixtures of the tests that run benches."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from cosim import runner
+
+
+@pytest.fixture(params=runner.simulators())
+def simulator(request: pytest.FixtureRequest) -> str:
+    """Name of the simulator: what Verilator does in a second takes Icarus half a minute."""
+    return request.param
+
+
+@pytest.fixture
+def cosim(
+    request: pytest.FixtureRequest, simulator: str, seed: int, waves: object
+) -> Callable[..., None]:
+    """Run a bench: ``cosim(bench, config, **options)``, see ``runner.run``."""
+
+    def run(bench: str, config: object, **options: object) -> None:
+        name = re.sub(r"[^\w.-]+", "_", request.node.name)
+        folder = runner.BUILD / "runs" / name
+        runner.run(bench, config, sim=simulator, seed=seed, folder=folder, waves=waves, **options)
+
+    return run

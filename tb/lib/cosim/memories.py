@@ -1,0 +1,174 @@
+"""Memories around what is simulated, all with random pauses."""
+
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from cocotbext.axi import AxiBus, AxiRam
+
+from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
+from cosim.bench import Bench
+
+
+class ExternalMemory:
+    """AxiRam whose channels all pause at random, and that refuses accesses outside with SLVERR.
+
+    ``bench``: the component; ``bus``: ports of its master ``m_axi``; ``size``: bytes.
+    """
+
+    def __init__(self, bench: Bench, bus: Any, size: int) -> None:
+        logging.getLogger(f"cocotb.{bench.dut._name}").setLevel(logging.ERROR)
+        self.bench = bench
+        self.bus = bus
+        self.size = size
+        clock, reset = bench.dut.clk, bench.dut.rst
+        self.ram: Any = AxiRam(AxiBus.from_prefix(bench.dut, "m_axi_"), clock, reset, size=size)
+        reads, writes = self.ram.read_if, self.ram.write_if
+        reads._read = self._checked(reads._read, lambda length: length)
+        writes._write = self._checked(writes._write, len)
+        channels = (reads.ar_channel, reads.r_channel)
+        for channel in (*channels, writes.aw_channel, writes.w_channel, writes.b_channel):
+            channel.set_pause_generator(bench.rests() for _ in itertools.count())
+
+    def _checked(self, access: Any, length: Callable[[Any], int]) -> Any:
+        async def checked(address: int, what: Any) -> Any:
+            if address + length(what) > self.size:
+                raise ValueError(f"address: wanted below {self.size}, got {address}")
+            return await access(address, what)
+
+        return checked
+
+    @property
+    def content(self) -> np.ndarray:
+        """A copy of all bytes, uint8."""
+        return np.frombuffer(self.ram.read(0, self.size), np.uint8)
+
+    def write(self, address: int, content: bytes | np.ndarray) -> None:
+        """Put bytes there, as the host does."""
+        self.ram.write(address, bytes(content))
+
+    async def stays_quiet(self, cycles: int) -> None:
+        """Assert that there is no request and no response for a number of cycles."""
+        for _ in range(cycles):
+            await self.bench.edge
+            for channel in ("aw", "w", "ar", "b", "r"):
+                assert not getattr(self.bus, f"{channel}valid").bits, f"{channel} after the end"
+
+
+def lanes(bench: Bench, access: Any) -> tuple[np.ndarray, bool]:
+    """Return the byte of each lane of an access of the unified buffer, -1 for masked ones.
+
+    Also returns True if a lane that is not masked lies outside; the bytes of those are -1, too.
+    """
+    numbers, config = np.arange(bench.config.rows), bench.config
+    places = access.address + numbers + np.array(list(access.skip)) * config.rows
+    named = (access.mask >> numbers & 1).astype(bool)
+    outside = named & (places >= config.unified_bytes)
+    return np.where(named & ~outside, places, -1), bool(outside.any())
+
+
+class UnifiedReads:
+    """Read port of the unified buffer; responses come a fixed number of cycles after requests.
+
+    ``memory``: its bytes; ``latency``: cycles to a response; ``cycles``: those of the requests.
+    """
+
+    def __init__(self, bench: Bench, request: Any, memory: np.ndarray, latency: int) -> None:
+        self.bench, self.request = bench, request
+        self.memory, self.latency = memory, latency
+        self.cycles: list[int] = []
+
+    async def serve(self) -> None:
+        """Respond to requests, for ever."""
+        bench, ports, request = self.bench, self.bench.ports, self.request
+        late: deque[Any] = deque([None] * (self.latency - 1))
+        while True:
+            ready = not bench.rests()
+            request.ready.drive(ready)
+            await bench.edge
+            late.append(None)
+            if ready and request.valid.bits:
+                self.cycles.append(bench.cycle)
+                places, outside = lanes(bench, request.payload.value)
+                late[-1] = np.where(places < 0, 0, self.memory[places]), outside
+            response = late.popleft()
+            ports.read_valid.drive(response is not None)
+            ports.read_fault.drive(response is not None and response[1])
+            noise = bench.rng.getrandbits(8 * bench.config.rows)
+            ports.read_data.drive(noise if response is None else response[0].tolist())
+
+
+class UnifiedWrites:
+    """Write port of the unified buffer; writes reach ``memory`` in the cycle of their ``fault``."""
+
+    def __init__(
+        self, bench: Bench, write: Any, memory: np.ndarray, latency: int, fault: Any = None
+    ) -> None:
+        self.bench, self.write, self.fault = bench, write, fault
+        self.memory, self.latency = memory, latency
+        self.cycles: list[int] = []
+
+    async def serve(self) -> None:
+        """Take writes, for ever."""
+        bench, write = self.bench, self.write
+        late: deque[Any] = deque([None] * (self.latency - 1))
+        while True:
+            ready = not bench.rests()
+            write.ready.drive(ready)
+            await bench.edge
+            late.append(None)
+            if ready and write.valid.bits:
+                self.cycles.append(bench.cycle)
+                access = write.payload.value
+                late[-1] = *lanes(bench, access), np.array(list(access.data), np.uint8)
+            change = late.popleft()
+            if change is not None:
+                places, _, values = change
+                self.memory[places[places >= 0]] = values.view(np.int8)[places >= 0]
+            if self.fault is not None:
+                self.fault.drive(change is not None and change[1])
+
+
+class Accumulators:
+    """Accumulators as the vector unit sees them; what it reads at other times is noise.
+
+    ``memory``: their sums; ``cycles``: those of reads; ``writes``: those in which sums are written.
+    """
+
+    def __init__(self, bench: Bench, memory: np.ndarray) -> None:
+        self.bench, self.memory = bench, memory
+        self.cycles: list[int] = []
+        self.writes: list[int] = []
+
+    async def serve(self) -> None:
+        """Read and write rows, for ever."""
+        bench, ports, columns = self.bench, self.bench.ports, self.bench.config.columns
+        noise = bench.numbers.integers(-(1 << 31), 1 << 31, (8, columns))
+        late = deque([noise[0]] * (ACCUMULATOR_LATENCY - 2))
+        # Row to read of the cycle before; rows and masks to write of that and of the one before it.
+        requested, places = None, deque([None, None])
+        while True:
+            await bench.edge
+            place = places.popleft()
+            if place is not None:
+                row, mask = place
+                sums = np.array(list(ports.accumulator_write.value.sums))
+                self.memory[row, mask] = sums[mask]
+                self.writes.append(bench.cycle)
+            # A sum that is written in the cycle of its read is undefined.
+            found = noise[bench.rng.randrange(8)].copy()
+            if requested is not None:
+                known = np.ones(columns, bool)
+                if places[0] is not None and places[0][0] == requested:
+                    known = ~places[0][1]
+                found[known] = self.memory[requested, known]
+                self.cycles.append(bench.cycle)
+            late.append(found)
+            ports.sums.drive(late.popleft().tolist())
+            read, write = ports.accumulator_read.value, ports.accumulator_write.value
+            requested = read.row if read.enable else None
+            mask = (write.mask >> np.arange(columns) & 1).astype(bool)
+            places.append((write.row, mask) if write.enable else None)
