@@ -86,7 +86,7 @@ async def random_programs(dut: Any) -> None:
 
 @cocotb.test()
 async def pace(dut: Any) -> None:
-    """Passes follow one another as the estimator of the machine says."""
+    """Passes follow one another at the pace of the estimator."""
     bench = MatrixBench(dut, make)
     await bench.begin()
     depth, rows = bench.config.accumulator_depth, bench.config.rows

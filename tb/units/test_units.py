@@ -17,10 +17,8 @@ CORES = {
 }
 #: Bench, core, rounds.
 BENCHES = [
-    ("array", "square", 4),
-    ("array", "wide", 4),
-    ("matrix", "square", 6),
-    ("matrix", "wide", 6),
+    *((bench, core, 4) for bench in ("array", "matrix") for core in CORES),
+    *(("vector", core, 4) for core in CORES),
 ]
 
 

@@ -10,7 +10,7 @@ class Block:
 
     ``name``: name of the block; ``files``: its sources; ``unit``, ``parent``: tests of its
     components, and of the components that contain it; below tb/hw; ``proofs``: files of its proofs,
-    below tb/formal; ``benches``: files of its cocotb benches, below tb/core and tb/units; Icarus runs them;
+    below tb/formal; ``benches``: files of its cocotb benches, below tb/core; Icarus runs them;
     ``fuzz``: random programs on whole cores may show a change.
     """
 

@@ -165,10 +165,11 @@ class Accumulators:
                 if places[0] is not None and places[0][0] == requested:
                     known = ~places[0][1]
                 found[known] = self.memory[requested, known]
-                self.cycles.append(bench.cycle)
             late.append(found)
             ports.sums.drive(late.popleft().tolist())
             read, write = ports.accumulator_read.value, ports.accumulator_write.value
             requested = read.row if read.enable else None
+            if read.enable:
+                self.cycles.append(bench.cycle)
             mask = (write.mask >> np.arange(columns) & 1).astype(bool)
             places.append((write.row, mask) if write.enable else None)

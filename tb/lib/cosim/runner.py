@@ -17,10 +17,6 @@ import pytest
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import Runner, get_runner
 
-<<<<<<< HEAD:tb/cosim/runner.py
-=======
-from celosia.hw.verilog import build
->>>>>>> daf45cda (tb.lib.cosim: kit of benches for any component; tb.units: array and matrix unit against the machine model; tb.core: the bench of the core):tb/lib/cosim/runner.py
 from celosia.hw.arch.config import Config
 from celosia.hw.verilog import build
 from celosia.sim.rtl import parts
