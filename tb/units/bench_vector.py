@@ -101,7 +101,7 @@ async def pace(dut: Any) -> None:
         groups, lasting = -(-columns // bench.config.lanes), bench.config.group_cycles
         cycles = elements(instruction, bench.config)
         span = np.ptp(bench.rows.cycles) + 1
-        assert bench.rows.cycles[0] - bench.runs.taken[-1] == bench.unit.PREPARE
+        assert bench.rows.cycles[0] - bench.runs.taken[-1] == bench.unit.PREPARE - 1
         assert cycles - groups * lasting < span <= cycles, (span, cycles)
         writes = np.ptp(bench.writes.cycles) + 1
         assert writes == cycles - windows * windows + (groups - 1) * lasting + 1, (writes, cycles)

@@ -12,6 +12,7 @@ from amaranth.hdl import Shape
 from amaranth.lib.wiring import In
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
+from cocotb.utils import get_sim_time
 
 from celosia.hw.arch.config import Config
 
@@ -51,6 +52,13 @@ class Port:
         self.handle.value = value & (1 << Shape.cast(self.shape).width) - 1
 
 
+class Ports(SimpleNamespace):
+    """Members of a signature: ports, and members of their own; those of arrays have numbers."""
+
+    def __getitem__(self, number: int) -> Any:
+        return getattr(self, str(number))
+
+
 class Bench:
     """Component in simulation.
 
@@ -85,9 +93,8 @@ class Bench:
         self.stall: float = self.options.get("stall", 0.0)
         self.dut = dut
         self.edge = RisingEdge(dut.clk)
-        self.cycle = 0
         self.unit = make(self.config)
-        self.ports: Any = SimpleNamespace()
+        self.ports: Any = Ports()
         self._inputs: list[Port] = []
         for path, member, _ in self.unit.signature.flatten(self.unit):
             self._add([str(step) for step in path], member)
@@ -99,12 +106,17 @@ class Bench:
         node = self.ports
         for step in path[:-1]:
             if not hasattr(node, step):
-                setattr(node, step, SimpleNamespace())
+                setattr(node, step, Ports())
             node = getattr(node, step)
         port = Port(handle, member.shape)
         setattr(node, path[-1], port)
         if member.flow == In:
             self._inputs.append(port)
+
+    @property
+    def cycle(self) -> int:
+        """Number of this edge."""
+        return int(get_sim_time("ns")) // PERIOD_NS
 
     async def start(self) -> None:
         """Start the clock, with all inputs zero, and reset."""

@@ -67,15 +67,19 @@ def weight_beats(machine: Machine, tile: int) -> list[dict[str, Any]]:
     ]
 
 
+def parameter_memory(machine: Machine) -> dict[isa.Kind, np.ndarray]:
+    """Return the bytes of all channels and tables of a machine, as the load unit writes them."""
+    raw = np.zeros((len(machine.parameters), PARAMETER_BYTES), np.uint8)
+    raw[:, : machine.parameters.itemsize] = machine.parameters.view(np.uint8).reshape(len(raw), -1)
+    tables = machine.tables.view(np.uint8).ravel().copy()
+    return {isa.Kind.CHANNELS: raw.ravel(), isa.Kind.TABLES: tables}
+
+
 def parameter_beats(machine: Machine) -> list[dict[str, Any]]:
     """Return the writes that give all parameters and tables of the machine to a vector unit."""
     size = machine.config.bus_bytes
-    raw = np.zeros((len(machine.parameters), PARAMETER_BYTES), np.uint8)
-    packed = machine.parameters.view(np.uint8).reshape(len(raw), -1)
-    raw[:, : packed.shape[1]] = packed
-    contents = {isa.Kind.CHANNELS: raw, isa.Kind.TABLES: machine.tables.view(np.uint8)}
     return [
-        {"kind": kind, "offset": offset, "data": content.ravel()[offset : offset + size].tolist()}
-        for kind, content in contents.items()
+        {"kind": kind, "offset": offset, "data": content[offset : offset + size].tolist()}
+        for kind, content in parameter_memory(machine).items()
         for offset in range(0, content.size, size)
     ]

@@ -64,9 +64,12 @@ def lanes(bench: Bench, access: Any) -> tuple[np.ndarray, bool]:
     Also returns True if a lane that is not masked lies outside; the bytes of those are -1, too.
     """
     numbers, config = np.arange(bench.config.rows), bench.config
-    places = access.address + numbers + np.array(list(access.skip)) * config.rows
+    # Only from the row before the buffer a lane may reach row 0.
+    wraps = 1 << (config.unified_bytes - 1).bit_length() + 1
+    first = access.address - wraps * (access.address >= wraps - config.rows)
+    places = first + numbers + np.array(list(access.skip)) * config.rows
     named = (access.mask >> numbers & 1).astype(bool)
-    outside = named & (places >= config.unified_bytes)
+    outside = named & ((places < 0) | (places >= config.unified_bytes))
     return np.where(named & ~outside, places, -1), bool(outside.any())
 
 
@@ -173,3 +176,112 @@ class Accumulators:
                 self.cycles.append(bench.cycle)
             mask = (write.mask >> np.arange(columns) & 1).astype(bool)
             places.append((write.row, mask) if write.enable else None)
+
+
+class BurstMemory:
+    """External memory at a client of the read master: bursts in, beats out.
+
+    ``memory``: its bytes; accesses outside are refused; ``requested``: cycle, address and beats of
+    each burst; ``latency``: cycles from a burst to its first beat.
+    """
+
+    def __init__(
+        self, bench: Bench, request: Any, beats: Any, memory: np.ndarray, latency: int = 9
+    ) -> None:
+        self.bench, self.request, self.beats = bench, request, beats
+        self.memory, self.latency = memory, latency
+        self.requested: list[tuple[int, int, int]] = []
+        self.under_way: deque[tuple[int, dict[str, int]]] = deque()
+
+    def forget(self) -> None:
+        """Drop the beats under way: after a reset."""
+        self.under_way.clear()
+
+    def _take(self, burst: Any) -> None:
+        bench, size = self.bench, self.bench.config.bus_bytes
+        self.requested.append((bench.cycle, int(burst.address), int(burst.beats) + 1))
+        for n in range(burst.beats + 1):
+            first = burst.address // size * size + n * size
+            error = first + size > self.memory.size
+            word = 0 if error else int.from_bytes(self.memory[first : first + size], "little")
+            beat = {"data": word, "error": error, "last": n == burst.beats}
+            self.under_way.append((bench.cycle + self.latency + n, beat))
+
+    async def serve(self) -> None:
+        """Take bursts and give their beats, for ever."""
+        bench, request, beats = self.bench, self.request, self.beats
+        offered = False
+        while True:
+            ready = not bench.rests()
+            request.ready.drive(ready)
+            due = bool(self.under_way) and self.under_way[0][0] <= bench.cycle
+            offered = due and (offered or not bench.rests())
+            beats.valid.drive(offered)
+            if offered:
+                beats.payload.drive(self.under_way[0][1])
+            await bench.edge
+            if offered and beats.ready.bits:
+                self.under_way.popleft()
+                offered = False
+            if ready and request.valid.bits:
+                self._take(request.payload.value)
+
+
+class WrittenMemory:
+    """External memory at the write half of a bus; takes data before their address, too.
+
+    ``content``: its bytes; ``bursts``: cycle, address and beats of each burst; ``beats``: cycles of
+    the beats; ``refuses``: responses are SLVERR, and nothing is written.
+    """
+
+    def __init__(self, bench: Bench, bus: Any, content: np.ndarray) -> None:
+        self.bench, self.bus, self.content = bench, bus, content
+        self.bursts: list[tuple[int, int, int]] = []
+        self.beats: list[int] = []
+        self.refuses = False
+        self._data: deque[tuple[int, int, int]] = deque()
+        self._answered = self._written = self._within = 0
+
+    @property
+    def open(self) -> bool:
+        """True if an address, a beat or a response is missing."""
+        return self._answered < len(self.bursts) or bool(self._data)
+
+    def _write(self) -> None:
+        """Write the beats whose address is known, and count the bursts that have ended."""
+        size = self.bench.config.bus_bytes
+        while self._data and self._written < len(self.bursts):
+            data, strobes, last = self._data.popleft()
+            _, address, beats = self.bursts[self._written]
+            first = address // size * size + self._within * size
+            for lane in range(size):
+                if strobes >> lane & 1 and not self.refuses:
+                    self.content[first + lane] = data >> 8 * lane & 255
+            self._within += 1
+            assert last == (self._within == beats), "wlast"
+            if last:
+                self._within = 0
+                self._written += 1
+
+    async def serve(self) -> None:
+        """Take addresses and data, and respond, for ever."""
+        bench, bus = self.bench, self.bus
+        responding = False
+        while True:
+            ready = [not bench.rests() for _ in range(2)]
+            bus.awready.drive(ready[0])
+            bus.wready.drive(ready[1])
+            waiting = self._answered < self._written
+            responding = waiting and (responding or not bench.rests())
+            bus.bvalid.drive(responding)
+            bus.bresp.drive(2 * self.refuses)
+            await bench.edge
+            if responding and bus.bready.bits:
+                self._answered += 1
+                responding = False
+            if ready[0] and bus.awvalid.bits:
+                self.bursts.append((bench.cycle, bus.awaddr.bits, bus.awlen.bits + 1))
+            if ready[1] and bus.wvalid.bits:
+                self.beats.append(bench.cycle)
+                self._data.append((bus.wdata.value, bus.wstrb.bits, bus.wlast.bits))
+            self._write()

@@ -32,7 +32,6 @@ class Unit:
         bench, ports = self.bench, self.bench.ports
         while True:
             await bench.edge
-            bench.cycle += 1
             self.activity.append(ports.activity.bits)
             if ports.done.bits:
                 self.done.append(bench.cycle)
