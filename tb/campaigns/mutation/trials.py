@@ -3,6 +3,7 @@ collected, until the first test fails.
 """
 
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -186,6 +187,8 @@ class Trials:
 
     def _without(self, report: Report, items: list[pytest.Item]) -> None:
         timings = {}
+        folder = tempfile.mkdtemp()
+        _move_caches(Path(folder), "nothing")
         for item, following in zip(items, [*items[1:], None], strict=False):
             modules: set[str] = set()
             _forget_designs()
@@ -195,6 +198,7 @@ class Trials:
             if self._failure:
                 break
             timings[item.nodeid] = Timing(_processor_time() - start, tuple(sorted(modules)))
+        shutil.rmtree(folder)
         report((self._failure[0] if self._failure else "", timings))
 
     def _order(self, session: pytest.Session, site: Site) -> list[pytest.Item]:
@@ -216,7 +220,7 @@ class Trials:
             report(Result(INVALID))
             return
         with tempfile.TemporaryDirectory() as name:
-            _move_caches(Path(name), site)
+            _move_caches(Path(name), site.name)
             verdict, by = self._tried(session, site, changed)
         report(Result(verdict, by, round(_processor_time() - begin, 1)))
 
@@ -261,12 +265,12 @@ class Trials:
         return "", None
 
 
-def _move_caches(folder: Path, site: Site) -> None:
-    """Separate models and proofs of changed gateware: their cache key is its source."""
-    digest = f"changed: {site.name}"
+def _move_caches(folder: Path, name: str) -> None:
+    """Separate models and proofs of a trial: their cache key is the source, which is unchanged."""
+    digest = f"changed: {name}"
     module: Any = build
     module.sources_digest = lambda **_: digest
-    for kept, name in (("runner", "BUILD"), ("prove", "CACHE")):
+    for kept, name in (("cosim.runner", "BUILD"), ("prove", "CACHE")):
         if kept in sys.modules:
             setattr(sys.modules[kept], name, folder / name)
 
