@@ -14,7 +14,7 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import Activity
-from celosia.sim import footprint
+from celosia.sim.check import footprint
 from celosia.sim.timing.costs import bursts
 
 

@@ -14,10 +14,10 @@ from celosia.hw.arch.commands import WORD_BYTES, encode
 from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.hw.arch.isa import LAYOUTS, Instruction, Opcode, Unit
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
+from celosia.sim.check.order import Clocks
+from celosia.sim.check.schedule import EXECUTING, listing, schedule
 from celosia.sim.fuzz.programs.faulty import faulty
 from celosia.sim.fuzz.programs.legal import legal
-from celosia.sim.order import Clocks
-from celosia.sim.schedule import EXECUTING, listing, schedule
 
 #: First byte of a program.
 CODE = 0x1000

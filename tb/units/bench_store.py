@@ -14,8 +14,8 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import BOUND_BITS, Activity
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
-from celosia.sim import footprint
-from celosia.sim.fuzz.programs.stage import TARGET
+from celosia.sim.check import footprint
+from celosia.sim.fuzz.stage import TARGET
 from celosia.sim.timing.costs import bursts
 
 

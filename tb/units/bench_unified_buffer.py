@@ -12,7 +12,7 @@ from cosim.streams import put
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
-from celosia.sim import footprint
+from celosia.sim.check import footprint
 
 
 def make(config: Config) -> Any:

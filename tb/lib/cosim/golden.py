@@ -8,10 +8,10 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.core import Core
-from celosia.sim.fuzz.programs import stage
+from celosia.sim.check.schedule import MachineError
+from celosia.sim.fuzz import stage
 from celosia.sim.fuzz.programs.generator import Generator
-from celosia.sim.machine import Machine
-from celosia.sim.schedule import MachineError
+from celosia.sim.model.machine import Machine
 from cosim.bench import Bench
 
 HALT = Instruction(Opcode.HALT)
