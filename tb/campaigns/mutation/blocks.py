@@ -10,8 +10,8 @@ class Block:
 
     ``name``: name of the block; ``files``: its sources; ``unit``, ``parent``: tests of its
     components, and of the components that contain it; below tb/hw; ``proofs``: files of its proofs,
-    below tb/formal; ``benches``: files of its cocotb benches, below tb/core; Icarus runs them;
-    ``fuzz``: random programs on whole cores may show a change.
+    below tb/formal; ``benches``: cocotb benches, of the ``core`` or of a unit; Icarus
+    runs them; ``fuzz``: random programs on whole cores may show a change.
     """
 
     name: str
@@ -26,61 +26,70 @@ class Block:
 def _block(row: str) -> Block:
     name, files, *tests = (row + "|" * 6).replace("\n", " ").split("|")[:7]
     sources = tuple(f"hw/{word}.py" for word in files.split())
-    found = (tuple(f"test_{word}.py" for word in names.split()) for names in tests[:4])
-    return Block(name.strip(), sources, *found, fuzz=not tests[4].strip())
+    found = (tuple(f"test_{word}.py" for word in names.split()) for names in tests[:3])
+    benches = tuple(tests[3].split())
+    return Block(name.strip(), sources, *found, benches, fuzz=not tests[4].strip())
 
 
 #: A block a row:
 #: name | sources | unit | parent | proofs | benches | "alone" if not for ``fuzz``.
 _ROWS = """
-fetch | sequencer/fetch | sequencer_fetch | sequencer
+fetch | sequencer/fetch | sequencer_fetch | sequencer | | sequencer
 check, dispatch | sequencer/check sequencer/dispatch | sequencer_check sequencer_dispatch |
+    sequencer | | sequencer
+issue, command, semaphores | sequencer/issue sequencer/command sequencer/semaphores |
+    sequencer_issue sequencer_command sequencer_semaphores | sequencer | queue_users semaphores |
     sequencer
-issue, command, semaphores | sequencer/issue sequencer/command sequencer/semaphores | sequencer_issue
-    sequencer_command sequencer_semaphores | sequencer | queue_users semaphores
 supervisor, counters | sequencer/supervisor sequencer/counters | sequencer_supervisor
-    sequencer_counters | sequencer
-sequencer | sequencer/sequencer sequencer/program sequencer/faults | sequencer
-    sequencer_program sequencer_faults | core
+    sequencer_counters | sequencer | | sequencer
+sequencer | sequencer/sequencer sequencer/program sequencer/faults | sequencer sequencer_program
+    sequencer_faults | core | | sequencer
 host registers | axi/registers axi/interrupts | axi_registers axi_interrupts
 pod | pod axi/windows axi/joined | pod axi_windows axi_joined | | axi_joined
 AXI reader, writer | axi/reader axi/writer | axi_reader axi_writer | axi_signature | axi_reader
     axi_writer
 AXI arbiter, slices, queue | axi/arbiter lib/skid_buffer lib/queue axi/signature | axi_arbiter
     axi_signature lib_skid_buffer lib_queue | | axi_arbiter queues
-splitter | dma/splitter | dma_splitter | dma_load dma_store | dma_splitter
-load | dma/load dma/decoder dma/receiver | dma_load | dma_store
-store | dma/store dma/gather | dma_store | | gather
-unified buffer | memory/unified_buffer | unified_buffer memory_parity | | buffer
+splitter | dma/splitter | dma_splitter | dma_load dma_store | dma_splitter | load store
+load | dma/load dma/decoder dma/receiver | dma_load | dma_store | | load
+store | dma/store dma/gather | dma_store | | gather | store
+unified buffer | memory/unified_buffer | unified_buffer memory_parity | | buffer |
+    unified_buffer
 runs | memory/runs memory/run_start memory/serial_runs | memory_runs memory_serial_runs |
-    vector_source matrix_reads
-weight buffer | memory/weight_buffer | memory_weight_buffer memory_parity | matrix_unit
-parameters, tables | memory/parameter_memory memory/table_memory | memory_parameter memory_parity |
-    vector_unit
-parity | memory/parity vector/watch | memory_parity vector_watch vector_parity | vector_unit | | |
-    alone
-cell, product | matrix/cell targets/product | matrix_cell targets_product | matrix_array | cells | core | alone
-array | matrix/array | matrix_array | matrix_unit | | core
+    vector_source matrix_reads | | vector matrix
+weight buffer | memory/weight_buffer | memory_weight_buffer memory_parity | matrix_unit | |
+    weight_buffer
+parameters, tables | memory/parameter_memory memory/table_memory | memory_parameter
+    memory_parity | vector_unit | | vector
+parity | memory/parity vector/watch | memory_parity vector_watch vector_parity | vector_unit | |
+    | alone
+cell, product | matrix/cell targets/product | matrix_cell targets_product | matrix_array | cells
+    | array core | alone
+array | matrix/array | matrix_array | matrix_unit | | array core
 large array | matrix/shared | matrix_shared | | | | alone
-matrix control | matrix/control matrix/completion matrix/prefetcher matrix/spacing | matrix_control
-    matrix_completion matrix_prefetcher matrix_spacing matrix_moves | matrix_unit
-matrix addresses | matrix/addresses matrix/reads | matrix_addresses matrix_reads matrix_moves | matrix_unit
+matrix control | matrix/control matrix/completion matrix/prefetcher matrix/spacing |
+    matrix_control matrix_completion matrix_prefetcher matrix_spacing matrix_moves | matrix_unit | |
+    matrix
+matrix addresses | matrix/addresses matrix/reads | matrix_addresses matrix_reads matrix_moves |
+    matrix_unit | | matrix
 matrix moves | matrix/moves | matrix_moves | matrix_unit | move_order
 matrix unit | matrix/unit matrix/verdict | matrix_verdict matrix_unit matrix_parity matrix_moves
-accumulators | memory/accumulators | memory_accumulators memory_parity | matrix_unit
-vector control | vector/control vector/task lib/loop_nest streams | vector_control lib_loop_nest streams vector_source
-    vector_unit vector_parity vector_softmax
+    | | | matrix
+accumulators | memory/accumulators | memory_accumulators memory_parity | matrix_unit | |
+    accumulators
+vector control | vector/control vector/task lib/loop_nest streams | vector_control lib_loop_nest
+    streams vector_source vector_unit vector_parity vector_softmax | | | vector
 vector source | vector/source vector/reads vector/responses vector/window | vector_reads
-    vector_window vector_responses vector_source vector_writer vector_unit
-vector pipe | vector/pipe vector/accumulate vector/sums vector/destination vector/writer vector/datapath
-    vector/unit lib/component | vector_accumulate vector_sums vector_writer vector_pipe vector_datapath
-    vector_unit vector_parity vector_softmax
-requantiser | vector/requantize vector/multiplier lib/delay | vector_requantize lib_delay | vector_unit |
-    multipliers requantizer
+    vector_window vector_responses vector_source vector_writer vector_unit | | | vector
+vector pipe | vector/pipe vector/accumulate vector/sums vector/destination vector/writer
+    vector/datapath vector/unit lib/component | vector_accumulate vector_sums vector_writer
+    vector_pipe vector_datapath vector_unit vector_parity vector_softmax | | | vector
+requantiser | vector/requantize vector/multiplier lib/delay | vector_requantize lib_delay |
+    vector_unit | multipliers requantizer | vector
 sequential requantiser | vector/sequential vector/pace | vector_requantize vector_sequential
     vector_pipe | | sequential | | alone
-softmax | softmax/exponentials softmax/reduction softmax/reciprocals vector/softmax_stage | softmax_blocks
-    softmax_stage | vector_softmax
+softmax | softmax/exponentials softmax/reduction softmax/reciprocals vector/softmax_stage |
+    softmax_blocks softmax_stage | vector_softmax
 core | core | core | | | core
 """
 BLOCKS = tuple(_block(row) for row in re.findall(r"\S.*(?:\n .*)*", _ROWS))

@@ -79,10 +79,19 @@ def stages_of(block: Block) -> list[Stage]:
         Stage("unit", tuple(f"tb/hw/{name}" for name in block.unit)),
         Stage("proof", tuple(f"tb/formal/{name}" for name in block.proofs), proofs),
         Stage("parent", tuple(f"tb/hw/{name}" for name in block.parent)),
-        Stage("bench", tuple(f"tb/core/{name}" for name in block.benches), ("-k", "icarus")),
+        Stage("bench", *_benches(block)),
         Stage("core", ("tb/campaigns/mutation/core_trial.py",) if block.fuzz else ()),
     ]
     return [stage for stage in found if stage.tests]
+
+
+def _benches(block: Block) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the files with the benches of a block, and the options that choose those."""
+    units = [name for name in block.benches if name != "core"]
+    files = ["tb/units/test_units.py"] * bool(units)
+    files += ["tb/core/test_core.py"] * ("core" in block.benches)
+    chosen = [f"icarus-{name}-" for name in units] + ["test_core"] * ("core" in block.benches)
+    return tuple(files), ("-k", f"icarus and ({' or '.join(chosen)})")
 
 
 @cache

@@ -53,7 +53,7 @@ class Port:
 
 
 class Ports(SimpleNamespace):
-    """Members of a signature: ports, and members of their own; those of arrays have numbers."""
+    """Members of a signature: ports, and further members; those of arrays have numbers."""
 
     def __getitem__(self, number: int) -> Any:
         return getattr(self, str(number))
