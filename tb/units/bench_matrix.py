@@ -91,16 +91,16 @@ async def pace(dut: Any) -> None:
     await bench.begin()
     depth, rows = bench.config.accumulator_depth, bench.config.rows
     for pixels in (1, 2, 3, depth // 2, depth):
-        fields = {"taps": 4 * rows, "x_count": pixels, "x_stride": 1}
+        fields = {"taps": 6 * rows, "x_count": pixels, "x_stride": 1}
         program = [Instruction(Opcode.MATMUL, **fields, accumulator=depth * n) for n in range(2)]
         assert run(bench.machine, *program) is None
         bench.reads.cycles.clear()
         await bench.runs.run(program)
         firsts = np.array(bench.reads.cycles)[::pixels]
-        # The first pass waits for its skips, the first of the next instruction may do so.
+        # The first two wait for their skips and tiles.
         load = rows if bench.config.serial_skips else rows // bench.config.weight_rows
         passes = max(spacing(program[0], bench.config), load)
-        assert np.diff(firsts[1:4]).tolist() == [passes] * 2, (pixels, firsts)
+        assert np.diff(firsts[2:6]).tolist() == [passes] * 3, (pixels, firsts)
         await bench.compare(program)
 
 

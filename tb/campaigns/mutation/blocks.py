@@ -84,7 +84,8 @@ vector source | vector/source vector/reads vector/responses vector/window | vect
 vector pipe | vector/pipe vector/accumulate vector/sums vector/destination vector/writer
     vector/datapath vector/unit lib/component | vector_accumulate vector_sums vector_writer
     vector_pipe vector_datapath vector_unit vector_parity vector_softmax | | | vector
-requantiser | vector/requantize vector/multiplier lib/delay | vector_requantize lib_delay |
+requantiser | vector/requantize vector/multiplier lib/delay lib/fanout | vector_requantize
+    lib_delay lib_fanout |
     vector_unit | multipliers requantizer | vector
 sequential requantiser | vector/sequential vector/pace | vector_requantize vector_sequential
     vector_pipe | | sequential | | alone
