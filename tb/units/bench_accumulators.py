@@ -84,22 +84,22 @@ class AccumulatorBench(Bench):
             row = first + rng.randrange(config.accumulator_depth)
             mask = rng.getrandbits(config.columns)
             sums = self.numbers.integers(-(1 << 31), 1 << 31, config.columns)
-            self.ports.write.drive({"enable": 1, "row": row, "mask": mask})
+            self.ports.port.write.drive({"enable": 1, "row": row, "mask": mask})
             await self.edge
-            self.ports.write.drive({"row": rng.randrange(first + 1), "mask": -1})
+            self.ports.port.write.drive({"row": rng.randrange(first + 1), "mask": -1})
             await self.edge
-            self.ports.write.drive({"sums": sums.tolist()})
+            self.ports.port.write.drive({"sums": sums.tolist()})
             await self.edge
             chosen = (mask >> np.arange(config.columns) & 1).astype(bool)
             self.machine.accumulators[row, chosen] = sums[chosen]
         found = []
         for row in range(config.accumulator_depth + ACCUMULATOR_LATENCY):
             read = first + min(row, config.accumulator_depth - 1)
-            self.ports.read.drive({"enable": 1, "row": read})
+            self.ports.port.read.drive({"enable": 1, "row": read})
             await self.edge
             if row >= ACCUMULATOR_LATENCY:
-                found.append(list(self.ports.read_sums.value))
-        self.ports.read.drive(0)
+                found.append(list(self.ports.port.sums.value))
+        self.ports.port.read.drive(0)
         expected = self.machine.accumulators[first : first + config.accumulator_depth]
         same(found, expected, f"half {half}")
 
@@ -110,11 +110,11 @@ async def both_halves(dut: Any) -> None:
     bench = AccumulatorBench(dut, make)
     await bench.begin()
     for row in range(bench.config.accumulator_rows):
-        bench.ports.write.drive({"enable": 1, "row": row, "mask": -1})
+        bench.ports.port.write.drive({"enable": 1, "row": row, "mask": -1})
         await bench.ticks(1)
-        bench.ports.write.drive(0)
+        bench.ports.port.write.drive(0)
         await bench.ticks(1)
-        bench.ports.write.drive({"sums": bench.machine.accumulators[row].tolist()})
+        bench.ports.port.write.drive({"sums": bench.machine.accumulators[row].tolist()})
         await bench.ticks(1)
     for number in range(4 * bench.options["rounds"]):
         working = cocotb.start_soon(bench.operate(number % 2))

@@ -28,7 +28,7 @@ class MatrixBench(Bench):
         await self.start()
         self.machine, self.generator, self.runs = machine_of(self), generator_of(self), Unit(self)
         latency = self.unit.read_latency
-        self.reads = UnifiedReads(self, self.ports.request, self.machine.unified, latency)
+        self.reads = UnifiedReads(self, self.ports.reads, self.machine.unified, latency)
         cocotb.start_soon(self.runs.watch())
         cocotb.start_soon(self.reads.serve())
         for tile in range(self.config.weight_tiles):
@@ -44,11 +44,11 @@ class MatrixBench(Bench):
     async def write_row(self, row: int, sums: np.ndarray) -> None:
         """Write sums as the vector unit does: they come two cycles after the rest."""
         write = {"enable": 1, "row": row, "mask": -1, "sums": [0] * self.config.columns}
-        self.ports.accumulator_write.drive(write)
+        self.ports.accumulator_port.write.drive(write)
         await self.ticks(1)
-        self.ports.accumulator_write.drive(0)
+        self.ports.accumulator_port.write.drive(0)
         await self.ticks(1)
-        self.ports.accumulator_write.drive({"sums": sums.tolist()})
+        self.ports.accumulator_port.write.drive({"sums": sums.tolist()})
         await self.ticks(1)
 
     async def compare(self, what: object) -> None:
@@ -56,10 +56,10 @@ class MatrixBench(Bench):
         rows = self.config.accumulator_rows
         sums = []
         for row in range(rows + ACCUMULATOR_LATENCY):
-            self.ports.accumulator_read.drive({"enable": 1, "row": min(row, rows - 1)})
+            self.ports.accumulator_port.read.drive({"enable": 1, "row": min(row, rows - 1)})
             await self.edge
             if row >= ACCUMULATOR_LATENCY:
-                sums.append(list(self.ports.sums.value))
+                sums.append(list(self.ports.accumulator_port.sums.value))
         same(sums, self.machine.accumulators, what)
 
     def draw(self) -> Instruction:

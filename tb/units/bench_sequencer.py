@@ -16,8 +16,8 @@ from celosia.hw.arch.isa import LAYOUTS, Instruction, Opcode, Unit
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.sim.check.order import Clocks
 from celosia.sim.check.schedule import EXECUTING, listing, schedule
-from celosia.sim.fuzz.programs.faulty import faulty
-from celosia.sim.fuzz.programs.legal import legal
+from celosia.sw.fuzz.programs.faulty import faulty
+from celosia.sw.fuzz.programs.legal import legal
 
 #: First byte of a program.
 CODE = 0x1000

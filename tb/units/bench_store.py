@@ -15,8 +15,8 @@ from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import BOUND_BITS, Activity
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
 from celosia.sim.check import footprint
-from celosia.sim.fuzz.stage import TARGET
 from celosia.sim.timing.costs import bursts
+from celosia.sw.fuzz.stage import TARGET
 
 
 def make(config: Config) -> Any:
@@ -30,7 +30,7 @@ class StoreBench(Bench):
         await self.start()
         self.machine, self.generator, self.runs = machine_of(self), generator_of(self), Unit(self)
         latency = UnifiedBuffer.READ_LATENCY
-        self.reads = UnifiedReads(self, self.ports.request, self.machine.unified, latency)
+        self.reads = UnifiedReads(self, self.ports.reads, self.machine.unified, latency)
         self.memory = WrittenMemory(self, self.ports.bus, self.machine.memory.copy())
         self.ports.bounds.drive({"base": 0, "limit": -1})
         for process in (self.runs.watch, self.reads.serve, self.memory.serve):

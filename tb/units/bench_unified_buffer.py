@@ -56,22 +56,22 @@ class BufferBench(Bench):
         """Compare each response with the one that its reader waits for, for ever."""
         while True:
             await self.edge
-            valid = self.ports.read_valid.bits
             for reader, expected in enumerate(self.expected):
+                port = self.ports.reads[reader]
                 due = bool(expected) and expected[0][0] == self.cycle
-                assert bool(valid >> reader & 1) == due, f"reader {reader}: a response, or none"
+                assert port.valid.bits == due, f"reader {reader}: a response, or none"
                 if due:
                     _, content, outside = expected.popleft()
-                    assert self.ports.read_fault.bits == outside
+                    assert port.fault.bits == outside
                     if not outside:
-                        same(list(self.ports.read_data.value), content, f"reader {reader}")
+                        same(list(port.data.value), content, f"reader {reader}")
 
     async def read(self, reader: int) -> None:
         """Read as random instructions do, each from the whole buffer or, rarely, beyond it."""
         i = self.generator.matmul()
         taken = footprint.taps(i, self.config).gather(self.machine.unified)
         values = taken.reshape(-1, i.taps).view(np.uint8)
-        port, rows, n = self.ports.reads[reader], self.config.rows, 0
+        port, rows, n = self.ports.reads[reader].request, self.config.rows, 0
         for access in accesses(i, self.config):
             steps = -(-i.taps // rows)
             pixel, step = divmod(n, steps)

@@ -30,7 +30,7 @@ class VectorBench(Bench):
         self.machine, self.generator, self.runs = machine_of(self), generator_of(self), Unit(self)
         self.bytes, self.sums = self.machine.unified.copy(), self.machine.accumulators.copy()
         ports, latency = self.ports, UnifiedBuffer.READ_LATENCY
-        self.reads = UnifiedReads(self, ports.unified_read, self.bytes, latency)
+        self.reads = UnifiedReads(self, ports.reads, self.bytes, latency)
         visible = UnifiedBuffer.WRITE_LATENCY + PipelineRegister.LATENCY
         self.writes = UnifiedWrites(
             self, ports.unified_write, self.bytes, visible, ports.write_fault

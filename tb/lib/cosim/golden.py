@@ -9,9 +9,9 @@ from celosia.hw.arch.config import PARAMETER_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.core import Core
 from celosia.sim.check.schedule import MachineError
-from celosia.sim.fuzz import stage
-from celosia.sim.fuzz.programs.generator import Generator
 from celosia.sim.model.machine import Machine
+from celosia.sw.fuzz import stage
+from celosia.sw.fuzz.programs.generator import Generator
 from cosim.bench import Bench
 
 HALT = Instruction(Opcode.HALT)
@@ -19,7 +19,7 @@ HALT = Instruction(Opcode.HALT)
 
 def block(config: Config, name: str) -> Any:
     """Return a block of a core, with the sizes and latencies that it has there."""
-    return Core(config=config)._blocks()[name]
+    return getattr(Core(config=config)._blocks(), name)
 
 
 def machine_of(bench: Bench) -> Machine:

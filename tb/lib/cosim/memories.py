@@ -79,14 +79,14 @@ class UnifiedReads:
     ``memory``: its bytes; ``latency``: cycles to a response; ``cycles``: those of the requests.
     """
 
-    def __init__(self, bench: Bench, request: Any, memory: np.ndarray, latency: int) -> None:
-        self.bench, self.request = bench, request
+    def __init__(self, bench: Bench, port: Any, memory: np.ndarray, latency: int) -> None:
+        self.bench, self.port = bench, port
         self.memory, self.latency = memory, latency
         self.cycles: list[int] = []
 
     async def serve(self) -> None:
         """Respond to requests, for ever."""
-        bench, ports, request = self.bench, self.bench.ports, self.request
+        bench, port, request = self.bench, self.port, self.port.request
         late: deque[Any] = deque([None] * (self.latency - 1))
         while True:
             ready = not bench.rests()
@@ -98,10 +98,10 @@ class UnifiedReads:
                 places, outside = lanes(bench, request.payload.value)
                 late[-1] = np.where(places < 0, 0, self.memory[places]), outside
             response = late.popleft()
-            ports.read_valid.drive(response is not None)
-            ports.read_fault.drive(response is not None and response[1])
+            port.valid.drive(response is not None)
+            port.fault.drive(response is not None and response[1])
             noise = bench.rng.getrandbits(8 * bench.config.rows)
-            ports.read_data.drive(noise if response is None else response[0].tolist())
+            port.data.drive(noise if response is None else response[0].tolist())
 
 
 class UnifiedWrites:
@@ -148,7 +148,8 @@ class Accumulators:
 
     async def serve(self) -> None:
         """Read and write rows, for ever."""
-        bench, ports, columns = self.bench, self.bench.ports, self.bench.config.columns
+        bench, columns = self.bench, self.bench.config.columns
+        port = bench.ports.accumulator_port
         noise = bench.numbers.integers(-(1 << 31), 1 << 31, (8, columns))
         late = deque([noise[0]] * (ACCUMULATOR_LATENCY - 2))
         # Row to read of the cycle before; rows and masks to write of that and of the one before it.
@@ -158,7 +159,7 @@ class Accumulators:
             place = places.popleft()
             if place is not None:
                 row, mask = place
-                sums = np.array(list(ports.accumulator_write.value.sums))
+                sums = np.array(list(port.write.value.sums))
                 self.memory[row, mask] = sums[mask]
                 self.writes.append(bench.cycle)
             # A sum that is written in the cycle of its read is undefined.
@@ -169,8 +170,8 @@ class Accumulators:
                     known = ~places[0][1]
                 found[known] = self.memory[requested, known]
             late.append(found)
-            ports.sums.drive(late.popleft().tolist())
-            read, write = ports.accumulator_read.value, ports.accumulator_write.value
+            port.sums.drive(late.popleft().tolist())
+            read, write = port.read.value, port.write.value
             requested = read.row if read.enable else None
             if read.enable:
                 self.cycles.append(bench.cycle)
