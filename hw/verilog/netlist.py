@@ -91,7 +91,9 @@ class Netlist:
             module.nets = {
                 key: net
                 for key, net in module.nets.items()
-                if not bits.isdisjoint(net.bits) or (name in self.roots and key in module.ports)
+                if not bits.isdisjoint(net.bits)
+                or (name in self.roots and key in module.ports)
+                or (name, key) in live.ports  # constant, and read
             }
             if name not in self.roots:
                 module.ports = {p: w for p, w in module.ports.items() if (name, p) in live.ports}

@@ -4,7 +4,7 @@ import pytest
 
 from celosia.hw.arch.presets import preset
 
-#: Sizes of small cores. Icarus runs the benches on the first, Verilator on the others.
+#: Sizes of small cores. Icarus runs the benches on the first, Verilator on the second.
 CORES = {
     "square": (
         "nano,unified_bytes=256,weight_tiles=12,accumulator_depth=16,weight_rows=2,bus_bytes=4,"
@@ -14,21 +14,14 @@ CORES = {
         "micro,columns=12,unified_bytes=512,weight_tiles=8,accumulator_depth=16,lanes=4,"
         "parameter_channels=16,tables=2,queue_depth=3,dsp_columns=5"
     ),
-    "complete": (
-        "micro,unified_bytes=512,weight_tiles=8,accumulator_depth=16,parameter_channels=32,"
-        "softmax=true,elementwise_products=true,activation_weights=true,cells=pair,weight_rows=8"
-    ),
 }
 BENCHES = (
     *("array", "accumulators", "weight_buffer", "unified_buffer", "matrix", "vector"),
     *("load", "store", "sequencer"),
 )
-#: Benches of units that have further forms on the complete core.
-LARGER = ("array", "weight_buffer", "matrix", "vector", "load")
 RUNS = [
     *(("icarus", bench, "square", 2) for bench in BENCHES),
     *(("verilator", bench, "wide", 8) for bench in BENCHES),
-    *(("verilator", bench, "complete", 8) for bench in LARGER),
 ]
 
 

@@ -19,7 +19,7 @@ HALT = Instruction(Opcode.HALT)
 
 def block(config: Config, name: str) -> Any:
     """Return a block of a core, with the sizes and latencies that it has there."""
-    return getattr(Core(config=config)._blocks(), name)
+    return getattr(Core(config=config).blocks(), name)
 
 
 def machine_of(bench: Bench) -> Machine:
