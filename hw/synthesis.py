@@ -7,7 +7,7 @@ from celosia.hw.arch.config import Config
 from celosia.hw.core import Core
 from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, placed
-from celosia.hw.flow.parts import CONSTRAINTS, PARTS, Part
+from celosia.hw.flow.parts import CONSTRAINTS, PARTS, FpgaPart
 from celosia.hw.flow.report import Report, examine
 from celosia.hw.flow.tools import Progress
 from celosia.hw.folded import Folded
@@ -31,7 +31,7 @@ def synthesise(
     *,
     seeds: Iterable[int],
     directory: Path,
-    part: Part = PARTS["LFE5U-85F"],
+    part: FpgaPart = PARTS["LFE5U-85F"],
     report: Progress = lambda line: None,
 ) -> Report:
     """Synthesise, place and route the core alone.
@@ -43,12 +43,12 @@ def synthesise(
     Parameters
     ----------
     config : Config
-        Sizes of the core. Its multipliers are those of the part, see ``Part.suited``.
+        Sizes of the core. Its multipliers are those of the part, see ``FpgaPart.suited``.
     seeds : iterable of int
         Seeds of the placer; one run each. Without seeds the core is only synthesised.
     directory : Path
         Folder of Verilog, netlist, logs and reports.
-    part : Part
+    part : FpgaPart
         FPGA.
     report : function of str
         Called with messages about the progress.

@@ -51,7 +51,6 @@ RULES = (
     Rule(MACHINE, ()),
     Rule("celosia.hw", GATEWARE, YOWASP),
     Rule("celosia.hw.flow.analytic", ("numpy", "scipy")),
-    Rule("celosia.hw.flow.packages", ("celosia.hw.flow",), ("apycula",)),
     Rule("celosia.hw.flow.places", ("celosia.hw.flow", "numpy")),
     Rule("celosia.hw.litex", (*GATEWARE, "litedram", "litex", "migen"), ("litex_boards",)),
     Rule(ARCH, (ARCH, "amaranth.hdl", "amaranth.lib.data", "amaranth.lib.enum")),

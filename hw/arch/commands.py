@@ -44,7 +44,7 @@ class FieldBits(NamedTuple):
     width: int
 
 
-class Register(NamedTuple):
+class UnitRegister(NamedTuple):
     """Register of a unit: parts of fields, least significant first."""
 
     name: str
@@ -94,7 +94,7 @@ def _fields(unit: Unit) -> dict[str, Field]:
     }
 
 
-def _registers(unit: Unit) -> tuple[Register, ...]:
+def _registers(unit: Unit) -> tuple[UnitRegister, ...]:
     fields, shared = _fields(unit), _SHARED.get(unit, {})
     groups = {member: name for name, members in shared.items() for member in members}
     parts: dict[str, tuple[FieldBits, ...]] = {}
@@ -108,7 +108,7 @@ def _registers(unit: Unit) -> tuple[Register, ...]:
         if width > VALUE_BITS:
             parts[f"{name}_high"] = (FieldBits(field, VALUE_BITS, width - VALUE_BITS),)
     return tuple(
-        Register(name, code, found)
+        UnitRegister(name, code, found)
         for code, (name, found) in enumerate(parts.items(), _FIRST[unit])
     )
 
@@ -162,13 +162,13 @@ def register_limits(config: Config) -> dict[int, Limit]:
     return result
 
 
-def _whole(register: Register) -> bool:
+def _whole(register: UnitRegister) -> bool:
     """Return True if the last field of a register is all there, and has no sign."""
     field, _, width = register.parts[-1]
     return width == _width(field) and field.representable[0] == 0
 
 
-def _highest(register: Register, last: int) -> int:
+def _highest(register: UnitRegister, last: int) -> int:
     """Return the greatest value of a register whose last field is at most ``last``."""
     below = register.width - register.parts[-1].width
     high = last if _whole(register) else (1 << register.parts[-1].width) - 1
@@ -251,7 +251,7 @@ class Decoder:
         self._set(*_BY_CODE[code], value)
         return None
 
-    def _set(self, unit: Unit, register: Register, value: int) -> None:
+    def _set(self, unit: Unit, register: UnitRegister, value: int) -> None:
         name = f"{unit.name} {register.name}"
         if self._last and (unit is not self._last[0] or register.code <= self._last[1]):
             raise Illegal(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from celosia.hw.flow import places, tools
 from celosia.hw.flow.netlist import column_of
-from celosia.hw.flow.parts import Family, Part
+from celosia.hw.flow.parts import Family, FpgaPart
 from celosia.hw.flow.tools import Progress
 from celosia.hw.verilog.sources import Source
 
@@ -81,7 +81,7 @@ class Design:
         Of the top module, and of the files.
     verilog : str
         Its text.
-    part : Part
+    part : FpgaPart
         What it is built for.
     megahertz : float
         Wanted clock, unless the file of pins has one.
@@ -97,7 +97,7 @@ class Design:
 
     name: str
     verilog: str
-    part: Part
+    part: FpgaPart
     megahertz: float
     pins: str = ""
     project: Mapping[str, str] = field(default_factory=dict)

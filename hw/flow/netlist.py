@@ -15,7 +15,7 @@ from celosia.hw.verilog.sources import Source
 BETWEEN, OUTSIDE = "between", "outside"
 
 
-class Cell(NamedTuple):
+class GateCell(NamedTuple):
     """One cell: its kind, the nets at its inputs and at its outputs, and where it was placed."""
 
     kind: str
@@ -27,7 +27,7 @@ class Cell(NamedTuple):
 class Netlist(NamedTuple):
     """Cells by name, and the names of every net, the cells of a hierarchy joined by dots."""
 
-    cells: dict[str, Cell]
+    cells: dict[str, GateCell]
     nets: dict[int, list[str]]
 
 
@@ -54,7 +54,7 @@ def read(path: Path, top: str) -> Netlist:
             ends[directions[port]] += [bit for bit in bits if isinstance(bit, int)]
         bel = cell["attributes"].get("NEXTPNR_BEL", "")
         inputs, outputs = tuple(ends["input"]), tuple(ends["output"])
-        cells[plain(name)] = Cell(cell["type"], inputs, outputs, bel)
+        cells[plain(name)] = GateCell(cell["type"], inputs, outputs, bel)
     nets: dict[int, list[str]] = defaultdict(list)
     for name, net in module["netnames"].items():
         for bit in net["bits"]:

@@ -159,7 +159,7 @@ _VENDORS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class FpgaPart:
     """One part.
 
     Parameters
@@ -234,8 +234,8 @@ _ECP5_SETTINGS = {
 _MULTIPLIERS = {"12": 28, "25": 28, "45": 72, "85": 156}
 
 
-def _ecp5(name: str, size: str, package: str, speed: int = 6) -> Part:
-    part = Part(
+def _ecp5(name: str, size: str, package: str, speed: int = 6) -> FpgaPart:
+    part = FpgaPart(
         name=name,
         family=ECP5,
         title=f"{name.partition('-C')[0]}, speed grade {speed}",
@@ -264,16 +264,16 @@ PARTS = {
         _ecp5("LFE5U-12F-CABGA381", "12k", "CABGA381"),
         _ecp5("LFE5U-25F-CSFBGA285", "25k", "CSFBGA285", speed=8),
         _ecp5("LFE5UM5G-85F-CABGA554", "um5g-85k", "CABGA554", speed=8),
-        Part(
+        FpgaPart(
             name="GW2AR-18",
             family=GOWIN,
             title="GW2AR-18, speed C8/I7",
             options=("--device", "GW2AR-LV18QN88C8/I7", "--vopt", "family=GW2A-18C"),
             multipliers=48,
         ),
-        Part(name="GW2A-18", family=GOWIN, title="GW2A-18", multipliers=48),
-        Part(name="XC6SLX25", family=SPARTAN6, title="XC6SLX25", multipliers=38),
-        Part(
+        FpgaPart(name="GW2A-18", family=GOWIN, title="GW2A-18", multipliers=48),
+        FpgaPart(name="XC6SLX25", family=SPARTAN6, title="XC6SLX25", multipliers=38),
+        FpgaPart(
             name="iCE40UP5K",
             family=ICE40,
             title="iCE40UP5K",
@@ -301,7 +301,7 @@ _SIZES = {"U-12": "12k"} | {
 }
 
 
-def part_named(name: str) -> Part | None:
+def part_named(name: str) -> FpgaPart | None:
     """Return a part by its name or ordering code, or None.
 
     Without a package, it is the first of the table.
@@ -310,7 +310,7 @@ def part_named(name: str) -> Part | None:
     return PARTS.get(name) or next(found, None) or _ordered(name)
 
 
-def _ordered(code: str) -> Part | None:
+def _ordered(code: str) -> FpgaPart | None:
     """Return the part with an ordering code: an ECP5, or a part for its vendor's tools."""
     size, _, order = code.removeprefix("LFE5").partition("F-")
     speed, package = order[:1], order[1:].removesuffix("C").removesuffix("I")
@@ -321,5 +321,5 @@ def _ordered(code: str) -> Part | None:
     is_code = code.replace("-", "").replace("_", "").isalnum()
     for heads, family in _VENDORS if is_code else ():
         if code.startswith(heads) and code not in heads:
-            return Part(name=code, family=family, title=code, multipliers=0)
+            return FpgaPart(name=code, family=family, title=code, multipliers=0)
     return None

@@ -12,14 +12,14 @@ import numpy as np
 
 from celosia.hw.flow import analytic
 from celosia.hw.flow.netlist import column_of
-from celosia.hw.flow.parts import Part
+from celosia.hw.flow.parts import FpgaPart
 from celosia.hw.flow.tools import Progress
 
 #: End of the path of the multiplier of a cell, and how row, and cell at its first column, begin.
 _MULTIPLIER, _ROW, _CELL = (".product.multiplier", "row_", "cell_")
 
 
-def array_places(names: Iterable[str], part: Part) -> dict[str, str]:
+def array_places(names: Iterable[str], part: FpgaPart) -> dict[str, str]:
     """Return the sites of the multipliers of an array, or of several, one after the other.
 
     Two cells of a row share a run of blocks, two rows of each a block, the second cell one block
@@ -32,7 +32,7 @@ def array_places(names: Iterable[str], part: Part) -> dict[str, str]:
     ----------
     names : iterable of str
         Of all cells of the netlist.
-    part : Part
+    part : FpgaPart
         Where they go.
 
     Returns
@@ -67,7 +67,7 @@ def array_places(names: Iterable[str], part: Part) -> dict[str, str]:
     return places
 
 
-def _runs(part: Part, length: int) -> list[list[list[str]]]:
+def _runs(part: FpgaPart, length: int) -> list[list[list[str]]]:
     """Return runs of blocks: as many as a row of blocks holds, then what is left of the rows.
 
     That is one line, which turns at the end of each row.
@@ -81,7 +81,7 @@ def _runs(part: Part, length: int) -> list[list[list[str]]]:
     return runs + [rest[n : n + length] for n in range(0, len(rest) - length + 1, length)]
 
 
-def _multipliers(part: Part) -> list[list[list[str]]]:
+def _multipliers(part: FpgaPart) -> list[list[list[str]]]:
     """Return the sites of multipliers: rows of blocks of four."""
     return [
         [[f"X{x + dx}/Y{y}/MULT18_{dx}" for dx in (0, 1, 4, 5)] for x in starts]
@@ -89,7 +89,7 @@ def _multipliers(part: Part) -> list[list[list[str]]]:
     ]
 
 
-def _memories(part: Part) -> list[str]:
+def _memories(part: FpgaPart) -> list[str]:
     """Return the sites of block memories."""
     rows = part.memory_blocks
     return [f"X{x + 2 * n}/Y{y}/EBR{n}" for y, starts in rows for x in starts for n in range(4)]
@@ -102,7 +102,7 @@ def _at(site: str) -> tuple[int, int]:
 
 
 def other_places(
-    cells: Mapping[str, Mapping[str, Any]], places: Mapping[str, str], part: Part
+    cells: Mapping[str, Mapping[str, Any]], places: Mapping[str, str], part: FpgaPart
 ) -> dict[str, str]:
     """Return sites of the block memories, and of the multipliers that are not among ``places``.
 
@@ -112,7 +112,7 @@ def other_places(
         The netlist, as Yosys writes it.
     places : dict of str to str
         Site by cell of those that have one.
-    part : Part
+    part : FpgaPart
         Where they go.
 
     Returns
@@ -148,7 +148,7 @@ def other_places(
     return {order[cell]: site for cell, site in found.items()}
 
 
-def fix(netlist: Path, top: str, part: Part, report: Progress = lambda line: None) -> Path:
+def fix(netlist: Path, top: str, part: FpgaPart, report: Progress = lambda line: None) -> Path:
     """Return a netlist whose multipliers and memories have sites, and settings of the router.
 
     It is beside the one given, or that one where there is nothing to say.

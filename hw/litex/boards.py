@@ -9,7 +9,7 @@ from typing import Any
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
-from celosia.hw.flow.parts import CONSTRAINTS, Part, part_named
+from celosia.hw.flow.parts import CONSTRAINTS, FpgaPart, part_named
 
 #: Bits per second on the line.
 BAUD = 3_000_000
@@ -87,7 +87,7 @@ class Board:
         return core if self.cores == 1 else PodConfig(core, self.cores, self.ports)
 
     @property
-    def fpga(self) -> Part:
+    def fpga(self) -> FpgaPart:
         """Its part; raises ValueError if no tool is known for it."""
         part = part_named(self.part)
         if part is None:

@@ -162,7 +162,7 @@ def _field_row(opcode: Opcode, field: isa.Field) -> list[object]:
 _COLUMNS = ("field", "bits", "default", "range", "meaning")
 
 
-def _register_row(register: commands.Register) -> list[object]:
+def _register_row(register: commands.UnitRegister) -> list[object]:
     """Return code, name, bits and contents of a register of a unit."""
     parts, at = [], 0
     for field, low, width in register.parts:

@@ -18,7 +18,7 @@ from celosia.hw.arch.presets import preset
 from celosia.hw.axi.arbiter import Arbiter
 from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, synthesised
-from celosia.hw.flow.netlist import BETWEEN, Blocks, Cell, Netlist, areas, assign, column_of
+from celosia.hw.flow.netlist import BETWEEN, Blocks, GateCell, Netlist, areas, assign, column_of
 from celosia.hw.flow.parts import ECP5, GOWIN, ICE40, PARTS
 from celosia.hw.flow.paths import Delays, End, Late, Start, Timing, ends, read
 from celosia.hw.verilog.build import convert, convert_with_sources
@@ -30,11 +30,11 @@ BLOCKS = Blocks(
 
 
 def register(data, out, name="$auto$1"):
-    return {name: Cell("TRELLIS_FF", (data,), (out,), "")}
+    return {name: GateCell("TRELLIS_FF", (data,), (out,), "")}
 
 
 def lut(inputs, out, name):
-    return {name: Cell("LUT4", tuple(inputs), (out,), "")}
+    return {name: GateCell("LUT4", tuple(inputs), (out,), "")}
 
 
 def test_a_register_is_where_it_is_assigned():
@@ -60,8 +60,8 @@ def test_packed_cells_keep_the_block_of_what_they_were_made_of():
 
 
 def test_areas_count_by_column():
-    cells = register(1, 2, "r") | lut([3], 1, "$1") | {"inner.a.c": Cell("CCU2C", (), (), "")}
-    netlist = Netlist(cells | {"inner.b.m": Cell("MULT18X18D", (), (), "")}, {2: ["inner.a.q"]})
+    cells = register(1, 2, "r") | lut([3], 1, "$1") | {"inner.a.c": GateCell("CCU2C", (), (), "")}
+    netlist = Netlist(cells | {"inner.b.m": GateCell("MULT18X18D", (), (), "")}, {2: ["inner.a.q"]})
     assert areas(netlist, assign(netlist, BLOCKS), ECP5) == {
         "a": {"LUT": 3, "FF": 1, "DSP": 0, "block RAM": 0},
         "b": {"LUT": 0, "FF": 0, "DSP": 1, "block RAM": 0},
