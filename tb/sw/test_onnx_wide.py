@@ -191,6 +191,7 @@ def _input(dtype: str) -> bytes:
         (lambda: _zero_point("INT4"), "QuantizeLinear .* got a zero point 'c1' of less bits"),
         (lambda: _zero_point("UINT16"), "QuantizeLinear .* a result of int8, .* got uint16"),
         (lambda: _input("FLOAT16"), "input 'x': wanted int8, .* got float16"),
+        (lambda: _pooled("Relu", (1, 0, 4)), r"'x': wanted extents of at least 1, got \[1, 0, 4\]"),
         (lambda: _solid(group=3), "wanted weights of 3 channels, got 3 x 3"),
     ],
 )

@@ -204,8 +204,11 @@ def _end(value: onnx.ValueInfoProto) -> End:
         raise ModelError(f"tensor {value.name!r}: wanted a tensor")
     shape = tuple(each.dim_value for each in kind.shape.dim)
     if any(extent < 1 for extent in shape):
-        got = [each.dim_param or each.dim_value or "?" for each in kind.shape.dim]
-        raise ModelError(f"tensor {value.name!r}: {FREE}, got [{', '.join(map(str, got))}]")
+        fixed = [each.HasField("dim_value") for each in kind.shape.dim]
+        dims = zip(kind.shape.dim, fixed, strict=True)
+        got = [each.dim_value if known else each.dim_param or "?" for each, known in dims]
+        wanted = "wanted extents of at least 1" if all(fixed) else FREE
+        raise ModelError(f"tensor {value.name!r}: {wanted}, got [{', '.join(map(str, got))}]")
     return End(value.name, np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)), shape)
 
 
