@@ -10,6 +10,15 @@ from typing import Any, NamedTuple
 _DATASETS = {"fashion": "fashion-mnist", "mnist": "mnist"}
 
 
+#: Earlier names of models, which are accepted wherever a name is.
+ALIASES = {
+    "fashion_b": "fashion_cnn",
+    "mnist_a": "mnist_cnn_5x5",
+    "mnist_c": "mnist_cnn_3x3",
+    "mnist_d": "mnist_cnn_deep",
+}
+
+
 class Shipped(NamedTuple):
     """A model of the package."""
 
@@ -19,18 +28,30 @@ class Shipped(NamedTuple):
     about: dict[str, Any]  #: Its record: network, accuracy and settings of the training.
 
 
+class ByName(dict[str, Any]):
+    """Values by the names of models; earlier names are found, too, and not listed."""
+
+    def __missing__(self, name: str) -> Any:
+        return self[ALIASES[name]]
+
+    def __contains__(self, name: object) -> bool:
+        return dict.__contains__(self, ALIASES.get(str(name), name))
+
+
 @cache
 def shipped() -> Mapping[str, Shipped]:
     """Return the models of the package by name."""
     folder = Path(__file__).with_name("models")
-    return {
-        path.stem: Shipped(
-            path,
-            _DATASETS.get(path.stem.partition("_")[0], ""),
-            json.loads(path.with_suffix(".json").read_text()),
-        )
-        for path in sorted(folder.glob("*.tflite"))
-    }
+    return ByName(
+        {
+            path.stem: Shipped(
+                path,
+                _DATASETS.get(path.stem.partition("_")[0], ""),
+                json.loads(path.with_suffix(".json").read_text()),
+            )
+            for path in sorted(folder.glob("*.tflite"))
+        }
+    )
 
 
 def model_path(name: str | Path) -> Path:

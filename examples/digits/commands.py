@@ -54,9 +54,9 @@ def add_serve(command: Commands) -> None:
     parser.add_argument(
         "model",
         nargs="?",
-        default="mnist_a",
+        default="mnist_cnn_5x5",
         metavar="MODEL",
-        help="a shipped model, or a model file with an input of 28x28x1 (mnist_a)",
+        help="a shipped model, or a model file with an input of 28x28x1 (mnist_cnn_5x5)",
     )
     add_device(parser, "machine")
     parser.add_argument(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from celosia.sw.shipped import ALIASES, ByName
 from celosia_examples.training.recipe import Network, ship
 from celosia_examples.training.transformer import vision_transformer
 
@@ -70,75 +71,77 @@ def _settings(**given: Any) -> dict[str, Any]:
 
 
 #: The networks by name, in the order of the time that they take.
-NETWORKS = {
-    "mnist_mlp": Network(
-        text="MLP 784-128-10, ReLU, int8",
-        dataset="mnist",
-        shape=(784,),
-        layers=[_dense(128, "relu"), _dropout(0.1), _dense(10)],
-        settings=_settings(
-            seed=20, epochs=80, learning_rate=2e-3, hidden=128, dropout=0.1, shift_pixels=1
+NETWORKS: Mapping[str, Network] = ByName(
+    {
+        "mnist_mlp": Network(
+            text="MLP 784-128-10, ReLU, int8",
+            dataset="mnist",
+            shape=(784,),
+            layers=[_dense(128, "relu"), _dropout(0.1), _dense(10)],
+            settings=_settings(
+                seed=20, epochs=80, learning_rate=2e-3, hidden=128, dropout=0.1, shift_pixels=1
+            ),
         ),
-    ),
-    "mnist_c": Network(
-        text="conv 3x3x32 ReLU, pool, conv 3x3x64 ReLU, pool, 128 ReLU, 10, softmax, int8",
-        dataset="mnist",
-        layers=[
-            _conv(32, 3, "valid"),
-            _POOL,
-            _conv(64, 3, "valid"),
-            _POOL,
-            _FLATTEN,
-            _dense(128, "relu"),
-            _dropout(0.5),
-            _dense(10),
-            _SOFTMAX,
-        ],
-        settings=_settings(seed=23, epochs=25),
-    ),
-    "fashion_b": Network(
-        text="conv 3x3x64, pool, ReLU, 10, softmax, int8",
-        dataset="fashion-mnist",
-        layers=[
-            _conv(64, 3, "valid", None),
-            _POOL,
-            ("ReLU", {}),
-            _FLATTEN,
-            _dense(10),
-            _SOFTMAX,
-        ],
-        settings=_settings(seed=22, epochs=20, shift_pixels=1),
-    ),
-    "mnist_a": Network(
-        text="conv 5x5x32 same ReLU, pool, conv 5x5x64 same ReLU, pool, 128 ReLU, 10, int8",
-        dataset="mnist",
-        layers=[
-            _conv(32, 5, "same"),
-            _POOL,
-            _conv(64, 5, "same"),
-            _POOL,
-            _FLATTEN,
-            _dense(128, "relu"),
-            _dropout(0.4),
-            _dense(10),
-        ],
-        settings=_settings(seed=21, epochs=18),
-    ),
-    "mnist_d": Network(
-        text="4 conv 3x3x16 same ReLU, pool, 4 conv 3x3x32 same ReLU, global average, 10, int8",
-        dataset="mnist",
-        layers=[
-            *_normalised(16) * 4,
-            _POOL,
-            *[*_normalised(32), _dropout(0.1)] * 4,
-            ("GlobalAveragePooling2D", {}),
-            _dense(10),
-        ],
-        settings=_settings(seed=24, epochs=10, learning_rate=3e-3),
-    ),
-    "mnist_vit": _vision_transformer("mnist", seed=25, epochs=14),
-    "fashion_vit": _vision_transformer("fashion-mnist", seed=26, epochs=10),
-}
+        "mnist_cnn_3x3": Network(
+            text="conv 3x3x32 ReLU, pool, conv 3x3x64 ReLU, pool, 128 ReLU, 10, softmax, int8",
+            dataset="mnist",
+            layers=[
+                _conv(32, 3, "valid"),
+                _POOL,
+                _conv(64, 3, "valid"),
+                _POOL,
+                _FLATTEN,
+                _dense(128, "relu"),
+                _dropout(0.5),
+                _dense(10),
+                _SOFTMAX,
+            ],
+            settings=_settings(seed=23, epochs=25),
+        ),
+        "fashion_cnn": Network(
+            text="conv 3x3x64, pool, ReLU, 10, softmax, int8",
+            dataset="fashion-mnist",
+            layers=[
+                _conv(64, 3, "valid", None),
+                _POOL,
+                ("ReLU", {}),
+                _FLATTEN,
+                _dense(10),
+                _SOFTMAX,
+            ],
+            settings=_settings(seed=22, epochs=20, shift_pixels=1),
+        ),
+        "mnist_cnn_5x5": Network(
+            text="conv 5x5x32 same ReLU, pool, conv 5x5x64 same ReLU, pool, 128 ReLU, 10, int8",
+            dataset="mnist",
+            layers=[
+                _conv(32, 5, "same"),
+                _POOL,
+                _conv(64, 5, "same"),
+                _POOL,
+                _FLATTEN,
+                _dense(128, "relu"),
+                _dropout(0.4),
+                _dense(10),
+            ],
+            settings=_settings(seed=21, epochs=18),
+        ),
+        "mnist_cnn_deep": Network(
+            text="4 conv 3x3x16 same ReLU, pool, 4 conv 3x3x32 same ReLU, global average, 10, int8",
+            dataset="mnist",
+            layers=[
+                *_normalised(16) * 4,
+                _POOL,
+                *[*_normalised(32), _dropout(0.1)] * 4,
+                ("GlobalAveragePooling2D", {}),
+                _dense(10),
+            ],
+            settings=_settings(seed=24, epochs=10, learning_rate=3e-3),
+        ),
+        "mnist_vit": _vision_transformer("mnist", seed=25, epochs=14),
+        "fashion_vit": _vision_transformer("fashion-mnist", seed=26, epochs=10),
+    }
+)
 
 
 def main() -> None:
@@ -151,7 +154,7 @@ def main() -> None:
         if name not in NETWORKS:
             parser.error(f"wanted names of {', '.join(NETWORKS)}, got {name!r}")
     for name in arguments.names or NETWORKS:
-        ship(name, NETWORKS[name], arguments.folder)
+        ship(ALIASES.get(name, name), NETWORKS[name], arguments.folder)
 
 
 if __name__ == "__main__":

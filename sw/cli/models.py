@@ -15,4 +15,4 @@ def run(arguments: argparse.Namespace) -> None:
     """Print name, data set, accuracy and network of each."""
     for name, model in shipped().items():
         accuracy = f"{model.about['int8_accuracy']:.2%}"
-        print(f"{name:<12} {model.dataset or 'text':<14} {accuracy:<8} {model.about['network']}")
+        print(f"{name:<14} {model.dataset or 'text':<14} {accuracy:<8} {model.about['network']}")

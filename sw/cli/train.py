@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _files(arguments: argparse.Namespace, network: TrainableNetwork) -> _Files:
     """Return the files; refuse those that could not be written."""
-    model = arguments.output or Path(f"{network.name}_trained.tflite")
+    model = arguments.output or Path(f"{arguments.network}_trained.tflite")
     if model.suffix != ".tflite":
         raise InputError(f"--output: wanted a name with .tflite, got {model}")
     files = _Files(

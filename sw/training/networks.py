@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from celosia.sw.shipped import ByName
 from celosia.sw.training.scheme import Conv, Dense, TrainableNetwork
 
 
@@ -23,8 +24,8 @@ def _pooled(side: int, inputs: int, outputs: int, kernel: int, **given: Any) -> 
 _HALVINGS = (1, 2)
 
 #: Networks by name.
-NETWORKS: Mapping[str, TrainableNetwork] = {
-    network.name: network
+NETWORKS: Mapping[str, TrainableNetwork] = ByName(
+    (network.name, network)
     for network in (
         TrainableNetwork(
             name="mnist_mlp",
@@ -36,7 +37,7 @@ NETWORKS: Mapping[str, TrainableNetwork] = {
             ),
         ),
         TrainableNetwork(
-            name="mnist_a",
+            name="mnist_cnn_5x5",
             text="conv 5x5x32 same, pool, conv 5x5x64 same, pool, 128, 10, ReLU, no biases",
             dataset="mnist",
             layers=(
@@ -50,7 +51,7 @@ NETWORKS: Mapping[str, TrainableNetwork] = {
             halvings=_HALVINGS,
         ),
         TrainableNetwork(
-            name="fashion_b",
+            name="fashion_cnn",
             text="conv 3x3x64, pool, ReLU, 10, no biases",
             dataset="fashion-mnist",
             layers=(
@@ -62,7 +63,7 @@ NETWORKS: Mapping[str, TrainableNetwork] = {
             halvings=_HALVINGS,
         ),
         TrainableNetwork(
-            name="mnist_c",
+            name="mnist_cnn_3x3",
             text="conv 3x3x32, pool, conv 3x3x64, pool, 128, 10, ReLU, no biases",
             dataset="mnist",
             layers=(
@@ -74,4 +75,4 @@ NETWORKS: Mapping[str, TrainableNetwork] = {
             halvings=_HALVINGS,
         ),
     )
-}
+)

@@ -11,6 +11,7 @@ import numpy as np
 
 from celosia.sw.files import read_file, write_atomically
 from celosia.sw.runtime.arrays import InputError
+from celosia.sw.shipped import ALIASES
 from celosia.sw.training.scheme import MOST_WEIGHT, TrainableNetwork
 
 _FORMAT = 1
@@ -116,6 +117,7 @@ def restore(path: Path, settings: Settings, network: TrainableNetwork) -> State:
     except (ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile):
         raise InputError(f"{path}: not a checkpoint of this network, or damaged") from None
     current = asdict(settings)
+    given["network"] = ALIASES.get(str(given.get("network")), given.get("network"))
     # Checkpoints of before have no digest.
     images, before = current.pop("images"), given.pop("images", settings.images)
     for name, value in current.items():

@@ -113,7 +113,7 @@ def test_parts_that_run_several_times_and_tables(name, root, verilator) -> None:
         # All but the transformers, most of whose operators are the host's.
         *((sizes, "*_[!tv]*") for sizes in ("nano", "micro", "edge", "edge,weight_rows=4")),
         # In row stripes.
-        ("micro,unified_bytes=8192", "mnist_d"),
+        ("micro,unified_bytes=8192", "mnist_cnn_deep"),
     ],
 )
 def test_shipped_models(sizes, pattern, batch, latency, root, verilator, figure) -> None:

@@ -35,10 +35,10 @@ OBLONG = "micro,columns=12,lanes=4"
 UNITS = ("sequencer", "load", "store", "matrix", "vector")
 NETWORKS = {
     "mnist_mlp": Network("mnist", 0.975, {1: 1.15 * 6400, 64: 1.10 * 400}),
-    "mnist_a": Network("mnist", 0.99, {1: 1.10 * 67_552, 16: 1.10 * 43_912}),
-    "fashion_b": Network("fashion-mnist", 0.88, {1: 1.15 * 13_520}),
-    "mnist_c": Network("mnist", 0.988, {1: 1.10 * 22_992}),
-    "mnist_d": Network("mnist", 0.99, {1: 1.10 * 46_680}),
+    "mnist_cnn_5x5": Network("mnist", 0.99, {1: 1.10 * 67_552, 16: 1.10 * 43_912}),
+    "fashion_cnn": Network("fashion-mnist", 0.88, {1: 1.15 * 13_520}),
+    "mnist_cnn_3x3": Network("mnist", 0.988, {1: 1.10 * 22_992}),
+    "mnist_cnn_deep": Network("mnist", 0.99, {1: 1.10 * 46_680}),
 }
 CONVOLUTIONAL = tuple(NETWORKS)[1:]
 TRANSFORMERS = {
@@ -112,12 +112,12 @@ def assert_every_cycle_is_counted_once(cycles: int | None, counters: Any) -> Non
     ("name", "sizes"),
     [
         *((name, sizes) for name in NETWORKS for sizes in ("micro", "edge")),
-        ("mnist_c", "nano"),
+        ("mnist_cnn_3x3", "nano"),
         *(("mnist_mlp", sizes) for sizes in ("pico", "nano")),
-        ("mnist_c", "edge,weight_rows=4"),
-        ("mnist_a", OBLONG),
+        ("mnist_cnn_3x3", "edge,weight_rows=4"),
+        ("mnist_cnn_5x5", OBLONG),
         ("mnist_mlp", OBLONG),
-        ("mnist_d", "micro,unified_bytes=8192"),
+        ("mnist_cnn_deep", "micro,unified_bytes=8192"),
         *((name, sizes) for name in TRANSFORMERS for sizes in ("micro", "transformer")),
     ],
 )

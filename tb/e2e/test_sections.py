@@ -203,7 +203,7 @@ def longest(program: Program) -> int:
     return max(sum(s.count - 1 for s in part.mains) for part in program.parts)
 
 
-@pytest.mark.parametrize("name", ["mnist_mlp", "mnist_c", "mnist_d"])
+@pytest.mark.parametrize("name", ["mnist_mlp", "mnist_cnn_3x3", "mnist_cnn_deep"])
 def test_a_smaller_batch_is_chosen(name: str, root: Path, limits: Callable[..., None]) -> None:
     graph, config = load(root / "sw" / "models" / f"{name}.tflite"), preset("edge")
     one = longest(compile_graph(graph, config))
@@ -217,7 +217,7 @@ def test_a_smaller_batch_is_chosen(name: str, root: Path, limits: Callable[..., 
     assert compile_up_to(graph, config, 12).batch == 1
 
 
-@pytest.mark.parametrize("name", ["mnist_mlp", "mnist_c", "mnist_d"])
+@pytest.mark.parametrize("name", ["mnist_mlp", "mnist_cnn_3x3", "mnist_cnn_deep"])
 def test_the_batch_of_the_message_fits(name: str, root: Path, limits: Callable[..., None]) -> None:
     graph, config = load(root / "sw" / "models" / f"{name}.tflite"), preset("micro")
     one = longest(compile_graph(graph, config))
@@ -242,7 +242,7 @@ def test_commands_choose_a_batch(
     np.save("x.npy", np.zeros((9, 28, 28, 1), np.float32))
     np.save("y.npy", np.arange(9))
     files = "--data x.npy --labels y.npy --png p.png"
-    for command in (f"eval mnist_d {files}", "run mnist_d --input x.npy --output o.npy"):
+    for command in (f"eval mnist_cnn_deep {files}", "run mnist_cnn_deep --input x.npy --output o.npy"):
         batches = []
         for options in ("", " --batch 3", " --batch 9"):
             line = f"{command} --device machine --stats s.json"

@@ -32,7 +32,7 @@ PAGE = (ROOT / "docs" / "how-to" / "mlperf.md").read_text(encoding="utf-8")
 STAND_INS = dict(
     zip(
         (model.file for model in MODELS),
-        ("mnist_mlp", "fashion_b", "mnist_mlp", "mnist_c", "fashion_b"),
+        ("mnist_mlp", "fashion_cnn", "mnist_mlp", "mnist_cnn_3x3", "fashion_cnn"),
         strict=True,
     )
 )
@@ -119,7 +119,7 @@ def session_of(kind: type[Session]) -> Callable[..., Session]:
 
 
 def test_a_wrong_byte_is_found(litert, folder, monkeypatch, capsys) -> None:
-    wrong = next(file for file, name in STAND_INS.items() if name == "mnist_c")
+    wrong = next(file for file, name in STAND_INS.items() if name == "mnist_cnn_3x3")
     name = next(model.name for model in MODELS if model.file == wrong)
 
     class Flipped(Session):

@@ -20,7 +20,7 @@ from celosia_examples.training import recipe, train_text
 from celosia_examples.training.train import NETWORKS
 
 GOALS = {
-    **{"mnist_mlp": 0.975, "mnist_a": 0.99, "fashion_b": 0.88, "mnist_c": 0.988, "mnist_d": 0.99},
+    **{"mnist_mlp": 0.975, "mnist_cnn_5x5": 0.99, "fashion_cnn": 0.88, "mnist_cnn_3x3": 0.988, "mnist_cnn_deep": 0.99},
     **{"mnist_vit": 0.985, "fashion_vit": 0.87},
 }
 #: Normalisation without gain and offset, as the converter writes it.
@@ -38,11 +38,11 @@ _VISION_TRANSFORMER = (
 )
 OPERATORS = {
     "mnist_mlp": "FULLY_CONNECTED FULLY_CONNECTED",
-    "mnist_a": "CONV_2D MAX_POOL_2D CONV_2D MAX_POOL_2D RESHAPE FULLY_CONNECTED FULLY_CONNECTED",
-    "fashion_b": "CONV_2D MAX_POOL_2D RESHAPE FULLY_CONNECTED SOFTMAX",
-    "mnist_c": "CONV_2D MAX_POOL_2D CONV_2D MAX_POOL_2D RESHAPE "
+    "mnist_cnn_5x5": "CONV_2D MAX_POOL_2D CONV_2D MAX_POOL_2D RESHAPE FULLY_CONNECTED FULLY_CONNECTED",
+    "fashion_cnn": "CONV_2D MAX_POOL_2D RESHAPE FULLY_CONNECTED SOFTMAX",
+    "mnist_cnn_3x3": "CONV_2D MAX_POOL_2D CONV_2D MAX_POOL_2D RESHAPE "
     "FULLY_CONNECTED FULLY_CONNECTED SOFTMAX",
-    "mnist_d": "CONV_2D CONV_2D CONV_2D CONV_2D MAX_POOL_2D "
+    "mnist_cnn_deep": "CONV_2D CONV_2D CONV_2D CONV_2D MAX_POOL_2D "
     "CONV_2D CONV_2D CONV_2D CONV_2D MEAN FULLY_CONNECTED",
     "mnist_vit": _VISION_TRANSFORMER,
     "fashion_vit": _VISION_TRANSFORMER,
@@ -50,10 +50,10 @@ OPERATORS = {
 #: Of the operators with weights.
 MACS = {
     "mnist_mlp": 101_632,
-    "mnist_a": 11_065_088,
-    "fashion_b": 497_536,
-    "mnist_c": 2_631_040,
-    "mnist_d": 11_854_400,
+    "mnist_cnn_5x5": 11_065_088,
+    "fashion_cnn": 497_536,
+    "mnist_cnn_3x3": 2_631_040,
+    "mnist_cnn_deep": 11_854_400,
     "mnist_vit": 4_867_712,
     "fashion_vit": 4_867_712,
 }
@@ -185,7 +185,7 @@ def test_shift_moves_and_fills(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(recipe.shifted(images, rng, 2, share=0.0), images)
 
 
-@pytest.mark.parametrize("name", ["mnist_mlp", "mnist_c"])
+@pytest.mark.parametrize("name", ["mnist_mlp", "mnist_cnn_3x3"])
 def test_the_scripts_and_the_test_agree(folder: Path, name: str, mnist: Images) -> None:
     images, labels = mnist[0][:50], mnist[1][:50].copy()
     labels[:10] += 1
@@ -197,7 +197,7 @@ def test_the_scripts_and_the_test_agree(folder: Path, name: str, mnist: Images) 
 def test_only_the_whole_data_set_is_trained_on(tmp_path, mnist, monkeypatch) -> None:
     monkeypatch.setattr(recipe, "load", lambda name, split: (mnist[0][:9], mnist[1][:9]))
     with pytest.raises(ValueError, match="mnist: wanted 10,000 test images, got 9"):
-        recipe.ship("x", NETWORKS["mnist_c"], tmp_path)
+        recipe.ship("x", NETWORKS["mnist_cnn_3x3"], tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -144,8 +144,8 @@ def test_without_litert_the_command_that_installs_it_is_named(monkeypatch: pytes
     [
         ("MLP9", "paper: wanted some of MLP0, MLP1, LSTM0, LSTM1, CNN0, CNN1, got 'MLP9'"),
         ("MLP0 --memory 0", "--memory: wanted more than 0 GB/s, got 0"),
-        ("MLP0 --cpu mnist_a", "--cpu: wanted no NETWORK beside it"),
-        ("--cpu mnist_a --board toaster", "board: wanted one of "),
+        ("MLP0 --cpu mnist_cnn_5x5", "--cpu: wanted no NETWORK beside it"),
+        ("--cpu mnist_cnn_5x5 --board toaster", "board: wanted one of "),
         ("--cpu gone.tflite", "gone.tflite: no such file"),
     ],
 )

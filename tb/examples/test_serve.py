@@ -99,7 +99,7 @@ def test_nothing_drawn() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["mnist_mlp", "mnist_a"])
+@pytest.mark.parametrize("name", ["mnist_mlp", "mnist_cnn_5x5"])
 def test_drawn_digits_are_recognised(name, mnist, figure) -> None:
     images, labels = mnist[0][:50], mnist[1][:50]
     made = Classifier(name, preset("edge"))
@@ -110,8 +110,8 @@ def test_drawn_digits_are_recognised(name, mnist, figure) -> None:
 
 
 def test_feature_maps_are_those_of_litert() -> None:
-    path = shipped()["mnist_a"].path
-    made = Classifier("mnist_a", preset("edge"))
+    path = shipped()["mnist_cnn_5x5"].path
+    made = Classifier("mnist_cnn_5x5", preset("edge"))
     result = made.classify(one())
     options = {"experimental_preserve_all_tensors": True}
     interpreter = prerequisites.litert(path.read_bytes(), **options)
@@ -144,7 +144,7 @@ def test_passes_are_tiles_of_the_model(classifier: Classifier) -> None:
 
 
 def test_softmax_is_taken_once() -> None:
-    found = Classifier("mnist_c", preset("edge")).classify(one())
+    found = Classifier("mnist_cnn_3x3", preset("edge")).classify(one())
     logits = found.maps[-1]
     scores = logits.scale * (logits.contents.reshape(-1).astype(float) - logits.zero_point)
     wanted = np.exp(scores) / np.exp(scores).sum()
@@ -308,9 +308,9 @@ def own(taps: int, classes: int) -> bytes:
         ("program", "program: wanted a model, got a program; give the model's file"),
         ("two.tflite", "wanted one input of 28x28x1, got 'left' int8 [2, 3], 'right'"),
         ("mnist_z", "mnist_z: no such file, and no model of the package"),
-        ("mnist_a --port 70000", "wanted 0 to 65535, got 70000"),
-        ("mnist_a --pixels 1", "wanted LOW:HIGH, for instance -1:1, got '1'"),
-        ("mnist_a --device gpu", "wanted one of machine, rtl"),
+        ("mnist_cnn_5x5 --port 70000", "wanted 0 to 65535, got 70000"),
+        ("mnist_cnn_5x5 --pixels 1", "wanted LOW:HIGH, for instance -1:1, got '1'"),
+        ("mnist_cnn_5x5 --device gpu", "wanted one of machine, rtl"),
     ],
 )
 def test_refused_models(command, line, refused, two_ended, tmp_path) -> None:
@@ -340,7 +340,7 @@ def test_model_with_floating_point_at_its_ends(root: Path) -> None:
 
 
 def test_pieces_of_clothing_have_their_names() -> None:
-    made = Classifier("fashion_b", preset("edge"))
+    made = Classifier("fashion_cnn", preset("edge"))
     assert made.classes[1] == "trouser"
     trousers = np.zeros((CANVAS, CANVAS), np.uint8)
     trousers[20:260, 90:130] = trousers[20:260, 150:190] = trousers[20:70, 90:190] = 200

@@ -65,7 +65,7 @@ def served() -> Iterator[tuple[Recording, str]]:
     prerequisites.package("flask")
     from celosia_examples.digits.app import open_server
 
-    classifier = Recording("mnist_a", preset("edge"))
+    classifier = Recording("mnist_cnn_5x5", preset("edge"))
     classifier.results = []
     server = open_server(classifier, 0)
     thread = threading.Thread(target=server.serve_forever)

@@ -1,4 +1,4 @@
-"""Picture of the page of ``celosia profile``: mnist_a on the board ULX3S-85F."""
+"""Picture of the page of ``celosia profile``: mnist_cnn_5x5 on the board ULX3S-85F."""
 
 import sys
 import tempfile
@@ -19,7 +19,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder, Browser(_WIDTH, _HEIGHT) as browser:
         page = Path(folder) / "page.html"
-        celosia(["profile", "mnist_a", "--board", "ulx3s-85f", "-o", str(page)])
+        celosia(["profile", "mnist_cnn_5x5", "--board", "ulx3s-85f", "-o", str(page)])
         browser.open(page.as_uri())
         save(browser, "profile.png", _HEIGHT)
 

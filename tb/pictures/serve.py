@@ -48,7 +48,7 @@ def main() -> None:
     from browser import Browser
     from page_picture import save
 
-    server = open_server(Classifier("mnist_a", preset("edge")), 0)
+    server = open_server(Classifier("mnist_cnn_5x5", preset("edge")), 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with Browser(1120, 900) as browser:
         browser.prefer(reduced_motion="reduce")

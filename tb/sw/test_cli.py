@@ -239,7 +239,7 @@ def test_bad_input(refused: Callable[[str], str], command: str, says: str) -> No
         ("x.npy --input x.npy", "x.npy: not a .tflite file"),
         (
             "gone --input x.npy",
-            "gone: no such file, and no model of the package (fashion_b, fashion_vit, ",
+            "gone: no such file, and no model of the package (fashion_cnn, fashion_vit, ",
         ),
     ],
 )

@@ -105,7 +105,7 @@ def test_little_is_loaded_before_the_array_starts(mnist_model) -> None:
     assert multiply.opcode is Opcode.MATMUL and multiply.taps == 64
 
 
-@pytest.mark.parametrize("name", ["mnist_a", "fashion_b"])
+@pytest.mark.parametrize("name", ["mnist_cnn_5x5", "fashion_cnn"])
 def test_the_array_begins_on_the_first_rows_of_an_image(mnist_model, name: str) -> None:
     program = compile_graph(load(mnist_model.with_stem(name)), preset("edge"), 1)
     code = program.main.instructions
@@ -131,7 +131,7 @@ def test_the_last_block_of_few_steps_is_small() -> None:
     assert [i.y_count for i in drains] == ([16] * 4 + [9] * 4) * 2
 
 
-@pytest.mark.parametrize(("name", "sizes"), [("mnist_a", "edge"), ("mnist_mlp", "nano")])
+@pytest.mark.parametrize(("name", "sizes"), [("mnist_cnn_5x5", "edge"), ("mnist_mlp", "nano")])
 def test_an_input_comes_before_tiles_that_stream(mnist_model, name: str, sizes: str) -> None:
     # The first tiles of a layer stay, so that the array has something to do meanwhile.
     program = compile_graph(load(mnist_model.with_stem(name)), preset(sizes), 1)
@@ -218,7 +218,7 @@ def test_batch_out_of_range_is_refused(rng: np.random.Generator, batch: int) -> 
 def test_a_batch_of_too_many_instructions_is_refused_before_the_long_passes(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph, right = load(root / "sw" / "models" / "mnist_d.tflite"), passes.least_instructions
+    graph, right = load(root / "sw" / "models" / "mnist_cnn_deep.tflite"), passes.least_instructions
     least: list[int] = []
     scheduled = passes.schedule
 

@@ -89,9 +89,9 @@ def test_pictures_are_pixels(folder: Path) -> None:
     np.save("bytes.npy", images)
     np.save("real.npy", (images / np.float32(255))[..., None])
     for name in ("shots", "bytes.npy --pixels", "bytes.npy --pixels=0:1", "real.npy"):
-        celosia(f"run mnist_c --input {name} --output y.npy --device machine")
+        celosia(f"run mnist_cnn_3x3 --input {name} --output y.npy --device machine")
         Path(f"y {name[:13]}").write_bytes(Path("y.npy").read_bytes())
-    celosia("run mnist_c --input shots/1.png --output y.npy --device machine")
+    celosia("run mnist_cnn_3x3 --input shots/1.png --output y.npy --device machine")
     assert len({path.read_bytes() for path in folder.glob("y *")}) == 1
     assert np.array_equal(np.load("y.npy")[0], np.load("y shots")[1])
 
@@ -136,7 +136,7 @@ def digits(folder: Path, mnist: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarr
 def test_own_data(digits: tuple[np.ndarray, np.ndarray], capsys: pytest.CaptureFixture) -> None:
     seen = []
     for data in ("x.npy --labels y.npy --pixels", "pictures"):
-        celosia(f"eval mnist_c --data {data} --batch 20 --stats s.json")
+        celosia(f"eval mnist_cnn_3x3 --data {data} --batch 20 --stats s.json")
         seen.append(json.loads(Path("s.json").read_text()))
     assert seen[0]["confusion"] == seen[1]["confusion"] and seen[0]["right"] >= 19
     assert seen[0]["classes"] == seen[1]["classes"] == list("0123456789")
@@ -183,12 +183,12 @@ def test_models_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     celosia("models")
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(shipped())
-    assert "mnist_a" in shipped() and "99.34%" in lines[list(shipped()).index("mnist_a")]
+    assert "mnist_cnn_5x5" in shipped() and "99.34%" in lines[list(shipped()).index("mnist_cnn_5x5")]
 
 
 def test_a_file_goes_before_a_model_of_the_package(folder: Path) -> None:
-    Path("mnist_a").write_bytes(Path("two.prog").read_bytes())
-    celosia(f"run mnist_a --input both.npz --output y.npz {MACHINE}")
+    Path("mnist_cnn_5x5").write_bytes(Path("two.prog").read_bytes())
+    celosia(f"run mnist_cnn_5x5 --input both.npz --output y.npz {MACHINE}")
 
 
 FOUR = """

@@ -64,8 +64,8 @@ CHANGES = {
         ("--preset nano", "--preset nano --cores 2 --ports 2"),
     ),
     REPORT: (
-        ("mnist_mlp", "mnist_c"),
-        ("mnist_mlp", "mnist_mlp mnist_c"),
+        ("mnist_mlp", "mnist_cnn_3x3"),
+        ("mnist_mlp", "mnist_mlp mnist_cnn_3x3"),
         ("--preset nano", "--preset micro"),
         ("--preset nano", "--preset nano --latency 33"),
         ("--preset nano", "--preset nano --bandwidth 0.5"),

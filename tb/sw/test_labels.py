@@ -124,7 +124,7 @@ def test_a_network_output_is_named_by_its_weights(
 @pytest.mark.parametrize(
     ("model", "wanted"),
     [
-        (model_path("mnist_c"), ["conv2d", "conv2d_1", "dense", "dense_1"]),
+        (model_path("mnist_cnn_3x3"), ["conv2d", "conv2d_1", "dense", "dense_1"]),
         (
             FIXTURES / "torch_cnn.tflite",
             ["input to channels last", "Conv2d_0", "Conv2d_3", "Linear_8", "Linear_10"],

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,12 @@ import celosia
 from celosia.hw.arch.presets import PRESETS, preset
 from celosia.hw.environment.notebook import html_table
 from celosia.sim.timing.cycles import estimate
+from celosia.sw.cli import main
 from celosia.sw.quantize.model import QuantizeError
 from celosia.sw.runtime.arrays import InputError
+from celosia.sw.shipped import ALIASES, model_path, shipped
+from celosia.sw.training import networks as training
+from celosia.sw.training import state, weights
 
 _HEAVY = ("numpy", "amaranth", "tflite", "celosia.hw", "celosia.sim", "celosia.sw")
 
@@ -55,7 +60,7 @@ def test_compile(mnist_model: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("mnist_z",), "mnist_z: no such file, and no model of the package (fashion_b, fashion"),
+        (("mnist_z",), "mnist_z: no such file, and no model of the package (fashion_cnn, fashion"),
         (("gone.tflite",), "gone.tflite: no such file"),
         ((b"nonsense",), "not a .tflite file"),
         (("mnist_mlp", "tiny"), "wanted one of pico, nano, micro, edge, tpu_v1"),
@@ -207,3 +212,34 @@ def test_objects_show_themselves() -> None:
         shown = "<Statistics of 'mnist_mlp.tflite': 3 inputs, cycles not counted>"
         assert repr(session.statistics) == shown
         assert {"inputs", "3", "304,896"} <= set(cells(session.statistics))
+
+
+@pytest.mark.parametrize(("earlier", "name"), ALIASES.items())
+def test_earlier_names_of_models(earlier: str, name: str, capsys) -> None:
+    """Accepted wherever a name is, and listed nowhere."""
+    assert earlier in shipped() and shipped()[earlier] is shipped()[name]
+    assert earlier not in list(shipped()) and name in list(shipped())
+    assert model_path(earlier) == model_path(name) == shipped()[name].path
+    assert celosia.compile(earlier, "nano").to_bytes() == celosia.compile(name, "nano").to_bytes()
+    assert (earlier in training.NETWORKS) is (name in training.NETWORKS)
+    assert main(["models"]) == 0
+    printed = capsys.readouterr().out.split()
+    assert name in printed and earlier not in printed
+
+
+def test_unknown_names_of_models() -> None:
+    with pytest.raises(KeyError, match="mnist_z"):
+        shipped()["mnist_z"]
+
+
+def test_a_checkpoint_of_an_earlier_name(tmp_path: Path) -> None:
+    network = training.NETWORKS["fashion_b"]
+    assert network.name == "fashion_cnn"
+    settings = state.Settings(network="fashion_b", dataset="mnist", core="edge", batch=16)
+    path = tmp_path / "x.npz"
+    state.save(path, state.State(weights=weights.random(network, 0), step=3), settings)
+    for name in ("fashion_b", "fashion_cnn"):
+        current = replace(settings, network=training.NETWORKS[name].name)
+        assert state.restore(path, current, network).step == 3
+    with pytest.raises(InputError, match="wanted network fashion_cnn, got mnist_mlp"):
+        state.restore(path, replace(settings, network="mnist_mlp"), network)

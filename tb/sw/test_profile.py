@@ -107,7 +107,7 @@ def test_a_slow_memory_is_the_reason() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["mnist_mlp", "fashion_b"])
+@pytest.mark.parametrize("name", ["mnist_mlp", "fashion_cnn"])
 def test_reasons_are_those_that_the_core_counts(name: str, verilator: None) -> None:
     """Use of the array and its reasons to wait, within 5 % of the RTL's cycles."""
     found = profile(name, config="nano")

@@ -17,7 +17,7 @@ CYCLES = """Math.max(...[...document.querySelectorAll("#layers td:nth-child(6)")
 
 def test_labels_and_cycles_at_any_width(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    assert main(f"profile mnist_a --preset nano -o {path}".split()) == 0
+    assert main(f"profile mnist_cnn_5x5 --preset nano -o {path}".split()) == 0
     with prerequisites.browser() as page:
         page.open(path.as_uri())
         for width, least in ((360, 2), (390, 2), (700, 5), (1280, 5)):

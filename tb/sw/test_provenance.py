@@ -194,7 +194,7 @@ def test_what_all_samples_share_stays(size: int, channels: int, batch: int) -> N
     assert passes.compile_graph(load(content), config, batch).batch == batch
 
 
-@pytest.mark.parametrize("name", ["mnist_a", "mnist_d"])
+@pytest.mark.parametrize("name", ["mnist_cnn_5x5", "mnist_cnn_deep"])
 def test_an_output_stored_before_it_is_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def swapped(actions: list[Action]) -> list[Action]:
         last = max(n for n, a in enumerate(actions) if isinstance(a, StoreRegion))
@@ -216,4 +216,4 @@ def test_two_values_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(placement, values=values)
 
     compiled = planted(monkeypatch, "allocate", moved)
-    assert ", where " in compiled(load(MODELS / "mnist_d.tflite"), preset("edge"), 1)
+    assert ", where " in compiled(load(MODELS / "mnist_cnn_deep.tflite"), preset("edge"), 1)

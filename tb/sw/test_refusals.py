@@ -57,32 +57,32 @@ run sparse.prog --input x.npy --output y.npy
     sparse.prog: wanted at most 2048 MiB, the file is larger
 report /dev/zero
     /dev/zero: wanted a file, got a device
-run mnist_a --input sparse.npy --output y.npy
+run mnist_cnn_5x5 --input sparse.npy --output y.npy
     sparse.npy: wanted at most 2048 MiB, the file is larger
-run mnist_a --input bomb.npz --output y.npy
+run mnist_cnn_5x5 --input bomb.npz --output y.npy
     bomb.npz: wanted at most 2048 MiB of arrays
-run mnist_a --input x.npy --output y.npy --batch 1000000
+run mnist_cnn_5x5 --input x.npy --output y.npy --batch 1000000
     run: argument --batch: wanted 1 to 4096 inputs of one run, got 1000000; more run one after
     another
 # layouts
-run mnist_a --input nchw.npy --output y.npy
+run mnist_cnn_5x5 --input nchw.npy --output y.npy
     nchw.npy: input 'image': wanted shape [N, 28, 28, 1], got [2, 1, 28, 28], the same axes in
     another order (numpy.transpose)
-run mnist_a --input flat.npy --output y.npy
+run mnist_cnn_5x5 --input flat.npy --output y.npy
     flat.npy: input 'image': wanted shape [N, 28, 28, 1], got [2, 784] (add --flat)
 run mnist_mlp --input x.npy --output y.npy
     x.npy: input 'image': wanted shape [N, 784], got [2, 28, 28, 1] (add --flat)
-run mnist_a --input bytes.npy --output y.npy
+run mnist_cnn_5x5 --input bytes.npy --output y.npy
     bytes.npy: input 'image': wanted int8 or float, got uint8 (add --pixels)
-run mnist_a --input bytes.npy --output y.npy --pixels=1
+run mnist_cnn_5x5 --input bytes.npy --output y.npy --pixels=1
     run: argument --pixels: wanted LOW:HIGH, for instance -1:1, got '1'
-run mnist_a --input large.png --output y.npy
+run mnist_cnn_5x5 --input large.png --output y.npy
     large.png: wanted 28x28 pixels, got 40x30 (add --resize)
-run mnist_a --input deep.png --output y.npy
+run mnist_cnn_5x5 --input deep.png --output y.npy
     deep.png: wanted 8 bits a channel, got I;16
-run mnist_a --input cut.png --output y.npy
+run mnist_cnn_5x5 --input cut.png --output y.npy
     cut.png: not a picture, or a damaged one
-run mnist_a --input saved --output y.npy
+run mnist_cnn_5x5 --input saved --output y.npy
     saved: wanted pictures (.bmp, .jpeg, .jpg, .png), found none
 # names
 run two.tflite --input x.npy --output y.npz
@@ -98,28 +98,28 @@ run two.tflite --input both.npz --output y.npy
 run two.tflite --input both.npz --output up=y.npy
     two.tflite: --output up=y.npy: wanted NAME=FILE with NAME of 'sum', 'model/b/top', or one
     .npz
-run mnist_a --input x.npy --output x.npy
+run mnist_cnn_5x5 --input x.npy --output x.npy
     x.npy: named twice, or an input
-run mnist_a --input x.npy --output y.csv
+run mnist_cnn_5x5 --input x.npy --output y.csv
     y.csv: wanted a name with .npy, or one .npz for all outputs
 run two.tflite --input both.npz --output sum=y.npz
     y.npz: wanted a name with .npy, or one .npz for all outputs
 run two.tflite --input odd.npz --output y.npz
     wanted the same number of each input, got [2, 3]
 # data
-eval mnist_a --data bytes.npy --labels labels.npy
+eval mnist_cnn_5x5 --data bytes.npy --labels labels.npy
     bytes.npy: input 'image': wanted int8 or float, got uint8 (add --pixels)
-eval mnist_a --data bytes.npy
+eval mnist_cnn_5x5 --data bytes.npy
     --data: wanted --labels, or a folder with a folder for each class
-eval mnist_a --data bytes.npy --labels x.npy
+eval mnist_cnn_5x5 --data bytes.npy --labels x.npy
     --labels: x.npy: wanted integers of shape [2], got float32 of shape [2, 28, 28, 1]
-eval mnist_a --data bytes.npy --labels many.npy
-    mnist_a.tflite: bytes.npy: wanted labels of 0 to 9, got 3 to 10
-eval mnist_a --data classes
-    mnist_a.tflite: output 'Identity': wanted 2 numbers, one for each class of classes, got 10
+eval mnist_cnn_5x5 --data bytes.npy --labels many.npy
+    mnist_cnn_5x5.tflite: bytes.npy: wanted labels of 0 to 9, got 3 to 10
+eval mnist_cnn_5x5 --data classes
+    mnist_cnn_5x5.tflite: output 'Identity': wanted 2 numbers, one for each class of classes, got 10
 eval two.tflite --data both.npz --labels labels.npy
     two.tflite: wanted --output with one of sum, model/b/top
-eval mnist_a --dataset mnist --pixels
+eval mnist_cnn_5x5 --dataset mnist --pixels
     --pixels: wanted --data for it, got --dataset
 # bare instructions
 run four.bin --input x.npy --output y.npy

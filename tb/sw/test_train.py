@@ -151,10 +151,10 @@ def test_a_resumed_run_gives_the_same_bits(
 @pytest.mark.parametrize(
     ("name", "stop", "signalled"),
     [
-        ("mnist_c", 6, True),
-        pytest.param("fashion_b", 7, False, marks=pytest.mark.slow),
-        pytest.param("mnist_c", 3, False, marks=pytest.mark.slow),
-        pytest.param("mnist_a", 6, True, marks=pytest.mark.slow),
+        ("mnist_cnn_3x3", 6, True),
+        pytest.param("fashion_cnn", 7, False, marks=pytest.mark.slow),
+        pytest.param("mnist_cnn_3x3", 3, False, marks=pytest.mark.slow),
+        pytest.param("mnist_cnn_5x5", 6, True, marks=pytest.mark.slow),
     ],
 )
 def test_convolutions_go_on_in_mid_epoch(
@@ -174,9 +174,9 @@ def test_convolutions_go_on_in_mid_epoch(
 @pytest.mark.slow
 def test_a_network_with_convolutions(digits: object) -> None:
     """A run that goes on after an epoch gives the same bits."""
-    command = ["train", "mnist_c", "--limit", "100", "--epochs"]
+    command = ["train", "mnist_cnn_3x3", "--limit", "100", "--epochs"]
     main([*command, "2"])
-    model, checkpoint = Path("mnist_c_trained.tflite"), Path("mnist_c_trained.checkpoint.npz")
+    model, checkpoint = Path("mnist_cnn_3x3_trained.tflite"), Path("mnist_cnn_3x3_trained.checkpoint.npz")
     wanted = model.read_bytes(), checkpoint.read_bytes()
     main([*command, "1"])
     assert model.read_bytes() != wanted[0]

@@ -288,7 +288,7 @@ def test_noise_is_as_wide_as_what_a_shift_drops(seed: int) -> None:
     That of gradients has all bits; that of products has eight at most, which the core widens.
     """
     small = replace(MLP, layers=(*SMALL.layers[:2], replace(SMALL.layers[2], error_shift=12)))
-    mixed = replace(NETWORKS["mnist_c"], batch=16)
+    mixed = replace(NETWORKS["mnist_cnn_3x3"], batch=16)
     for network in (small, replace(small, batch=64), mixed):
         layout = Layout(network, core("edge"))
         images = np.zeros((layout.batch, network.layers[0].values), np.int8)

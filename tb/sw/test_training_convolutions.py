@@ -71,7 +71,7 @@ def test_steps_equal_exact_integers(number: int, name: str, seed: int) -> None:
     require_equal(SMALL[number], config, "machine", 3, seed)
 
 
-@pytest.mark.parametrize("name", ["mnist_a", "fashion_b", "mnist_c"])
+@pytest.mark.parametrize("name", ["mnist_cnn_5x5", "fashion_cnn", "mnist_cnn_3x3"])
 def test_steps_of_whole_networks_equal_exact_integers(name: str, seed: int) -> None:
     require_equal(replace(NETWORKS[name], batch=16), core("edge"), "machine", 2, seed)
 
@@ -85,7 +85,7 @@ def test_steps_with_dropout_equal_exact_integers(name: str, seed: int) -> None:
 
 
 def test_steps_of_c_with_dropout_equal_exact_integers(seed: int) -> None:
-    dropping = replace(NETWORKS["mnist_c"], batch=16).with_dropout()
+    dropping = replace(NETWORKS["mnist_cnn_3x3"], batch=16).with_dropout()
     require_equal(dropping, core("edge"), "machine", 2, seed)
 
 
@@ -147,7 +147,7 @@ def test_steps_on_the_rtl_equal_exact_integers(name: str, seed: int, verilator: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "most"), [("mnist_c", 2_000_000), ("fashion_b", 1_500_000), ("mnist_a", 5_600_000)]
+    ("name", "most"), [("mnist_cnn_3x3", 2_000_000), ("fashion_cnn", 1_500_000), ("mnist_cnn_5x5", 5_600_000)]
 )
 def test_twenty_steps_on_the_rtl(name: str, most: int, seed: int, verilator: None) -> None:
     """20 steps of batch 32 at edge."""
@@ -166,14 +166,14 @@ def test_twenty_steps_on_the_rtl(name: str, most: int, seed: int, verilator: Non
 )
 def test_refusals(name: str, wanted: str) -> None:
     with pytest.raises(InputError, match=wanted):
-        Layout(NETWORKS["mnist_c"], core(name))
+        Layout(NETWORKS["mnist_cnn_3x3"], core(name))
 
 
 def test_dropout_without_a_hidden_product() -> None:
     with pytest.raises(
         InputError, match="dropout: wanted a hidden matrix product, got conv 3x3x64"
     ):
-        NETWORKS["fashion_b"].with_dropout()
+        NETWORKS["fashion_cnn"].with_dropout()
 
 
 def test_a_network_refuses_what_does_not_follow() -> None:

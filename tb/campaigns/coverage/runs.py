@@ -12,7 +12,7 @@ from celosia.hw.arch.config import Config
 from celosia.sw.workers.spread import Workers, spread
 
 #: Models that run through the runtime, on the greatest core.
-NETWORKS = ("mnist_mlp", "fashion_b")
+NETWORKS = ("mnist_mlp", "fashion_cnn")
 #: Cores whose bits are also counted; few, so that a run takes minutes: greatest memories, sizes
 #: that are not powers of two, widest array and bus.
 TOGGLED = ("vast", "odd", "square16")

@@ -27,7 +27,7 @@ from celosia.sw.ir.program import Program
 from celosia.sw.runtime.session import Session
 from celosia.sw.workers.spread import batches, spread
 
-_MODEL = "mnist_a.tflite"
+_MODEL = "mnist_cnn_5x5.tflite"
 _DATASET = "mnist"
 
 

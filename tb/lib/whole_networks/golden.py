@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import networks as w
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[3]
+from celosia.sw.shipped import model_path
 
 
 class Stack:
@@ -131,7 +131,7 @@ class Network(NamedTuple):
 
 
 def _shipped(name: str) -> bytes:
-    return (ROOT / f"sw/models/{name}.tflite").read_bytes()
+    return model_path(name).read_bytes()
 
 
 def _mlperf(name: str) -> bytes:
