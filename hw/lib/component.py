@@ -77,7 +77,7 @@ class Component(wiring.Component):
     """Component with the ports that were assigned, and those of ``members``."""
 
     def __init__(self, members: dict[str, wiring.Member] | None = None) -> None:
-        super().__init__(_members(self) | (members or {}))
+        super().__init__((_members(self) | (members or {})) or None)
 
     if TYPE_CHECKING:
 
