@@ -75,8 +75,6 @@ class AccumulatorColumn(Component):
         Every sum has a parity bit.
     forwards : bool
         Has ``forward``.
-    banks : int
-        Halves of all columns: see ``bank_of``.
 
     Members
     -------
@@ -112,10 +110,8 @@ class AccumulatorColumn(Component):
         sum_bits: int,
         parity: bool = False,
         forwards: bool = True,
-        banks: int = 2,
     ) -> None:
         self.depth = depth
-        self.banks = banks
         self.parity = parity
         self.forwards = forwards
         row_bits = depth.bit_length()
@@ -143,7 +139,7 @@ class AccumulatorColumn(Component):
         reads = []
         for half in range(2):
             shape = guard.stored_shape(signed(32), self.parity)
-            memory = bank_of(shape, depth=self.depth, banks=self.banks)
+            memory = bank_of(shape, depth=self.depth)
             m.submodules[f"half_{half}"] = memory
             read = memory.read_port()
             write = memory.write_port()
@@ -304,7 +300,6 @@ class Accumulators(Component):
                 sum_bits=self.sum_bits,
                 parity=self.parity,
                 forwards=self.forwards,
-                banks=2 * self.columns,
             )
             m.submodules[f"column_{j}"] = column
             m.d.comb += [

@@ -7,6 +7,6 @@ from amaranth.lib.memory import Memory
 from celosia.hw.lib import race
 
 
-def bank_of(shape: Any, *, depth: int, banks: int) -> Memory:
-    """Return one of ``banks`` equal banks of a memory, whose words have a ``shape``."""
+def bank_of(shape: Any, *, depth: int) -> Memory:
+    """Return a bank of a memory, whose words have a ``shape``."""
     return Memory(shape=shape, depth=depth, init=[], attrs=race.UNDEFINED)

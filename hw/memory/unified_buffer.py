@@ -291,7 +291,7 @@ class UnifiedBuffer(Component):
         wrong = Signal(count, reset_less=True)
         for b in range(count):
             shape = guard.stored_shape(unsigned(8), self.parity)
-            bank = bank_of(shape, depth=self.unified_bytes // count, banks=count)
+            bank = bank_of(shape, depth=self.unified_bytes // count)
             m.submodules[f"bank_{b}"] = bank
             read = bank.read_port()
             write = bank.write_port()

@@ -206,8 +206,7 @@ class WeightBuffer(Component):
                 byte = beat.data[j if self.whole_rows else lane]
                 m.d.sync += [value.eq(byte), writes.eq(hit & given)]
                 shape = guard.stored_shape(unsigned(8), self.parity)
-                banks = self.columns * self.weight_rows
-                bank = bank_of(shape, depth=depth, banks=banks)
+                bank = bank_of(shape, depth=depth)
                 m.submodules[f"bank_{segment}_{j}"] = bank
                 write = bank.write_port()
                 read = bank.read_port()

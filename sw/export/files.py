@@ -24,8 +24,11 @@ _WAIVERS = (
         "Bits of signal*",
         "A carry, or a field of a structure that only others read.",
     ),
-    ("UNUSEDSIGNAL", "*'_*_'*", "A choice between equal values."),
-    ("VARHIDDEN", "", "A multiplexer is a function of its inputs a, b and s."),
+    (
+        "UNUSEDSIGNAL",
+        "*'_*_'*",
+        "An output of an instance that nothing reads, or bits of a result.",
+    ),
     (
         "UNOPTFLAT",
         "",

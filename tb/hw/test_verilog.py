@@ -195,3 +195,57 @@ def test_a_primitive_keeps_its_connections() -> None:
 
     text = convert(Foreign(), name="foreign")
     assert re.search(r"CELL .*\.A\(a\), \.B\(_1_\), \.Y\(y\)", text, re.S), text
+
+
+class Couple(Component):
+    """Two equal blocks, one of another width, registers under one condition, a memory of two."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {"go": In(1), "a": In(4), "b": In(4), "c": In(8), "y": Out(8), "z": Out(4)}
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        values = []
+        for name, port in (("left", self.a), ("right", self.b), ("wide", self.c)):
+            m.submodules[name] = step = Step(len(port))
+            m.d.comb += step.i.eq(port)
+            values.append(step.o)
+        with m.If(self.go):
+            m.d.sync += [self.y.eq(values[0] + values[1] + values[2]), self.z.eq(values[0])]
+        with m.Elif(self.a == 3):
+            m.d.sync += self.z.eq(0)
+        return m
+
+
+class Step(Component):
+    """A number and one."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__({"i": In(width), "o": Out(width)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += self.o.eq(self.i + 1)
+        return m
+
+
+def test_equal_modules_are_written_once() -> None:
+    text = convert(Couple(), name="couple")
+    assert re.findall(r"(?m)^module (\w+)\(", text) == ["couple", "couple_step", "couple_step_2"]
+    instances = [("couple_step", "left"), ("couple_step", "right"), ("couple_step_2", "wide")]
+    assert re.findall(r"(?m)^  (couple_step\w*) (\w+) \(", text) == instances
+
+
+def test_registers_under_one_condition_stand_below_it() -> None:
+    text = convert(Couple(), name="couple")
+    assert text.count("always @(posedge clk)") == text.count("if (go)") == 1
+    assert re.search(r"else if \(.*\) z <= 4'h0;", text)
+
+
+def test_sources_have_the_path_of_their_instances() -> None:
+    sources = Conversion([("couple", Couple())]).sources("couple", "top")
+    assert {"top.y", "top.z", "top.left.o", "top.right.o", "top.wide.o"} <= sources.keys()
+    assert sources["top.y"].assigned and not sources["top.left.o"].assigned
+    assert sources["top.left.o"].place.partition(":")[0].endswith("test_verilog.py")
