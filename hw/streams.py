@@ -176,7 +176,8 @@ def bounds() -> Any:
     return In(BOUNDS, init={"base": 0, "limit": -1})
 
 
-def outside(limits: data.View, first: Value, last: Value) -> Value:
-    """Return 1 if the bytes from one external address to another leave their BOUNDS."""
+def outside(limits: data.View, address: Value) -> Value:
+    """Return 1 if an external address, or a burst that begins there, is outside these BOUNDS."""
     # Yosys makes `<` of a carry chain alone; for `>` it adds a comparison with LUTs.
-    return (first[BOUND_BITS:] < limits.base) | (limits.limit < last[BOUND_BITS:ADDRESS_BITS])
+    page = address[BOUND_BITS:]
+    return (page < limits.base) | (limits.limit < page)

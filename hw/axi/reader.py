@@ -169,7 +169,7 @@ class ReadMaster(Component):
             m.d.comb += requests[n].ready.eq(free & arbiter.grants[n])
         with m.If(free):
             taken = arbiter.grants.any()
-            outside = streams.outside(self.bounds, burst.address, burst.address)
+            outside = streams.outside(self.bounds, burst.address)
             m.d.sync += [
                 bus.arvalid.eq(taken & ~outside),
                 refused.eq(taken & outside),

@@ -1,5 +1,7 @@
 """Host registers: AXI4-Lite slave made from the table in ``hw/arch/registers.py``."""
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal
@@ -123,16 +125,9 @@ class RegisterFile(Component):
         """Take an address, read, respond."""
         bus = self.bus
         address = Signal(REGISTER_ADDRESS_BITS - 2)
-        counter = Signal(reset_less=True)
-        # Few bits of the address choose a register; the others decide if there is one.
-        few = (REGISTERS[-1].offset >> 2).bit_length()
-        value, known = Signal(32), Signal()
-        with m.Switch(address[:few]):
-            for register in REGISTERS:
-                with m.Case(register.offset >> 2):
-                    m.d.comb += [value.eq(getattr(self, register.name)), known.eq(1)]
-        low = ~address[few:].any()
-        is_counter = self._is_counter(address)
+        # A bit for each register, one for the counters: sums of products are smaller than a choice.
+        chosen = Signal(len(REGISTERS) + 1, reset_less=True)
+        values = [getattr(self, register.name) for register in REGISTERS] + [self.counter_value]
         m.d.comb += self.counter_address.eq(address - (COUNTERS >> 2))
         with m.FSM():
             with m.State("ADDRESS"):
@@ -141,16 +136,18 @@ class RegisterFile(Component):
                 with m.If(bus.arvalid):
                     m.next = "LOOK_UP"
             with m.State("LOOK_UP"):
-                m.d.sync += [
-                    counter.eq(is_counter),
-                    bus.rdata.eq(Mux(low, value, 0)),
-                    bus.rresp.eq(Mux(is_counter | (low & known), OKAY, DECERR)),
-                ]
+                hits = (address == register.offset >> 2 for register in REGISTERS)
+                m.d.sync += chosen.eq(Cat(*hits, self._is_counter(address)))
                 m.next = "RESPOND"
             with m.State("RESPOND"):
-                m.d.sync += bus.rvalid.eq(1)
-                with m.If(counter):
-                    m.d.sync += bus.rdata.eq(self.counter_value)
+                terms = (
+                    value & bit.replicate(32) for bit, value in zip(chosen, values, strict=True)
+                )
+                m.d.sync += [
+                    bus.rvalid.eq(1),
+                    bus.rdata.eq(reduce(or_, terms)),
+                    bus.rresp.eq(Mux(chosen.any(), OKAY, DECERR)),
+                ]
                 m.next = "WAIT"
             with m.State("WAIT"):
                 with m.If(bus.rready):

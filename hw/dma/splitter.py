@@ -11,7 +11,6 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, ShapeLike, Signal, unsi
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
-from celosia.hw import streams
 from celosia.hw.arch.config import ADDRESS_BITS
 from celosia.hw.arch.isa import COUNT_BITS
 from celosia.hw.axi.reader import length_bits
@@ -87,9 +86,8 @@ def burst_layout(
     final
         Last burst of its block.
     bad
-        An error instead of a burst: the row leaves a memory, or its bounds. Nothing follows.
-    outside
-        With ``bad``: the row leaves the bounds of external memory, and nothing else.
+        An error instead of a burst: the row leaves a memory; past 2**32, after its bursts before.
+        Nothing follows.
     target, tag
         Those of the block.
     """
@@ -104,7 +102,6 @@ def burst_layout(
             "start": 1,
             "final": 1,
             "bad": 1,
-            "outside": 1,
             "target": unsigned((targets - 1).bit_length()),
             "tag": tag,
         }
@@ -135,8 +132,6 @@ class BurstSplitter(Component):
         Blocks.
     o : Out(stream of :func:`burst_layout`)
         Their bursts.
-    bounds : In(``streams.BOUNDS``)
-        External memory that rows may touch; constant while a block is in work.
     abort : In(1)
         Drops the block in work and takes none.
     idle : Out(1)
@@ -200,7 +195,6 @@ class BurstSplitter(Component):
             {
                 "i": In(stream.Signature(self.block)),
                 "o": Out(stream.Signature(self.burst)),
-                "bounds": streams.bounds(),
                 "abort": In(1),
                 "idle": Out(1),
             }
@@ -222,7 +216,6 @@ class BurstSplitter(Component):
         active = Signal()
         # Stays set: no row follows an error.
         bad = Signal()
-        outside = Signal(reset_less=True)
 
         burst = self.o.payload
         # The burst is the last of its row; the next row comes into work.
@@ -246,31 +239,29 @@ class BurstSplitter(Component):
             burst.start.eq(begins),
             burst.final.eq(ends & row.final),
             burst.bad.eq(bad),
-            burst.outside.eq(outside),
             *(burst[name].eq(row[name]) for name in ("local", "target", "tag")),
         ]
+        following = frame + 1
         with m.If(self.o.ready):
             m.d.sync += [
-                frame.eq(frame + 1),
+                frame.eq(following),
                 begins.eq(0),
                 left.eq(left - 1),
                 closes.eq(left == 1),
             ]
             with m.If(ends):
                 m.d.sync += active.eq(0)
+            with m.Elif(active):
+                m.d.sync += bad.eq(following[-1])
 
-        end = Signal(ADDRESS_BITS + 1)
         limit = Array(self.limits)[block.target] if len(self.limits) > 1 else self.limits[0]
-        further = (block.external[: self.frame_at] + block.extent) >> self.frame_at
-        m.d.comb += end.eq(block.external + block.extent)
-        out_of_range = block.bad | beyond | end[-1] | (block.local + block.extent >= limit)
-        leaves = streams.outside(self.bounds, block.external, end)
+        end = block.external[: self.frame_at] + block.extent
+        further = end >> self.frame_at
         with m.If(moves):
             m.d.sync += [
                 active.eq(1),
                 begins.eq(1),
-                bad.eq(out_of_range | leaves),
-                outside.eq(leaves & ~out_of_range),
+                bad.eq(block.bad | beyond | (block.local + block.extent >= limit)),
                 frame.eq(block.external[self.frame_at :]),
                 left.eq(further),
                 closes.eq(further == 0),

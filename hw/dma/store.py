@@ -16,6 +16,8 @@ from celosia.hw.lib.component import Component, drive
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.lib.queue import EagerFIFO
 
+#: Burst that waits for its response; ``bad`` has none: it was ``outside`` the bounds, or the row is
+#: out of range.
 _PENDING = data.StructLayout({"final": 1, "bad": 1, "outside": 1})
 
 
@@ -46,7 +48,7 @@ class StoreUnit(Component):
         are checked before, so ``fault`` never comes; if it did, it would be RANGE of the oldest
         instruction.
     bounds : In(``streams.BOUNDS``)
-        External memory that may be written; a row that leaves it is the error BUS.
+        External memory that may be written; a burst outside is the error BUS, and not sent.
     bus : Out(axi4_write)
         Write half of the bus.
 
@@ -121,25 +123,34 @@ class StoreUnit(Component):
         wiring.connect(m, writer.bus, wiring.flipped(self.bus))
         stop = Signal()
         m.d.comb += [
-            *(block.abort.eq(stop) for block in (splitter, gatherer, writer)),
-            splitter.bounds.eq(self.bounds),
+            *(block.abort.eq(stop) for block in (gatherer, writer)),
             gatherer.valid.eq(self.reads.valid),
             gatherer.data.eq(self.reads.data),
         ]
 
-        # All three take a burst in the same cycle. After an abort it is dropped.
+        # All three take a burst in the same cycle. After an abort it is dropped; so is what follows
+        # an error.
         burst = splitter.o.payload
-        fork = Signal()
+        fork, closed, outside, bad = Signal(), Signal(), Signal(), Signal()
+        valid = splitter.o.valid & ~closed
+        entry = data.View(_PENDING, pending.w_data)
         may = writer.request.ready & gatherer.bursts.ready & pending.w_rdy
         m.d.comb += [
-            fork.eq(splitter.o.valid & ~burst.bad & may),
-            splitter.o.ready.eq(Mux(burst.bad, pending.w_rdy, may)),
+            outside.eq(streams.outside(self.bounds, burst.address)),
+            bad.eq(burst.bad | outside),
+            splitter.abort.eq(stop | closed),
+            fork.eq(valid & ~bad & may),
+            splitter.o.ready.eq(Mux(bad, pending.w_rdy, may)),
             writer.request.valid.eq(fork),
             gatherer.bursts.valid.eq(fork),
             *(gatherer.bursts.payload[name].eq(burst[name]) for name, _ in gatherer.burst),
-            *(data.View(_PENDING, pending.w_data)[name].eq(burst[name]) for name, _ in _PENDING),
-            pending.w_en.eq(splitter.o.valid & splitter.o.ready & ~stop),
+            entry.final.eq(burst.final),
+            entry.bad.eq(bad),
+            entry.outside.eq(~burst.bad),
+            pending.w_en.eq(valid & splitter.o.ready & ~stop),
         ]
+        with m.If(valid & splitter.o.ready & bad):
+            m.d.sync += closed.eq(1)
         drive(m, writer.request.payload, burst, "address beats")
         self._respond(m, pending, tag, stop)
 

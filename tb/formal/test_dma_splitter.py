@@ -21,7 +21,6 @@ ROW = data.StructLayout(
         "extent": unsigned(EXTENT_BITS),
         "local": unsigned(LOCAL_BITS),
         "bad": 1,
-        "bounds": unsigned(40),
         "serial": unsigned(2),
     }
 )
@@ -31,28 +30,23 @@ def end_of(row):
     return (row.external + row.extent)[:33]
 
 
-def leaves(row):
-    """Return that a row leaves the bounds of external memory; they travel with it, too."""
-    base, limit = row.bounds[:20], row.bounds[20:]
-    return (row.external[12:] < base) | (end_of(row)[12:32] > limit)
-
-
-def is_out_of_range(row):
-    return row.bad | end_of(row)[32] | (row.local + row.extent >= LIMIT)
-
-
 def is_bad(row):
-    return is_out_of_range(row) | leaves(row)
+    return row.bad | (row.local + row.extent >= LIMIT)
+
+
+def frame_of(burst):
+    """Return the frame of a burst; one past 2**32 is an error in the midst of its row."""
+    return Cat(burst.address[FRAME_AT:], burst.bad & ~burst.start)
 
 
 def ends_row(row, frame):
-    return is_bad(row) | (frame == end_of(row)[FRAME_AT:32])
+    return is_bad(row) | frame[28] | (frame == end_of(row)[FRAME_AT:])
 
 
 def legal(burst):
     """Return that a burst is that part of its row that lies in its frame."""
     row = burst.tag
-    frame = burst.address[FRAME_AT:]
+    frame = frame_of(burst)
     ends = ends_row(row, frame)
     begins = frame == row.external[FRAME_AT:]
     first = Mux(begins, row.external[:FRAME_AT], 0)
@@ -67,15 +61,11 @@ def legal(burst):
         & (burst.last_offset == last[:2])
         & (burst.start == begins)
         & (burst.local == (row.local - row.external[:2])[:LOCAL_BITS])
-        & (frame <= end_of(row)[FRAME_AT:32])
+        & (frame <= end_of(row)[FRAME_AT:])
     )
-    within = (burst.address[12:] >= row.bounds[:20]) & (burst.address[12:] <= row.bounds[20:])
-    refusal = (burst.bad == is_bad(row)) & (burst.outside == leaves(row) & ~is_out_of_range(row))
-    return (
-        refusal
-        & (burst.bad | within)
-        & (burst.final == ends)
-        & Mux(is_bad(row), burst.start, exact)
+    past = ~burst.start & end_of(row)[32] & (burst.address[FRAME_AT:] == 0)
+    return (burst.final == ends) & Mux(
+        is_bad(row), burst.bad & burst.start, Mux(burst.bad, past, exact)
     )
 
 
@@ -94,14 +84,14 @@ class Part:
         """Return that this is what comes next."""
         same = (Value.cast(self.row) == Value.cast(earlier.row)) & ~self.begins
         following = self.begins & (self.serial == (earlier.serial + 1)[:2])
-        return Mux(earlier.ends, following, same & (self.frame == (earlier.frame + 1)[:28]))
+        return Mux(earlier.ends, following, same & (self.frame == (earlier.frame + 1)[:29]))
 
 
 class Sent(Part):
     """The burst that was taken last."""
 
     def __init__(self, m, out, abort, count):
-        row, frame = Signal(ROW), Signal(28)
+        row, frame = Signal(ROW), Signal(29)
         super().__init__(1, row, frame, 0)
         self.ends = Signal(init=1)
         self.serial = Signal(2, init=3)
@@ -111,8 +101,8 @@ class Sent(Part):
             burst = out.payload
             m.d.sync += [
                 row.eq(burst.tag),
-                frame.eq(burst.address[FRAME_AT:]),
-                self.ends.eq(ends_row(burst.tag, burst.address[FRAME_AT:])),
+                frame.eq(frame_of(burst)),
+                self.ends.eq(ends_row(burst.tag, frame_of(burst))),
                 self.serial.eq(burst.tag.serial),
             ]
 
@@ -130,51 +120,47 @@ def spec_of(module=splitter):
             limits=[LIMIT],
             tag=ROW,
         ),
-        "bounds",
     )
-    limits = spec.free("bounds", dut.bounds.shape(), fixed=True)
-    m.d.comb += dut.bounds.eq(limits)
     given, out = dut.i.payload, dut.o
     count = Signal(2)
     m.d.sync += count.eq(count + (dut.i.valid & dut.i.ready))
     spec.given("one row", given.rows == 1)
     for name in ("external", "extent", "local", "bad"):
         spec.given(f"tag: {name}", getattr(given.tag, name) == getattr(given, name))
-    spec.given("tag: bounds", given.tag.bounds == Value.cast(limits))
     spec.given("tag: serial", given.tag.serial == count)
 
     block = dut.block(spec.see("dut.block", dut.block.size))
     busy = spec.see("dut.busy", 1)
-    fields = Cat(block.external, block.extent, block.local, block.bad, Value.cast(limits))
+    fields = Cat(block.external, block.extent, block.local, block.bad)
     same = fields == Value.cast(block.tag)[:-2]
     spec.claim("block", ~busy | (same & (block.rows == 1) & ~spec.see("dut.beyond", 1)))
 
     row = dut.row(spec.see("dut.row", dut.row.size))
-    frame = spec.see("dut.frame", 28)
     begins = spec.see("dut.begins", 1)
     active = spec.see("dut.active", 1)
+    bad = spec.see("dut.bad", 1)
+    low = spec.see("dut.frame", 28)
+    frame = Signal(29)
+    m.d.comb += frame.eq(Cat(low, bad & ~begins))
     end = end_of(row.tag)
-    inside = (frame >= row.tag.external[FRAME_AT:]) & (frame <= end[FRAME_AT:32])
+    inside = (frame >= row.tag.external[FRAME_AT:]) & (frame <= end[FRAME_AT:])
     exact = inside & (begins == (frame == row.tag.external[FRAME_AT:]))
     spec.claim("row: bursts", ~active | Mux(is_bad(row.tag), begins, exact))
     ends = (row.first == row.tag.external[:FRAME_AT]) & (row.last == end[: len(row.last)])
     local = row.local == (row.tag.local - row.tag.external[:2])[:LOCAL_BITS]
     spec.claim("row: ends", ~active | (ends & local & row.final))
-    bad = spec.see("dut.bad", 1)
     left = spec.see("dut.left", dut.further.width)
     closes = spec.see("dut.closes", 1)
-    follow = (left == (end[FRAME_AT:32] - frame)[: len(left)]) & (closes == (left == 0))
+    follow = (left == (end[FRAME_AT:] - frame)[: len(left)]) & (closes == (left == 0))
     spec.claim("row: left", ~active | bad | follow)
-    spec.claim("row: bad", ~active | (bad == is_bad(row.tag)))
-    spec.claim("row: bounds", ~active | (row.tag.bounds == Value.cast(limits)))
-    refused = leaves(row.tag) & ~is_out_of_range(row.tag)
-    spec.claim("row: outside", ~active | (spec.see("dut.outside", 1) == refused))
+    spec.claim("row: bad", ~active | Mux(begins, bad == is_bad(row.tag), ~bad | (low == 0)))
+    spec.claim("bad of a row alone", ~bad | spec.past(bad | active | busy))
 
     spec.claim("legal", ~out.valid | legal(out.payload))
-    held = Part(busy, block.tag, block.tag.external[FRAME_AT:], 1)
+    held = Part(busy, block.tag, Cat(block.tag.external[FRAME_AT:], Const(0, 1)), 1)
     parts: list[Part] = [
         Sent(m, out, dut.abort, count),
-        Part(out.valid, out.payload.tag, out.payload.address[FRAME_AT:], out.payload.start),
+        Part(out.valid, out.payload.tag, frame_of(out.payload), out.payload.start),
         held,
     ]
     chain(spec, parts, count)
@@ -225,14 +211,13 @@ def test_splitter():
         ("closes.eq(left == 1)", "closes.eq(left == 2)", "row: left"),
         ("first = Mux(begins, row.first, 0)", "first = row.first", "legal"),
         ("with m.If(self.o.ready):", "with m.If(1):", "waits"),
-        ("frame.eq(frame + 1)", "frame.eq(frame)", "1 after 0"),
+        ("following = frame + 1", "following = frame + 0", "1 after 0"),
         ("(~active | (self.o.ready & ends))", "(~active | self.o.ready)", "1 after 0"),
         ("burst.final.eq(ends & row.final)", "burst.final.eq(row.final)", "legal"),
         ("block.local - block.external[: self.beat_at]", "block.local", "row: ends"),
         (">= limit", "> limit", "row: bad"),
-        ("bad.eq(out_of_range | leaves)", "bad.eq(out_of_range)", "legal"),
-        ("self.bounds, block.external, end", "self.bounds, end, end", "legal"),
-        ("leaves & ~out_of_range", "leaves", "row: outside"),
+        ("bad.eq(following[-1])", "bad.eq(0)", "1 after 0"),
+        ("with m.Elif(active):", "with m.Else():", "bad of a row alone"),
         ("busy & ~bad &", "busy &", "nothing after a bad row"),
     ],
 )

@@ -199,7 +199,7 @@ def test_corners(fields):
         (Opcode.LOAD, {"unified": 511, "length": 2}, 0),
         (Opcode.LOAD, {"length": 8, "rows": 4, "unified": 488, "unified_pitch": 10}, 2),
         (Opcode.LOAD, {"length": 4, "rows": 3, "unified_pitch": 511}, 1),
-        (Opcode.LOAD, {"external": (1 << 32) - 3, "length": 4}, 0),
+        (Opcode.LOAD, {"external": (1 << 32) - 3, "length": 4}, 1),
         (Opcode.LOAD, {"external": 1 << 31, "external_pitch": 1 << 31, "rows": 3}, 1),
         (Opcode.LOAD_WEIGHTS, {"tile": 3, "tiles": 3}, 4),
         (Opcode.LOAD_WEIGHTS, {"external": (1 << 32) - 32, "tiles": 2}, 2),

@@ -94,7 +94,6 @@ async def test_bursts_cover_blocks(rng, stall):
     "one",
     [
         block(external=0, local=LIMIT - 3, extent=3, rows=4),
-        block(external=(1 << 32) - 1, local=0, extent=1),
         block(external=0, local=0, extent=0, bad=1, target=1),
     ],
 )
@@ -113,6 +112,25 @@ async def test_bad_block_is_the_last(one):
     ctx.set(dut.abort, 1)
     await ctx.tick().repeat(2)
     assert ctx.get(dut.idle)
+
+
+async def test_what_is_past_4_gib_is_bad():
+    dut = make()
+
+    async def give(ctx):
+        await put(ctx, dut.i, block(external=(1 << 32) - 40, local=0, extent=99, rows=2))
+
+    ctx = await simulation(dut, give)
+    bursts = [await get(ctx, dut.o) for _ in range(3)]
+    assert [(b.address, b.start, b.bad) for b in bursts[:2]] == [
+        ((1 << 32) - 40, 1, 0),
+        ((1 << 32) - 32, 0, 0),
+    ]
+    assert (bursts[2].start, bursts[2].bad) == (0, 1)
+    ctx.set(dut.o.ready, 1)
+    for _ in range(20):
+        assert not ctx.get(dut.o.valid)
+        await ctx.tick()
 
 
 async def test_bad_row_follows_good_rows():
