@@ -14,6 +14,7 @@ from celosia.hw.axi.reader import ReadMaster
 from celosia.hw.axi.registers import RegisterFile
 from celosia.hw.axi.signature import axi4, axi4_lite, join
 from celosia.hw.dma.load import LoadUnit
+from celosia.hw.dma.sizes import LoadSizes
 from celosia.hw.dma.store import StoreUnit
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import COPY
@@ -23,6 +24,7 @@ from celosia.hw.matrix.unit import MatrixUnit
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
 from celosia.hw.memory.weight_buffer import WeightBuffer
 from celosia.hw.sequencer.sequencer import Sequencer
+from celosia.hw.vector.task import VectorSizes
 from celosia.hw.vector.unit import VectorUnit
 
 #: Units that read the unified buffer, by priority; that write it.
@@ -99,17 +101,11 @@ class Core(Component):
             unified_buffer=buffer,
             matrix=MatrixUnit(sizes=MatrixSizes.of(config), read_latency=buffer.READ_LATENCY),
             vector=VectorUnit(
-                **sizes("rows columns lanes unified_bytes accumulator_depth parameter_channels"),
-                **sizes("tables bus_bytes primitive requantizer skid parity softmax"),
-                **sizes("elementwise_products"),
+                sizes=VectorSizes.of(config),
+                bus_bytes=config.bus_bytes,
                 visible_cycles=buffer.WRITE_LATENCY + PipelineRegister.LATENCY,
             ),
-            load=LoadUnit(
-                **sizes("rows columns unified_bytes weight_tiles parameter_channels"),
-                **sizes("bus_bytes burst_beats outstanding"),
-                tables=config.table_slots,
-                visible_cycles=VISIBLE_CYCLES,
-            ),
+            load=LoadUnit(sizes=LoadSizes.of(config), visible_cycles=VISIBLE_CYCLES),
             store=StoreUnit(**sizes("rows unified_bytes bus_bytes burst_beats parity")),
             reader=ReadMaster(**sizes("burst_beats outstanding skid"), data_bytes=config.bus_bytes),
             sequencer=Sequencer(config=config),

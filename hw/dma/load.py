@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Module, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 
 from celosia.hw import streams
-from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
 from celosia.hw.arch.registers import Activity
 from celosia.hw.dma.decoder import LoadDecoder
 from celosia.hw.dma.receiver import Receiver
+from celosia.hw.dma.sizes import LoadSizes
 from celosia.hw.dma.splitter import BurstSplitter
 from celosia.hw.lib.component import In, Out
 from celosia.hw.lib.queue import EagerFIFO
@@ -24,10 +24,8 @@ class LoadUnit(streams.Unit):
 
     Parameters
     ----------
-    rows, columns, unified_bytes, weight_tiles, parameter_channels, tables : int
-        See ``Config``.
-    bus_bytes, burst_beats, outstanding : int
-        See ``Config``.
+    sizes : LoadSizes
+        Sizes of the unit.
     visible_cycles : int
         Cycles from a write that is taken to the first read that sees it, in the slowest of the
         three memories.
@@ -53,62 +51,33 @@ class LoadUnit(streams.Unit):
 
     LATENCY = BurstSplitter.LATENCY
 
-    def __init__(
-        self,
-        *,
-        rows: int,
-        columns: int,
-        unified_bytes: int,
-        weight_tiles: int,
-        parameter_channels: int,
-        tables: int,
-        bus_bytes: int,
-        burst_beats: int,
-        outstanding: int,
-        visible_cycles: int,
-    ) -> None:
+    def __init__(self, *, sizes: LoadSizes, visible_cycles: int) -> None:
         if visible_cycles < 1:
             raise ValueError(f"visible_cycles: wanted at least 1, got {visible_cycles}")
-        self.outstanding = outstanding
+        self.outstanding = sizes.outstanding
         self.visible_cycles = visible_cycles
-        tile_bytes = rows * -(-columns // bus_bytes) * bus_bytes
-        sizes = {
-            "rows": rows,
-            "columns": columns,
-            "unified_bytes": unified_bytes,
-            "weight_tiles": weight_tiles,
-            "parameter_channels": parameter_channels,
-            "tables": tables,
-            "bus_bytes": bus_bytes,
-        }
-        write = streams.unified_write(rows=rows, unified_bytes=unified_bytes)
-        longest = max(
-            unified_bytes, tile_bytes, parameter_channels * PARAMETER_BYTES, tables * TABLE_BYTES
-        )
-        extent_bits = (longest - 1).bit_length()
-        local_bits = max(write["address"].width, extent_bits, weight_tiles.bit_length())
         self._splitter = BurstSplitter(
-            data_bytes=bus_bytes,
-            burst_beats=burst_beats,
-            local_bits=local_bits,
-            extent_bits=extent_bits,
+            data_bytes=sizes.bus_bytes,
+            burst_beats=sizes.burst_beats,
+            local_bits=sizes.local_bits,
+            extent_bits=sizes.extent_bits,
             # In the order of ``Target``. The local address of a tile is its number: the least sum
             # out of range is that of tile ``weight_tiles`` and the extent of any tile.
             limits=(
-                unified_bytes,
-                weight_tiles + tile_bytes - 1,
-                parameter_channels * PARAMETER_BYTES,
-                tables * TABLE_BYTES,
+                sizes.unified_bytes,
+                sizes.weight_tiles + sizes.tile_bytes - 1,
+                sizes.channel_bytes,
+                sizes.table_bytes,
             ),
             tag=unsigned(0),
         )
-        self._decoder = LoadDecoder(tile_bytes=tile_bytes, block=self._splitter.block)
-        self._receiver = Receiver(**sizes, local_bits=local_bits)
+        self._decoder = LoadDecoder(tile_bytes=sizes.tile_bytes, block=self._splitter.block)
+        self._receiver = Receiver(sizes=sizes)
         length_bits = self._splitter.burst["beats"].width
         receiver = self._receiver
         self.request = Out(stream.Signature(streams.burst(length_bits=length_bits)))
         self.beats = In(stream.Signature(receiver.beats.payload.shape()))
-        self.write = Out(stream.Signature(write))
+        self.write = Out(stream.Signature(sizes.write))
         self.weights = Out(stream.Signature(receiver.weights.payload.shape()))
         self.parameters = Out(stream.Signature(receiver.parameters.payload.shape()))
         super().__init__(self._decoder.i.payload.shape())
@@ -144,12 +113,10 @@ class LoadUnit(streams.Unit):
 
         # The bus and the queue take a burst in the same cycle.
         burst = splitter.o.payload
+        remembered = data.View(receiver.expected, expected.w_data)
         m.d.comb += [
             self.request.payload.address.eq(burst.address),
             self.request.payload.beats.eq(burst.beats),
-        ]
-        remembered = data.View(receiver.expected, expected.w_data)
-        m.d.comb += [
             *(remembered[name].eq(burst[name]) for name, _ in receiver.expected),
             self.request.valid.eq(splitter.o.valid & ~burst.bad & expected.w_rdy & ~stop),
             splitter.o.ready.eq(expected.w_rdy & (self.request.ready | burst.bad)),

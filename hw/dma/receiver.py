@@ -5,10 +5,10 @@ from typing import Any
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream
 
-from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.axi.reader import read_beat
 from celosia.hw.dma.decoder import TARGETS, Target
+from celosia.hw.dma.sizes import LoadSizes
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.memory.weight_buffer import weights_payload
@@ -43,10 +43,8 @@ class Receiver(Component):
 
     Parameters
     ----------
-    rows, columns, unified_bytes, weight_tiles, parameter_channels, tables, bus_bytes : int
-        See ``Config``.
-    local_bits : int
-        As for ``burst_layout``.
+    sizes : LoadSizes
+        Sizes of the load unit.
 
     Members
     -------
@@ -73,28 +71,21 @@ class Receiver(Component):
 
     LATENCY = 1
 
-    def __init__(
-        self,
-        *,
-        rows: int,
-        columns: int,
-        unified_bytes: int,
-        weight_tiles: int,
-        parameter_channels: int,
-        tables: int,
-        bus_bytes: int,
-        local_bits: int,
-    ) -> None:
-        self.blocks = -(-columns // bus_bytes)
-        self.bus_bytes = bus_bytes
-        write = streams.unified_write(rows=rows, unified_bytes=unified_bytes)
+    def __init__(self, *, sizes: LoadSizes) -> None:
+        self.blocks = sizes.tile_blocks
+        self.bus_bytes = bus_bytes = sizes.bus_bytes
         weights = weights_payload(
-            rows=rows, columns=columns, weight_tiles=weight_tiles, bus_bytes=bus_bytes
+            rows=sizes.rows,
+            columns=sizes.columns,
+            weight_tiles=sizes.weight_tiles,
+            bus_bytes=bus_bytes,
         )
         parameters = parameters_payload(
-            bus_bytes=bus_bytes, parameter_channels=parameter_channels, tables=tables
+            bus_bytes=bus_bytes,
+            parameter_channels=sizes.parameter_channels,
+            tables=sizes.table_slots,
         )
-        self.expected = expected_layout(data_bytes=bus_bytes, local_bits=local_bits)
+        self.expected = expected_layout(data_bytes=bus_bytes, local_bits=sizes.local_bits)
         #: Write on offer, or a fault. ``waits``: one bit for each memory that has to take it.
         self._taken = data.StructLayout(
             {
@@ -102,7 +93,7 @@ class Receiver(Component):
                 "fault": 1,
                 "bad": 1,
                 "final": 1,
-                "local": unsigned(local_bits),
+                "local": unsigned(sizes.local_bits),
                 "mask": unsigned(bus_bytes),
                 "row": weights["row"].shape,
                 "block": weights["block"].shape,
@@ -112,7 +103,7 @@ class Receiver(Component):
         )
         self.bursts = In(stream.Signature(self.expected))
         self.beats = In(stream.Signature(read_beat(bus_bytes)))
-        self.write = Out(stream.Signature(write))
+        self.write = Out(stream.Signature(sizes.write))
         self.weights = Out(stream.Signature(weights))
         self.parameters = Out(stream.Signature(parameters))
         self.finished = Out(1)

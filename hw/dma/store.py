@@ -12,7 +12,7 @@ from celosia.hw.axi.writer import WriteMaster
 from celosia.hw.dma.decoder import StoreDecoder
 from celosia.hw.dma.gather import Gatherer
 from celosia.hw.dma.splitter import BurstSplitter
-from celosia.hw.lib.component import Component, drive
+from celosia.hw.lib.component import Component
 from celosia.hw.lib.fanout import reset_less
 from celosia.hw.lib.queue import EagerFIFO
 
@@ -142,6 +142,8 @@ class StoreUnit(Component):
             fork.eq(valid & ~bad & may),
             splitter.o.ready.eq(Mux(bad, pending.w_rdy, may)),
             writer.request.valid.eq(fork),
+            writer.request.payload.address.eq(burst.address),
+            writer.request.payload.beats.eq(burst.beats),
             gatherer.bursts.valid.eq(fork),
             *(gatherer.bursts.payload[name].eq(burst[name]) for name, _ in gatherer.burst),
             entry.final.eq(burst.final),
@@ -151,7 +153,6 @@ class StoreUnit(Component):
         ]
         with m.If(valid & splitter.o.ready & bad):
             m.d.sync += closed.eq(1)
-        drive(m, writer.request.payload, burst, "address beats")
         self._respond(m, pending, tag, stop)
 
         requesting = ~splitter.idle | ~gatherer.idle

@@ -19,6 +19,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import EXPONENTIAL_TABLES, REQUANTIZERS
 from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.sizes import Sizes
 
 #: Instructions of the vector unit. The fields of SOFTMAX lie at the bits of those of VECTOR.
 INSTRUCTION = streams.issued(isa.Opcode.VECTOR, isa.Opcode.FILL)
@@ -38,7 +39,7 @@ class Step(enum.Enum, shape=2):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VectorSizes:
+class VectorSizes(Sizes):
     """Sizes of a vector unit, see ``Config``, and what derives from them.
 
     Parameters

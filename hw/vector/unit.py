@@ -26,19 +26,13 @@ class VectorUnit(streams.Unit):
 
     Parameters
     ----------
-    rows, columns, lanes, unified_bytes, accumulator_depth : int
-        See ``Config``.
-    parameter_channels, tables, bus_bytes : int
+    sizes : VectorSizes
+        Sizes of the unit.
+    bus_bytes : int
         See ``Config``.
     visible_cycles : int
         Cycles from a write that the unified buffer takes to its ``write_fault``; reads see it by
         then. At least 1, with ``parity`` 2.
-    primitive : str
-        Multipliers of the requantiser, see ``Product``.
-    parity : bool
-        Words of its memories, and of those that it reads, have parity bits.
-    requantizer, skid, softmax, elementwise_products : str, bool, bool, bool
-        See ``Config``.
 
     Members
     -------
@@ -70,57 +64,27 @@ class VectorUnit(streams.Unit):
         If a core cannot have these sizes.
     """
 
-    def __init__(
-        self,
-        *,
-        rows: int,
-        columns: int,
-        lanes: int,
-        unified_bytes: int,
-        accumulator_depth: int,
-        parameter_channels: int,
-        tables: int,
-        bus_bytes: int,
-        visible_cycles: int,
-        primitive: str = "portable",
-        parity: bool = False,
-        requantizer: str = "pipelined",
-        skid: bool = True,
-        softmax: bool = False,
-        elementwise_products: bool = False,
-    ) -> None:
-        if parity and softmax:
+    def __init__(self, *, sizes: VectorSizes, bus_bytes: int, visible_cycles: int) -> None:
+        if sizes.parity and sizes.softmax:
             raise ValueError("softmax: wanted False with parity, got True")
-        if parity and visible_cycles < 2:
+        if sizes.parity and visible_cycles < 2:
             raise ValueError(f"visible_cycles: wanted at least 2 with parity, got {visible_cycles}")
-        self.sizes = VectorSizes(
-            rows=rows,
-            columns=columns,
-            lanes=lanes,
-            unified_bytes=unified_bytes,
-            accumulator_depth=accumulator_depth,
-            parameter_channels=parameter_channels,
-            tables=tables,
-            primitive=primitive,
-            parity=parity,
-            requantizer=requantizer,
-            skid=skid,
-            softmax=softmax,
-            elementwise_products=elementwise_products,
-        )
+        self.sizes = sizes
         self.bus_bytes = bus_bytes
-        self.PREPARE = self.sizes.lane_bits + 6
-        self.writers = Writers(sizes=self.sizes, visible_cycles=visible_cycles)
-        unified = {"rows": rows, "unified_bytes": unified_bytes}
+        self.PREPARE = sizes.lane_bits + 6
+        self.writers = Writers(sizes=sizes, visible_cycles=visible_cycles)
+        unified = {"rows": sizes.rows, "unified_bytes": sizes.unified_bytes}
         payload = parameters_payload(
             bus_bytes=bus_bytes,
-            parameter_channels=parameter_channels,
-            tables=self.sizes.table_slots,
+            parameter_channels=sizes.parameter_channels,
+            tables=sizes.table_slots,
         )
         self.reads = Out(streams.UnifiedReads(**unified))
         self.unified_write = Out(stream.Signature(streams.unified_write(**unified)))
         self.write_fault = In(1)
-        self.accumulator_port = Out(AccumulatorPort(columns=columns, depth=accumulator_depth))
+        self.accumulator_port = Out(
+            AccumulatorPort(columns=sizes.columns, depth=sizes.accumulator_depth)
+        )
         self.parameters = In(stream.Signature(payload))
         super().__init__(INSTRUCTION)
 

@@ -9,9 +9,11 @@ from move_bench import BLOCKS, MEMORY, WIDE, MoveBench, block, check_refused, mo
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Opcode
+from celosia.hw.arch.presets import PRESETS
 from celosia.hw.arch.registers import Activity
 from celosia.hw.axi.reader import ReadMaster
 from celosia.hw.dma.load import LoadUnit
+from celosia.hw.dma.sizes import LoadSizes
 
 VISIBLE = 3
 
@@ -34,11 +36,12 @@ class Bench(MoveBench):
 
     def __post_init__(self):
         sizes = (
-            "rows columns unified_bytes weight_tiles parameter_channels tables bus_bytes "
+            "rows columns unified_bytes weight_tiles parameter_channels bus_bytes "
             "burst_beats outstanding"
         )
+        given = {name: getattr(self, name) for name in sizes.split()}
         self.unit = LoadUnit(
-            **{name: getattr(self, name) for name in sizes.split()}, visible_cycles=VISIBLE
+            sizes=LoadSizes(table_slots=self.tables, **given), visible_cycles=VISIBLE
         )
         self.reader: Any = ReadMaster(
             data_bytes=self.bus_bytes,
@@ -314,15 +317,4 @@ def test_activity():
 
 def test_visible_cycles_refused():
     with pytest.raises(ValueError, match="visible_cycles: wanted at least 1, got 0"):
-        LoadUnit(
-            rows=4,
-            columns=4,
-            unified_bytes=64,
-            weight_tiles=2,
-            parameter_channels=4,
-            tables=1,
-            bus_bytes=4,
-            burst_beats=4,
-            outstanding=2,
-            visible_cycles=0,
-        )
+        LoadUnit(sizes=LoadSizes.of(PRESETS["nano"]), visible_cycles=0)

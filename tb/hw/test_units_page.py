@@ -15,16 +15,19 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit
 from celosia.hw.arch.presets import PRESETS
 from celosia.hw.dma.load import LoadUnit
+from celosia.hw.dma.sizes import LoadSizes
 from celosia.hw.dma.store import StoreUnit
 from celosia.hw.matrix.sizes import MatrixSizes
 from celosia.hw.matrix.unit import MatrixUnit
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
 from celosia.hw.sequencer.sequencer import Sequencer
+from celosia.hw.vector.task import VectorSizes
 from celosia.hw.vector.unit import VectorUnit
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/design/units.md"
 CONFIG = PRESETS["nano"]
 MATRIX = replace(MatrixSizes.of(CONFIG), forwards=True, skid=True, serial_skips=False)
+VECTOR = VectorSizes.of(CONFIG, lanes=2, skid=True, requantizer="pipelined")
 LATENCY = UnifiedBuffer.READ_LATENCY
 
 
@@ -154,10 +157,7 @@ def sizes(config: Config, *names: str) -> dict[str, Any]:
 
 
 def test_load():
-    names = ("rows", "columns", "unified_bytes", "weight_tiles", "parameter_channels", "tables")
-    dut = LoadUnit(
-        **sizes(CONFIG, *names, "bus_bytes"), burst_beats=4, outstanding=4, visible_cycles=4
-    )
+    dut = LoadUnit(sizes=LoadSizes.of(CONFIG, burst_beats=4, outstanding=4), visible_cycles=4)
 
     def setup(ctx) -> None:
         for stream in (dut.request, dut.write):
@@ -254,8 +254,7 @@ def test_moved_weights():
 
 
 def test_vector():
-    names = ("rows", "columns", "unified_bytes", "accumulator_depth", "parameter_channels")
-    dut = VectorUnit(**sizes(CONFIG, *names, "tables", "bus_bytes"), lanes=2, visible_cycles=4)
+    dut = VectorUnit(sizes=VECTOR, bus_bytes=CONFIG.bus_bytes, visible_cycles=4)
     instruction = Instruction(
         Opcode.VECTOR,
         source=Space.ACCUMULATORS,
@@ -280,9 +279,8 @@ def test_vector():
 
 
 def test_softmax():
-    names = ("rows", "columns", "unified_bytes", "accumulator_depth", "parameter_channels")
     dut = VectorUnit(
-        **sizes(CONFIG, *names, "tables", "bus_bytes"), lanes=2, visible_cycles=4, softmax=True
+        sizes=replace(VECTOR, softmax=True), bus_bytes=CONFIG.bus_bytes, visible_cycles=4
     )
 
     def setup(ctx) -> None:

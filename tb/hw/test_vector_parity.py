@@ -7,7 +7,7 @@ import numpy as np
 import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
-from vector_bench import READ_LATENCY, Bench, loops, sizes, spread
+from vector_bench import READ_LATENCY, Bench, loops, settings, sizes, spread
 from vector_programs import Programs
 
 from celosia.hw.arch.isa import Error, Mode, Opcode, Space
@@ -219,4 +219,4 @@ def test_flips_around_and_in_a_unit(
 
 def test_refuses_writes_that_are_visible_at_once() -> None:
     with pytest.raises(ValueError, match="visible_cycles: wanted at least 2 with parity, got 1"):
-        VectorUnit(**sizes("micro"), visible_cycles=1, parity=True)
+        VectorUnit(**settings(**sizes("micro"), visible_cycles=1, parity=True))

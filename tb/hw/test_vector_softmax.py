@@ -7,7 +7,7 @@ import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
 from memory_bench import recorded
-from vector_bench import SHAPES, Bench, sizes
+from vector_bench import SHAPES, Bench, settings, sizes
 from vector_programs import Programs
 
 from celosia.hw.arch.config import SOFTMAX_ROWS
@@ -233,4 +233,4 @@ async def test_abort_and_reset(rng: np.random.Generator, memories: list[Any]) ->
 )
 def test_refuses(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        VectorUnit(**sizes("micro", softmax=True, **options), visible_cycles=3)
+        VectorUnit(**settings(**sizes("micro", softmax=True, **options), visible_cycles=3))

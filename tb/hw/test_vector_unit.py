@@ -2,7 +2,7 @@ import numpy as np
 import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
-from vector_bench import SHAPES, Bench, run, sizes, span
+from vector_bench import SHAPES, Bench, run, settings, sizes, span
 from vector_programs import Programs
 
 from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, Space
@@ -324,4 +324,4 @@ def test_activity(rng):
 )
 def test_refuses(changes, message):
     with pytest.raises(ValueError, match=message):
-        VectorUnit(**{**sizes("micro"), "visible_cycles": 3, **changes})
+        VectorUnit(**settings(**{**sizes("micro"), "visible_cycles": 3, **changes}))

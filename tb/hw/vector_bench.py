@@ -8,6 +8,7 @@ import pysim
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Mode, Opcode, Rounding, Space, Unit, Window
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
+from celosia.hw.vector.task import VectorSizes
 from celosia.hw.vector.unit import VectorUnit
 from celosia.sim.model import quantize
 
@@ -37,6 +38,15 @@ def sizes(name, **changes):
         "tables": 2,
         "bus_bytes": bus_bytes,
         **changes,
+    }
+
+
+def settings(*, bus_bytes, visible_cycles, **given):
+    """Return the arguments of a vector unit."""
+    return {
+        "sizes": VectorSizes(**given),
+        "bus_bytes": bus_bytes,
+        "visible_cycles": visible_cycles,
     }
 
 
@@ -148,7 +158,7 @@ class Bench:
         self.rng = rng
         self.stall = stall
         self.sizes = sizes
-        self.dut = make(VectorUnit, **sizes, visible_cycles=VISIBLE)
+        self.dut = make(VectorUnit, **settings(**sizes, visible_cycles=VISIBLE))
         self.state = State(rng, sizes)
         self.activity = []
         self.done = []
