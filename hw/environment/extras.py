@@ -1,6 +1,5 @@
 """Commands that install the optional packages of Celosia, for messages."""
 
-import re
 import shlex
 import sys
 from importlib.metadata import PackageNotFoundError, requires
@@ -10,8 +9,6 @@ from pathlib import Path
 _ROOT = Path(__file__).resolve().parents[2]
 #: Name of the package of the folder ``examples``.
 EXAMPLES = "celosia-examples"
-_EXTRA = re.compile(r"""extra\s*==\s*["']([\w-]+)["']""")
-_OWN = re.compile(r"celosia\[([\w,-]+)\]")
 
 
 class ToolError(RuntimeError):
@@ -83,10 +80,12 @@ def requirements(extra: str, package: str = "celosia") -> list[str]:
         raise ValueError(f"{package}: wanted an installed package, found modules alone") from None
     found: list[str] = []
     for requirement, _, condition in (line.partition(";") for line in listed):
-        if extra not in (_EXTRA.findall(condition) or [""]):
+        # ``python_version >= "3.12" and extra == "tflite"``
+        _, is_extra, tested = condition.partition("extra")
+        if extra != (tested.strip(" =\"')") if is_extra else ""):
             continue
-        own = _OWN.match(requirement)
-        names = own[1].split(",") if own else []
+        own, _, names = requirement.partition("[")
+        names = names.partition("]")[0].split(",") if own == "celosia" and names else []
         found += [each for name in names for each in requirements(name)] or [requirement.strip()]
     if not found:
         raise ValueError(f"extra: wanted one of the package {package}, got {extra!r}")
