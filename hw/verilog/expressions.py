@@ -109,23 +109,23 @@ def function_of(cell: Cell) -> tuple[int, int]:
 
 
 def functions(shapes: Iterable[tuple[int, int]]) -> list[str]:
-    """Return the lines of functions of these shapes: the choice whose select is one, or ``a``."""
+    """Return the lines of functions of these shapes: the choice whose select is one, or ``_a_``."""
     lines: list[str] = []
     for count, width in sorted(set(shapes)):
         name = f"select_{count}_{width}"
         lines += [
             f"  function [{width - 1}:0] {name};",
-            f"    input [{width - 1}:0] a; input [{count * width - 1}:0] b;"
-            f" input [{count - 1}:0] s;",
+            f"    input [{width - 1}:0] _a_; input [{count * width - 1}:0] _b_;"
+            f" input [{count - 1}:0] _s_;",
             "    (* parallel_case *)",
-            "    casez (s)",
+            "    casez (_s_)",
         ]
         for n in range(count):
             pattern = "?" * (count - 1 - n) + "1" + "?" * n
             lines.append(
-                f"      {count}'b{pattern}: {name} = b[{(n + 1) * width - 1}:{n * width}];"
+                f"      {count}'b{pattern}: {name} = _b_[{(n + 1) * width - 1}:{n * width}];"
             )
-        lines += [f"      default: {name} = a;", "    endcase", "  endfunction"]
+        lines += [f"      default: {name} = _a_;", "    endcase", "  endfunction"]
     return lines
 
 
