@@ -127,10 +127,9 @@ class Core(Component):
         wiring.connect(m, load.weights, matrix.weights)
         wiring.connect(m, load.parameters, vector.parameters)
         wiring.connect(m, vector.accumulator_port, matrix.accumulator_port)
-        wiring.connect(m, sequencer.request, reader.request_0)
-        wiring.connect(m, reader.beats_0, sequencer.beats)
-        wiring.connect(m, load.request, reader.request_1)
-        wiring.connect(m, reader.beats_1, load.beats)
+        for n, client in enumerate((sequencer, load)):
+            wiring.connect(m, client.request, getattr(reader, f"request_{n}"))
+            wiring.connect(m, getattr(reader, f"beats_{n}"), client.beats)
         join(m, self.m_axi, reader.bus, store.bus)
         self._connect_registers(m, sequencer, (reader, store))
         return m
@@ -168,7 +167,7 @@ class Core(Component):
     def _connect_registers(
         self, m: Module, sequencer: Sequencer, masters: tuple[ReadMaster, StoreUnit]
     ) -> None:
-        registers = RegisterFile()
+        registers: Any = RegisterFile()
         interrupts = Interrupts()
         for name, block in (("registers", registers), ("interrupts", interrupts)):
             m.submodules[name] = self._reset(m, name, block, self.reset)

@@ -4,7 +4,6 @@ from typing import Any
 
 from amaranth.hdl import Module, Mux, ShapeLike, Value, signed, unsigned
 from amaranth.lib import data, stream
-from amaranth.lib.wiring import Member
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import ADDRESS_BITS, TAG_BITS
@@ -35,9 +34,6 @@ def issued(*opcodes: isa.Opcode) -> data.StructLayout:
 
 #: Fault of a unit: its code, and the tag of the instruction.
 FAULT = data.StructLayout({"code": isa.Error, "tag": unsigned(TAG_BITS)})
-
-#: Outputs of a unit besides its streams, see ``unit_ports``.
-UNIT_OUTPUTS = "done fault_valid fault idle activity"
 
 
 class _UnitPorts:
@@ -71,11 +67,6 @@ class UnitPorts(_UnitPorts, Bundle):
 
 class Unit(_UnitPorts, Component):
     """Component with ``UnitPorts``, and those that it declares itself."""
-
-
-def unit_ports(instruction: ShapeLike) -> dict[str, Member]:
-    """Return the members of ``UnitPorts``."""
-    return dict(UnitPorts(instruction).members)
 
 
 def activity_of(*classes: tuple[Value, Activity], otherwise: Activity = Activity.IDLE) -> Value:

@@ -2,12 +2,11 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw import streams
 from celosia.hw.axi.signature import INCR, axi4_read
-from celosia.hw.lib.component import Component
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.fanout import data_registers
 from celosia.hw.lib.skid_buffer import link
 
 
@@ -45,7 +44,10 @@ class RoundRobin(Component):
 
     def __init__(self, count: int) -> None:
         self.count = count
-        super().__init__({"requests": In(count), "grants": Out(count), "advance": In(1)})
+        self.requests = In(count)
+        self.grants = Out(count)
+        self.advance = In(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -130,20 +132,18 @@ class ReadMaster(Component):
         self.skid = skid
         burst = streams.burst(length_bits=length_bits(burst_beats))
         beat = stream.Signature(read_beat(data_bytes))
-        super().__init__(
-            {
-                **{f"request_{n}": In(stream.Signature(burst)) for n in range(clients)},
-                **{f"beats_{n}": Out(beat) for n in range(clients)},
-                "bounds": streams.bounds(),
-                "bus": Out(axi4_read(data_bytes)),
-                "idle": Out(1),
-            }
-        )
-        reset_less(self.bus, "arid", "araddr", "arlen")
+        self.bounds = streams.bounds()
+        self.bus = Out(axi4_read(data_bytes))
+        self.idle = Out(1)
+        for n in range(clients):
+            setattr(self, f"request_{n}", In(stream.Signature(burst)))
+            setattr(self, f"beats_{n}", Out(beat))
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         bus = self.bus
+        arid, araddr, arlen = data_registers(m, bus.arid, bus.araddr, bus.arlen)
         numbers = range(self.clients)
         requests = [getattr(self, f"request_{n}") for n in numbers]
         beats = [getattr(self, f"beats_{n}") for n in numbers]
@@ -173,9 +173,9 @@ class ReadMaster(Component):
             m.d.sync += [
                 bus.arvalid.eq(taken & ~outside),
                 refused.eq(taken & outside),
-                bus.arid.eq(arbiter.grants[-1] if self.clients > 1 else 0),
-                bus.araddr.eq(burst.address),
-                bus.arlen.eq(burst.beats),
+                arid.eq(arbiter.grants[-1] if self.clients > 1 else 0),
+                araddr.eq(burst.address),
+                arlen.eq(burst.beats),
             ]
 
         # The refused burst alone is in flight: its beat comes from here.

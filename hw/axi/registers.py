@@ -5,7 +5,6 @@ from operator import or_
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import (
@@ -17,8 +16,8 @@ from celosia.hw.arch.registers import (
     width,
 )
 from celosia.hw.axi.signature import DECERR, OKAY, SLVERR, axi4_lite
-from celosia.hw.lib.component import Component
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.fanout import data_registers
 
 #: Counters that the host can read.
 COUNTER_COUNT = len(isa.Unit) * COUNTERS_PER_UNIT
@@ -29,9 +28,8 @@ STROBES = {"control": "control_write", "interrupt": "interrupt_clear"}
 
 def _port(register: Register) -> dict[str, Any]:
     flow = Out if register.access == "rw" else In
-    # The stubs do not know init yet.
     bits = width(register) if register.access == "rw" else 32
-    ports = {register.name: flow(bits, init=register.init)}  # pyright: ignore[reportCallIssue]
+    ports = {register.name: flow(bits, init=register.init)}
     if register.access == "w1":
         ports[STROBES[register.name]] = Out(32)
     return ports
@@ -65,15 +63,13 @@ class RegisterFile(Component):
     """
 
     def __init__(self) -> None:
-        ports: dict[str, Any] = {
-            "bus": In(axi4_lite(REGISTER_ADDRESS_BITS)),
-            "counter_address": Out(range(COUNTER_COUNT)),
-            "counter_value": In(32),
-        }
+        self.bus = In(axi4_lite(REGISTER_ADDRESS_BITS))
+        self.counter_address = Out(range(COUNTER_COUNT))
+        self.counter_value = In(32)
         for register in REGISTERS:
-            ports |= _port(register)
-        super().__init__(ports)
-        reset_less(self.bus, "bresp", "rdata", "rresp")
+            for name, port in _port(register).items():
+                setattr(self, name, port)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -84,6 +80,7 @@ class RegisterFile(Component):
     def _write(self, m: Module) -> None:
         """Take address and data in either order, write, respond."""
         bus = self.bus
+        [bresp] = data_registers(m, bus.bresp)
         address = Signal(REGISTER_ADDRESS_BITS - 2)
         address_valid = Signal()
         word = Signal(32, reset_less=True)
@@ -103,13 +100,13 @@ class RegisterFile(Component):
             m.d.sync += bus.bvalid.eq(0)
         with m.If(act):
             m.d.sync += [address_valid.eq(0), word_valid.eq(0), bus.bvalid.eq(1)]
-            m.d.sync += bus.bresp.eq(Mux(self._is_counter(address), SLVERR, DECERR))
+            m.d.sync += bresp.eq(Mux(self._is_counter(address), SLVERR, DECERR))
 
         mask = Cat(*(strobe.replicate(8) for strobe in strobes))
         m.d.sync += [getattr(self, name).eq(0) for name in STROBES.values()]
         for register in REGISTERS:
             with m.If(act & (address == register.offset >> 2)):
-                m.d.sync += bus.bresp.eq(SLVERR if register.access == "r" else OKAY)
+                m.d.sync += bresp.eq(SLVERR if register.access == "r" else OKAY)
                 value = getattr(self, register.name)
                 if register.access == "rw":
                     for lane, strobe in enumerate(strobes[: -(-len(value) // 8)]):
@@ -124,6 +121,7 @@ class RegisterFile(Component):
     def _read(self, m: Module) -> None:
         """Take an address, read, respond."""
         bus = self.bus
+        rdata, rresp = data_registers(m, bus.rdata, bus.rresp)
         address = Signal(REGISTER_ADDRESS_BITS - 2)
         # A bit for each register, one for the counters: sums of products are smaller than a choice.
         chosen = Signal(len(REGISTERS) + 1, reset_less=True)
@@ -145,8 +143,8 @@ class RegisterFile(Component):
                 )
                 m.d.sync += [
                     bus.rvalid.eq(1),
-                    bus.rdata.eq(reduce(or_, terms)),
-                    bus.rresp.eq(Mux(chosen.any(), OKAY, DECERR)),
+                    rdata.eq(reduce(or_, terms)),
+                    rresp.eq(Mux(chosen.any(), OKAY, DECERR)),
                 ]
                 m.next = "WAIT"
             with m.State("WAIT"):

@@ -53,6 +53,7 @@ class StandardAxi(Component):
             f"{'i' if flow is In else 'o'}_{port}": getattr(self, self.name(port))
             for port, (_, flow) in self._ports.items()
         }
-        ports["i_rst"] = ~self.aresetn
+        reset: Any = getattr(self, _NAMES["rst"])
+        ports["i_rst"] = ~reset
         m.submodules.core = Instance(self.module, **ports)
         return m

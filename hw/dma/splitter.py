@@ -9,12 +9,11 @@ from collections.abc import Sequence
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, ShapeLike, Signal, unsigned
 from amaranth.lib import data, stream
-from amaranth.lib.wiring import In, Out
 
 from celosia.hw.arch.config import ADDRESS_BITS
 from celosia.hw.arch.isa import COUNT_BITS
 from celosia.hw.axi.reader import length_bits
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 
 
 def block_layout(
@@ -191,14 +190,11 @@ class BurstSplitter(Component):
                 "tag": tag,
             }
         )
-        super().__init__(
-            {
-                "i": In(stream.Signature(self.block)),
-                "o": Out(stream.Signature(self.burst)),
-                "abort": In(1),
-                "idle": Out(1),
-            }
-        )
+        self.i = In(stream.Signature(self.block))
+        self.o = Out(stream.Signature(self.burst))
+        self.abort = In(1)
+        self.idle = Out(1)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

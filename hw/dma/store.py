@@ -2,7 +2,6 @@
 
 from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
-from amaranth.lib.wiring import Out
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
@@ -12,8 +11,8 @@ from celosia.hw.axi.writer import WriteMaster
 from celosia.hw.dma.decoder import StoreDecoder
 from celosia.hw.dma.gather import Gatherer
 from celosia.hw.dma.splitter import BurstSplitter
-from celosia.hw.lib.component import Component
-from celosia.hw.lib.fanout import reset_less
+from celosia.hw.lib.component import Out
+from celosia.hw.lib.fanout import data_registers
 from celosia.hw.lib.queue import EagerFIFO
 
 #: Burst that waits for its response; ``bad`` has none: it was ``outside`` the bounds, or the row is
@@ -21,7 +20,7 @@ from celosia.hw.lib.queue import EagerFIFO
 _PENDING = data.StructLayout({"final": 1, "bad": 1, "outside": 1})
 
 
-class StoreUnit(Component):
+class StoreUnit(streams.Unit):
     """Executes STORE.
 
     ``BurstSplitter`` splits instructions into bursts. Each burst goes to the address channel, to
@@ -96,15 +95,10 @@ class StoreUnit(Component):
         self._writer = WriteMaster(
             data_bytes=bus_bytes, burst_beats=burst_beats, outstanding=outstanding
         )
-        super().__init__(
-            {
-                **streams.unit_ports(self._decoder.i.payload.shape()),
-                "reads": Out(streams.UnifiedReads(rows=rows, unified_bytes=unified_bytes)),
-                "bounds": streams.bounds(),
-                "bus": Out(axi4_write(bus_bytes)),
-            }
-        )
-        reset_less(self, "fault")
+        self.reads = Out(streams.UnifiedReads(rows=rows, unified_bytes=unified_bytes))
+        self.bounds = streams.bounds()
+        self.bus = Out(axi4_write(bus_bytes))
+        super().__init__(self._decoder.i.payload.shape())
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -176,18 +170,19 @@ class StoreUnit(Component):
         if self.parity:
             causes |= self.reads.wrong
         fails = causes & ~stop
+        [fault] = data_registers(m, self.fault)
         on_bus = writer.refused | (bad & oldest.outside)
         m.d.comb += pending.r_en.eq(bad | writer.responded)
         m.d.sync += [
             self.done.eq(writer.responded & oldest.final & ~fails & ~stop),
             self.fault_valid.eq(fails),
-            self.fault.code.eq(Mux(on_bus, isa.Error.BUS.value, isa.Error.RANGE.value)),
-            self.fault.tag.eq(tag),
+            fault.code.eq(Mux(on_bus, isa.Error.BUS.value, isa.Error.RANGE.value)),
+            fault.tag.eq(tag),
             stop.eq(stop | self.abort | fails),
         ]
         if self.parity:
             with m.If(self.reads.wrong):
                 m.d.sync += [
-                    self.fault.code.eq(isa.Error.MEMORY),
-                    self.fault.tag.eq(self._gatherer.tag),
+                    fault.code.eq(isa.Error.MEMORY),
+                    fault.tag.eq(self._gatherer.tag),
                 ]

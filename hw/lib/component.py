@@ -7,7 +7,6 @@ class makes the signature of these members, and for a component their signals. T
 
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from amaranth.hdl import Module
 from amaranth.lib import wiring
 
 if TYPE_CHECKING:
@@ -78,22 +77,3 @@ class Component(wiring.Component):
 
     def __init__(self, members: dict[str, wiring.Member] | None = None) -> None:
         super().__init__((_members(self) | (members or {})) or None)
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-
-
-def drive(m: Module, target: Any, source: Any, names: str) -> None:
-    """Drive members of ``target`` by the members of ``source`` that have the same names.
-
-    Parameters
-    ----------
-    m : Module
-        Gets the assignments.
-    target, source : component or other interface
-        Inputs of a component in ``m`` and its own inputs, or its own outputs and those of one.
-    names : str
-        Members, separated by spaces; no streams.
-    """
-    m.d.comb += [getattr(target, name).eq(getattr(source, name)) for name in names.split()]

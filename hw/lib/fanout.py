@@ -31,12 +31,3 @@ def data_registers(m: Module, *ports: Any, attrs: Any = None) -> list[Any]:
         registers.append(Signal.like(port, name=name, reset_less=True, attrs=attrs))
     m.d.comb += [port.eq(register) for port, register in zip(ports, registers, strict=True)]
     return registers
-
-
-def reset_less(interface: Any, *members: str, attrs: Any = None) -> None:
-    """Remove the reset of registers of an interface, which are replaced. Use data_registers."""
-    for member in members:
-        signal = getattr(interface, member)
-        bits: Any = Value.cast(signal)
-        register = Signal.like(signal, name=bits.name, reset_less=True, attrs=attrs)
-        setattr(interface, member, register)

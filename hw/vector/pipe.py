@@ -1,5 +1,7 @@
 """Pipe of the vector unit: parameters, requantiser, clamp and table, group after group."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 
@@ -147,7 +149,8 @@ class Scaler(Component):
         mark = Signal(MARK)
         m.d.comb += [mark.valid.eq(self.group.valid), mark.tag.eq(task.tag)]
         kind = SequentialRequantizer if sizes.group_cycles > 1 else Requantizer
-        m.submodules.requantizer = requantizer = kind(lanes=sizes.lanes, primitive=sizes.primitive)
+        requantizer: Any = kind(lanes=sizes.lanes, primitive=sizes.primitive)
+        m.submodules.requantizer = requantizer
         m.d.comb += [
             requantizer.sums.eq(self.group["values"]),
             requantizer.parameters.eq(self.channels),

@@ -242,7 +242,10 @@ def test_commands_choose_a_batch(
     np.save("x.npy", np.zeros((9, 28, 28, 1), np.float32))
     np.save("y.npy", np.arange(9))
     files = "--data x.npy --labels y.npy --png p.png"
-    for command in (f"eval mnist_cnn_deep {files}", "run mnist_cnn_deep --input x.npy --output o.npy"):
+    for command in (
+        f"eval mnist_cnn_deep {files}",
+        "run mnist_cnn_deep --input x.npy --output o.npy",
+    ):
         batches = []
         for options in ("", " --batch 3", " --batch 9"):
             line = f"{command} --device machine --stats s.json"

@@ -2,12 +2,12 @@ import pytest
 from amaranth.back import verilog
 from amaranth.hdl import Module
 from amaranth.lib.wiring import In, Out
+from any_ports import Component
 from cocotbext.axi import axi_channels, axil_channels
 
 from celosia.hw.axi.reader import ReadMaster
 from celosia.hw.axi.signature import axi4, axi4_lite, axi4_read, axi4_write, join
 from celosia.hw.axi.writer import WriteMaster
-from celosia.hw.lib.component import Component
 
 
 class Joined(Component):

@@ -15,7 +15,6 @@ from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import MAGIC, OFFSETS
 from celosia.hw.axi.registers import RegisterFile
 from celosia.hw.axi.windows import Windows
-from celosia.hw.lib.component import drive
 
 OKAY, SLVERR, DECERR = 0, 2, 3
 POD = PodConfig(preset("pico"), cores=2)
@@ -39,7 +38,8 @@ class Registers(Component):
         m = Module()
         m.submodules.windows = windows = self.windows
         wiring.connect(m, wiring.flipped(self.bus), windows.bus)
-        drive(m, self, windows, "working private bases")
+        for name in ("working", "private", "bases"):
+            m.d.comb += getattr(self, name).eq(getattr(windows, name))
         for n in range(POD.cores):
             m.submodules[f"registers_{n}"] = registers = RegisterFile()
             wiring.connect(m, getattr(windows, f"core_{n}"), registers.bus)

@@ -6,13 +6,13 @@ import prerequisites
 import pytest
 from amaranth.hdl import Module, signed
 from amaranth.lib.wiring import In, Out
+from any_ports import Component
 
 from celosia.hw.flow.flow import Design, packed, placed
 from celosia.hw.flow.parts import PARTS
 from celosia.hw.flow.report import as_text, examine
 from celosia.hw.flow.tools import ToolError, find
 from celosia.hw.folded import Folded
-from celosia.hw.lib.component import Component
 from celosia.hw.synthesis import OPENED
 from celosia.hw.verilog.build import TOP, convert_with_sources
 

@@ -10,12 +10,12 @@ import pytest
 from amaranth.hdl import Cat, Module, Signal, signed, unsigned
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from any_ports import Component
 
 from celosia.hw.flow.flow import Design, synthesised
 from celosia.hw.flow.gates import gates
 from celosia.hw.flow.parts import PARTS
 from celosia.hw.flow.tools import ToolError, find
-from celosia.hw.lib.component import Component
 from celosia.hw.lib.race import UNDEFINED
 from celosia.hw.targets.product import Product
 from celosia.hw.verilog.build import convert

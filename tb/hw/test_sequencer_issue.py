@@ -2,6 +2,7 @@
 
 import pysim
 import pytest
+from amaranth.hdl import Value
 
 from celosia.hw import streams
 from celosia.hw.arch import commands
@@ -397,7 +398,7 @@ async def test_class_one_cycle_late(unit, held, lacking, waiting, wanted):
     inputs = {"unit_activity": unit, "held": held, "lacking": lacking, "waiting": waiting}
     for name, value in inputs.items():
         ctx.set(getattr(dut, name), value)
-    activity = dut.activity.as_value()
+    activity = Value.cast(dut.activity)
     assert ctx.get(activity) == Activity.EMPTY.value
     await ctx.tick()
     assert ctx.get(activity) == wanted

@@ -13,10 +13,10 @@ from amaranth.hdl import ClockDomain, Instance, Module, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from any_ports import Component
 
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
-from celosia.hw.lib.component import Component
 from celosia.hw.verilog.build import convert, verilog
 from celosia.hw.verilog.conversion import Conversion
 from celosia.sim.rtl.simulators import find_icarus

@@ -5,11 +5,11 @@ from functools import partial
 import pytest
 from amaranth.hdl import ClockDomain, Module
 from amaranth.lib.wiring import Out
+from any_ports import Component
 from devices.axi import AxiMemory
 from pysim import run
 
 from celosia.hw.axi.signature import axi4
-from celosia.hw.lib.component import Component
 
 GOOD = {"araddr": 64, "arlen": 3, "arsize": 2, "arburst": 1}
 

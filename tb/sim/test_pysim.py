@@ -5,9 +5,8 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
+from any_ports import Component
 from pysim import get, get_all, put, put_all, rest, run
-
-from celosia.hw.lib.component import Component
 
 
 class Queue(Component):

@@ -183,7 +183,9 @@ def test_models_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     celosia("models")
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(shipped())
-    assert "mnist_cnn_5x5" in shipped() and "99.34%" in lines[list(shipped()).index("mnist_cnn_5x5")]
+    assert (
+        "mnist_cnn_5x5" in shipped() and "99.34%" in lines[list(shipped()).index("mnist_cnn_5x5")]
+    )
 
 
 def test_a_file_goes_before_a_model_of_the_package(folder: Path) -> None:

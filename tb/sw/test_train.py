@@ -176,7 +176,10 @@ def test_a_network_with_convolutions(digits: object) -> None:
     """A run that goes on after an epoch gives the same bits."""
     command = ["train", "mnist_cnn_3x3", "--limit", "100", "--epochs"]
     main([*command, "2"])
-    model, checkpoint = Path("mnist_cnn_3x3_trained.tflite"), Path("mnist_cnn_3x3_trained.checkpoint.npz")
+    model, checkpoint = (
+        Path("mnist_cnn_3x3_trained.tflite"),
+        Path("mnist_cnn_3x3_trained.checkpoint.npz"),
+    )
     wanted = model.read_bytes(), checkpoint.read_bytes()
     main([*command, "1"])
     assert model.read_bytes() != wanted[0]

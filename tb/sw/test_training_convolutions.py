@@ -147,7 +147,8 @@ def test_steps_on_the_rtl_equal_exact_integers(name: str, seed: int, verilator: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "most"), [("mnist_cnn_3x3", 2_000_000), ("fashion_cnn", 1_500_000), ("mnist_cnn_5x5", 5_600_000)]
+    ("name", "most"),
+    [("mnist_cnn_3x3", 2_000_000), ("fashion_cnn", 1_500_000), ("mnist_cnn_5x5", 5_600_000)],
 )
 def test_twenty_steps_on_the_rtl(name: str, most: int, seed: int, verilator: None) -> None:
     """20 steps of batch 32 at edge."""
