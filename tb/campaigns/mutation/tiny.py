@@ -1,9 +1,8 @@
 """Small component that the tests of the campaign change. Not in the core."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib.wiring import In, Out
 
-from celosia.hw.lib.component import Component
+from celosia.hw.lib.component import Component, In, Out
 
 
 class Tally(Component):
@@ -14,7 +13,11 @@ class Tally(Component):
     """
 
     def __init__(self) -> None:
-        super().__init__({"bits": In(2), "clear": In(1), "sum": Out(4), "state": Out(2)})
+        self.bits = In(2)
+        self.clear = In(1)
+        self.sum = Out(4)
+        self.state = Out(2)
+        super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
