@@ -5,10 +5,12 @@ from typing import Any
 import agreement
 import networks as w
 import numpy as np
+import prerequisites
 import pytest
 import tflite
 
 from celosia.sw.frontend.tflite import load
+from celosia.sw.runtime.interpreter import InferenceSession
 
 #: Every int8.
 EVERY = np.arange(-128, 128).astype(np.int8)
@@ -197,3 +199,86 @@ def test_halves_of_means(kind: str, window: tuple[int, int]) -> None:
     content = w.serialize(chain.graph())
     program = agreement.compare(content, (x + middle[:, None]).astype(kind), sizes="micro")
     assert bool(program.host) == (kind == "int16" or window[1] > 255)
+
+
+def _moved(kind: str, source: Any, shape: Any, constants: Any, dtype: str, **options: Any) -> bytes:
+    chain = w.Chain(source, 0.1, 3 if dtype == "int8" else 0, dtype)
+    chain.operator(kind, shape, [np.array(each, np.int32) for each in constants], **options)
+    return w.serialize(chain.graph())
+
+
+#: Operators that read an input of 24 elements, by name: type, kind, shapes, constants, options.
+MOVES: dict[str, tuple[Any, ...]] = {
+    "crops": ("int8", "BATCH_TO_SPACE_ND", (4, 3, 2, 1), (1, 3, 3, 1), ([2, 2], [[1, 2], [1, 0]])),
+    "crops of the end": ("int8", "BATCH_TO_SPACE_ND", (4, 6, 1), (2, 10, 1), ([2], [[0, 2]])),
+    "crops of the start": ("int8", "BATCH_TO_SPACE_ND", (4, 6, 1), (2, 9, 1), ([2], [[3, 0]])),
+    "paddings": ("int8", "SPACE_TO_BATCH_ND", (1, 6, 4), (2, 4, 4), ([2], [[1, 1]])),
+    **{
+        f"sums {exclusive}{reverse}": (
+            *("int32", "CUMSUM", (2, 3, 4), (2, 3, 4), (1,)),
+            {"exclusive": bool(exclusive), "reverse": bool(reverse)},
+        )
+        for exclusive in (0, 1)
+        for reverse in (0, 1)
+    },
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_ends_of_dimensions(name: str) -> None:
+    dtype, kind, source, shape, constants, *more = MOVES[name]
+    content = _moved(kind, source, shape, constants, dtype, **(more[0] if more else {}))
+    x = (np.arange(24) * 5 % 17 - 7).astype(dtype).reshape(1, *source)
+    agreement.compare(content, x, sizes="micro")
+
+
+@pytest.mark.parametrize("target", ["int8", "uint8", "int16", "int32", "int64"])
+def test_casts_of_what_no_integer_holds(target: str) -> None:
+    """Infinities, no number, and numbers at both ends of the type."""
+    limits = np.iinfo(target)
+    ends = [limits.min, limits.min - 1, limits.max, limits.max + 1, -0.9, 0.9, -1.5, 2.5]
+    x = np.array([np.nan, np.inf, -np.inf, 3e38, -3e38, *ends], np.float32)
+    chain = w.Chain((1, x.size), dtype="float32")
+    chain.operator("CAST", dtype=target, scale=0, inDataType="float32", outDataType=target)
+    agreement.compare(w.serialize(chain.graph()), x.reshape(1, 1, -1), sizes="micro")
+
+
+@pytest.mark.parametrize("radius", [0, 1, 2, 7, 9])
+def test_channels_that_are_near(radius: int) -> None:
+    """As many after a channel as its radius, less one; powers may differ in the last bit."""
+    chain = w.Chain((1, 1, 3, 8), dtype="float32")
+    options = {"radius": radius, "alpha": 0.7, "beta": 1.0, "bias": 0.5}
+    chain.operator("LOCAL_RESPONSE_NORMALIZATION", **options)
+    x = np.random.default_rng(2).normal(size=(1, 1, 3, 8)).astype(np.float32)
+    with InferenceSession(w.serialize(chain.graph()), config="micro") as session:
+        (got,) = session.run(None, {"input": x})
+    (wanted,) = prerequisites.litert_outputs(w.serialize(chain.graph()), x)
+    np.testing.assert_allclose(got, wanted, rtol=2e-7)
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 1, 6), (2, 3, 4, 6), (2, 1, 1, 1), (1, 3, 4, 6)])
+@pytest.mark.parametrize("kind", ["ADD", "MUL", "MAXIMUM"])
+def test_constants_for_each_sample_of_a_file(kind: str, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(6)
+    chain = w.Chain((2, 3, 4, 6), 0.1, 3)
+    constant = w.Constant(rng.integers(-128, 128, shape).astype(np.int8), 0.1, 3)
+    ends: dict[str, Any] = {} if kind == "MAXIMUM" else {"scale": 0.3, "zero_point": -5}
+    chain.operator("RELU")
+    chain.operator(kind, (2, 3, 4, 6), [constant], **ends)
+    x = rng.integers(-128, 128, (3, 2, 3, 4, 6)).astype(np.int8)
+    for sizes in ("micro", "micro,elementwise_products=true"):
+        agreement.compare(w.serialize(chain.graph()), x, sizes=sizes)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_constant_outputs(dtype: str) -> None:
+    """For each invocation again."""
+    zero_point = {"uint8": 200}.get(dtype, 0)
+    chain = w.Chain((1, 2), 0.1, zero_point, dtype)
+    data = w.Constant(np.array([[1, 100, 120]], dtype), 0.5, zero_point)
+    chain.operator("RESHAPE", (2, 1), [np.array([2, 1], np.int32)])
+    first, ends = chain.number, dict[str, Any](scale=0.5, zero_point=zero_point)
+    chain.operator("RESHAPE", (3, 1), inputs=[data, np.array([3, 1], np.int32)], **ends)
+    content = w.serialize(chain.graph(first, chain.number))
+    x = np.arange(6).astype(dtype).reshape(3, 1, 2)
+    agreement.compare(content, x, sizes="micro")

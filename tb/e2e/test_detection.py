@@ -103,6 +103,21 @@ def test_detections(regular: bool, kind: str, ties: bool) -> None:
     assert some > 15
 
 
+@pytest.mark.parametrize("regular", [False, True], ids=["fast", "regular"])
+def test_a_score_at_the_threshold_counts(regular: bool) -> None:
+    options = OPTIONS | {"use_regular_nms": regular, "nms_score_threshold": 0.25}
+    content = detector(
+        np.random.default_rng(0), options | {"detections_per_class": 9}, "float32", 4, 4
+    )
+    boxes, scores = np.zeros((1, 4, 4), np.float32), np.full((1, 4, 4), 0.1, np.float32)
+    scores[0, :, 1] = [0.25, np.nextafter(np.float32(0.25), np.float32(0)), 0.5, 0.25]
+    wanted = prerequisites.litert_outputs(content, boxes, scores)
+    got, count = ours(content, [boxes, scores]), int(wanted[3][0])
+    assert count == got[3].reshape(-1)[0] >= 2
+    for one, other in zip(got[:3], wanted[:3], strict=True):
+        np.testing.assert_array_equal(one.reshape(other.shape)[:, :count], other[:, :count])
+
+
 def test_boxes_of_no_size_are_refused(rng: np.random.Generator) -> None:
     content = detector(rng, OPTIONS | {"h_scale": -1e-3}, "float32", 3, 4)
     boxes = np.full((1, 3, 4), np.nan, np.float32)

@@ -15,6 +15,7 @@ from random_networks.recurrent import RNN, lstm, rnn, shift_register, svdf
 from celosia.hw.arch.presets import preset
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.export.tflite import Graph
 from celosia.sw.frontend.tflite import ModelError, load
 from celosia.sw.operators.vectors import ACTIVATIONS
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter
@@ -128,6 +129,43 @@ def test_variables_without_contents_are_refused() -> None:
         ModelError, match="operator 1 READ_VARIABLE: wanted a variable with initial"
     ):
         load(serialize(chain.graph()))
+
+
+@pytest.mark.parametrize(
+    ("scale", "zero_point", "shape", "message"),
+    [
+        (0.1, 3, (1, 3), ""),
+        (0.2, 3, (1, 3), "wanted one scale and zero point"),
+        (0.1, 4, (1, 3), "wanted one scale and zero point"),
+        (0.1, 3, (3, 1), r"wanted computed int8 \(1, 3\) assigned, got int8 \(3, 1\)"),
+    ],
+)
+def test_a_variable_is_assigned_what_it_holds(
+    scale: float, zero_point: int, shape: tuple[int, int], message: str
+) -> None:
+    chain, ends = Chain((1, 3), 0.1, 3), {"scale": scale, "zero_point": zero_point}
+    chain.operator("CALL_ONCE", inputs=(), shapes=(), initSubgraphIndex=1)
+    chain.operator("VAR_HANDLE", (), inputs=(), dtype="resource", sharedName="kept")
+    handle, held = chain.number, {"dtype": "int8", "scale": 0.1, "zero_point": 3}
+    chain.operator("READ_VARIABLE", (1, 3), inputs=(handle,), **held)
+    chain.operator("ADD", (1, 3), inputs=(0, chain.number), dtype="int8", **ends)
+    if shape != (1, 3):
+        chain.operator("RESHAPE", shape, [np.array(shape, np.int32)])
+    last = chain.number
+    chain.operator("ASSIGN_VARIABLE", inputs=(handle, last), shapes=())
+    first = Chain(None)
+    first.operator("VAR_HANDLE", (), inputs=(), dtype="resource", sharedName="kept")
+    contents = first.constant("contents", np.zeros((1, 3), np.int8), 0.1, 3)
+    first.operator("ASSIGN_VARIABLE", inputs=(first.number, contents), shapes=())
+    initial = first.graph()
+    content = serialize(
+        chain.graph(last), Graph(initial.tensors, initial.operations, (), (), "initial")
+    )
+    if not message:
+        assert len(load(content).states) == 1
+        return
+    with pytest.raises(ModelError, match=f"^model: variable '.*': {message}"):
+        load(content)
 
 
 @pytest.mark.parametrize(

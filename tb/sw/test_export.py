@@ -104,6 +104,12 @@ def test_system_rdl_has_every_register(tmp_path: Path) -> None:
         assert got == (wanted or ends)
         reset = sum((f.get_property("reset") or 0) << f.low for f in fields.values())
         assert reset == (0 if wanted else register.init)
+        # Gateware writes none that hosts write, but for flags, and no constants.
+        if not wanted:
+            changes = register.access == "r" and not register.init
+            assert node.has_hw_writable == changes or "constant" in fields
+            assert fields["value"].is_hw_writable == changes
+            assert "constant" not in fields or not fields["constant"].is_hw_writable
     assert nodes["counters"].raw_absolute_address == COUNTERS
 
 

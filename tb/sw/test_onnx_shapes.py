@@ -9,6 +9,8 @@ from onnx_graphs import Net, reference
 from celosia.sw.cli import main
 from celosia.sw.frontend.source import load
 from celosia.sw.layers.node import ModelError
+from celosia.sw.quantize.model import QuantizeError
+from celosia.sw.quantize.onnx import open_model
 
 FREE = ("N", 3, "H", "W")
 
@@ -64,6 +66,29 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
     assert "wanted a model for --shape, got a program" in capsys.readouterr().err
     assert main(["report", "mnist_mlp", "--shape", "1,3,6,5"]) != 0
     assert "wanted an .onnx file for --shape" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (("N", 3, 6, 5), ""),
+        ((1, 3, 6, 5), ""),
+        ((None, 3, 6, 5), ""),
+        (FREE, r"or a free first axis alone, got \[0, 3, 0, 0\]; .* with --shape"),
+        ((1, 3, None, 5), r"or a free first axis alone, got \[1, 3, 0, 5\]; .* with --shape"),
+        ((2, 3, 6, 5), r"got \[2, 3, 6, 5\]; export it again with a batch of 1"),
+    ],
+)
+def test_extents_of_networks_to_quantise(shape, message, tmp_path: Path):
+    net = Net(x=shape)
+    path = tmp_path / "net.onnx"
+    path.write_bytes(net.content(net.add("Relu", "x")))
+    if not message:
+        (port,) = open_model(path).ports
+        assert port.shape == (3, 6, 5)
+        return
+    with pytest.raises(QuantizeError, match=f"^input 'x': wanted .*{message}"):
+        open_model(path)
 
 
 def test_quantize(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

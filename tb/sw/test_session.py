@@ -16,7 +16,7 @@ from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.driver.core import RunResult
 from celosia.sw.driver.device import DeviceError
 from celosia.sw.frontend.tflite import load
-from celosia.sw.ir.parts import Port
+from celosia.sw.ir.parts import Port, Segment
 from celosia.sw.ir.program import Program, ProgramError
 from celosia.sw.runtime.arrays import OWN_RANGE, clipped, quantized
 from celosia.sw.runtime.backends import open_device
@@ -390,3 +390,25 @@ def test_what_a_core_writes_is_private(unified_bytes: int) -> None:
     for port in (*program.inputs, *program.outputs):
         written |= set(range(port.address, port.address + 3 * port.bytes_per_item))
     assert private_range(program) == (min(written), max(written) + 1)
+
+
+@pytest.mark.parametrize("kind", ["segment", "section"])
+def test_nothing_of_all_cores_lies_among_what_one_writes(program: Program, kind: str) -> None:
+    first, end = private_range(program)
+    (part,) = program.parts
+    code = part.setups[0].code if kind == "section" else bytes(64)
+    before, cases = first - len(code), ((0, False), (1, True))
+    places = [(before + n, refused) for n, refused in cases]
+    places += [(end - n, refused) for n, refused in cases]
+    for address, is_refused in places:
+        if kind == "segment":
+            segments = (*program.segments, Segment("more", address, code))
+            changed = replace(program, segments=segments)
+        else:
+            section = replace(part.setups[0], address=address)
+            changed = replace(program, steps=(replace(part, setups=(section,)),))
+        if is_refused:
+            with pytest.raises(DeviceError, match="got them mixed: compile again"):
+                private_range(changed)
+        else:
+            assert private_range(changed) == (first, end)

@@ -24,7 +24,7 @@ from celosia.sw.training.scheme import Dense, TrainableNetwork
 from celosia.sw.training.state import State
 from celosia.sw.training.step.layout import Layout
 from celosia.sw.training.step.program import instructions
-from celosia.sw.training.trainer import Images, Trainer
+from celosia.sw.training.trainer import Images, Trainer, split
 
 CORES = (
     "edge",
@@ -257,6 +257,21 @@ def test_of_equal_validations_the_first_is_best(monkeypatch: pytest.MonkeyPatch)
         trainer.validate(state, nothing)
     assert state.best_accuracy == 0.7 and state.best[0].tolist() == [1]
     assert [accuracy for _, accuracy in state.validations] == [0.5, 0.7, 0.7, 0.6]
+
+
+@pytest.mark.parametrize("count", [2, 11, 12, 25, 240])
+def test_no_image_trains_and_validates(count: int) -> None:
+    """One in twelve validates, at least one; which ones depends on the seed."""
+    images, labels = np.arange(count, dtype=np.uint8).reshape(-1, 1), np.arange(count)
+    chosen = []
+    for seed in (0, 1):
+        training, validation = split(images, labels, seed)
+        assert sorted([*training.labels, *validation.labels]) == list(range(count))
+        assert len(validation) == max(1, count // 12)
+        for part in (training, validation):
+            np.testing.assert_array_equal(part.images, batches.pixels(images[part.labels]))
+        chosen.append(validation.labels.tolist())
+    assert count < 100 or chosen[0] != chosen[1]
 
 
 def test_orders_differ() -> None:

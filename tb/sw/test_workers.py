@@ -231,6 +231,18 @@ def test_other_work_starts_anew(calls: Path, cache: Path, key: bytes, resume: bo
     assert job.calls.count(0) == 2
 
 
+@pytest.mark.parametrize(("digest", "count"), [("other", 8), (None, 7)])
+def test_other_code_and_other_shards_start_anew(
+    calls: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, digest: str | None, count: int
+) -> None:
+    job = Square(calls)
+    assert list(islice(spread(job, range(8), Workers(), key=b"k"), 5)) == SQUARES[:5]
+    if digest:
+        monkeypatch.setattr("celosia.sw.workers.spread.code_digest", lambda package: digest)
+    assert list(spread(job, range(count), Workers(resume=True), key=b"k")) == SQUARES[:count]
+    assert job.calls.count(0) == 2
+
+
 def test_results_that_nobody_wants_are_removed(calls: Path, cache: Path) -> None:
     next(spread(Square(calls), range(8), Workers(), key=b"old"))
     (old,) = (cache / "shards").iterdir()
