@@ -82,7 +82,7 @@ vector control | vector/control vector/task lib/loop_nest streams | vector_contr
 vector source | vector/source vector/reads vector/responses vector/window | vector_reads
     vector_window vector_responses vector_source vector_writer vector_unit | | | vector
 vector pipe | vector/pipe vector/accumulate vector/sums vector/destination vector/writer
-    vector/datapath vector/unit lib/component | vector_accumulate vector_sums vector_writer
+    vector/datapath vector/unit | vector_accumulate vector_sums vector_writer
     vector_pipe vector_datapath vector_unit vector_parity vector_softmax | | | vector
 requantiser | vector/requantize vector/multiplier lib/delay lib/fanout | vector_requantize
     lib_delay lib_fanout |
