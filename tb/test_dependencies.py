@@ -38,7 +38,7 @@ FRONTEND = (*OPERATORS, "celosia.sw.files", "celosia.sw.frontend")
 COMPILER = (*LAYERS, "celosia.sw.compiler", "celosia.sw.operators")
 QUANTIZE = tuple(f"celosia.sw.{name}" for name in ("files", "ir", "quantize", "runtime.arrays"))
 RUNTIME = tuple(f"celosia.sw.{name}" for name in ("driver", "frontend", "runtime", "shipped"))
-MACHINE = "celosia.hw.environment"
+OPEN = ("celosia.hw.environment", "celosia.hw.notebook")
 
 #: Names and modules that any user may import; examples take no others.
 _PAGE = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
@@ -46,9 +46,9 @@ PUBLIC = tuple(re.findall(r"^\| `(celosia\.[\w.]+)", _PAGE, re.MULTILINE))
 EXAMPLES = ("celosia_examples", *PUBLIC, "numpy", "tqdm")
 
 # The longest prefix that fits a module rules it. Open to all are the standard library, and what
-# imports nothing else, ``MACHINE``.
+# imports nothing else, ``OPEN``.
 RULES = (
-    Rule(MACHINE, ()),
+    *(Rule(name, ()) for name in OPEN),
     Rule("celosia.hw", GATEWARE, YOWASP),
     Rule("celosia.hw.flow.analytic", ("numpy", "scipy")),
     Rule("celosia.hw.flow.places", ("celosia.hw.flow", "numpy")),
@@ -117,7 +117,7 @@ def violations(module: str, source: str) -> list[str]:
     rule = max((r for r in RULES if below(module, r.prefix)), key=lambda r: len(r.prefix))
     wrong = []
     for line, name, inside in imports_of(source):
-        allowed = (MACHINE, *rule.anywhere, *(rule.inside if inside else ()))
+        allowed = (*OPEN, *rule.anywhere, *(rule.inside if inside else ()))
         standard = name.split(".")[0] in sys.stdlib_module_names
         if not standard and not any(below(name, prefix) for prefix in allowed):
             wrong.append(f"{module}:{line}: {name}")

@@ -4,7 +4,7 @@ import binascii
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
-from celosia.hw.environment.notebook import html_table
+from celosia.hw.notebook import html_table
 
 #: Registers of a program's external representation that no configuration changes.
 ADDRESS_BITS = 32

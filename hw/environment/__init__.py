@@ -1,1 +1,1 @@
-"""Machine and Python around the project: packages, caches, notebooks."""
+"""Machine and Python around the project: packages and caches."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from celosia.hw.environment.notebook import html_table
+from celosia.hw.notebook import html_table
 from celosia.sw.ir.graph import short_name
 from celosia.sw.ir.labels import labelled
 from celosia.sw.ir.parts import HostOperator, Layer, Port

@@ -11,7 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from celosia.hw.arch import isa
-from celosia.hw.environment.notebook import html_table
+from celosia.hw.notebook import html_table
 from celosia.sw.driver.core import RunResult
 from celosia.sw.driver.device import Device, DeviceError, PodDevice
 from celosia.sw.ir.parts import Part, Section

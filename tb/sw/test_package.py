@@ -17,7 +17,7 @@ from whole_networks.small import two_signatures
 
 import celosia
 from celosia.hw.arch.presets import PRESETS, preset
-from celosia.hw.environment.notebook import html_table
+from celosia.hw.notebook import html_table
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.cli import main
 from celosia.sw.quantize.model import QuantizeError
