@@ -43,7 +43,7 @@ class SequencerBench(Bench):
         self.content = np.zeros(1 << 16, np.uint8)
         self.memory = BurstMemory(self, self.ports.request, self.ports.beats, self.content)
         self.failing, self.drain = -1, 1
-        self.tags = dict.fromkeys(EXECUTING, 0)
+        self.tags: dict[Unit, int] = dict.fromkeys(EXECUTING, 0)
         self.load(b"")
         cocotb.start_soon(self.memory.serve())
         for unit in EXECUTING:

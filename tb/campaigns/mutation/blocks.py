@@ -26,9 +26,12 @@ class Block:
 def _block(row: str) -> Block:
     name, files, *tests = (row + "|" * 6).replace("\n", " ").split("|")[:7]
     sources = tuple(f"hw/{word}.py" for word in files.split())
-    found = (tuple(f"test_{word}.py" for word in names.split()) for names in tests[:3])
+    unit, parent, proofs = (
+        tuple(f"test_{word}.py" for word in names.split()) for names in tests[:3]
+    )
     benches = tuple(tests[3].split())
-    return Block(name.strip(), sources, *found, benches, fuzz=not tests[4].strip())
+    fuzz = not tests[4].strip()
+    return Block(name.strip(), sources, unit, parent, proofs, benches, fuzz=fuzz)
 
 
 #: A block a row:

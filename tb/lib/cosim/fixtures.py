@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from celosia.hw.arch.config import Config
 from cosim import runner
 
 
@@ -16,11 +19,11 @@ def simulator(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def cosim(
-    request: pytest.FixtureRequest, simulator: str, seed: int, waves: object
+    request: pytest.FixtureRequest, simulator: str, seed: int, waves: Path | None
 ) -> Callable[..., None]:
     """Run a bench: ``cosim(bench, config, **options)``, see ``runner.run``."""
 
-    def run(bench: str, config: object, **options: object) -> None:
+    def run(bench: str, config: Config, **options: Any) -> None:
         name = re.sub(r"[^\w.-]+", "_", request.node.name)
         folder = runner.BUILD / "runs" / name
         runner.run(bench, config, sim=simulator, seed=seed, folder=folder, waves=waves, **options)

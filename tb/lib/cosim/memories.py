@@ -153,7 +153,8 @@ class Accumulators:
         noise = bench.numbers.integers(-(1 << 31), 1 << 31, (8, columns))
         late = deque([noise[0]] * (ACCUMULATOR_LATENCY - 2))
         # Row to read of the cycle before; rows and masks to write of that and of the one before it.
-        requested, places = None, deque([None, None])
+        requested: int | None = None
+        places: deque[tuple[int, np.ndarray] | None] = deque([None, None])
         while True:
             await bench.edge
             place = places.popleft()
@@ -166,8 +167,8 @@ class Accumulators:
             found = noise[bench.rng.randrange(8)].copy()
             if requested is not None:
                 known = np.ones(columns, bool)
-                if places[0] is not None and places[0][0] == requested:
-                    known = ~places[0][1]
+                if (following := places[0]) is not None and following[0] == requested:
+                    known = ~following[1]
                 found[known] = self.memory[requested, known]
             late.append(found)
             port.sums.drive(late.popleft().tolist())

@@ -24,7 +24,7 @@ class Unit:
         self.activity: list[int] = []
         self.taken: list[int] = []
         self.faults: list[tuple[isa.Error, int]] = []
-        self._fields: dict[str, Any] = {}
+        self._fields: dict[int | str, Any] = {}
         self._tag = 0
 
     async def watch(self) -> None:
