@@ -180,7 +180,8 @@ class _Layer:
             total = accumulated(total, products, quantize_multiplier(float(factor)))
         if norm is not None:
             scale = self.scale(_NORMS + index)
-            least = max(1, int(np.float32(10000) * scale))
+            # Past 32 bits, infinity too, it is the greatest, as factors are.
+            least = max(1, int(min(np.float32(10000) * scale, np.float32(2**31 - 1))))
             factors = quantize_multiplier(float(scale))
             total = normalised(total, norm, self.arrays[_BIAS + index], factors, least)
         return squashed(total, 3) if name == "cell" else sigmoid(total)

@@ -128,8 +128,8 @@ def test_reader(skid):
         ("refused.eq(taken & outside)", "refused.eq(outside)", "client 0: counted"),
         ("refused & low.xor() & ~high.any()", "refused & low.xor()", "client 0: counted"),
         (
-            "bus.arid.eq(arbiter.grants[-1] if self.clients > 1 else 0)",
-            "bus.arid.eq(0)",
+            "arid.eq(arbiter.grants[-1] if self.clients > 1 else 0)",
+            "arid.eq(0)",
             "AR in order",
         ),
         ("mine = register.o.payload.id == n", "mine = bus.rid == n", "R in order"),

@@ -91,7 +91,7 @@ def test_writer():
         ("== self.outstanding - 1))) & ~bus.bvalid", "== self.outstanding - 1)))", "full"),
         ("self.beats.ready.eq(~bus.wvalid | bus.wready)", "self.beats.ready.eq(1)", "W waits"),
         ("bus.wvalid.eq(self.beats.valid)", "bus.wvalid.eq(1)", "W once"),
-        ("bus.wlast.eq(self.beats.payload.last)", "bus.wlast.eq(0)", "W"),
+        ("wlast.eq(self.beats.payload.last)", "wlast.eq(0)", "W"),
         (
             "Mux(self.abort, 0, self.beats.payload.strobe)",
             "self.beats.payload.strobe",

@@ -78,7 +78,7 @@ def test_mapper(rows, unified_bytes):
         ),
         ("+ Cat(carry, skip[b])", "| Cat(carry, skip[b])", "row"),
         ("row[1:] >= self.depth", "row[1:] > self.depth", "fault"),
-        ("self.offset.eq(offset_1)", "self.offset.eq(offset)", "bank of the lane"),
+        ("offset_register.eq(offset_1)", "offset_register.eq(offset)", "bank of the lane"),
     ],
 )
 def test_mapper_broken(right, wrong, claim):

@@ -57,7 +57,7 @@ def pair_spec(module=cell):
     spec.claim("low weight", low_weight == w1[:7])
     spec.claim("activation", act == spec.past(dut.act_in))
 
-    whole = spec.see("dut.product.p", signed(26))
+    whole = spec.see("dut.product.p_register", signed(26))
     low = spec.see("dut.low", 7)
     spec.claim("product", whole == spec.past(act * factor))
     late_act = spec.past(act)
