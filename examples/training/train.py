@@ -22,14 +22,14 @@ _SOFTMAX: Layer = ("Softmax", {})
 
 
 def _conv(filters: int, kernel: int, padding: str, activation: str | None = "relu") -> Layer:
-    given = {"filters": filters, "kernel_size": kernel, "padding": padding}
-    return "Conv2D", {**given, "activation": activation, "kernel_initializer": "he_normal"}
+    settings = {"filters": filters, "kernel_size": kernel, "padding": padding}
+    return "Conv2D", {**settings, "activation": activation, "kernel_initializer": "he_normal"}
 
 
 def _normalised(filters: int) -> list[Layer]:
     """Return a 3x3 convolution whose normalisation the converter folds into its weights."""
-    given = {"filters": filters, "kernel_size": 3, "padding": "same", "use_bias": False}
-    return [("Conv2D", given), ("BatchNormalization", {}), ("ReLU", {})]
+    settings = {"filters": filters, "kernel_size": 3, "padding": "same", "use_bias": False}
+    return [("Conv2D", settings), ("BatchNormalization", {}), ("ReLU", {})]
 
 
 def _dense(units: int, activation: str | None = None) -> Layer:

@@ -94,21 +94,21 @@ class RunStart(Component):
 
         def moved(rest: Value) -> tuple[Value, Value]:
             # Both results are computed in parallel with the comparison.
-            more = rest >= step_left
+            enters = rest >= step_left
             inside, beyond = (rest + step_rest)[:bits], (rest - step_left)[:bits]
-            return Mux(more, beyond, inside), more
+            return Mux(enters, beyond, inside), enters
 
         for j in range(self.stages):
             with m.If(stage[j]):
                 for i in range(1 << j):
-                    rest, more = moved(rest_register[i])
-                    m.d.sync += [rest_register[i + (1 << j)].eq(rest), entering[i].eq(more)]
-                rest, more = moved(step_rest)
-                left = Mux(more, step_left << 1, step_left - step_rest)
+                    rest, enters = moved(rest_register[i])
+                    m.d.sync += [rest_register[i + (1 << j)].eq(rest), entering[i].eq(enters)]
+                rest, enters = moved(step_rest)
+                left = Mux(enters, step_left << 1, step_left - step_rest)
                 m.d.sync += [
                     step_rest.eq(rest),
                     step_left.eq(left),
-                    step_enters.eq(more),
+                    step_enters.eq(enters),
                 ]
             with m.If(late[j]):
                 for i in range(1 << j):

@@ -47,7 +47,7 @@ class Emitter(rtlil.ModuleEmitter):
 
     def _fields(self, signal: Any) -> Iterator[str]:
         """Yield the smallest fields of a signal with their bits."""
-        whole = self.netlist.signals[signal]
+        signal_bits = self.netlist.signals[signal]
         fields = self.netlist.signal_fields[signal]
         outer = {path[:-1] for path in fields if path}
         following = {(): 0}
@@ -55,8 +55,8 @@ class Emitter(rtlil.ModuleEmitter):
             if not path or path[:-1] not in following:
                 continue
             width = len(field.value)
-            for low in range(following[path[:-1]], len(whole) - width + 1):
-                if whole[low : low + width] == field.value:
+            for low in range(following[path[:-1]], len(signal_bits) - width + 1):
+                if signal_bits[low : low + width] == field.value:
                     following[path[:-1]], following[path] = low + width, low
                     bits = f"{low + width - 1}:{low}" if width > 1 else f"{low}"
                     if path not in outer:

@@ -76,8 +76,8 @@ def normalise(cell: Cell, used: Callable[[Bits], int], fresh: Callable[[int], Bi
     if kind in _LOW or kind in ("$shl", "$sshl"):
         width = max(1, used(ports["Y"]))
         if kind == "$pmux":
-            whole = len(ports["Y"])
-            parts = (ports["B"][n : n + width] for n in range(0, len(ports["B"]), whole))
+            choice = len(ports["Y"])
+            parts = (ports["B"][n : n + width] for n in range(0, len(ports["B"]), choice))
             ports["B"] = tuple(bit for part in parts for bit in part)
             ports["A"] = ports["A"][:width]
         ports["Y"] = ports["Y"][:width]

@@ -212,8 +212,8 @@ def _fields(signal: Any) -> dict[str, tuple[int, int]]:
     add("", signal._format)
     parts = {path: part for path, part in found.items() if part}
     # Fields that overlap, or leave bits out, are no fields here.
-    whole = sum(width for _, width in parts.values()) == len(signal)
-    return parts if whole and len(parts) == len(found) else {"": (0, len(signal))}
+    covers = sum(width for _, width in parts.values()) == len(signal)
+    return parts if covers and len(parts) == len(found) else {"": (0, len(signal))}
 
 
 def _signals(marks: _Marks) -> dict[tuple[str, str], tuple[Bits, ...]]:
