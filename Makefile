@@ -113,10 +113,10 @@ clean:  ## remove what was built, environment included
 	rm -rf build .venv celosia.egg-info examples/*.egg-info .pytest_cache .ruff_cache
 	find $(PACKAGES) examples tb -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The tree as the type checker sees it: celosia/hw is hw, and so on.
+# The tree as the type checker sees it: celosia/hw is hw, and so on. A link costs nothing to make again.
 view: $(VIEW)
 
-$(VIEW):
+$(VIEW): Makefile
 	@mkdir -p build/view/celosia
 	@for folder in $(PACKAGES); do ln -sfn ../../../$$folder build/view/celosia/$$folder; done
 	@ln -sfn ../../examples build/view/celosia_examples
