@@ -19,12 +19,12 @@ def place(attributes: Mapping[str, str]) -> str:
 
 def attributes_of(attributes: Mapping[str, str]) -> str:
     """Return attributes as Verilog has them before a declaration."""
-    kept = [
+    texts = [
         f"{key} = {literal(value)}"
         for key, value in attributes.items()
         if key not in _APART and not key.startswith("enum_")
     ]
-    return f"(* {', '.join(kept)} *) " if kept else ""
+    return f"(* {', '.join(texts)} *) " if texts else ""
 
 
 def comment(attributes: Mapping[str, str]) -> str:

@@ -111,11 +111,11 @@ class Names:
 
     def _drive(self, cell: Cell, bits: Bits) -> None:
         """Settle where a cell drives what."""
-        found = self._named(bits, partly=cell.kind not in ("$dff", "$adff", "$memrd_v2"))
-        if found is None:
-            found = Net(self.fresh(), bits, {}), 0
-            self.private[found[0].name] = cell
-        home, low = found
+        signal = self._named(bits, partly=cell.kind not in ("$dff", "$adff", "$memrd_v2"))
+        if signal is None:
+            signal = Net(self.fresh(), bits, {}), 0
+            self.private[signal[0].name] = cell
+        home, low = signal
         if len(home.bits) == len(bits):
             for net, n in self._candidates.get(bits[0], ()):
                 if n == 0 and net.bits == bits:
@@ -124,7 +124,7 @@ class Names:
 
     def _named(self, bits: Bits, *, partly: bool) -> tuple[Net, int] | None:
         """Return the best signal of the sources that these bits are, or are a part of."""
-        found = [
+        signals = [
             (net, n)
             for net, n in self._candidates.get(bits[0], ())
             if net.bits[n : n + len(bits)] == bits and (partly or len(net.bits) == len(bits))
@@ -136,7 +136,7 @@ class Names:
             exact = len(item[0].bits) == len(bits)
             return not exact, "$" in name, name not in ports, len(name), name
 
-        return min(found, key=rank, default=None)
+        return min(signals, key=rank, default=None)
 
     def _composites(self) -> Iterator[Net]:
         # Of those with equal bits, a port is the last.

@@ -6,23 +6,21 @@ import numpy as np
 import prerequisites
 import pytest
 from networks import FullyConnected, Quantize, write_fully_connected, write_sequential
-from whole_networks.small import through_memory
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
-from celosia.sim.check.footprint import Memory, touches
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.driver.core import RunResult
 from celosia.sw.driver.device import DeviceError
 from celosia.sw.frontend.tflite import load
-from celosia.sw.ir.parts import Port, Segment
+from celosia.sw.ir.parts import Port
 from celosia.sw.ir.program import Program, ProgramError
 from celosia.sw.runtime.arrays import OWN_RANGE, clipped, quantized
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter
 from celosia.sw.runtime.machine import MachineDevice
-from celosia.sw.runtime.pods import Cores, private_range
+from celosia.sw.runtime.pods import Cores
 from celosia.sw.runtime.session import InputError, Session
 
 PORT = Port(name="x", shape=(2, 3), items=1, scale=0.5, zero_point=-3, address=0)
@@ -372,43 +370,3 @@ def test_inference_session(program: Program, x: np.ndarray) -> None:
         session.run(None, {"other": x})
     with pytest.raises(InputError, match="outputs: wanted some of"):
         session.run(["other"], {"input": x})
-
-
-@pytest.mark.parametrize("unified_bytes", [1024, 2048, 65536])
-def test_what_a_core_writes_is_private(unified_bytes: int) -> None:
-    """All that STORE touches, inputs and outputs of the batch; no constants, no code."""
-    config = preset(f"nano,unified_bytes={unified_bytes}")
-    program = compile_graph(load(through_memory()), config, 3)
-    written = {
-        int(address)
-        for _, section in program.sections
-        for instruction in section.instructions
-        for touch in touches(instruction, config, Memory.EXTERNAL)
-        if touch.write
-        for address in touch.pattern.addresses().ravel()
-    }
-    for port in (*program.inputs, *program.outputs):
-        written |= set(range(port.address, port.address + 3 * port.bytes_per_item))
-    assert private_range(program) == (min(written), max(written) + 1)
-
-
-@pytest.mark.parametrize("kind", ["segment", "section"])
-def test_nothing_of_all_cores_lies_among_what_one_writes(program: Program, kind: str) -> None:
-    first, end = private_range(program)
-    (part,) = program.parts
-    code = part.setups[0].code if kind == "section" else bytes(64)
-    before, cases = first - len(code), ((0, False), (1, True))
-    places = [(before + n, refused) for n, refused in cases]
-    places += [(end - n, refused) for n, refused in cases]
-    for address, is_refused in places:
-        if kind == "segment":
-            segments = (*program.segments, Segment("more", address, code))
-            changed = replace(program, segments=segments)
-        else:
-            section = replace(part.setups[0], address=address)
-            changed = replace(program, steps=(replace(part, setups=(section,)),))
-        if is_refused:
-            with pytest.raises(DeviceError, match="got them mixed: compile again"):
-                private_range(changed)
-        else:
-            assert private_range(changed) == (first, end)
