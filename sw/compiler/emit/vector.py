@@ -8,6 +8,7 @@ from celosia.sw.compiler.emit.addressing import Addressing, loops
 from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.schedule.actions import AddRegion, Block, Drain, PoolRegion, Region, Stripe
 from celosia.sw.compiler.schedule.blocks import sums
+from celosia.sw.compiler.schedule.pooling import pooled_extents
 from celosia.sw.layers.spec import DynamicProduct, MatrixLayer, Pooling, Sum, Transpose
 from celosia.sw.layers.values import Scaling
 
@@ -186,6 +187,7 @@ def pool(about: Addressing, action: PoolRegion, slot: int, table: int | None) ->
         stripe=action.result,
     )
     strides = (layout.sample_pitch, layer.stride[0] * pitch, layer.stride[1] * pixel)
+    extents, channels = pooled_extents(about, action)
     return vector(
         about,
         action.layer,
@@ -195,15 +197,15 @@ def pool(about: Addressing, action: PoolRegion, slot: int, table: int | None) ->
         table,
         source=Space.UNIFIED,
         destination=Space.UNIFIED,
-        channels=depth,
+        channels=channels,
         source_base=base,
-        **loops(block.extents, strides, "source_"),
+        **loops(extents, strides, "source_"),
         window=layer.combine,
         window_x_count=windows.size[1],
         window_y_count=windows.size[0],
         window_x_stride=pixel if windows.size[1] > 1 else 0,
         window_y_stride=pitch if windows.size[0] > 1 else 0,
-        **_destination(about, written, block.extents),
+        **_destination(about, written, extents),
     )
 
 

@@ -25,6 +25,7 @@ from celosia.sw.compiler.schedule.actions import (
     SpreadSums,
 )
 from celosia.sw.compiler.schedule.blocks import rows_of
+from celosia.sw.compiler.schedule.pooling import pooled_extents
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Pooling, Sum
 
@@ -93,9 +94,8 @@ class Pace(Arranged):
         if isinstance(action, PoolRegion):
             assert isinstance(layer, Pooling)
             windows = layer.windows[action.windows]
-            samples = action.samples[1] - action.samples[0]
-            pixels = samples * (action.rows[1] - action.rows[0]) * windows.count[1]
-            channels = self.network.values[layer.result].channels
+            extents, channels = pooled_extents(self, action)
+            pixels = math.prod(extents)
             groups = -(-channels // config.lanes)
             reads = -(-groups // config.read_groups)
             if layer.exponentials is not None:

@@ -1,0 +1,54 @@
+"""Functions of each element: the bytes of LiteRT's reference kernels, every lane in use."""
+
+from typing import Any
+
+import networks as w
+import numpy as np
+import pytest
+from agreement import compare, compare_cycles
+from networks import Layer
+
+pytestmark = pytest.mark.usefixtures("litert")
+
+OTHER: dict[str, Any] = {"output_scale": 0.031, "output_zero_point": 11}
+RESCALED = w.Quantize(**OTHER)
+LEAKY = w.Function(kind="LEAKY_RELU", alpha=0.3, **OTHER)
+
+
+def convolution(depth: int, kernel: int) -> Layer:
+    weights = np.random.default_rng(3).integers(-127, 128, (5, kernel, kernel, depth))
+    scales: dict[str, Any] = {"weight_scale": 0.01, "output_scale": 0.7}
+    scales["bias"] = np.arange(5, dtype=np.int32)
+    return w.Convolution(weights=weights.astype(np.int8), padding="SAME", **scales)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("sizes", ["edge", "nano", "micro,unified_bytes=2048"])
+@pytest.mark.parametrize(
+    ("layers", "channels"),
+    [
+        ([RESCALED], 3),
+        ([RESCALED, convolution(3, 3)], 3),
+        ([LEAKY, convolution(11, 1)], 11),
+        ([w.Activation(kind="RELU6", **OTHER), w.Pool(padding="SAME")], 1),
+        ([convolution(2, 3), w.Activation(**OTHER), w.Back(to="output_0"), LEAKY], 2),
+    ],
+    ids=["whole", "margins", "table", "one channel", "after a layer"],
+)
+def test_elements(layers, channels, sizes, batch, rng) -> None:
+    shape = (1, 13, 15, channels)
+    content = w.write_sequential(layers, input_shape=shape, input_scale=0.05, input_zero_point=-3)
+    x = rng.integers(-128, 128, (batch, *shape)).astype(np.int8)
+    compare(content, x, sizes=sizes, batch=batch)
+
+
+@pytest.mark.parametrize(
+    ("layers", "most"), [([RESCALED], 2000), ([RESCALED, convolution(3, 3)], 7000)]
+)
+def test_every_lane_has_an_element(layers, most, rng, verilator) -> None:
+    """Pixels of three channels take the cycles of their bytes, not one each."""
+    shape = (1, 40, 52, 3)
+    content = w.write_sequential(layers, input_shape=shape, input_scale=0.05, input_zero_point=-3)
+    x = rng.integers(-128, 128, (1, *shape)).astype(np.int8)
+    cycles = compare_cycles(content, x, sizes="edge")
+    assert cycles < most, cycles
