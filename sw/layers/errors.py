@@ -1,5 +1,6 @@
 """Errors with which a pass refuses a model."""
 
+from collections.abc import Sequence
 from typing import Self
 
 
@@ -45,6 +46,14 @@ class LengthError(CompileError):
         )
         self.count = count
         self.most = most
+
+
+class ChannelError(CompileError):
+    """A layer of which the core cannot round some channels like the kernel: ``channels``."""
+
+    def __init__(self, reason: str, channels: Sequence[int]) -> None:
+        super().__init__(reason)
+        self.channels = channels
 
 
 class UndefinedError(CompileError):

@@ -13,7 +13,7 @@ import numpy as np
 
 from celosia.hw.arch.isa import Rounding
 from celosia.sw.ir.graph import Graph, Operation, Quantization
-from celosia.sw.layers.errors import CompileError, UndefinedError
+from celosia.sw.layers.errors import ChannelError, CompileError, UndefinedError
 from celosia.sw.layers.multiplier import quantize_multiplier, single_multiplier
 from celosia.sw.layers.values import Scaling, scaling_of, uniform_scaling
 
@@ -334,7 +334,7 @@ def _exact(
         known = wide.get(real, (least, most))
         wide[real] = min(least, known[0]), max(most, known[1])
     shared = {real: single_multiplier(real, sums=sums, **clamp) for real, sums in wide.items()}
-    pairs = []
+    pairs, refused = list[tuple[int, int]](), dict[int, str]()
     for channel, (real, sums) in enumerate(zip(reals, ranges, strict=True)):
         got = f"factor {real:.9g} on sums from {sums[0]} to {sums[1]}"
         # Past 32 bits the kernel's result does not follow from the numbers.
@@ -343,9 +343,12 @@ def _exact(
             raise UndefinedError(f"channel {channel}: wanted {wanted}, got {got}")
         pair = shared[real] or single_multiplier(real, sums=sums, **clamp)
         if pair is None:
-            wanted = "a factor that 31 bits round like the reference kernel"
-            raise CompileError(f"channel {channel}: wanted {wanted}, got {got}")
-        pairs.append(pair)
+            refused[channel] = got
+        pairs.append(pair or (0, 0))
+    if refused:
+        wanted = "a factor that 31 bits round like the reference kernel"
+        channel, got = next(iter(refused.items()))
+        raise ChannelError(f"channel {channel}: wanted {wanted}, got {got}", [*refused])
     multipliers, shifts = np.array(pairs, np.int64).T
     return multipliers, shifts
 

@@ -6,16 +6,17 @@ then runs on the host.
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from celosia.hw.arch.isa import Rounding
 from celosia.sw.ir.graph import Graph, Operation, Quantization
-from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.errors import ChannelError, CompileError
 from celosia.sw.layers.multiplier import quantize_multiplier
 from celosia.sw.layers.onnxruntime import added, factors
 from celosia.sw.layers.quantize import activation_range, bias_of, ends_of_two, folded, sum_ranges
-from celosia.sw.layers.single import multipliers
+from celosia.sw.layers.single import Multipliers, multipliers
 from celosia.sw.layers.values import Scaling, uniform_scaling
 
 #: Number of sums among which one may have a result that is one off.
@@ -34,9 +35,19 @@ _Ends = tuple[int, int, int]
 
 
 def _require_factors(values: np.ndarray) -> None:
-    if not ((values >= _LEAST_FACTOR) & (values < _MOST_FACTOR)).all():
+    outside = np.flatnonzero((values < _LEAST_FACTOR) | ~(values < _MOST_FACTOR)).tolist()
+    if outside:
         got = f"{values.min():.6g} to {values.max():.6g}"
-        raise CompileError(f"wanted factors from 2^-31 to 2^30, got {got}")
+        raise ChannelError(f"wanted factors from 2^-31 to 2^30, got {got}", outside)
+
+
+# A layer is lowered again for each operator that the host must take.
+@lru_cache(maxsize=1 << 8)
+def _multipliers(factor: bytes, ranges: tuple[tuple[int, int], ...], clamp: _Ends) -> Multipliers:
+    """Return the parameters of float32 factors of sums in the given ranges."""
+    zero_point, low, high = clamp
+    numbers = np.frombuffer(factor, np.float32)
+    return multipliers(numbers, list(ranges), zero_point=zero_point, low=low, high=high)
 
 
 def _scaling(
@@ -45,11 +56,12 @@ def _scaling(
     """Return the parameters for float32 factors of sums in the given ranges."""
     _require_factors(factor)
     zero_point, low, high = clamp
-    found = multipliers(factor, ranges, zero_point=zero_point, low=low, high=high)
+    found = _multipliers(factor.tobytes(), tuple(ranges), clamp)
     differing, sums = int(found.differing.sum()), int(found.sums.sum())
     other = f"{differing} of {sums:,} sums come to a result that is one off" if differing else ""
     if differing * _MOST_DIFFERING > sums:
-        raise CompileError(f"wanted multipliers that round half to even, {other}")
+        refused = np.flatnonzero(found.differing * _MOST_DIFFERING > found.sums).tolist()
+        raise ChannelError(f"wanted multipliers that round half to even, {other}", refused)
     return Scaling(
         bias=bias,
         multiplier=found.multiplier,

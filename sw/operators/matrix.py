@@ -387,7 +387,7 @@ OPERATORS = (
         weighted=True,
         factors=_dense_factors,
         core="constant weights, a scale for each channel or one; with `activation_weights` computed "
-        "ones, a constant bias; factors whose rounding 31 bits can reproduce",
-        host="any factor, with results within 32 bits before the clamp; int16 by constant int8",
+        "ones, a constant bias; channels whose factors 31 bits round alike",
+        host="other channels: any factor, with results within 32 bits before the clamp; int16 by constant int8",
     ),
 )

@@ -250,7 +250,7 @@ OPERATORS = (
             kernel=_run_product,
             lower=lower(product_scaling),
             core=f"{_KERNELS}; {_FACTORS}",
-            host="the same, any factors",
+            host="other channels: any factors",
         )
         for kind, shapes, lower in (
             ("QLinearConv", convolution_shapes, lower_convolution),

@@ -7,7 +7,7 @@ operator, and returns its replacement; operations without readers are then left 
 from collections.abc import Iterator
 
 from celosia.sw.compiler.passes.functions import function
-from celosia.sw.compiler.passes.layers import dilated, nearest, parted, transposed_rows
+from celosia.sw.compiler.passes.layers import by_channels, dilated, nearest, parted, transposed_rows
 from celosia.sw.compiler.passes.moves import (
     nothing,
     reshape_later,
@@ -47,6 +47,10 @@ def simplified(graph: Graph) -> Graph:
     state = Rewriting(graph)
     while any(_apply(state)):
         pass
+    for operation in list(state.operations):
+        new = by_channels(state, operation)
+        if new is not None:
+            state.put(operation, new)
     return (
         state.finished()
         if len(state.tensors) > len(graph.tensors) or (state.operations != list(graph.operations))

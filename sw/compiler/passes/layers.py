@@ -1,15 +1,79 @@
 """Layers that converters write as several operators."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
 from celosia.sw.compiler.passes.rewriting import Rewriting, reshape
 from celosia.sw.ir.graph import Operation
+from celosia.sw.layers.errors import ChannelError, CompileError
+from celosia.sw.layers.quantize import dense_scaling
 from celosia.sw.layers.shapes import RESHAPES
+from celosia.sw.layers.single_scaling import product_scaling
 
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
+
+#: Parameters of layers, by kind, of which the core may refuse some channels.
+_SCALINGS = {
+    "FULLY_CONNECTED": dense_scaling,
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul"), product_scaling),
+}
+
+#: Layers, at most, in place of one.
+_MOST_LAYERS = 9
+
+
+def by_channels(state: Rewriting, last: Operation) -> list[Operation] | None:
+    """Rewrite a layer of which the core refuses some channels as layers of neighbouring ones.
+
+    The host then runs those channels alone.
+    """
+    scale, output = _SCALINGS.get(last.kind), last.outputs[0]
+    if scale is None:
+        return None
+    source, shape = state.tensors[last.inputs[0]], state.shape(output)
+    constants = [state.tensors[number].data for number in last.inputs[1:] if number != -1]
+    weights = constants[0]
+    if weights is None or any(data is None for data in constants):
+        return None
+    grouped = weights.ndim == 4 and weights.shape[-1] != source.shape[-1]
+    if grouped or "depth_multiplier" in last.attributes or source.data is not None:
+        return None
+    if source.dtype != np.int8:
+        return None
+    try:
+        scale(state.finished(), last, weights.reshape(len(weights), -1))
+        return None
+    except CompileError as error:
+        runs = _runs(error.channels if isinstance(error, ChannelError) else [], len(weights))
+    if len(runs) == 1:
+        return None
+    new, results, place = list[Operation](), list[int](), state.place()
+    for number, (first, end) in enumerate(runs):
+        constant = (n if n == -1 else state.channels(n, first, end) for n in last.inputs[1:])
+        results.append(state.fresh(output, (*shape[:-1], end - first), name=f"channel {first}"))
+        inputs, outputs = (last.inputs[0], *constant), (results[-1],)
+        new.append(replace(last, place=place + number, inputs=inputs, outputs=outputs))
+    axis = {"axis": len(shape) - 1}
+    return [*new, Operation("CONCATENATION", last.place, tuple(results), last.outputs, axis)]
+
+
+def _runs(refused: Sequence[int], count: int) -> list[tuple[int, int]]:
+    """Return runs of channels, first and end, that are refused and that are not, in turns.
+
+    The shortest of the latter count as refused where there are too many.
+    """
+    marks = np.isin(np.arange(count), refused)
+    while True:
+        runs = list(pairwise([0, *(np.flatnonzero(np.diff(marks)) + 1).tolist(), count]))
+        if len(runs) <= _MOST_LAYERS:
+            return runs
+        kept = [run for run in runs if not marks[run[0]]]
+        first, end = min(kept, key=lambda run: run[1] - run[0])
+        marks[first:end] = True
 
 
 def transposed_rows(state: Rewriting, last: Operation) -> list[Operation] | None:

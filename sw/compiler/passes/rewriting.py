@@ -38,13 +38,15 @@ class Rewriting:
         """Return the shape of a tensor."""
         return self.tensors[number].shape
 
-    def fresh(self, like: int, shape: Sequence[int], data: np.ndarray | None = None) -> int:
+    def fresh(
+        self, like: int, shape: Sequence[int], data: np.ndarray | None = None, name: str = ""
+    ) -> int:
         """Return the number of a new tensor, of the type and quantisation of another.
 
-        Its shape makes its name another one.
+        Its shape makes its name another one, or ``name``.
         """
         old = self.tensors[like]
-        name = f"{old.name}/{'x'.join(map(str, shape))}"
+        name = f"{old.name}/{name or 'x'.join(map(str, shape))}"
         self.tensors.append(Tensor(name, tuple(shape), old.dtype, old.quantization, data))
         return len(self.tensors) - 1
 
