@@ -42,6 +42,8 @@ class Writer:
         self.module = module
         self.modules = modules
         self.signals = Signals(module)
+        names = self.signals.names
+        self._known = {**module.nets, **names.read, **names.homes}
         self._init = {
             bit: value
             for net in module.nets.values()
@@ -54,7 +56,7 @@ class Writer:
         for port in self.signals.outputs:
             self.signals.define(self.module.nets[port])
         lines = [*self._memories(), *self._declarations(), *functions(self.signals.shapes)]
-        lines += [*self.signals.written, *instances, *blocks]
+        lines += [*self.signals.written, *instances, *self._initial(), *blocks]
         return "\n".join([*self._head(), *lines, "endmodule\n"])
 
     def _head(self) -> Iterator[str]:
@@ -72,13 +74,12 @@ class Writer:
 
     def _declarations(self) -> Iterator[str]:
         """Yield the lines of registers, and of signals that are used before their assignment."""
-        known = {**self.module.nets, **self.signals.names.read, **self.signals.names.homes}
         for name in (
             *self.signals.registers,
             *sorted(self.signals.early - self.signals.registers.keys()),
         ):
             if name not in self.module.ports:
-                net = known[name]
+                net = self._known[name]
                 kind = "" if name in self.signals.registers else "wire "
                 yield (
                     f"  {attributes_of(net.attributes)}{kind}{self._declared(net)};"
@@ -87,14 +88,22 @@ class Writer:
                 self.signals.sources[name] = net, name in self.signals.registers
 
     def _declared(self, net: Net) -> str:
-        """Return the declaration of a signal; a register has its initial value."""
-        text = wide(len(net.bits)) + identifier(net.name)
-        if net.name in self.signals.registers:
-            text = f"reg {text}"
-            init = [self._init.get(bit, "x") for bit in net.bits]
+        """Return the declaration of a signal."""
+        kind = "reg " if net.name in self.signals.registers else ""
+        return kind + wide(len(net.bits)) + identifier(net.name)
+
+    def _initial(self) -> Iterator[str]:
+        """Yield the block of the initial values of registers.
+
+        Newer Verilators warn of a value in the declaration of what a block changes.
+        """
+        items = []
+        for name in self.signals.registers:
+            init = [self._init.get(bit, "x") for bit in self._known[name].bits]
             if "x" not in init:
-                text += f" = {constant(init)}"
-        return text
+                items.append(f"{identifier(name)} = {constant(init)};")
+        if items:
+            yield from ("  initial begin", *packed(items, "    ", ""), "  end")
 
     def _step(self, bits: Bits, held: Bits) -> Step | None:
         """Return what a register takes over; multiplexers that nothing else reads are branches."""

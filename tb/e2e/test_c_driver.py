@@ -1,7 +1,6 @@
 """Files of ``celosia verilog``: Verilog and driver in C, beside the core that is simulated."""
 
 import ctypes
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +19,6 @@ from celosia.sim.rtl import core as rtl
 from celosia.sim.rtl.verilate import compile_library
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.driver.core import Driver, RunResult
-from celosia.sw.export.files import verilog_files, verilog_header
 from celosia.sw.export.program import c_program
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.program import Program
@@ -202,15 +200,3 @@ def test_refusals(bench: Bench) -> None:
         ]
         found = host.init(host.bus.memory().ctypes.data, host.core.memory_bytes)
         assert (host.load() if found == OK else found) == wanted
-
-
-@pytest.mark.parametrize("name", ["nano", "micro"])
-def test_lint_is_free_of_warnings(name: str, tmp_path: Path) -> None:
-    """Older ones, 5.006 for one, take slices of one signal for a loop."""
-    verilator = str(prerequisites.verilator((5, 48)))
-    config = PRESETS[name]
-    (tmp_path / "x.v").write_text(verilog_header(config) + verilog(config))
-    (tmp_path / "x.vlt").write_text(verilog_files(config, "x.v", everything=False)["x.vlt"])
-    command = [verilator, "--lint-only", "-Wall", "x.vlt", "x.v"]
-    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert not printed.returncode and "%Warning" not in printed.stderr, printed.stderr
