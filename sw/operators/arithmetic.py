@@ -61,14 +61,14 @@ def _quotient_factor(operator: HostOperator) -> float:
 
 def _quotient_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shapes = activated(operator, attributes)
-    if operator.sources[0].dtype == "int8":
+    if operator.sources[0].dtype in ("int8", "int16"):
         factor = _quotient_factor(operator)
         require(factor < _MOST_QUOTIENT, "a factor below 2^23", f"{factor:.6g}")
     return shapes
 
 
 def _run_quotient(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return quotients of int8 by the reciprocal of the divisor."""
+    """Return quotients of integers by the reciprocal of the divisor."""
     a, b = np.broadcast_arrays(*centred(operator, arrays))
     require(bool(b.all()), "numbers other than the zero point to divide by", "it")
     a, b = np.where(b < 0, -a, a), np.abs(b)
@@ -126,9 +126,9 @@ OPERATORS = (
         kind="DIV",
         read=_read_quotient,
         shapes=_quotient_shapes,
-        types=(("int8", "int32", "float32"), SAME),
+        types=(("int8", "int16", "int32", "float32"), SAME),
         broadcasts=True,
-        kernel=by_type(int8=_run_quotient, plain=clamped(quotient)),
+        kernel=by_type(int8=_run_quotient, int16=_run_quotient, plain=clamped(quotient)),
         host=_BROADCAST,
     ),
     Operator(

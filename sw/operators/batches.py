@@ -124,6 +124,7 @@ OPERATORS = (
         option=weights_option,
         factors=products,
         core="int8: rows times one constant matrix; with `activation_weights` two computed inputs",
-        host="int8, int16, float32: two inputs that are computed, or a constant one; batches broadcast",
+        host="int8, int16, float32: two inputs that are computed, or a constant one, of one scale "
+        "each, because the kernel takes several for 0; batches broadcast",
     ),
 )

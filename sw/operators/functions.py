@@ -1,9 +1,9 @@
-"""Functions of one element: of int8 by a table of 256 entries, of float32 on the host.
+"""Functions of one element: of int8 by a table of 256 entries, of int16, float32 on the host.
 
 A table holds the result of LiteRT's kernel for every int8. Most kernels fill such a table,
 in single precision; where the C library's functions are not rounded correctly, one table in about
-15,000 of TANH, GELU and ELU differs, by one entry. RSQRT and SQRT of int8 are defined below zero,
-too, where the kernels stop.
+15,000 of TANH, GELU and ELU differs, by one entry. RSQRT and SQRT of integers are defined below
+zero, too, where the kernels stop.
 """
 
 import math
@@ -40,6 +40,8 @@ from celosia.sw.operators.fixed_point import (
 from celosia.sw.operators.plain import of_two
 from celosia.sw.operators.real import of_each
 
+_REAL = "float32"
+
 #: The only scale that LiteRT's kernel of LOGISTIC takes for its result.
 _LOGISTIC_SCALE = 1 / 256
 
@@ -60,11 +62,14 @@ def _populated(function: Callable[[np.ndarray], np.ndarray]) -> Table:
     return fill
 
 
+def _gelu(attributes: dict[str, Any]) -> real.Function:
+    return real.gelu_by_tanh if attributes["approximate"] else real.gelu
+
+
 def _either_gelu(
     source: Quantization, output: Quantization, attributes: dict[str, Any]
 ) -> np.ndarray:
-    function = real.gelu_by_tanh if attributes["approximate"] else real.gelu
-    return _populated(function)(source, output, attributes)
+    return _populated(_gelu(attributes))(source, output, attributes)
 
 
 def _kinked(x: np.ndarray, below: np.ndarray, source: Quantization, output: Quantization):
@@ -243,7 +248,11 @@ def _read_prelu(node: Node) -> dict[str, Any]:
 
 def _prelu_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     require(len(operator.sources) == 2, "2 inputs", len(operator.sources))
-    shape, slope = (operand.shape for operand in operator.sources)
+    source, alpha = operator.sources
+    shape, slope = source.shape, alpha.shape
+    real_alpha = alpha.dtype == _REAL
+    good = alpha.dtype in ("int8", _REAL) and real_alpha == (source.dtype == _REAL)
+    require(good, "int8 alpha, or float32 of float32", alpha.dtype)
     pairs = zip(reversed(slope), reversed(shape), strict=False)
     good = len(slope) <= len(shape) and all(n in (1, most) for n, most in pairs)
     require(good, "alpha to broadcast", f"{slope} on {shape}")
@@ -274,14 +283,14 @@ def by_table(fill: Table) -> Kernel:
 
 
 def _run_gelu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    function = real.gelu_by_tanh if operator.attributes["approximate"] else real.gelu
-    return of_each(function)(operator, arrays)
+    way = wide.tabulated if operator.sources[0].dtype == "int16" else of_each
+    return way(_gelu(operator.attributes))(operator, arrays)
 
 
 def _function(kind: str, fill: Table, *others: str, **about: Any) -> Operator:
     """Return the record of a function that a table does for int8, and ``real`` for other types."""
     kernels = {"plain": about.pop("kernel", None) or of_each(about.pop("real"))}
-    if "int16" in others:
+    if "int16" in about:
         kernels["int16"] = about.pop("int16")
     return Operator(
         kind=kind,
@@ -306,13 +315,24 @@ def _plain(kind: str, function: real.Function, *types: str) -> Operator:
     )
 
 
-_REAL = "float32"
-
 OPERATORS = (
-    _function("ABS", _absolute, _REAL, "int32", real=np.abs),
+    _function("ABS", _absolute, "int16", _REAL, "int32", real=np.abs, int16=wide.absolute),
     _function("ELU", _populated(real.elu), _REAL, real=real.elu),
-    _function("EXP", _populated(real.exponential), _REAL, real=real.exponential),
-    _function("GELU", _either_gelu, _REAL, kernel=_run_gelu, read=_read_gelu, shapes=_gelu_shapes),
+    _function(
+        "EXP",
+        _populated(real.exponential),
+        *("int16", _REAL),
+        real=real.exponential,
+        int16=wide.tabulated(real.exponential),
+    ),
+    _function(
+        "GELU",
+        _either_gelu,
+        *("int16", _REAL),
+        kernel=_run_gelu,
+        read=_read_gelu,
+        shapes=_gelu_shapes,
+    ),
     _function("HARD_SWISH", _hard_swish, _REAL, real=real.hard_swish, shapes=_hard_swish_shapes),
     _function(
         "LEAKY_RELU",
@@ -326,8 +346,9 @@ OPERATORS = (
     _function(
         "LOG",
         _populated(lambda x: np.where(x > 0, real.logarithm(x), -np.inf)),
-        _REAL,
+        *("int16", _REAL),
         real=real.logarithm,
+        int16=wide.tabulated(real.logarithm, -(1 << 15)),
     ),
     _function(
         "LOGISTIC",
@@ -337,9 +358,15 @@ OPERATORS = (
         int16=wide.logistic,
         shapes=_logistic_shapes,
     ),
-    _function("NEG", _negative, *NUMBERS, real=np.negative, keeps_scale=True),
-    _function("RSQRT", _reciprocal_root, _REAL, real=real.reciprocal_root),
-    _function("SQRT", _square_root, _REAL, real=np.sqrt),
+    _function("NEG", _negative, "int16", *NUMBERS, real=np.negative, keeps_scale=True),
+    _function(
+        "RSQRT",
+        _reciprocal_root,
+        *("int16", _REAL),
+        real=real.reciprocal_root,
+        int16=wide.tabulated(real.reciprocal_root, (1 << 15) - 1),
+    ),
+    _function("SQRT", _square_root, "int16", _REAL, real=np.sqrt, int16=wide.square_root),
     _function(
         "TANH",
         _populated(real.tanh),
@@ -359,9 +386,12 @@ OPERATORS = (
         kind="PRELU",
         read=_read_prelu,
         shapes=_prelu_shapes,
-        types=(("int8", _REAL), SAME),
+        types=(("int8", "int16", _REAL), SAME),
+        aside=(1,),
         kernel=by_type(
-            int8=_run_prelu, plain=of_two(lambda x, slope: np.where(x >= 0, x, x * slope))
+            int8=_run_prelu,
+            int16=_run_prelu,
+            plain=of_two(lambda x, slope: np.where(x >= 0, x, x * slope)),
         ),
         lower=lookup,
         table=_prelu,
@@ -369,6 +399,6 @@ OPERATORS = (
         factors=lambda graph, o: [*quotients(graph, o), *products(graph, o)],
         broadcasts=True,
         core=f"int8, one slope: {ALONE}",
-        host="int8, float32; a slope for each channel or element",
+        host="int8, int16 by int8, float32; a slope for each channel or element",
     ),
 )

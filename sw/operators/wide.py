@@ -1,13 +1,15 @@
 """Functions of int16 by tables that are interpolated, as in LiteRT's reference kernels."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.layers.multiplier import quantize_multiplier
-from celosia.sw.operators.fixed_point import centred, finished, single, times
+from celosia.sw.layers.record import Kernel
+from celosia.sw.operators import real
+from celosia.sw.operators.fixed_point import centred, finished, multiplied, single, times
 
 #: The only scale of results.
 ONE = 1 / (1 << 15)
@@ -73,34 +75,78 @@ def tanh(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarra
     return [(result >> 8).astype(np.int16)]
 
 
-def _table(function: Callable[[np.ndarray], np.ndarray], low: float, high: float) -> np.ndarray:
-    """Return 513 values of a function, of 15 bits, such that midpoints of steps are right."""
+def _table(
+    function: real.Function, low: np.floating, high: np.floating, scale: np.floating
+) -> np.ndarray:
+    """Return 513 values of a function, of 16 bits, such that midpoints of steps are right.
+
+    - ``low``, ``high``: its first and last argument, whose precision the function is computed in.
+    - ``scale``: steps of a result of 1.
+    """
     step = (high - low) / 512
-    arguments = low + np.arange(513) * step
-    rounded = _away(function(arguments) * (1 << 15))
-    after = function(arguments[:-1] + step) * (1 << 15)
-    middle = _away((after + rounded[:-1]) / 2) - _away(
-        function(arguments[:-1] + step / 2) * (1 << 15)
-    )
-    rounded[:-1] -= _away(middle / 2)
-    return np.clip(rounded, -(1 << 15), (1 << 15) - 1).astype(np.int64)
+    steps = np.arange(512).astype(low.dtype)
+    first = _away(function(low + steps * step) * scale)
+    after = function(low + (steps + 1) * step) * scale
+    middle = _away((after + first) / 2) - _away(function(low + steps * step + step / 2) * scale)
+    table = np.append(first - _away(middle / 2), _away(function(high.reshape(1)) * scale))
+    # The kernel casts what is no number to 0.
+    bounded = np.clip(table, -(1 << 15), (1 << 15) - 1)
+    return np.where(np.isnan(table), 0, bounded).astype(np.int64)
 
 
 def _away(x: np.ndarray) -> np.ndarray:
     """Return numbers rounded, halves away from zero."""
-    return np.copysign(np.floor(np.abs(x) + 0.5), x)
+    whole = np.trunc(x)
+    return whole + np.copysign((np.abs(x - whole) >= 0.5).astype(x.dtype), x)
 
 
+_UNIT = np.float64(1 << 15)
 #: Of numbers from -10 to 0, and of those from 0 to 1.
-_EXPONENTIAL = _table(np.exp, -10, 0)
-_RECIPROCAL = _table(lambda x: 1 / (1 + x), 0, 1)
+_EXPONENTIAL = _table(np.exp, np.float64(-10), np.float64(0), _UNIT)
+_RECIPROCAL = _table(lambda x: 1 / (1 + x), np.float64(0), np.float64(1), _UNIT)
 
 
 def _looked_up(x: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """Return a function of numbers of 16 bits."""
+    """Return a function of numbers of 16 bits; slopes have 16 bits, too."""
     x = np.clip(x, -(1 << 15), (1 << 15) - 1)
     entry = 256 + (x >> 7)
-    return table[entry] + (((table[entry + 1] - table[entry]) * (x & 127) + 64) >> 7)
+    slope = (table[entry + 1] - table[entry]).astype(np.int16).astype(np.int64)
+    return table[entry] + ((slope * (x & 127) + 64) >> 7)
+
+
+def tabulated(function: real.Function, bound: int | None = None) -> Kernel:
+    """Return the kernel of a function in single precision.
+
+    ``bound``: its result for arguments not above zero, in steps.
+    """
+
+    def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        source, output = (single(each) for each in (*operator.sources, *operator.results))
+
+        def bounded(x: np.ndarray) -> np.ndarray:
+            results = function(x)
+            return results if bound is None else np.where(x > 0, results, output * real.ONE * bound)
+
+        low, high = (np.float32(end) for end in (-(1 << 15), (1 << 15) - 1))
+        scale = np.float32(1 << 16) / (output * high - output * low)
+        table = _table(bounded, source * low, source * high, scale)
+        return [_looked_up(arrays[0].astype(np.int64), table).astype(np.int16)]
+
+    return run
+
+
+def square_root(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return square roots, rounded down; those of numbers below zero are zero."""
+    source, output = (single(each) for each in (*operator.sources, *operator.results))
+    x = np.maximum(arrays[0], 0).astype(np.float32)
+    return finished(np.trunc(np.sqrt(source * x) / output), operator.results[0])
+
+
+def absolute(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return absolute values."""
+    (source,), (output,) = operator.sources, operator.results
+    (x,) = centred(operator, arrays)
+    return finished(multiplied(np.abs(x), float(single(source) / single(output))), output)
 
 
 def softmax(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -191,6 +191,33 @@ def test_every_int16(kind: str, scale: float) -> None:
     assert_equal(chain.graph(), np.arange(-32768, 32768).astype(np.int16)[None, None])
 
 
+@pytest.mark.parametrize("kind", ["ABS", "EXP", "GELU", "LOG", "NEG", "RSQRT", "SQRT"])
+def test_functions_of_int16(kind: str) -> None:
+    """Kernels stop at roots of numbers below zero."""
+    rng = np.random.default_rng(7)
+    first = 0 if kind in ("RSQRT", "SQRT") else -32768
+    x = np.arange(first, 32768).astype(np.int16)[None, None]
+    for number in range(8):
+        scale, result = np.exp(rng.uniform(-12, 1, 2))
+        chain = w.Chain(x.shape[1:], scale, 0, "int16")
+        options = {"approximate": bool(number % 2)} if kind == "GELU" else {}
+        chain.operator(kind, scale=scale if kind == "NEG" else result, **options)
+        assert_equal(chain.graph(), x)
+
+
+@pytest.mark.parametrize("kind", ["DIV", "PRELU"])
+@pytest.mark.parametrize("scale", [0.0003, 0.002, 0.03, 1.7])
+def test_pairs_of_int16(kind: str, scale: float) -> None:
+    """Slopes are int8; of int16 the kernel reads single bytes."""
+    rng = np.random.default_rng(8)
+    chain = w.Chain((1000, 5), 0.001, 0, "int16")
+    data = rng.choice([-32768, -999, -3, 1, 2, 17, 400, 32767], 5, replace=False)
+    data = rng.integers(-128, 128, 5).astype(np.int8) if kind == "PRELU" else data.astype(np.int16)
+    second = w.Constant(data, 0.01, 3 if kind == "PRELU" else 0)
+    chain.operator(kind, (1000, 5), [second], scale=scale)
+    assert_equal(chain.graph(), numbers(rng, "int16", 3, 1000, 5))
+
+
 @pytest.mark.parametrize(
     ("scale", "result"),
     [(1e-5, 1 / 32768), (1 / 4096, 1 / 32767), (0.0021, 1.0009 / 32768)],
