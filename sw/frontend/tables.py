@@ -159,10 +159,10 @@ def refusal(name: str, why: str) -> ModelError:
     return ModelError(f"tensor {short_name(name)!r}: {why}")
 
 
-def require_extents(name: str, shape: tuple[int, ...]) -> int:
-    """Return the elements of a shape, refused where it has none or too many."""
-    if any(extent < 1 for extent in shape):
-        raise refusal(name, f"wanted extents of at least 1, got shape {shape}")
+def require_extents(name: str, shape: tuple[int, ...], least: int = 1) -> int:
+    """Return the elements of a shape, refused where an extent is too small, or it has too many."""
+    if any(extent < least for extent in shape):
+        raise refusal(name, f"wanted extents of at least {least}, got shape {shape}")
     elements = math.prod(shape)
     if elements > 1 << 31:
         raise refusal(name, f"wanted at most 2^31 elements, got shape {shape}")

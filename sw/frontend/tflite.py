@@ -116,7 +116,7 @@ class _Reader:
             tensor = tensors[index_in(number, tensors)]
             if tensor.data is not None and number in inputs:
                 raise refusal(tensor.name, "wanted no constant as input")
-            require_extents(tensor.name, tensor.shape)
+            require_extents(tensor.name, tensor.shape, 0)
             if tensor.dtype.name not in _ENDS:
                 wanted = f"{', '.join(_ENDS)} as input or output"
                 raise refusal(tensor.name, f"wanted {wanted}, got {tensor.dtype}")
@@ -148,6 +148,8 @@ class _Reader:
         self.main = number
         subgraph = read_subgraph(self.file, number)
         tensors = list(subgraph.tensors)
+        for tensor in (tensors[index_in(index, tensors)] for index in subgraph.inputs):
+            require_extents(tensor.name, tensor.shape)
         self.numbers = range(len(tensors))
         self.count = len(subgraph.operators)
         self.open |= subgraph.dynamic
@@ -206,12 +208,11 @@ class _Reader:
         return tuple(-1 if n == -1 else self.numbers[index_in(n, self.numbers)] for n in numbers)
 
     def inputs(self, operator: Any, tensors: Sequence[Tensor]) -> tuple[int, ...]:
-        """Return the inputs of an operator; -1 of one left out, or without elements."""
+        """Return the inputs of an operator; -1 of one left out, or that the file leaves empty."""
         numbers = self._numbers(operator.InputsLength(), operator.Inputs)
         numbers = (self.variables.alias.get(number, number) for number in numbers)
-        return tuple(
-            -1 if n == -1 or not tensors[index_in(n, tensors)].elements else n for n in numbers
-        )
+        given = ((n, None if n == -1 else tensors[index_in(n, tensors)]) for n in numbers)
+        return tuple(n if t and (t.elements or t.data is not None) else -1 for n, t in given)
 
     def operations(self, given: Sequence[Any], tensors: list[Tensor]) -> list[Operation]:
         """Return the operations; results of constants alone become constants in ``tensors``.
@@ -258,7 +259,7 @@ class _Reader:
         label = f"operator {index} {kind}"
         results = tuple(tensors[index_in(number, tensors)] for number in outputs)
         for tensor in results:
-            require_extents(tensor.name, tensor.shape)
+            require_extents(tensor.name, tensor.shape, 0)
         if results:
             label += f" ({short_name(results[0].name)!r})"
         if kind not in OPERATORS:
@@ -270,7 +271,9 @@ class _Reader:
                 self._weights(n, tensors, offset=offset) if k == 1 else n
                 for k, n in enumerate(inputs)
             )
-        elif kind == "CONCATENATION" and self.unsigned.issuperset(outputs):
+        elif kind == "CONCATENATION":
+            inputs = tuple(n for n in inputs if n == -1 or tensors[n].elements) or inputs
+        if kind == "CONCATENATION" and self.unsigned.issuperset(outputs):
             inputs = tuple(self._rescaled(number, results[0], tensors) for number in inputs)
         given = tuple(None if n == -1 else tensors[n] for n in inputs)
         try:
@@ -289,9 +292,23 @@ class _Reader:
                 attributes["unsigned"] = True
             operation = replace(operation, attributes=attributes)
             check_operation(tensors, operation)
-            return operation, evaluate(tensors, operation)
+            results = self._without_elements(record, operation, tensors)
+            return operation, evaluate(tensors, operation) if results is None else results
         except ModelError as error:
             raise ModelError(f"{label}: {error}") from None
+
+    def _without_elements(
+        self, record: OperatorRecord, operation: Operation, tensors: Sequence[Tensor]
+    ) -> list[np.ndarray] | None:
+        """Return results that are known because they have no elements; None of others."""
+        results = [tensors[number] for number in operation.outputs]
+        if not any(tensor.elements for tensor in results):
+            return [np.empty(tensor.shape, tensor.dtype) for tensor in results]
+        looks = not (record.moves or record.static)
+        sources = [tensors[n] for n in record.inputs(operation) if looks and n != -1]
+        for tensor in (*results, *sources):
+            require_extents(tensor.name, tensor.shape)
+        return None
 
     def _renewed(
         self,
@@ -375,7 +392,7 @@ class _Reader:
             raise ModelError(f"wanted {len(shapes)} results, got {len(node.outputs)}")
         for number, shape in zip(operation.outputs, shapes, strict=True):
             tensor = tensors[number]
-            require_extents(tensor.name, shape)
+            require_extents(tensor.name, shape, 0)
             if shape != tensor.shape:
                 tensors[number] = replace(tensor, shape=shape)
                 self.open.add(number)

@@ -51,8 +51,10 @@ def validate(program: "Program") -> None:
     for segment in program.segments:
         _require_address(segment.name, segment.address, len(segment.data), memory)
     variables = [variable.port for variable in program.variables]
-    for port in (*program.inputs, *program.outputs, *variables):
+    for port in (*program.inputs, *variables):
         _require_tensor(port)
+    for port in program.outputs:
+        _require_tensor(port, 0)
         _require(port.items >= 1, port.name, "at least one item", port.items)
     _require(bool(program.inputs and program.outputs), "program", "inputs and outputs", "none")
     for name, section in program.sections:
@@ -68,19 +70,19 @@ def _require_address(where: str, address: int, count: int, memory: int) -> None:
     _require(0 <= address <= memory - count, where, wanted, f"address {address}")
 
 
-def _require_tensor(tensor: Port | Operand) -> None:
-    """Refuse shapes, types and numbers that no tensor can have."""
+def _require_tensor(tensor: Port | Operand, least: int = 1) -> None:
+    """Refuse shapes, of extents from ``least`` on, types and numbers that no tensor can have."""
     where, shape = tensor.name, tensor.shape
     elements = 1
     for extent in shape:
-        _require(extent >= 1, where, "extents of at least 1", shape)
+        _require(extent >= least, where, f"extents of at least {least}", shape)
         elements *= extent
         _require(elements <= _ELEMENTS, where, f"at most {_ELEMENTS} elements", shape)
     _require(tensor.dtype in _TYPES, where, f"one of {', '.join(_TYPES)}", repr(tensor.dtype[:20]))
     # Channels of constant weights may have a scale of 0.
     fixed = isinstance(tensor, Operand) and tensor.data is not None
-    least = 0 if fixed else _SCALES[0]
-    _require(least <= tensor.scale <= _SCALES[1], where, "a scale above 0", tensor.scale)
+    smallest = 0 if fixed else _SCALES[0]
+    _require(smallest <= tensor.scale <= _SCALES[1], where, "a scale above 0", tensor.scale)
     integer = tensor.dtype in ("int8", "uint8")
     limits = np.iinfo(tensor.dtype if integer else "int32")
     low, high = int(limits.min), int(limits.max)
@@ -205,7 +207,7 @@ def _require_flow(program: "Program") -> None:
 def _require_operator(operator: HostOperator) -> None:
     """Refuse host operands that are no tensors, or too large."""
     for operand in (*operator.sources, *operator.results):
-        _require_tensor(operand)
+        _require_tensor(operand, 0)
         elements = _elements(operand.shape)
         _require(
             elements <= MOST_ELEMENTS, operand.name, f"at most {MOST_ELEMENTS} elements", elements

@@ -141,7 +141,7 @@ def _read_slice(node: Node) -> dict[str, Any]:
     zipped = zip(shape, first, count, strict=True)
     taken = [extent - start if n == -1 else n for extent, start, n in zipped]
     ends = [start + n for start, n in zip(first, taken, strict=True)]
-    if any(n < 1 or end > e for n, end, e in zip(taken, ends, shape, strict=True)):
+    if any(n < 0 or end > e for n, end, e in zip(taken, ends, shape, strict=True)):
         raise ModelError(f"wanted a slice inside {shape}, got {first} and {count}")
     return {**_sliced(shape, (first, ends, [1] * rank), [0, 0, 0]), "added": ()}
 
@@ -154,8 +154,8 @@ def _slice_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]
     ]
     for extent, begin, count, stride in zip(shape, *ways, strict=True):
         last = begin + (count - 1) * stride
-        good = stride != 0 and count >= 1 and begin < extent and 0 <= last < extent
-        require(good, f"a slice of at least one of {extent} elements", f"{count} from {begin}")
+        good = stride != 0 and (count == 0 or (begin < extent and 0 <= last < extent))
+        require(good, f"a slice of {extent} elements", f"{count} from {begin}")
     dropped = attributes.axes("dropped", len(shape))
     require(all(ways[1][axis] == 1 for axis in dropped), "single elements in dropped dimensions")
     result = [n for axis, n in enumerate(ways[1]) if axis not in dropped]
@@ -187,7 +187,7 @@ def _infer_split_sizes(node: Node) -> list[Shape]:
     shape, axis, sizes = node.tensor(0).shape, node.axis(given), node.indices(1, "sizes")
     left = shape[axis] - sum(size for size in sizes if size != -1)
     parts = [left if size == -1 else size for size in sizes]
-    if len(parts) != len(node.outputs) or sum(parts) != shape[axis] or min(parts) < 1:
+    if len(parts) != len(node.outputs) or sum(parts) != shape[axis] or min(parts) < 0:
         raise ModelError(f"wanted {len(node.outputs)} parts of {shape[axis]}, got {sizes}")
     return [(*shape[:axis], part, *shape[axis + 1 :]) for part in parts]
 

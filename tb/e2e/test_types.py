@@ -200,7 +200,7 @@ def test_functions_of_int16(kind: str) -> None:
     for number in range(8):
         scale, result = np.exp(rng.uniform(-12, 1, 2))
         chain = w.Chain(x.shape[1:], scale, 0, "int16")
-        options = {"approximate": bool(number % 2)} if kind == "GELU" else {}
+        options: dict[str, Any] = {"approximate": bool(number % 2)} if kind == "GELU" else {}
         chain.operator(kind, scale=scale if kind == "NEG" else result, **options)
         assert_equal(chain.graph(), x)
 
