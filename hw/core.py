@@ -116,7 +116,7 @@ class Core(Component):
         blocks = self.blocks()
         sequencer, reader, load, store = blocks.sequencer, blocks.reader, blocks.load, blocks.store
         matrix, vector = blocks.matrix, blocks.vector
-        reset = self.reset | sequencer.clear
+        reset = self.reset | sequencer.status.clear
         for name, block in vars(blocks).items():
             m.submodules[name] = self._reset(m, name, block, reset)
         cleared = Signal()
@@ -172,14 +172,15 @@ class Core(Component):
         for name, block in (("registers", registers), ("interrupts", interrupts)):
             m.submodules[name] = self._reset(m, name, block, self.reset)
         wiring.connect(m, wiring.flipped(self.s_axil), registers.bus)
-        ends = Cat(sequencer.done, sequencer.error)
+        status = sequencer.status
+        ends = Cat(status.done, status.error)
         m.d.comb += [
             registers.fingerprint.eq(self.config.fingerprint),
-            registers.status.eq(Cat(sequencer.busy, ends, sequencer.draining)),
+            registers.status.eq(Cat(status.busy, ends, status.draining)),
             registers.interrupt.eq(interrupts.pending),
-            registers.error_code.eq(sequencer.code),
-            registers.error_unit.eq(sequencer.unit),
-            registers.error_index.eq(sequencer.index),
+            registers.error_code.eq(status.code),
+            registers.error_unit.eq(status.unit),
+            registers.error_index.eq(status.index),
             Cat(sequencer.start, sequencer.reset, sequencer.clear_counters).eq(
                 registers.control_write
             ),

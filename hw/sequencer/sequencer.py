@@ -15,7 +15,7 @@ from celosia.hw.sequencer.faults import Faults
 from celosia.hw.sequencer.issue import Issue
 from celosia.hw.sequencer.program import ProgramReader
 from celosia.hw.sequencer.semaphores import Semaphores
-from celosia.hw.sequencer.supervisor import UNITS, Supervisor
+from celosia.hw.sequencer.supervisor import UNITS, Status, Supervisor
 
 
 class Sequencer(Component):
@@ -38,8 +38,8 @@ class Sequencer(Component):
         Strobes of the register ``control``.
     program_address, program_length, watchdog : In(ADDRESS_BITS), In(32), In(32)
         Host registers.
-    busy, done, error, draining, code, unit, index, clear : Out
-        As of ``Supervisor``.
+    status : Out(Status)
+        State of the core, as of ``Supervisor``.
     counter_address, counter_value, cycles : In, Out(32), Out(32)
         ``address``, ``value`` and ``cycles`` of ``Counters``.
 
@@ -66,14 +66,7 @@ class Sequencer(Component):
         self.program_address = In(ADDRESS_BITS)
         self.program_length = In(32)
         self.watchdog = In(32)
-        self.busy = Out(1)
-        self.done = Out(1)
-        self.error = Out(1)
-        self.draining = Out(1)
-        self.code = Out(isa.Error)
-        self.unit = Out(isa.Unit)
-        self.index = Out(streams.INDEX_BITS)
-        self.clear = Out(1)
+        self.status = Out(Status())
         self.counter_address = In(range(UNITS * COUNTERS_PER_UNIT))
         self.counter_value = Out(32)
         self.cycles = Out(32)
@@ -89,6 +82,7 @@ class Sequencer(Component):
         m.submodules.dispatch = self.dispatch
         m.submodules.faults = faults
         m.submodules.semaphores = ResetInserter(supervisor.begin)(self.semaphores)
+        wiring.connect(m, supervisor.status, wiring.flipped(self.status))
         self._connect_program(m)
         for unit in self.issues:
             self._connect_unit(m, unit)
@@ -109,14 +103,6 @@ class Sequencer(Component):
             supervisor.reset.eq(self.reset),
             supervisor.watchdog.eq(self.watchdog),
             supervisor.halted.eq(self.dispatch.halted),
-            self.busy.eq(supervisor.busy),
-            self.done.eq(supervisor.done),
-            self.error.eq(supervisor.error),
-            self.draining.eq(supervisor.draining),
-            self.code.eq(supervisor.code),
-            self.unit.eq(supervisor.unit),
-            self.index.eq(supervisor.index),
-            self.clear.eq(supervisor.clear),
         ]
         return m
 

@@ -5,15 +5,44 @@ from amaranth.lib import data
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
-from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.component import Bundle, Component, In, Out
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.sequencer.dispatch import EXECUTORS
 
 UNITS = 1 + len(EXECUTORS)
 
-
 #: Registers that are set while a program runs.
 _COPIES = ("running", "granting", "fetching")
+
+
+class Status(Bundle):
+    """State of the core, for the host; the supervisor declares it ``Out``.
+
+    Members
+    -------
+    busy : Out(1)
+        From the cycle after ``begin`` of ``Supervisor`` until ``done``, ``error`` or a soft reset.
+    done, error : Out(1)
+        End of the last program. ``error`` stays until a soft reset, ``done`` until a start or a
+        soft reset.
+    draining : Out(1)
+        After an error or a request of a reset: transfers are still under way.
+    code, unit, index : Out(isa.Error), Out(isa.Unit), Out(INDEX_BITS)
+        The first error.
+    clear : Out(1)
+        Reset of every block, the supervisor among them. One cycle.
+    """
+
+    def __init__(self) -> None:
+        self.busy = Out(1)
+        self.done = Out(1)
+        self.error = Out(1)
+        self.draining = Out(1)
+        self.code = Out(isa.Error)
+        self.unit = Out(isa.Unit)
+        self.index = Out(streams.INDEX_BITS)
+        self.clear = Out(1)
+        super().__init__()
 
 
 class Supervisor(Component):
@@ -48,20 +77,12 @@ class Supervisor(Component):
     running, granting, fetching : Out(1)
         From the cycle after ``begin`` until HALT or an error. Three equal registers: ``granting``
         is for the semaphores alone, ``fetching`` for the program reader.
-    busy : Out(1)
-        From the cycle after ``begin`` until ``done``, ``error`` or a soft reset.
     abort : Out(1)
         Stops all units, see "Contract of a unit" in ``docs/design/architecture.md``.
-    flush, clear : Out(1)
-        Reset of fetch, check and the registers of the units, at the end of a program; reset of
-        every block, the supervisor among them. One cycle.
-    done, error : Out(1)
-        End of the last program. ``error`` stays until a soft reset, ``done`` until a start or a
-        soft reset.
-    draining : Out(1)
-        After an error or a request of a reset: transfers are still under way.
-    code, unit, index : Out(isa.Error), Out(isa.Unit), Out(INDEX_BITS)
-        The first error.
+    flush : Out(1)
+        Reset of fetch, check and the registers of the units, at the end of a program. One cycle.
+    status : Out(Status)
+        State of the core.
 
     Timing
     ------
@@ -82,16 +103,9 @@ class Supervisor(Component):
         self.fetch_idle = In(1)
         self.units_idle = In(1)
         self.begin = Out(1)
-        self.busy = Out(1)
         self.abort = Out(1)
         self.flush = Out(1)
-        self.clear = Out(1)
-        self.done = Out(1)
-        self.error = Out(1)
-        self.draining = Out(1)
-        self.code = Out(isa.Error)
-        self.unit = Out(isa.Unit)
-        self.index = Out(streams.INDEX_BITS)
+        self.status = Out(Status())
         self.running = Out(1)
         self.granting = Out(1)
         self.fetching = Out(1)
@@ -101,6 +115,7 @@ class Supervisor(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        status = self.status
         running = Cat(getattr(self, name) for name in _COPIES)
         # A soft reset is under way; HALT has ended, but beats are missing; a doorbell meanwhile.
         resetting = Signal()
@@ -111,13 +126,13 @@ class Supervisor(Component):
         hung = Signal()
         # The reset, of the supervisor too, takes effect one cycle after `clear`.
         cleared = Signal()
-        m.d.sync += cleared.eq(self.clear)
+        m.d.sync += cleared.eq(status.clear)
         failed = self.fault_valid.any() | hung
         m.d.comb += [
-            self.begin.eq((self.start | rung) & ~self.running & ~ending & ~self.error & ~resetting),
-            self.busy.eq(self.running | ending),
-            self.draining.eq(self.abort & ~(self.fetch_idle & self.units_idle)),
-            self.clear.eq(resetting & self.fetch_idle & self.units_idle & ~cleared),
+            self.begin.eq((self.start | rung) & ~self.running & ~ending & ~status.error & ~resetting),
+            status.busy.eq(self.running | ending),
+            status.draining.eq(self.abort & ~(self.fetch_idle & self.units_idle)),
+            status.clear.eq(resetting & self.fetch_idle & self.units_idle & ~cleared),
             # Words fetched past HALT are dropped before `done`.
             self.flush.eq(ending & self.fetch_idle),
         ]
@@ -131,13 +146,13 @@ class Supervisor(Component):
                 hung.eq((self.watchdog != 0) & (more >= self.watchdog)),
             ]
         with m.If(self.begin):
-            m.d.sync += [running.eq(-1), self.done.eq(0), rung.eq(0)]
+            m.d.sync += [running.eq(-1), status.done.eq(0), rung.eq(0)]
         with m.Elif(self.start & ending):
             m.d.sync += rung.eq(1)
         with m.If(self.halted & self.running & ~failed):
             m.d.sync += [running.eq(0), ending.eq(1)]
         with m.If(self.flush):
-            m.d.sync += [ending.eq(0), self.done.eq(1)]
+            m.d.sync += [ending.eq(0), status.done.eq(1)]
         with m.If(self.reset):
             m.d.sync += [resetting.eq(1), self.abort.eq(1), running.eq(0), ending.eq(0)]
         unit = Signal(isa.Unit)
@@ -147,13 +162,13 @@ class Supervisor(Component):
             with m.If(self.fault_valid[n]):
                 m.d.comb += [unit.eq(n), code.eq(self.codes[n])]
         source = Mux(unit == isa.Unit.SEQUENCER, self.named, unit)
-        with m.If(self.running & ~self.error & ~resetting & failed):
+        with m.If(self.running & ~status.error & ~resetting & failed):
             m.d.sync += [
-                self.error.eq(1),
+                status.error.eq(1),
                 self.abort.eq(1),
                 running.eq(0),
-                self.code.eq(code),
-                self.unit.eq(unit),
-                self.index.eq(self.indices[Value.cast(source)]),
+                status.code.eq(code),
+                status.unit.eq(unit),
+                status.index.eq(self.indices[Value.cast(source)]),
             ]
         return m

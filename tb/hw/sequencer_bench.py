@@ -154,7 +154,7 @@ class Bench:
         assert not ctx.get(dut.cycles)
         await pysim.pulse(ctx, dut.start)
         for _ in range(limit):
-            if ctx.get(dut.done) or ctx.get(dut.error):
+            if ctx.get(dut.status.done) or ctx.get(dut.status.error):
                 break
             await ctx.tick()
         else:
@@ -170,8 +170,8 @@ class Bench:
             self.counts.append(ctx.get(dut.counter_value))
         self.cycles = ctx.get(dut.cycles)
         assert [sum(self.counted(unit)) for unit in isa.Unit] == [self.cycles] * 5
-        if ctx.get(dut.error):
-            return ctx.get(dut.code), ctx.get(dut.unit), ctx.get(dut.index)
+        if ctx.get(dut.status.error):
+            return ctx.get(dut.status.code), ctx.get(dut.status.unit), ctx.get(dut.status.index)
         return None
 
     def counted(self, unit):
@@ -192,7 +192,7 @@ class Bench:
                 self.tags = dict.fromkeys(UNITS, 0)
                 await pysim.pulse(ctx, self.dut.reset)
                 for _ in range(100):
-                    if ctx.get(self.dut.clear):
+                    if ctx.get(self.dut.status.clear):
                         break
                     await ctx.tick()
                 else:
@@ -201,6 +201,6 @@ class Bench:
 
         benches = [self.unit(name) for name in UNITS]
         # Resets cost time to simulate.
-        core = self.dut if then is None else ResetInserter(self.dut.clear)(self.dut)
+        core = self.dut if then is None else ResetInserter(self.dut.status.clear)(self.dut)
         pysim.run(core, main, background=[self.memory, *benches], cycles_limit=40_000)
         return results[0] if times == 1 else results

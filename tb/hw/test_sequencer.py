@@ -272,7 +272,7 @@ def overflow(monkeypatch, instructions):
     async def main(ctx):
         ends.append(await bench.go(ctx))
         await ctx.tick().repeat(20)
-        ends.append((ctx.get(bench.dut.done), ctx.get(bench.dut.error)))
+        ends.append((ctx.get(bench.dut.status.done), ctx.get(bench.dut.status.error)))
 
     units = [bench.unit(name) for name in UNITS]
     pysim.run(bench.dut, main, background=[bench.memory, *units])

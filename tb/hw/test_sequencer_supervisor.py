@@ -9,20 +9,21 @@ from celosia.hw import streams
 from celosia.hw.arch.isa import Error, Unit
 from celosia.hw.sequencer.supervisor import UNITS, Supervisor
 
-STATE = ("busy", "done", "error", "draining", "abort")
+STATE = ("busy", "done", "error", "draining")
 
 
 async def supervisor():
     """Start a simulation, in which ``clear`` resets the supervisor too, as in the core."""
     dut = Supervisor()
-    ctx = await pysim.simulation(ResetInserter(dut.clear)(dut))
+    ctx = await pysim.simulation(ResetInserter(dut.status.clear)(dut))
     ctx.set(dut.fetch_idle, 1)
     ctx.set(dut.units_idle, 1)
     return ctx, dut
 
 
 def state(ctx, dut):
-    return {name for name in STATE if ctx.get(getattr(dut, name))}
+    ports = {name: getattr(dut.status, name) for name in STATE} | {"abort": dut.abort}
+    return {name for name, port in ports.items() if ctx.get(port)}
 
 
 async def strobe(ctx, dut, **values):
@@ -50,14 +51,14 @@ async def fail(ctx, dut, *units, code=Error.RANGE, index=9):
 
 
 def recorded(ctx, dut):
-    return ctx.get(dut.code), ctx.get(dut.unit), ctx.get(dut.index)
+    return ctx.get(dut.status.code), ctx.get(dut.status.unit), ctx.get(dut.status.index)
 
 
 async def soft_reset(ctx, dut):
     await strobe(ctx, dut, reset=1)
-    assert ctx.get(dut.clear)
+    assert ctx.get(dut.status.clear)
     await ctx.tick()
-    assert not ctx.get(dut.clear)
+    assert not ctx.get(dut.status.clear)
 
 
 def test_construction():
@@ -248,12 +249,12 @@ async def test_soft_reset_waits_until_all_is_idle(before, busy):
     await strobe(ctx, dut, reset=1)
     for _ in range(5):
         assert {"abort", "draining"} <= state(ctx, dut)
-        assert not ctx.get(dut.running) and not ctx.get(dut.clear)
+        assert not ctx.get(dut.running) and not ctx.get(dut.status.clear)
         await ctx.tick()
     ctx.set(getattr(dut, busy), 1)
-    assert ctx.get(dut.clear)
+    assert ctx.get(dut.status.clear)
     await ctx.tick()
-    assert not ctx.get(dut.clear) and state(ctx, dut) == set()
+    assert not ctx.get(dut.status.clear) and state(ctx, dut) == set()
     assert recorded(ctx, dut) == (Error.NONE, Unit.SEQUENCER, 0)
     await start(ctx, dut)
 
@@ -263,7 +264,7 @@ async def test_nothing_starts_between_clear_and_the_reset_itself():
     late = Signal()
     m = Module()
     m.submodules.dut = ResetInserter(late)(dut)
-    m.d.sync += late.eq(dut.clear)
+    m.d.sync += late.eq(dut.status.clear)
     ctx = await pysim.simulation(m)
     ctx.set(dut.fetch_idle, 1)
     ctx.set(dut.units_idle, 1)

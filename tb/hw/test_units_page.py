@@ -146,7 +146,7 @@ def test_end_of_a_program():
         "Dispatch.quiet": dut.dispatch.quiet,
         "Dispatch.halted": dut.dispatch.halted,
         "Supervisor.flush": dut.supervisor.flush,
-        "Sequencer.done": dut.done,
+        "Sequencer.done": dut.status.done,
     }
     check(dut, "Sequencer.done", setup, probes, before, first=-1)
 

@@ -123,11 +123,11 @@ class SequencerBench(Bench):
         assert not ports.cycles.bits
         await self.pulse(ports.start)
         await self.ticks(2)
-        await self.until(lambda: ports.done.bits or ports.error.bits, 40_000, "an end")
+        await self.until(lambda: ports.status.done.bits or ports.status.error.bits, 40_000, "an end")
         await self.count_cycles()
-        if not ports.error.bits:
+        if not ports.status.error.bits:
             return None
-        return isa.Error(ports.code.bits), Unit(ports.unit.bits), ports.index.bits
+        return isa.Error(ports.status.code.bits), Unit(ports.status.unit.bits), ports.status.index.bits
 
     async def count_cycles(self) -> None:
         """Read the counters: those of a unit add to all cycles, and have those of its work."""
@@ -140,7 +140,7 @@ class SequencerBench(Bench):
                 await self.ticks(3)
                 counts.append(self.ports.counter_value.bits)
             assert sum(counts) == cycles, f"{unit}: {counts}, {cycles}"
-            if unit in EXECUTING and self.failing < 0 and not self.ports.error.bits:
+            if unit in EXECUTING and self.failing < 0 and not self.ports.status.error.bits:
                 times = [self.ran[index] for index in self.ran if self.unit_of(index) is unit]
                 assert counts[Activity.BUSY.value] == sum(end - begin for begin, end in times)
 
@@ -150,7 +150,7 @@ class SequencerBench(Bench):
     async def recover(self) -> None:
         """Reset after an error, as the host does, and the units with it."""
         await self.pulse(self.ports.reset)
-        await self.until(lambda: self.ports.clear.bits, 500, "the end of a soft reset")
+        await self.until(lambda: self.ports.status.clear.bits, 500, "the end of a soft reset")
         await self.reset()
         await self.ticks(40)
         self.memory.forget()
