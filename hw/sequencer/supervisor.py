@@ -129,7 +129,9 @@ class Supervisor(Component):
         m.d.sync += cleared.eq(status.clear)
         failed = self.fault_valid.any() | hung
         m.d.comb += [
-            self.begin.eq((self.start | rung) & ~self.running & ~ending & ~status.error & ~resetting),
+            self.begin.eq(
+                (self.start | rung) & ~self.running & ~ending & ~status.error & ~resetting
+            ),
             status.busy.eq(self.running | ending),
             status.draining.eq(self.abort & ~(self.fetch_idle & self.units_idle)),
             status.clear.eq(resetting & self.fetch_idle & self.units_idle & ~cleared),

@@ -3,14 +3,14 @@
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, enum
+from amaranth.lib import data, enum, wiring
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import COPY, data_registers
-from celosia.hw.vector.task import Step, VectorSizes
+from celosia.hw.vector.task import Launch, Step, VectorSizes
 
 
 class State(enum.Enum, shape=2):
@@ -31,8 +31,8 @@ class Slots(Component):
 
     Members
     -------
-    launch, task, slot : In(1), In(VectorSizes.task), In(1)
-        ``task`` starts in ``slot``, which is not used.
+    launch : In(Launch)
+        A task starts in a slot that is not used.
     finished : In(1)
         The oldest task is done.
     used, to_sums : Out(2), Out(2)
@@ -48,9 +48,7 @@ class Slots(Component):
     """
 
     def __init__(self, *, sizes: VectorSizes) -> None:
-        self.launch = In(1)
-        self.task = In(sizes.task)
-        self.slot = In(1)
+        self.launch = In(Launch(sizes))
         self.finished = In(1)
         self.used = Out(2)
         self.to_sums = Out(2)
@@ -65,12 +63,12 @@ class Slots(Component):
         with m.If(self.finished):
             m.d.sync += self.oldest.eq(~self.oldest)
         for slot in range(2):
-            with m.If(self.launch & (self.slot == slot)):
+            with m.If(self.launch.valid & (self.launch.slot == slot)):
                 m.d.sync += [
                     self.used[slot].eq(1),
-                    self.to_sums[slot].eq(self.task.destination == isa.Space.ACCUMULATORS),
-                    tags[slot].eq(self.task.tag),
-                    endings[slot].eq(self.task.ending),
+                    self.to_sums[slot].eq(self.launch.task.destination == isa.Space.ACCUMULATORS),
+                    tags[slot].eq(self.launch.task.tag),
+                    endings[slot].eq(self.launch.task.ending),
                 ]
             with m.Elif(self.finished & (self.oldest == slot)):
                 m.d.sync += self.used[slot].eq(0)
@@ -160,14 +158,12 @@ class VectorControl(streams.Unit):
         Tasks, from ``Decoder``.
     done, fault_valid, fault, abort, idle, activity
         See "Contract of a unit" in ``docs/design/architecture.md``.
-    task, slot : Out(VectorSizes.task), Out(1)
-        The task that was taken last, and its slot.
     prepare : Out(2)
         Source and destination prepare ``Runs`` for the task on offer. Two equal bits.
     prepared : In(1)
         Both are prepared.
-    launch : Out(1)
-        ``task`` starts.
+    launch : Out(Launch)
+        Start of a task.
     running : In(1)
         Source or destination has not finished its loops.
     issues, reads_wait : In(1)
@@ -203,8 +199,7 @@ class VectorControl(streams.Unit):
         self.sizes = sizes
         self.settle_cycles = settle_cycles
         self.softmax = sizes.softmax
-        self.launch = Out(1)
-        self.slot = Out(1)
+        self.launch = Out(Launch(sizes))
         self.oldest = Out(1)
         self.stop = Out(1)
         self.prepared = In(1)
@@ -223,23 +218,22 @@ class VectorControl(streams.Unit):
         self.rows_fault = In(1)
         self.wrong = In(1)
         self.wrong_slot = In(1)
-        self.task = Out(sizes.task)
         self.prepare = Out(2)
         self.endings = Out(data.ArrayLayout(sizes.ending, 2))
         super().__init__(sizes.decoded)
 
     def _launch(self, m: Module, state: Any, slots: Slots) -> None:
         """Take the next task, and start it when the tasks in flight permit."""
-        [task] = data_registers(m, self.task)
-        reads_sums = self.task.source == isa.Space.ACCUMULATORS
-        writes_sums = self.task.destination == isa.Space.ACCUMULATORS
-        other_writes_sums = Mux(self.slot, slots.to_sums[0], slots.to_sums[1])
-        reads_results = ~self.task.constant & (reads_sums == other_writes_sums)
+        [task] = data_registers(m, self.launch.task)
+        reads_sums = self.launch.task.source == isa.Space.ACCUMULATORS
+        writes_sums = self.launch.task.destination == isa.Space.ACCUMULATORS
+        other_writes_sums = Mux(self.launch.slot, slots.to_sums[0], slots.to_sums[1])
+        reads_results = ~self.launch.task.constant & (reads_sums == other_writes_sums)
         if self.softmax:
-            reads_results |= self.task.step != Step.NONE
+            reads_results |= self.launch.task.step != Step.NONE
         overtakes = writes_sums & ~other_writes_sums
-        other_used = Mux(self.slot, slots.used[0], slots.used[1])
-        own_used = Mux(self.slot, slots.used[1], slots.used[0])
+        other_used = Mux(self.launch.slot, slots.used[0], slots.used[1])
+        own_used = Mux(self.launch.slot, slots.used[1], slots.used[0])
         may_launch = Signal()
         taken = Signal()
         ends = Signal()
@@ -247,7 +241,7 @@ class VectorControl(streams.Unit):
             self.instruction.ready.eq((state == State.FREE) & ~self.stop),
             taken.eq(self.instruction.valid & self.instruction.ready),
             ends.eq((state == State.RUNNING) & ~self.running),
-            self.launch.eq(may_launch),
+            self.launch.valid.eq(may_launch),
         ]
         # One copy of the state for the source and one for the destination.
         for side in range(2):
@@ -261,15 +255,15 @@ class VectorControl(streams.Unit):
             & ~self.busy
             & ~own_used
             & ~(other_used & (reads_results | overtakes))
-            & ~self.launch
+            & ~self.launch.valid
             & ~(self.stop | self.fault_valid | self.abort)
         )
         with m.If(taken):
             m.d.sync += [task.eq(self.instruction.payload.task), state.eq(State.PREPARING)]
-        with m.Elif(self.launch):
+        with m.Elif(self.launch.valid):
             m.d.sync += state.eq(State.RUNNING)
         with m.Elif(ends):
-            m.d.sync += [state.eq(State.FREE), self.slot.eq(~self.slot)]
+            m.d.sync += [state.eq(State.FREE), self.launch.slot.eq(~self.launch.slot)]
 
     def _finish(self, m: Module, slots: Slots) -> None:
         """Report the end of tasks in order, and faults."""
@@ -301,10 +295,8 @@ class VectorControl(streams.Unit):
         m.submodules.classes = classes = VectorActivity(settle_cycles=self.settle_cycles)
         self._launch(m, state, slots)
         self._finish(m, slots)
+        wiring.connect(m, self.launch, slots.launch)
         m.d.comb += [
-            slots.launch.eq(self.launch),
-            slots.task.eq(self.task),
-            slots.slot.eq(self.slot),
             self.endings.eq(slots.endings),
             self.oldest.eq(slots.oldest),
             classes.stop.eq(self.stop),

@@ -8,11 +8,11 @@ from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.vector.pipe import Pipe, latency
 from celosia.hw.vector.responses import element_layout
 from celosia.hw.vector.softmax_stage import SoftmaxStage
-from celosia.hw.vector.task import MARK, VectorSizes
+from celosia.hw.vector.task import MARK, Launch, VectorSizes
 from celosia.hw.vector.window import WindowUnit
 
 #: Inputs of ``Pipe`` that pass ``SoftmaxStage``.
-_LATE = ("launch", "slot", "next", "group")
+_LATE = ("next", "group")
 
 
 def settle_cycles(sizes: VectorSizes) -> int:
@@ -39,8 +39,8 @@ class Datapath(Component):
     -------
     parameters : In(stream of parameters_payload)
         Writes of the parameter memory and the tables.
-    launch, task, slot : In
-        Elements from the next cycle on belong to ``task``, which has ``slot``.
+    launch : In(Launch)
+        Elements from the next cycle on belong to its task.
     endings : In(ArrayLayout(VectorSizes.ending, 2))
         Ending of the task in each slot.
     element : In(element_layout)
@@ -74,9 +74,7 @@ class Datapath(Component):
         )
         lanes = sizes.lanes
         self.parameters = In(stream.Signature(self.payload))
-        self.launch = In(1)
-        self.task = In(sizes.task)
-        self.slot = In(1)
+        self.launch = In(Launch(sizes))
         self.endings = In(data.ArrayLayout(sizes.ending, 2))
         self.element = In(element_layout(columns=sizes.columns, lanes=lanes))
         self.busy = Out(1)
@@ -101,16 +99,15 @@ class Datapath(Component):
         m.submodules.pipe = pipe = Pipe(sizes=sizes, bus_bytes=self.bus_bytes)
         wiring.connect(m, wiring.flipped(self.parameters), pipe.parameters)
         m.d.comb += [
-            window.launch.eq(self.launch),
+            window.launch.eq(self.launch.valid),
             window.element.eq(self.element),
-            pipe.task.eq(self.task),
             pipe.endings.eq(self.endings),
             self.soon.eq(pipe.soon),
             self.scaled.eq(pipe.scaled),
             self.result.eq(pipe.result),
             self.bytes.eq(pipe.bytes),
         ]
-        m.d.comb += [window.window.eq(self.task.window), self.busy.eq(window.busy)]
+        m.d.comb += [window.window.eq(self.launch.task.window), self.busy.eq(window.busy)]
         m.d.comb += [
             self.channels_wrong.eq(pipe.channels_wrong),
             self.values_wrong.eq(pipe.values_wrong),
@@ -119,11 +116,8 @@ class Datapath(Component):
         if sizes.softmax:
             self._softmax(m, window, pipe)
             return m
-        m.d.comb += [
-            pipe.launch.eq(self.launch),
-            pipe.slot.eq(self.slot),
-            pipe.group.eq(window.group),
-        ]
+        wiring.connect(m, wiring.flipped(self.launch), pipe.launch)
+        m.d.comb += pipe.group.eq(window.group)
         if sizes.group_cycles == 1:
             m.d.comb += pipe.next.eq(window.soon)
         return m
@@ -132,10 +126,9 @@ class Datapath(Component):
         """Connect the stage of SOFTMAX before the pipe."""
         offset_bits = self.payload["offset"].width
         m.submodules.softmax = stage = SoftmaxStage(sizes=self.sizes, offset_bits=offset_bits)
+        wiring.connect(m, wiring.flipped(self.launch), stage.launch)
+        wiring.connect(m, stage.late_launch, pipe.launch)
         m.d.comb += [
-            stage.launch.eq(self.launch),
-            stage.task.eq(self.task),
-            stage.slot.eq(self.slot),
             stage.group.eq(window.group),
             stage.written.eq(pipe.written),
             pipe.given.eq(stage.given),

@@ -8,7 +8,7 @@ from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.loop_nest import LoopNest
 from celosia.hw.memory.runs import Runs
-from celosia.hw.vector.task import VectorSizes, lane_mask
+from celosia.hw.vector.task import Launch, VectorSizes, lane_mask
 
 
 def is_outside(address: Value, space: Value, sizes: VectorSizes) -> Value:
@@ -30,10 +30,8 @@ class Destination(Component):
     -------
     prepare, run, skip_rows, prepared : In(1), In(COUNT_BITS), In(row_bits), Out(1)
         Prepare the skips of the next task: ``start`` to ``ready`` of ``Runs``.
-    launch : In(1)
-        Starts ``task``, whose skips are prepared.
-    task : In(VectorSizes.task)
-        Held from ``launch`` until the last descriptor is taken.
+    launch : In(Launch)
+        Start of a task, whose skips are prepared. It is held until the last descriptor is taken.
     stop : In(1)
         Gives no descriptor.
     descriptors : Out(stream of VectorSizes.descriptor)
@@ -52,8 +50,7 @@ class Destination(Component):
         self.run = In(isa.COUNT_BITS)
         self.skip_rows = In(sizes.row_bits)
         self.prepared = Out(1)
-        self.launch = In(1)
-        self.task = In(sizes.task)
+        self.launch = In(Launch(sizes))
         self.stop = In(1)
         self.descriptors = Out(stream.Signature(sizes.descriptor))
         self.running = Out(1)
@@ -62,7 +59,7 @@ class Destination(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
-        task = self.task
+        task = self.launch.task
         to_rows = task.destination == isa.Space.ACCUMULATORS
         m.submodules.runs = runs = Runs(
             lanes=sizes.lanes, row_bits=sizes.row_bits, count_bits=isa.COUNT_BITS
@@ -79,9 +76,9 @@ class Destination(Component):
             runs.run.eq(self.run),
             runs.skip_rows.eq(self.skip_rows),
             self.prepared.eq(runs.ready),
-            runs.restart.eq(self.launch | (taken & loops.last[0])),
+            runs.restart.eq(self.launch.valid | (taken & loops.last[0])),
             runs.advance.eq(taken),
-            loops.start.eq(self.launch),
+            loops.start.eq(self.launch.valid),
             loops.base.eq(task.destination_base),
             loops.strides[0].eq(Mux(to_rows, 0, sizes.lanes)),
             loops.counts["0"].eq(task.group_last),
@@ -96,7 +93,7 @@ class Destination(Component):
             self.descriptors.payload.last.eq(loops.last.all()),
             self.descriptors.payload.outside.eq(is_outside(loops.address, task.destination, sizes)),
         ]
-        with m.If(self.launch):
+        with m.If(self.launch.valid):
             m.d.sync += [self.running.eq(1), group.eq(0)]
         with m.Elif(taken):
             m.d.sync += group.eq(Mux(loops.last[0], 0, group + 1))

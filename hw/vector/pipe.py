@@ -19,7 +19,7 @@ from celosia.hw.memory.parameter_memory import (
 from celosia.hw.memory.table_memory import TableMemory, written_layout
 from celosia.hw.vector.requantize import Clamp, Requantizer
 from celosia.hw.vector.sequential import SequentialRequantizer
-from celosia.hw.vector.task import MARK, TAG, VectorSizes
+from celosia.hw.vector.task import MARK, TAG, Launch, VectorSizes
 from celosia.hw.vector.window import group_layout
 
 
@@ -33,8 +33,8 @@ class ParameterAddresses(Component):
 
     Members
     -------
-    launch, task : In(1), In(VectorSizes.task)
-        Starts ``task``.
+    launch : In(Launch)
+        Start of a task.
     step : In(1)
         A group reads its parameters in this cycle.
     group : Out(group_bits + 1)
@@ -49,8 +49,7 @@ class ParameterAddresses(Component):
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
-        self.launch = In(1)
-        self.task = In(sizes.task)
+        self.launch = In(Launch(sizes))
         self.step = In(1)
         self.group = Out(sizes.group_bits + 1)
         self.outside = Out(1)
@@ -64,13 +63,13 @@ class ParameterAddresses(Component):
         last = Signal(bits, reset_less=True)
         left = Signal(bits, reset_less=True)
         per_channel = Signal(reset_less=True)
-        with m.If(self.launch):
+        with m.If(self.launch.valid):
             m.d.sync += [
-                first.eq(self.task.params),
-                last.eq(self.task.group_last),
-                per_channel.eq(self.task.per_channel),
-                group.eq(self.task.params),
-                left.eq(self.task.group_last),
+                first.eq(self.launch.task.params),
+                last.eq(self.launch.task.group_last),
+                per_channel.eq(self.launch.task.per_channel),
+                group.eq(self.launch.task.params),
+                left.eq(self.launch.task.group_last),
             ]
         with m.Elif(self.step & (left == 0)):
             m.d.sync += [group.eq(first), left.eq(last)]
@@ -103,7 +102,7 @@ class Scaler(Component):
 
     Members
     -------
-    launch, task, slot, group
+    launch, group
         As of ``Pipe``.
     outside, channels : In(1), In(ArrayLayout(streams.CHANNEL, lanes))
         Parameters of the group are outside their memory, in the cycle of its ``next`` or ``used``;
@@ -123,9 +122,7 @@ class Scaler(Component):
         lanes = sizes.lanes
         self.given_wrong = In(lanes)
         self.channels_wrong = Out(lanes)
-        self.launch = In(1)
-        self.task = In(sizes.task)
-        self.slot = In(1)
+        self.launch = In(Launch(sizes))
         self.group = In(group_layout(lanes=lanes))
         self.outside = In(1)
         self.channels = In(data.ArrayLayout(streams.CHANNEL, lanes))
@@ -140,11 +137,11 @@ class Scaler(Component):
         sizes = self.sizes
         layout = data.StructLayout({"rounding": isa.Rounding, "tag": TAG})
         task = Signal(layout, reset_less=True)
-        with m.If(self.launch):
+        with m.If(self.launch.valid):
             m.d.sync += [
-                task.rounding.eq(self.task.rounding),
-                task.tag.slot.eq(self.slot),
-                task.tag.to_accumulators.eq(self.task.destination == isa.Space.ACCUMULATORS),
+                task.rounding.eq(self.launch.task.rounding),
+                task.tag.slot.eq(self.launch.slot),
+                task.tag.to_accumulators.eq(self.launch.task.destination == isa.Space.ACCUMULATORS),
             ]
         mark = Signal(MARK)
         m.d.comb += [mark.valid.eq(self.group.valid), mark.tag.eq(task.tag)]
@@ -197,8 +194,8 @@ class Pipe(Component):
     -------
     parameters : In(stream of parameters_payload)
         Writes of the parameter memory and the tables.
-    launch, task, slot : In
-        Groups from the next cycle on belong to ``task``, which has ``slot``.
+    launch : In(Launch)
+        Groups from the next cycle on belong to its task.
     endings : In(ArrayLayout(VectorSizes.ending, 2))
         Ending of the task in each slot.
     next : In(1)
@@ -240,9 +237,7 @@ class Pipe(Component):
             tables=sizes.table_slots,
         )
         self.parameters = In(stream.Signature(payload))
-        self.launch = In(1)
-        self.task = In(sizes.task)
-        self.slot = In(1)
+        self.launch = In(Launch(sizes))
         self.endings = In(data.ArrayLayout(sizes.ending, 2))
         self.group = In(group_layout(lanes=sizes.lanes))
         self.soon = Out(MARK)
@@ -282,13 +277,9 @@ class Pipe(Component):
         ]
         wiring.connect(m, wiring.flipped(self.parameters), store.parameters)
         m.submodules.addresses = addresses = ParameterAddresses(sizes=sizes)
+        wiring.connect(m, wiring.flipped(self.launch), addresses.launch, scaler.launch)
         m.d.comb += [
-            addresses.launch.eq(self.launch),
-            addresses.task.eq(self.task),
             store.group.eq(addresses.group),
-            scaler.launch.eq(self.launch),
-            scaler.task.eq(self.task),
-            scaler.slot.eq(self.slot),
             scaler.group.eq(self.group),
             scaler.outside.eq(addresses.outside),
             scaler.channels.eq(store.channels),

@@ -9,7 +9,7 @@ from celosia.hw.lib.loop_nest import LoopNest
 from celosia.hw.lib.skid_buffer import FAR, link
 from celosia.hw.memory.runs import Runs
 from celosia.hw.vector.destination import is_outside
-from celosia.hw.vector.task import VectorSizes, lane_mask
+from celosia.hw.vector.task import Launch, VectorSizes, lane_mask
 
 
 def task_read(sizes: VectorSizes) -> data.StructLayout:
@@ -45,7 +45,7 @@ class ReadAddresses(Component):
 
     Members
     -------
-    prepare, run, skip_rows, prepared, launch, task
+    prepare, run, skip_rows, prepared, launch
         As for ``Destination``.
     o : Out(stream of ``task_read``)
         Reads, in order.
@@ -64,15 +64,14 @@ class ReadAddresses(Component):
         self.run = In(isa.COUNT_BITS)
         self.skip_rows = In(sizes.row_bits)
         self.prepared = Out(1)
-        self.launch = In(1)
-        self.task = In(sizes.task)
+        self.launch = In(Launch(sizes))
         self.o = Out(stream.Signature(task_read(sizes)))
         self.running = Out(1)
         super().__init__()
 
     def _loops(self, m: Module, taken: Signal) -> tuple[LoopNest, Runs]:
         """Return the loop nest and the skips, which step with ``taken``."""
-        sizes, task = self.sizes, self.task
+        sizes, task = self.sizes, self.launch.task
         m.submodules.runs = runs = Runs(
             lanes=sizes.lanes, row_bits=sizes.row_bits, count_bits=isa.COUNT_BITS
         )
@@ -101,9 +100,9 @@ class ReadAddresses(Component):
             runs.start.eq(self.prepare),
             self.prepared.eq(runs.ready),
             # Without effect if reads are wide: skips are zero then.
-            runs.restart.eq(self.launch | (taken & read_ends & loops.last[2])),
+            runs.restart.eq(self.launch.valid | (taken & read_ends & loops.last[2])),
             runs.advance.eq(taken & read_ends),
-            loops.start.eq(self.launch),
+            loops.start.eq(self.launch.valid),
             loops.base.eq(task.source_base),
             loops.step.eq(taken),
         ]
@@ -113,15 +112,15 @@ class ReadAddresses(Component):
         """Return the groups of a read of the unified buffer, less one."""
         most = self.sizes.read_groups - 1
         groups_last = Signal(range(most + 1))
-        with m.If(self.task.wide):
-            ends = self.task.group_last[: len(groups_last)]
+        with m.If(self.launch.task.wide):
+            ends = self.launch.task.group_last[: len(groups_last)]
             m.d.comb += groups_last.eq(Mux(last_read, ends, most))
         return groups_last
 
     def _mask(self, last_read: Value, groups_last: Value) -> Value:
         """Return the lanes of a read of the unified buffer that are channels."""
         lanes = self.sizes.lanes
-        ends = lane_mask(self.task, last_read, lanes=lanes)
+        ends = lane_mask(self.launch.task, last_read, lanes=lanes)
         return Cat(
             Mux(groups_last == group, ends, (group < groups_last).replicate(lanes))
             for group in range(self.sizes.read_groups)
@@ -135,9 +134,11 @@ class ReadAddresses(Component):
         wiring.connect(m, register.o, wiring.flipped(self.o))
         loops, runs = self._loops(m, taken)
         groups_last = self._byte_groups_last(m, loops.last[2])
-        from_rows = self.task.source == isa.Space.ACCUMULATORS
+        from_rows = self.launch.task.source == isa.Space.ACCUMULATORS
         window_first = Signal(reset_less=True)
-        outside = ~self.task.constant & is_outside(loops.address, self.task.source, sizes)
+        outside = ~self.launch.task.constant & is_outside(
+            loops.address, self.launch.task.source, sizes
+        )
         found = register.i.payload
         m.d.comb += [
             register.i.valid.eq(self.running),
@@ -147,10 +148,10 @@ class ReadAddresses(Component):
             found.mask.eq(Mux(outside, 0, self._mask(loops.last[2], groups_last))),
             found.first.eq(window_first),
             found.last.eq(loops.last[:2].all()),
-            found.groups_last.eq(Mux(from_rows, self.task.group_last, groups_last)),
+            found.groups_last.eq(Mux(from_rows, self.launch.task.group_last, groups_last)),
             found.outside.eq(outside),
         ]
-        with m.If(self.launch):
+        with m.If(self.launch.valid):
             m.d.sync += [self.running.eq(1), window_first.eq(1)]
         with m.Elif(taken):
             m.d.sync += window_first.eq(found.last)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
-from amaranth.lib import data
+from amaranth.lib import data, wiring
 
 from celosia.hw.arch.config import SOFTMAX_ROWS
 from celosia.hw.lib.component import Component, In, Out
@@ -14,7 +14,7 @@ from celosia.hw.softmax.exponentials import BITS, ExponentialMemory
 from celosia.hw.softmax.reciprocals import PRODUCT, SHARE, Reciprocals
 from celosia.hw.softmax.reduction import MARK, ExponentialSums, Greatest
 from celosia.hw.vector.requantize import Requantizer
-from celosia.hw.vector.task import SOFTMAX_LATENCY, Step, VectorSizes, lane_mask
+from celosia.hw.vector.task import SOFTMAX_LATENCY, Launch, Step, VectorSizes, lane_mask
 from celosia.hw.vector.window import group_layout
 
 #: Inputs that pass unchanged.
@@ -31,8 +31,8 @@ class Rows(Component):
 
     Members
     -------
-    launch, task : In(1), In(VectorSizes.task)
-        Groups from the next cycle on belong to ``task``.
+    launch : In(Launch)
+        Groups from the next cycle on belong to its task.
     valid : In(1)
         A group.
     mark, mask : Out(MARK), Out(lanes)
@@ -47,8 +47,7 @@ class Rows(Component):
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
-        self.launch = In(1)
-        self.task = In(sizes.task)
+        self.launch = In(Launch(sizes))
         self.valid = In(1)
         self.mark = Out(MARK)
         self.mask = Out(sizes.lanes)
@@ -57,17 +56,17 @@ class Rows(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        task: Any = Signal(self.task.shape(), reset_less=True)
+        task: Any = Signal(self.launch.task.shape(), reset_less=True)
         left = Signal(self.sizes.group_bits, reset_less=True)
         row = Signal(range(SOFTMAX_ROWS), reset_less=True)
         first = Signal(reset_less=True)
         step = Signal(Step)
         last = left == 0
-        with m.If(self.launch):
+        with m.If(self.launch.valid):
             m.d.sync += [
-                task.eq(self.task),
-                step.eq(self.task.step),
-                left.eq(self.task.group_last),
+                task.eq(self.launch.task),
+                step.eq(self.launch.task.step),
+                left.eq(self.launch.task.group_last),
                 row.eq(0),
                 first.eq(1),
             ]
@@ -176,12 +175,13 @@ class SoftmaxStage(Component):
 
     Members
     -------
-    launch, task, slot, next, group
+    launch, next, group
         As of ``Pipe``, from control and window unit.
     written : In(written_layout)
         Bytes of tables that the load unit writes.
-    late_launch, late_slot, late_next, late_group
-        The same ``LATENCY`` cycles later, for ``Pipe``. Groups of MAXIMUM and SUM are left out.
+    late_launch, late_next, late_group
+        The same ``LATENCY`` cycles later, for ``Pipe``; the task passes at once. Groups of MAXIMUM
+        and SUM are left out.
     given : Out(GIVEN)
         Multiplier and shift of a group, ``SoftmaxStage.GIVEN`` = 1 cycle before it enters the
         requantiser.
@@ -192,7 +192,7 @@ class SoftmaxStage(Component):
 
     Timing
     ------
-    ``task`` must be constant for ``LATENCY`` cycles from ``launch`` on.
+    The task must be constant for ``LATENCY`` cycles from its start on.
     """
 
     LATENCY = SOFTMAX_LATENCY
@@ -201,14 +201,11 @@ class SoftmaxStage(Component):
     def __init__(self, *, sizes: VectorSizes, offset_bits: int) -> None:
         self.sizes = sizes
         group = group_layout(lanes=sizes.lanes)
-        self.launch = In(1)
-        self.task = In(sizes.task)
-        self.slot = In(1)
+        self.launch = In(Launch(sizes))
         self.next = In(1)
         self.group = In(group)
         self.written = In(written_layout(offset_bits))
-        self.late_launch = Out(1)
-        self.late_slot = Out(1)
+        self.late_launch = Out(Launch(sizes))
         self.late_next = Out(1)
         self.late_group = Out(group)
         self.given = Out(GIVEN)
@@ -241,6 +238,7 @@ class SoftmaxStage(Component):
         m = Module()
         sizes, group = self.sizes, self.group
         m.submodules.rows = rows = Rows(sizes=sizes)
+        wiring.connect(m, wiring.flipped(self.launch), rows.launch)
         m.submodules.maxima = maxima = Greatest(lanes=sizes.lanes)
         m.submodules.sums = sums = ExponentialSums(lanes=sizes.lanes)
         m.submodules.reciprocals = reciprocals = Reciprocals(latency=Requantizer.LATENCY)
@@ -251,8 +249,6 @@ class SoftmaxStage(Component):
         )
         now = Signal(layout)
         m.d.comb += [
-            rows.launch.eq(self.launch),
-            rows.task.eq(self.task),
             rows.valid.eq(group.valid),
             now.mark.eq(rows.mark),
             now.mask.eq(rows.mask),
@@ -299,11 +295,12 @@ class SoftmaxStage(Component):
         entered = Signal(_PASSED)
         late = delayed(m, entered, self.LATENCY, name="late")[-1]
         m.d.comb += [
-            entered.launch.eq(self.launch),
-            entered.slot.eq(self.slot),
+            entered.launch.eq(self.launch.valid),
+            entered.slot.eq(self.launch.slot),
             entered.next.eq(self.next),
-            self.late_launch.eq(late.launch),
-            self.late_slot.eq(late.slot),
+            self.late_launch.valid.eq(late.launch),
+            self.late_launch.task.eq(self.launch.task),
+            self.late_launch.slot.eq(late.slot),
             self.late_next.eq(late.next),
         ]
         return m

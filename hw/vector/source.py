@@ -11,7 +11,7 @@ from celosia.hw.memory.accumulators import read_layout
 from celosia.hw.vector.pace import Pace
 from celosia.hw.vector.reads import ReadAddresses
 from celosia.hw.vector.responses import Responses, element_layout
-from celosia.hw.vector.task import VectorSizes
+from celosia.hw.vector.task import Launch, VectorSizes
 
 
 class Source(Component):
@@ -30,7 +30,7 @@ class Source(Component):
 
     Members
     -------
-    prepare, run, skip_rows, prepared, launch, task, stop
+    prepare, run, skip_rows, prepared, launch, stop
         As for ``Destination``.
     released : In(1)
         A group has left, written or used by a step of SOFTMAX: its space is free.
@@ -62,8 +62,7 @@ class Source(Component):
         self.run = In(isa.COUNT_BITS)
         self.skip_rows = In(sizes.row_bits)
         self.prepared = Out(1)
-        self.launch = In(1)
-        self.task = In(sizes.task)
+        self.launch = In(Launch(sizes))
         self.stop = In(1)
         self.released = In(1)
         self.unified_read = Out(stream.Signature(read))
@@ -106,18 +105,17 @@ class Source(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        task = self.task
+        task = self.launch.task
         m.submodules.responses = responses = Responses(sizes=self.sizes)
         m.submodules.offered = offered = PipelineRegister(self.unified_read.payload.shape())
         wiring.connect(m, offered.o, wiring.flipped(self.unified_read))
         delayed = ~offered.i.ready
         m.submodules.reads = reads = ReadAddresses(sizes=self.sizes)
+        wiring.connect(m, wiring.flipped(self.launch), reads.launch)
         m.d.comb += [
             reads.prepare.eq(self.prepare),
             reads.run.eq(self.run),
             reads.skip_rows.eq(self.skip_rows),
-            reads.launch.eq(self.launch),
-            reads.task.eq(self.task),
         ]
         now = reads.o.payload
         ends = Signal()
@@ -171,8 +169,8 @@ class RowReads(Component):
 
     Members
     -------
-    launch, task : In(1), In(VectorSizes.task)
-        Starts ``task``. A task that reads rows waits for the end of one that adds to them.
+    launch : In(Launch)
+        Start of a task. One that reads rows waits for the end of one that adds to them.
     source, adder : In(read_layout)
         Reads of elements, and of the sums that results are added to. Never both in one cycle.
     read : Out(read_layout)
@@ -185,8 +183,7 @@ class RowReads(Component):
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         layout = read_layout(depth=sizes.accumulator_depth)
-        self.launch = In(1)
-        self.task = In(sizes.task)
+        self.launch = In(Launch(sizes))
         self.source = In(layout)
         self.adder = In(layout)
         self.read = Out(layout)
@@ -198,9 +195,9 @@ class RowReads(Component):
         # because the clamp replaces them. In simulation a row of ``adder`` is undefined before the
         # first descriptor, and undefined sums would get past the clamp.
         of_adder = Signal(reset_less=True)
-        from_rows = self.task.source == isa.Space.ACCUMULATORS
-        to_rows = self.task.destination == isa.Space.ACCUMULATORS
-        with m.If(self.launch & (from_rows | to_rows)):
+        from_rows = self.launch.task.source == isa.Space.ACCUMULATORS
+        to_rows = self.launch.task.destination == isa.Space.ACCUMULATORS
+        with m.If(self.launch.valid & (from_rows | to_rows)):
             m.d.sync += of_adder.eq(~from_rows)
         m.d.comb += [
             self.read.enable.eq(self.source.enable | self.adder.enable),

@@ -18,7 +18,7 @@ from amaranth.lib import data, enum, stream
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import EXPONENTIAL_TABLES, REQUANTIZERS
-from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.component import Bundle, Component, In, Out
 from celosia.hw.lib.sizes import Sizes
 
 #: Instructions of the vector unit. The fields of SOFTMAX lie at the bits of those of VECTOR.
@@ -237,6 +237,29 @@ TAG = data.StructLayout({"slot": 1, "to_accumulators": 1, "fault": 1})
 
 #: Valid bit and tag of a group.
 MARK = data.StructLayout({"valid": 1, "tag": TAG})
+
+
+class Launch(Bundle):
+    """Start of a task; ``VectorControl`` declares it ``Out``.
+
+    Parameters
+    ----------
+    sizes : VectorSizes
+        Sizes of the unit.
+
+    Members
+    -------
+    valid : Out(1)
+        ``task`` starts: what enters a block from the next cycle on belongs to it.
+    task, slot : Out(VectorSizes.task), Out(1)
+        The task that was taken last, and its slot.
+    """
+
+    def __init__(self, sizes: VectorSizes) -> None:
+        self.valid = Out(1)
+        self.task = Out(sizes.task)
+        self.slot = Out(1)
+        super().__init__()
 
 
 class Decoder(Component):

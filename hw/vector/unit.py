@@ -99,16 +99,12 @@ class VectorUnit(streams.Unit):
         m.submodules.reads = reads = RowReads(sizes=sizes)
         source, destination = self._sides(m, control)
         wiring.connect(m, wiring.flipped(self.parameters), datapath.parameters)
+        wiring.connect(m, control.launch, reads.launch, datapath.launch)
         wiring.connect(m, destination.descriptors, writers.descriptors)
         wiring.connect(m, writers.unified_write, wiring.flipped(self.unified_write))
         self.report(m, control)
         m.d.comb += [
             control.abort.eq(self.abort),
-            reads.launch.eq(control.launch),
-            reads.task.eq(control.task),
-            datapath.launch.eq(control.launch),
-            datapath.task.eq(control.task),
-            datapath.slot.eq(control.slot),
             datapath.endings.eq(control.endings),
             datapath.element.eq(source.element),
             writers.soon.eq(datapath.soon),
@@ -164,9 +160,8 @@ class VectorUnit(streams.Unit):
             control.reads_wait.eq(source.waits),
         ]
         for number, (name, side) in enumerate((("source", source), ("destination", destination))):
+            wiring.connect(m, control.launch, side.launch)
             m.d.comb += [
-                side.launch.eq(control.launch),
-                side.task.eq(control.task),
                 side.stop.eq(control.stop),
                 side.run.eq(decoder.o.payload[name].run),
                 side.skip_rows.eq(decoder.o.payload[name].skip_rows),
@@ -174,18 +169,16 @@ class VectorUnit(streams.Unit):
             m.d.comb += side.prepare.eq(control.prepare[number])
         if self.sizes.softmax:
             # MAXIMUM and SUM write nothing: no descriptors.
-            step = control.task.step
+            step = control.launch.task.step
             writes = (step == Step.NONE) | (step == Step.SHARE)
-            m.d.comb += destination.launch.eq(control.launch & writes)
+            m.d.comb += destination.launch.valid.eq(control.launch.valid & writes)
         return source, destination
 
     def _watch(self, m: Module, control: VectorControl, source: Source, datapath: Datapath) -> None:
         """Connect the attribution of words of wrong parity."""
         m.submodules.watch = watch = Watch(sizes=self.sizes)
+        wiring.connect(m, control.launch, watch.launch)
         m.d.comb += [
-            watch.launch.eq(control.launch),
-            watch.task.eq(control.task),
-            watch.slot.eq(control.slot),
             watch.endings.eq(control.endings),
             watch.oldest.eq(control.oldest),
             watch.read_wrong.eq(self.reads.wrong),

@@ -6,7 +6,7 @@ from amaranth.lib import data
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.memory.parameter_memory import ParameterMemory
-from celosia.hw.vector.task import MARK, VectorSizes, lane_mask
+from celosia.hw.vector.task import MARK, Launch, VectorSizes, lane_mask
 
 
 class Watch(Component):
@@ -19,8 +19,8 @@ class Watch(Component):
 
     Members
     -------
-    launch, task, slot : In
-        From the next cycle on, reads and groups that enter the pipe belong to ``task``.
+    launch : In(Launch)
+        Reads and groups that enter the pipe from the next cycle on belong to its task.
     read_wrong : In(1)
         One cycle after a response of the unified buffer: it has a wrong byte.
     rows : In(1)
@@ -48,9 +48,7 @@ class Watch(Component):
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
-        self.launch = In(1)
-        self.task = In(sizes.task)
-        self.slot = In(1)
+        self.launch = In(Launch(sizes))
         self.read_wrong = In(1)
         self.rows = In(1)
         self.sums_wrong = In(sizes.columns)
@@ -79,8 +77,8 @@ class Watch(Component):
         current = Signal(sizes.task, reset_less=True)
         left = Signal(sizes.group_bits, reset_less=True)
         last = left == 0
-        with m.If(self.launch):
-            m.d.sync += [current.eq(self.task), left.eq(self.task.group_last)]
+        with m.If(self.launch.valid):
+            m.d.sync += [current.eq(self.launch.task), left.eq(self.launch.task.group_last)]
         with m.Elif(self.group):
             m.d.sync += left.eq(Mux(last, current.group_last, left - 1))
         ends = lane_mask(current, Value.cast(1), lanes=sizes.lanes)
@@ -105,8 +103,8 @@ class Watch(Component):
         group_wait = ParameterMemory.LATENCY + 1
         # Slot of the last `launch`, and the same up to some cycles before.
         slots = [Signal(name=f"slot_{age}") for age in range(1 + max(rows_wait, group_wait))]
-        with m.If(self.launch):
-            m.d.sync += slots[0].eq(self.slot)
+        with m.If(self.launch.valid):
+            m.d.sync += slots[0].eq(self.launch.slot)
         m.d.sync += [late.eq(early) for early, late in zip(slots, slots[1:], strict=False)]
 
         used_columns = self._later(m, columns, rows_wait, "columns")

@@ -41,9 +41,9 @@ async def test_rows(name: str, rng: np.random.Generator) -> None:
 
     async def cycle(launched: Any = None, wanted: Any = None, mask: int = 0) -> None:
         """Launch a task, or none; in the same cycle comes a group with this mark, or none."""
-        ctx.set(dut.launch, launched is not None)
+        ctx.set(dut.launch.valid, launched is not None)
         rubbish = task_fields(rng, lanes, Step(int(rng.integers(4))), (3, 5))
-        ctx.set(dut.task, launched or rubbish)
+        ctx.set(dut.launch.task, launched or rubbish)
         ctx.set(dut.valid, wanted is not None)
         got = ctx.get(dut.mark)
         assert got.valid == (wanted is not None)
@@ -135,9 +135,10 @@ class Stage:
         dut, rng = self.dut, self.rng
         self.task = launched or self.task
         inputs = int(launched is not None), int(rng.integers(2)), int(rng.integers(2))
-        for name, value in zip(("launch", "slot", "next"), inputs, strict=True):
-            ctx.set(getattr(dut, name), value)
-        ctx.set(dut.task, self.task)
+        ports = (dut.launch.valid, dut.launch.slot, dut.next)
+        for port, value in zip(ports, inputs, strict=True):
+            ctx.set(port, value)
+        ctx.set(dut.launch.task, self.task)
         rubbish = rng.integers(-(1 << 31), 1 << 31, self.sizes.lanes).tolist()
         group = due or Due(Step.NONE, int(rng.integers(2)), rubbish, [])
         fields = {"valid": int(due is not None), "fault": group.fault, "values": group.values}
@@ -148,8 +149,8 @@ class Stage:
 
     def _compare(self, ctx: Any, inputs: tuple[int, int, int], due: Due | None) -> None:
         dut = self.dut
-        names = ("late_launch", "late_slot", "late_next")
-        assert tuple(ctx.get(getattr(dut, name)) for name in names) == inputs
+        ports = (dut.late_launch.valid, dut.late_launch.slot, dut.late_next)
+        assert tuple(ctx.get(port) for port in ports) == inputs
         group = ctx.get(dut.late_group)
         reduced = due is not None and due.reduced
         assert group.valid == (due is not None and not reduced)

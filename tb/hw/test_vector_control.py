@@ -53,7 +53,7 @@ async def test_a_prepared_task_does_not_start_after_a_stop(cause):
     await ctx.tick()
     ctx.set(getattr(dut, cause), 0)
     for _ in range(5):
-        assert ctx.get(dut.stop) and not ctx.get(dut.launch)
+        assert ctx.get(dut.stop) and not ctx.get(dut.launch.valid)
         await ctx.tick()
 
 
@@ -73,7 +73,7 @@ async def test_activity():
     assert activity() is Activity.BUSY
     for name in ("prepared", "running"):
         ctx.set(getattr(dut, name), 1)
-    await ctx.tick().until(dut.launch)
+    await ctx.tick().until(dut.launch.valid)
     for high, wanted in (
         ((), Activity.BUSY),
         (("issues",), Activity.BUSY),
@@ -100,7 +100,7 @@ async def start(ctx, dut, tag=0, **task):
     await pysim.put(ctx, dut.instruction, {"task": {"tag": tag, **task}})
     for name in ("prepared", "running"):
         ctx.set(getattr(dut, name), 1)
-    await ctx.tick().until(dut.launch)
+    await ctx.tick().until(dut.launch.valid)
     ctx.set(dut.running, 0)
     await ctx.tick()
 
@@ -138,11 +138,11 @@ async def test_a_step_waits_for_the_task_before(step, to_sums):
     await start(ctx, dut, destination=space, constant=int(not to_sums))
     await pysim.put(ctx, dut.instruction, {"task": {"step": step}})
     for _ in range(10):
-        assert not ctx.get(dut.launch)
+        assert not ctx.get(dut.launch.valid)
         await ctx.tick()
     end = dut.sums_finished if to_sums else dut.bytes_finished
     await pysim.pulse(ctx, end)
-    await ctx.tick().until(dut.launch)
+    await ctx.tick().until(dut.launch.valid)
 
 
 async def test_a_fault_of_rows_stops():
@@ -159,7 +159,9 @@ async def test_a_fault_of_rows_stops():
     assert ctx.get(dut.stop) and not ctx.get(dut.fault_valid)
     ctx.set(dut.instruction.valid, 1)
     for _ in range(5):
-        assert not (ctx.get(dut.launch) or ctx.get(dut.done) or ctx.get(dut.instruction.ready))
+        assert not (
+            ctx.get(dut.launch.valid) or ctx.get(dut.done) or ctx.get(dut.instruction.ready)
+        )
         await ctx.tick()
 
 
@@ -219,11 +221,11 @@ async def test_slots_record_two_tasks():
     ctx = await pysim.simulation(dut)
 
     async def step(launched=None, *, finished=0):
-        ctx.set(dut.launch, launched is not None)
+        ctx.set(dut.launch.valid, launched is not None)
         tag, slot, space = launched or (31, 0, Space.UNIFIED)
         ending = {"zero_point": tag}
-        ctx.set(dut.task, {"tag": tag, "destination": space, "ending": ending})
-        ctx.set(dut.slot, slot)
+        ctx.set(dut.launch.task, {"tag": tag, "destination": space, "ending": ending})
+        ctx.set(dut.launch.slot, slot)
         ctx.set(dut.finished, finished)
         await ctx.tick()
         used, to_sums, oldest = map(ctx.get, (dut.used, dut.to_sums, dut.oldest))

@@ -49,9 +49,9 @@ async def test_bytes_of_a_window(rng, name, changes, window):
     columns, lanes = SHAPES[name][1], SHAPES[name][2]
     groups = columns // lanes
     ctx.set(dut.endings, [{"low": -128, "high": 127}] * 2)
-    ctx.set(dut.slot, 1)
-    ctx.set(dut.task, {"window": window, "group_last": groups - 1, "per_channel": 1})
-    await pysim.pulse(ctx, dut.launch)
+    ctx.set(dut.launch.slot, 1)
+    ctx.set(dut.launch.task, {"window": window, "group_last": groups - 1, "per_channel": 1})
+    await pysim.pulse(ctx, dut.launch.valid)
     await ctx.tick().repeat(SoftmaxStage.LATENCY)
     elements = rng.integers(-50, 50, (2, columns))
     combined = elements.max(axis=0) if window is Window.MAX else elements.sum(axis=0)
@@ -86,8 +86,8 @@ async def test_a_step_of_softmax_uses_its_groups():
     dut = datapath("micro", softmax=True)
     ctx = await pysim.simulation(dut)
     groups = 4
-    ctx.set(dut.task, {"step": Step.MAXIMUM, "group_last": groups - 1, "pixels": [1, 1, 1]})
-    await pysim.pulse(ctx, dut.launch)
+    ctx.set(dut.launch.task, {"step": Step.MAXIMUM, "group_last": groups - 1, "pixels": [1, 1, 1]})
+    await pysim.pulse(ctx, dut.launch.valid)
     element = {"valid": 1, "first": 1, "last": 1, "groups_last": groups - 1, "fault": 1}
     ctx.set(dut.element, element)
     await ctx.tick()

@@ -22,10 +22,10 @@ async def test_tag_and_results_of_a_group(requantizer, bad):
     # Times one, with a bias.
     channel = {"bias": 5, "multiplier": 1 << 30, "left": 1}
     ctx.set(dut.channels, [channel, {**channel, "bias": -9}])
-    ctx.set(dut.task, {"destination": Space.ACCUMULATORS})
-    ctx.set(dut.slot, 1)
-    await pysim.pulse(ctx, dut.launch)
-    ctx.set(dut.task, {})
+    ctx.set(dut.launch.task, {"destination": Space.ACCUMULATORS})
+    ctx.set(dut.launch.slot, 1)
+    await pysim.pulse(ctx, dut.launch.valid)
+    ctx.set(dut.launch.task, {})
     # Pipelined: `outside` comes with the request of the parameters.
     ahead = 0 if sequential else ParameterMemory.LATENCY
     due = scaled_latency(dut.sizes)

@@ -85,8 +85,8 @@ def test_reads_against_the_reference(rng, name, stall):
             await pulse(ctx, dut.prepare)
             if not ctx.get(dut.prepared):
                 await ctx.tick().until(dut.prepared)
-            ctx.set(dut.task, task)
-            await pulse(ctx, dut.launch)
+            ctx.set(dut.launch.task, task)
+            await pulse(ctx, dut.launch.valid)
             wanted = reference(limits, task, channels, run_, skip)
             assert ctx.get(dut.running)
             got = await get_all(ctx, dut.o, len(wanted), rng=rng, stall=stall)
@@ -115,12 +115,12 @@ def test_one_read_each_cycle(name):
     taken = []
 
     async def bench(ctx):
-        ctx.set(dut.task, task)
+        ctx.set(dut.launch.task, task)
         ctx.set(dut.run, 0xFFFF)
         await pulse(ctx, dut.prepare)
         await ctx.tick().until(dut.prepared)
         ctx.set(dut.o.ready, 1)
-        await pulse(ctx, dut.launch)
+        await pulse(ctx, dut.launch.valid)
         for cycle in range(1, 40):
             if ctx.get(dut.o.valid):
                 taken.append(cycle)

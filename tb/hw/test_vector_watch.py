@@ -100,18 +100,18 @@ class Account:
 
         new = self._launched() if self._happens(0.1) else None
         self.tasks.append(new or task)
-        ctx.set(dut.launch, new is not None)
+        ctx.set(dut.launch.valid, new is not None)
         if new is not None:
             self.place = 0
             last = new.channels - 1
-            ctx.set(dut.task.group_last, last // lanes)
-            ctx.set(dut.task.lane_last, last % lanes)
-            ctx.set(dut.task.constant, new.constant)
-            ctx.set(dut.slot, new.slot)
+            ctx.set(dut.launch.task.group_last, last // lanes)
+            ctx.set(dut.launch.task.lane_last, last % lanes)
+            ctx.set(dut.launch.task.constant, new.constant)
+            ctx.set(dut.launch.slot, new.slot)
         else:
-            ctx.set(dut.task.group_last, int(rng.integers(4)))
-            ctx.set(dut.task.lane_last, int(rng.integers(lanes)))
-            ctx.set(dut.slot, int(rng.integers(2)))
+            ctx.set(dut.launch.task.group_last, int(rng.integers(4)))
+            ctx.set(dut.launch.task.lane_last, int(rng.integers(lanes)))
+            ctx.set(dut.launch.slot, int(rng.integers(2)))
         for name, value in (
             ("rows", rows),
             ("sums_wrong", sums_wrong),

@@ -116,9 +116,9 @@ async def test_rows_are_read_by_the_reader_of_the_task():
         (bytes_, rows, 9),
         (rows, rows, 3),
     ):
-        ctx.set(dut.task, {"source": source, "destination": destination})
-        await pysim.pulse(ctx, dut.launch)
-        ctx.set(dut.task, {"source": destination, "destination": source})
+        ctx.set(dut.launch.task, {"source": source, "destination": destination})
+        await pysim.pulse(ctx, dut.launch.valid)
+        ctx.set(dut.launch.task, {"source": destination, "destination": source})
         await ctx.tick()
         read = ctx.get(dut.read)
         assert (read.enable, read.row) == (1, row)
