@@ -14,7 +14,7 @@ from celosia.hw.axi.reader import ReadMaster
 from celosia.hw.axi.registers import RegisterFile
 from celosia.hw.axi.signature import axi4, axi4_lite, join
 from celosia.hw.dma.load import LoadUnit
-from celosia.hw.dma.sizes import LoadSizes
+from celosia.hw.dma.sizes import LoadSizes, StoreSizes
 from celosia.hw.dma.store import StoreUnit
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import COPY
@@ -106,7 +106,7 @@ class Core(Component):
                 visible_cycles=buffer.WRITE_LATENCY + PipelineRegister.LATENCY,
             ),
             load=LoadUnit(sizes=LoadSizes.of(config), visible_cycles=VISIBLE_CYCLES),
-            store=StoreUnit(**sizes("rows unified_bytes bus_bytes burst_beats parity")),
+            store=StoreUnit(sizes=StoreSizes.of(config)),
             reader=ReadMaster(**sizes("burst_beats outstanding skid"), data_bytes=config.bus_bytes),
             sequencer=Sequencer(config=config),
         )

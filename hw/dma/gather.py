@@ -13,7 +13,7 @@ from celosia.hw.lib.queue import EagerFIFO
 
 
 def gathered_layout(
-    *, data_bytes: int, length_bits: int, local_bits: int, tag: ShapeLike | None = None
+    *, data_bytes: int, length_bits: int, local_bits: int, tag: ShapeLike
 ) -> data.StructLayout:
     """Return the payload of the gatherer's bursts: members of ``burst_layout`` that it reads."""
     offset_bits = (data_bytes - 1).bit_length()
@@ -24,7 +24,7 @@ def gathered_layout(
             "first_offset": unsigned(offset_bits),
             "last_offset": unsigned(offset_bits),
             "start": 1,
-            **({"tag": tag} if tag is not None else {}),
+            "tag": tag,
         }
     )
 
@@ -40,8 +40,8 @@ class Gatherer(Component):
         See ``Config``.
     length_bits, local_bits : int
         As for ``burst_layout``.
-    tag : ShapeLike, optional
-        Shape of the tag of a burst; none if left out.
+    tag : ShapeLike
+        Shape of the tag of a burst.
 
     Members
     -------
@@ -54,7 +54,7 @@ class Gatherer(Component):
     valid, data : In(1), In(ArrayLayout(unsigned(8), rows))
         Its responses, in order.
     tag : Out(tag)
-        Present with ``tag``: one cycle after a response, the tag of its burst.
+        One cycle after a response, the tag of its burst.
     abort : In(1)
         Takes no more bursts. The burst that was taken last is read to its end.
     idle : Out(1)
@@ -77,10 +77,9 @@ class Gatherer(Component):
         bus_bytes: int,
         length_bits: int,
         local_bits: int,
-        tag: ShapeLike | None = None,
+        tag: ShapeLike = 0,
     ) -> None:
         self.bus_bytes = bus_bytes
-        self.has_tags = tag is not None
         self.burst = gathered_layout(
             data_bytes=bus_bytes, length_bits=length_bits, local_bits=local_bits, tag=tag
         )
@@ -92,8 +91,7 @@ class Gatherer(Component):
         self.data = In(data.ArrayLayout(unsigned(8), rows))
         self.abort = In(1)
         self.idle = Out(1)
-        if tag is not None:
-            self.tag = Out(tag)
+        self.tag = Out(tag)
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
@@ -151,8 +149,8 @@ class Gatherer(Component):
             Cat(self.beats.payload.strobe, self.beats.payload.last).eq(strobes.r_data),
             self.beats.payload.data.eq(responses.r_data),
         ]
-        if self.has_tags:
-            tag = Value.cast(burst["tag"])
+        tag = Value.cast(burst["tag"])
+        if len(tag):
             m.submodules.tags = tags = SyncFIFO(width=len(tag), depth=self.SPACE)
             m.d.comb += [tags.w_en.eq(step), tags.w_data.eq(tag), tags.r_en.eq(self.valid)]
             m.d.sync += self.tag.eq(tags.r_data)

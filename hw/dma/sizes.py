@@ -1,7 +1,8 @@
-"""Sizes that the blocks of the load unit share."""
+"""Sizes that the blocks of the load unit share, and those of the store unit."""
 
 from dataclasses import dataclass
 
+from amaranth.hdl import Shape, unsigned
 from amaranth.lib import data
 
 from celosia.hw import streams
@@ -59,3 +60,19 @@ class LoadSizes(Sizes):
         """Width in bits of a local address."""
         address = self.write["address"].width
         return max(address, self.extent_bits, self.weight_tiles.bit_length())
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreSizes(Sizes):
+    """Sizes of a store unit, see ``Config``, and what derives from them."""
+
+    rows: int
+    unified_bytes: int
+    bus_bytes: int
+    burst_beats: int
+    parity: bool = False
+
+    @property
+    def tag(self) -> Shape:
+        """Tag of a burst: a byte of wrong parity may be that of a later instruction."""
+        return unsigned(streams.TAG_BITS * self.parity)

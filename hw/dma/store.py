@@ -1,6 +1,6 @@
 """Store unit: copies from the unified buffer to external memory."""
 
-from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 
 from celosia.hw import streams
@@ -10,6 +10,7 @@ from celosia.hw.axi.signature import axi4_write
 from celosia.hw.axi.writer import WriteMaster
 from celosia.hw.dma.decoder import StoreDecoder
 from celosia.hw.dma.gather import Gatherer
+from celosia.hw.dma.sizes import StoreSizes
 from celosia.hw.dma.splitter import BurstSplitter
 from celosia.hw.lib.component import Out
 from celosia.hw.lib.fanout import data_registers
@@ -30,12 +31,10 @@ class StoreUnit(streams.Unit):
 
     Parameters
     ----------
-    rows, unified_bytes, bus_bytes, burst_beats : int
-        See ``Config``.
+    sizes : StoreSizes
+        Sizes of the unit.
     outstanding : int
         Most bursts that wait for a response.
-    parity : bool
-        The unified buffer has parity.
 
     Members
     -------
@@ -59,45 +58,30 @@ class StoreUnit(streams.Unit):
 
     LATENCY = BurstSplitter.LATENCY + 1
 
-    def __init__(
-        self,
-        *,
-        rows: int,
-        unified_bytes: int,
-        bus_bytes: int,
-        burst_beats: int,
-        outstanding: int = 64,
-        parity: bool = False,
-    ) -> None:
-        self.parity = parity
+    def __init__(self, *, sizes: StoreSizes, outstanding: int = 64) -> None:
         self.outstanding = outstanding
-        request = streams.unified_read(rows=rows, unified_bytes=unified_bytes)
-        local_bits = request["address"].width
-        # A wrong byte may belong to an instruction that is not the oldest.
-        tag = unsigned(streams.TAG_BITS if parity else 0)
+        unified = {"rows": sizes.rows, "unified_bytes": sizes.unified_bytes}
+        bus = {"data_bytes": sizes.bus_bytes, "burst_beats": sizes.burst_beats}
+        local_bits = streams.unified_read(**unified)["address"].width
         self._splitter = BurstSplitter(
-            data_bytes=bus_bytes,
-            burst_beats=burst_beats,
+            **bus,
             local_bits=local_bits,
-            extent_bits=(unified_bytes - 1).bit_length(),
-            limits=[unified_bytes],
-            tag=tag,
+            extent_bits=(sizes.unified_bytes - 1).bit_length(),
+            limits=[sizes.unified_bytes],
+            tag=sizes.tag,
         )
         self._decoder = StoreDecoder(block=self._splitter.block)
         self._gatherer = Gatherer(
-            rows=rows,
-            unified_bytes=unified_bytes,
-            bus_bytes=bus_bytes,
+            **unified,
+            bus_bytes=sizes.bus_bytes,
             length_bits=self._splitter.burst["beats"].width,
             local_bits=local_bits,
-            tag=tag if parity else None,
+            tag=sizes.tag,
         )
-        self._writer = WriteMaster(
-            data_bytes=bus_bytes, burst_beats=burst_beats, outstanding=outstanding
-        )
-        self.reads = Out(streams.UnifiedReads(rows=rows, unified_bytes=unified_bytes))
+        self._writer = WriteMaster(**bus, outstanding=outstanding)
+        self.reads = Out(streams.UnifiedReads(**unified))
         self.bounds = streams.bounds()
-        self.bus = Out(axi4_write(bus_bytes))
+        self.bus = Out(axi4_write(sizes.bus_bytes))
         super().__init__(self._decoder.i.payload.shape())
 
     def elaborate(self, platform: object) -> Module:
@@ -166,9 +150,7 @@ class StoreUnit(streams.Unit):
         writer = self._writer
         oldest = data.View(_PENDING, pending.r_data)
         bad = pending.r_rdy & oldest.bad
-        causes: Value = bad | self.reads.fault | writer.refused
-        if self.parity:
-            causes |= self.reads.wrong
+        causes = bad | self.reads.fault | writer.refused | self.reads.wrong
         fails = causes & ~stop
         [fault] = data_registers(m, self.fault)
         on_bus = writer.refused | (bad & oldest.outside)
@@ -180,9 +162,5 @@ class StoreUnit(streams.Unit):
             fault.tag.eq(tag),
             stop.eq(stop | self.abort | fails),
         ]
-        if self.parity:
-            with m.If(self.reads.wrong):
-                m.d.sync += [
-                    fault.code.eq(isa.Error.MEMORY),
-                    fault.tag.eq(self._gatherer.tag),
-                ]
+        with m.If(self.reads.wrong):
+            m.d.sync += [fault.code.eq(isa.Error.MEMORY), fault.tag.eq(self._gatherer.tag)]

@@ -8,6 +8,9 @@ from amaranth.lib.memory import Memory
 
 from celosia.hw.lib import race
 
+#: Cycles from a push into an empty ``SyncFIFOBuffered`` until its entry is there.
+QUEUE_LATENCY = 2
+
 
 class EagerFIFO(SyncFIFOBuffered):
     """``SyncFIFOBuffered`` that writes its input in every cycle while it has space.
@@ -31,8 +34,8 @@ class EagerFIFO(SyncFIFOBuffered):
 
     Timing
     ------
-    As for ``SyncFIFOBuffered``: an entry is there two cycles after it was pushed into an empty
-    queue.
+    As for ``SyncFIFOBuffered``: an entry is there ``QUEUE_LATENCY`` cycles after it was pushed into
+    an empty queue.
 
     Raises
     ------

@@ -11,7 +11,7 @@ from celosia.hw.matrix.moves import RowWrites
 from celosia.hw.matrix.prefetcher import INSTRUCTION
 from celosia.hw.matrix.shared import array_of
 from celosia.hw.matrix.sizes import MatrixSizes
-from celosia.hw.matrix.verdict import Verdict
+from celosia.hw.matrix.verdict import TileVerdict, Verdict
 from celosia.hw.memory.accumulators import AccumulatorPort, Accumulators
 from celosia.hw.memory.weight_buffer import WeightBuffer, weights_payload
 
@@ -83,6 +83,7 @@ class MatrixUnit(streams.Unit):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        sizes = self.sizes
         m.submodules.control = control = self.control
         m.submodules.buffer = buffer = self.buffer
         m.submodules.array = array = self.array
@@ -131,16 +132,22 @@ class MatrixUnit(streams.Unit):
             sums.accumulate.eq(entry.o.accumulate),
             sums.enable.eq(valid[-1] & ~control.stopped),
         ]
-        if self.sizes.parity:
+        if sizes.parity:
+            m.submodules.tiles = tiles = TileVerdict(
+                rows=sizes.rows, columns=sizes.columns, weight_rows=sizes.weight_rows
+            )
             m.submodules.verdict = verdict = Verdict(
                 read_latency=self.read_latency,
-                verdict_latency=buffer.verdict_latency,
+                verdict_latency=tiles.latency,
                 results_latency=self.results_latency,
             )
             m.d.comb += [
+                tiles.start.eq(control.start),
+                tiles.ready.eq(buffer.ready),
+                tiles.banks.eq(buffer.wrong),
                 verdict.read_wrong.eq(self.reads.wrong),
                 verdict.begins.eq(multiplies & control.first),
-                verdict.tile_wrong.eq(buffer.wrong),
+                verdict.tile_wrong.eq(tiles.wrong),
                 control.wrong.eq(verdict.wrong | sums.wrong),
             ]
         return m

@@ -1,8 +1,63 @@
 """Words of wrong parity that a request of the matrix unit used."""
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.lib import data
 
 from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.delay import delayed
+from celosia.hw.memory.weight_buffer import WeightBuffer
+
+
+class TileVerdict(Component):
+    """Reports tiles with weights of wrong parity.
+
+    Parameters
+    ----------
+    rows, columns, weight_rows : int
+        Sizes of the weight buffer.
+
+    Members
+    -------
+    start, ready, banks : In(1), In(1), In(ArrayLayout(columns, weight_rows))
+        ``start``, ``ready`` and ``wrong`` of ``WeightBuffer``.
+    wrong : Out(1)
+        A weight of the tile that started ``latency`` cycles before was wrong.
+
+    Timing
+    ------
+    ``latency`` = rows + columns + ``WeightBuffer.LATENCY`` - 1.
+    """
+
+    def __init__(self, *, rows: int, columns: int, weight_rows: int) -> None:
+        self.segment_rows = rows // weight_rows
+        self.latency = rows + columns + WeightBuffer.LATENCY - 1
+        self.start = In(1)
+        self.ready = In(1)
+        self.banks = In(data.ArrayLayout(columns, weight_rows))
+        self.wrong = Out(1)
+        super().__init__()
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # A row moves from bank to bank, one position a cycle, and its errors with it. Its first
+        # weight is checked ``LATENCY`` cycles after the buffer begins to read the row.
+        weights: dict[int, list[Value]] = {}
+        for segment, banks in enumerate(self.banks):
+            for column, bank in enumerate(Value.cast(banks)):
+                weights.setdefault(segment * self.segment_rows + column, []).append(bank)
+        reads = self.start | ~self.ready
+        reading = delayed(m, reads, max(weights) + WeightBuffer.LATENCY, name="reads")
+        row: Value = Const(0, 1)
+        for position in range(max(weights) + 1):
+            later = Signal(name=f"row_wrong_{position}")
+            banks_wrong = Cat(row, *weights.get(position, ())).any()
+            m.d.sync += later.eq(reading[position + WeightBuffer.LATENCY] & banks_wrong)
+            row = later
+        ends = delayed(m, self.start & self.ready, self.latency, name="tile")[-1]
+        earlier = Signal()
+        m.d.sync += earlier.eq(~ends & (earlier | row))
+        m.d.comb += self.wrong.eq(ends & (earlier | row))
+        return m
 
 
 class Verdict(Component):
@@ -13,7 +68,7 @@ class Verdict(Component):
     read_latency, results_latency : int
         Cycles from a request to its response, and until its sums can be read.
     verdict_latency : int
-        Cycles from the start of a tile to ``WeightBuffer.wrong``.
+        Cycles from the start of a tile to ``TileVerdict.wrong``.
 
     Members
     -------
@@ -21,7 +76,7 @@ class Verdict(Component):
         The first request of a pass is taken. That is at least one cycle after its tile started, and
         the next tile starts in that cycle at the earliest.
     tile_wrong : In(1)
-        As of ``WeightBuffer.wrong``.
+        As of ``TileVerdict.wrong``.
     read_wrong : In(1)
         One cycle after a response: a lane had wrong parity.
     wrong : Out(1)

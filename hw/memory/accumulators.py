@@ -150,9 +150,7 @@ class AccumulatorColumn(Component):
                 read.addr.eq(Mux(matrix_reads, self.row[:-1], self.read_row[:-1])),
                 write.en.eq(matrix_writes | vector_writes),
                 write.addr.eq(Mux(matrix_writes, self.write_row[:-1], self.vector_row[:-1])),
-                write.data.eq(
-                    guard.stored(Mux(matrix_writes, result, self.vector_sum), self.parity)
-                ),
+                write.data.eq(guard.stored(Mux(matrix_writes, result, self.vector_sum))),
             ]
             reads.append(read.data)
 
@@ -165,8 +163,6 @@ class AccumulatorColumn(Component):
         m.d.sync += [
             matrix_half.eq(self.row[-1]),
             read_half.eq(self.read_row[-1]),
-            old.eq(stored),
-            read_sum.eq(Mux(read_half, reads[1], reads[0])),
             accumulate.eq(self.accumulate),
         ]
         before: Value = old
@@ -180,15 +176,10 @@ class AccumulatorColumn(Component):
         m.d.sync += valid.eq(Cat(self.enable, valid))
         with m.If(valid[1]):
             m.d.sync += result.eq(before + self.sum)
-        old_bits = Signal(len(stored) - 32, reset_less=True)
-        read_bits = Signal.like(old_bits, reset_less=True)
-        used = valid[1] & ~forwarded
-        m.d.comb += self.wrong.eq(used & guard.is_wrong(old, old_bits))
-        m.d.sync += [
-            old_bits.eq(stored[32:]),
-            read_bits.eq(Mux(read_half, reads[1], reads[0])[32:]),
-            self.read_wrong.eq(guard.is_wrong(read_sum, read_bits)),
-        ]
+        old_wrong = guard.checked(m, old, stored, name="old_parity")
+        m.d.comb += self.wrong.eq(valid[1] & ~forwarded & old_wrong)
+        word = Mux(read_half, reads[1], reads[0])
+        m.d.sync += self.read_wrong.eq(guard.checked(m, read_sum, word, name="read_parity"))
         return m
 
 

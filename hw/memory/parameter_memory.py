@@ -102,8 +102,6 @@ class ParameterMemory(Component):
         parity: bool = False,
         overrides: bool = False,
     ) -> None:
-        if parity and overrides:
-            raise ValueError("overrides: wanted False with parity, got True")
         if lanes < 1 or lanes & (lanes - 1):
             raise ValueError(f"lanes: wanted a power of two, got {lanes}")
         if channels < lanes or channels % lanes:
@@ -180,20 +178,15 @@ class ParameterMemory(Component):
                 write.en.eq(
                     held & (turn < len(channels)) & (written < self.channels // self.lanes)
                 ),
-                write.data.eq(guard.stored(channel, self.parity)),
+                write.data.eq(guard.stored(channel)),
                 read.addr.eq(self.group),
             ]
             with m.Switch(turn):
                 for j, complete in enumerate(channels):
                     with m.Case(j):
                         m.d.comb += channel.eq(complete)
-            width = streams.CHANNEL.size
-            bits = Signal(len(read.data) - width, name=f"parity_{lane}", reset_less=True)
-            m.d.sync += [
-                parameters[lane].eq(read.data[:width]),
-                bits.eq(read.data[width:]),
-                self.wrong[lane].eq(guard.is_wrong(parameters[lane], bits)),
-            ]
+            wrong = guard.checked(m, parameters[lane], read.data, name=f"parity_{lane}")
+            m.d.sync += self.wrong[lane].eq(wrong)
             if self.overrides:
                 with m.If(self.given.valid):
                     m.d.sync += [

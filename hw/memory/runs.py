@@ -188,6 +188,11 @@ class SingleRuns(_Runs):
         return m
 
 
+def prepare_cycles(lanes: int) -> int:
+    """Return the cycles from ``start`` of ``Runs`` to ``ready``."""
+    return (lanes - 1).bit_length() + 2
+
+
 class Runs(_Runs):
     """Rows left out before each lane: (k div run) · skip, with tap k = s · lanes + i.
 
@@ -242,7 +247,7 @@ class Runs(_Runs):
                 f"count_bits: wanted at least {lanes.bit_length() + 1}, got {count_bits}"
             )
         self.lanes = lanes
-        self.PREPARE = (lanes - 1).bit_length() + 2
+        self.PREPARE = prepare_cycles(lanes)
         self.skip = Out(data.ArrayLayout(unsigned(row_bits), lanes))
         super().__init__(row_bits=row_bits, count_bits=count_bits)
 

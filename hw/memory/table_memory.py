@@ -123,13 +123,9 @@ class TableMemory(Component):
             m.d.comb += [
                 write.en.eq(writes & (address < self.tables * TABLE_BYTES)),
                 write.addr.eq(address),
-                write.data.eq(guard.stored(value, self.parity)),
+                write.data.eq(guard.stored(value)),
                 read.addr.eq(Cat(self.entries[lane], self.table)),
             ]
-            m.d.sync += values[lane].eq(read.data[:8])
-            bits = Signal(len(read.data) - 8, name=f"parity_{lane}", reset_less=True)
-            m.d.sync += [
-                bits.eq(read.data[8:]),
-                self.wrong[lane].eq(guard.is_wrong(values[lane], bits)),
-            ]
+            wrong = guard.checked(m, values[lane], read.data, name=f"parity_{lane}")
+            m.d.sync += self.wrong[lane].eq(wrong)
         return m

@@ -158,8 +158,10 @@ class Arbiter(Component):
 
     Timing
     ------
-    One request each cycle; outputs follow by one cycle.
+    One request each cycle; outputs follow by ``LATENCY`` = 1 cycle.
     """
+
+    LATENCY = 1
 
     def __init__(self, *, shape: data.StructLayout, count: int) -> None:
         self.count = count
@@ -214,8 +216,10 @@ class UnifiedBuffer(Component):
     ``VISIBLE`` cycles after a write, or later, sees it. One read and one write each cycle.
     """
 
-    READ_LATENCY = 6
-    WRITE_LATENCY = 3
+    #: Of a read after its rows are known: memory, output register, rotator.
+    _BANK_LATENCY = 3
+    READ_LATENCY = Arbiter.LATENCY + BankMapper.LATENCY + _BANK_LATENCY
+    WRITE_LATENCY = Arbiter.LATENCY + BankMapper.LATENCY
     VISIBLE = 1
 
     def __init__(
@@ -300,15 +304,11 @@ class UnifiedBuffer(Component):
                 read.addr.eq(to_read.row[b]),
                 write.en.eq(to_write.enable[b]),
                 write.addr.eq(to_write.row[b]),
-                write.data.eq(guard.stored(written.word_select(b, 8), self.parity)),
+                write.data.eq(guard.stored(written.word_select(b, 8))),
             ]
-            m.d.sync += value.eq(Mux(enable[b], read.data[:8], 0))
             # A byte that is not read is zero, with correct parity.
-            bits = Signal(len(read.data) - 8, name=f"parity_{b}", reset_less=True)
-            m.d.sync += [
-                bits.eq(Mux(enable[b], read.data[8:], 0)),
-                wrong[b].eq(guard.is_wrong(value, bits)),
-            ]
+            word = Mux(enable[b], read.data, 0)
+            m.d.sync += wrong[b].eq(guard.checked(m, value, word, name=f"parity_{b}"))
             bytes_read.append(value)
         ordered = rotated(m, bytes_read, ~offset + 1)
         m.d.sync += [read_data[i].eq(ordered[i]) for i in range(count)]

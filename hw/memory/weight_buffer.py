@@ -1,6 +1,6 @@
 """Weight buffer: memory of weight tiles, which are read in step with the array."""
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Module, Signal, signed, unsigned
 from amaranth.lib import data, stream
 
 from celosia.hw.lib.component import Component, In, Out
@@ -92,9 +92,8 @@ class WeightBuffer(Component):
         it.
     weights, load : Out(ArrayLayout(ArrayLayout(signed(8), columns), weight_rows)), Out(rows)
         As of ``SystolicArray``: weights one cycle before their load.
-    wrong : Out(1)
-        With ``parity``, ``verdict_latency`` = rows + columns + 4 cycles after ``start``: a byte of
-        the tile had wrong parity.
+    wrong : Out(ArrayLayout(columns, weight_rows))
+        With ``parity``: one cycle after each of ``weights``, that it had wrong parity.
 
     Timing
     ------
@@ -128,7 +127,6 @@ class WeightBuffer(Component):
         self.bus_bytes = bus_bytes
         self.parity = parity
         self.segment_rows = rows // weight_rows
-        self.verdict_latency = rows + columns + self.LATENCY - 1
         payload = (rows_payload if whole_rows else weights_payload)(
             rows=rows, columns=columns, weight_tiles=weight_tiles, bus_bytes=bus_bytes
         )
@@ -139,33 +137,12 @@ class WeightBuffer(Component):
         self.ready = Out(1)
         self.weights = Out(data.ArrayLayout(buses, weight_rows))
         self.load = Out(rows)
-        self.wrong = Out(1)
+        self.wrong = Out(data.ArrayLayout(columns, weight_rows))
         super().__init__()
-
-    def _verdict(
-        self, m: Module, wrong: dict[int, list[Value]], reads: Value, starts: Value
-    ) -> None:
-        """Drive ``wrong``: combine the parity errors of the banks for each tile.
-
-        The address of a row moves from bank to bank, one position a cycle; the parity of a bank is
-        known three cycles later. The errors of a row move along with it. ``wrong`` has the errors
-        of the banks at each position, ``reads`` is high one cycle before the address of a row is at
-        position 0, ``starts`` when a tile starts.
-        """
-        there = delayed(m, reads, max(wrong) + 4, name="reads")
-        row: Value = Const(0, 1)
-        for position in range(min(wrong), max(wrong) + 1):
-            later = Signal(name=f"row_wrong_{position}")
-            m.d.sync += later.eq(there[position + 4] & Cat(row, *wrong.get(position, ())).any())
-            row = later
-        ends = delayed(m, starts, self.verdict_latency, name="tile")[-1]
-        earlier = Signal()
-        m.d.sync += earlier.eq(~ends & (earlier | row))
-        m.d.comb += self.wrong.eq(ends & (earlier | row))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        [weights] = data_registers(m, self.weights)
+        weights, wrong = data_registers(m, self.weights, self.wrong)
         depth = self.weight_tiles * self.segment_rows
         left = Signal(range(self.segment_rows))
         address = Signal(range(depth), reset_less=True)
@@ -188,7 +165,6 @@ class WeightBuffer(Component):
         m.d.comb += self.write.ready.eq(1)
         m.d.sync += [taken.eq(self.write.valid), beat.eq(self.write.payload)]
         row_bits = (self.segment_rows - 1).bit_length()
-        wrong: dict[int, list[Value]] = {}
         for segment in range(self.weight_rows):
             hit = taken & (beat.row[row_bits:] == segment) if self.weight_rows > 1 else taken
             # A copy of the write address for each `_BLOCK` banks.
@@ -213,17 +189,9 @@ class WeightBuffer(Component):
                 m.d.comb += [
                     write.en.eq(writes),
                     write.addr.eq(targets[j // _BLOCK]),
-                    write.data.eq(guard.stored(value, self.parity)),
+                    write.data.eq(guard.stored(value)),
                     read.addr.eq(addresses[position]),
                 ]
-                bits = Signal(len(read.data) - 8, name=f"parity_{segment}_{j}", reset_less=True)
-                bad = Signal(name=f"wrong_{segment}_{j}", reset_less=True)
-                m.d.sync += [
-                    weights[segment][j].eq(read.data[:8]),
-                    bits.eq(read.data[8:]),
-                    bad.eq(guard.is_wrong(weights[segment][j], bits)),
-                ]
-                wrong.setdefault(position, []).append(bad)
-        if self.parity:
-            self._verdict(m, wrong, starts | (left != 0), starts)
+                bad = guard.checked(m, weights[segment][j], read.data, name=f"parity_{segment}_{j}")
+                m.d.sync += wrong[segment][j].eq(bad)
         return m

@@ -6,8 +6,7 @@ from amaranth.lib import data
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
-from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY, read_layout, write_layout
-from celosia.hw.vector.pipe import Pipe
+from celosia.hw.memory.accumulators import read_layout, write_layout
 from celosia.hw.vector.sums import AGES, Forwarding, SumUpdate, position_layout
 from celosia.hw.vector.task import MARK, VectorSizes
 
@@ -53,7 +52,6 @@ class AccumulatorWriter(Component):
     """
 
     def __init__(self, *, sizes: VectorSizes) -> None:
-        assert Pipe.SOON == ACCUMULATOR_LATENCY + 1
         self.sizes = sizes
         depth, lanes, columns = sizes.accumulator_depth, sizes.lanes, sizes.columns
         # A group on its way: it cannot be written (`bad`), and what is done with its old sums.

@@ -4,7 +4,10 @@ from amaranth.hdl import Module, signed
 from amaranth.lib import data, stream, wiring
 
 from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.queue import QUEUE_LATENCY
+from celosia.hw.lib.skid_buffer import PipelineRegister
 from celosia.hw.memory.parameter_memory import parameters_payload
+from celosia.hw.memory.unified_buffer import UnifiedBuffer
 from celosia.hw.vector.pipe import Pipe, latency
 from celosia.hw.vector.responses import element_layout
 from celosia.hw.vector.softmax_stage import SoftmaxStage
@@ -15,14 +18,27 @@ from celosia.hw.vector.window import WindowUnit
 _LATE = ("next", "group")
 
 
-def settle_cycles(sizes: VectorSizes) -> int:
-    """Return cycles from the last element until datapath and writers are empty, at most.
+def _cycles(sizes: VectorSizes) -> int:
+    """Return the cycles from an element to its bytes, out of the queue of results."""
+    stage = SoftmaxStage.LATENCY * sizes.softmax
+    return WindowUnit.LATENCY + stage + latency(sizes) + QUEUE_LATENCY
 
-    The groups of the last element enter the pipe one by one. Window unit and writers take no more
-    than 5 cycles besides.
-    """
+
+def settle_cycles(sizes: VectorSizes) -> int:
+    """Return the cycles from the last element until the unit is empty: its groups come in turn."""
     groups = sizes.column_groups * sizes.group_cycles
-    return latency(sizes) + groups + 5 + SoftmaxStage.LATENCY * sizes.softmax
+    return groups + _cycles(sizes) + PipelineRegister.LATENCY
+
+
+def groups_in_flight(sizes: VectorSizes) -> int:
+    """Return the groups that may be between their last read and their write, a power of two.
+
+    Those on the way at full rate, and those of two windows: one that ends, and one that is checked
+    in the same cycle.
+    """
+    cycles = PipelineRegister.LATENCY + UnifiedBuffer.READ_LATENCY + _cycles(sizes)
+    groups = -(-cycles // sizes.group_cycles) + 2 * sizes.column_groups
+    return 1 << (groups - 1).bit_length()
 
 
 class Datapath(Component):

@@ -8,6 +8,7 @@ from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.loop_nest import LoopNest
 from celosia.hw.memory.runs import Runs
+from celosia.hw.vector.datapath import groups_in_flight
 from celosia.hw.vector.task import Launch, VectorSizes, lane_mask
 
 
@@ -134,7 +135,7 @@ class DescriptorQueue(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        depth = self.sizes.depth
+        depth = groups_in_flight(self.sizes)
         m.submodules.fifo = fifo = SyncFIFOBuffered(width=self.oldest.shape().size, depth=depth)
         # Registered, because all lanes of a descriptor depend on it. One entry is kept for the
         # descriptor that may enter in the same cycle.

@@ -170,7 +170,7 @@ class Scaler(Component):
                 mark.tag.fault.eq(self.group.fault | outside[-1]),
                 self.soon.eq(soon[-1]),
             ]
-        if sizes.parity and sizes.group_cycles > 1:
+        if sizes.group_cycles > 1:
             # Parameters are read again in each cycle of the group.
             wrong = Signal(sizes.lanes)
             m.d.sync += wrong.eq(Mux(mark.valid, 0, self.channels_wrong))

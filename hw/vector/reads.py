@@ -6,7 +6,7 @@ from amaranth.lib import data, stream, wiring
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.loop_nest import LoopNest
-from celosia.hw.lib.skid_buffer import FAR, link
+from celosia.hw.lib.skid_buffer import FAR, PipelineRegister, link
 from celosia.hw.memory.runs import Runs
 from celosia.hw.vector.destination import is_outside
 from celosia.hw.vector.task import Launch, VectorSizes, lane_mask
@@ -54,9 +54,11 @@ class ReadAddresses(Component):
 
     Timing
     ------
-    A register separates the loops from ``o``: the first read comes two cycles after ``launch``,
-    then one each cycle.
+    A register separates the loops from ``o``: the first read comes ``LATENCY`` cycles after
+    ``launch``, then one each cycle.
     """
+
+    LATENCY = 1 + PipelineRegister.LATENCY
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes

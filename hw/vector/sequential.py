@@ -7,6 +7,7 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.fanout import data_registers
+from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.targets.product import GatedSum
 from celosia.hw.vector.task import MARK, TAG
 
@@ -286,7 +287,7 @@ class SequentialRequantizer(Component):
     HOLD = 2 * DIGITS + 1
     INTERVAL = 3 * DIGITS - 1
     LATENCY = HOLD + 2 * DIGITS - 1
-    SOON = 5
+    SOON = ACCUMULATOR_LATENCY + 1
 
     def __init__(self, *, lanes: int, primitive: str = "portable") -> None:
         if lanes < 1:

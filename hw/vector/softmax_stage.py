@@ -14,7 +14,7 @@ from celosia.hw.softmax.exponentials import BITS, ExponentialMemory
 from celosia.hw.softmax.reciprocals import PRODUCT, SHARE, Reciprocals
 from celosia.hw.softmax.reduction import MARK, ExponentialSums, Greatest
 from celosia.hw.vector.requantize import Requantizer
-from celosia.hw.vector.task import SOFTMAX_LATENCY, Launch, Step, VectorSizes, lane_mask
+from celosia.hw.vector.task import Launch, Step, VectorSizes, lane_mask
 from celosia.hw.vector.window import group_layout
 
 #: Inputs that pass unchanged.
@@ -195,7 +195,7 @@ class SoftmaxStage(Component):
     The task must be constant for ``LATENCY`` cycles from its start on.
     """
 
-    LATENCY = SOFTMAX_LATENCY
+    LATENCY = 3
     GIVEN = 1
 
     def __init__(self, *, sizes: VectorSizes, offset_bits: int) -> None:

@@ -8,6 +8,7 @@ from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.skid_buffer import PipelineRegister
 from celosia.hw.memory.accumulators import read_layout
+from celosia.hw.vector.datapath import groups_in_flight
 from celosia.hw.vector.pace import Pace
 from celosia.hw.vector.reads import ReadAddresses
 from celosia.hw.vector.responses import Responses, element_layout
@@ -51,9 +52,11 @@ class Source(Component):
 
     Timing
     ------
-    The first read of the unified buffer comes three cycles after ``launch``, of the accumulators
-    two cycles; then one each cycle.
+    The first read of the unified buffer comes ``LATENCY`` cycles after ``launch``, of the
+    accumulators one cycle earlier; then one each cycle.
     """
+
+    LATENCY = ReadAddresses.LATENCY + PipelineRegister.LATENCY
 
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
@@ -87,7 +90,8 @@ class Source(Component):
         """
         sizes = self.sizes
         m.submodules.pace = pace = Pace(groups=sizes.column_groups, group_cycles=sizes.group_cycles)
-        free = Signal(range(sizes.depth + 1), init=sizes.depth)
+        space = groups_in_flight(sizes)
+        free = Signal(range(space + 1), init=space)
         # Space for this window and for one that ends in the cycle of the comparison.
         roomy = Signal()
         m.d.comb += [

@@ -25,10 +25,6 @@ from celosia.hw.lib.sizes import Sizes
 INSTRUCTION = streams.issued(isa.Opcode.VECTOR, isa.Opcode.FILL)
 
 
-#: Latency of ``SoftmaxStage``.
-SOFTMAX_LATENCY = 3
-
-
 class Step(enum.Enum, shape=2):
     """Step of SOFTMAX that a task is, see ``SoftmaxStage``."""
 
@@ -142,19 +138,6 @@ class VectorSizes(Sizes):
     def table_bits(self) -> int:
         """Width of the number of a table."""
         return max(1, (self.tables - 1).bit_length())
-
-    @property
-    def depth(self) -> int:
-        """Groups that may be in flight between their last read and their write.
-
-        The groups in the pipe at full rate, and the groups of two windows: one that ends, and one
-        that is checked in the same cycle. From the issue of a read of the unified buffer to the
-        write of its first group are 23 cycles: 1 in a register, 6 in the buffer, 2 in the window
-        unit, 12 in the pipe, 2 in a queue. With the sequential requantiser the pipe has 36.
-        """
-        way = 23 if self.group_cycles == 1 else -(-48 // self.group_cycles)
-        way += SOFTMAX_LATENCY * self.softmax
-        return 1 << (way + 2 * self.column_groups - 1).bit_length()
 
     @property
     def task(self) -> data.StructLayout:

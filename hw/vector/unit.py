@@ -12,6 +12,7 @@ from celosia.hw import streams
 from celosia.hw.lib.component import In, Out
 from celosia.hw.memory.accumulators import AccumulatorPort
 from celosia.hw.memory.parameter_memory import parameters_payload
+from celosia.hw.memory.runs import prepare_cycles
 from celosia.hw.vector.control import VectorControl
 from celosia.hw.vector.datapath import Datapath, settle_cycles
 from celosia.hw.vector.destination import Destination
@@ -32,7 +33,7 @@ class VectorUnit(streams.Unit):
         See ``Config``.
     visible_cycles : int
         Cycles from a write that the unified buffer takes to its ``write_fault``; reads see it by
-        then. At least 1, with ``parity`` 2.
+        then. At least 2.
 
     Members
     -------
@@ -50,7 +51,7 @@ class VectorUnit(streams.Unit):
 
     Timing
     ------
-    The first read of the unified buffer comes ``PREPARE`` = log2(lanes) + 6 cycles after the
+    The first read of the unified buffer comes ``PREPARE`` cycles after the
     instruction was taken, of the accumulators one cycle earlier, if the task before permits.
 
     A read takes a row of the accumulators; in the unified buffer ``VectorSizes.read_groups``
@@ -65,13 +66,12 @@ class VectorUnit(streams.Unit):
     """
 
     def __init__(self, *, sizes: VectorSizes, bus_bytes: int, visible_cycles: int) -> None:
-        if sizes.parity and sizes.softmax:
-            raise ValueError("softmax: wanted False with parity, got True")
-        if sizes.parity and visible_cycles < 2:
-            raise ValueError(f"visible_cycles: wanted at least 2 with parity, got {visible_cycles}")
+        if visible_cycles < 2:
+            raise ValueError(f"visible_cycles: wanted at least 2, got {visible_cycles}")
         self.sizes = sizes
         self.bus_bytes = bus_bytes
-        self.PREPARE = sizes.lane_bits + 6
+        # The launch comes one cycle after the skips are prepared.
+        self.PREPARE = prepare_cycles(sizes.lanes) + 1 + Source.LATENCY
         self.writers = Writers(sizes=sizes, visible_cycles=visible_cycles)
         unified = {"rows": sizes.rows, "unified_bytes": sizes.unified_bytes}
         payload = parameters_payload(

@@ -9,6 +9,7 @@ from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
 from celosia.hw.memory.accumulators import read_layout, write_layout
 from celosia.hw.vector.accumulate import AccumulatorWriter
+from celosia.hw.vector.datapath import groups_in_flight
 from celosia.hw.vector.destination import DescriptorQueue
 from celosia.hw.vector.task import MARK, VectorSizes
 
@@ -29,7 +30,7 @@ class UnifiedWriter(Component):
     Members
     -------
     result, bytes : In(MARK), In(ArrayLayout(signed(8), lanes))
-        As of ``Pipe``. At most ``VectorSizes.depth`` results wait.
+        As of ``Pipe``. At most ``groups_in_flight`` results wait.
     descriptor, pop : In(VectorSizes.descriptor), Out(1)
         Destination of the oldest result; it is used in this cycle.
     slot : In(1)
@@ -76,7 +77,9 @@ class UnifiedWriter(Component):
         m = Module()
         sizes = self.sizes
         layout = data.StructLayout({"slot": 1, "fault": 1, "bytes": 8 * sizes.lanes})
-        m.submodules.results = results = SyncFIFOBuffered(width=layout.size, depth=sizes.depth)
+        m.submodules.results = results = SyncFIFOBuffered(
+            width=layout.size, depth=groups_in_flight(sizes)
+        )
         new = Signal(layout)
         oldest = data.View(layout, results.r_data)
         there = results.r_rdy & (oldest.slot == self.slot) & ~self.stop

@@ -9,6 +9,7 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import Activity
 from celosia.hw.dma.gather import Gatherer
+from celosia.hw.dma.sizes import StoreSizes
 from celosia.hw.dma.store import StoreUnit
 
 READ_LATENCY = 6
@@ -27,8 +28,7 @@ class Bench(MoveBench):
     bounds: tuple[int, int] | None = None
 
     def __post_init__(self):
-        sizes = "rows unified_bytes bus_bytes burst_beats outstanding parity"
-        self.dut = StoreUnit(**{name: getattr(self, name) for name in sizes.split()})
+        self.dut = StoreUnit(sizes=StoreSizes.of(self), outstanding=self.outstanding)
         self.unified = bytes((11 * i + (i >> 8)) % 253 for i in range(self.unified_bytes))
         self.memory = self.memory_with(bytearray(MEMORY))
 

@@ -254,11 +254,6 @@ async def test_a_beat_of_a_table_is_taken_with_its_last_byte_and_not_without():
             {"bus_bytes": 64},
             "bus_bytes: wanted a power of two from 4 to 32, got 64",
         ),
-        (
-            ParameterMemory,
-            {"parity": True, "overrides": True},
-            "overrides: wanted False with parity, got True",
-        ),
         (TableMemory, {"lanes": 0}, "lanes: wanted at least 1, got 0"),
         (TableMemory, {"tables": 0}, "tables: wanted at least 1, got 0"),
         (TableMemory, {"bus_bytes": 3}, "bus_bytes: wanted a power of two, at least 2, got 3"),

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pysim
 import pytest
-from amaranth.hdl import Module, ResetInserter, Signal, unsigned
+from amaranth.hdl import Elaboratable, Module, ResetInserter, Signal, unsigned
 from memory_bench import flip, recorded
 
 from celosia.hw import streams
+from celosia.hw.matrix.verdict import TileVerdict
 from celosia.hw.memory import (
     accumulators,
     parameter_memory,
@@ -22,6 +23,30 @@ from celosia.hw.memory.parameter_memory import ParameterMemory, ParameterStore
 from celosia.hw.memory.table_memory import TableMemory
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
 from celosia.hw.memory.weight_buffer import WeightBuffer
+
+
+class Tiles(Elaboratable):
+    """A weight buffer, and the verdict on its tiles."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        names = ("rows", "columns", "weight_tiles", "weight_rows", "bus_bytes")
+        shape = dict(zip(names, sizes, strict=True))
+        self.buffer = buffer = WeightBuffer(**shape, parity=True)
+        self.verdict = TileVerdict(**{name: shape[name] for name in (*names[:2], names[3])})
+        self.write, self.start, self.tile = buffer.write, buffer.start, buffer.tile
+        self.ready, self.wrong = buffer.ready, self.verdict.wrong
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.buffer = buffer = self.buffer
+        m.submodules.verdict = verdict = self.verdict
+        m.d.comb += [
+            verdict.start.eq(buffer.start),
+            verdict.ready.eq(buffer.ready),
+            verdict.banks.eq(buffer.wrong),
+        ]
+        return m
+
 
 MODULES = (accumulators, parameter_memory, table_memory, unified_buffer, weight_buffer)
 
@@ -39,11 +64,11 @@ async def test_every_flip_of_one_bit_is_seen(width: int, rng: np.random.Generato
     changed, made, wrong = Signal(total), Signal(total), Signal()
     dut = Module()
     dut.d.comb += [
-        made.eq(parity.stored(word, True)),
+        made.eq(parity.stored(word)),
         wrong.eq(parity.is_wrong(changed[:width], changed[width:])),
     ]
     assert len(made) == width + -(-width // parity.SPAN)
-    assert parity.stored(word, False) is word and parity.stored_shape(8, False) == unsigned(8)
+    assert parity.stored_shape(8, False) == unsigned(8)
     dut.d.sync += Signal().eq(0)
     ctx = await pysim.simulation(dut)
     ctx.set(changed, 0)
@@ -124,8 +149,7 @@ def test_weight_buffer(
     sizes: tuple[int, ...], memories: list[Any], rng: np.random.Generator
 ) -> None:
     """Tiles as close as they may be: each is checked by its own bytes, those never written too."""
-    names = ("rows", "columns", "weight_tiles", "weight_rows", "bus_bytes")
-    dut: Any = WeightBuffer(**dict(zip(names, sizes, strict=True)), parity=True)
+    dut: Any = Tiles(sizes)
     rows, columns, tiles, _, bus_bytes = sizes
     blocks = -(-columns // bus_bytes)
     seen = {False: 0, True: 0}
@@ -141,12 +165,12 @@ def test_weight_buffer(
                     ctx.set(dut.write.payload, beat | {"data": data})
                     await ctx.tick()
             ctx.set(dut.write.valid, 0)
-            for _ in range(dut.WRITE_LATENCY):
+            for _ in range(dut.buffer.WRITE_LATENCY):
                 await ctx.tick()
             bad = int(rng.integers(tiles))
             row, column, bit = (int(rng.integers(n)) for n in (rows, columns, 9))
-            bank = memories[row // dut.segment_rows * columns + column]
-            word = bad * dut.segment_rows + row % dut.segment_rows
+            bank = memories[row // dut.buffer.segment_rows * columns + column]
+            word = bad * dut.buffer.segment_rows + row % dut.buffer.segment_rows
             flip(ctx, bank, word, bit)
             order = [int(tile) for tile in rng.integers(0, tiles, 12)] + [bad]
             verdicts: dict[int, bool] = {}
@@ -157,7 +181,7 @@ def test_weight_buffer(
                 if starts:
                     tile = order.pop(0)
                     ctx.set(dut.tile, tile)
-                    verdicts[cycle + dut.verdict_latency] = tile == bad
+                    verdicts[cycle + dut.verdict.latency] = tile == bad
                     seen[tile == bad] += 1
                 assert ctx.get(dut.wrong) == verdicts.get(cycle, False), (cycle, row, column)
                 await ctx.tick()
@@ -173,8 +197,7 @@ async def test_weight_buffer_forgets_at_a_reset(
     sizes: tuple[int, ...], memories: list[Any]
 ) -> None:
     """Words read before do not change the check of a tile started right after."""
-    names = ("rows", "columns", "weight_tiles", "weight_rows", "bus_bytes")
-    dut: Any = WeightBuffer(**dict(zip(names, sizes, strict=True)), parity=True)
+    dut: Any = Tiles(sizes)
     clear = Signal()
 
     async def verdicts(ctx: Any, tile: int) -> list[int]:
@@ -183,7 +206,7 @@ async def test_weight_buffer_forgets_at_a_reset(
         ctx.set(dut.tile, tile)
         ctx.set(dut.start, 1)
         found = []
-        for cycle in range(2 * dut.verdict_latency):
+        for cycle in range(2 * dut.verdict.latency):
             found.extend([cycle] * ctx.get(dut.wrong))
             await ctx.tick()
             ctx.set(dut.start, 0)
@@ -191,11 +214,11 @@ async def test_weight_buffer_forgets_at_a_reset(
 
     ctx = await pysim.simulation(ResetInserter(clear)(dut))
     # The last row of tile 1, at which the address stays, then the first of tile 2.
-    flip(ctx, memories[0], 2 * dut.segment_rows - 1, 3)
-    assert await verdicts(ctx, 1) == [dut.verdict_latency]
+    flip(ctx, memories[0], 2 * dut.buffer.segment_rows - 1, 3)
+    assert await verdicts(ctx, 1) == [dut.verdict.latency]
     assert await verdicts(ctx, 2) == []
-    flip(ctx, memories[0], 2 * dut.segment_rows, 3)
-    assert await verdicts(ctx, 2) == [dut.verdict_latency]
+    flip(ctx, memories[0], 2 * dut.buffer.segment_rows, 3)
+    assert await verdicts(ctx, 2) == [dut.verdict.latency]
 
 
 @pytest.mark.parametrize("columns", [1, 3])

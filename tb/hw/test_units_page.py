@@ -15,7 +15,7 @@ from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode, Space, Unit
 from celosia.hw.arch.presets import PRESETS
 from celosia.hw.dma.load import LoadUnit
-from celosia.hw.dma.sizes import LoadSizes
+from celosia.hw.dma.sizes import LoadSizes, StoreSizes
 from celosia.hw.dma.store import StoreUnit
 from celosia.hw.matrix.sizes import MatrixSizes
 from celosia.hw.matrix.unit import MatrixUnit
@@ -179,7 +179,7 @@ def test_load():
 
 
 def test_store():
-    dut = StoreUnit(**sizes(CONFIG, "rows", "unified_bytes", "bus_bytes"), burst_beats=4)
+    dut = StoreUnit(sizes=StoreSizes.of(CONFIG, burst_beats=4))
     responses = set()
 
     def setup(ctx) -> None:

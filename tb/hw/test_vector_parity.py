@@ -7,13 +7,12 @@ import numpy as np
 import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
-from vector_bench import READ_LATENCY, Bench, loops, settings, sizes, spread
+from vector_bench import READ_LATENCY, Bench, loops, sizes, spread
 from vector_programs import Programs
 
 from celosia.hw.arch.isa import Error, Mode, Opcode, Space
 from celosia.hw.memory import parameter_memory, table_memory
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
-from celosia.hw.vector.unit import VectorUnit
 
 #: Of instructions.
 SHORT = {"y_count": 1, "z_count": 1, "window_y_count": 1}
@@ -215,8 +214,3 @@ def test_flips_around_and_in_a_unit(
     backgrounds = [bench.memories, flips.verdicts]
     pysim.run(ResetInserter(reset)(dut), program, background=backgrounds, cycles_limit=60_000)
     assert {wrong for _, wrong in seen} == {False, True}, seen
-
-
-def test_refuses_writes_that_are_visible_at_once() -> None:
-    with pytest.raises(ValueError, match="visible_cycles: wanted at least 2 with parity, got 1"):
-        VectorUnit(**settings(**sizes("micro"), visible_cycles=1, parity=True))

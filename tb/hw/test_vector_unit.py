@@ -319,7 +319,7 @@ def test_activity(rng):
             {"lanes": 3},
             "lanes: wanted a power of two up to rows = 8 that divides columns = 8, got 3",
         ),
-        ({"visible_cycles": 0}, "visible_cycles: wanted at least 1, got 0"),
+        ({"visible_cycles": 1}, "visible_cycles: wanted at least 2, got 1"),
     ],
 )
 def test_refuses(changes, message):
