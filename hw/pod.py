@@ -67,10 +67,10 @@ class Pod(Component):
         m.submodules.windows = windows = self.windows
         wiring.connect(m, flipped(self.s_axil), windows.bus)
         masters = [self._core(m, n) for n in range(self.config.cores)]
-        each = self.config.each
+        count = self.config.each
         for number in range(self.config.ports):
             port = getattr(self, f"m_axi_{number}")
-            group = masters[number * each : (number + 1) * each]
+            group = masters[number * count : (number + 1) * count]
             self._reads(m, group, port, number)
             self._writes(m, [bus for bus, _ in group], port, number)
         return m

@@ -22,8 +22,8 @@ OPENED = ("inner",)
 
 def megahertz() -> float:
     """Return the clock that ``constraints/core.sdc`` requests, in MHz."""
-    _, _, rest = CORE.read_text("utf-8").partition(" -period ")
-    return round(1000 / float(rest.split()[0]), 1)
+    _, _, text = CORE.read_text("utf-8").partition(" -period ")
+    return round(1000 / float(text.split()[0]), 1)
 
 
 def synthesise(

@@ -108,8 +108,8 @@ def _registers(unit: Unit) -> tuple[UnitRegister, ...]:
         if width > VALUE_BITS:
             parts[f"{name}_high"] = (FieldBits(field, VALUE_BITS, width - VALUE_BITS),)
     return tuple(
-        UnitRegister(name, code, found)
-        for code, (name, found) in enumerate(parts.items(), _FIRST[unit])
+        UnitRegister(name, code, bits)
+        for code, (name, bits) in enumerate(parts.items(), _FIRST[unit])
     )
 
 
@@ -151,9 +151,9 @@ def register_limits(config: Config) -> dict[int, Limit]:
     for code, (unit, register) in _BY_CODE.items():
         *others, (last, *_) = register.parts
         (limit, *_) = [
-            found[last.name]
-            for opcode, found in limits(config).items()
-            if UNITS[opcode] is unit and last.name in found
+            ranges[last.name]
+            for opcode, ranges in limits(config).items()
+            if UNITS[opcode] is unit and last.name in ranges
         ]
         plain = _whole(register) and not others
         multiple = limit.multiple if plain and last.name != "external" else 1
@@ -327,15 +327,15 @@ def decode(code: bytes) -> list[Instruction]:
     ValueError
         If they are not whole words.
     """
-    decoder, found = Decoder(), []
+    decoder, instructions = Decoder(), []
     for word in words(code):
         try:
             instruction = decoder.feed(word)
         except Illegal as illegal:
-            raise Illegal(illegal.error, f"instruction {len(found)}: {illegal}") from None
+            raise Illegal(illegal.error, f"instruction {len(instructions)}: {illegal}") from None
         if instruction is not None:
-            found.append(instruction)
-    return found
+            instructions.append(instruction)
+    return instructions
 
 
 def padded(count: int) -> int:

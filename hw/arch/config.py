@@ -155,9 +155,9 @@ class Config:
     def __post_init__(self) -> None:
         """Refuse sizes that no core can have."""
 
-        def want(holds: bool, field: str, wanted: str) -> None:
+        def want(holds: bool, field: str, allowed: str) -> None:
             if not holds:
-                raise ValueError(f"{field}: wanted {wanted}, got {getattr(self, field)!r}")
+                raise ValueError(f"{field}: wanted {allowed}, got {getattr(self, field)!r}")
 
         want(_is_power_of_two(self.rows) and self.rows >= 4, "rows", "a power of two, at least 4")
         want(self.columns >= 1, "columns", "at least 1")

@@ -133,12 +133,12 @@ class Instruction:
         for name, value in values.items():
             number = value if type(value) is int else _number(value)
             if name not in ranges:
-                wanted = _wanted(name, ranges)
-                raise ValueError(f"{self.opcode.name}: wanted {wanted}, got field {name!r}")
+                allowed = _wanted(name, ranges)
+                raise ValueError(f"{self.opcode.name}: wanted {allowed}, got field {name!r}")
             low, high = ranges[name]
             if not low <= number <= high:
-                wanted = f"{low} to {high}"
-                raise ValueError(f"{self.opcode.name} {name}: wanted {wanted}, got {number}")
+                allowed = f"{low} to {high}"
+                raise ValueError(f"{self.opcode.name} {name}: wanted {allowed}, got {number}")
             fields[name] = number
 
     def __getattr__(self, name: str) -> int:
@@ -286,9 +286,9 @@ def assemble_line(line: str) -> Instruction | None:
     if not name:
         return None
     if name not in Opcode.__members__:
-        wanted = _wanted(name.upper(), Opcode.__members__)
+        allowed = _wanted(name.upper(), Opcode.__members__)
         capitals = ", in capitals" * (name != name.upper())
-        raise ValueError(f"opcode: wanted {wanted}{capitals}, got {name!r}")
+        raise ValueError(f"opcode: wanted {allowed}{capitals}, got {name!r}")
     opcode = Opcode[name]
     known = {field.name: field for field in _FIELDS[opcode]}
     values: dict[str, int] = {}

@@ -44,8 +44,8 @@ class PodConfig:
         for name, most in (("cores", MOST_CORES), ("ports", self.cores)):
             value, least = getattr(self, name), 2 if name == "cores" else 1
             if not least <= value <= most or value & (value - 1):
-                wanted = f"a power of two, {least} to {most}"
-                raise ValueError(f"pod: {name}: wanted {wanted}, got {value}")
+                allowed = f"a power of two, {least} to {most}"
+                raise ValueError(f"pod: {name}: wanted {allowed}, got {value}")
 
     @property
     def address_bits(self) -> int:

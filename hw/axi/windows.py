@@ -129,8 +129,8 @@ class Windows(Component):
         acts = taken & ~bus.rvalid
         with m.If(acts & (address[REGISTER_ADDRESS_BITS:] >= self.config.cores)):
             m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(0), bus.rresp.eq(DECERR)]
-        found = [(Const(self.config.cores), self._is_count(address)), *self._registers(address)]
-        for value, chosen in found:
+        choices = [(Const(self.config.cores), self._is_count(address)), *self._registers(address)]
+        for value, chosen in choices:
             with m.If(acts & chosen):
                 m.d.sync += [bus.rdata.eq(value), bus.rresp.eq(OKAY)]
         for port, chosen in self._cores(address):

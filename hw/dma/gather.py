@@ -132,11 +132,13 @@ class Gatherer(Component):
                 busy.eq(~ends),
             ]
         with m.If(self.bursts.valid & self.bursts.ready):
-            given = self.bursts.payload
-            m.d.sync += [burst[name].eq(given[name]) for name, _ in self.burst if name != "local"]
+            following = self.bursts.payload
+            m.d.sync += [
+                burst[name].eq(following[name]) for name, _ in self.burst if name != "local"
+            ]
             m.d.sync += [begins.eq(1), busy.eq(1)]
-            with m.If(given.start):
-                m.d.sync += burst.local.eq(given.local)
+            with m.If(following.start):
+                m.d.sync += burst.local.eq(following.local)
 
         m.d.comb += [
             strobes.w_en.eq(step),

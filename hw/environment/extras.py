@@ -78,7 +78,7 @@ def requirements(extra: str, package: str = "celosia") -> list[str]:
         listed = requires(package) or []
     except PackageNotFoundError:
         raise ValueError(f"{package}: wanted an installed package, found modules alone") from None
-    found: list[str] = []
+    lines: list[str] = []
     for requirement, _, condition in (line.partition(";") for line in listed):
         # ``python_version >= "3.12" and extra == "tflite"``
         _, is_extra, tested = condition.partition("extra")
@@ -86,7 +86,7 @@ def requirements(extra: str, package: str = "celosia") -> list[str]:
             continue
         own, _, names = requirement.partition("[")
         names = names.partition("]")[0].split(",") if own == "celosia" and names else []
-        found += [each for name in names for each in requirements(name)] or [requirement.strip()]
-    if not found:
+        lines += [one for name in names for one in requirements(name)] or [requirement.strip()]
+    if not lines:
         raise ValueError(f"extra: wanted one of the package {package}, got {extra!r}")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(lines))

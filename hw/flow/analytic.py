@@ -134,10 +134,10 @@ class _Wires:
 
     def relaxed(self, places: Floats, pulls: Floats, targets: Floats) -> Floats:
         """Return where springs of nets, and of each cell to its target, come to rest."""
-        found = places.copy()
+        moved = places.copy()
         free, index = self.free, self.index
         for axis in (0, 1):
-            was = found[:, axis]
+            was = moved[:, axis]
             a, b, strength = self._springs(was)
             pull = (pulls / np.maximum(np.abs(was - targets[:, axis]), 1.0))[free] + 1e-6
             diagonal, right = pull, pull * targets[free, axis]
@@ -157,9 +157,9 @@ class _Wires:
             )
             system = (sparse.diags(diagonal) - between).tocsr()
             start = {"x0": was[free], "M": sparse.diags(1 / diagonal)}
-            rest, _ = linalg.cg(system, right, rtol=1e-3, maxiter=100, **start)
-            found[free, axis] = np.clip(rest, 0.0, self.size[axis])
-        return found
+            solution, _ = linalg.cg(system, right, rtol=1e-3, maxiter=100, **start)
+            moved[free, axis] = np.clip(solution, 0.0, self.size[axis])
+        return moved
 
 
 def site_places(
@@ -228,13 +228,13 @@ def _spread(places: Floats, areas: Floats, size: Floats) -> Floats:
     Cells and part are halved, across the longer side, until little is left; cells of a rest are
     put in it in order.
     """
-    found = np.empty_like(places)
+    spread = np.empty_like(places)
     work = [(np.arange(len(places)), np.zeros(2), size)]
     while work:
         group, low, high = work.pop()
         if len(group) <= _FEW or np.prod(high - low) <= _SMALL:
             ranks = places[group].argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
-            found[group] = low + (high - low) * (ranks + 0.5) / max(len(group), 1)
+            spread[group] = low + (high - low) * (ranks + 0.5) / max(len(group), 1)
             continue
         axis = int(np.argmax(high - low))
         group = group[places[group, axis].argsort(kind="stable")]
@@ -244,7 +244,7 @@ def _spread(places: Floats, areas: Floats, size: Floats) -> Floats:
         end, start = high.copy(), low.copy()
         end[axis] = start[axis] = middle
         work += [(group[:cut], low, end), (group[cut:], start, high)]
-    return found
+    return spread
 
 
 def _exchanged(

@@ -204,11 +204,11 @@ def _placed(design: Design, directory: Path, seeds: Sequence[int], report: Progr
     netlist = _synthesised(design, directory, report)
     if not seeds:
         return []
-    found = places.fix(netlist, design.name, design.part, report)
-    stamp = f"{found.stem}_{_digest(design)}"
+    fixed = places.fix(netlist, design.name, design.part, report)
+    stamp = f"{fixed.stem}_{_digest(design)}"
 
     def place(seed: int) -> Run:
-        return _place(design, found, directory / f"{stamp}_{seed}", seed, report)
+        return _place(design, fixed, directory / f"{stamp}_{seed}", seed, report)
 
     too_large: list[TooLargeError] = []
 
@@ -274,14 +274,14 @@ def _place(design: Design, netlist: Path, base: Path, seed: int, report: Progres
         if "--write" in family.routed:
             names["placed"].write_bytes(names["routed"].read_bytes())
         partial.rename(result)
-    found = json.loads(result.read_text())
+    record = json.loads(result.read_text())
     used = {
         cell: (count["used"], count["available"])
-        for cell, count in found["utilization"].items()
+        for cell, count in record["utilization"].items()
         if count["used"]
     }
     run = Run(
-        seed, _clock(found, design.megahertz), used, names["routed"], names["placed"], names["sdf"]
+        seed, _clock(record, design.megahertz), used, names["routed"], names["placed"], names["sdf"]
     )
     report(f"seed {seed}: {run.fmax:.1f} MHz")
     return run
@@ -291,15 +291,15 @@ def _filled(arguments: Iterable[str], **values: str) -> list[str]:
     return [argument.format(**values) for argument in arguments]
 
 
-def _clock(found: dict[str, Any], megahertz: float) -> float:
+def _clock(record: dict[str, Any], megahertz: float) -> float:
     """Return the clock that was reached by a report of nextpnr, where ``megahertz`` was wanted.
 
     Other clocks of the design are multiples of it: all must be reached. A path from one of them to
     another one has a period of the faster, which nextpnr does not check.
     """
-    clocks = found["fmax"]
+    clocks = record["fmax"]
     reached = [clock["achieved"] / clock["constraint"] for clock in clocks.values()]
-    for path in found.get("critical_paths", ()):
+    for path in record.get("critical_paths", ()):
         # "posedge" or "negedge", then the clock.
         start, end = (path[name].partition(" ")[2] for name in ("from", "to"))
         if start != end and start in clocks and end in clocks:
@@ -317,8 +317,8 @@ class _Passes:
         self.known: set[str] = set()
 
     def line(self, text: str) -> None:
-        found = _PASS.match(text)
-        stage = _PASSES.get(found[1]) if found else None
+        match = _PASS.match(text)
+        stage = _PASSES.get(match[1]) if match else None
         if stage and stage not in self.known:
             self.known.add(stage)
             self.report(stage)
@@ -347,10 +347,10 @@ class _Stages:
             if text.startswith(start) and stage != self.stage:
                 self.stage = stage
                 self.report(stage)
-        found = _ROUND.match(text)
-        if not found:
+        match = _ROUND.match(text)
+        if not match:
             return
-        rounds, wires = map(int, found.groups())
+        rounds, wires = map(int, match.groups())
         self.least = min(self.least, wires)
         if rounds >= _ROUNDS or wires > _RISEN * max(self.least, _FEW):
             raise tools.ToolError(f"no way for {wires} wires after {rounds} rounds of the router")

@@ -55,10 +55,10 @@ def gates(design: Design, directory: Path) -> Path:
         netlist=netlist.name, top=design.name, models=family.models, verilog="gates.v"
     )
     stamp = hashlib.sha256(script.encode()).hexdigest()[:8]
-    made = directory / f"{netlist.stem}_{stamp}.v"
+    path = directory / f"{netlist.stem}_{stamp}.v"
     with tools.alone(directory):
-        if not made.exists():
+        if not path.exists():
             (directory / "gates.ys").write_text(script)
             tools.run("yosys", ["-q", "-l", "gates.log", "gates.ys"], directory / "gates.out")
-            (directory / "gates.v").rename(made)
-    return made
+            (directory / "gates.v").rename(path)
+    return path

@@ -131,21 +131,21 @@ def assign(
     known : mapping of str to str, optional
         Blocks of cells of an earlier netlist, whose names may have got a suffix.
     """
-    found: dict[str, str] = {}
+    owners: dict[str, str] = {}
     earlier = known or {}
     driver: dict[int, str] = {}
     for name, cell in netlist.cells.items():
         for net in cell.outputs:
             driver[net] = name
         if block := earlier.get(name) or earlier.get(name.rpartition("$")[0]):
-            found[name] = block
+            owners[name] = block
             continue
         block = blocks.of(name) if "." in name else None
         if block in (None, BETWEEN):
             names = (name for net in cell.outputs for name in netlist.nets.get(net, ()))
             block = blocks.of_nets(names) or block
         if block:
-            found[name] = block
+            owners[name] = block
     sinks: dict[str, list[str]] = defaultdict(list)
     sources: dict[str, list[str]] = defaultdict(list)
     for name, cell in netlist.cells.items():
@@ -154,21 +154,21 @@ def assign(
                 sinks[driver[net]].append(name)
                 sources[name].append(driver[net])
     for neighbours in (sinks, sources):
-        _spread(found, [name for name in netlist.cells if name not in found], neighbours)
-    return {name: found.get(name, BETWEEN) for name in netlist.cells}
+        _spread(owners, [name for name in netlist.cells if name not in owners], neighbours)
+    return {name: owners.get(name, BETWEEN) for name in netlist.cells}
 
 
-def _spread(found: dict[str, str], left: list[str], neighbours: dict[str, list[str]]) -> None:
+def _spread(owners: dict[str, str], left: list[str], neighbours: dict[str, list[str]]) -> None:
     """Give cells the block of most of their neighbours, until no more can be given."""
     while left:
         news = {}
         for name in left:
-            votes = Counter(found[other] for other in neighbours[name] if other in found)
+            votes = Counter(owners[other] for other in neighbours[name] if other in owners)
             if votes:
                 news[name] = max(sorted(votes), key=votes.__getitem__)
         if not news:
             return
-        found |= news
+        owners |= news
         left = [name for name in left if name not in news]
 
 

@@ -306,8 +306,8 @@ def part_named(name: str) -> FpgaPart | None:
 
     Without a package, it is the first of the table.
     """
-    found = (part for known, part in PARTS.items() if known.startswith(f"{name}-C"))
-    return PARTS.get(name) or next(found, None) or _ordered(name)
+    grades = (part for known, part in PARTS.items() if known.startswith(f"{name}-C"))
+    return PARTS.get(name) or next(grades, None) or _ordered(name)
 
 
 def _ordered(code: str) -> FpgaPart | None:

@@ -82,7 +82,7 @@ def _name(text: str) -> str:
 
 def read(lines: Iterable[str]) -> Delays:
     """Return the delays of an SDF of nextpnr; times are held against clocks and launch paths."""
-    found = Delays(defaultdict(list), defaultdict(list), {}, {})
+    delays = Delays(defaultdict(list), defaultdict(list), {}, {})
     clocks: set[str] = set()
     cell = ""
     for line in lines:
@@ -91,24 +91,24 @@ def read(lines: Iterable[str]) -> Delays:
             match = _WIRE.match(word)
             assert match is not None
             start, end = (_name(match[1]), match[2]), (_name(match[3]), match[4])
-            found.wires[start].append((end, _longest(match[5], match[6])))
+            delays.wires[start].append((end, _longest(match[5], match[6])))
         elif word.startswith("(INSTANCE"):
             match = _CELL.match(word)
             cell = _name(match[1]) if match else ""
         elif word.startswith("(IOPATH"):
             match = _ARC.match(word)
             assert match is not None
-            found.arcs[cell, match[1]].append((match[2], _longest(match[3], match[4])))
+            delays.arcs[cell, match[1]].append((match[2], _longest(match[3], match[4])))
         elif word.startswith("(SETUPHOLD"):
             match = _SETUP.match(word)
             assert match is not None
             pin = (cell, match[1])
-            found.setups[pin] = max(_longest(match[3]), found.setups.get(pin, 0))
+            delays.setups[pin] = max(_longest(match[3]), delays.setups.get(pin, 0))
             clocks.add(match[2])
-    for cell, port in [pin for pin in found.arcs if pin[1] in clocks]:
-        for output, delay in found.arcs.pop((cell, port)):
-            found.launches[cell, output] = delay
-    return found
+    for cell, port in [pin for pin in delays.arcs if pin[1] in clocks]:
+        for output, delay in delays.arcs.pop((cell, port)):
+            delays.launches[cell, output] = delay
+    return delays
 
 
 def _arrivals(
@@ -134,20 +134,20 @@ def _arrivals(
             if end not in reached:
                 reached.add(end)
                 stack.append(end)
-    found: dict[tuple[str, str], tuple[int, int, tuple[str, str] | None]] = {
+    arrivals: dict[tuple[str, str], tuple[int, int, tuple[str, str] | None]] = {
         pin: (delay, 0, None) for pin, delay in delays.launches.items()
     }
     stack = [pin for pin in delays.launches if not waiting[pin]]
     while stack:
         pin = stack.pop()
-        time, wires, _ = found[pin]
+        time, wires, _ = arrivals[pin]
         for end, delay, wire in after(pin):
-            if end not in found or found[end][0] < time + delay:
-                found[end] = (time + delay, wires + wire, pin)
+            if end not in arrivals or arrivals[end][0] < time + delay:
+                arrivals[end] = (time + delay, wires + wire, pin)
             waiting[end] -= 1
             if not waiting[end]:
                 stack.append(end)
-    return found
+    return arrivals
 
 
 class Timing:
@@ -185,16 +185,16 @@ class Timing:
 
     def slowest(self, count: int = 5) -> list[TimingPath]:
         """Return the slowest paths, one for each pair of signals."""
-        found: dict[tuple[str, str], TimingPath] = {}
+        paths: dict[tuple[str, str], TimingPath] = {}
         for time, pin in self._ends:
             cells = self._cells(pin)
             start, end = self._end(cells[-1]), self._end(cells[0])
             wires = self._arrivals[pin][1] / 1000
             path = TimingPath(time / 1000, wires, max(0, len(cells) - 2), start, end)
-            found.setdefault((start.name, end.name), path)
-            if len(found) == count:
+            paths.setdefault((start.name, end.name), path)
+            if len(paths) == count:
                 break
-        return list(found.values())
+        return list(paths.values())
 
     def unwired(self) -> TimingPath:
         """Return the path whose cells take longest by themselves, wires left out.
@@ -206,23 +206,23 @@ class Timing:
         ValueError
             If there is no path at all.
         """
-        found = Timing(self._graph.unwired(), self._end).slowest(1)
-        if not found:
+        paths = Timing(self._graph.unwired(), self._end).slowest(1)
+        if not paths:
             raise ValueError("delays: no path from register to register")
-        return found[0]
+        return paths[0]
 
     def late(self, nanoseconds: float) -> Late:
         """Return what is reached later than a clock of this period allows, by where it starts."""
-        found: dict[str, Start] = {}
+        starts: dict[str, Start] = {}
         count = 0
         for time, pin in self._ends:
             if time <= 1000 * nanoseconds:
                 break
             count += 1
             start = self._end(self._cells(pin)[-1])
-            known = found.get(start.name, Start(start, time / 1000, 0))
-            found[start.name] = known._replace(ends=known.ends + 1)
-        return Late(len(self._ends), count, list(found.values()))
+            known = starts.get(start.name, Start(start, time / 1000, 0))
+            starts[start.name] = known._replace(ends=known.ends + 1)
+        return Late(len(self._ends), count, list(starts.values()))
 
 
 def ends(

@@ -40,28 +40,28 @@ def array_places(names: Iterable[str], part: FpgaPart) -> dict[str, str]:
     dict of str to str
         Site by cell; empty where the part has too few blocks, or none that are known.
     """
-    found = {}
+    cells = {}
     for name in names:
         array, *inside = name.removesuffix(_MULTIPLIER).rsplit(".", 2)
         if name.endswith(_MULTIPLIER) and array.endswith(".array") and len(inside) == 2:
             row, column = inside
-            found[name] = array, int(row.removeprefix(_ROW)), int(column.removeprefix(_CELL))
-    if not found or not part.multiplier_blocks:
+            cells[name] = array, int(row.removeprefix(_ROW)), int(column.removeprefix(_CELL))
+    if not cells or not part.multiplier_blocks:
         return {}
-    rows = 1 + max(row for _, row, _ in found.values())
+    rows = 1 + max(row for _, row, _ in cells.values())
     runs = _runs(part, -(-rows // 2) + 1)
     # Two columns of an array take a run.
     couples: dict[tuple[str, int], tuple[int, int]] = {}
     taken = 0
-    for array in sorted({array for array, _, _ in found.values()}):
-        columns = sorted({column for other, _, column in found.values() if other == array})
+    for array in sorted({array for array, _, _ in cells.values()}):
+        columns = sorted({column for other, _, column in cells.values() if other == array})
         for n, column in enumerate(columns):
             couples[array, column] = taken + n // 2, n % 2
         taken += -(-len(columns) // 2)
     if taken > len(runs):
         return {}
     places = {}
-    for name, (array, row, column) in found.items():
+    for name, (array, row, column) in cells.items():
         couple, second = couples[array, column]
         places[name] = runs[couple][row // 2 + second][2 * second + row % 2]
     return places
@@ -72,13 +72,13 @@ def _runs(part: FpgaPart, length: int) -> list[list[list[str]]]:
 
     That is one line, which turns at the end of each row.
     """
-    runs, rest = [], []
+    runs, remainder = [], []
     for n, line in enumerate(_multipliers(part)):
-        whole = len(line) // length * length
-        runs += [line[first : first + length] for first in range(0, whole, length)]
-        left = line[whole:]
-        rest += reversed(left) if n % 2 else left
-    return runs + [rest[n : n + length] for n in range(0, len(rest) - length + 1, length)]
+        full = len(line) // length * length
+        runs += [line[first : first + length] for first in range(0, full, length)]
+        left = line[full:]
+        remainder += reversed(left) if n % 2 else left
+    return runs + [remainder[n : n + length] for n in range(0, len(remainder) - length + 1, length)]
 
 
 def _multipliers(part: FpgaPart) -> list[list[list[str]]]:
@@ -135,7 +135,7 @@ def other_places(
     for kind in kinds:
         column, count = column_of(part.family, kind) or ("", 0)
         areas[kind] = shares.get(column, 0.0) * count
-    found = analytic.site_places(
+    positions = analytic.site_places(
         analytic.Cells.of(cells, areas),
         {
             kind: analytic.Sites(sites, np.array([_at(site) for site in sites], float))
@@ -145,7 +145,7 @@ def other_places(
         np.array(part.size, float),
     )
     order = list(cells)
-    return {order[cell]: site for cell, site in found.items()}
+    return {order[cell]: site for cell, site in positions.items()}
 
 
 def fix(netlist: Path, top: str, part: FpgaPart, report: Progress = lambda line: None) -> Path:

@@ -81,7 +81,7 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but the places, as JSON takes it."""
-        found: dict[str, Any] = {
+        record: dict[str, Any] = {
             "part": self.design.part.title,
             "tools": {
                 name: tools.version(name) for name in ("yosys", self.design.part.family.router)
@@ -91,37 +91,37 @@ class Report:
         }
         if self.runs:
             least, middle, most = self.fmax_mhz
-            found["seed"] = self.runs[0].seed
-            found["fmax_mhz"] = {
+            record["seed"] = self.runs[0].seed
+            record["fmax_mhz"] = {
                 "minimum": least,
                 "median": middle,
                 "maximum": most,
                 "seeds": {run.seed: run.fmax for run in sorted(self.runs)},
             }
-            found["cells"] = {
+            record["cells"] = {
                 kind: {"used": used, "available": there}
                 for kind, (used, there) in sorted(self.used.items())
             }
-            found["slowest_paths"] = [path.as_dict() for path in self.slowest]
+            record["slowest_paths"] = [path.as_dict() for path in self.slowest]
         if self.unwired:
-            found["longest_without_wires"] = self.unwired.as_dict()
+            record["longest_without_wires"] = self.unwired.as_dict()
         if self.late:
             starts = [start.as_dict() for start in self.late.starts]
-            found["late"] = {"of": self.late.ends, "count": self.late.late, "starts": starts}
-            found["beyond"] = [
+            record["late"] = {"of": self.late.ends, "count": self.late.late, "starts": starts}
+            record["beyond"] = [
                 {"mhz": clock, "count": late.late, "starts": len(late.starts)}
                 for clock, late in self.beyond
             ]
-        return found
+        return record
 
 
 def examine(design: Design, directory: Path, runs: Sequence[Run]) -> Report:
     """Return the report of a design that was synthesised in ``directory`` and run some times."""
     family = design.part.family
     blocks = netlist.Blocks(design.opened, design.sources)
-    made = netlist.read(synthesised(design, directory), design.name)
-    known = netlist.assign(made, blocks)
-    areas = netlist.areas(made, known, family)
+    cells = netlist.read(synthesised(design, directory), design.name)
+    known = netlist.assign(cells, blocks)
+    areas = netlist.areas(cells, known, family)
     if not runs:
         return Report(design=design, runs=runs, blocks=areas)
     best = runs[0]
@@ -134,7 +134,7 @@ def examine(design: Design, directory: Path, runs: Sequence[Run]) -> Report:
             places.append(Place(int(place[1]), int(place[2]), belongs[name], entry[0]))
     with best.delays.open() as lines:
         delays = paths.read(lines)
-    timing = paths.Timing(delays, paths.ends(made, known, design.sources))
+    timing = paths.Timing(delays, paths.ends(cells, known, design.sources))
     return Report(
         design=design,
         runs=runs,

@@ -98,8 +98,8 @@ def _reported(path: str) -> str:
 
 def version(name: str) -> str:
     """Return the version line of a tool; raises ToolError as ``find``."""
-    found = subprocess.run([find(name), "--version"], capture_output=True, text=True, check=False)
-    return (found.stdout + found.stderr).strip().partition("\n")[0]
+    result = subprocess.run([find(name), "--version"], capture_output=True, text=True, check=False)
+    return (result.stdout + result.stderr).strip().partition("\n")[0]
 
 
 @contextmanager
@@ -128,15 +128,15 @@ def knows(name: str, option: str) -> bool:
 
 @lru_cache
 def _help(command: str) -> str:
-    found = subprocess.run([command, "--help"], capture_output=True, text=True, check=False)
-    return found.stdout + found.stderr
+    result = subprocess.run([command, "--help"], capture_output=True, text=True, check=False)
+    return result.stdout + result.stderr
 
 
 @lru_cache
 def _with_parent() -> tuple[str, ...]:
     """Return words before a command that end it with this process, however that ends."""
-    found = shutil.which("setpriv")
-    words = (found, "--pdeathsig", "KILL", "--") if found else ()
+    setpriv = shutil.which("setpriv")
+    words = (setpriv, "--pdeathsig", "KILL", "--") if setpriv else ()
     # There are systems with another setpriv, and some that forbid it.
     usable = words and not subprocess.run([*words, "true"], capture_output=True).returncode
     return words if usable else ()

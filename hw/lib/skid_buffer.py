@@ -85,10 +85,10 @@ class SkidBuffer(Component):
         front = Signal()
         full = Signal()
         m.d.comb += [self.i.ready.eq(~full), self.idle.eq(~self.o.valid)]
-        given, offered = Value.cast(self.i.payload), Value.cast(self.o.payload)
+        taken, offered = Value.cast(self.i.payload), Value.cast(self.o.payload)
         slots = Value.cast(even), Value.cast(odd)
-        block = self.block or max(len(given), 1)
-        for first in range(0, max(len(given), 1), block):
+        block = self.block or max(len(taken), 1)
+        for first in range(0, max(len(taken), 1), block):
             bits = slice(first, first + block)
             valid, held, turn = (
                 (self.o.valid, full, front)
@@ -108,7 +108,7 @@ class SkidBuffer(Component):
             # Written without regard to `valid` of the input.
             for n, slot in enumerate(slots):
                 with m.If(~held & ((turn ^ valid) == n)):
-                    m.d.sync += slot[bits].eq(given[bits])
+                    m.d.sync += slot[bits].eq(taken[bits])
             m.d.comb += offered[bits].eq(Mux(turn, slots[1][bits], slots[0][bits]))
         return m
 

@@ -111,7 +111,7 @@ def design(board: Board) -> tuple[Design, dict[str, Any]]:
         if f"{NAME}.ys" in texts:
             # LiteX's script for the open tools leaves out passes that the core needs.
             texts = {}
-    made = Design(
+    result = Design(
         name=NAME,
         verilog="\n".join((core, *files, _settled(text))),
         part=board.fpga,
@@ -121,7 +121,7 @@ def design(board: Board) -> tuple[Design, dict[str, Any]]:
         opened=_OPENED,
         sources=sources,
     )
-    return made, describe(soc, board.sizes, BAUD)
+    return result, describe(soc, board.sizes, BAUD)
 
 
 def build(
@@ -163,8 +163,8 @@ def build(
     for tool in ("yosys", family.router, family.packer[0]):
         report(f"{tool}: {tools.choose(tool)}")
     report(f"elaborating {board.config.name} for {board.title}")
-    made, description = design(board)
-    runs = placed(made, directory, seeds=seeds, report=report)
+    core, description = design(board)
+    runs = placed(core, directory, seeds=seeds, report=report)
     report("examining the fastest run, packing its bitstream")
-    found = replace(examine(made, directory, runs), bitstream=packed(made, runs[0]))
-    return found, description
+    outcome = replace(examine(core, directory, runs), bitstream=packed(core, runs[0]))
+    return outcome, description

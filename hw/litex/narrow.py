@@ -78,12 +78,12 @@ class Narrowed(_Module):
         """Return a part of a wide word, which the next reads may want as well."""
         self.words = SyncFIFO(wide.rdata.description, depth)
         head, source, got = self.reads.source, self.words.source, narrow.rdata
-        held, whole = Signal(wide.data_width), Signal(wide.data_width)
+        held, word = Signal(wide.data_width), Signal(wide.data_width)
         width = narrow.data_width
-        parts = {n: got.data.eq(whole[n * width :][:width]) for n in range(self.ratio)}
+        parts = {n: got.data.eq(word[n * width :][:width]) for n in range(self.ratio)}
         self.comb += [
             wide.rdata.connect(self.words.sink),
-            whole.eq(Mux(head.new, source.data, held)),
+            word.eq(Mux(head.new, source.data, held)),
             Case(head.part, parts),
             got.valid.eq(head.valid & (source.valid | ~head.new)),
             head.ready.eq(got.valid & got.ready),

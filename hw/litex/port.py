@@ -120,6 +120,6 @@ def port_of(soc: Any, data_width: int, name: str = "celosia") -> Any:
     soc.add_module(f"{name}_buffered", buffered)
     if data_width == port.data_width:
         return buffered.port
-    made = (Widened if data_width > port.data_width else Narrowed)(buffered.port, data_width)
-    soc.add_module(f"{name}_port", made)
-    return made.port
+    adapter = (Widened if data_width > port.data_width else Narrowed)(buffered.port, data_width)
+    soc.add_module(f"{name}_port", adapter)
+    return adapter.port

@@ -85,7 +85,7 @@ class PassAddresses(Component):
         row_register, accumulate, first, closing, final = data_registers(
             m, self.row, self.accumulate, self.first, self.closing, self.final
         )
-        sizes, given = self.sizes, self.instruction
+        sizes, instruction = self.sizes, self.instruction
         bits = self.address_bits
         # Innermost first: rounds left, rounds, stride, and address of the current round.
         axes = ("x", "y", "z")
@@ -117,8 +117,8 @@ class PassAddresses(Component):
         m.d.comb += moved.eq(
             Array([*starts, step_start])[level] + Array([*strides, Const(sizes.rows, bits)])[level]
         )
-        given_counts = [given[f"{name}_count"][:count_bits] for name in axes]
-        given_taps = given.taps[: sizes.taps_bits]
+        given_counts = [instruction[f"{name}_count"][:count_bits] for name in axes]
+        given_taps = instruction.taps[: sizes.taps_bits]
         single_round = Cat(count == 1 for count in given_counts).all()
         row, move = self._given(m)
         with m.If(self.begin):
@@ -126,18 +126,20 @@ class PassAddresses(Component):
                 m.d.sync += [
                     left[axis].eq(given_counts[axis]),
                     counts[axis].eq(given_counts[axis]),
-                    strides[axis].eq(given[f"{name}_stride"]),
-                    starts[axis].eq(given.unified),
+                    strides[axis].eq(instruction[f"{name}_stride"]),
+                    starts[axis].eq(instruction.unified),
                     ends[axis].eq(given_counts[axis] == 1),
                     single[axis].eq(given_counts[axis] == 1),
                 ]
             m.d.sync += [
-                step_start.eq(given.unified),
+                step_start.eq(instruction.unified),
                 taps_left.eq(given_taps),
                 closing.eq(given_taps <= sizes.rows),
                 row_register.eq(row),
                 base_row.eq(row),
-                accumulate.eq(given.accumulate if move is None else given.accumulate & ~move),
+                accumulate.eq(
+                    instruction.accumulate if move is None else instruction.accumulate & ~move
+                ),
                 first.eq(1),
                 overflow.eq(0),
                 pass_ends.eq(single_round),
@@ -181,14 +183,14 @@ class PassAddresses(Component):
 
     def _given(self, m: Module) -> tuple[Value, Value | None]:
         """Return the first row of the instruction that begins, and True if it is MOVE_WEIGHTS."""
-        given = self.instruction
+        instruction = self.instruction
         if not self.sizes.blocks:
-            return given.accumulator, None
+            return instruction.accumulator, None
         move = Signal(name="given_move")
         row = Signal(self.row_bits, name="given_row")
         m.d.comb += [
-            move.eq(given.opcode == isa.Opcode.MOVE_WEIGHTS),
-            row.eq(Mux(move, given.tile * self.sizes.rows, given.accumulator)),
+            move.eq(instruction.opcode == isa.Opcode.MOVE_WEIGHTS),
+            row.eq(Mux(move, instruction.tile * self.sizes.rows, instruction.accumulator)),
         ]
         move_register, block = data_registers(m, self.move, self.block)
         with m.If(self.begin):

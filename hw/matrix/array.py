@@ -18,8 +18,8 @@ _BLOCK = 8
 def row_cells(*, columns: int, dsp_columns: int, cells: str) -> list[type[Cell]]:
     """Return the kinds of the cells of a row from west to east; see ``SystolicArray``."""
     kind = CELLS[cells]
-    made = [kind] * (dsp_columns // kind.COLUMNS)
-    return made + [LogicCell] * (columns - len(made) * kind.COLUMNS)
+    paired = [kind] * (dsp_columns // kind.COLUMNS)
+    return paired + [LogicCell] * (columns - len(paired) * kind.COLUMNS)
 
 
 def placed(kinds: list[type[Cell]]) -> list[tuple[int, type[Cell], range]]:
@@ -196,7 +196,7 @@ class SystolicArray(Component):
         that ``_BLOCK`` rows share. The first column waits one cycle for the second; in a cell of
         one column too, so that all kinds have the same timing.
         """
-        made = []
+        copies = []
         segment_rows = self.rows // self.weight_rows
         for s in range(self.weight_rows):
             bus = self._bus(f"buses_{s}")
@@ -209,8 +209,8 @@ class SystolicArray(Component):
             for first in range(0, segment_rows, _BLOCK):
                 late = self._bus(f"buses_{s}_{first}", reset_less=True, attrs=COPY)
                 m.d.sync += late.eq(bus)
-                made += [late] * min(_BLOCK, segment_rows - first)
-        return made
+                copies += [late] * min(_BLOCK, segment_rows - first)
+        return copies
 
     def row(self, m: Module, name: str) -> Any:
         """Add a row; return it, or an interface with its ports."""

@@ -80,14 +80,14 @@ class PassReads(Component):
         m.submodules.register = register = link(self.read, skid=skid, block=FAR)
         wiring.connect(m, register.o, wiring.flipped(self.o))
         prepared = Signal()
-        found = Signal()
+        known = Signal()
         taken = Signal()
         ends = Signal()
         tag = Signal(streams.TAG_BITS, reset_less=True)
         read = register.i.payload
         run = self.instruction.run
         m.d.comb += [
-            register.i.valid.eq(self.running & found),
+            register.i.valid.eq(self.running & known),
             taken.eq(register.i.valid & register.i.ready),
             ends.eq(taken & addresses.final),
             self.ready.eq(prepared & (~self.running | ends)),
@@ -106,7 +106,7 @@ class PassReads(Component):
         if isinstance(runs, Runs):
             m.d.comb += [
                 prepared.eq(runs.ready),
-                found.eq(1),
+                known.eq(1),
                 runs.restart.eq(self.begin),
                 runs.advance.eq(taken & addresses.last),
                 read.request.skip.eq(runs.skip),
@@ -115,7 +115,7 @@ class PassReads(Component):
             # The skips change with the register: `runs` holds them instead.
             m.d.comb += [
                 prepared.eq(1),
-                found.eq(~addresses.first | runs.valid),
+                known.eq(~addresses.first | runs.valid),
                 runs.step.eq(taken & addresses.first),
                 runs.closing.eq(addresses.closing),
                 skip.eq(runs.skip),

@@ -24,20 +24,20 @@ MODULE, _ROW = "celosia_array", "celosia_array_row"
 _SIZES = ("rows", "columns", "weight_rows", "dsp_columns", "cells")
 
 
-def _instance(m: Module, name: str, module: str, ports: Signature, given: Any = None) -> Any:
+def _instance(m: Module, name: str, module: str, ports: Signature, component: Any = None) -> Any:
     """Add an instance of the Verilog of a component with these ports; return an interface.
 
     ``given``: the interface to connect, instead of new signals.
     """
-    found: dict[str, Any] = {"i_clk": ClockSignal(), "i_rst": Const(0)}
-    made = given or SimpleNamespace()
+    arguments: dict[str, Any] = {"i_clk": ClockSignal(), "i_rst": Const(0)}
+    interface = component or SimpleNamespace()
     for port, member in ports.members.items():
-        if given is None:
-            setattr(made, port, _plain(member.shape, name=f"{name}_{port}"))
+        if component is None:
+            setattr(interface, port, _plain(member.shape, name=f"{name}_{port}"))
         direction = "i" if member.flow is In else "o"
-        found[f"{direction}_{port}"] = Value.cast(getattr(made, port))
-    m.submodules[name] = Instance(module, **found)
-    return made
+        arguments[f"{direction}_{port}"] = Value.cast(getattr(interface, port))
+    m.submodules[name] = Instance(module, **arguments)
+    return interface
 
 
 def _plain(shape: Any, **settings: Any) -> Any:

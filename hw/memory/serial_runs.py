@@ -58,30 +58,30 @@ class SerialRuns(Component):
             row_bits=self.row_bits, count_bits=self.count_bits
         )
         # Skips of the lanes before `lane`, that of the lane before in the highest bits.
-        found = Signal(self.row_bits * (self.lanes - 1), reset_less=True)
+        skips = Signal(self.row_bits * (self.lanes - 1), reset_less=True)
         lane = Signal(range(self.lanes))
-        whole = Signal()
+        complete = Signal()
         # An instruction waits for its first step; there is a step to find.
         waits = Signal()
         walks = Signal()
         begins = Signal()
         m.d.comb += [
-            whole.eq(lane == self.lanes - 1),
+            complete.eq(lane == self.lanes - 1),
             begins.eq(waits & ~walks),
             walker.start.eq(self.start),
             walker.run.eq(self.run),
             walker.skip_rows.eq(self.skip_rows),
             walker.restart.eq(begins),
-            walker.advance.eq(self.step | ~whole),
-            self.valid.eq(walks & whole),
+            walker.advance.eq(self.step | ~complete),
+            self.valid.eq(walks & complete),
         ]
         m.d.sync += [
             waits.eq(self.start | (waits & ~begins)),
             walks.eq(begins | (walks & ~(self.step & self.closing))),
-            lane.eq(Mux(begins | self.step, 0, lane + ~whole)),
+            lane.eq(Mux(begins | self.step, 0, lane + ~complete)),
         ]
-        with m.If(~whole):
-            m.d.sync += found.eq(Cat(found, walker.skip)[self.row_bits :])
+        with m.If(~complete):
+            m.d.sync += skips.eq(Cat(skips, walker.skip)[self.row_bits :])
         with m.If(self.step):
-            m.d.sync += skip.as_value().eq(Cat(found, walker.skip))
+            m.d.sync += skip.as_value().eq(Cat(skips, walker.skip))
         return m

@@ -22,13 +22,13 @@ def rotated(m: Module, lanes: list[Value], amount: Value) -> list[Value]:
     """
     count = len(lanes)
     if count > _MOST:
-        width, whole = len(lanes[0]), Cat(lanes)
+        width, word = len(lanes[0]), Cat(lanes)
         for bit in range((count - 1).bit_length()):
-            turned = Signal(len(whole), name=f"rotated_{bit}")
+            turned = Signal(len(word), name=f"rotated_{bit}")
             step = width << bit
-            m.d.comb += turned.eq(Mux(amount[bit], Cat(whole[-step:], whole[:-step]), whole))
-            whole = turned
-        return [whole[i * width : (i + 1) * width] for i in range(count)]
+            m.d.comb += turned.eq(Mux(amount[bit], Cat(word[-step:], word[:-step]), word))
+            word = turned
+        return [word[i * width : (i + 1) * width] for i in range(count)]
     for bit in range((count - 1).bit_length()):
         step = 1 << bit
         lanes = [Mux(amount[bit], lanes[(i - step) % count], lanes[i]) for i in range(count)]

@@ -178,9 +178,9 @@ class WeightBuffer(Component):
                 writes = Signal(name=f"writes_{segment}_{j}")
                 block, lane = divmod(j, self.bus_bytes)
                 position = ahead + segment * self.segment_rows + j
-                given = beat.mask[block] if self.whole_rows else beat.block == block
+                covers = beat.mask[block] if self.whole_rows else beat.block == block
                 byte = beat.data[j if self.whole_rows else lane]
-                m.d.sync += [value.eq(byte), writes.eq(hit & given)]
+                m.d.sync += [value.eq(byte), writes.eq(hit & covers)]
                 shape = guard.stored_shape(unsigned(8), self.parity)
                 bank = bank_of(shape, depth=depth)
                 m.submodules[f"bank_{segment}_{j}"] = bank

@@ -181,7 +181,7 @@ class Conflicts(Component):
 
     def _beyond(self, m: Module, code: Value, value: Value) -> dict[isa.Opcode, list[Value]]:
         """Return instructions with lower limits than others of their unit; what exceeds them."""
-        found: dict[isa.Opcode, list[Value]] = {}
+        conditions: dict[isa.Opcode, list[Value]] = {}
         for opcode, names in _NARROWER.items():
             if not isa.has(opcode, self.config):
                 continue
@@ -191,8 +191,8 @@ class Conflicts(Component):
                 most = isa.limits(self.config)[opcode][name].high
                 with m.If(self.enable & (code == registers[name])):
                     m.d.sync += long.eq(value > most)
-                found.setdefault(opcode, []).append(long)
-        return found
+                conditions.setdefault(opcode, []).append(long)
+        return conditions
 
 
 class Check(Component):

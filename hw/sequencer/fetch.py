@@ -126,8 +126,8 @@ class Fetch(Component):
             ]
 
         # Words of the beat at the head of the queue.
-        each = self.bus_bytes // WORD_BYTES
-        index = Signal(range(each))
+        count = self.bus_bytes // WORD_BYTES
+        index = Signal(range(count))
         words = Signal(LENGTH_BITS)
         more = Signal()
         taken = Signal()
@@ -139,7 +139,7 @@ class Fetch(Component):
             self.words.payload.bits.eq(store.r_data[:-1].word_select(index, 8 * WORD_BYTES)),
             self.words.payload.error.eq(store.r_data[-1]),
             taken.eq(self.words.valid & self.words.ready),
-            read.eq(taken & (index == each - 1)),
+            read.eq(taken & (index == count - 1)),
             store.r_en.eq(read),
             self.exhausted.eq(~more),
         ]

@@ -141,22 +141,22 @@ class ReadAddresses(Component):
         outside = ~self.launch.task.constant & is_outside(
             loops.address, self.launch.task.source, sizes
         )
-        found = register.i.payload
+        read = register.i.payload
         m.d.comb += [
             register.i.valid.eq(self.running),
             taken.eq(self.running & register.i.ready),
-            found.address.eq(loops.address),
-            *(found.skip[lane].eq(runs.skip[lane]) for lane in range(sizes.lanes)),
-            found.mask.eq(Mux(outside, 0, self._mask(loops.last[2], groups_last))),
-            found.first.eq(window_first),
-            found.last.eq(loops.last[:2].all()),
-            found.groups_last.eq(Mux(from_rows, self.launch.task.group_last, groups_last)),
-            found.outside.eq(outside),
+            read.address.eq(loops.address),
+            *(read.skip[lane].eq(runs.skip[lane]) for lane in range(sizes.lanes)),
+            read.mask.eq(Mux(outside, 0, self._mask(loops.last[2], groups_last))),
+            read.first.eq(window_first),
+            read.last.eq(loops.last[:2].all()),
+            read.groups_last.eq(Mux(from_rows, self.launch.task.group_last, groups_last)),
+            read.outside.eq(outside),
         ]
         with m.If(self.launch.valid):
             m.d.sync += [self.running.eq(1), window_first.eq(1)]
         with m.Elif(taken):
-            m.d.sync += window_first.eq(found.last)
+            m.d.sync += window_first.eq(read.last)
             with m.If(loops.last.all()):
                 m.d.sync += self.running.eq(0)
         return m

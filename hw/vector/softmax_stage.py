@@ -268,9 +268,9 @@ class SoftmaxStage(Component):
             *(maxima.values[lane].eq(elements[1][lane]) for lane in range(sizes.lanes)),
             maxima.row.eq(rows.mark.row),
         ]
-        found = self._exponentials(m, elements[1], maxima.greatest)
+        exponentials = self._exponentials(m, elements[1], maxima.greatest)
         m.d.comb += [
-            sums.values.eq(found),
+            sums.values.eq(exponentials),
             reciprocals.mark.eq(sums.done),
             reciprocals.total.eq(sums.total),
             reciprocals.row.eq(first.mark.row),
@@ -286,7 +286,7 @@ class SoftmaxStage(Component):
             self.given.eq(choice.given),
             self.used.eq(choice.used),
             choice.elements.eq(elements[2]),
-            choice.exponentials.eq(found),
+            choice.exponentials.eq(exponentials),
             self.fault.eq(choice.fault_used),
         ]
         ends = maxima.done.valid & maxima.done.ends

@@ -184,8 +184,8 @@ class Forwarding(Component):
         sizes = self.sizes
         hits = self._hits(m)
         group = self.groups[4]
-        kept = max(0, len(hits) - 2)
-        results = delayed(m, self.written, kept, name="result", reset_less=True)
+        ages = max(0, len(hits) - 2)
+        results = delayed(m, self.written, ages, name="result", reset_less=True)
         forwards = list(zip(hits[1:], results, strict=False))
         with m.Switch(group.group):
             for number in range(sizes.column_groups):

@@ -79,8 +79,8 @@ class VectorSizes(Sizes):
                 f"{self.columns}, got {lanes}"
             )
         if self.requantizer not in REQUANTIZERS:
-            wanted = ", ".join(REQUANTIZERS)
-            raise ValueError(f"requantizer: wanted one of {wanted}, got {self.requantizer!r}")
+            allowed = ", ".join(REQUANTIZERS)
+            raise ValueError(f"requantizer: wanted one of {allowed}, got {self.requantizer!r}")
         if self.softmax and self.group_cycles > 1:
             raise ValueError(f"requantizer: wanted pipelined, for softmax, got {self.requantizer}")
 

@@ -230,14 +230,16 @@ class WindowUnit(Component):
             held.append(combined.held)
         # The first group comes from the columns, which may change in the next cycle; the others are
         # in a register. So is the first one if a group takes several cycles.
-        kept = held if self.group_cycles > 1 else held[lanes:]
-        rest = [Signal(signed(32), name=f"rest_{n}", reset_less=True) for n in range(len(kept))]
-        for n, value in enumerate(rest):
+        values = held if self.group_cycles > 1 else held[lanes:]
+        waiting = [
+            Signal(signed(32), name=f"rest_{n}", reset_less=True) for n in range(len(values))
+        ]
+        for n, value in enumerate(waiting):
             with m.If(steps.fresh):
-                m.d.sync += value.eq(kept[n])
+                m.d.sync += value.eq(values[n])
             with m.Elif(steps.moves):
-                m.d.sync += value.eq(rest[n + lanes] if n + lanes < len(rest) else value)
+                m.d.sync += value.eq(waiting[n + lanes] if n + lanes < len(waiting) else value)
         for lane in range(lanes):
-            later = rest[lane] if rest else held[lane]
+            later = waiting[lane] if waiting else held[lane]
             m.d.comb += self.group["values"][lane].eq(Mux(steps.fresh, held[lane], later))
         return m

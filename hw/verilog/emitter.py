@@ -94,12 +94,12 @@ class Elaborated:
 
     def components(self) -> dict[str, Component]:
         """Return the component of each module."""
-        found: dict[str, Component] = {}
+        classes: dict[str, Component] = {}
         for component, fragment in self.design.elaboratables.items():
             # Of a component in renamed domains, or with another reset, the component itself.
             inner = getattr(component, "_elaboratable_", component)
-            found.setdefault(".".join(self.design.fragments[fragment].name), inner)
-        return found
+            classes.setdefault(".".join(self.design.fragments[fragment].name), inner)
+        return classes
 
     def rtlil(self, emitter: type[Emitter] = Emitter, *, has_sources: bool = True) -> str:
         """Return the RTLIL of all modules, written by ``emitter``, with the lines of sources."""
@@ -126,10 +126,10 @@ def with_parts(
     simulators are to read instead.
     """
     twins: list[str] = []
-    found: list[Elaborated] = []
+    earlier: list[Elaborated] = []
     for component in elaborated.design.elaboratables:
         if simulated and hasattr(component, "twin"):
             twins.append(component.twin())
         elif hasattr(component, "parts"):
-            found += [Elaborated(part, name) for name, part in component.parts()]
-    return twins, [*found, elaborated]
+            earlier += [Elaborated(part, name) for name, part in component.parts()]
+    return twins, [*earlier, elaborated]

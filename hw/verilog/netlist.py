@@ -101,8 +101,8 @@ class Netlist:
             for cell in module.cells:
                 inner = self.modules.get(cell.kind)
                 if inner:
-                    kept = {p: bits for p, bits in cell.ports.items() if p in inner.ports}
-                    cell.ports, cell.outputs = kept, cell.outputs & kept.keys()
+                    ports = {p: bits for p, bits in cell.ports.items() if p in inner.ports}
+                    cell.ports, cell.outputs = ports, cell.outputs & ports.keys()
             _ground(module)
         used = {cell.kind for module in self.modules.values() for cell in module.cells}
         self.modules = {n: m for n, m in self.modules.items() if n in used or n in self.roots}
@@ -217,8 +217,8 @@ class _Live:
 
     def _follow(self, name: str, bit: Bit) -> None:
         """Follow a live bit to what drives it."""
-        if found := self._drivers[name].get(bit):
-            cell, port, n = found
+        if pin := self._drivers[name].get(bit):
+            cell, port, n = pin
             inner = self.modules.get(cell.kind)
             if inner is None:
                 self._keep(name, cell)
@@ -226,8 +226,8 @@ class _Live:
                 self.cells.add(cell)
                 self.ports.add((cell.kind, port))
                 self._need(cell.kind, (inner.nets[port].bits[n],))
-        elif found := self._inputs[name].get(bit):
-            port, n = found
+        elif pin := self._inputs[name].get(bit):
+            port, n = pin
             self.ports.add((name, port))
             for outside, cell in self._places.get(name, ()):
                 self.cells.add(cell)

@@ -92,13 +92,13 @@ class _Marking(Emitter):
 
     def _walk(self, case: Any, condition: int, statements: deque[Any]) -> list[Any]:
         """Mark all branches inside a case; return where the statements right in it come from."""
-        found = []
+        places = []
         for item in case.contents:
             if isinstance(item, rtlil.Switch):
                 self._switch(item, condition, statements)
             elif (statement := statements.popleft()) is not None:
-                found.append(statement.src_loc)
-        return found
+                places.append(statement.src_loc)
+        return places
 
     def _switch(self, switch: Any, condition: int, statements: deque[Any]) -> None:
         number = self._decided(statements[0].cond, condition)
@@ -169,12 +169,12 @@ class _Constants:
         cell: Any = None if net.is_const else self._netlist.cells[net.cell]
         if type(cell).__name__ != "AssignmentList":
             return set() if net == held else {self.value(net)}
-        found = [cell.default[net.bit]]
+        values = [cell.default[net.bit]]
         for one in cell.assignments:
             if one.start <= net.bit < one.start + len(one.value):
-                found = [] if one.cond == 1 else found
-                found.append(one.value[net.bit - one.start])
-        return {self.value(one) for one in found if one != held}
+                values = [] if one.cond == 1 else values
+                values.append(one.value[net.bit - one.start])
+        return {self.value(one) for one in values if one != held}
 
 
 def _slice(value: Any, signal: Any) -> tuple[int, int] | None:
@@ -193,7 +193,7 @@ def _slice(value: Any, signal: Any) -> tuple[int, int] | None:
 
 def _fields(signal: Any) -> dict[str, tuple[int, int]]:
     """Return the smallest fields of a signal, each with its lowest bit and width, by their path."""
-    found: dict[str, tuple[int, int] | None] = {}
+    slices: dict[str, tuple[int, int] | None] = {}
 
     def add(path: str, shape: Any) -> None:
         inner = getattr(shape, "_fields", None)
@@ -207,13 +207,13 @@ def _fields(signal: Any) -> dict[str, tuple[int, int]]:
             if hasattr(shape, "_value")
             else [chunk[0] for chunk in shape._chunks if not isinstance(chunk, str)]
         )
-        found[path] = _slice(values[0], signal) if len(values) == 1 else None
+        slices[path] = _slice(values[0], signal) if len(values) == 1 else None
 
     add("", signal._format)
-    parts = {path: part for path, part in found.items() if part}
+    parts = {path: part for path, part in slices.items() if part}
     # Fields that overlap, or leave bits out, are no fields here.
     covers = sum(width for _, width in parts.values()) == len(signal)
-    return parts if covers and len(parts) == len(found) else {"": (0, len(signal))}
+    return parts if covers and len(parts) == len(slices) else {"": (0, len(signal))}
 
 
 def _signals(marks: _Marks) -> dict[tuple[str, str], tuple[Bits, ...]]:
@@ -229,7 +229,7 @@ def _signals(marks: _Marks) -> dict[tuple[str, str], tuple[Bits, ...]]:
             known = homes.get(id(signal))
             if (flow is None or flow.value != _INPUT) and (known is None or known[0] < depth):
                 homes[id(signal)] = depth, module, signal, name
-    found, constants = {}, _Constants(marks.netlist)
+    marked, constants = {}, _Constants(marks.netlist)
     for _, module, signal, name in homes.values():
         place = marks.place(signal.src_loc)
         if place is None or place.partition(":")[0] in HELPERS:
@@ -239,11 +239,11 @@ def _signals(marks: _Marks) -> dict[tuple[str, str], tuple[Bits, ...]]:
             constant = sum((constants.value(net) is not None) << bit for bit, net in nets)
             head, _, number = name.rpartition("$")
             plain = head if number.isdigit() else name
-            found[".".join(module.name), name] = tuple(
+            marked[".".join(module.name), name] = tuple(
                 Bits(place, plain + path, low, width, constant >> low & (1 << width) - 1)
                 for path, (low, width) in _fields(signal).items()
             )
-    return found
+    return marked
 
 
 def _read(text: str, marks: _Marks) -> tuple[str, Origins]:

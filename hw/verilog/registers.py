@@ -67,6 +67,6 @@ def _else(steps: Sequence[tuple[str, Step | None]], indent: str) -> list[str]:
     """Return the lines of what follows if a condition does not hold."""
     conditions = {step.condition for _, step in steps if step}
     if len(conditions) == 1 and "" not in conditions:
-        first, *rest = statements(steps, indent)
-        return [f"{indent}else {first.strip()}", *rest]
+        first, *following = statements(steps, indent)
+        return [f"{indent}else {first.strip()}", *following]
     return _branch(f"{indent}else", steps, indent)

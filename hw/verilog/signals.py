@@ -85,20 +85,20 @@ class Signals:
 
     def read(self, bits: Bits, defined: Net | None = None) -> Text:
         """Return a signal as text, expressions that are read once in their places."""
-        found: list[Text] = []
+        inner: list[Text] = []
 
         def value(home: Net, is_whole: bool) -> str | None:
             text = self._inside(home) if is_whole else None
             if text is None:
                 self.define(home)
                 return None
-            found.append(text)
+            inner.append(text)
             return text.text
 
         text = self.names.text(bits, value, defined)
         if net := self.names.read.get(text.strip().removeprefix("\\")):
             self.define(net)
-        return found[0] if found and text == found[0].text else Text(text)
+        return inner[0] if inner and text == inner[0].text else Text(text)
 
     def _inside(self, home: Net) -> Text | None:
         """Return the expression that a home stands for where it is read, if it is short."""
@@ -171,14 +171,14 @@ class Signals:
 
     def _aliases(self, net: Net) -> list[tuple[int, Bits]]:
         """Return the parts of a signal that are those of other signals, each with its position."""
-        found = []
+        parts = []
         if net.name in self._drivers:
             own = [self.names.of.get(bit, (None,))[0] is net for bit in net.bits]
             for is_own, positions in groupby(range(len(own)), own.__getitem__):
-                low, *rest = positions
+                low, *following = positions
                 if not is_own:
-                    found.append((low, net.bits[low : low + 1 + len(rest)]))
-        return found
+                    parts.append((low, net.bits[low : low + 1 + len(following)]))
+        return parts
 
     def _assign(self, net: Net, text: str, attributes: Mapping[str, str]) -> None:
         name = identifier(net.name)

@@ -23,8 +23,8 @@ def _enables(cell: Cell) -> Iterator[tuple[int, int, Bit]]:
     """Yield the parts of a word that a port writes: position, width, enable."""
     bits = cell.ports["EN"]
     for enable, positions in groupby(range(len(bits)), bits.__getitem__):
-        low, *rest = positions
-        yield low, 1 + len(rest), enable
+        low, *following = positions
+        yield low, 1 + len(following), enable
 
 
 class Writer:
@@ -109,8 +109,8 @@ class Writer:
         """Return what a register takes over; multiplexers that nothing else reads are branches."""
         if bits == held:
             return None
-        (home, _, repeats, part), *rest = self.signals.names.pieces(bits)
-        if home and not rest and repeats == 1 and part == home.bits:
+        (home, _, repeats, part), *following = self.signals.names.pieces(bits)
+        if home and not following and repeats == 1 and part == home.bits:
             cell = self.signals.names.private.get(home.name)
             if cell and cell.kind == "$mux" and self.signals.names.uses[home.name] == 1:
                 then, otherwise = (self._step(cell.ports[port], held) for port in "BA")
