@@ -1,11 +1,10 @@
 """All passes, from a graph to a program."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
 
-from celosia.hw.arch.config import TABLE_BYTES, Config
+from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import MOST_INSTRUCTIONS
 from celosia.sw.compiler.compiled import (
@@ -16,20 +15,15 @@ from celosia.sw.compiler.compiled import (
 )
 from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.emit.program import emit_main, emit_setup
-from celosia.sw.compiler.layout.allocate import ALIGNMENT, allocate
-from celosia.sw.compiler.layout.bands import Band
-from celosia.sw.compiler.layout.choose import choose
-from celosia.sw.compiler.layout.pack import packed, packed_bytes
-from celosia.sw.compiler.layout.pitches import lay_out
+from celosia.sw.compiler.layout.allocate import ALIGNMENT
+from celosia.sw.compiler.layout.pack import packed
 from celosia.sw.compiler.layout.placement import Arrangement, Placement
 from celosia.sw.compiler.layout.resident import all_resident
-from celosia.sw.compiler.layout.tile import Tiling, tile
+from celosia.sw.compiler.legalise import Plan, legalise
 from celosia.sw.compiler.listing import layers_of
-from celosia.sw.compiler.partition import Plan, lacking, leave_to_host, partition
 from celosia.sw.compiler.passes import simplified
 from celosia.sw.compiler.provenance import follow
 from celosia.sw.compiler.schedule.actions import FillMargins
-from celosia.sw.compiler.schedule.pace import overlap_gains
 from celosia.sw.compiler.schedule.scheduler import schedule
 from celosia.sw.compiler.schedule.stream import stream
 from celosia.sw.compiler.verify import verify
@@ -101,37 +95,17 @@ def _steps(graph: Graph, config: Config, batch: int, most: int) -> Compiled:
     """Compile a graph to a program whose parts have at most ``most`` instructions each."""
     if not 1 <= batch <= MOST_BATCH:
         raise CompileError(f"wanted 1 to {MOST_BATCH}, got {batch}", layer="batch")
-    graph = simplified(graph)
-    notes = lacking(graph, config)
+    model = simplified(graph)
     # Samples are invocations, one after the other.
-    batch = 1 if graph.states else batch
-    while True:
-        try:
-            return _compiled(graph, config, batch, notes, most)
-        except CompileError as error:
-            leave_to_host(error, graph, notes)
-
-
-def _with_states(graph: Graph) -> Graph:
-    """Return a graph with its states among inputs and outputs, after the model's own."""
-    inputs = (*graph.inputs, *(state.tensor for state in graph.states))
-    kept = dict.fromkeys(state.successor for state in graph.states)
-    outputs = (*graph.outputs, *(n for n in kept if n not in (*graph.outputs, *inputs)))
-    return replace(graph, inputs=inputs, outputs=outputs)
-
-
-def _compiled(
-    graph: Graph, config: Config, batch: int, notes: Mapping[int, str], most: int
-) -> Compiled:
-    """Compile a graph; operators in ``notes``, by their number, run on the host."""
-    model, graph = graph, _with_states(graph)
-    compiler = _Compiler(graph, config, batch, most)
-    plan = partition(graph, notes)
-    placed = [compiler.placed(*step) for step in plan.steps if not isinstance(step, HostOperator)]
-    shared = all_resident([each.tiling for each in placed], config)
+    batch = 1 if model.states else batch
+    graph = _with_states(model)
+    plan = legalise(graph, config, batch)
+    compiler = _Compiler(config, batch, most)
+    placed = [step for step in plan.steps if not isinstance(step, HostOperator)]
+    shared = all_resident([arrangement.tiling for _, arrangement in placed], config)
     if shared:
-        placed = [each._replace(tiling=tiling) for each, tiling in zip(placed, shared, strict=True)]
-    parts = (compiler.part(each, plan.items, alone=not shared) for each in placed)
+        placed = [(g, a._replace(tiling=t)) for (g, a), t in zip(placed, shared, strict=True)]
+    parts = (compiler.part(*each, plan.items, alone=not shared) for each in placed)
     steps = tuple(step if isinstance(step, HostOperator) else next(parts) for step in plan.steps)
     constants = compiler.constants() if shared else ()
     inputs, outputs = (
@@ -158,41 +132,18 @@ def _compiled(
     return Compiled(program, tuple(compiler.parts))
 
 
-class _Placed(NamedTuple):
-    """A part with its tiles, addresses, and weights and parameters by layer."""
-
-    graph: Graph
-    network: Network
-    tiling: Tiling
-    placement: Placement
-    constants: list[tuple[bytes, bytes]]
-
-
-@contextmanager
-def _blaming(network: Network) -> Iterator[None]:
-    """Add the number of the operator to an error of its layer, so that the host may run it.
-
-    For an error of a value it is the last that fills it, or the last that reads an input.
-    """
-    try:
-        yield
-    except CompileError as error:
-        places = {x.place for x in network.layers if x.name == error.layer}
-        if not places:
-            ends = zip(network.values, network.makers, network.readers, strict=True)
-            users = [made or read for value, made, read in ends if value.name == error.layer]
-            found = [network.layers[number].place for numbers in users for number in numbers]
-            places = {max(found)} if found else places
-        if len(places) == 1:
-            error.place = places.pop()
-        raise
+def _with_states(graph: Graph) -> Graph:
+    """Return a graph with its states among inputs and outputs, after the model's own."""
+    inputs = (*graph.inputs, *(state.tensor for state in graph.states))
+    kept = dict.fromkeys(state.successor for state in graph.states)
+    outputs = (*graph.outputs, *(n for n in kept if n not in (*graph.outputs, *inputs)))
+    return replace(graph, inputs=inputs, outputs=outputs)
 
 
 class _Compiler:
     """Compiles the parts of a program one after the other, each after those before it in memory."""
 
-    def __init__(self, graph: Graph, config: Config, batch: int, most: int) -> None:
-        self.graph = graph
+    def __init__(self, config: Config, batch: int, most: int) -> None:
         self.config = config
         self.batch = batch
         self.most = most
@@ -204,28 +155,18 @@ class _Compiler:
         self.loads: list[Step] = []
         self.code: dict[int, list[Instruction]] = {}
 
-    def placed(self, graph: Graph, network: Network) -> _Placed:
-        """Choose the tiles and addresses of a part."""
-        with _blaming(network):
-            tiling, placement = _placed(network, self.config, self.batch)
-            constants = packed(network, tiling, placement.layouts, self.config)
-            return _Placed(graph, network, tiling, placement, constants)
-
-    def part(self, placed: _Placed, items: int, *, alone: bool) -> Part:
+    def part(self, graph: Graph, arrangement: Arrangement, items: int, *, alone: bool) -> Part:
         """Compile a part of a model whose batch is ``items``.
 
         Unless it is ``alone``, its constants share the core with others: ``constants`` loads them.
         """
-        with _blaming(placed.network):
-            return self._part(placed, items, alone=alone)
-
-    def _part(self, placed: _Placed, items: int, *, alone: bool) -> Part:
-        graph, network, tiling, placement, constants = placed
-        config, first, repeats = self.config, len(self.layers), network.items // items
+        network, tiling, placement, config = arrangement
+        first, repeats = len(self.layers), network.items // items
+        constants = packed(network, tiling, placement.layouts, config)
         # Before the slow passes.
         self._check(least_instructions(network, tiling, placement.per_image, self.batch, config))
         placement = placement.moved(self._free())
-        about = Arrangement(network, tiling, placement, config)
+        about = arrangement._replace(placement=placement)
         actions = schedule(about)
         self._check(sum(not isinstance(action, FillMargins) for action in actions))
         work = stream(actions, about)
@@ -275,38 +216,6 @@ class _Compiler:
             self.address = section.end
             result.append(section)
         return tuple(result)
-
-
-def _placed(network: Network, config: Config, batch: int) -> tuple[Tiling, Placement]:
-    """Return the tiles of all layers, and the addresses.
-
-    Bands are only for layers whose values the unified buffer holds.
-    """
-    bands = choose(network, config)
-    while bands:
-        try:
-            found = _place(network, bands, config, batch)
-        except CompileError:
-            break
-        placement = found[1]
-        outside = placement.stripe_rows.keys() | placement.direct
-        if not outside & bands.keys():
-            return found
-        bands = {number: band for number, band in bands.items() if number not in outside}
-    return _place(network, {}, config, batch)
-
-
-def _place(
-    network: Network, bands: Mapping[int, Band], config: Config, batch: int
-) -> tuple[Tiling, Placement]:
-    layouts = lay_out(network, bands, config)
-    tiling = tile(network, layouts, bands, config)
-    pairs = zip(network.layers, tiling.layers, strict=True)
-    sizes = [packed_bytes(layer, tiled, config) for layer, tiled in pairs]
-    tables = TABLE_BYTES * (tiling.tables.size + tiling.exponentials.size)
-    gains = overlap_gains(network, tiling, layouts, config)
-    placement = allocate(network, layouts, config, batch, sizes, tables, gains)
-    return tiling, placement
 
 
 def _segments(

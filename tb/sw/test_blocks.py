@@ -11,7 +11,6 @@ from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.schedule.blocks import blocks, sums, wanted_sums
 from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
-from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.spec import MatrixLayer, Pool
 from celosia.sw.layers.windows import Axis, padding, rectangles
 
@@ -77,13 +76,6 @@ def test_blocks_fit_the_pace_of_a_layer(grid, channels, steps, streams, wanted) 
 def test_a_layer_that_pools_is_halved_whatever_its_steps() -> None:
     layer = product((28, 28), Pool(window=(2, 2), stride=(2, 2)), channels=16)
     assert {tuple(heights(layer, steps)) for steps in (1, 2, 9, 40)} == {(7, 7)}
-
-
-def test_a_window_too_large_for_the_accumulators_is_refused() -> None:
-    config = preset("micro,accumulator_depth=16")
-    layer = product((5, 5), Pool(window=(5, 5), stride=(5, 5)))
-    with pytest.raises(CompileError, match="layer: wanted windows of at most 16 sums, got 5 x 5"):
-        blocks(layer, (0, 1), config)
 
 
 def test_rectangles_hold_each_window_clipped(rng: np.random.Generator) -> None:

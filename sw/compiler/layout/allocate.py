@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
-from celosia.hw.arch.config import ADDRESS_BITS, Config
+from celosia.hw.arch.config import ADDRESS_BITS, TABLE_BYTES, Config
+from celosia.sw.compiler.layout.pack import packed_bytes
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.placement import Placement, ValueAddresses
 from celosia.sw.compiler.layout.scratch import spread_layers
 from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
 from celosia.sw.compiler.layout.stripes import result_rows, source_rows, stripe_bytes, widest
+from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network, attached
 from celosia.sw.layers.spec import Layer, MatrixLayer, Sum
@@ -45,24 +47,25 @@ def per_image_layers(network: Network, config: Config) -> int:
 def allocate(
     network: Network,
     layouts: tuple[Layout, ...],
+    tiling: Tiling,
+    gains: Sequence[int],
     config: Config,
     batch: int,
-    constants: Sequence[tuple[int, int]],
-    table_bytes: int,
-    gains: Sequence[int],
-) -> Placement:
+) -> Placement | CompileError:
     """Choose addresses of values and constants.
 
-    - ``network``, ``layouts``, ``config``: results of the passes before, and the core.
-    - ``batch``: samples of one run of the program, at least 1.
-    - ``constants``: bytes of the weights and of the parameters of each layer.
-    - ``table_bytes``: bytes of all tables.
+    - ``network``, ``layouts``, ``tiling``, ``config``: results of the passes before, and the core.
     - ``gains``: by layer, the cycles saved if the next layer begins before its end.
+    - ``batch``: samples of one run of the program, at least 1.
 
-    Raises CompileError if one sample alone does not fit, naming the layer.
+    Returns the error of a layer if one sample alone does not fit. Raises CompileError if external
+    memory is too small for the batch.
     """
-    per_image = per_image_layers(network, config)
-    chosen = _Allocator(network, layouts, config, per_image, gains).choose(batch)
+    spread = spread_layers(network, tiling.scratch, config)
+    allocator = _Allocator(network, layouts, config, gains, spread)
+    chosen = allocator.choose(batch)
+    if isinstance(chosen, CompileError):
+        return chosen
     address = 0
 
     def take(count: int) -> int:
@@ -71,8 +74,9 @@ def allocate(
         address = -(-(address + count) // ALIGNMENT) * ALIGNMENT
         return start
 
+    constants = [packed_bytes(*p, config) for p in zip(network.layers, tiling.layers, strict=True)]
     pairs = [(take(weights), take(parameters)) for weights, parameters in constants]
-    tables = take(table_bytes)
+    tables = take(TABLE_BYTES * (tiling.tables.size + tiling.exponentials.size))
     external = {
         number: take((1 if value.contents is not None else batch) * value.bytes_per_item)
         for number, value in enumerate(network.values)
@@ -86,7 +90,7 @@ def allocate(
         got = f"wanted at most 4 GiB of external memory, got {address} bytes"
         raise CompileError(got, layer="network")
     return Placement(
-        per_image=per_image,
+        per_image=allocator.per_image,
         sub_batches=tuple(
             (first, min(chosen.samples, batch - first)) for first in range(0, batch, chosen.samples)
         ),
@@ -123,25 +127,25 @@ class _Allocator:
         network: Network,
         layouts: tuple[Layout, ...],
         config: Config,
-        per_image: int,
         gains: Sequence[int],
+        alone: frozenset[int],
     ) -> None:
         self.network = network
         self.layouts = layouts
         self.config = config
-        self.per_image = per_image
+        self.per_image = per_image_layers(network, config)
         self.gains = gains
         self.overlap = self.direct = frozenset[int]()
         self.stuck: CompileError | None = None
-        self.alone = spread_layers(network, config)
+        self.alone = alone
         self.widest = cache(
             lambda number, values, space: widest(network, layouts, number, values, space, config)
         )
 
-    def choose(self, batch: int) -> _Choice:
+    def choose(self, batch: int) -> _Choice | CompileError:
         """Return the best use of the unified buffer; values too large go outside, largest first.
 
-        Raises CompileError if nothing fits.
+        Returns the error of a layer if nothing fits.
         """
         kept = self.network.repeated
         large = [n for n in range(len(self.layouts)) if not self.whole(n) and n not in kept]
@@ -156,7 +160,7 @@ class _Allocator:
         if self.stuck is None:
             for spilled in ways[:first]:
                 self.best_order(batch, (False,), spilled)
-        raise self.stuck or self.why()
+        return self.stuck or self.why()
 
     def may_fit(self, spilled: frozenset[int]) -> bool:
         """Return whether the values kept inside could fit, even with no other bytes beside them."""
@@ -298,6 +302,7 @@ class _Allocator:
                     f"strips of one row do not fit beside {taken} bytes, "
                     f"wanted at most unified_bytes = {self.config.unified_bytes}",
                     layer=layer.name,
+                    place=layer.place,
                 )
                 return None
             height = result_rows(self.network, layer)
@@ -368,12 +373,13 @@ class _Allocator:
             layer = network.layers[number]
             return sum(self.layouts[v].sample_pitch for v in (*layer.sources, layer.result))
 
-        worst = max(range(len(network.layers)), key=need)
+        number = max(range(len(network.layers)), key=need)
         return CompileError(
-            f"activations of one item take {need(worst)} bytes "
+            f"activations of one item take {need(number)} bytes "
             f"beside others still needed, wanted at most "
             f"unified_bytes = {self.config.unified_bytes}",
-            layer=network.layers[worst].name,
+            layer=network.layers[number].name,
+            place=network.layers[number].place,
         )
 
 

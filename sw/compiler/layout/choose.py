@@ -19,6 +19,7 @@ from celosia.sw.compiler.layout.bands import (
     pixel_pitch,
     vectors,
 )
+from celosia.sw.compiler.layout.limits import addressable
 from celosia.sw.compiler.layout.pitches import (
     Layout,
     band_segments,
@@ -27,7 +28,6 @@ from celosia.sw.compiler.layout.pitches import (
     layout_of,
     margins_of,
 )
-from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network, attached
 from celosia.sw.layers.spec import MatrixLayer, Pool
 
@@ -93,11 +93,9 @@ class _Choice:
         self.bands = {n: band for n, band in self.bands.items() if n != number}
         for band in (None, *self.candidates(layer)):
             bands = self.bands | ({number: band} if band else {})
-            try:
-                layouts = self.around(layer, bands)
-            except CompileError:
-                continue
-            if band is None or self.possible(layer, band, layouts):
+            layouts = self.around(layer, bands)
+            possible = band is None or self.possible(layer, band, layouts)
+            if possible and addressable(layouts.values(), self.config):
                 cost, work = self.cost(layer, bands, layouts)
                 if least is None or cost < least:
                     least, best = cost, (bands, layouts, work)
@@ -107,7 +105,7 @@ class _Choice:
         """Return whether all bands are possible at once."""
         layouts = dict(enumerate(lay_out(self.network, self.bands, self.config)))
         chosen = ((self.network.layers[number], band) for number, band in self.bands.items())
-        return all(
+        return addressable(layouts.values(), self.config) and all(
             isinstance(layer, MatrixLayer) and self.possible(layer, band, layouts)
             for layer, band in chosen
         )

@@ -13,7 +13,6 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.bands import Band, overrun, pixel_pitch, spans
-from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Pooling, Windows
 from celosia.sw.layers.values import Value
@@ -154,11 +153,7 @@ def _join(
 
 
 def lay_out(network: Network, bands: Mapping[int, Band], config: Config) -> tuple[Layout, ...]:
-    """Return a layout for each value.
-
-    ``bands`` are those of layers that have one. Raises CompileError if a row is longer than the
-    fields of instructions allow.
-    """
+    """Return a layout for each value; ``bands`` are those of layers that have one."""
     layouts: dict[int, Layout] = {}
     results = [layer.result for layer in network.layers]
     # A layer's source comes before its result.
@@ -175,10 +170,7 @@ def layout_of(
     layouts: Mapping[int, Layout],
     config: Config,
 ) -> Layout:
-    """Return the layout of a value; ``layouts`` has those of the values before it.
-
-    Raises CompileError, see ``lay_out``.
-    """
+    """Return the layout of a value; ``layouts`` has those of the values before it."""
     ends = ((network.layers[n].source, network.layers[n].result) for n in bands)
     if any(number in pair for pair in ends):
         return _banded(network, number, bands, layouts, config)
@@ -195,23 +187,11 @@ def layout_of(
         pitch = min(
             range(least, least + config.rows), key=lambda p: (_cost(products, value, p, config), p)
         )
-    _check_pitch(value, pitch, config)
     return Layout(top, left, bottom, right, pitch, rows * pitch, pixel)
 
 
-def _check_pitch(value: Value, pitch: int, config: Config) -> None:
-    if pitch >= config.unified_bytes:
-        raise CompileError(
-            f"wanted rows below unified_bytes = {config.unified_bytes}, got {pitch}",
-            layer=value.name,
-        )
-
-
 def margins_of(network: Network, number: int) -> Margins:
-    """Return the rows and pixels around a value that its readers read.
-
-    Raises CompileError if a reader cannot have margins.
-    """
+    """Return the rows and pixels around a value that its readers read."""
     value = network.values[number]
     readers = [network.layers[n] for n in network.readers[number]]
     reaches = [_reach(layer, value) for layer in readers if isinstance(layer, MatrixLayer)]
@@ -222,10 +202,6 @@ def margins_of(network: Network, number: int) -> Margins:
     top, left = (max([0, *(-reach[axis] for reach in reaches)]) for axis in (0, 1))
     bottom = max([0, *(reach[2] - value.height for reach in reaches)])
     right = max([0, *(reach[3] - value.width for reach in reaches)])
-    if left or right:
-        for layer in readers:
-            if _sees_rows(layer, number, value):
-                raise CompileError("wanted an input that nobody else pads", layer=layer.name)
     return top, left, bottom, right
 
 
@@ -265,7 +241,6 @@ def _banded(
         last = max(last, (top + end - 1) * row + left + side)
     pixel = pixel_pitch(value.channels, run, config)
     pitch = row * pixel
-    _check_pitch(value, pitch, config)
     after = max(0, last - rows * row) if filled else 0
     more = max(after, written - rows * row)
     sample_pitch = rows * pitch + more * pixel
@@ -273,7 +248,7 @@ def _banded(
     return Layout(top, left, bottom, right, pitch, sample_pitch, pixel, row, after)
 
 
-def _sees_rows(layer: Layer, number: int, value: Value) -> bool:
+def sees_rows(layer: Layer, number: int, value: Value) -> bool:
     """Return whether a layer reads a vector as several rows, or as an image."""
     if isinstance(layer, DynamicProduct):
         ends = zip((layer.source, layer.second), layer.extents, strict=True)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
-from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.spec import DynamicProduct
 
@@ -35,26 +34,32 @@ def tile_columns(config: Config) -> int:
     return min(config.rows, config.columns)
 
 
-def scratch_of(network: Network, config: Config) -> Scratch:
-    """Return the slots for tiles made of activations.
+def _products(network: Network) -> dict[int, DynamicProduct]:
+    """Return the layers that need tiles made of activations, by number."""
+    return {n: x for n, x in enumerate(network.layers) if isinstance(x, DynamicProduct)}
 
-    Raises CompileError if the core cannot make them, or has too few slots.
-    """
-    layers = {n: x for n, x in enumerate(network.layers) if isinstance(x, DynamicProduct)}
+
+def scratch_limit(network: Network, config: Config) -> str:
+    """Return the reason why a core has too few slots or sums for such tiles, if it has."""
+    least = _FRACTION * (1 + sum(bool(layer.lines) for layer in _products(network).values()))
+    if config.weight_tiles < least:
+        return f"wanted at least {least} weight tiles, got {config.weight_tiles}"
+    if config.accumulator_rows <= config.rows:
+        wanted = f"more than {config.rows} rows of accumulators"
+        return f"wanted {wanted}, got {config.accumulator_rows}"
+    return ""
+
+
+def scratch_of(network: Network, config: Config) -> Scratch:
+    """Return the slots for tiles made of activations, on a core without a ``scratch_limit``."""
+    layers = _products(network)
     if not layers:
         return Scratch(config.weight_tiles, 0, 1, {})
-    first, *_ = layers.values()
     assert config.activation_weights
     constants = [number for number, layer in layers.items() if layer.lines]
-    space, least = config.weight_tiles // _FRACTION - len(constants), 1 + len(constants)
-    if space < 1:
-        wanted = f"at least {_FRACTION * least} weight tiles"
-        raise CompileError(f"wanted {wanted}, got {config.weight_tiles}", layer=first.name)
+    space = config.weight_tiles // _FRACTION - len(constants)
     # One instruction counts fewer rows of tiles than the accumulators have.
     most = (config.accumulator_rows - 1) // config.rows
-    if not most:
-        wanted = f"more than {config.rows} rows of accumulators"
-        raise CompileError(f"wanted {wanted}, got {config.accumulator_rows}", layer=first.name)
     longest = max(-(-layer.taps // config.rows) for layer in layers.values())
     # Two regions at least, so that one fills while the other is multiplied.
     steps = min(longest, max(1, space // 2), most)
@@ -80,11 +85,6 @@ def spreads(layer: DynamicProduct, scratch: Scratch, config: Config) -> bool:
     return max(others * steps, 2 * groups) < max(layer.passes * steps, groups)
 
 
-def spread_layers(network: Network, config: Config) -> frozenset[int]:
+def spread_layers(network: Network, scratch: Scratch, config: Config) -> frozenset[int]:
     """Return the layers for which ``spreads`` holds: their jobs follow one another."""
-    scratch = scratch_of(network, config)
-    return frozenset(
-        number
-        for number, layer in enumerate(network.layers)
-        if isinstance(layer, DynamicProduct) and spreads(layer, scratch, config)
-    )
+    return frozenset(n for n, x in _products(network).items() if spreads(x, scratch, config))

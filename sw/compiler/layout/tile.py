@@ -15,7 +15,6 @@ from celosia.sw.compiler.layout.pitches import Layout, Segment, band_segments, p
 from celosia.sw.compiler.layout.residence import TileSegments, demand_of, reside, steps_of
 from celosia.sw.compiler.layout.scratch import Scratch, scratch_of, tile_columns
 from celosia.sw.compiler.layout.split import further_parts
-from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Pooling
 
@@ -129,18 +128,7 @@ class Tiling:
 def tile(
     network: Network, layouts: Sequence[Layout], bands: Mapping[int, Band], config: Config
 ) -> Tiling:
-    """Return the tiles of the layers for a core; ``bands`` are those of layers with one.
-
-    Raises CompileError if the parameter memory cannot hold the channels of one tile.
-    """
-    columns = config.columns
-    if config.parameter_channels < columns:
-        layer = network.layers[0].name if network.layers else "network"
-        raise CompileError(
-            f"wanted parameters of at least {columns} channels, "
-            f"got parameter_channels = {config.parameter_channels}",
-            layer=layer,
-        )
+    """Return the tiles of the layers for a core; ``bands`` are those of layers with one."""
     cut = [_segments(network, n, layouts, bands, config, None) for n in range(len(network.layers))]
     sizes = [steps_of(segments, config) * len(segments) for segments in cut]
     scratch = scratch_of(network, config)
@@ -183,7 +171,7 @@ def tile(
     ]
     weights = Ring(used, tiles - used)
     sizes = [parameters_of(*pair) for pair in zip(network.layers, layers, strict=True)]
-    channels, parameters = _stay(sizes, config.parameter_channels, columns)
+    channels, parameters = _stay(sizes, config.parameter_channels, config.columns)
     layers = [
         replace(tiled, first_channel=first) for tiled, first in zip(layers, channels, strict=True)
     ]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from celosia.sw.compiler.partition import require_defined
+from celosia.sw.compiler.legalise import require_defined
 from celosia.sw.compiler.passes.rewriting import Rewriting
 from celosia.sw.ir.graph import Operation
 from celosia.sw.layers.errors import UndefinedError

@@ -5,7 +5,6 @@ import math
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.bands import Band, vectors
 from celosia.sw.compiler.schedule.actions import Block
-from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.spec import MatrixLayer, Pool, Range, Sum
 
 #: Pixels of a block without pooling, in rows of a tile. Small blocks let the next layer start
@@ -107,7 +106,7 @@ def blocks(
     - ``wanted``: see ``wanted_sums``; 4 · R unless given.
     - ``large``: true for as few blocks as possible.
 
-    Raises CompileError if one window needs more sums than a half of the accumulators has rows.
+    One window needs at most as many sums as a half of the accumulators has rows.
     """
     depth = config.accumulator_depth
     output = layer.output
@@ -126,10 +125,6 @@ def blocks(
     most_columns = columns
     if high * across > depth:
         most_columns = _most(depth // high, wide, right)
-        if not most_columns:
-            raise CompileError(
-                f"wanted windows of at most {depth} sums, got {high} x {wide}", layer=layer.name
-            )
     across = _grid(most_columns, wide, right)
     most_rows = min(rows, _most(depth // across, high, down))
     pooled = layer.pool.window != (1, 1)

@@ -1,7 +1,11 @@
-"""Operators of the core and of the host, and their order.
+"""Legalisation: which operators the core runs, which the host, and why.
 
 The operators that the core runs between two host operators are a part: a separate graph, with
 inputs and outputs in external memory. There are as few parts as the order allows.
+
+The record of an operator decides by types, batch and options of the core. Then the lowering of a
+part, and after it the layout, give the layers, or an operator that the core does not run after all.
+The passes after this one leave nothing to the host.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,6 +13,8 @@ from dataclasses import dataclass, replace
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import PRESETS
+from celosia.sw.compiler.arrange import arrange
+from celosia.sw.compiler.layout.placement import Arrangement
 from celosia.sw.compiler.lower import lower
 from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.ir.parts import HostOperator
@@ -37,66 +43,56 @@ class Plan:
     """Operators of the core and of the host, in order."""
 
     items: int  #: The model's own batch, 1 if samples cannot be distinguished.
-    #: In order: the graph of a part and its layers for the core, an operator for the host.
-    steps: tuple[tuple[Graph, Network] | HostOperator, ...]
+    #: In order: the graph and the layers of a part for the core, an operator for the host.
+    steps: tuple[tuple[Graph, Arrangement] | HostOperator, ...]
 
 
-def partition(graph: Graph, known: Mapping[int, str] | None = None) -> Plan:
+def legalise(graph: Graph, config: Config, batch: int = 1) -> Plan:
     """Return the plan of a graph: operators run on the core if they can, else on the host.
 
-    ``known``: numbers of operators that the core cannot run, and reasons. Raises CompileError if
-    neither can run an operator; the message names it and the core's reason.
+    ``batch``: samples of one run of the program. Raises CompileError if neither can run an
+    operator; the message names it and the core's reason.
     """
-    # Reasons why the core does not run an operator, by its number.
-    notes = dict(known or {})
+    notes = _notes(graph, config)
+    while True:
+        levels = _levels(graph, notes)
+        if notes and (idle := _idle(graph, levels)):
+            notes |= dict.fromkeys(idle, "moves no bytes")
+            continue
+        plan = _plan(graph, levels, notes, config, batch)
+        if isinstance(plan, Plan):
+            return plan
+        kinds = [o.kind for o in graph.operations if o.place == plan.place]
+        if plan.place is None or plan.place in notes or not all(map(runs_on_host, kinds)):
+            raise plan
+        notes[plan.place] = plan.reason
+
+
+def _notes(graph: Graph, config: Config) -> dict[int, str]:
+    """Return the operators that the records leave to the host, by number, and reasons."""
+    notes = {}
     alone = items_of(graph) == 1
     for operation in graph.operations:
         record, label = OPERATORS.get(operation.kind), graph.label(operation)
         if record is None:
             reason = "operator is not supported"
             raise CompileError(reason, layer=label, place=operation.place)
-        on_core = record.lower is not None
         require_defined(graph, operation)
-        if not on_core:
+        option = record.option(graph, operation) if record.option else ""
+        if record.lower is None:
             notes[operation.place] = ""
         elif types := _types(graph, operation) - {"int8"}:
             notes[operation.place] = f"{' and '.join(sorted(types))} input or output"
+        elif option and not getattr(config, option):
+            reason = f"the core lacks the option `{option}`; preset {_presets(option)} has it"
+            notes[operation.place] = reason
         elif record.kernel and _mixes(graph, operation, alone=alone):
-            notes.setdefault(operation.place, "mixes items")
-    while True:
-        levels = _levels(graph, notes)
-        idle = _idle(graph, levels) if notes else []
-        if idle:
-            notes |= dict.fromkeys(idle, "moves no bytes")
-            continue
-        try:
-            return _plan(graph, levels, notes)
-        except CompileError as error:
-            leave_to_host(error, graph, notes)
-
-
-def leave_to_host(error: CompileError, graph: Graph, notes: dict[int, str]) -> None:
-    """Note the operator of an error, by its number; raise the error if the host cannot run it."""
-    kinds = [o.kind for o in graph.operations if o.place == error.place]
-    if error.place is None or error.place in notes or isinstance(error, UndefinedError):
-        raise error
-    if not all(map(runs_on_host, kinds)):
-        raise error
-    notes[error.place] = error.reason
-
-
-def lacking(graph: Graph, config: Config) -> dict[int, str]:
-    """Return numbers of operators that need an option which a core lacks, and reasons."""
-    options = {
-        operation.place: record.option(graph, operation)
-        for operation in graph.operations
-        if (record := OPERATORS.get(operation.kind)) and record.option
-    }
-    return {
-        place: f"the core lacks the option `{option}`; preset {_presets(option)} has it"
-        for place, option in options.items()
-        if option and not getattr(config, option)
-    }
+            notes[operation.place] = "mixes items"
+        elif config.parameter_channels < config.columns and not _moves_nothing(graph, operation):
+            wanted = f"parameters of at least {config.columns} channels"
+            got = f"parameter_channels = {config.parameter_channels}"
+            notes[operation.place] = f"wanted {wanted}, got {got}"
+    return notes
 
 
 def _presets(option: str) -> str:
@@ -146,8 +142,10 @@ def _moves_nothing(graph: Graph, operation: Operation) -> bool:
     return same and source.dtype == output.dtype
 
 
-def _plan(graph: Graph, levels: Mapping[int, float], notes: Mapping[int, str]) -> Plan:
-    """Return the steps of a graph, with the layers of each part."""
+def _plan(
+    graph: Graph, levels: Mapping[int, float], notes: Mapping[int, str], config: Config, batch: int
+) -> Plan | CompileError:
+    """Return the steps of a graph, or the error of an operator that the core cannot run."""
     items = items_of(graph, notes)
     if graph.states or not all(
         _keeps(graph, o, items) for o in graph.operations if o.place in notes
@@ -158,10 +156,32 @@ def _plan(graph: Graph, levels: Mapping[int, float], notes: Mapping[int, str]) -
         operations = [o for o in graph.operations if levels[o.place] == level]
         if operations[0].place in notes:
             steps += [host_operator(graph.tensors, o, items, notes[o.place]) for o in operations]
-        else:
-            part = _part(graph, operations)
-            steps.append((part, lower(part, items if notes and items > 1 else None)))
-    return Plan(items, tuple(steps))
+            continue
+        part = _part(graph, operations)
+        network = _lowered(part, items if notes and items > 1 else None)
+        if isinstance(network, CompileError):
+            return network
+        steps.append((part, network))
+    placed: list[tuple[Graph, Arrangement] | HostOperator] = []
+    for step in steps:
+        if isinstance(step, HostOperator):
+            placed.append(step)
+            continue
+        arrangement = arrange(step[1], config, batch)
+        if isinstance(arrangement, CompileError):
+            return arrangement
+        placed.append((step[0], arrangement))
+    return Plan(items, tuple(placed))
+
+
+def _lowered(part: Graph, items: int | None) -> Network | CompileError:
+    """Return the layers of a part, or the reason of the record of an operator against the core."""
+    try:
+        return lower(part, items)
+    except UndefinedError:
+        raise
+    except CompileError as error:
+        return error
 
 
 def _keeps(graph: Graph, operation: Operation, items: int) -> bool:

@@ -1,4 +1,4 @@
-"""Partition into operators of the core and of the host."""
+"""Operators of the core and of the host."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from celosia.sw.compiler import compile as compiler
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.compiled import bounds
-from celosia.sw.compiler.partition import Plan, lacking, partition
+from celosia.sw.compiler.legalise import Plan, legalise
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.parts import HostOperator
@@ -52,22 +52,27 @@ def slice_of(
     return w.StridedSlice(begin=begin, end=end, stride=stride)
 
 
+def plan_of(whole: Graph, config: str = "transformer") -> Plan:
+    """Return the plan of a graph for a core, one with all options unless given."""
+    return legalise(whole, preset(config))
+
+
 def on_nano(whole: Graph) -> Plan:
     """Return the plan of a graph for a core without options."""
-    return partition(whole, lacking(whole, preset("nano")))
+    return plan_of(whole, "nano")
 
 
 def steps(plan: Plan) -> list[str]:
     """Return the layers of each part, and the operators of the host."""
     return [
-        step.kind if isinstance(step, HostOperator) else " ".join(x.kind for x in step[1].layers)
+        step.kind if isinstance(step, HostOperator) else " ".join(x.kind for x in step[1].network.layers)
         for step in plan.steps
     ]
 
 
 def test_all_on_the_core_is_one_part() -> None:
     whole = graph(convolution(4, 3), w.Pool())
-    plan = partition(whole)
+    plan = plan_of(whole)
     assert steps(plan) == ["CONV_2D+MAX_POOL_2D"]
     assert isinstance(plan.steps[0], tuple) and plan.steps[0][0] is whole
 
@@ -101,7 +106,7 @@ def test_reshape_between_operators_of_the_host_makes_no_part() -> None:
 
 
 def test_what_the_core_cannot_do_the_host_does_and_reports_why() -> None:
-    plan = partition(graph(convolution(4, 3), w.Reshape(shape=(1, 8, 6, 4)), convolution(2, 4)))
+    plan = plan_of(graph(convolution(4, 3), w.Reshape(shape=(1, 8, 6, 4)), convolution(2, 4)))
     assert steps(plan) == ["CONV_2D", "RESHAPE", "CONV_2D"]
     (host,) = (step for step in plan.steps if isinstance(step, HostOperator))
     assert host.note == "wanted one shape of images, got (6, 8, 4) and (8, 6, 4)"
@@ -110,14 +115,14 @@ def test_what_the_core_cannot_do_the_host_does_and_reports_why() -> None:
 def test_an_image_of_one_row_is_read_in_its_own_shape() -> None:
     """Of several rows by the host, of one row by a copy."""
     one_row = w.Reshape(shape=(1, 1, 48, 3))
-    assert steps(partition(graph(one_row, convolution(4, 3)))) == ["RESHAPE", "CONV_2D"]
-    plan = partition(graph(one_row, convolution(4, 3), shape=(1, 1, 24, 6)))
+    assert steps(plan_of(graph(one_row, convolution(4, 3)))) == ["RESHAPE", "CONV_2D"]
+    plan = plan_of(graph(one_row, convolution(4, 3), shape=(1, 1, 24, 6)))
     assert steps(plan) == ["RESHAPE CONV_2D"]
 
 
 def test_differences_and_products_are_for_the_core() -> None:
     numbers = MANY[0, 0, 0]
-    plan = partition(
+    plan = plan_of(
         graph(
             convolution(4, 3),
             w.Binary(kind="SUB", second="output_0", swapped=True, output_scale=1.0),
@@ -137,12 +142,12 @@ def test_differences_and_products_are_for_the_core() -> None:
     ],
 )
 def test_concatenations_of_images_are_for_the_core(axis: int, layers: str) -> None:
-    plan = partition(graph(convolution(4, 3), w.Concatenate(others=["output_0"], axis=axis)))
+    plan = plan_of(graph(convolution(4, 3), w.Concatenate(others=["output_0"], axis=axis)))
     assert steps(plan) == [layers]
     flat = graph(
         convolution(4, 3), w.Reshape(shape=(1, 8, 24)), w.Concatenate(others=["output_1"], axis=1)
     )
-    assert steps(partition(flat))[-1] == "CONCATENATION"
+    assert steps(plan_of(flat))[-1] == "CONCATENATION"
 
 
 @pytest.mark.parametrize(
@@ -156,19 +161,55 @@ def test_concatenations_of_images_are_for_the_core(axis: int, layers: str) -> No
     ],
 )
 def test_parts_of_images_are_for_the_core(layer: w.Layer, layers: str) -> None:
-    assert steps(partition(graph(convolution(4, 3), layer))) == [layers]
+    assert steps(plan_of(graph(convolution(4, 3), layer))) == [layers]
 
 
-def test_what_a_later_pass_refuses_goes_to_the_host() -> None:
-    pool = w.Pool(kind="AVERAGE_POOL_2D", window=(24, 24), stride=(24, 24))
-    config = preset("micro,unified_bytes=1024")
-    program = compile_graph(graph(pool, shape=(1, 24, 24, 30)), config)
-    assert [step.kind for step in program.host] == ["AVERAGE_POOL_2D"] and program.host[0].note
+@pytest.mark.parametrize(
+    ("layers", "shape", "config", "notes"),
+    [
+        (
+            [w.Pool(kind="AVERAGE_POOL_2D", window=(24, 24), stride=(24, 24))],
+            (1, 24, 24, 30),
+            "micro,unified_bytes=1024",
+            {"AVERAGE_POOL_2D": "strips of one row do not fit beside 0 bytes, wanted at most "},
+        ),
+        (
+            [convolution(4, 3), w.Pool(window=(5, 5), stride=(5, 5))],
+            (1, 10, 10, 3),
+            "micro,accumulator_depth=16",
+            {"CONV_2D": "wanted windows of at most 16 sums, got 5 x 5"},
+        ),
+        (
+            [convolution(4, 3)],
+            (1, 3, 400, 3),
+            "micro,unified_bytes=1024",
+            {"CONV_2D": "wanted rows below unified_bytes = 1024, got "},
+        ),
+        (
+            [convolution(4, 3), w.Reshape(shape=(1, 192)), dense(5, 192)],
+            (1, 6, 8, 3),
+            "micro,parameter_channels=4",
+            dict.fromkeys(
+                ("CONV_2D", "FULLY_CONNECTED"),
+                "wanted parameters of at least 8 channels, got parameter_channels = 4",
+            )
+            | {"RESHAPE": "moves no bytes"},
+        ),
+    ],
+)
+def test_what_fits_no_memory_goes_to_the_host(
+    layers: list[w.Layer], shape: tuple[int, ...], config: str, notes: dict[str, str]
+) -> None:
+    """One compilation: the schedule and the passes after it see only what fits."""
+    program = compile_graph(graph(*layers, shape=shape), preset(config))
+    got = {step.kind: step.note for step in program.host}
+    assert got.keys() == notes.keys()
+    assert all(got[kind].startswith(note) for kind, note in notes.items()), got
 
 
 def test_floating_point_is_for_the_host() -> None:
     quantize = w.Quantize(output_scale=0.1, output_zero_point=3)
-    plan = partition(graph(quantize, convolution(4, 3), w.Dequantize(), kind="float32"))
+    plan = plan_of(graph(quantize, convolution(4, 3), w.Dequantize(), kind="float32"))
     assert steps(plan) == ["QUANTIZE", "CONV_2D", "DEQUANTIZE"]
     program = compile_graph(graph(quantize, convolution(4, 3), kind="float32"), preset("nano"))
     (source,), (result,) = program.inputs, program.outputs
@@ -182,7 +223,7 @@ def test_what_neither_can_run_is_refused_by_name() -> None:
     with pytest.raises(
         CompileError, match=r"operator 1 HASHTABLE_LOOKUP \('output_1'\): .*not supported"
     ):
-        partition(replace(whole, operations=operations))
+        plan_of(replace(whole, operations=operations))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +243,7 @@ def test_items_are_separate_where_the_host_keeps_them_apart(
     plan = on_nano(graph(convolution(4, 3), layer, shape=(3, 6, 8, 3)))
     assert plan.items == items
     first, _ = plan.steps
-    assert isinstance(first, tuple) and first[1].items == 3
+    assert isinstance(first, tuple) and first[1].network.items == 3
     monkeypatch.setattr(compiler, "simplified", lambda graph: graph)
     program = compile_graph(graph(convolution(4, 3), layer, shape=(3, 6, 8, 3)), preset("nano"))
     assert max(one.macs for one in program.layers) * items == 3 * 6 * 8 * 4 * 27

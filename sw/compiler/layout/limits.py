@@ -1,0 +1,48 @@
+"""Values and layers that fit no memory of a core, whatever else is in it."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from celosia.hw.arch.config import Config
+from celosia.sw.compiler.layout.pitches import Layout, sees_rows
+from celosia.sw.compiler.layout.scratch import scratch_limit
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.network import Network
+from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer
+
+
+def addressable(layouts: Iterable[Layout], config: Config) -> bool:
+    """Return whether the fields of instructions hold the length of each row."""
+    return all(layout.pitch < config.unified_bytes for layout in layouts)
+
+
+def misfit(network: Network, layouts: Sequence[Layout], config: Config) -> CompileError | None:
+    """Return the error of the first value or layer that does not fit, if there is one.
+
+    ``layouts`` are those without bands.
+    """
+    for number, (value, layout) in enumerate(zip(network.values, layouts, strict=True)):
+        if not addressable([layout], config):
+            # The host runs the last operator that fills the value, or reads an input.
+            users = network.makers[number] or network.readers[number]
+            wanted = f"rows below unified_bytes = {config.unified_bytes}"
+            reason = f"wanted {wanted}, got {layout.pitch}"
+            return CompileError(reason, layer=value.name, place=network.layers[users[-1]].place)
+        for reader in network.readers[number] if layout.left or layout.right else ():
+            layer = network.layers[reader]
+            if sees_rows(layer, number, value):
+                return _error(layer, "wanted an input that nobody else pads")
+    for layer in network.layers:
+        if isinstance(layer, MatrixLayer) and math.prod(layer.pool.window) > (
+            config.accumulator_depth
+        ):
+            high, wide = layer.pool.window
+            wanted = f"windows of at most {config.accumulator_depth} sums"
+            return _error(layer, f"wanted {wanted}, got {high} x {wide}")
+        if isinstance(layer, DynamicProduct) and (reason := scratch_limit(network, config)):
+            return _error(layer, reason)
+    return None
+
+
+def _error(layer: Layer, reason: str) -> CompileError:
+    return CompileError(reason, layer=layer.name, place=layer.place)
