@@ -4,7 +4,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from celosia.hw.arch.commands import Encoder
-from celosia.hw.arch.config import ADD_CYCLES, PARAMETER_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.config import (
+    ADD_CYCLES,
+    PARAMETER_BYTES,
+    SOFTMAX_ROWS,
+    TABLE_BYTES,
+    Config,
+)
 from celosia.hw.arch.isa import Instruction, Kind, Opcode, Space
 from celosia.sim.check import footprint
 
@@ -95,6 +101,48 @@ COSTS = Costs()
 PRODUCTS = 7
 
 
+def pass_cycles(pixels: int, config: Config) -> int:
+    """Return the cycles of a pass of the array: at least those in which its tile moves in."""
+    return max(pixels, config.rows // config.weight_rows)
+
+
+def drain_cycles(channels: int, config: Config) -> int:
+    """Return the cycles of the vector unit for some channels of one pixel."""
+    return -(-channels // config.lanes) * config.group_cycles
+
+
+def sum_latency(config: Config) -> int:
+    """Return the cycles from the last pixel that enters the array to the drain of its sums."""
+    return config.rows + config.columns + COSTS.matrix + COSTS.post + 1
+
+
+def drain_latency(config: Config) -> int:
+    """Return the cycles from the end of a drain to the matrix action that waited for it.
+
+    The end of a drain is its start plus the cycles in the vector unit.
+    """
+    own = COSTS.prepare_vector + (config.lanes - 1).bit_length() + COSTS.first_request
+    after = COSTS.post + 1 + COSTS.prepare + (config.rows - 1).bit_length() + 1
+    return own + COSTS.sums + COSTS.to_bytes + after + config.group_cycles - 1
+
+
+def drain_gap(config: Config) -> int:
+    """Return the cycles from the last sum that a drain requests to the first of the next one."""
+    prepare = COSTS.prepare_vector + (config.lanes - 1).bit_length()
+    return 2 + max(prepare, COSTS.sums) + COSTS.first_request
+
+
+def softmax_cycles(pixels: int, groups: int) -> int:
+    """Return the cycles of SOFTMAX of some pixels, each of ``groups`` groups of channels."""
+    instructions = -(-pixels // SOFTMAX_ROWS)
+    return 3 * pixels * groups + PRODUCTS * (pixels + instructions * COSTS.product)
+
+
+def arrival(last: int) -> int:
+    """Return the cycle in which a load is complete whose beats would leave the bus at ``last``."""
+    return last + COSTS.memory + COSTS.arrival + COSTS.request
+
+
 def steps(i: Instruction, config: Config, costs: Costs) -> list[tuple[Instruction, int | None]]:
     """Return the tasks of an instruction of the vector unit.
 
@@ -183,8 +231,7 @@ def work(i: Instruction, config: Config) -> int:
         case Opcode.LOAD | Opcode.STORE | Opcode.LOAD_WEIGHTS | Opcode.LOAD_PARAMS:
             return sum(map(sum, bursts(i, config))) * pace(i, config)
         case Opcode.MATMUL:
-            each = max(spacing(i, config), config.rows // config.weight_rows)
-            return footprint.steps(i, config) * each
+            return footprint.steps(i, config) * pass_cycles(spacing(i, config), config)
         case Opcode.MOVE_WEIGHTS:
             return footprint.steps(i, config) * footprint.pixels(i)
         case Opcode.VECTOR | Opcode.FILL:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import MOST_INSTRUCTIONS
+from celosia.sw.compiler import policy
 from celosia.sw.compiler.compiled import (
     Compiled,
     CompiledPart,
@@ -43,9 +44,6 @@ from celosia.sw.layers.errors import CompileError, LengthError
 from celosia.sw.layers.network import Network
 from celosia.sw.operators.host import unit_shape
 
-#: Instructions of a part for one batch, at most: what takes about a minute and a gigabyte.
-_MOST_INSTRUCTIONS = 1 << 19
-
 
 def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
     """Compile a graph for a core.
@@ -74,8 +72,8 @@ def _advised(error: LengthError, graph: Graph, config: Config, batch: int) -> Le
     error.hint = "a core with a larger array takes fewer"
     with suppress(LengthError):
         parts = _steps(graph, config, 1, error.most).parts
-        # A tenth remains free: instructions are not quite in proportion to samples.
-        fits = 9 * error.most // (10 * max(len(part.steps) for part in parts))
+        spare = error.most // policy.SPARE_INSTRUCTIONS
+        fits = (error.most - spare) // max(len(part.steps) for part in parts)
         error.hint = f"a batch of {max(1, min(fits, batch - 1))} takes fewer"
     return error
 
@@ -86,7 +84,7 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     Raises CompileError, see ``compile_graph``.
     """
     try:
-        return _steps(graph, config, batch, _MOST_INSTRUCTIONS)
+        return _steps(graph, config, batch, policy.PART_INSTRUCTIONS)
     except LengthError as error:
         raise _advised(error, graph, config, batch) from None
 

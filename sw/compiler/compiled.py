@@ -9,6 +9,7 @@ from celosia.hw.arch.commands import encode
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode, Unit
 from celosia.hw.arch.registers import MOST_INSTRUCTIONS
+from celosia.sim.timing.costs import pass_cycles
 from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.emit.synchronise import synchronise
 from celosia.sw.compiler.layout.pitches import least_steps
@@ -76,7 +77,6 @@ def bounds(compiled: Compiled) -> list[int]:
     """
     program = compiled.program
     config, batch = program.config, program.batch
-    load = config.rows // config.weight_rows
     cycles = []
     for part, made in zip(compiled.parts, program.parts, strict=True):
         by_layer: dict[int, list[Step]] = defaultdict(list)
@@ -86,7 +86,7 @@ def bounds(compiled: Compiled) -> list[int]:
         for number, layer in enumerate(part.network.layers):
             if isinstance(layer, DynamicProduct):
                 passes = -(-layer.taps // config.rows) * -(-layer.channels // config.columns)
-                each = layer.heads * max(layer.rows, load)
+                each = layer.heads * pass_cycles(layer.rows, config)
                 cycles.append(made.items * batch * passes * each)
                 continue
             if not isinstance(layer, MatrixLayer):
@@ -100,7 +100,8 @@ def bounds(compiled: Compiled) -> list[int]:
             pixels = layer.macs // layer.weights.size
             passes = least_steps(layer, config) * -(-layer.channels // config.columns)
             alone = number < part.per_image
-            each = batch * max(pixels, load) if alone else max(batch * pixels, load)
+            times = batch if alone else 1
+            each = times * pass_cycles(batch * pixels // times, config)
             cycles.append(made.items * passes * each)
     return cycles
 
@@ -108,7 +109,7 @@ def bounds(compiled: Compiled) -> list[int]:
 def _passes(i: Instruction, config: Config) -> int:
     """Return the least cycles of the passes of a MATMUL."""
     pixels = i.x_count * i.y_count * i.z_count
-    return -(-i.taps // config.rows) * max(pixels, config.rows // config.weight_rows)
+    return -(-i.taps // config.rows) * pass_cycles(pixels, config)
 
 
 def layer_sections(compiled: Compiled, number: int = 0) -> list[LayerSection]:

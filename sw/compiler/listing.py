@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from celosia.hw.arch.config import TABLE_BYTES, Config
+from celosia.sim.timing.costs import pass_cycles
 from celosia.sw.compiler.layout.pitches import least_steps
 from celosia.sw.compiler.layout.placement import Arrangement
 from celosia.sw.compiler.layout.scratch import spreads
@@ -27,8 +28,7 @@ def layers_of(about: Arrangement, sizes: list[tuple[int, int]], items: int) -> t
             each = f"{tiled.band.count} results of {tiled.band.channels}"
             notes.append(f"in bands: {each} channel{'s' * (tiled.band.channels > 1)} a vector")
         elif isinstance(layer, MatrixLayer) and tiled.steps > least:
-            pixels = max(layer.pixels, config.rows // config.weight_rows)
-            more = (tiled.steps - least) * tiled.tiles * pixels
+            more = (tiled.steps - least) * tiled.tiles * pass_cycles(layer.pixels, config)
             notes.append(f"{tiled.steps} reduction steps instead of {least}, {more:,} cycles more")
         if isinstance(layer, DynamicProduct):
             notes += _passes(layer, tiling, config)

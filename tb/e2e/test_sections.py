@@ -193,7 +193,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
 
     def set_to(chosen: int, any_: int) -> None:
         monkeypatch.setattr(passes, "MOST_INSTRUCTIONS", chosen)
-        monkeypatch.setattr(passes, "_MOST_INSTRUCTIONS", any_)
+        monkeypatch.setattr(passes.policy, "PART_INSTRUCTIONS", any_)
 
     return set_to
 

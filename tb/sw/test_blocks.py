@@ -8,9 +8,9 @@ import pytest
 from whole_networks.small import alone
 
 from celosia.hw.arch.presets import preset
+from celosia.sim.timing.costs import drain_latency, sum_latency
 from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.schedule.blocks import blocks, sums, wanted_sums
-from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
 from celosia.sw.layers.spec import MatrixLayer, Pool
 from celosia.sw.layers.windows import Axis, padding, rectangles
 

@@ -233,7 +233,7 @@ def test_a_batch_of_too_many_instructions_is_refused_before_the_long_passes(
     for sizes, batch in (("edge", 5), ("nano", 2)):
         program = compile_graph(graph, preset(sizes), batch)
         assert 0 < least.pop() <= program.main.count
-    monkeypatch.setattr(passes, "_MOST_INSTRUCTIONS", 1000)
+    monkeypatch.setattr(passes.policy, "PART_INSTRUCTIONS", 1000)
     monkeypatch.setattr(passes, "schedule", refused)
     with pytest.raises(CompileError, match="^network: wanted at most 1000 instructions, got"):
         compile_graph(graph, preset("edge"), 64)

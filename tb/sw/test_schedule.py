@@ -7,10 +7,10 @@ from networks import Back, Concatenate, Convolution, Depthwise, Pad, write_seque
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Opcode
 from celosia.hw.arch.presets import preset
+from celosia.sim.timing.costs import drain_latency, sum_latency
 from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.emit.access import Access
 from celosia.sw.compiler.layout.residence import Demand, reside
-from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
 from celosia.sw.frontend.tflite import load
 from celosia.sw.layers.spec import MatrixLayer
 from celosia.sw.runtime.interpreter import open_session

@@ -14,6 +14,7 @@ from functools import cache
 from itertools import pairwise
 
 from celosia.hw.arch.config import ADDRESS_BITS, TABLE_BYTES, Config
+from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.pack import packed_bytes
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.placement import Placement, ValueAddresses
@@ -24,9 +25,6 @@ from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network, attached
 from celosia.sw.layers.spec import Layer, MatrixLayer, Sum
-
-#: Row stripes, at least, of a value that passes from one layer to the next.
-_PIPELINED = 8
 
 #: External addresses of tables start at multiples of this: no burst crosses a 4 KiB page early.
 ALIGNMENT = 4096
@@ -308,7 +306,7 @@ class _Allocator:
             height = result_rows(self.network, layer)
             if first < number:
                 # The second layer begins after the first one has made a stripe.
-                most = min(most, -(-height // _PIPELINED))
+                most = min(most, -(-height // policy.DIRECT_STRIPES))
                 if turns < 2:
                     return None
             rows[number] = -(-height // -(-height // most))

@@ -11,6 +11,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
+from celosia.sim.timing.costs import drain_cycles, drain_gap, pass_cycles
+from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.allocate import per_image_layers
 from celosia.sw.compiler.layout.bands import (
     Band,
@@ -31,14 +33,6 @@ from celosia.sw.compiler.layout.pitches import (
 from celosia.sw.layers.network import Network, attached
 from celosia.sw.layers.spec import MatrixLayer, Pool
 
-#: Fraction of the weight buffer that one instruction may stream; see ``tile``.
-_FRACTION = 16
-#: Cycles from the last sum of a drain to the first of the next one.
-_DRAIN = 8
-#: Cycles from one instruction to the next if the sequencer does not keep up.
-_FETCH = 10
-#: Choices for each layer.
-_TURNS = 2
 #: Windows of a product without pooling.
 _ALONE = Pool(window=(1, 1), stride=(1, 1))
 
@@ -47,7 +41,7 @@ def choose(network: Network, config: Config) -> dict[int, Band]:
     """Return the bands of layers that are faster with one, by their number."""
     choice = _Choice(network, config)
     # The best choice of a layer depends on the memory that the others leave.
-    for _ in range(_TURNS):
+    for _ in range(policy.BAND_TURNS):
         for number in range(per_image_layers(network, config)):
             choice.consider(number)
     return choice.bands if choice.holds() else {}
@@ -164,7 +158,7 @@ class _Choice:
         far = band.count * max(layer.stride[1] * source.pixel, result.pixel)
         return (
             wide <= config.accumulator_depth
-            and longest <= max(1, config.weight_tiles // _FRACTION)
+            and longest <= max(1, config.weight_tiles // policy.BAND_SHARE)
             and far < config.unified_bytes
             and (not band.joined or layer.output[1] <= source.row)
         )
@@ -192,7 +186,9 @@ class _Choice:
         instructions = 2 + sum(count > 0 for count in more)
         total = sum(
             w.repeats * max(w.apart, w.drained, least)
-            for w, least in ((work[n], instructions * _FETCH * (n in bands)) for n in near)
+            for w, least in (
+                (work[n], instructions * policy.BAND_WORDS * (n in bands)) for n in near
+            )
         )
         streamed = more[0] * config.tile_bytes + more[1] * PARAMETER_BYTES
         return total + streamed // config.bus_bytes, work
@@ -206,19 +202,22 @@ class _Choice:
     ) -> _Work:
         """Return the work of a layer."""
         config, source = self.config, layouts[layer.source]
-        load = config.rows // config.weight_rows
         band = bands.get(number)
         if band is None:
             value = self.network.values[layer.source]
             count = -(-layer.channels // config.columns)
             apart = cycles(layer, value, source.pitch, source.pixel, config) // count
-            return _Work(count, apart, 0, apart // max(layer.pixels, load), config.columns)
+            return _Work(
+                count, apart, 0, apart // pass_cycles(layer.pixels, config), config.columns
+            )
         made = band.channels * layer.each
         steps = sum(segment.steps(config) for segment in band_segments(layer, band, source, config))
         pixels = math.prod(vectors(band, *layer.output, source.row))
-        drained = pixels * -(-band.count * made // config.lanes) + _DRAIN
+        drained = pixels * drain_cycles(band.count * made, config) + drain_gap(config)
         each = parameters_of_tile(made, config)
-        return _Work(layer.channels // made, steps * max(pixels, load), drained, steps, each)
+        return _Work(
+            layer.channels // made, steps * pass_cycles(pixels, config), drained, steps, each
+        )
 
 
 def _excess(wanted: int, capacity: int) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from celosia.hw.arch.config import Config
+from celosia.sim.timing.costs import pass_cycles
 from celosia.sw.compiler.layout.bands import Band, overrun, pixel_pitch, spans
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Pooling, Windows
@@ -297,4 +298,4 @@ def cycles(layer: MatrixLayer, value: Value, pitch: int, pixel: int, config: Con
     parts = segments(layer, pitch, depth, channels, config)
     steps = sum(segment.steps(config) for segment in parts)
     tiles = -(-layer.channels // config.columns)
-    return steps * tiles * max(layer.pixels, config.rows // config.weight_rows)
+    return steps * tiles * pass_cycles(layer.pixels, config)

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from celosia.hw.arch.config import PROGRAM_BYTES, Config
+from celosia.sim.timing.costs import drain_cycles, pass_cycles
+from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.pitches import Segment
 from celosia.sw.layers.spec import MatrixLayer
 
@@ -56,15 +58,15 @@ def demand_of(
     if not all(segment.side_by_side for tile in segments for segment in tile):
         period = steps
     sums = layer.pixels
-    array = steps * max(sums, config.rows // config.weight_rows)
-    vector = sums * -(-min(layer.channels, config.columns) // config.lanes)
+    array = steps * pass_cycles(sums, config)
+    vector = sums * drain_cycles(min(layer.channels, config.columns), config)
     blocks = -(-sums // config.accumulator_depth)
     instruction = PROGRAM_BYTES / config.bus_bytes
     beats = config.tile_bytes / config.bus_bytes + instruction / min(period, steps)
     fixed = 2 * instruction * blocks * len(segments)
     cycles, tiles = len(segments) * max(array, vector), steps * len(segments)
     turns = takes_turns(steps, tiles, ring) and blocks * tiles * beats > cycles
-    once = turns or 3 * tiles <= ring
+    once = turns or policy.RING_HELD * tiles <= ring
     return Demand(tiles, period, cycles, fixed, beats if once else blocks * beats, first, turns)
 
 
@@ -73,7 +75,7 @@ def takes_turns(steps: int, tiles: int, ring: int) -> bool:
 
     They need not if all tiles stay in the ring from one block to the next.
     """
-    return 3 * steps <= ring < 3 * tiles
+    return policy.RING_HELD * steps <= ring < policy.RING_HELD * tiles
 
 
 def reside(demands: Sequence[Demand | None], space: int) -> tuple[list[tuple[int, int, int]], int]:

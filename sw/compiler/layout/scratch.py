@@ -4,13 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
+from celosia.sim.timing.costs import drain_cycles
+from celosia.sw.compiler import policy
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.spec import DynamicProduct
-
-#: Fraction of the weight buffer for tiles made of activations, at most.
-_FRACTION = 4
-#: Regions for steps of a reduction: one is filled after the other.
-_TURNS = 4
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,9 @@ def _products(network: Network) -> dict[int, DynamicProduct]:
 
 def scratch_limit(network: Network, config: Config) -> str:
     """Return the reason why a core has too few slots or sums for such tiles, if it has."""
-    least = _FRACTION * (1 + sum(bool(layer.lines) for layer in _products(network).values()))
+    least = policy.SCRATCH_SHARE * (
+        1 + sum(bool(layer.lines) for layer in _products(network).values())
+    )
     if config.weight_tiles < least:
         return f"wanted at least {least} weight tiles, got {config.weight_tiles}"
     if config.accumulator_rows <= config.rows:
@@ -57,13 +56,13 @@ def scratch_of(network: Network, config: Config) -> Scratch:
         return Scratch(config.weight_tiles, 0, 1, {})
     assert config.activation_weights
     constants = [number for number, layer in layers.items() if layer.lines]
-    space = config.weight_tiles // _FRACTION - len(constants)
+    space = config.weight_tiles // policy.SCRATCH_SHARE - len(constants)
     # One instruction counts fewer rows of tiles than the accumulators have.
     most = (config.accumulator_rows - 1) // config.rows
     longest = max(-(-layer.taps // config.rows) for layer in layers.values())
     # Two regions at least, so that one fills while the other is multiplied.
     steps = min(longest, max(1, space // 2), most)
-    turns = min(_TURNS, space // steps)
+    turns = min(policy.SCRATCH_TURNS, space // steps)
     start = config.weight_tiles - len(constants) - turns * steps
     slots = {number: start + index for index, number in enumerate(constants)}
     return Scratch(start, steps, turns, slots)
@@ -80,7 +79,7 @@ def spreads(layer: DynamicProduct, scratch: Scratch, config: Config) -> bool:
         return False
     if layer.rows < config.rows:
         return False
-    groups = -(-min(layer.channels, config.columns) // config.lanes) * config.group_cycles
+    groups = drain_cycles(min(layer.channels, config.columns), config)
     others = layer.passes - layer.columns.times
     return max(others * steps, 2 * groups) < max(layer.passes * steps, groups)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from celosia.hw.arch.config import EXPONENTIAL_TABLES, Config
+from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.bands import Band, parameters_of_tile
 from celosia.sw.compiler.layout.pitches import Layout, Segment, band_segments, pixel_bytes, segments
 from celosia.sw.compiler.layout.residence import TileSegments, demand_of, reside, steps_of
@@ -17,11 +18,6 @@ from celosia.sw.compiler.layout.scratch import Scratch, scratch_of, tile_columns
 from celosia.sw.compiler.layout.split import further_parts
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Pooling
-
-#: Fraction of the weight buffer for streaming, if not all tiles fit.
-_STREAMING = 4
-#: Fetches of parameters that fit the ring if some stream.
-_FETCHES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,10 +130,10 @@ def tile(
     scratch = scratch_of(network, config)
     keep, tiles = 0, scratch.first
     if sum(sizes) > tiles:
-        keep = max(tiles // _STREAMING, min(tiles, 2))
+        keep = max(tiles // policy.RING_SHARE, min(tiles, 2))
     if keep:
         # The ring holds several fetches.
-        most = max(1, keep // 4)
+        most = max(1, keep // policy.RING_READS)
         cut = [
             segments
             if all(p.side_by_side or p.steps(config) <= most for tile in segments for p in tile)
@@ -146,7 +142,12 @@ def tile(
         ]
     demands = [
         demand_of(
-            layer, segments, network.values[layer.source].is_input, keep, max(1, keep // 8), config
+            layer,
+            segments,
+            network.values[layer.source].is_input,
+            keep,
+            max(1, keep // policy.RING_FETCHES),
+            config,
         )
         if isinstance(layer, MatrixLayer)
         else None
@@ -225,7 +226,7 @@ def _stay(sizes: Sequence[int], capacity: int, unit: int) -> tuple[list[int | No
     """
     keep = 0
     if sum(sizes) > capacity:
-        keep = max(min(capacity // 2, _FETCHES * unit), min(2 * unit, capacity))
+        keep = max(min(capacity // 2, policy.RING_FETCHES * unit), min(2 * unit, capacity))
     slots: list[int | None] = [None] * len(sizes)
     used = 0
     for number in sorted(range(len(sizes)), key=lambda n: sizes[n]):

@@ -3,16 +3,11 @@
 import math
 
 from celosia.hw.arch.config import Config
+from celosia.sim.timing.costs import drain_cycles
+from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.bands import Band, vectors
 from celosia.sw.compiler.schedule.actions import Block
 from celosia.sw.layers.spec import MatrixLayer, Pool, Range, Sum
-
-#: Pixels of a block without pooling, in rows of a tile. Small blocks let the next layer start
-#: early, and leave little to drain at the end. Pooling drains fast enough with large ones.
-TILES = 4
-
-#: Cycles of the array in which the sums of a small block drain, additions included.
-_CYCLES = 450
 
 
 def _grid(count: int, size: int, stride: int) -> int:
@@ -49,12 +44,8 @@ def _most(limit: int, size: int, stride: int) -> int:
 
 def drains_slowly(layer: MatrixLayer, steps: int, config: Config) -> bool:
     """Return whether the sums of a layer, of ``steps`` each, are made no slower than drained."""
-    return layer.pool.window == (1, 1) and steps <= _groups(layer, config)
-
-
-def _groups(layer: MatrixLayer, config: Config) -> int:
-    """Return the cycles of the drain of a pixel's sums."""
-    return -(-min(layer.channels, config.columns) // config.lanes)
+    drain = drain_cycles(min(layer.channels, config.columns), config)
+    return layer.pool.window == (1, 1) and steps <= drain
 
 
 def wanted_sums(
@@ -66,17 +57,18 @@ def wanted_sums(
     blocks are large. If a sum takes many steps, small blocks at the end drain in time, too, and
     the next layer can start, unless the layer's weights stream in for each block anew.
     """
-    usual = TILES * config.rows
+    usual = policy.BLOCK_TILES * config.rows
+    drain = drain_cycles(min(layer.channels, config.columns), config)
     if drains_slowly(layer, steps, config):
-        large = config.accumulator_depth // (1 + (steps == _groups(layer, config)))
+        large = config.accumulator_depth // (1 + (steps == drain))
         return max(usual, large), max(usual, large)
     if streams or not steps:
         return usual, usual
-    end = -(-_CYCLES // steps)
+    end = -(-policy.LAST_BLOCK // steps)
     if end > usual:
         # Few steps: as many sums as drain while the next tile is made. The tile after that one
         # needs their half.
-        end = -(-latency // max(1, steps - _groups(layer, config)))
+        end = -(-latency // max(1, steps - drain))
     return usual, min(usual, max(config.rows, end))
 
 
@@ -128,13 +120,13 @@ def blocks(
     across = _grid(most_columns, wide, right)
     most_rows = min(rows, _most(depth // across, high, down))
     pooled = layer.pool.window != (1, 1)
-    usual, end = wanted or (TILES * config.rows,) * 2
+    usual, end = wanted or (policy.BLOCK_TILES * config.rows,) * 2
     if pixels >= usual and not large:
         usual = pixels // 2 if pooled else usual
         most_rows = min(most_rows, max(1, -(-usual // (across * down))))
     rows_of_blocks = even(*stripe, most_rows)
     if not pooled and not large:
-        if usual > TILES * config.rows and len(rows_of_blocks) > 1:
+        if usual > policy.BLOCK_TILES * config.rows and len(rows_of_blocks) > 1:
             # Drains limit the speed: the first one starts as early as possible.
             first = stripe[0] + (rows - 1) % most_rows + 1
             rows_of_blocks = [(stripe[0], first), *even(first, stripe[1], most_rows)]

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 
+from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.placement import Arranged
 from celosia.sw.compiler.layout.tile import Tables, copied_parameters, parameters_of
 from celosia.sw.compiler.schedule.actions import (
@@ -15,8 +16,6 @@ from celosia.sw.compiler.schedule.actions import (
 )
 from celosia.sw.layers.spec import DynamicProduct, Pooling
 
-#: Fetches that the ring of tiles holds.
-_FETCHES = 8
 #: Actions that read constants.
 READERS = (Multiply, Drain, SpreadSums, PoolRegion, AddRegion)
 #: Actions of the vector unit that read constants.
@@ -49,7 +48,7 @@ class Constants(Arranged):
         if layer.slot(first) is not None:
             return None
         alone = len(layer.segments[action.tile]) == 1 or layer.period % layer.steps
-        if alone or _FETCHES * layer.steps > self.tiling.weights.count:
+        if alone or policy.RING_FETCHES * layer.steps > self.tiling.weights.count:
             return first, count, 0
         start = action.tile * layer.steps
         steps = sum(segment.steps(self.config) for segment in layer.segments[action.tile])
@@ -76,7 +75,7 @@ class Constants(Arranged):
         if tiled.first_channel is not None:
             return None
         total = parameters_of(self.network.layers[action.layer], tiled)
-        most = self.tiling.parameters.count // _FETCHES // tiled.parameters
+        most = self.tiling.parameters.count // policy.RING_FETCHES // tiled.parameters
         count = max(1, most) * tiled.parameters
         first = channel // count * count
         return first, min(count, total - first), channel - first
@@ -101,7 +100,7 @@ class Constants(Arranged):
 
     def split(self, actions: Sequence[Action]) -> Iterator[Action]:
         """Split matrix actions between resident and streamed tiles, and by fetches of the ring."""
-        most = max(1, self.tiling.weights.count // _FETCHES)
+        most = max(1, self.tiling.weights.count // policy.RING_FETCHES)
         for action in actions:
             if not isinstance(action, Multiply):
                 yield action

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
+from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.scratch import Scratch, spreads
 from celosia.sw.compiler.schedule.actions import (
     Action,
@@ -14,7 +15,7 @@ from celosia.sw.compiler.schedule.actions import (
     OnSums,
     SpreadSums,
 )
-from celosia.sw.compiler.schedule.blocks import TILES, even
+from celosia.sw.compiler.schedule.blocks import even
 from celosia.sw.compiler.schedule.interleave import Job
 from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.layers.spec import DynamicProduct, Range, Term
@@ -88,7 +89,7 @@ class DynamicJobs:
         ]
         longest = max(last - first for first, last in cut)
         # Few rows: their drains would take longer to start than the passes take.
-        most = max(turns // 2, TILES * self.config.rows // longest)
+        most = max(turns // 2, policy.BLOCK_TILES * self.config.rows // longest)
         if self.spreads:
             # Tiles of this job and of the next one.
             most = turns // 2

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from celosia.sim.timing.costs import drain_latency, sum_latency
 from celosia.sw.compiler.layout.placement import Arranged, Arrangement
 from celosia.sw.compiler.layout.stripes import product_rows, source_rows
 from celosia.sw.compiler.schedule.actions import (
@@ -28,7 +29,7 @@ from celosia.sw.compiler.schedule.actions import (
     SpreadSums,
     StoreRegion,
 )
-from celosia.sw.compiler.schedule.pace import Pace, drain_latency, sum_latency
+from celosia.sw.compiler.schedule.pace import Pace
 from celosia.sw.layers.spec import DynamicProduct, MatrixLayer, Pooling, Range, Sum
 
 _EVERYTHING = (-(1 << 62), 1 << 62)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.placement import Arranged
 from celosia.sw.compiler.schedule.actions import (
     Action,
@@ -17,14 +18,12 @@ from celosia.sw.compiler.schedule.actions import (
 from celosia.sw.compiler.schedule.blocks import blocks
 from celosia.sw.compiler.schedule.interleave import Job
 from celosia.sw.compiler.schedule.movement import Movement
-from celosia.sw.compiler.schedule.tiling import GROUP, WHOLE, BlockTiling, Stages, StepRange
+from celosia.sw.compiler.schedule.tiling import WHOLE, BlockTiling, Stages, StepRange
 from celosia.sw.layers.network import attached
 from celosia.sw.layers.spec import MatrixLayer, Pooling, Range, Sum
 
 #: Longest reduction that the field ``taps`` can hold.
 _MOST_TAPS = (1 << 20) - 1
-#: Output tiles that start on the channels of a band whose last drains are not over.
-_AFTER_BAND = 2
 
 
 class Jobs(Arranged):
@@ -147,7 +146,7 @@ class Jobs(Arranged):
         in_flight = self.block_tiling.tiles_in_flight(number, block)
         first = min(tiles, in_flight)
         if len(stages) > 1 and (loads or self.block_tiling.band_before(number)):
-            most = GROUP if loads else max(in_flight, _AFTER_BAND)
+            most = policy.ARRIVING_TILES if loads else max(in_flight, policy.AFTER_BAND)
             first = min(
                 tiles, most, self.config.accumulator_depth // self.block_tiling.rows(number, block)
             )
@@ -255,6 +254,6 @@ def _stores(layer: MatrixLayer | Sum, rows: int, columns: int) -> list[int]:
     Stores are wide enough for bursts, and little is left after the last drain.
     """
     tiles = -(-layer.channels // columns)
-    wide = -(-64 // columns)
+    wide = -(-policy.STORE_BYTES // columns)
     stops = range(wide - 1, tiles - 1, wide) if rows > 1 else range(0)
     return [*stops, tiles - 1]

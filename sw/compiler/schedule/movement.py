@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
 
+from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.placement import Arranged
 from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.schedule.actions import (
@@ -15,11 +16,6 @@ from celosia.sw.compiler.schedule.actions import (
     Stripe,
 )
 from celosia.sw.layers.spec import Range
-
-#: Bytes of an image in one load.
-_LOAD_BYTES = 1024
-#: Bytes of an image in the first load: few, so that the array starts soon.
-_FIRST_BYTES = 192
 
 
 class Movement(Arranged):
@@ -119,7 +115,7 @@ class Movement(Arranged):
     def first_rows(self, value: int) -> int:
         """Return the rows of an image that the first load brings; an image may have fewer."""
         about = self.network.values[value]
-        return max(1, _FIRST_BYTES // (about.width * about.channels))
+        return max(1, policy.FIRST_BYTES // (about.width * about.channels))
 
     def regions(self, region: Region, first: int | None = None) -> Iterator[Region]:
         """Yield the region of each load or store of whole rows, ``first`` rows first."""
@@ -127,7 +123,7 @@ class Movement(Arranged):
         if self.is_vector(region.value):
             yield region
             return
-        step = max(1, _LOAD_BYTES // (value.width * value.channels))
+        step = max(1, policy.LOAD_BYTES // (value.width * value.channels))
         begin, end = region.rows
         ends = [begin, *range(begin + (first or step), end, step), end]
         for sample in range(*region.samples):

@@ -1,14 +1,22 @@
 """Approximate clocks of the units while a program is scheduled.
 
-The latencies are those of the estimate (``celosia.sim.timing.costs``).
+Cycles are those of the estimate (``celosia.sim.timing.costs``).
 """
 
 import itertools
 import math
 from collections import deque
 
-from celosia.hw.arch.config import PARAMETER_BYTES, SOFTMAX_ROWS, TABLE_BYTES, Config
-from celosia.sim.timing.costs import COSTS, PRODUCTS
+from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
+from celosia.sim.timing.costs import (
+    arrival,
+    drain_cycles,
+    drain_latency,
+    pass_cycles,
+    softmax_cycles,
+    sum_latency,
+)
+from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.placement import Arranged, Arrangement
@@ -29,33 +37,8 @@ from celosia.sw.compiler.schedule.pooling import pooled_extents
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Pooling, Sum
 
-#: Mean words of an instruction; each takes a cycle.
-_WORDS = 5
-
 #: Actions of the array or the vector unit.
 Work = Matrix | SpreadSums | Drain | PoolRegion | AddRegion
-
-
-def sum_latency(config: Config) -> int:
-    """Return the cycles from the last pixel that enters the array to the drain of its sums."""
-    return config.rows + config.columns + COSTS.matrix + COSTS.post + 1
-
-
-def drain_latency(config: Config) -> int:
-    """Return the cycles from the end of a drain to the matrix action that waited for it.
-
-    The end of a drain is its start plus the cycles in the vector unit.
-    """
-    own = COSTS.prepare_vector + (config.lanes - 1).bit_length() + COSTS.first_request
-    after = COSTS.post + 1 + COSTS.prepare + (config.rows - 1).bit_length() + 1
-    return own + COSTS.sums + COSTS.to_bytes + after + config.group_cycles - 1
-
-
-def softmax_cycles(pixels: int, groups: int) -> int:
-    """Return the cycles of SOFTMAX of some pixels, each of ``groups`` groups of channels."""
-    instructions = -(-pixels // SOFTMAX_ROWS)
-    products = PRODUCTS * (pixels + instructions * COSTS.product)
-    return 3 * pixels * groups + products
 
 
 class Pace(Arranged):
@@ -89,8 +72,7 @@ class Pace(Arranged):
         if isinstance(action, Multiply | MultiplyMoved):
             moved = isinstance(action, MultiplyMoved)
             pixels = action.rows[1] - action.rows[0] if moved else self.pixels(action)
-            each = max(pixels, config.rows // config.weight_rows)
-            return each * (action.last_step - action.first_step)
+            return pass_cycles(pixels, config) * (action.last_step - action.first_step)
         if isinstance(action, PoolRegion):
             assert isinstance(layer, Pooling)
             windows = layer.windows[action.windows]
@@ -102,7 +84,7 @@ class Pace(Arranged):
                 return softmax_cycles(pixels, groups)
             return pixels * max(groups * config.group_cycles, reads * math.prod(windows.size))
         assert not isinstance(layer, Pooling)
-        groups = -(-min(layer.channels, config.columns) // config.lanes) * config.group_cycles
+        groups = drain_cycles(min(layer.channels, config.columns), config)
         if isinstance(action, SpreadSums):
             return action.rows * groups
         if isinstance(action, AddRegion):
@@ -110,8 +92,8 @@ class Pace(Arranged):
         band = self.tiling.layers[action.layer].band
         if band:
             assert isinstance(layer, MatrixLayer)
-            groups = -(-band.count * band.channels * layer.each // config.lanes)
-            return self.pixels(action) * groups * config.group_cycles
+            channels = band.count * band.channels * layer.each
+            return self.pixels(action) * drain_cycles(channels, config)
         assert isinstance(layer, MatrixLayer | DynamicProduct)
         return math.prod(action.block.extents) * max(groups, math.prod(layer.pool.window))
 
@@ -145,7 +127,7 @@ class Pace(Arranged):
 
     def dispatch(self, queue: str) -> None:
         """Dispatch an instruction, after the queue of its unit has space."""
-        self.dispatched += _WORDS
+        self.dispatched += policy.INSTRUCTION_WORDS
         starts = self.queues[queue]
         if len(starts) == starts.maxlen:
             self.dispatched = max(self.dispatched, starts[0])
@@ -161,7 +143,7 @@ class Pace(Arranged):
         self.queues["load"].append(start)
         self.load_start = start
         self.bus = start + beats
-        return self.bus + COSTS.memory + COSTS.arrival + COSTS.request
+        return arrival(self.bus)
 
     def beats(self, action: LoadRegion) -> int:
         """Return the beats of the bus of a load of a region."""
@@ -179,27 +161,25 @@ def layer_cycles(
     layer: Layer, tiled: TiledLayer, source: Layout, config: Config
 ) -> tuple[int, int]:
     """Return the cycles of a layer in the array and in the vector unit, for one sample."""
-    load = config.rows // config.weight_rows
     if isinstance(layer, Pooling):
         pixels = sum(math.prod(w.count) * math.prod(w.size) for w in layer.windows)
         if layer.exponentials is not None:
             return 0, softmax_cycles(pixels, 1)
         return 0, pixels * config.group_cycles
     tiles = -(-layer.channels // tiled.channels)
-    made = min(layer.channels, config.columns)
-    groups = -(-made // config.lanes) * config.group_cycles
+    groups = drain_cycles(min(layer.channels, config.columns), config)
     if isinstance(layer, Sum):
         return 0, 3 * tiles * math.prod(layer.output) * groups
     if isinstance(layer, DynamicProduct):
         steps, pixels = -(-layer.taps // config.rows), layer.heads * layer.rows
-        passes = layer.passes * max(pixels, layer.heads * load) + layer.heads * config.rows
-        return tiles * steps * passes, tiles * pixels * groups
+        each = layer.passes * pass_cycles(layer.rows, config) + config.rows
+        return tiles * steps * layer.heads * each, tiles * pixels * groups
     if tiled.band:
         pixels = math.prod(vectors(tiled.band, *layer.output, source.row))
-        groups = -(-tiled.band.count * tiled.channels // config.lanes) * config.group_cycles
-        return tiles * tiled.steps * max(pixels, load), tiles * pixels * groups
+        groups = drain_cycles(tiled.band.count * tiled.channels, config)
+        return tiles * tiled.steps * pass_cycles(pixels, config), tiles * pixels * groups
     drained = math.prod(layer.output) * max(groups, math.prod(layer.pool.window))
-    return tiles * tiled.steps * max(layer.pixels, load), tiles * drained
+    return tiles * tiled.steps * pass_cycles(layer.pixels, config), tiles * drained
 
 
 def overlap_gains(

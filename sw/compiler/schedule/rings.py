@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.tile import Ring
 
 #: Position of the action that reads constants, their key, and their number of slots.
@@ -47,7 +48,7 @@ class Queue:
         latest = len(self.keys) - 1
         for number in range(latest, -1, -1):
             held += self.counts[number]
-            if number != latest and 3 * held > self.ring.count:
+            if number != latest and policy.RING_HELD * held > self.ring.count:
                 break
             if self.keys[number] == key:
                 return number

@@ -8,6 +8,7 @@ starts on the results that are complete. The next input loads while this one is 
 from collections.abc import Iterator
 from itertools import chain
 
+from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.placement import Arranged, Arrangement
 from celosia.sw.compiler.schedule.actions import Action, FillMargins, LoadRegion
 from celosia.sw.compiler.schedule.dynamic import DynamicJobs
@@ -17,9 +18,6 @@ from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.compiler.schedule.stripes import Stripes
 from celosia.sw.compiler.schedule.tiling import BlockTiling
 from celosia.sw.layers.spec import DynamicProduct, MatrixLayer, Range
-
-#: Segments of the margins of a value that are written while inputs arrive.
-_MARGINS = 6
 
 
 def schedule(about: Arrangement) -> list[Action]:
@@ -129,7 +127,7 @@ class _Scheduler(Arranged):
         """Yield the filling of margins some rows at a time."""
         assert isinstance(action, FillMargins)
         first, last = action.region.rows
-        step = -(-(last - first) // _MARGINS)
+        step = -(-(last - first) // policy.MARGIN_FILLS)
         for row in range(first, last, step):
             rows = row, min(row + step, last)
             yield action._replace(region=action.region._replace(rows=rows))

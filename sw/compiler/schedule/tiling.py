@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
+from celosia.sim.timing.costs import drain_latency, pass_cycles, sum_latency
+from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.placement import Arranged
 from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.schedule.actions import Action, Block, LoadRegion, Region
@@ -15,23 +17,7 @@ from celosia.sw.compiler.schedule.blocks import (
     wanted_sums,
 )
 from celosia.sw.compiler.schedule.movement import Movement
-from celosia.sw.compiler.schedule.pace import drain_latency, sum_latency
 from celosia.sw.layers.spec import MatrixLayer, Range
-
-#: Output tiles that share one pass over an input that is still being loaded.
-GROUP = 4
-#: Cycles from a request to external memory to the first response, for the split of loads.
-_LATENCY = 64
-#: Steps of one vector that are loaded before the rest of it: few, so that the array starts soon.
-_FIRST_STEPS = 4
-
-# Sizes of small jobs, between which those of the next layer may come.
-#: Least cycles of the array for a tile of a band and a block.
-_BAND = 300
-#: Cycles of the array after which no more tiles of a band share a half of the accumulators.
-_BAND_TILES = 450
-#: Sums of a block that drain no faster than they are made, at most.
-_SLOW_SUMS = 256
 
 
 @dataclass(frozen=True)
@@ -71,7 +57,7 @@ class BlockTiling(Arranged):
         layer, tiled = self.network.product(number), self.tiling.layers[number]
         if tiled.band:
             row = self.placement.layouts[layer.source].row
-            least = -(-_BAND // tiled.steps) if self.overlap else 0
+            least = -(-policy.BAND_CYCLES // tiled.steps) if self.overlap else 0
             return band_blocks(layer, tiled.band, row, samples, self.config, least)
         # A band can start on the first channels of its source if one block makes all pixels.
         readers = self.network.readers[layer.result]
@@ -86,7 +72,7 @@ class BlockTiling(Arranged):
         usual, last = wanted_sums(layer, tiled.steps, tiled.streams, self.latency, self.config)
         slow = drains_slowly(layer, tiled.steps, self.config)
         if slow and self.overlap and self.overlaps(number):
-            return min(usual, _SLOW_SUMS), min(last, _SLOW_SUMS)
+            return min(usual, policy.SLOW_SUMS), min(last, policy.SLOW_SUMS)
         return usual, last
 
     def tiles_in_flight(self, number: int, block: Block) -> int:
@@ -100,12 +86,11 @@ class BlockTiling(Arranged):
         if tiled.band:
             most = min(most, self.config.rows // tiled.channels)
             if self.overlap:
-                load = self.config.rows // self.config.weight_rows
-                cycles = tiled.steps * max(self.rows(number, block), load)
-                most = min(most, -(-_BAND_TILES // cycles))
+                cycles = tiled.steps * pass_cycles(self.rows(number, block), self.config)
+                most = min(most, -(-policy.BAND_TILES // cycles))
             return max(1, most)
         if self.overlap and self.overlaps(number):
-            most = min(most, _SLOW_SUMS // self.rows(number, block))
+            most = min(most, policy.SLOW_SUMS // self.rows(number, block))
         return max(1, most) if drains_slowly(layer, tiled.steps, self.config) else 1
 
     def rows(self, number: int, block: Block) -> int:
@@ -186,10 +171,10 @@ class BlockTiling(Arranged):
             beats = samples * -(-about.bytes_per_item // self.config.bus_bytes)
             vector = about.bytes_per_item == layer.taps
             resident = not self.tiling.layers[number].streams
-            if vector and samples == 1 and resident and steps > 2 * _FIRST_STEPS:
+            if vector and samples == 1 and resident and steps > 2 * policy.FIRST_STEPS:
                 # A vector is read a step at a time: it need not be complete.
-                ends = [_FIRST_STEPS, steps]
-            elif not vector or samples == 1 or beats <= 2 * _LATENCY:
+                ends = [policy.FIRST_STEPS, steps]
+            elif not vector or samples == 1 or beats <= 2 * policy.STAGE_LATENCY:
                 ends = [steps]
             else:
                 ends = _growing_ends(layer, samples, self.config)
@@ -237,13 +222,13 @@ def _growing_ends(layer: MatrixLayer, rows: int, config: Config) -> list[int]:
     """Return the steps to split at so that each stage loads while those before are multiplied."""
     steps = -(-layer.taps // config.rows)
     tiles = -(-layer.channels // config.columns)
-    group = min(tiles, GROUP, config.accumulator_depth // rows)
-    step_cycles = max(rows, config.rows // config.weight_rows) * group
+    group = min(tiles, policy.ARRIVING_TILES, config.accumulator_depth // rows)
+    step_cycles = pass_cycles(rows, config) * group
     step_beats = rows * config.rows / config.bus_bytes
     width = max(1, 16 // config.rows, steps // 64)
     ends = [min(width, steps)]
     while ends[-1] < steps:
-        spare = 0.75 * width * step_cycles - _LATENCY
+        spare = 0.75 * width * step_cycles - policy.STAGE_LATENCY
         # The second stage loads while the first, a short one, is multiplied.
         least = steps // 16 if len(ends) > 1 else 0
         width = max(width, least, int(spare / step_beats))

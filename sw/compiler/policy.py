@@ -1,0 +1,75 @@
+"""Choices of the compiler that no rule decides: one constant each, with its reason.
+
+Costs are the estimator's (``celosia.sim.timing.costs``). Figures in brackets are estimated cycles
+of a golden network if the constant is half as large, and twice as large.
+"""
+
+from celosia.sim.timing.costs import COSTS
+
+# Memories.
+
+#: A share 1 / n of the weight buffer is the ring for streamed tiles.
+RING_SHARE = 4
+#: Fetches that a ring of constants holds: more wait for memory in turn, fewer are longer bursts.
+RING_FETCHES = 8
+#: Instructions whose tiles a ring holds, if their taps lie in several rows.
+RING_READS = 4
+#: A share 1 / n of a ring may hold constants for a later use; the rest is free for fetches.
+RING_HELD = 3
+#: A share 1 / n of the weight buffer, at most, is for tiles made of activations.
+SCRATCH_SHARE = 4
+#: Regions of such tiles that are filled in turn.
+SCRATCH_TURNS = 4
+#: Row stripes, at least, of a value that passes from one layer to the next.
+DIRECT_STRIPES = 8
+
+# Bands.
+
+#: A share 1 / n of the weight buffer, at most, streams for one instruction of a band.
+BAND_SHARE = 16
+#: Times that each layer chooses its band: the best one depends on those of the others.
+BAND_TURNS = 2
+#: Least cycles of the array for a block of a band, if jobs of the next layer come between.
+BAND_CYCLES = 300
+#: Cycles of the array after which no more tiles of a band share a half of the accumulators.
+BAND_TILES = 450
+#: Output tiles that start on the channels of a band whose last drains are not over.
+AFTER_BAND = 2
+
+# Blocks of results.
+
+#: Pixels of a block without pooling, in rows of a tile: the next layer starts early, and little is
+#: left to drain at the end. Pooling drains fast enough with large blocks.
+BLOCK_TILES = 4
+#: Cycles of the array in which the sums of a small last block drain, additions included.
+LAST_BLOCK = 450
+#: Sums of a block that drain no faster than they are made, if the next layer overlaps.
+SLOW_SUMS = 256
+
+# Loads and stores.
+
+#: Words of an instruction, one a cycle: the mean of the golden programs.
+INSTRUCTION_WORDS = 5
+#: Words of an instruction of a band.
+BAND_WORDS = 2 * INSTRUCTION_WORDS
+#: Cycles that the first stages of a load hide.
+STAGE_LATENCY = 2 * COSTS.memory
+#: Bytes of an image in the first load, and in each other: few at first, so that the array starts.
+FIRST_BYTES = 192
+LOAD_BYTES = 1024
+#: Steps of a vector that are loaded before the others.
+FIRST_STEPS = 4
+#: Output tiles that share one pass over an input that is still being loaded.
+ARRIVING_TILES = 4
+#: Bytes, at least, of a store of a result of many tiles: a long burst, and little left at the end.
+STORE_BYTES = 64
+#: Portions of the margins of a value, filled while inputs arrive.
+MARGIN_FILLS = 6
+
+# Length of programs.
+
+#: Instructions of a part for one batch, at most: about a minute and a gigabyte for the compiler.
+PART_INSTRUCTIONS = 1 << 19
+#: A share 1 / n of them remains free when a batch is advised: instructions are not quite in
+#: proportion to samples.
+SPARE_INSTRUCTIONS = 10
