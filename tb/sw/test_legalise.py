@@ -65,7 +65,9 @@ def on_nano(whole: Graph) -> Plan:
 def steps(plan: Plan) -> list[str]:
     """Return the layers of each part, and the operators of the host."""
     return [
-        step.kind if isinstance(step, HostOperator) else " ".join(x.kind for x in step[1].network.layers)
+        step.kind
+        if isinstance(step, HostOperator)
+        else " ".join(x.kind for x in step[1].network.layers)
         for step in plan.steps
     ]
 
