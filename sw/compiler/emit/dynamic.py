@@ -110,16 +110,9 @@ def _vectors(
     # In a flat value, a matrix follows the one before.
     row, before = (matrix, 0) if found.height > 1 else (0, matrix * height)
     rows, columns = (lanes, pixels) if turned else (pixels, lanes)
-    region = Region(
-        value=value,
-        sub_batch=action.sub_batch,
-        samples=action.block.samples,
-        rows=(row, row + 1),
-        columns=(
-            (before + rows[0]) * pitch + columns[0],
-            (before + rows[1] - 1) * pitch + columns[1],
-        ),
-    )
+    first = (before + rows[0]) * pitch + columns[0]
+    ends = first, (before + rows[1] - 1) * pitch + columns[1]
+    region = Region(value, action.sub_batch, action.block.samples, (row, row + 1), ends)
     fields = loops((1, 1, pixels[1] - pixels[0]), (0, 0, 1 if turned else pitch))
     if turned:
         fields |= {"run": 1, "skip": (pitch - 1) // about.config.rows}
@@ -132,10 +125,4 @@ def _constant(
     """Return the region of some bytes of the constant of a term."""
     term = {Term.COLUMNS: layer.columns, Term.LINES: layer.lines}[action.term]
     assert term
-    return Region(
-        value=term.value,
-        sub_batch=action.sub_batch,
-        samples=action.block.samples,
-        rows=(0, 1),
-        columns=(0, count),
-    )
+    return Region(term.value, action.sub_batch, action.block.samples, (0, 1), (0, count))

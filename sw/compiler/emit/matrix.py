@@ -33,14 +33,8 @@ def multiply(about: Addressing, action: Multiply, slot: int) -> Step:
     offset = segment.offset + action.first_step * about.config.rows
     taps = min(action.last_step * about.config.rows, len(segment.taps))
     taps -= action.first_step * about.config.rows
-    pixel = Region(
-        value=layer.source,
-        sub_batch=action.sub_batch,
-        samples=block.samples,
-        rows=(start[0], start[0] + 1),
-        columns=(start[1] * depth + channel, start[1] * depth + channel + 1),
-        stripe=action.source,
-    )
+    first = start[1] * depth + channel
+    pixel = region._replace(rows=(start[0], start[0] + 1), columns=(first, first + 1))
     strides = (layout.sample_pitch, layer.stride[0] * layout.pitch, layer.stride[1] * depth)
     counts = sums(layer.pool, block)
     if tiled.band:
@@ -101,15 +95,8 @@ def _reads(
             channels = (channel, channel + count)
         elif layer.kernel == (1, 1):
             channels = (channel + first, channel + last + 1)
-    return Region(
-        value=layer.source,
-        sub_batch=action.sub_batch,
-        samples=action.block.samples,
-        rows=ends,
-        columns=columns,
-        channels=channels,
-        stripe=action.source,
-    )
+    samples, stripe = action.block.samples, action.source
+    return Region(layer.source, action.sub_batch, samples, ends, columns, channels, stripe)
 
 
 def _band_reads(
@@ -132,11 +119,6 @@ def _band_reads(
             (rows, across * band.count), layer.stride, layer.kernel, layer.dilation, strict=True
         )
     )
-    return Region(
-        value=layer.source,
-        sub_batch=action.sub_batch,
-        samples=action.block.samples,
-        rows=(start[0], start[0] + high),
-        columns=(start[1] * depth, (start[1] + along) * depth),
-        channels=(channel, channel + band.channels),
-    )
+    columns, channels = (start[1], start[1] + along), (channel, channel + band.channels)
+    ends = (start[0], start[0] + high), (columns[0] * depth, columns[1] * depth)
+    return Region(layer.source, action.sub_batch, action.block.samples, *ends, channels)

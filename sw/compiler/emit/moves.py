@@ -2,49 +2,27 @@
 
 from collections.abc import Iterator
 
-from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES
 from celosia.hw.arch.isa import Instruction, Kind, Opcode
 from celosia.sw.compiler.emit.access import Access, Step, span
 from celosia.sw.compiler.emit.addressing import Addressing
-from celosia.sw.compiler.schedule.actions import Region
+from celosia.sw.compiler.schedule.actions import Fetch, Region
 
 #: Bytes that one pixel of FILL may have.
 _MOST_CHANNELS = (1 << 16) - 1
 
 
-def weights(about: Addressing, layer: int, first: int, count: int, slot: int) -> Step:
-    """Return a load of tiles."""
-    instruction = Instruction(
-        Opcode.LOAD_WEIGHTS,
-        external=about.placement.weights[layer] + first * about.config.tile_bytes,
-        tile=slot,
-        tiles=count,
-    )
-    return Step(instruction, (span("weights", True, slot, count),), layer)
-
-
-def parameters(about: Addressing, layer: int, first: int, count: int, slot: int) -> Step:
-    """Return a load of channel parameters."""
-    instruction = Instruction(
-        Opcode.LOAD_PARAMS,
-        external=about.placement.parameters[layer] + first * PARAMETER_BYTES,
-        kind=Kind.CHANNELS,
-        first=slot,
-        count=count,
-    )
-    return Step(instruction, (span("parameters", True, slot, count),), layer)
-
-
-def tables(about: Addressing, layer: int, first: int, count: int, slot: int) -> Step:
-    """Return a load of tables."""
-    instruction = Instruction(
-        Opcode.LOAD_PARAMS,
-        external=about.placement.tables + first * TABLE_BYTES,
-        kind=Kind.TABLES,
-        first=slot,
-        count=count,
-    )
-    return Step(instruction, (span("tables", True, slot, count),), layer)
+def constants(about: Addressing, fetch: Fetch) -> Step:
+    """Return a load of tiles, channel parameters or tables."""
+    place, memory = about.placement, fetch.memory
+    by_layer = {"weights": place.weights, "parameters": place.parameters}
+    base = by_layer[memory][fetch.layer] if memory in by_layer else place.tables
+    fields = {"external": base + fetch.offset(about.config)}
+    if memory == "weights":
+        i = Instruction(Opcode.LOAD_WEIGHTS, **fields, tile=fetch.slot, tiles=fetch.count)
+    else:
+        fields |= {"kind": Kind.CHANNELS if memory == "parameters" else Kind.TABLES}
+        i = Instruction(Opcode.LOAD_PARAMS, **fields, first=fetch.slot, count=fetch.count)
+    return Step(i, (span(memory, True, fetch.slot, fetch.count),), fetch.layer)
 
 
 def store_channels(about: Addressing, region: Region, layer: int) -> Iterator[Step]:

@@ -7,7 +7,7 @@ from celosia.sw.compiler.emit.access import Owner, Step
 from celosia.sw.compiler.emit.addressing import Addressing
 from celosia.sw.compiler.emit.dynamic import move_weights, multiply_moved, spread_sums
 from celosia.sw.compiler.emit.matrix import multiply
-from celosia.sw.compiler.emit.moves import fill, move, parameters, store_channels, tables, weights
+from celosia.sw.compiler.emit.moves import constants, fill, move, store_channels
 from celosia.sw.compiler.emit.softmax import softmax
 from celosia.sw.compiler.emit.vector import add, drain, pool
 from celosia.sw.compiler.layout.placement import Arrangement
@@ -15,6 +15,7 @@ from celosia.sw.compiler.layout.tile import parameters_of
 from celosia.sw.compiler.schedule.actions import (
     AddRegion,
     Drain,
+    Fetch,
     FillMargins,
     LoadRegion,
     MoveWeights,
@@ -25,7 +26,7 @@ from celosia.sw.compiler.schedule.actions import (
     SpreadSums,
     StoreRegion,
 )
-from celosia.sw.compiler.schedule.stream import FetchParameters, FetchTables, FetchWeights, Work
+from celosia.sw.compiler.schedule.stream import Work
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.spec import DynamicProduct
 
@@ -39,7 +40,7 @@ def _owners(network: Network, work: Work) -> tuple[Owner | None, Owner | None]:
             return Owner(region.value, region.samples, stripe=region.stripe), None
         case FillMargins(region=region):
             return None, Owner(region.value, region.samples, margins=True, stripe=region.stripe)
-        case FetchWeights() | FetchParameters() | FetchTables():
+        case Fetch():
             return None, None
         case MoveWeights() | MultiplyMoved():
             layer = network.layers[work.layer]
@@ -67,12 +68,8 @@ def _owners(network: Network, work: Work) -> tuple[Owner | None, Owner | None]:
 def _steps(about: Addressing, work: Work) -> Iterator[Step]:
     """Yield the instructions of an action."""
     match work:
-        case FetchWeights():
-            yield weights(about, work.layer, work.first, work.count, work.slot)
-        case FetchParameters():
-            yield parameters(about, work.layer, work.first, work.count, work.slot)
-        case FetchTables():
-            yield tables(about, work.layer, work.first, work.count, work.slot)
+        case Fetch():
+            yield constants(about, work)
         case LoadRegion():
             yield move(about, Opcode.LOAD, work.region, work.layer)
         case StoreRegion(region=Region(channels=(_, _))):
@@ -119,17 +116,17 @@ def emit_setup(arrangement: Arrangement) -> Iterator[Step]:
             end = layer.stretch(tile, layer.weight_tiles)
             slot = layer.slot(tile)
             if slot is not None:
-                yield weights(about, number, tile, end - tile, slot)
+                yield constants(about, Fetch("weights", number, tile, end - tile, slot))
             tile = end
         if layer.first_channel is not None:
             count = parameters_of(network.layers[number], layer)
-            yield parameters(about, number, 0, count, layer.first_channel)
+            yield constants(about, Fetch("parameters", number, 0, count, layer.first_channel))
     for some in (tiling.tables, tiling.exponentials):
         users = some.users()
         for number, slot in enumerate(some.slots):
             if slot is not None:
                 first = some.first + number * some.each
-                yield tables(about, users[number], first, some.each, slot)
+                yield constants(about, Fetch("tables", users[number], first, some.each, slot))
     for number, kept in placement.values.items():
         if not kept.permanent:
             continue
@@ -144,13 +141,8 @@ def emit_setup(arrangement: Arrangement) -> Iterator[Step]:
                 for sample in range(count)
             ]
         for sub_batch, sample in copies:
-            region = Region(
-                value=number,
-                sub_batch=sub_batch,
-                samples=(sample, sample + 1),
-                rows=(-layout.top, height + layout.bottom),
-                columns=(0, 0),
-            )
+            rows = (-layout.top, height + layout.bottom)
+            region = Region(number, sub_batch, (sample, sample + 1), rows, (0, 0))
             margins = Owner(number, region.samples, margins=True)
             for step in fill(about, region, layer):
                 yield step._replace(writes=margins)

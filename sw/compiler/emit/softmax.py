@@ -73,15 +73,9 @@ def _region(
     assert isinstance(layer, Pooling)
     source = value == layer.source
     pixel, start = _pixel(about, layer, value), 0 if source else layer.first
-    channels = _elements(about, layer)
-    return Region(
-        value=value,
-        sub_batch=action.sub_batch,
-        samples=samples,
-        rows=rows,
-        columns=(columns[0] * pixel + start, (columns[1] - 1) * pixel + start + channels),
-        stripe=action.source if source else action.result,
-    )
+    last = (columns[1] - 1) * pixel + start + _elements(about, layer)
+    ends, stripe = (columns[0] * pixel + start, last), action.source if source else action.result
+    return Region(value, action.sub_batch, samples, rows, ends, stripe=stripe)
 
 
 def _elements(about: Addressing, layer: Pooling) -> int:

@@ -162,30 +162,17 @@ def pool(about: Addressing, action: PoolRegion, slot: int, table: int | None) ->
     block = Block(samples=action.samples, rows=action.rows, columns=(left, left + columns))
     first = windows.source[0] + (action.rows[0] - windows.result[0]) * layer.stride[0]
     last = first + (block.extents[1] - 1) * layer.stride[0] + windows.size[0]
-    start = Region(
-        value=layer.source,
-        sub_batch=action.sub_batch,
-        samples=action.samples,
-        rows=(first, last),
-        columns=(windows.source[1] * pixel, windows.ends(layer.stride)[1] * pixel),
-        stripe=action.source,
-    )
+    ends = (windows.source[1] * pixel, windows.ends(layer.stride)[1] * pixel)
+    both = action.sub_batch, action.samples
+    start = Region(layer.source, *both, (first, last), ends, stripe=action.source)
     base = about.address(start)
     if layer.seen:
         start = _all_of(about, layer.source, action)
         base = about.address(start) + first * pitch + windows.source[1] * pixel
     read = about.access(start, writes=False)
-    written = Region(
-        value=layer.result,
-        sub_batch=action.sub_batch,
-        samples=action.samples,
-        rows=block.rows,
-        columns=(
-            left * result.pixel + layer.first,
-            (left + columns - 1) * result.pixel + layer.first + depth,
-        ),
-        stripe=action.result,
-    )
+    ends = (left * result.pixel, (left + columns - 1) * result.pixel + depth)
+    ends = (ends[0] + layer.first, ends[1] + layer.first)
+    written = Region(layer.result, *both, block.rows, ends, stripe=action.result)
     strides = (layout.sample_pitch, layer.stride[0] * pitch, layer.stride[1] * pixel)
     extents, channels = pooled_extents(about, action)
     return vector(
@@ -261,15 +248,8 @@ def _writes(
     """Return the region of a block and some channels of a value."""
     pixel = about.placement.layouts[value].pixel
     left, right = block.columns
-    return Region(
-        value=value,
-        sub_batch=sub_batch,
-        samples=block.samples,
-        rows=block.rows,
-        columns=(left * pixel + channels[0], (right - 1) * pixel + channels[1]),
-        channels=channels,
-        stripe=stripe,
-    )
+    columns = (left * pixel + channels[0], (right - 1) * pixel + channels[1])
+    return Region(value, sub_batch, block.samples, block.rows, columns, channels, stripe)
 
 
 def _destination(
@@ -290,10 +270,5 @@ def _only(fields: dict[str, int]) -> dict[str, int]:
 def _all_of(about: Addressing, number: int, action: PoolRegion) -> Region:
     """Return the region of all of a value."""
     value = about.network.values[number]
-    return Region(
-        value=number,
-        sub_batch=action.sub_batch,
-        samples=action.samples,
-        rows=(0, value.height),
-        columns=(0, value.width * value.channels),
-    )
+    columns = (0, value.width * value.channels)
+    return Region(number, action.sub_batch, action.samples, (0, value.height), columns)

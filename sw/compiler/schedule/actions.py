@@ -1,7 +1,9 @@
 """Actions of a schedule."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.sw.layers.spec import Range, Term
 
 
@@ -54,6 +56,32 @@ class StoreRegion(NamedTuple):
 
     region: Region
     layer: int
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Load of constants of a layer, from its ``first`` on, to ``slot`` of a memory of the core."""
+
+    memory: str  #: ``weights``, in tiles; ``parameters``, in channels; or ``tables``.
+    layer: int
+    first: int
+    count: int
+    slot: int
+
+    def offset(self, config: Config) -> int:
+        """Return the bytes in external memory from the layer's first constant to the fetch."""
+        return self.first * _bytes_of(self.memory, config)
+
+    def beats(self, config: Config) -> int:
+        """Return the beats of the bus."""
+        return -(-self.count * _bytes_of(self.memory, config) // config.bus_bytes)
+
+
+def _bytes_of(memory: str, config: Config) -> int:
+    """Return the bytes of one constant in external memory."""
+    if memory == "weights":
+        return config.tile_bytes
+    return PARAMETER_BYTES if memory == "parameters" else TABLE_BYTES
 
 
 class FillMargins(NamedTuple):

@@ -79,13 +79,7 @@ class Movement(Arranged):
         """Return the region of all of a value."""
         about = self.network.values[value]
         columns = (0, about.width * about.channels)
-        return Region(
-            value=value,
-            sub_batch=sub_batch,
-            samples=samples,
-            rows=(0, about.height),
-            columns=columns,
-        )
+        return Region(value, sub_batch, samples, (0, about.height), columns)
 
     def margins(self, value: int, sub_batch: int, samples: Range, number: int) -> Iterator[Action]:
         """Yield the writing of margins whose memory has had other contents."""

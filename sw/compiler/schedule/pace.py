@@ -7,7 +7,7 @@ import itertools
 import math
 from collections import deque
 
-from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
+from celosia.hw.arch.config import Config
 from celosia.sim.timing.costs import (
     arrival,
     drain_cycles,
@@ -150,11 +150,6 @@ class Pace(Arranged):
         region = action.region
         rows = math.prod(last - first for first, last in (region.samples, region.rows))
         return rows * -(-(region.columns[1] - region.columns[0]) // self.config.bus_bytes)
-
-    def fetch_beats(self, tiles: int = 0, channels: int = 0, tables: int = 0) -> int:
-        """Return the beats of the bus of constants."""
-        count = tiles * self.config.tile_bytes + channels * PARAMETER_BYTES + tables * TABLE_BYTES
-        return -(-count // self.config.bus_bytes)
 
 
 def layer_cycles(

@@ -7,7 +7,6 @@ soon are not fetched again.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from celosia.sw.compiler.layout.placement import Arranged, Arrangement
@@ -17,6 +16,7 @@ from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
     Drain,
+    Fetch,
     FillMargins,
     LoadRegion,
     MoveWeights,
@@ -33,26 +33,6 @@ from celosia.sw.compiler.schedule.rings import Queue, Use
 from celosia.sw.layers.spec import DynamicProduct, MatrixLayer, Pooling
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Fetch:
-    layer: int
-    first: int
-    count: int
-    slot: int
-
-
-class FetchWeights(_Fetch):
-    """Load ``count`` tiles of a layer, from its ``first`` on, to ``slot`` of the weight buffer."""
-
-
-class FetchParameters(_Fetch):
-    """Load ``count`` channels of a layer, from ``first`` on, to ``slot`` of parameter memory."""
-
-
-class FetchTables(_Fetch):
-    """Load ``count`` tables, from number ``first`` on, to ``slot``, for a layer."""
-
-
 class Bound(NamedTuple):
     """An action that reads constants, with the slots of its first tile or channel and its table."""
 
@@ -61,7 +41,6 @@ class Bound(NamedTuple):
     table: int | None = None
 
 
-Fetch = FetchWeights | FetchParameters | FetchTables
 Work = LoadRegion | StoreRegion | FillMargins | Fetch | Bound | MoveWeights | MultiplyMoved
 
 
@@ -104,10 +83,10 @@ class _Streamer(Arranged):
             self.tiling.exponentials.ring, [*self._looked_up(self.tiling.exponentials)]
         )
         self.rings = (
-            (FetchWeights, self.tiles),
-            (FetchParameters, self.channels),
-            (FetchTables, self.tables),
-            (FetchTables, self.exponentials),
+            ("weights", self.tiles),
+            ("parameters", self.channels),
+            ("tables", self.tables),
+            ("tables", self.exponentials),
         )
         self.work: list[Work] = []
         #: By the position of a later action: the cycle at which its loads are complete.
@@ -155,15 +134,15 @@ class _Streamer(Arranged):
         """Load the missing data of an action."""
         while self.loads.position is not None and self.loads.position <= number:
             self._load()
-        for kind, ring in self.rings:
+        for memory, ring in self.rings:
             if ring.reader == number:
                 while ring.missing:
-                    self._fetch(kind, ring)
+                    self._fetch(memory, ring)
 
     def _ahead(self) -> bool:
         """Start the next load that has a slot; return whether there is one."""
-        queues = ((ring.position, kind, ring) for kind, ring in self.rings)
-        soon = [(at, kind, ring) for at, kind, ring in queues if at is not None]
+        queues = ((ring.position, memory, ring) for memory, ring in self.rings)
+        soon = [(at, memory, ring) for at, memory, ring in queues if at is not None]
         first = min(soon, key=lambda fetch: fetch[0], default=None)
         position = self.loads.position
         if position is not None and (first is None or position <= first[0]):
@@ -180,13 +159,12 @@ class _Streamer(Arranged):
         self.arrived[position] = max(ready, self.arrived.get(position, 0))
         self.work.append(action)
 
-    def _fetch(self, kind: Any, ring: Queue) -> None:
+    def _fetch(self, memory: str, ring: Queue) -> None:
         number = ring.next
         (layer, first, count), slot, slots = ring.fetch()
-        unit = {FetchWeights: "tiles", FetchParameters: "channels", FetchTables: "tables"}[kind]
-        beats = self.pace.fetch_beats(**{unit: count})
-        ring.ready[number] = self.pace.load(beats, ring.freed(slot, slots))
-        self.work.append(kind(layer=layer, first=first, count=count, slot=slot))
+        fetch = Fetch(memory, layer, first, count, slot)
+        ring.ready[number] = self.pace.load(fetch.beats(self.config), ring.freed(slot, slots))
+        self.work.append(fetch)
 
     def _append(self, number: int, action: Any) -> None:
         """Append an action that computes, with the slots of its constants."""

@@ -138,16 +138,7 @@ class BlockTiling(Arranged):
         ends = [stage.last * self.config.rows for stage in stages if stage]
         ends[-1] = about.width * about.channels
         return [
-            LoadRegion(
-                region=Region(
-                    value=layer.source,
-                    sub_batch=sub_batch,
-                    samples=block.samples,
-                    rows=(0, 1),
-                    columns=columns,
-                ),
-                layer=number,
-            )
+            LoadRegion(Region(layer.source, sub_batch, block.samples, (0, 1), columns), number)
             for columns in zip([0, *ends], ends, strict=False)
         ]
 
