@@ -18,6 +18,7 @@ from amaranth.hdl import Shape
 
 from celosia.hw.arch.config import PROGRAM_BYTES, SEMAPHORES, Config
 from celosia.hw.arch.formats import (
+    EXECUTING,
     FORMATS,
     UNITS,
     Error,
@@ -66,7 +67,7 @@ class UnitRegister(NamedTuple):
 
 
 #: First code of each unit's registers.
-_FIRST = {Unit.LOAD: 16, Unit.STORE: 32, Unit.MATRIX: 48, Unit.VECTOR: 64}
+_FIRST = {unit: 16 * unit.value for unit in EXECUTING}
 
 #: Fields that share a register. Only the last of them may have limits.
 _SHARED = {
@@ -117,6 +118,9 @@ def _registers(unit: Unit) -> tuple[UnitRegister, ...]:
 REGISTERS = {unit: _registers(unit) for unit in _FIRST}
 
 _BY_CODE = {r.code: (unit, r) for unit, registers in REGISTERS.items() for r in registers}
+# A code is an opcode or a register: each unit has 16 codes.
+assert max(opcode.value for opcode in UNITS) < min(_BY_CODE)
+assert len(_BY_CODE) == sum(map(len, REGISTERS.values()))
 #: Parts of a register by its code: name of the field, lowest bit and width of the part, the field's
 #: greatest number, and True if it is signed.
 _DECODED = {

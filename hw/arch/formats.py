@@ -278,6 +278,9 @@ UNITS: dict[Opcode, Unit] = {
     Opcode.SOFTMAX: Unit.VECTOR,
 }
 
+#: Units with a queue, in the order of their numbers.
+EXECUTING = (Unit.LOAD, Unit.STORE, Unit.MATRIX, Unit.VECTOR)
+
 #: Instructions that only cores with an option run: the field of ``Config`` that turns it on.
 OPTIONS: dict[Opcode, str] = {
     Opcode.MOVE_WEIGHTS: "activation_weights",

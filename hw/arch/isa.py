@@ -5,12 +5,14 @@ Fields are declared once, in ``celosia.hw.arch.formats``; ``celosia.hw.arch.comm
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import assert_never
 
 from amaranth.lib import enum
 
 from celosia.hw.arch.config import PARAMETER_BYTES, SEMAPHORES, TABLE_BYTES, Config
 from celosia.hw.arch.formats import (
     COUNT_BITS,
+    EXECUTING,
     FACTOR_BITS,
     FORMATS,
     HEADER,
@@ -37,6 +39,7 @@ from celosia.hw.arch.formats import (
 
 __all__ = [
     "COUNT_BITS",
+    "EXECUTING",
     "FACTOR_BITS",
     "FORMATS",
     "HEADER",
@@ -234,8 +237,12 @@ def external_span(instruction: Instruction, config: Config) -> tuple[int, int] |
             count = i.tiles * config.tile_bytes
         case Opcode.LOAD_PARAMS:
             count = i.count * (TABLE_BYTES if i.kind == Kind.TABLES.value else PARAMETER_BYTES)
-        case _:
+        case Opcode.NOP | Opcode.FENCE | Opcode.HALT | Opcode.MATMUL | Opcode.MOVE_WEIGHTS:
             return None
+        case Opcode.VECTOR | Opcode.FILL | Opcode.SOFTMAX:
+            return None
+        case other:
+            assert_never(other)
     return i.external, i.external + count
 
 

@@ -91,7 +91,10 @@ class Board:
         """Its part; raises ValueError if no tool is known for it."""
         part = part_named(self.part)
         if part is None:
-            raise ValueError(f"{self.name}: wanted a part of a known family, got {self.part}")
+            raise ValueError(
+                f"{self.name}: wanted a name of PARTS or an ordering code such as "
+                f"LFE5U-25F-6BG256C, got {self.part}"
+            )
         return part
 
     @property

@@ -259,7 +259,8 @@ def _relative_touches(i: Instruction, config: Config) -> list[_RelativeTouch]:
             return [
                 _RelativeTouch(Memory.UNIFIED, True, "destination_base", destination(i, config))
             ]
-    return []
+        case Opcode.NOP | Opcode.FENCE | Opcode.HALT:
+            return []
 
 
 class Footprints:

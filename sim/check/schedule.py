@@ -8,9 +8,6 @@ from functools import lru_cache
 from celosia.hw.arch import commands, isa
 from celosia.hw.arch.config import MOST_COUNT, SEMAPHORES, Config
 
-#: Units with a queue.
-EXECUTING = (isa.Unit.LOAD, isa.Unit.STORE, isa.Unit.MATRIX, isa.Unit.VECTOR)
-
 Program = Sequence[isa.Instruction] | bytes
 
 
@@ -96,7 +93,7 @@ class _Dispatcher:
         self.listed = listed
         self.depth = depth
         self.counts = [0] * SEMAPHORES
-        self.queues: dict[isa.Unit, deque[int]] = {unit: deque() for unit in EXECUTING}
+        self.queues: dict[isa.Unit, deque[int]] = {unit: deque() for unit in isa.EXECUTING}
         self.order: list[int] = []
 
     def stop(self, error: isa.Error, unit: isa.Unit, index: int, why: str) -> _Stop:

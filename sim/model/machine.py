@@ -216,7 +216,8 @@ class Machine:
             case Opcode.FILL:
                 target = footprint.destination(i, self.config)
                 return lambda: target.mark(self.unified, i.value)
-        return lambda: None
+            case Opcode.NOP | Opcode.FENCE | Opcode.HALT:
+                return lambda: None
 
     def _copy(self, i: Instruction) -> Step:
         external, unified = footprint.external_block(i), footprint.unified_block(i)

@@ -1,4 +1,4 @@
-"""Integer arithmetic of the contract, bit-exact: see ``docs/design/arithmetic.md``, 'Arithmetic'.
+"""Integer arithmetic of ``docs/design/arithmetic.md``, 'What is computed', bit-exact.
 
 All functions are vectorised over NumPy arrays and compute in int64: a 32-bit sum times a 31-bit
 multiplier has 63 bits.

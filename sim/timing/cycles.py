@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.isa import Unit
+from celosia.hw.arch.isa import EXECUTING, Unit
 from celosia.hw.notebook import html_table
-from celosia.sim.check.schedule import EXECUTING, Program, listing, schedule
+from celosia.sim.check.schedule import Program, listing, schedule
 from celosia.sim.timing.costs import COSTS, Costs, work
 from celosia.sim.timing.timeline import Timeline
 

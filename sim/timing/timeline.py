@@ -14,9 +14,18 @@ from itertools import chain
 
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.config import PROGRAM_BYTES, Config
-from celosia.hw.arch.isa import PRODUCT_MODES, Error, Instruction, Mode, Opcode, Space, Unit
+from celosia.hw.arch.isa import (
+    EXECUTING,
+    PRODUCT_MODES,
+    Error,
+    Instruction,
+    Mode,
+    Opcode,
+    Space,
+    Unit,
+)
 from celosia.sim.check import footprint
-from celosia.sim.check.schedule import EXECUTING, MachineError, bits, describe
+from celosia.sim.check.schedule import MachineError, bits, describe
 from celosia.sim.timing.array import Array
 from celosia.sim.timing.costs import Costs, bursts, elements, pace, reads, steps, window, words
 from celosia.sim.timing.process import Event, Process, Times

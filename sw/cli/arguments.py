@@ -102,9 +102,14 @@ def board_of(name: str) -> Any:
 _config = _read_by(preset)
 
 
-def add_preset(parser: argparse.ArgumentParser, default: Config | None = PRESETS["edge"]) -> None:
-    """Add the option that chooses the core."""
-    parser.add_argument("--preset", type=_config, default=default, metavar="P", help=_PRESET)
+def add_preset(
+    parser: argparse.ArgumentParser, default: Config | None = PRESETS["edge"], text: str = ""
+) -> None:
+    """Add the option that chooses the core; the help has ``text`` as default, or its name."""
+    text = text or (default.name if default else "")
+    parser.add_argument(
+        "--preset", type=_config, default=default, metavar="P", help=f"{_PRESET} ({text})"
+    )
 
 
 def add_check(parser: argparse.ArgumentParser) -> None:
@@ -197,7 +202,7 @@ def workers_of(arguments: argparse.Namespace) -> Workers:
 
 def add_machine(parser: argparse.ArgumentParser, core: Config | None = PRESETS["edge"]) -> None:
     """Add the options of core and external memory; ``settle`` fills in those left out."""
-    add_preset(parser, None)
+    add_preset(parser, None, core.name if core else "that of the program, or edge")
     parser.set_defaults(core=core)
     parser.add_argument(
         "--latency",

@@ -272,7 +272,7 @@ def add_parsers(command: Commands) -> None:
 
     made = command("build", "make the bitstream of a board with a core", run_build)
     made.add_argument("board", metavar="BOARD", help=_BOARD)
-    add_preset(made, None)
+    add_preset(made, None, "that of the board")
     add_cores(made)
     made.add_argument("--seeds", type=whole, metavar="N", help="placements (those of the board: 5)")
     made.add_argument("--clock", type=number, metavar="MHZ", help="of core and memory")

@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> None:
         report = costs.as_dict() | pace
         contents[arguments.stats] = (json.dumps(report, indent=2) + "\n").encode()
     write_atomically(contents)
-    print(_summary(costs, pace))
+    print(_summary(costs, arguments.device, pace))
 
 
 def compiled(graph: Graph, config: Config, batch: int | None, default: int) -> Program:
@@ -149,8 +149,8 @@ def _pace(costs: Statistics, board: Any) -> dict[str, Any]:
     return {"board": board.name, "clock_hz": board.clock_hz, "inputs_per_second": pace}
 
 
-def _summary(costs: Statistics, pace: dict[str, Any]) -> str:
-    text = f"{costs.inputs} inputs in {costs.seconds:.2f} s"
+def _summary(costs: Statistics, device: str, pace: dict[str, Any]) -> str:
+    text = f"{costs.inputs} inputs on {device} in {costs.seconds:.2f} s"
     if costs.cycles_per_input and costs.utilisation:
         text += f", {costs.cycles_per_input:,.1f} cycles per input at batch {costs.program.batch}"
         text += f", {costs.utilisation:.1%} of the multipliers in use"

@@ -44,11 +44,11 @@ _BROKEN = (
 
 
 def load(source: str | Path | bytes, signature: str | None = None) -> Graph:
-    """Return the graph of a fully int8 quantised model, whose ends may be float32 or uint8.
+    """Return the graph of a quantised model: int8, uint8 or int16, with operators in float32.
 
     ``source``: path of a ``.tflite`` file, or its contents; ``signature``: signature, or subgraph
     without one, that is read instead of the first subgraph. Raises ModelError if there is no such
-    file, it is damaged, not quantised to int8 throughout, or uses something unsupported. One line
+    file, it is damaged, not quantised, or uses something unsupported. One line
     that names the file and the tensor or operator.
     """
     with _opened(source) as (name, content):

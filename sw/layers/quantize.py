@@ -2,8 +2,8 @@
 
 Factors and clamps are computed as LiteRT's reference kernels compute them, in the same
 floating-point types. If a kernel rounds otherwise than the requantiser, multipliers are chosen that
-give the kernel's bytes for every possible sum; an operator without such multipliers is
-refused.
+give the kernel's bytes for every possible sum. Without such multipliers CompileError is raised, and
+the host runs the channels or the operator.
 """
 
 import math

@@ -69,7 +69,7 @@ def test_each_file_is_a_board():
         ("[memory]", "[memory.x]", "wanted keys of .*, got 'memory.x'"),
         ("[memory]", "memory = 3\n[other]", "memory: wanted a table, got 3"),
         ("nano,", "tiny,", "preset: wanted one of .*, got 'tiny'"),
-        ("GW2AR-18", "XYZ", "wanted a part of a known family, got XYZ"),
+        ("GW2AR-18", "XYZ", "LFE5U-25F-6BG256C, got XYZ"),
         ("title =", "title", "not the file of a board"),
     ],
 )

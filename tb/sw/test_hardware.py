@@ -18,7 +18,7 @@ from celosia.hw.arch.presets import preset
 from celosia.hw.environment.extras import install_command
 from celosia.hw.flow import tools as flow_tools
 from celosia.hw.flow.flow import Design, Run
-from celosia.hw.flow.parts import PARTS, part_named
+from celosia.hw.flow.parts import part_named
 from celosia.hw.flow.paths import End, Late, Start
 from celosia.hw.flow.report import Report
 from celosia.hw.flow.tools import ToolError
@@ -382,4 +382,3 @@ def test_a_failing_tool_is_one_line(tools, capsys):
 
 def test_an_empty_floorplan():
     assert draw([], title="nothing").startswith(b"\x89PNG")
-    assert set(PARTS) >= {board.part for board in table.BOARDS.values()}

@@ -8,20 +8,17 @@ order on both sides, so the n-th wait takes what the n-th post gave, and no coun
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import permutations
 
 import numpy as np
 
 from celosia.hw.arch.config import MOST_COUNT, SEMAPHORES, Config
-from celosia.hw.arch.isa import Instruction, Unit
+from celosia.hw.arch.isa import EXECUTING, Instruction
 from celosia.sw.compiler.emit.access import Access, Step
 from celosia.sw.layers.errors import CompileError
 
-_UNITS = (Unit.LOAD, Unit.STORE, Unit.MATRIX, Unit.VECTOR)
-
 #: Semaphore of each pair of units (post, wait).
-SEMAPHORE = {
-    pair: number for number, pair in enumerate((a, b) for a in _UNITS for b in _UNITS if a is not b)
-}
+SEMAPHORE = {pair: number for number, pair in enumerate(permutations(EXECUTING, 2))}
 assert len(SEMAPHORE) <= SEMAPHORES
 
 
@@ -58,11 +55,11 @@ def synchronise(steps: Sequence[Step], config: Config) -> list[Instruction]:
     """
     waits, posts = [0] * len(steps), [0] * len(steps)
     # By unit number: the latest step of every other unit that is known to be complete.
-    clocks = [[-1] * len(_UNITS) for _ in _UNITS]
+    clocks = [[-1] * len(EXECUTING) for _ in EXECUTING]
     starts: list[list[int]] = []
-    histories = [_History() for _ in _UNITS]
+    histories = [_History() for _ in EXECUTING]
     for number, step in enumerate(steps):
-        mine = _UNITS.index(step.instruction.unit)
+        mine = EXECUTING.index(step.instruction.unit)
         clock = clocks[mine]
         others = [(unit, history) for unit, history in enumerate(histories) if unit != mine]
         entries = [(number, access.start, access.end, access) for access in step.accesses]
@@ -70,7 +67,7 @@ def synchronise(steps: Sequence[Step], config: Config) -> list[Instruction]:
         for producer, unit in sorted(needs, reverse=True):
             if producer <= clock[unit]:
                 continue
-            semaphore = 1 << SEMAPHORE[_UNITS[unit], _UNITS[mine]]
+            semaphore = 1 << SEMAPHORE[EXECUTING[unit], EXECUTING[mine]]
             posts[producer] |= semaphore
             waits[number] |= semaphore
             clock[:] = map(max, clock, starts[producer])
