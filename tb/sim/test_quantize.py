@@ -18,7 +18,7 @@ def wrap(value: int) -> int:
 
 
 def by_contract(x: int, bias: int, multiplier: int, left: int, right: int, double: bool) -> int:
-    """The text of docs/design/arithmetic.md, 'What is computed', in whole numbers without a width."""
+    """Steps of docs/design/arithmetic.md, 'What is computed', in whole numbers without a width."""
     x = wrap(x + bias) << left
     x = wrap(x) if double else min(max(x, INT32[0]), INT32[1])
     h = (x * multiplier + ((1 << 30) if double or right == 0 else 0)) >> 31
