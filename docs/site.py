@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import reference_pages
 from griffe import Attribute, Docstring, Extension, Object
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.nav import Navigation
 
-from celosia.sw.export import reference
 from celosia.sw.operators.page import as_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,7 +57,7 @@ def api_page(package: str, folder: Path) -> str:
 
 def generated() -> dict[str, str]:
     """Return the pages that are written from tables and docstrings, by their paths."""
-    pages = {f"reference/{name}": page() for name, page in reference.PAGES.items()}
+    pages = {f"reference/{name}": page() for name, page in reference_pages.PAGES.items()}
     pages["reference/operators.md"] = as_markdown()
     api = {f"api/{name}.md": api_page(name, folder) for name, folder in packages().items()}
     return pages | api

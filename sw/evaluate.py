@@ -106,11 +106,11 @@ def inputs_of(program: Program, dataset: str, images: np.ndarray) -> np.ndarray:
     Returns int8, shape ``(N, *program.inputs[0].shape)``. Raises InputError if the model has other
     inputs.
     """
-    wanted, got = images[0].size, [port.elements for port in program.inputs]
-    if got != [wanted]:
+    size, got = images[0].size, [port.elements for port in program.inputs]
+    if got != [size]:
         numbers = " and ".join(map(str, got))
         raise InputError(
-            f"{program.name}: wanted {wanted} numbers in, as {dataset} has, got {numbers}"
+            f"{program.name}: wanted {size} numbers in, as {dataset} has, got {numbers}"
         )
     port = program.inputs[0]
     return quantized((images / np.float32(255)).reshape(-1, *port.shape), port)
@@ -127,13 +127,15 @@ def classes_of(port: Port, labelled: Labelled) -> tuple[str, ...]:
         names = tuple(map(str, range(1 + int(labels.max()) if numbers else port.elements)))
     where = f"output {short_name(port.name)!r}"
     if not numbers and len(names) != port.elements:
-        wanted = f"{len(names)} numbers, one for each class of {labelled.name}"
-        raise InputError(f"{where}: wanted {wanted}, got {port.elements}")
+        requirement = f"{len(names)} numbers, one for each class of {labelled.name}"
+        raise InputError(f"{where}: wanted {requirement}, got {port.elements}")
     if len(names) < 2:
         raise InputError(f"{where}: wanted scores of 2 classes or more, got {len(names)}")
     if labels.min() < 0 or labels.max() >= len(names):
-        wanted = f"labels of 0 to {len(names) - 1}"
-        raise InputError(f"{labelled.name}: wanted {wanted}, got {labels.min()} to {labels.max()}")
+        requirement = f"labels of 0 to {len(names) - 1}"
+        raise InputError(
+            f"{labelled.name}: wanted {requirement}, got {labels.min()} to {labels.max()}"
+        )
     return names
 
 
@@ -176,8 +178,8 @@ def summary(evaluation: Evaluation) -> dict[str, str]:
         )
     batch = costs.program.batch
     lines["speed"] = f"{evaluation.images_per_second:,.1f} samples/s, batch {batch}"
-    if rest := images % batch:
-        lines["speed"] += f", {rest} in the last one"
+    if remainder := images % batch:
+        lines["speed"] += f", {remainder} in the last one"
     if costs.cycles_per_input and costs.utilisation:
         lines["cycles per sample"] = f"{costs.cycles_per_input:,.1f}"
         lines["multipliers in use"] = f"{costs.utilisation:.1%}"

@@ -19,17 +19,32 @@ class FileError(ValueError):
 
 
 def read_file(path: str | Path, failure: type[ValueError] = FileError) -> bytes:
-    """Return the contents of a file, or a pipe, of at most ``MOST_BYTES``.
+    """Return the contents of a file or a pipe.
 
-    Raises ``failure`` if there is none, it cannot be read, or it is larger.
+    Parameters
+    ----------
+    path : str or pathlib.Path
+        The file.
+    failure : type
+        Class of the error.
+
+    Returns
+    -------
+    bytes
+        At most ``MOST_BYTES``.
+
+    Raises
+    ------
+    failure
+        If there is no such file, it cannot be read, or it is larger.
     """
     too_large = failure(f"{path}: wanted at most {MOST_BYTES >> 20} MiB, the file is larger")
     try:
         with Path(path).open("rb") as file:
-            found = os.fstat(file.fileno())
-            if stat.S_ISCHR(found.st_mode):
+            status = os.fstat(file.fileno())
+            if stat.S_ISCHR(status.st_mode):
                 raise failure(f"{path}: wanted a file, got a device")
-            if found.st_size > MOST_BYTES:
+            if status.st_size > MOST_BYTES:
                 raise too_large
             content = _up_to(file, MOST_BYTES + 1)
     except FileNotFoundError:
@@ -41,17 +56,30 @@ def read_file(path: str | Path, failure: type[ValueError] = FileError) -> bytes:
     return content
 
 
-def _up_to(file: BinaryIO, most: int) -> bytes:
-    """Return at most ``most`` bytes; memory grows with the bytes read."""
+def _up_to(file: BinaryIO, limit: int) -> bytes:
+    """Return at most ``limit`` bytes; memory grows with the bytes read."""
     chunks: list[bytes] = []
-    while most > 0 and (chunk := file.read(min(most, _CHUNK))):
+    while limit > 0 and (chunk := file.read(min(limit, _CHUNK))):
         chunks.append(chunk)
-        most -= len(chunk)
+        limit -= len(chunk)
     return b"".join(chunks)
 
 
 def writable(*paths: Path | None, sources: tuple[Path, ...] = ()) -> None:
-    """Refuse outputs that could not be written, before any long work."""
+    """Refuse outputs that could not be written, before any long work.
+
+    Parameters
+    ----------
+    *paths : pathlib.Path or None
+        Files to write; None for one that is not wanted.
+    sources : tuple of pathlib.Path
+        Inputs, which no output may overwrite.
+
+    Raises
+    ------
+    FileError
+        If a file is a directory or an input, is named twice, or cannot be written.
+    """
     taken = [path.resolve() for path in sources]
     for path in paths:
         if path is None:
@@ -70,8 +98,15 @@ def writable(*paths: Path | None, sources: tuple[Path, ...] = ()) -> None:
 def write_atomically(contents: Mapping[str | Path, bytes]) -> None:
     """Write files: all of them, or nothing.
 
-    ``contents``: new contents of each file. Pipes and other special files are written to directly.
-    Raises OSError if one cannot be written.
+    Parameters
+    ----------
+    contents : mapping of path to bytes
+        New contents of each file. Pipes and other special files are written to directly.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be written.
     """
     temporaries: dict[Path, str] = {}
     name: str | Path = ""

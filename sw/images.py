@@ -27,10 +27,10 @@ def is_image(path: Path) -> bool:
 
 def pictures_of(folder: Path) -> list[Path]:
     """Return the pictures in a folder, by name; raises FileError if there are none."""
-    found = sorted(path for path in folder.iterdir() if is_image(path))
-    if not found:
+    pictures = sorted(path for path in folder.iterdir() if is_image(path))
+    if not pictures:
         raise FileError(f"{folder}: wanted pictures ({', '.join(ENDINGS)}), found none")
-    return found
+    return pictures
 
 
 def labelled_pictures(folder: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...]] | None:

@@ -46,15 +46,15 @@ def measure(
     counted = _count(compiled, by_part, {"latency": latency, "bandwidth": bandwidth}, progress)
 
     def together(sections: Iterable[Section]) -> Alone:
-        found = (alone(section, counted[section]) for section in sections)
-        return Alone(*map(sum, zip((0, 0), *found, strict=True)))
+        parts = (alone(section, counted[section]) for section in sections)
+        return Alone(*map(sum, zip((0, 0), *parts, strict=True)))
 
     of_layer: dict[int, list[Section]] = defaultdict(list)
     for part, cut in zip(program.parts, by_part, strict=True):
-        for each in cut:
-            of_layer[each.layer] += [each.section] * part.items
+        for layer in cut:
+            of_layer[layer.layer] += [layer.section] * part.items
     layers = (together(of_layer[number]) for number in range(len(program.layers)))
-    return Measured(tuple(layers), together(program.each), together(program.once))
+    return Measured(tuple(layers), together(program.per_batch), together(program.once))
 
 
 def _count(
@@ -83,11 +83,11 @@ def _count(
             # Cleared, so that the outputs compared below come from the layers.
             for port in part.outputs:
                 device.write(port.address, bytes(program.batch * port.bytes_per_item))
-            for each in cut:
-                device.write(each.section.address, each.section.code)
+            for layer in cut:
+                device.write(layer.section.address, layer.section.code)
             hidden = None if progress else True
-            for each in tqdm(cut, unit="section", delay=1, file=sys.stderr, disable=hidden):
-                counted[each.section] = _cycles(device, program, each.section)
+            for layer in tqdm(cut, unit="section", delay=1, file=sys.stderr, disable=hidden):
+                counted[layer.section] = _cycles(device, program, layer.section)
         alone = _outputs(device, program)
     device = MachineDevice(program.config, program.memory_bytes)
     with Session(program, device) as session:

@@ -55,9 +55,17 @@ def shipped() -> Mapping[str, Shipped]:
 
 
 def model_path(name: str | Path) -> Path:
-    """Return the file of a model: the path itself, or the package's file of this name.
+    """Return the file of a model.
 
-    Raises ValueError if a name without a folder and an ending is neither.
+    Parameters
+    ----------
+    name : str or pathlib.Path
+        Path of a file, which is returned; or the name of a model of the package.
+
+    Raises
+    ------
+    ValueError
+        If a name without a folder and an ending is neither.
     """
     path = Path(name)
     if path.exists() or path.suffix or len(path.parts) != 1:

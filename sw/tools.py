@@ -29,10 +29,10 @@ class Item:
 
 
 def _on_path(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         raise FileNotFoundError(name)
-    return found
+    return path
 
 
 def _verilator(name: str) -> str:
@@ -176,20 +176,20 @@ def _version_of(program: Program) -> str | None:
         )
     except (OSError, RuntimeError, subprocess.SubprocessError):
         return None
-    found = _VERSION.search(done.stdout + done.stderr)
-    return found[0] if found else "?"
+    match = _VERSION.search(done.stdout + done.stderr)
+    return match[0] if match else "?"
 
 
 def _packages() -> dict[str, list[str]]:
     """Return the extras that name each package, the empty one for packages always needed."""
-    found: dict[str, list[str]] = {}
+    packages: dict[str, list[str]] = {}
     for extra in EXTRAS:
         for requirement in requirements(extra):
             name = _NAME.match(requirement)
             assert name
             if not name[0].startswith(_BRINGS_PROGRAM):
-                found.setdefault(name[0], []).append(extra)
-    return found
+                packages.setdefault(name[0], []).append(extra)
+    return packages
 
 
 def _packages_of_examples() -> list[str]:

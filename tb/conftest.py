@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 # Packages that only tests and campaigns use.
 sys.path[:0] = [str(ROOT / "tb" / "lib"), str(ROOT / "tb" / "campaigns"), str(ROOT / "tb")]
+# The generator of the reference pages.
+sys.path.append(str(ROOT / "docs"))
 
 # Flags of a `make` around the tests are not for those that tests start.
 os.environ.pop("MAKEFLAGS", None)

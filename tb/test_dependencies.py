@@ -75,7 +75,6 @@ RULES = (
     Rule("celosia.sw.runtime.rtl", (ARCH, "celosia.sim.rtl", "celosia.sw.driver")),
     Rule("celosia.sw.fuzz", (*MODEL, "celosia.sw.driver", "celosia.sw.fuzz")),
     Rule("celosia.sw.quantize", (*QUANTIZE, "numpy", "tflite", "tqdm")),
-    Rule("celosia.sw.export.reference", (ARCH, "amaranth.hdl", "amaranth.lib.enum")),
     Rule("celosia.sw.export.tflite", ("celosia.sw.ir.graph", "flatbuffers", "numpy", "tflite")),
     Rule("celosia.sw.profile", (ARCH, "celosia.sim", "celosia.sw", "numpy"), ("jinja2",)),
     Rule("celosia.sw.cli.messages", ("celosia.sim.rtl", "celosia.sw")),

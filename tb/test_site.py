@@ -10,8 +10,7 @@ from typing import Any
 
 import prerequisites
 import pytest
-
-from celosia.sw.export import reference
+import reference_pages as reference
 
 
 @pytest.fixture

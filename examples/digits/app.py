@@ -58,7 +58,7 @@ def create_app(classifier: Classifier) -> Flask:
     app.register_error_handler(InputError, lambda error: _error(str(error), 422))
     app.register_error_handler(DeviceError, lambda error: _error(str(error), 500))
     app.add_url_rule("/", "page", lambda: app.send_static_file("index.html"))
-    app.add_url_rule("/api/core", "core", lambda: jsonify(dict(classifier.about)))
+    app.add_url_rule("/api/core", "core", lambda: jsonify(dict(classifier.facts)))
     app.add_url_rule(
         "/api/classify",
         "classify",
@@ -101,8 +101,8 @@ def _drawing() -> np.ndarray:
         raise UnsupportedMediaType(f"drawing: wanted {_TYPE}, got {request.mimetype or 'none'}")
     contents = request.get_data()
     if len(contents) != CANVAS * CANVAS:
-        wanted = f"{CANVAS * CANVAS} bytes, {CANVAS} for each row"
-        raise BadRequest(f"drawing: wanted {wanted}, got {len(contents)}")
+        requirement = f"{CANVAS * CANVAS} bytes, {CANVAS} for each row"
+        raise BadRequest(f"drawing: wanted {requirement}, got {len(contents)}")
     return np.frombuffer(contents, np.uint8).reshape(CANVAS, CANVAS)
 
 

@@ -94,12 +94,12 @@ class Classifier:
         if len(inputs) != 1 or inputs[0].shape not in shapes or self.program.variables:
             raise InputError(f"{path}: wanted one input of {SIDE}x{SIDE}x1, got {_listed(inputs)}")
         if inputs[0].dtype not in ("int8", "uint8", "float32"):
-            wanted = f"{label(inputs[0])} of int8, uint8 or float32"
-            raise InputError(f"{path}: wanted {wanted}, got {inputs[0].dtype}")
+            requirement = f"{label(inputs[0])} of int8, uint8 or float32"
+            raise InputError(f"{path}: wanted {requirement}, got {inputs[0].dtype}")
         is_scores = len(outputs) == 1 and outputs[0].dtype in ("int8", "uint8", "float32")
         if not is_scores or not 2 <= outputs[0].elements <= _MOST_CLASSES:
-            wanted = f"one output of scores of 2 to {_MOST_CLASSES} classes"
-            raise InputError(f"{path}: wanted {wanted}, got {_listed(outputs)}")
+            requirement = f"one output of scores of 2 to {_MOST_CLASSES} classes"
+            raise InputError(f"{path}: wanted {requirement}, got {_listed(outputs)}")
 
     def classify(self, drawing: np.ndarray) -> Result:
         """Return everything about one drawing.
@@ -138,7 +138,7 @@ class Classifier:
         self._session.close()
 
     @property
-    def about(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         """Facts that are the same for all drawings, for JSON."""
         config = self.program.config
         return {

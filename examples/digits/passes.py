@@ -70,7 +70,7 @@ class Recorder(MachineDevice):
         lanes = np.pad(taps, past).reshape(-1, steps, rows)
         if score <= self._best.get(layers[index], (-1.0,))[0]:
             return
-        kept = Pass(
+        record = Pass(
             layer=layers[index],
             instruction=index,
             tile=i.tile + step,
@@ -81,7 +81,7 @@ class Recorder(MachineDevice):
             weights=self.machine.weights[i.tile + step].copy(),
             activations=lanes[first : first + _VECTORS, step].copy(),
         )
-        self._best[layers[index]] = score, kept
+        self._best[layers[index]] = score, record
 
 
 def _most_varied(lanes: np.ndarray) -> tuple[float, int, int]:

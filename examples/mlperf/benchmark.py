@@ -58,8 +58,8 @@ class Result:
     def utilisation(self) -> float:
         """Share of the multipliers' cycles that the model has."""
         config = self.setting.config
-        most = self.cycles * config.rows * config.columns
-        return self.macs / most if most else 0.0
+        available = self.cycles * config.rows * config.columns
+        return self.macs / available if available else 0.0
 
     @property
     def pace(self) -> float | None:
@@ -81,10 +81,10 @@ class Benchmark:
     @property
     def by_setting(self) -> dict[Setting, list[Result]]:
         """Results of each setting."""
-        found: dict[Setting, list[Result]] = {}
+        results: dict[Setting, list[Result]] = {}
         for result in self.results:
-            found.setdefault(result.setting, []).append(result)
-        return found
+            results.setdefault(result.setting, []).append(result)
+        return results
 
 
 class _Outcome(NamedTuple):
@@ -100,14 +100,14 @@ def model_files(folder: Path | None) -> dict[Model, Path]:
 
     Raises InputError if there is no folder, or a file is missing.
     """
-    wanted = f"the models of {REPOSITORY}: {', '.join(model.file for model in MODELS)}"
+    requirement = f"the models of {REPOSITORY}: {', '.join(model.file for model in MODELS)}"
     if folder is None:
-        raise InputError(f"mlperf: wanted --models FOLDER or CELOSIA_MODELS, with {wanted}")
+        raise InputError(f"mlperf: wanted --models FOLDER or CELOSIA_MODELS, with {requirement}")
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; wanted one with {wanted}")
+        raise InputError(f"{folder}: no such folder; wanted one with {requirement}")
     missing = [model.file for model in MODELS if not (folder / model.file).is_file()]
     if missing:
-        raise InputError(f"{folder}: has no {', '.join(missing)}; wanted {wanted}")
+        raise InputError(f"{folder}: has no {', '.join(missing)}; wanted {requirement}")
     return {model: folder / model.file for model in MODELS}
 
 

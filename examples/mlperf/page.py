@@ -97,7 +97,7 @@ def _rates(benchmark: Benchmark) -> _Table:
         if setting.clock_hz
     ]
     rows += [
-        [peer.name, peer.about, _count(peer.clock_mhz), *_of_models(dict(peer.throughput), 0)]
+        [peer.name, peer.note, _count(peer.clock_mhz), *_of_models(dict(peer.throughput), 0)]
         + [peer.source]
         for peer in PEERS
         if peer.throughput
@@ -131,7 +131,7 @@ def _cycles(benchmark: Benchmark) -> _Table:
     return _Table(title, "", heads, rows, (0, 1))
 
 
-def _about(benchmark: Benchmark) -> str:
+def _setting(benchmark: Benchmark) -> str:
     """Return the paragraph before the tables."""
     tasks = ", ".join(f"{model.name} ({model.task})" for model in MODELS)
     where = {"machine": "machine model", "rtl": "simulated core (RTL)"}[benchmark.device]
@@ -154,7 +154,7 @@ def _tables(benchmark: Benchmark) -> list[_Table]:
 
 def as_markdown(benchmark: Benchmark) -> str:
     """Return the page without its title: sections with tables, and the limits."""
-    parts = [textwrap.fill(_about(benchmark), 100)]
+    parts = [textwrap.fill(_setting(benchmark), 100)]
     for table in _tables(benchmark):
         rule = ["---" if n in table.text else "---:" for n in range(len(table.heads))]
         rows = [[_linked(cell) for cell in row] for row in table.rows]
@@ -181,7 +181,7 @@ def as_html(benchmark: Benchmark) -> str:
     templates = environment(Path(__file__).parent)
     templates.filters["repository"] = _repository
     return templates.get_template("page.html").render(
-        title=TITLE, about=_about(benchmark), tables=_tables(benchmark), limits=_LIMITS
+        title=TITLE, setting=_setting(benchmark), tables=_tables(benchmark), limits=_LIMITS
     )
 
 

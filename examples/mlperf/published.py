@@ -23,7 +23,7 @@ class Peer(NamedTuple):
 
     #: The system, a remark, and the place where the figures are published.
     name: str
-    about: str
+    note: str
     source: str
     #: Greatest clock of the part that computes the network; None where there is none.
     clock_mhz: float | None
@@ -37,7 +37,7 @@ def _peer(row: Mapping[str, Any]) -> Peer:
     cycles = {name: 1000 * count for name, count in row.get("kilocycles", {}).items()}
     if clock:
         cycles = {name: clock * 1e6 / pace for name, pace in throughput.items()}
-    return Peer(row["name"], row["about"], row["source"], clock, throughput, cycles)
+    return Peer(row["name"], row["note"], row["source"], clock, throughput, cycles)
 
 
 _TABLE = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))

@@ -74,8 +74,11 @@ def _paper(arguments: argparse.Namespace, setting: "Setting") -> None:
     for name in progress:
         # A network takes up to a minute: its name is shown at once.
         progress.set_description(name)
-        made = build(name)
-        results[name] = made, measure(made, setting.config, WORKLOADS[name].batch, setting.bandwidth)
+        network = build(name)
+        results[name] = (
+            network,
+            measure(network, setting.config, WORKLOADS[name].batch, setting.bandwidth),
+        )
     if arguments.output:
         write_atomically({arguments.output: draw(results, setting)})
     print(as_text(results, setting))

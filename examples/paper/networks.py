@@ -44,8 +44,8 @@ class Builder:
         """Add an operator with a result of ``shape``."""
         meaning = {"LOGISTIC": _GATE, "TANH": _TANH}.get(kind, (_SCALE, 0))
         result = self._tensor(shape, meaning)
-        made = Operation(kind, len(self.operations), tuple(sources), (result,), attributes)
-        self.operations.append(made)
+        operation = Operation(kind, len(self.operations), tuple(sources), (result,), attributes)
+        self.operations.append(operation)
         return result
 
     def shape(self, tensor: int) -> tuple[int, ...]:
@@ -71,13 +71,15 @@ class Builder:
         self.layers["convolutions"] += 1
         return self.add("CONV_2D", (source, weights, -1), shape, **_window(stride), dilation=(1, 1))
 
-    def pool(self, source: int, kind: str, size: int = 3, stride: int = 1, **given: Any) -> int:
+    def pool(
+        self, source: int, kind: str, size: int = 3, stride: int = 1, **attributes: Any
+    ) -> int:
         """Add a pooling, with margins unless ``padding`` is given."""
         _, rows, columns, depth = self.shape(source)
         shape = (1, -(-rows // stride), -(-columns // stride), depth)
         self.layers["pools"] += 1
-        given = {**_window(stride), "activation": "NONE", **given}
-        return self.add(f"{kind}_POOL_2D", (source,), shape, window=(size, size), **given)
+        attributes = {**_window(stride), "activation": "NONE", **attributes}
+        return self.add(f"{kind}_POOL_2D", (source,), shape, window=(size, size), **attributes)
 
     def join(self, sources: Sequence[int]) -> int:
         """Add a concatenation of channels."""
@@ -188,10 +190,10 @@ def _module(net: Builder, at: int, widths: tuple[int, Sequence[int], Sequence[in
     alone, short, long, pooled = widths
     stride = 1 if alone else 2
     ends = [net.convolution(at, alone)] if alone else []
-    for first, *rest in (short, long):
+    for first, *sizes in (short, long):
         branch = net.convolution(at, first)
-        for number, width in enumerate(rest, 1):
-            branch = net.convolution(branch, width, 3, stride if number == len(rest) else 1)
+        for number, width in enumerate(sizes, 1):
+            branch = net.convolution(branch, width, 3, stride if number == len(sizes) else 1)
         ends.append(branch)
     pool = net.pool(at, "AVERAGE" if alone else "MAX", 3, stride)
     ends.append(net.convolution(pool, pooled) if pooled else pool)

@@ -83,12 +83,12 @@ def divided(stretches: Sequence[Stretch], config: Config) -> Shares:
     return Shares(active, stall, shift, other)
 
 
-def measure(made: Made, config: Config, batch: int, bandwidth: float) -> Result:
+def measure(network: Made, config: Config, batch: int, bandwidth: float) -> Result:
     """Return the estimate of one batch of a network.
 
     Parameters
     ----------
-    made : Made
+    network : Made
         The network.
     config : Config
         Sizes of the core.
@@ -102,7 +102,7 @@ def measure(made: Made, config: Config, batch: int, bandwidth: float) -> Result:
     Result
         Cycles, and their shares.
     """
-    estimate = profile(made.graph, config=config, batch=batch, bandwidth=bandwidth)
+    estimate = profile(network.graph, config=config, batch=batch, bandwidth=bandwidth)
     total, stretches = estimate.total, estimate.stretches
     instructions = (event.instruction for event in estimate.events)
     loads = (i for i in instructions if i.opcode is Opcode.LOAD_WEIGHTS)

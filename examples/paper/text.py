@@ -64,8 +64,8 @@ def as_text(results: Results, setting: Setting) -> str:
         rows.append(("", "", "core", *_tenths((*result.shares.percent(), result.useful, tops))))
         rows.append(("", "", "TPU", *_tenths(result.as_tpu.percent()), "", ""))
     lines = [
-        "  ".join((f"{a:7}", f"{b:>5}", f"{c:5}", *(f"{x:>6}" for x in rest)))
-        for a, b, c, *rest in rows
+        "  ".join((f"{a:7}", f"{b:>5}", f"{c:5}", *(f"{x:>6}" for x in others)))
+        for a, b, c, *others in rows
     ]
     config = setting.config
     notes = _NOTES.format(
@@ -87,9 +87,11 @@ def _tenths(values: Any) -> list[str]:
 
 def _shapes(results: Results) -> list[str]:
     lines = ["Shapes are assumptions; weights are random:"]
-    for name, (made, _) in results.items():
+    for name, (network, _) in results.items():
         paper = f"{WORKLOADS[name].weights:g} M in the paper"
-        lines.append(f"  {name}: {NETWORKS[name][1]}; {made.weights / 1e6:.1f} M weights, {paper}.")
+        lines.append(
+            f"  {name}: {NETWORKS[name][1]}; {network.weights / 1e6:.1f} M weights, {paper}."
+        )
     return lines
 
 
@@ -145,8 +147,8 @@ def draw(results: Results, setting: Setting) -> bytes:
         roof = [min(peak, 2e-12 * speed * x) for x in (ends[0], knee, ends[1])]
         axes.loglog((ends[0], knee, ends[1]), roof, style, color=_COLORS[who], label=label)
     points = []
-    for name, (made, result) in results.items():
-        paper, ours = WORKLOADS[name], result.multiplications / made.weights
+    for name, (network, result) in results.items():
+        paper, ours = WORKLOADS[name], result.multiplications / network.weights
         points.append((name, float(paper.intensity), paper.tops, _COLORS["paper"]))
         points.append((name, ours, result.tops(setting.clock_hz), _COLORS["core"]))
     axes.set_title("Roofline of the core, and of the paper's TPU", color=_INK, fontsize=11)

@@ -37,7 +37,7 @@ class Network:
         source = keras.Input(self.shape, batch_size=batch)
         if callable(self.layers):
             return keras.Model(source, self.layers(source))
-        layers = [getattr(keras.layers, name)(**given) for name, given in self.layers]
+        layers = [getattr(keras.layers, name)(**options) for name, options in self.layers]
         return keras.Sequential([source, *layers])
 
 

@@ -56,7 +56,7 @@ def _vision_transformer(dataset: str, **settings: Any) -> Network:
     )
 
 
-def _settings(**given: Any) -> dict[str, Any]:
+def _settings(**settings: Any) -> dict[str, Any]:
     return {
         "batch": 128,
         "learning_rate": 1e-3,
@@ -66,7 +66,7 @@ def _settings(**given: Any) -> dict[str, Any]:
         "shift_share": 0.5,
         "average_momentum": 0.999,
         "calibration_images": 1000,
-        **given,
+        **settings,
     }
 
 

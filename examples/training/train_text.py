@@ -88,10 +88,10 @@ def int8_figures(content: bytes, numbers: np.ndarray) -> tuple[float, float]:
     return _figures(np.array(logits), numbers[1:])
 
 
-def _figures(logits: np.ndarray, wanted: np.ndarray) -> tuple[float, float]:
+def _figures(logits: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     above = logits - logits.max(axis=1, keepdims=True)
-    losses = np.log(np.exp(above).sum(axis=1)) - above[np.arange(len(wanted)), wanted]
-    right = float((logits.argmax(axis=1) == wanted).mean())
+    losses = np.log(np.exp(above).sum(axis=1)) - above[np.arange(len(labels)), labels]
+    right = float((logits.argmax(axis=1) == labels).mean())
     return right, float(losses.mean() / np.log(2))
 
 

@@ -76,8 +76,8 @@ def _view(
 ) -> np.ndarray:
     """Return a strided view of a contiguous memory."""
     step = memory.itemsize
-    each = tuple(stride * step for stride in strides)
-    return np.ndarray(counts, memory.dtype, memory, start * step, each)
+    byte_strides = tuple(stride * step for stride in strides)
+    return np.ndarray(counts, memory.dtype, memory, start * step, byte_strides)
 
 
 def _cover(offset: int, loops: Iterable[tuple[int, int]]) -> _Cover:
@@ -90,8 +90,8 @@ def _cover(offset: int, loops: Iterable[tuple[int, int]]) -> _Cover:
         if not apart and stride <= length:
             length += (count - 1) * stride
         elif apart and stride % apart[-1][1] == 0 and stride <= math.prod(apart[-1]):
-            each = apart[-1][1]
-            apart[-1] = (apart[-1][0] + (count - 1) * (stride // each), each)
+            span = apart[-1][1]
+            apart[-1] = (apart[-1][0] + (count - 1) * (stride // span), span)
         else:
             apart.append((count, stride))
     apart.reverse()
@@ -101,14 +101,16 @@ def _cover(offset: int, loops: Iterable[tuple[int, int]]) -> _Cover:
 @lru_cache(maxsize=1 << 12)
 def _shape(loops: _Loops, elements: int, segment: int, jump: int) -> _Shape:
     segment = min(segment, elements) if jump else elements
-    whole, rest = divmod(elements, segment)
+    full, remainder = divmod(elements, segment)
     pitch = segment + jump
     counts, strides = tuple(n for n, _ in loops), tuple(stride for _, stride in loops)
-    blocks = [_Block(0, whole * segment, 0, (*counts, whole, segment), (*strides, pitch, 1))]
-    covers = [_cover(0, (*loops, (whole, pitch), (segment, 1)))]
-    if rest:
-        blocks.append(_Block(whole * segment, rest, whole * pitch, (*counts, rest), (*strides, 1)))
-        covers.append(_cover(whole * pitch, (*loops, (rest, 1))))
+    blocks = [_Block(0, full * segment, 0, (*counts, full, segment), (*strides, pitch, 1))]
+    covers = [_cover(0, (*loops, (full, pitch), (segment, 1)))]
+    if remainder:
+        blocks.append(
+            _Block(full * segment, remainder, full * pitch, (*counts, remainder), (*strides, 1))
+        )
+        covers.append(_cover(full * pitch, (*loops, (remainder, 1))))
     last = elements - 1
     span = last + last // segment * jump + sum((count - 1) * stride for count, stride in loops)
     apart = _apart((*loops, (-(-elements // segment), pitch), (segment, 1)))

@@ -272,7 +272,7 @@ class Footprints:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.known: dict[object, list[_RelativeTouch]] = {}
-        self.made: dict[tuple[_RelativeTouch, int], Touch] = {}
+        self.resolved: dict[tuple[_RelativeTouch, int], Touch] = {}
 
     def relative(self, i: Instruction) -> list[_RelativeTouch]:
         """Return the touches of an instruction, relative to its bases."""
@@ -280,14 +280,14 @@ class Footprints:
         if of_shape is None:
             return []
         key = of_shape, of_shape(i.fields)
-        found = self.known.get(key)
-        if found is None:
+        relative = self.known.get(key)
+        if relative is None:
             fields = i.fields | dict.fromkeys(_BASES & i.fields.keys(), 0)
-            found = _relative_touches(Instruction.of(i.opcode, fields), self.config)
+            relative = _relative_touches(Instruction.of(i.opcode, fields), self.config)
             if len(self.known) >= _MOST_KNOWN:
                 self.known.clear()
-            self.known[key] = found
-        return found
+            self.known[key] = relative
+        return relative
 
     def touches(self, i: Instruction, only: Memory | None = None) -> list[Touch]:
         """Return the touches of an instruction, see the function ``touches``."""
@@ -295,9 +295,9 @@ class Footprints:
             _require_half(i, self.config)
         elif i.opcode is Opcode.MOVE_WEIGHTS:
             _require_counts(i, self.config)
-        fields, made = i.fields, self.made
+        fields, known = i.fields, self.resolved
         return [
-            made.get((touch, base)) or self._touch(touch, base)
+            known.get((touch, base)) or self._touch(touch, base)
             for touch in self.relative(i)
             if only is None or touch.memory is only
             for base in [fields[touch.field] if touch.field else touch.pattern.base]
@@ -305,15 +305,15 @@ class Footprints:
 
     def _touch(self, relative: _RelativeTouch, base: int) -> Touch:
         """Return the touch from a base; raises OutOfRange if it ends outside its memory."""
-        memory, most = relative.memory, extent(relative.memory, self.config) - 1
+        memory, last = relative.memory, extent(relative.memory, self.config) - 1
         unit = self.config.columns if memory is Memory.ACCUMULATORS else 1
         pattern = relative.pattern.at(base * unit)
-        if pattern.last > most:
-            wanted = f"up to {memory.value} {most}"
-            raise OutOfRange(f"wanted {wanted}, got {pattern.last}")
-        if len(self.made) >= _MOST_KNOWN:
-            self.made.clear()
-        touch = self.made[relative, base] = Touch(memory, relative.write, pattern)
+        if pattern.last > last:
+            requirement = f"up to {memory.value} {last}"
+            raise OutOfRange(f"wanted {requirement}, got {pattern.last}")
+        if len(self.resolved) >= _MOST_KNOWN:
+            self.resolved.clear()
+        touch = self.resolved[relative, base] = Touch(memory, relative.write, pattern)
         return touch
 
 
@@ -346,8 +346,10 @@ def reach(instructions: Iterable[Instruction], memory: Memory, config: Config) -
 
     Raises ``OutOfRange`` if some of it lies outside its memory.
     """
-    found = (touch for i in instructions for touch in touches(i, config))
-    return max((touch.pattern.last + 1 for touch in found if touch.memory is memory), default=0)
+    all_touches = (touch for i in instructions for touch in touches(i, config))
+    return max(
+        (touch.pattern.last + 1 for touch in all_touches if touch.memory is memory), default=0
+    )
 
 
 def touches(i: Instruction, config: Config, only: Memory | None = None) -> list[Touch]:
@@ -365,13 +367,13 @@ def _require_half(i: Instruction, config: Config) -> None:
     last = first + pixels(i) - 1
     if last // depth != first // depth:
         low = first // depth * depth
-        wanted = f"rows {low} to {low + depth - 1} of one half"
-        raise OutOfRange(f"accumulator: wanted {wanted}, got {last}")
+        requirement = f"rows {low} to {low + depth - 1} of one half"
+        raise OutOfRange(f"accumulator: wanted {requirement}, got {last}")
 
 
 def _require_counts(i: Instruction, config: Config) -> None:
     """Refuse a MOVE_WEIGHTS with a count that the counters of the matrix unit cannot hold."""
-    most = config.accumulator_rows - 1
+    last = config.accumulator_rows - 1
     for name in ("x_count", "y_count", "z_count"):
-        if i.fields[name] > most:
-            raise OutOfRange(f"{name}: wanted 1 to {most}, got {i.fields[name]}")
+        if i.fields[name] > last:
+            raise OutOfRange(f"{name}: wanted 1 to {last}, got {i.fields[name]}")

@@ -187,13 +187,15 @@ class _Judge:
             if feeds_itself(i, self.config):
                 message = f"{self.name(index)} reads what an earlier pixel or group of it wrote"
                 raise Hazard(Fault.RACE, (index, index), message)
-        found: dict[Memory, list[tuple[int, Touch]]] = {memory: [] for memory in Memory}
+        accesses: dict[Memory, list[tuple[int, Touch]]] = {memory: [] for memory in Memory}
         for index, touches in enumerate(self.touches):
             for touch in touches:
-                found[touch.memory].append((index, touch))
-        found[Memory.ACCUMULATORS] = [self.half(*each) for each in found[Memory.ACCUMULATORS]]
+                accesses[touch.memory].append((index, touch))
+        accesses[Memory.ACCUMULATORS] = [
+            self.half(*access) for access in accesses[Memory.ACCUMULATORS]
+        ]
         for memory in Memory:
-            clash = self.clocks.first_clash(found[memory])
+            clash = self.clocks.first_clash(accesses[memory])
             if clash:
                 first, second, place = clash
                 where = "accumulator half" if memory is Memory.ACCUMULATORS else memory.value

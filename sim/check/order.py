@@ -77,7 +77,7 @@ class Clocks:
         none = [0] * len(Unit)
         clocks = [none] * len(self.instructions)
         units, positions = self.units.tolist(), self.positions.tolist()
-        members = {unit.value: found.tolist() for unit, found in self.members.items()}
+        members = {unit.value: numbers.tolist() for unit, numbers in self.members.items()}
         sequencer = members[Unit.SEQUENCER.value]
         earlier = (np.cumsum(self.units == Unit.SEQUENCER.value)).tolist()
         phase_of = np.cumsum([i.opcode in _BARRIERS for i in self.instructions]).tolist()
@@ -129,16 +129,16 @@ class Clocks:
         every = [np.array(posts, np.int64) for posts in phase.posts.values()]
         for posts in every:
             unit = self.units[posts[0]]
-            most = np.full(len(posts), phase.count, np.int64)
+            counts = np.full(len(posts), phase.count, np.int64)
             for others in every:
-                most += np.searchsorted(
+                counts += np.searchsorted(
                     self.clocks[others, unit], self.positions[posts], side="right"
                 )
             if len(takes):
                 taken = self.clocks[posts, self.units[takes[0]]]
-                most -= np.searchsorted(self.positions[takes], taken)
-            if np.any(most > MOST_COUNT):
-                k = int(posts[np.argmax(most > MOST_COUNT)])
+                counts -= np.searchsorted(self.positions[takes], taken)
+            if np.any(counts > MOST_COUNT):
+                k = int(posts[np.argmax(counts > MOST_COUNT)])
                 why = f"may post semaphore {s} past {MOST_COUNT}"
                 raise PossibleOverflow(int(every[0][0]), k, why)
 
@@ -148,11 +148,11 @@ class Clocks:
         ``touches``: touches of one memory, with the indices of their instructions, in program
         order. Returns indices of the two, the earlier in the program first, and the address.
         """
-        found: dict[int, list[tuple[int, Touch]]] = {unit.value: [] for unit in Unit}
+        accesses: dict[int, list[tuple[int, Touch]]] = {unit.value: [] for unit in Unit}
         units = self.units.tolist()
         for k, touch in touches:
-            found[units[k]].append((k, touch))
-        lists = [_Touches(found[unit]) for unit in sorted(found) if found[unit]]
+            accesses[units[k]].append((k, touch))
+        lists = [_Touches(accesses[unit]) for unit in sorted(accesses) if accesses[unit]]
         for a, b in combinations(lists, 2):
             clash = self._clash(a, b) if a.any_write or b.any_write else None
             if clash:
@@ -180,10 +180,10 @@ class Clocks:
 class _Touches:
     """Touches of one memory by one unit, in its order."""
 
-    def __init__(self, found: Sequence[tuple[int, Touch]]) -> None:
-        self.owners = np.array([k for k, _ in found], np.int64)
-        self.patterns = [touch.pattern for _, touch in found]
-        self.write = np.array([touch.write for _, touch in found], np.bool_)
+    def __init__(self, accesses: Sequence[tuple[int, Touch]]) -> None:
+        self.owners = np.array([k for k, _ in accesses], np.int64)
+        self.patterns = [touch.pattern for _, touch in accesses]
+        self.write = np.array([touch.write for _, touch in accesses], np.bool_)
         self.low = np.array([pattern.base for pattern in self.patterns], np.int64)
         self.high = np.array([pattern.last for pattern in self.patterns], np.int64)
         self.any_write = bool(self.write.any())

@@ -178,15 +178,15 @@ class Machine:
         if i.opcode in _SHORT:
             return None
         work = footprint.work(i, self.config)
-        most = max(_LONG, 2 * self.config.unified_bytes, 2 * self._sums.size)
+        limit = max(_LONG, 2 * self.config.unified_bytes, 2 * self._sums.size)
         if i.opcode is Opcode.MATMUL:
-            most = _LONG_MATMUL
+            limit = _LONG_MATMUL
         elif i.opcode is Opcode.VECTOR:
-            within = footprint.results(i, self.config) <= most
-            most *= _LONG_WINDOW if within else 0
-            if work <= most and in_order_matters(i, self.config):
-                most = _LONG_IN_ORDER
-        if work <= most:
+            within = footprint.results(i, self.config) <= limit
+            limit *= _LONG_WINDOW if within else 0
+            if work <= limit and in_order_matters(i, self.config):
+                limit = _LONG_IN_ORDER
+        if work <= limit:
             return None
 
         def refuse() -> None:
@@ -276,11 +276,11 @@ class Machine:
 
         read = taps.reader(self.unified, np.int8)
         target = self.weights.reshape(-1, self.config.columns)[rows]
-        moved, rest = target[:, : i.taps], target[:, i.taps :]
+        moved, unused = target[:, : i.taps], target[:, i.taps :]
 
         def move_weights() -> None:
             moved[...] = read().reshape(moved.shape)
-            rest[...] = 0
+            unused[...] = 0
 
         return move_weights
 
@@ -383,7 +383,7 @@ class Machine:
         write = footprint.destination(i, self.config).addresses().reshape(-1, i.channels)
         scale = self.config.columns if i.source == Space.ACCUMULATORS.value else 1
         offsets = np.array(footprint.window(i), np.int64)[:, None] * scale
-        parameters = [np.broadcast_to(each, i.channels) for each in self._channels(i)()]
+        parameters = [np.broadcast_to(parameter, i.channels) for parameter in self._channels(i)()]
         combine = np.max if i.window == Window.MAX.value else np.sum
         finish = self._result(i)
         for pixel in range(len(read)):

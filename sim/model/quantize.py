@@ -15,10 +15,10 @@ _LEAST = -(1 << 31)
 
 def wrap32(values: ArrayLike) -> np.ndarray:
     """Return whole ``values`` modulo 2³², as int32."""
-    found = np.asarray(values)
-    if found.dtype.kind != "i":
-        found = found.astype(np.int64)
-    return found.astype(np.int32, copy=False)
+    integers = np.asarray(values)
+    if integers.dtype.kind != "i":
+        integers = integers.astype(np.int64)
+    return integers.astype(np.int32, copy=False)
 
 
 def requantize(
@@ -79,8 +79,8 @@ class Requantizer:
         with np.errstate(over="ignore"):
             biased = np.asarray(x + self._bias)
         if self._shifts and x.size:
-            most, *shifts = self._shifts
-            if -most <= x.min() and x.max() <= most:
+            greatest, *shifts = self._shifts
+            if -greatest <= x.min() and x.max() <= greatest:
                 return _divided(biased, *shifts, double=self._double)
         if self._widens:
             wide = biased.astype(np.int64) << self._left
@@ -111,9 +111,9 @@ def _shifts(
 
     With a multiplier of 2³⁰, all alike, the product is ``x · 2^(30 + left)``.
     """
-    if any(each.ndim for each in (bias, multiplier, left, right)):
+    if any(parameter.ndim for parameter in (bias, multiplier, left, right)):
         return None
-    added, factor, before, after = (int(each) for each in (bias, multiplier, left, right))
+    added, factor, before, after = (int(parameter) for parameter in (bias, multiplier, left, right))
     if factor != 1 << 30 or before > 1:
         return None
     return (1 << 30) - 1 - abs(added), before, after
@@ -197,7 +197,7 @@ def softmax(x: np.ndarray, exponentials: np.ndarray) -> np.ndarray:
       below the greatest of its row.
     """
     wide = x.astype(np.int64)
-    found = exponentials.astype(np.int64)[wide.max(axis=-1, keepdims=True) - wide]
-    multiplier, right = shares(((found + (1 << 11)) >> 12).sum(axis=-1, keepdims=True))
-    h = requantize(found, 0, multiplier, 0, right, Rounding.DOUBLE)
+    powers = exponentials.astype(np.int64)[wide.max(axis=-1, keepdims=True) - wide]
+    multiplier, right = shares(((powers + (1 << 11)) >> 12).sum(axis=-1, keepdims=True))
+    h = requantize(powers, 0, multiplier, 0, right, Rounding.DOUBLE)
     return finish(h, -128, -128, 127)

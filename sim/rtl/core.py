@@ -362,7 +362,8 @@ class RtlPod:
         parts = memory.reshape(pod.cores, window)[:, :memory_bytes]
         self.window = window
         self.cores = tuple(
-            self.core(pod.core, self._library, device, part, number=n) for n, part in enumerate(parts)
+            self.core(pod.core, self._library, device, part, number=n)
+            for n, part in enumerate(parts)
         )
 
     def set_pod_register(self, offset: int, value: int) -> None:

@@ -66,22 +66,22 @@ def _lines(text: str) -> Iterator[int]:
         yield from range(int(first), int(last or first) + 1)
 
 
-def tally(origins: dict[str, Any], points: str, most: Iterable[int]) -> Tally:
+def tally(origins: dict[str, Any], points: str, maxima: Iterable[int]) -> Tally:
     """Return the coverage of a model.
 
     - ``origins``: ``celosia.hw.verilog.origins.Origins``, its keys as text.
     - ``points``: one line for each point, as ``points.h`` gives them.
-    - ``most``: count of each point.
+    - ``maxima``: count of each point.
     """
-    found = Tally()
+    total = Tally()
     masks: dict[int, tuple[int, int]] = {}
-    for line, count in zip(points.splitlines(), most, strict=True):
+    for line, count in zip(points.splitlines(), maxima, strict=True):
         words = line.split("\t")
         point = dict(zip(words[::2], words[1::2], strict=False))
         if not point["page"].startswith("v_toggle"):
             for number in _lines(point.get("linescov", "")):
                 for source in origins["branches"].get(str(number), ()):
-                    found.add_line(source, count > 0)
+                    total.add_line(source, count > 0)
         elif point["lineno"] in origins["signals"]:
             bit = 1 << int(point["comment"].partition("[")[2].rstrip("]") or 0)
             number = int(point["lineno"])
@@ -91,8 +91,8 @@ def tally(origins: dict[str, Any], points: str, most: Iterable[int]) -> Tally:
         for source, name, low, width, constant in origins["signals"][str(number)]:
             seen, toggled = (mask >> low & (1 << width) - 1 for mask in masks_of)
             live = seen & ~constant
-            found.add_bits(source, name, Toggles(live, toggled & live, seen & constant))
-    return found
+            total.add_bits(source, name, Toggles(live, toggled & live, seen & constant))
+    return total
 
 
 class Counting:
@@ -113,13 +113,13 @@ class Counting:
 
     def take(self) -> Tally:
         """Return the coverage of all devices closed since the last call."""
-        found = Tally()
+        total = Tally()
         for path, library in self._libraries.items():
             points = library.celosia_points().decode()
-            most = np.zeros(points.count("\n"), np.uint32)
-            library.celosia_take(most.ctypes.data_as(ctypes.POINTER(ctypes.c_uint32)))
-            found.add(tally(json.loads(origins_of(path).read_text()), points, most.tolist()))
-        return found
+            maxima = np.zeros(points.count("\n"), np.uint32)
+            library.celosia_take(maxima.ctypes.data_as(ctypes.POINTER(ctypes.c_uint32)))
+            total.add(tally(json.loads(origins_of(path).read_text()), points, maxima.tolist()))
+        return total
 
 
 _current: Counting | None = None

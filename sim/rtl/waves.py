@@ -46,10 +46,10 @@ def ports(verilog: str) -> dict[str, list[str]]:
     modules = {match[1]: match[0] for match in _MODULE.finditer(verilog)}
     result = {}
     for group, module, path, start in _GROUPS:
-        found = _PORT.findall(modules[module])
+        names = _PORT.findall(modules[module])
         result[group] = [
             f"TOP.{path}.{name}" + (f"[{high}:0]" if high else "")
-            for high, name in sorted(found, key=lambda port: port[1])
+            for high, name in sorted(names, key=lambda port: port[1])
             if name.startswith(start)
             and int(high or 0) < _WIDEST
             and name != "clk"

@@ -186,8 +186,8 @@ def reads(i: Instruction, config: Config) -> list[int]:
     groups = -(-i.channels // config.lanes)
     if i.opcode is Opcode.VECTOR and i.source == Space.ACCUMULATORS.value:
         return [groups]
-    each = config.read_groups if i.opcode is Opcode.VECTOR and not i.source_skip else 1
-    return [min(each, groups - first) for first in range(0, groups, each)]
+    group = config.read_groups if i.opcode is Opcode.VECTOR and not i.source_skip else 1
+    return [min(group, groups - first) for first in range(0, groups, group)]
 
 
 def elements(i: Instruction, config: Config) -> int:

@@ -65,12 +65,12 @@ def estimate(program: Program, config: Config, costs: Costs = COSTS) -> Estimate
     if costs.memory < 1:
         raise ValueError(f"latency: wanted at least 1 cycle, got {costs.memory}")
     if not 1 / 1024 <= costs.bandwidth <= 2:
-        wanted = "1/1024 to 2 beats per cycle"
-        raise ValueError(f"bandwidth: wanted {wanted}, got {costs.bandwidth}")
+        requirement = "1/1024 to 2 beats per cycle"
+        raise ValueError(f"bandwidth: wanted {requirement}, got {costs.bandwidth}")
     listed = listing(program, config)
-    found = schedule(listed, config.queue_depth)
-    if found.failure:
-        raise found.failure
+    result = schedule(listed, config.queue_depth)
+    if result.failure:
+        raise result.failure
     times = Timeline(listed.instructions, config, costs).run()
     instructions = tuple(
         Cost(index, i.unit, *times[index], work(i, config))

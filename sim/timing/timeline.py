@@ -46,7 +46,7 @@ class Timeline:
         self.words = words(code)
         # Beats of a block of the program, and words of a beat.
         self.beats = max(1, PROGRAM_BYTES // config.bus_bytes)
-        self.each = PROGRAM_BYTES // WORD_BYTES // self.beats
+        self.beat_words = PROGRAM_BYTES // WORD_BYTES // self.beats
         self.beat = max(1.0, 1 / costs.bandwidth)  # In cycles.
         self.times: dict[int, Times] = {}  #: By index.
         self.now = 0
@@ -98,11 +98,11 @@ class Timeline:
                 why = f"{name} waits for counts that another unit took first"
                 raise MachineError(Error.WATCHDOG, self.code[index].unit, index, why)
             self.now, number, process = heapq.heappop(self.due)
-            wanted = next(process, None)
-            if isinstance(wanted, int):
-                heapq.heappush(self.due, (max(wanted, self.now), number, process))
-            elif wanted is not None:
-                self.waiting.setdefault(wanted, []).append((number, process))
+            condition = next(process, None)
+            if isinstance(condition, int):
+                heapq.heappush(self.due, (max(condition, self.now), number, process))
+            elif condition is not None:
+                self.waiting.setdefault(condition, []).append((number, process))
         return self.times
 
     def _announce(self, event: Event) -> None:
@@ -114,7 +114,7 @@ class Timeline:
         """Request blocks of the program, some ahead of those that are passed on."""
         yield 1
         ahead = self.config.program_blocks
-        for block in range(-(-sum(self.words) // (self.beats * self.each))):
+        for block in range(-(-sum(self.words) // (self.beats * self.beat_words))):
             while block >= len(self.passed) + ahead:
                 yield "passed"
             if block >= ahead:
@@ -123,7 +123,7 @@ class Timeline:
 
     def _dispatch(self) -> Process:
         """Check words, one a cycle, and push them into the queues."""
-        block = self.beats * self.each
+        block = self.beats * self.beat_words
         end = 0
         for index, i in enumerate(self.code):
             first, end = end, end + self.words[index]
@@ -131,9 +131,9 @@ class Timeline:
                 if (word + self.costs.passing) % block == 0:
                     self.passed.append(self.now)
                     self._announce("passed")
-                while len(self.fetched) <= word // self.each:
+                while len(self.fetched) <= word // self.beat_words:
                     yield "complete"
-                yield max(self.now + 1, self.fetched[word // self.each] + self.costs.fetch)
+                yield max(self.now + 1, self.fetched[word // self.beat_words] + self.costs.fetch)
             if i.unit is Unit.SEQUENCER:
                 yield from self._own(index, i)
             else:
@@ -226,10 +226,10 @@ class Timeline:
         return self.blocks[unit].ready if unit in self.blocks else not self.tasks[unit]
 
     def _request(
-        self, unit: Unit, beats: int, each: int, port: Port, complete: Callable[[int], None]
+        self, unit: Unit, beats: int, spacing: int, port: Port, complete: Callable[[int], None]
     ) -> Process:
         """Request a burst, until it is on the address channel."""
-        self.requests[unit] = beats, each, port, complete
+        self.requests[unit] = beats, spacing, port, complete
         self._announce("requested")
         while unit in self.requests:
             yield "issued"
@@ -242,10 +242,10 @@ class Timeline:
                 yield "requested"
             if first not in self.requests:
                 first, second = second, first
-            beats, each, port, complete = self.requests.pop(first)
+            beats, spacing, port, complete = self.requests.pop(first)
             # Words of a program are passed on as their beats arrive.
-            most, ready = 1 if first is Unit.SEQUENCER else beats, self.now + 1 + self.costs.memory
-            self.channel += [Burst(ready, most, each, port, complete)] * (beats // most)
+            limit, ready = 1 if first is Unit.SEQUENCER else beats, self.now + 1 + self.costs.memory
+            self.channel += [Burst(ready, limit, spacing, port, complete)] * (beats // limit)
             first, second = second, first
             self._announce("issued")
             yield self.now + 1
@@ -258,21 +258,21 @@ class Timeline:
                 yield "issued"
             burst = self.channel[0]
             # The sequencer's beats do not wait for the last one of the load unit.
-            self.read_from = start = max(burst.ready, free, written if burst.each else 0.0)
-            end, last = 0.0, max(self.beat, burst.each)
+            self.read_from = start = max(burst.ready, free, written if burst.spacing else 0.0)
+            end, last = 0.0, max(self.beat, burst.spacing)
             # Users of higher priority may appear while the burst is under way.
-            ports = (self.bus, burst.beats * self.beat), (burst.port, burst.beats * burst.each)
+            ports = (self.bus, burst.beats * self.beat), (burst.port, burst.beats * burst.spacing)
             while (now := max(port.end(start, count) for port, count in ports)) > end:
                 end = now
                 yield math.ceil(end - last)
-            written, free = end if burst.each else written, end - last + self.beat
+            written, free = end if burst.spacing else written, end - last + self.beat
             self.channel.popleft()
-            burst.complete(self.now + max(burst.each - 1, 0))
+            burst.complete(self.now + max(burst.spacing - 1, 0))
             self._announce("complete")
 
     def _load(self) -> Process:
         """Request the bursts of loads."""
-        blocks, most = self.blocks[Unit.LOAD], self.config.outstanding
+        blocks, limit = self.blocks[Unit.LOAD], self.config.outstanding
         while True:
             while not blocks.jobs:
                 yield "taken"
@@ -283,8 +283,8 @@ class Timeline:
             complete = partial(self._loaded, index, taken, [sum(map(len, rows))])
             yield taken + self.costs.request
             for beats in chain.from_iterable(rows):
-                if blocks.under_way == most:
-                    while blocks.under_way == most:
+                if blocks.under_way == limit:
+                    while blocks.under_way == limit:
                         yield "complete"
                     yield self.now + 1
                 yield from self._request(Unit.LOAD, beats, pace(i, self.config), port, complete)
@@ -369,11 +369,11 @@ class Timeline:
             # It may read results of the instruction before, or overtake it.
             launch = max(launch, latest + 1)
         response = costs.nothing if fill else costs.sums if from_sums else costs.bytes
-        each = config.group_cycles
-        later_groups = (groups[-1] - 1) * each
+        interval = config.group_cycles
+        later_groups = (groups[-1] - 1) * interval
         latency = response + (costs.to_sums if to_sums else costs.to_bytes)
         latency += costs.multiply if to_sums and Mode(i.mode) in PRODUCT_MODES else 0
-        latency += costs.sequential if each > 1 else 0
+        latency += costs.sequential if interval > 1 else 0
         latency += costs.softmax if config.softmax else 0
         latency = latency if reduction is None else response + reduction
         write = latency - costs.visible
@@ -390,7 +390,7 @@ class Timeline:
             while last > self.now:
                 yield last
                 last = math.ceil(self.store_reads.end(launch + 1, count)) - 1
-        self.emptied = last + response + 2 + later_groups + max(0, each - 2)
+        self.emptied = last + response + 2 + later_groups + max(0, interval - 2)
         self.free[Unit.VECTOR] = max(last, launch + results) + 2
         finish = max(last + latency + later_groups, latest)
         self.written = latest, finish, to_sums

@@ -15,7 +15,7 @@ class Port:
         """Reserve a share of the cycles from ``start`` to ``end`` for others."""
         self.others.append((start, end, share))
 
-    def end(self, start: float, count: float, wanted: float = 1.0) -> float:
+    def end(self, start: float, count: float, rate: float = 1.0) -> float:
         """Return the end of ``count`` cycles from ``start`` on, for a user of a share of them."""
         at, left = start, count
         for begin, end, share in self.others:
@@ -23,7 +23,7 @@ class Port:
                 continue
             left -= max(begin - at, 0)
             at = max(begin, at)
-            pace = min(1.0, (1 - share) / wanted)
+            pace = min(1.0, (1 - share) / rate)
             had = (end - at) * pace
             if had >= left:
                 return at + left / pace
@@ -36,7 +36,7 @@ class Burst(NamedTuple):
 
     ready: int
     beats: int
-    each: int  #: Cycles in which its memory writes a beat, 0 without one.
+    spacing: int  #: Cycles in which its memory writes a beat, 0 without one.
     port: Port
     complete: Callable[[int], None]
 

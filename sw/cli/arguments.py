@@ -243,10 +243,10 @@ def add_waves(parser: argparse.ArgumentParser) -> None:
 def _cycles(text: str) -> tuple[int, int]:
     """Return the first cycle, and the one after the last."""
     first, _, last = text.partition(":")
-    found = seeds(first), whole(last)
-    if found[0] >= found[1]:
+    cycles = seeds(first), whole(last)
+    if cycles[0] >= cycles[1]:
         raise argparse.ArgumentTypeError(f"wanted FIRST below LAST, got {text!r}")
-    return found
+    return cycles
 
 
 def wave_files(arguments: argparse.Namespace) -> tuple[Path, ...]:

@@ -15,14 +15,14 @@ from celosia.sw.runtime.session import InputError
 
 def add_parsers(command: Commands) -> None:
     """Add the commands."""
-    made = command("assemble", "translate assembly to instructions", assemble)
-    made.add_argument("file", type=Path, metavar="FILE", help="text, an instruction a line")
-    add_output(made, "words to write", required=True)
-    add_check(made)
+    parser = command("assemble", "translate assembly to instructions", assemble)
+    parser.add_argument("file", type=Path, metavar="FILE", help="text, an instruction a line")
+    add_output(parser, "words to write", required=True)
+    add_check(parser)
 
-    made = command("disassemble", "translate instructions to assembly", disassemble)
-    made.add_argument("file", type=Path, metavar="FILE", help="words, or a program")
-    add_output(made, "text to write instead of showing it")
+    parser = command("disassemble", "translate instructions to assembly", disassemble)
+    parser.add_argument("file", type=Path, metavar="FILE", help="words, or a program")
+    add_output(parser, "text to write instead of showing it")
 
 
 def assemble(arguments: argparse.Namespace) -> None:

@@ -21,14 +21,14 @@ from celosia.sw.shipped import model_path
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""
-    made = command("compile", "compile a model to a program", run)
-    made.add_argument("model", metavar="MODEL", help=".tflite or .onnx file, or a shipped model")
+    parser = command("compile", "compile a model to a program", run)
+    parser.add_argument("model", metavar="MODEL", help=".tflite or .onnx file, or a shipped model")
     text = "program to write; .c: as data for the driver in C, .hex: for Verilog's $readmemh"
-    add_output(made, text, required=True)
-    add_signature(made)
-    add_preset(made)
-    add_shape(made)
-    add_batch(made, 1, "inputs of one run (1)")
+    add_output(parser, text, required=True)
+    add_signature(parser)
+    add_preset(parser)
+    add_shape(parser)
+    add_batch(parser, 1, "inputs of one run (1)")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -14,8 +14,8 @@ from celosia.sw.version import __version__
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""
-    made = command("doctor", "list the programs and packages that are there or missing", run)
-    made.add_argument("--json", action="store_true", help="print JSON")
+    parser = command("doctor", "list the programs and packages that are there or missing", run)
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -23,26 +23,26 @@ def run(arguments: argparse.Namespace) -> None:
 
     Raises Missing with the names of the missing ones.
     """
-    found = list(items())
-    lacking = [item.name for item in found if item.demo and item.version is None]
+    tools = list(items())
+    lacking = [item.name for item in tools if item.demo and item.version is None]
     python = ".".join(map(str, sys.version_info[:3]))
     if arguments.json:
         report = {"celosia": __version__, "python": python, "demo": not lacking}
-        print(json.dumps({**report, "items": [asdict(item) for item in found]}, indent=2))
+        print(json.dumps({**report, "items": [asdict(item) for item in tools]}, indent=2))
     else:
         print(f"celosia {__version__}, Python {python}\n")
-        print(_listed(found), end="")
+        print(_listed(tools), end="")
     if lacking:
         raise Missing(f"celosia demo lacks {', '.join(lacking)}")
 
 
-def _listed(found: Sequence[Item]) -> str:
+def _listed(tools: Sequence[Item]) -> str:
     """Return the installed items as a table, then the commands that install the others."""
-    width = max(len(item.name) for item in found)
-    there = [item for item in found if item.version is not None]
+    width = max(len(item.name) for item in tools)
+    there = [item for item in tools if item.version is not None]
     long = max((len(item.version or "") for item in there), default=0)
     lines = [f"{i.name:<{width}}  {i.version:<{long}}  {i.feature}".rstrip() for i in there]
-    missing = [item for item in found if item.version is None]
+    missing = [item for item in tools if item.version is None]
     if missing:
         lines += ["", "missing"]
     for item in missing:

@@ -48,29 +48,31 @@ _BATCH = 16
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""
-    made = command("eval", "measure the accuracy of a model on labelled data", run)
-    made.add_argument("model", metavar="MODEL", help=".tflite or .onnx file, or a shipped model")
-    made.add_argument("--dataset", choices=data.DATASETS, help="its test images")
+    parser = command("eval", "measure the accuracy of a model on labelled data", run)
+    parser.add_argument("model", metavar="MODEL", help=".tflite or .onnx file, or a shipped model")
+    parser.add_argument("--dataset", choices=data.DATASETS, help="its test images")
     text = ".npy, .npz, or a folder with a folder of pictures for each class"
-    add_files(made, "--data", "[NAME=]DATA", text)
-    made.add_argument("--labels", type=Path, metavar="Y.npy", help="class of each sample of --data")
-    made.add_argument("--output", metavar="NAME", help="the output with the scores, of several")
-    inputs.add_conversions(made)
-    add_device(made, "machine")
-    add_batch(made, None, f"samples of one run (up to {_BATCH})")
-    add_cores(made)
-    add_shape(made)
-    add_workers(made)
-    made.add_argument("--limit", type=whole, metavar="N", help="the first N samples alone")
-    made.add_argument("--png", type=Path, metavar="F", help="confusion matrix to draw ")
-    made.add_argument("--stats", type=Path, metavar="S.json", help="also write all figures")
-    add_machine(made)
+    add_files(parser, "--data", "[NAME=]DATA", text)
+    parser.add_argument(
+        "--labels", type=Path, metavar="Y.npy", help="class of each sample of --data"
+    )
+    parser.add_argument("--output", metavar="NAME", help="the output with the scores, of several")
+    inputs.add_conversions(parser)
+    add_device(parser, "machine")
+    add_batch(parser, None, f"samples of one run (up to {_BATCH})")
+    add_cores(parser)
+    add_shape(parser)
+    add_workers(parser)
+    parser.add_argument("--limit", type=whole, metavar="N", help="the first N samples alone")
+    parser.add_argument("--png", type=Path, metavar="F", help="confusion matrix to draw ")
+    parser.add_argument("--stats", type=Path, metavar="S.json", help="also write all figures")
+    add_machine(parser)
 
 
 class _Data(NamedTuple):
     """Samples, by the model's names, and their labels."""
 
-    given: dict[str, inputs.Given]
+    contents: dict[str, inputs.InputData]
     labelled: Labelled
 
 
@@ -83,8 +85,8 @@ def run(arguments: argparse.Namespace) -> None:
     graph = load(model, shapes_of(arguments))
     names, outputs = inputs.ends_of(graph)
     index = _output(arguments.output, model, outputs)
-    found = _data(arguments, model, names)
-    labelled = found.labelled
+    samples = _data(arguments, model, names)
+    labelled = samples.labelled
     share = -(-len(labelled.labels) // arguments.cores)
     batch = arguments.batch and min(arguments.batch, share)
     program = compiled(graph, arguments.preset, batch, min(_BATCH, share))
@@ -93,7 +95,7 @@ def run(arguments: argparse.Namespace) -> None:
         classes = classes_of(port, labelled)
     except InputError as error:
         raise InputError(f"{program.name}: {error}") from None
-    arrays = _arrays(arguments, found, program)
+    arrays = _arrays(arguments, samples, program)
     results, costs = carried_out(program, arguments.preset, arrays, arguments)
     guesses = guesses_of(results[index], port, len(classes))
     evaluation = Evaluation(
@@ -117,12 +119,12 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _output(name: str | None, model: Path, outputs: Sequence[str]) -> int:
     """Return the number of the output with the scores."""
-    shown = ", ".join(short_name(each) for each in outputs)
+    shown = ", ".join(short_name(output) for output in outputs)
     if name is None:
         if len(outputs) != 1:
             raise InputError(f"{model.name}: wanted --output with one of {shown}")
         return 0
-    for known in (list(outputs), [short_name(each) for each in outputs]):
+    for known in (list(outputs), [short_name(output) for output in outputs]):
         if known.count(name) == 1:
             return known.index(name)
     raise InputError(f"{model.name}: --output: wanted one of {shown}, got {name!r}")
@@ -139,16 +141,16 @@ def _data(arguments: argparse.Namespace, model: Path, names: Names) -> _Data:
         labelled = Labelled(
             name=arguments.dataset, labels=labels[:limit], classes=classes, note=note
         )
-        return _Data({names[0]: inputs.Given(arguments.dataset, images[:limit])}, labelled)
+        return _Data({names[0]: inputs.InputData(arguments.dataset, images[:limit])}, labelled)
     folder = Path(arguments.data[0])
     if len(arguments.data) == len(names) == 1 and folder.is_dir() and not arguments.labels:
         return _of_folder(folder, names[0], limit)
     if not arguments.labels:
         raise InputError("--data: wanted --labels, or a folder with a folder for each class")
-    given = inputs.gather(f"{model.name}: --data", arguments.data, names)
-    labels = inputs.read_labels(arguments.labels, inputs.count_of(given))
+    contents = inputs.gather(f"{model.name}: --data", arguments.data, names)
+    labels = inputs.read_labels(arguments.labels, inputs.count_of(contents))
     return _Data(
-        {name: one.first(limit) for name, one in given.items()},
+        {name: one.first(limit) for name, one in contents.items()},
         Labelled(name=" ".join(arguments.data), labels=labels[:limit]),
     )
 
@@ -164,16 +166,16 @@ def _of_folder(folder: Path, name: str, limit: int | None) -> _Data:
         pictures = [pictures[n] for n in sorted(order)]
     labels = np.array([label for _, label in pictures], np.int64)
     labelled = Labelled(name=str(folder), labels=labels, classes=classes)
-    return _Data({name: inputs.Given(str(folder), [path for path, _ in pictures])}, labelled)
+    return _Data({name: inputs.InputData(str(folder), [path for path, _ in pictures])}, labelled)
 
 
-def _arrays(arguments: argparse.Namespace, found: _Data, program: Program) -> list[np.ndarray]:
+def _arrays(arguments: argparse.Namespace, samples: _Data, program: Program) -> list[np.ndarray]:
     """Return the samples as the program takes them."""
     if not arguments.dataset:
-        return inputs.prepare(found.given, program.inputs, arguments)
+        return inputs.prepare(samples.contents, program.inputs, arguments)
     for name in ("pixels", "flat", "resize"):
         if getattr(arguments, name):
             raise InputError(f"--{name}: wanted --data for it, got --dataset")
-    (one,) = found.given.values()
+    (one,) = samples.contents.values()
     assert isinstance(one.contents, np.ndarray)
     return [inputs_of(program, arguments.dataset, one.contents)]

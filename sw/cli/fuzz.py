@@ -24,38 +24,40 @@ class Difference(Failure):
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""
-    made = command("fuzz", "run random programs on the simulated core", run)
-    made.add_argument(
+    parser = command("fuzz", "run random programs on the simulated core", run)
+    parser.add_argument(
         "--programs", type=whole, default=200, metavar="N", help="how many to run (200)"
     )
-    made.add_argument("--seed", type=seeds, default=0, metavar="S", help="of everything (0)")
-    made.add_argument(
+    parser.add_argument("--seed", type=seeds, default=0, metavar="S", help="of everything (0)")
+    parser.add_argument(
         "--faults", action="store_true", help="something is wrong: the program, the bus or the host"
     )
-    made.add_argument("--kind", metavar="K", help="of all faults, such as bounds (any)")
-    made.add_argument(
+    parser.add_argument("--kind", metavar="K", help="of all faults, such as bounds (any)")
+    parser.add_argument(
         "--configurations", metavar="A,B", help="cores of docs/design/verification.md (all)"
     )
-    made.add_argument(
+    parser.add_argument(
         "--protection", choices=PROTECTIONS, default="none", help="of those cores' memories (none)"
     )
-    made.add_argument(
+    parser.add_argument(
         "--requantizer",
         choices=REQUANTIZERS,
         default="pipelined",
         help="of those cores (pipelined)",
     )
-    made.add_argument("--draw", type=whole, metavar="N", help="draw N new cores instead")
-    add_workers(made, os.cpu_count() or 1)
-    made.add_argument("--coverage", type=Path, metavar="FILE", help="also write all counts as JSON")
-    made.add_argument(
+    parser.add_argument("--draw", type=whole, metavar="N", help="draw N new cores instead")
+    add_workers(parser, os.cpu_count() or 1)
+    parser.add_argument(
+        "--coverage", type=Path, metavar="FILE", help="also write all counts as JSON"
+    )
+    parser.add_argument(
         "--directory",
         type=Path,
         default=Path("build/fuzz"),
         metavar="D",
         help="for programs that fail (build/fuzz)",
     )
-    made.add_argument("--replay", type=Path, metavar="FILE", help="run such a program again")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="run such a program again")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -94,26 +96,26 @@ def _campaign(arguments: argparse.Namespace) -> None:
     if arguments.draw and arguments.configurations:
         raise InputError("wanted --draw or --configurations, got both")
     if arguments.kind and not (arguments.faults and arguments.kind in KINDS):
-        wanted = f"--faults and one of {', '.join(KINDS)}"
-        raise InputError(f"--kind: wanted {wanted}, got {arguments.kind!r}")
+        requirement = f"--faults and one of {', '.join(KINDS)}"
+        raise InputError(f"--kind: wanted {requirement}, got {arguments.kind!r}")
     configs = configurations(arguments.configurations, arguments.draw or 0, arguments.seed)
-    given = {"protection": arguments.protection, "requantizer": arguments.requantizer}
-    configs = [variant(config, **given) for config in configs]
+    changes = {"protection": arguments.protection, "requantizer": arguments.requantizer}
+    configs = [variant(config, **changes) for config in configs]
     plan = campaign.Plan(tuple(configs), arguments.seed, arguments.faults, arguments.kind)
     if not arguments.scheduler:
         # Workers on this machine then find the models built.
         for config in configs:
             model(config)
-    coverage, found, cycles, start = Coverage(), [], 0, time.monotonic()
+    coverage, failures, cycles, start = Coverage(), [], 0, time.monotonic()
     with tqdm(total=arguments.programs, unit="program", disable=None) as progress:
         key = repr((plan, arguments.programs)).encode()
         job, shards = partial(campaign.run_batch, plan), batches(arguments.programs)
         for batch in spread(job, shards, workers_of(arguments), key=key):
             coverage.add(batch.coverage)
-            found += batch.found
+            failures += batch.discrepancies
             cycles += batch.cycles
             progress.update(batch.programs)
-            progress.set_postfix(differences=len(found))
+            progress.set_postfix(differences=len(failures))
     seconds = time.monotonic() - start
     if arguments.coverage:
         text = json.dumps(coverage.as_dict(), indent=2) + "\n"
@@ -121,26 +123,26 @@ def _campaign(arguments: argparse.Namespace) -> None:
     kind = "faulted" if arguments.faults else "legal"
     print(
         f"{arguments.programs} {kind} programs, seed {arguments.seed}, {len(configs)} cores: "
-        f"{len(found)} differences, {cycles} cycles in {seconds:.1f} s\n\n{coverage.as_text()}",
+        f"{len(failures)} differences, {cycles} cycles in {seconds:.1f} s\n\n{coverage.as_text()}",
         end="",
     )
-    if found:
-        paths = _save(arguments.directory, arguments.seed, found)
-        first = min(found, key=lambda one: one.number)
+    if failures:
+        paths = _save(arguments.directory, arguments.seed, failures)
+        first = min(failures, key=lambda one: one.number)
         raise Difference(
-            f"{len(found)} of {arguments.programs} programs: {first.problems[0]} "
+            f"{len(failures)} of {arguments.programs} programs: {first.problems[0]} "
             f"(celosia fuzz --replay {paths[0]})"
         )
 
 
-def _save(directory: Path, seed: int, found: list[Any]) -> list[Path]:
+def _save(directory: Path, seed: int, failures: list[Any]) -> list[Path]:
     """Shrink and write the first failing program of each kind; return the files."""
     from celosia.sw.fuzz.case import save
     from celosia.sw.fuzz.shrink import shrunk
 
     directory.mkdir(parents=True, exist_ok=True)
     paths: dict[str, Path] = {}
-    for one in sorted(found, key=lambda one: one.number):
+    for one in sorted(failures, key=lambda one: one.number):
         kind = one.problems[0].kind
         if kind in paths:
             continue

@@ -117,9 +117,9 @@ def run_synth(arguments: argparse.Namespace) -> None:
         from celosia.hw.flow.report import as_text
         from celosia.hw.synthesis import synthesise
 
-        found = synthesise(config, part=part, seeds=seeds, directory=directory, report=_reporter())
+        result = synthesise(config, part=part, seeds=seeds, directory=directory, report=_reporter())
     print(f"{config.name} on {part.title}")
-    print(as_text(found), end="")
+    print(as_text(result), end="")
 
 
 def _board(name: str) -> Any:
@@ -175,23 +175,23 @@ def run_build(arguments: argparse.Namespace) -> None:
         from celosia.hw.flow.report import as_text
         from celosia.hw.litex.build import build
 
-        found, description = build(board, seeds=seeds, directory=directory, report=_reporter())
-        figures = {"board": board.name, "core": core, **found.as_dict()}
-    assert found.bitstream is not None
-    title = f"{core} on {board.title}, {found.fmax_mhz[2]:.1f} MHz"
+        result, description = build(board, seeds=seeds, directory=directory, report=_reporter())
+        figures = {"board": board.name, "core": core, **result.as_dict()}
+    assert result.bitstream is not None
+    title = f"{core} on {board.title}, {result.fmax_mhz[2]:.1f} MHz"
     bitstream = _bitstream(board, directory)
     report = (json.dumps(figures, indent=2) + "\n").encode()
     files = [
-        ("bitstream", bitstream, found.bitstream.read_bytes()),
+        ("bitstream", bitstream, result.bitstream.read_bytes()),
         ("description", *_description(directory, description)),
         ("report", directory / "report.json", report),
-        ("floorplan", directory / "floorplan.png", draw(found.places, title=title)),
+        ("floorplan", directory / "floorplan.png", draw(result.places, title=title)),
     ]
-    _write(files, f"{core} on {board.title}\n{as_text(found)}")
-    found.bitstream.unlink()
-    if not found.is_fast_enough:
+    _write(files, f"{core} on {board.title}\n{as_text(result)}")
+    result.bitstream.unlink()
+    if not result.is_fast_enough:
         raise Missing(
-            f"{board.name}: wanted {board.clock_hz / 1e6:g} MHz, got {found.fmax_mhz[2]:.1f}; "
+            f"{board.name}: wanted {board.clock_hz / 1e6:g} MHz, got {result.fmax_mhz[2]:.1f}; "
             "the bitstream may fail (a lower --clock, more --seeds)"
         )
 
@@ -201,13 +201,13 @@ def _write_sources(board: Any, directory: Path, title: str) -> None:
     with _tools("litex"):
         from celosia.hw.litex.build import design
 
-        made, description = design(board)
-    pins = directory / f"{made.name}{board.fpga.family.suffixes[0]}"
+        system, description = design(board)
+    pins = directory / f"{system.name}{board.fpga.family.suffixes[0]}"
     files = [
-        ("Verilog", directory / f"{made.name}.v", made.verilog.encode()),
-        ("pins", pins, made.pins.encode()),
+        ("Verilog", directory / f"{system.name}.v", system.verilog.encode()),
+        ("pins", pins, system.pins.encode()),
     ]
-    for name, text in sorted(made.project.items()):
+    for name, text in sorted(system.project.items()):
         kind = "clocks" if name.endswith(".sdc") else "project"
         files.append((kind, directory / name, text.encode()))
     files.append(("description", *_description(directory, description)))
@@ -244,51 +244,55 @@ def run_flash(arguments: argparse.Namespace) -> None:
 
 def add_parsers(command: Commands) -> None:
     """Add the commands."""
-    made = command("verilog", "write the Verilog of a core, a pod or a block", run_verilog)
-    add_preset(made)
-    add_cores(made)
-    add_output(made, "file to write, and beside it one with waivers", required=True)
-    made.add_argument(
+    parser = command("verilog", "write the Verilog of a core, a pod or a block", run_verilog)
+    add_preset(parser)
+    add_cores(parser)
+    add_output(parser, "file to write, and beside it one with waivers", required=True)
+    parser.add_argument(
         "--all", action="store_true", help="also FuseSoC core, bench, SystemRDL, driver in C"
     )
-    made.add_argument(
+    parser.add_argument(
         "--standard-axi",
         action="store_true",
         help="also a module celosia_axi: aclk, aresetn, m_axi_awaddr, s_axi_awaddr, ...",
     )
-    made.add_argument("--block", metavar="B", help="one block alone: matrix, vector, load, ...")
+    parser.add_argument("--block", metavar="B", help="one block alone: matrix, vector, load, ...")
 
-    made = command("synth", "synthesise, place and route a core", run_synth)
-    add_preset(made)
-    made.add_argument(
+    parser = command("synth", "synthesise, place and route a core", run_synth)
+    add_preset(parser)
+    parser.add_argument(
         "--seeds", type=seeds, default=5, metavar="N", help="placements, 0 for none (5)"
     )
-    made.add_argument(
+    parser.add_argument(
         "--part", default="LFE5U-85F", metavar="P", help="name or ordering code (LFE5U-85F)"
     )
-    made.add_argument(
+    parser.add_argument(
         "--directory", type=Path, default=Path("build/synth"), metavar="D", help="of the results"
     )
 
-    made = command("build", "make the bitstream of a board with a core", run_build)
-    made.add_argument("board", metavar="BOARD", help=_BOARD)
-    add_preset(made, None, "that of the board")
-    add_cores(made)
-    made.add_argument("--seeds", type=whole, metavar="N", help="placements (those of the board: 5)")
-    made.add_argument("--clock", type=number, metavar="MHZ", help="of core and memory")
-    made.add_argument("--cpu", choices=("vexriscv",), help="processor beside the core")
-    made.add_argument("--sources", action="store_true", help="only write Verilog, pins and project")
-    _add_folder(made)
+    parser = command("build", "make the bitstream of a board with a core", run_build)
+    parser.add_argument("board", metavar="BOARD", help=_BOARD)
+    add_preset(parser, None, "that of the board")
+    add_cores(parser)
+    parser.add_argument(
+        "--seeds", type=whole, metavar="N", help="placements (those of the board: 5)"
+    )
+    parser.add_argument("--clock", type=number, metavar="MHZ", help="of core and memory")
+    parser.add_argument("--cpu", choices=("vexriscv",), help="processor beside the core")
+    parser.add_argument(
+        "--sources", action="store_true", help="only write Verilog, pins and project"
+    )
+    _add_folder(parser)
 
-    made = command("flash", "load a bitstream into a board", run_flash)
-    made.add_argument("board", metavar="BOARD", help="name, see docs/reference/boards.md")
-    made.add_argument(
+    parser = command("flash", "load a bitstream into a board", run_flash)
+    parser.add_argument("board", metavar="BOARD", help="name, see docs/reference/boards.md")
+    parser.add_argument(
         "--persistent", action="store_true", help="into its flash memory, to stay without power"
     )
-    _add_folder(made)
+    _add_folder(parser)
 
-    made = command("boards", "list the size and speed of all boards", boards.run_boards)
-    boards.add_arguments(made)
+    parser = command("boards", "list the size and speed of all boards", boards.run_boards)
+    boards.add_arguments(parser)
 
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:

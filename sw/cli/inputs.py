@@ -23,15 +23,15 @@ from celosia.sw.runtime.arrays import OWN_RANGE, InputError, Pixels, clipped, na
 _DOUBTFUL = 0.1
 
 
-class Given(NamedTuple):
+class InputData(NamedTuple):
     """Contents of an input before it is converted: an array, or pictures."""
 
     origin: str  #: File or folder, for messages.
     contents: np.ndarray | list[Path]  #: The samples.
 
-    def first(self, most: int | None) -> "Given":
+    def first(self, count: int | None) -> "InputData":
         """Return the first samples; all of them with None."""
-        return self._replace(contents=self.contents[:most])
+        return self._replace(contents=self.contents[:count])
 
 
 def add_conversions(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +69,7 @@ def ends_of(source: Graph | Program) -> tuple[Names, Names]:
     return inputs, outputs
 
 
-def gather(option: str, texts: Sequence[str], names: Names) -> dict[str, Given]:
+def gather(option: str, texts: Sequence[str], names: Names) -> dict[str, InputData]:
     """Return the contents of each input.
 
     - ``option``: the option, for messages.
@@ -85,15 +85,15 @@ def gather(option: str, texts: Sequence[str], names: Names) -> dict[str, Given]:
     pairs = zip(names, names.shown, strict=True)
     missing = [shown for name, shown in pairs if name not in files]
     if missing:
-        wanted = _listed(names.shown)
-        raise InputError(f"{option}: wanted {wanted}, got none for {_listed(missing)}")
-    return {name: _given(files[name]) for name in names}
+        listing = _listed(names.shown)
+        raise InputError(f"{option}: wanted {listing}, got none for {_listed(missing)}")
+    return {name: _input_data(files[name]) for name in names}
 
 
 def sources_of(texts: Sequence[str], names: Names) -> list[Path]:
     """Return the files of inputs, which no output may overwrite."""
-    found = (_split(text, names) for text in texts)
-    return [Path(t) if f is None else f[1] for t, f in zip(texts, found, strict=True)]
+    pairs = (_split(text, names) for text in texts)
+    return [Path(t) if f is None else f[1] for t, f in zip(texts, pairs, strict=True)]
 
 
 def targets(option: str, texts: Sequence[str], names: Names) -> dict[str, Path] | Path:
@@ -110,12 +110,12 @@ def targets(option: str, texts: Sequence[str], names: Names) -> dict[str, Path] 
             return {names[0]: path}
     files: dict[str, Path] = {}
     for text in texts:
-        found = _split(text, names)
-        if found is None:
-            wanted = f"NAME=FILE with NAME of {_listed(names.shown)}"
+        pair = _split(text, names)
+        if pair is None:
+            requirement = f"NAME=FILE with NAME of {_listed(names.shown)}"
             more = ", or one .npz" if len(names) > 1 else ""
-            raise InputError(f"{option} {text}: wanted {wanted}{more}")
-        name, path = found
+            raise InputError(f"{option} {text}: wanted {requirement}{more}")
+        name, path = pair
         if name in files:
             shown = names.shown[names.index(name)]
             raise InputError(f"{option} {text}: {shown!r} is given twice")
@@ -143,15 +143,15 @@ def _split(text: str, names: Names) -> tuple[str, Path] | None:
     return None
 
 
-def _listed(names: Sequence[str], most: int = 6) -> str:
-    shown = ", ".join(map(repr, names[:most]))
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+def _listed(names: Sequence[str], limit: int = 6) -> str:
+    shown = ", ".join(map(repr, names[:limit]))
+    return shown + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
-def _given(path: Path) -> Given:
+def _input_data(path: Path) -> InputData:
     if path.is_dir():
-        return Given(str(path), pictures_of(path))
-    return Given(str(path), [path] if is_image(path) else read_array(path))
+        return InputData(str(path), pictures_of(path))
+    return InputData(str(path), [path] if is_image(path) else read_array(path))
 
 
 def read_array(path: Path) -> np.ndarray:
@@ -190,7 +190,7 @@ def _array(content: bytes, name: str) -> np.ndarray:
     return array
 
 
-def _unpacked(path: Path, names: Names) -> dict[str, Given]:
+def _unpacked(path: Path, names: Names) -> dict[str, InputData]:
     """Return the arrays of an ``.npz`` file, under the model's names."""
     content = read_file(path)
     try:
@@ -209,26 +209,26 @@ def _unpacked(path: Path, names: Names) -> dict[str, Given]:
         names.keys.get(key, key): _array(value, f"{path}: {key}") for key, value in contents.items()
     }
     if sorted(arrays) != sorted(names) or len(arrays) != len(contents):
-        wanted = _listed(names.shown)
-        raise InputError(f"{path}: wanted arrays {wanted}, got {_listed(sorted(contents))}")
-    return {name: Given(str(path), arrays[name]) for name in names}
+        listing = _listed(names.shown)
+        raise InputError(f"{path}: wanted arrays {listing}, got {_listed(sorted(contents))}")
+    return {name: InputData(str(path), arrays[name]) for name in names}
 
 
-def count_of(given: Mapping[str, Given]) -> int:
+def count_of(samples: Mapping[str, InputData]) -> int:
     """Return the number of samples of the first input, at least 1."""
-    first = next(iter(given.values())).contents
+    first = next(iter(samples.values())).contents
     return max(1, len(first)) if isinstance(first, list) or first.ndim else 1
 
 
 def prepare(
-    given: Mapping[str, Given], ports: Sequence[Port], arguments: argparse.Namespace
+    samples: Mapping[str, InputData], ports: Sequence[Port], arguments: argparse.Namespace
 ) -> list[np.ndarray]:
     """Return inputs as the ports take them, converted as the arguments request.
 
     Raises InputError if one has another layout or type, or is a picture of another size.
     """
     arrays = []
-    for (origin, contents), port in zip(given.values(), ports, strict=True):
+    for (origin, contents), port in zip(samples.values(), ports, strict=True):
         pixels = arguments.pixels
         if isinstance(contents, list):
             read = [read_image(path, port.shape, resize=arguments.resize) for path in contents]
@@ -256,10 +256,8 @@ def _report_clipping(origin: str, contents: np.ndarray, port: Port) -> None:
 def _require_one_size(paths: Sequence[Path], read: Sequence[np.ndarray]) -> None:
     for path, pixels in zip(paths, read, strict=True):
         if pixels.shape != read[0].shape:
-            wanted, got = (f"{array.shape[1]}x{array.shape[0]}" for array in (read[0], pixels))
-            raise InputError(
-                f"{path}: wanted {wanted} pixels as the first, got {got} (add --resize)"
-            )
+            size, got = (f"{array.shape[1]}x{array.shape[0]}" for array in (read[0], pixels))
+            raise InputError(f"{path}: wanted {size} pixels as the first, got {got} (add --resize)")
 
 
 def written(

@@ -11,15 +11,15 @@ from celosia.sw.shipped import model_path
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""
-    made = command("profile", "draw the time of a model: layers, units, memory", run)
-    made.add_argument("model", metavar="MODEL", help=".tflite or .onnx file, or a shipped model")
-    add_output(made, "page to write, HTML; MODEL.html where no file is named")
-    made.add_argument(
+    parser = command("profile", "draw the time of a model: layers, units, memory", run)
+    parser.add_argument("model", metavar="MODEL", help=".tflite or .onnx file, or a shipped model")
+    add_output(parser, "page to write, HTML; MODEL.html where no file is named")
+    parser.add_argument(
         "--trace", type=Path, metavar="FILE", help="write a trace for Perfetto, as JSON"
     )
-    made.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON")
-    add_batch(made, 1, "inputs of one run (1)")
-    add_machine(made)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON")
+    add_batch(parser, 1, "inputs of one run (1)")
+    add_machine(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
         page = Path(f"{model.stem}.html")
     files = [file for file in (page, arguments.trace, arguments.json) if file]
     writable(*files, sources=(model,))
-    found = profile(
+    result = profile(
         model,
         config=arguments.preset,
         batch=arguments.batch,
@@ -44,15 +44,15 @@ def run(arguments: argparse.Namespace) -> None:
     )
     contents: dict[str | Path, bytes] = {}
     if page:
-        contents[page] = as_html(found).encode()
+        contents[page] = as_html(result).encode()
     if arguments.trace:
-        contents[arguments.trace] = as_trace(found).encode()
+        contents[arguments.trace] = as_trace(result).encode()
     if arguments.json:
-        contents[arguments.json] = as_json(found.to_dict()).encode()
+        contents[arguments.json] = as_json(result.to_dict()).encode()
     write_atomically(contents)
-    total = found.total
+    total = result.total
     print(
-        f"{found.program.name} on {found.program.config.name}, batch {found.program.batch}: "
+        f"{result.program.name} on {result.program.config.name}, batch {result.program.batch}: "
         f"{total.cycles:,} cycles, bound {total.bound:,}, "
         f"{total.utilisation:.1%} of the multipliers in use; written: {', '.join(map(str, files))}"
     )

@@ -32,27 +32,27 @@ _KERNELS = (
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""
-    made = command("quantize", "quantise a float network to int8", run)
-    made.epilog = "Converters are large programs: quantise files from sources that you trust."
+    parser = command("quantize", "quantise a float network to int8", run)
+    parser.epilog = "Converters are large programs: quantise files from sources that you trust."
     kinds = ", ".join(source.kind for source in SOURCES)
-    made.add_argument("model", type=Path, metavar="MODEL", help=kinds)
+    parser.add_argument("model", type=Path, metavar="MODEL", help=kinds)
     kinds = ".npy, .npz, a folder of pictures, or one with a folder of them for each class"
     text = f"samples of ordinary content: {', '.join(data.DATASETS)}, {kinds}"
-    add_files(made, "--calibration", "[NAME=]DATA", text, required=True)
+    add_files(parser, "--calibration", "[NAME=]DATA", text, required=True)
     text = f"samples to measure the accuracy on, with --labels: {kinds}"
-    add_files(made, "--test", "[NAME=]DATA", text)
-    made.add_argument(
+    add_files(parser, "--test", "[NAME=]DATA", text)
+    parser.add_argument(
         "--labels",
         type=Path,
         metavar="Y.npy",
         help="classes of the samples of --test, else of --calibration: shows the accuracy lost",
     )
-    made.add_argument(
+    parser.add_argument(
         "--limit", type=whole, metavar="N", help=f"calibrate with the first N samples ({_SAMPLES})"
     )
-    inputs.add_conversions(made)
-    add_shape(made)
-    add_output(made, "quantised model to write", required=True)
+    inputs.add_conversions(parser)
+    add_shape(parser)
+    add_output(parser, "quantised model to write", required=True)
 
 
 class _Data(NamedTuple):
@@ -80,11 +80,11 @@ def run(arguments: argparse.Namespace) -> None:
     if sys.stderr.isatty():
         print(f"converting {arguments.model}", file=sys.stderr)
     with Converter(arguments.model, shapes_of(arguments)) as converter:
-        found = _data(arguments, converter.ports)
-        content = converter.quantized(found.samples)
-        lines = {"calibrated with": f"{len(found.samples[0]):,} samples", **found.notes}
-        if found.labels is not None:
-            lines |= _accuracy(converter, content, found.labelled, found.labels)
+        samples = _data(arguments, converter.ports)
+        content = converter.quantized(samples.samples)
+        lines = {"calibrated with": f"{len(samples.samples[0]):,} samples", **samples.notes}
+        if samples.labels is not None:
+            lines |= _accuracy(converter, content, samples.labelled, samples.labels)
     reason = _refusal(content)
     path = refused_path(arguments.output) if reason else arguments.output
     write_atomically({path: content})
@@ -135,11 +135,11 @@ def _require_data(arguments: argparse.Namespace) -> None:
 
 def _by_class(texts: list[str]) -> tuple[list[Path], np.ndarray] | None:
     """Return pictures and their classes, of all classes in any first part; None without them."""
-    found = labelled_pictures(Path(texts[0])) if Path(texts[0]).is_dir() else None
-    if len(texts) != 1 or found is None:
+    pictures_of_classes = labelled_pictures(Path(texts[0])) if Path(texts[0]).is_dir() else None
+    if len(texts) != 1 or pictures_of_classes is None:
         return None
-    order = np.random.default_rng(0).permutation(len(found[0]))
-    pictures = [found[0][number] for number in order]
+    order = np.random.default_rng(0).permutation(len(pictures_of_classes[0]))
+    pictures = [pictures_of_classes[0][number] for number in order]
     return [path for path, _ in pictures], np.array([label for _, label in pictures])
 
 
@@ -149,11 +149,11 @@ def _data(arguments: argparse.Namespace, ports: list[Port]) -> _Data:
     if arguments.calibration[0] in data.DATASETS:
         return _of_dataset(arguments, ports, limit)
     names = names_of(ports)
-    given, labels = _given("--calibration", arguments.calibration, names)
-    tested = given
-    first = {name: one.first(limit) for name, one in given.items()}
+    calibration, labels = _labelled_inputs("--calibration", arguments.calibration, names)
+    tested = calibration
+    first = {name: one.first(limit) for name, one in calibration.items()}
     if arguments.test:
-        tested, labels = _given("--test", arguments.test, names)
+        tested, labels = _labelled_inputs("--test", arguments.test, names)
     if arguments.labels:
         labels = inputs.read_labels(arguments.labels, inputs.count_of(tested))
     if labels is None:
@@ -167,14 +167,14 @@ def _data(arguments: argparse.Namespace, ports: list[Port]) -> _Data:
     return _Data(samples, labelled, labels, notes)
 
 
-def _given(
+def _labelled_inputs(
     option: str, texts: list[str], names: inputs.Names
-) -> tuple[dict[str, inputs.Given], np.ndarray | None]:
+) -> tuple[dict[str, inputs.InputData], np.ndarray | None]:
     """Return the samples of an option, and their labels if folders give them."""
-    found = _by_class(texts) if len(names) == 1 else None
-    if found is None:
+    labelled = _by_class(texts) if len(names) == 1 else None
+    if labelled is None:
         return inputs.gather(option, texts, names), None
-    return {names[0]: inputs.Given(texts[0], found[0])}, found[1]
+    return {names[0]: inputs.InputData(texts[0], labelled[0])}, labelled[1]
 
 
 def _of_dataset(arguments: argparse.Namespace, ports: list[Port], limit: int) -> _Data:
@@ -189,7 +189,7 @@ def _of_dataset(arguments: argparse.Namespace, ports: list[Port], limit: int) ->
     except FileNotFoundError:
         chosen = images
         notes["calibration"] = "with test images: no training images found"
-    both = [_scaled(each, ports[0], arguments) for each in (chosen[:limit], images)]
+    both = [_scaled(pictures, ports[0], arguments) for pictures in (chosen[:limit], images)]
     return _Data([both[0]], [both[1]], labels, notes)
 
 
@@ -207,8 +207,8 @@ def _accuracy(
 ) -> dict[str, str]:
     """Return how often float and int8 are right, a text for each figure."""
     shares = []
-    for each in (None, content):
-        outputs = converter.outputs(each, samples)
+    for model in (None, content):
+        outputs = converter.outputs(model, samples)
         scores = outputs.shape[1]
         if labels.min() < 0 or labels.max() >= scores:
             raise InputError(

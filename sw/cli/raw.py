@@ -42,11 +42,11 @@ def is_raw(path: Path) -> bool:
             first = file.read(PROGRAM_BYTES)
     except OSError:
         return False
-    whole = len(first) // commands.WORD_BYTES * commands.WORD_BYTES
-    if not whole or first.startswith(MAGIC) or first[4:8] == b"TFL3":
+    length = len(first) // commands.WORD_BYTES * commands.WORD_BYTES
+    if not length or first.startswith(MAGIC) or first[4:8] == b"TFL3":
         return False
     try:
-        commands.decode(first[:whole])
+        commands.decode(first[:length])
     except ValueError:
         return False
     return True
@@ -82,8 +82,8 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
     content = read_file(path)
     instructions = decode(path, content)
     if not 1 <= len(instructions) <= MOST_INSTRUCTIONS:
-        wanted = f"1 to {MOST_INSTRUCTIONS} instructions"
-        raise InputError(f"{path}: wanted {wanted}, got {len(instructions)}")
+        requirement = f"1 to {MOST_INSTRUCTIONS} instructions"
+        raise InputError(f"{path}: wanted {requirement}, got {len(instructions)}")
     _require_apart([source for source, _ in sources])
     ends = [one.address + one.length for one in (*dumps, *(source for source, _ in sources))]
     count = len(content) // commands.WORD_BYTES
@@ -100,12 +100,12 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
         device.write(origin, content)
         result = device.run(origin, count)
         _require_success(path, content, config, result)
-        found = [device.read(dump.address, dump.length) for dump in dumps]
+        blocks = [device.read(dump.address, dump.length) for dump in dumps]
     finally:
         device.close()
     contents: dict[str | Path, bytes] = {
         dump.path: npy(np.frombuffer(data, np.int8)) if dump.path.suffix == ".npy" else data
-        for dump, data in zip(dumps, found, strict=True)
+        for dump, data in zip(dumps, blocks, strict=True)
     }
     if arguments.stats:
         report = _statistics(path, config, len(instructions), result)
@@ -121,10 +121,10 @@ def _summary(count: int, result: RunResult, config: Config) -> str:
 
 
 def _require_no_model_options(path: Path, arguments: argparse.Namespace) -> None:
-    given = {**vars(arguments), "workers": arguments.workers > 1, "cores": arguments.cores > 1}
+    options = {**vars(arguments), "workers": arguments.workers > 1, "cores": arguments.cores > 1}
     models = ("input", "output", "batch", "pixels", "flat", "resize")
     for name in (*models, "cores", "workers", "scheduler", "resume"):
-        if given[name]:
+        if options[name]:
             raise InputError(
                 f"{path}: bare instructions have no --{name} "
                 "(--memory ADDRESS=FILE, --dump ADDRESS:BYTES=FILE)"
@@ -132,10 +132,10 @@ def _require_no_model_options(path: Path, arguments: argparse.Namespace) -> None
 
 
 def _memory(text: str) -> tuple[_Range, bytes]:
-    found = _MEMORY.fullmatch(text)
-    if not found:
+    match = _MEMORY.fullmatch(text)
+    if not match:
         raise InputError(f"--memory {text}: wanted ADDRESS=FILE, for instance 0x100=x.npy")
-    address, path = int(found[1], 0 if "x" in found[1].lower() else 10), Path(found[2])
+    address, path = int(match[1], 0 if "x" in match[1].lower() else 10), Path(match[2])
     if path.suffix == ".npy":
         array = read_array(path)
         data = array.astype(array.dtype.newbyteorder("<")).tobytes()
@@ -145,11 +145,11 @@ def _memory(text: str) -> tuple[_Range, bytes]:
 
 
 def _dump(text: str) -> _Range:
-    found = _DUMP.fullmatch(text)
-    if not found:
+    match = _DUMP.fullmatch(text)
+    if not match:
         raise InputError(f"--dump {text}: wanted ADDRESS:BYTES=FILE, for instance 0x100:64=y.npy")
-    address, count = (int(one, 0 if "x" in one.lower() else 10) for one in (found[1], found[2]))
-    return _within("--dump", text, _Range(address, count, Path(found[3])))
+    address, count = (int(one, 0 if "x" in one.lower() else 10) for one in (match[1], match[2]))
+    return _within("--dump", text, _Range(address, count, Path(match[3])))
 
 
 def _within(option: str, text: str, one: _Range) -> _Range:
@@ -169,13 +169,13 @@ def _reach(instructions: Sequence[isa.Instruction], config: Config) -> int:
     """Return the bytes of external memory that instructions touch; illegal ones count as none."""
     from celosia.sim.check.footprint import Memory, OutOfRange, reach
 
-    most = 0
+    end = 0
     for instruction in instructions:
         try:
-            most = max(most, reach([instruction], Memory.EXTERNAL, config))
+            end = max(end, reach([instruction], Memory.EXTERNAL, config))
         except OutOfRange:
             continue
-    return most
+    return end
 
 
 def _require_success(path: Path, content: bytes, config: Config, result: RunResult) -> None:

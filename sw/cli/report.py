@@ -36,26 +36,26 @@ if TYPE_CHECKING:
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""
-    made = command("report", "list the cycles and bytes of each layer of models", run)
-    made.add_argument(
+    parser = command("report", "list the cycles and bytes of each layer of models", run)
+    parser.add_argument(
         "models",
         nargs="*",
         metavar="MODEL",
         help=".tflite or .onnx file, or a shipped model; several",
     )
-    made.add_argument(
+    parser.add_argument(
         "--operators", action="store_true", help="list the operators there are, and their limits"
     )
-    add_signature(made)
-    add_batch(made, 1, "inputs of one run (1)")
-    made.add_argument("--csv", type=Path, metavar="FILE", help="also write a table as CSV")
-    made.add_argument("--json", type=Path, metavar="FILE", help="also write a table as JSON")
-    made.add_argument(
+    add_signature(parser)
+    add_batch(parser, 1, "inputs of one run (1)")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="also write a table as CSV")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write a table as JSON")
+    parser.add_argument(
         "--measure", action="store_true", help="count the cycles of each layer on the RTL, too"
     )
-    add_shape(made)
-    add_workers(made)
-    add_machine(made)
+    add_shape(parser)
+    add_workers(parser)
+    add_machine(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -72,17 +72,17 @@ def run(arguments: argparse.Namespace) -> None:
         raise InputError(f"--csv: wanted one MODEL for it, got {len(arguments.models)}")
     models = [model_path(name) for name in arguments.models]
     writable(arguments.csv, arguments.json, sources=tuple(models))
-    found = _estimates(arguments, models, workers)
+    results = _estimates(arguments, models, workers)
     contents = {}
     if arguments.csv:
-        contents[arguments.csv] = report.as_csv(found[0].rows).encode()
+        contents[arguments.csv] = report.as_csv(results[0].rows).encode()
     if arguments.json:
-        figures = [each.as_dict() for each in found]
+        figures = [result.as_dict() for result in results]
         contents[arguments.json] = report.as_json(
-            figures if len(found) > 1 else figures[0]
+            figures if len(results) > 1 else figures[0]
         ).encode()
     write_atomically(contents)
-    print("\n".join(map(_text, found)), end="")
+    print("\n".join(map(_text, results)), end="")
 
 
 def _estimates(
@@ -101,8 +101,8 @@ def _estimates(
         measured = _measured(compiled, memory, workers)
     clock = arguments.board.clock_hz if arguments.board else None
     return [
-        estimates(each, **memory, clock_hz=clock, measured=counts)
-        for each, counts in zip(compiled, measured, strict=True)
+        estimates(steps, **memory, clock_hz=clock, measured=counts)
+        for steps, counts in zip(compiled, measured, strict=True)
     ]
 
 
@@ -113,18 +113,18 @@ def _measured(
     from celosia.sw.measure import measure
 
     one = len(compiled) == 1 and not workers.several
-    key = repr(memory).encode() + b"".join(each.program.to_bytes() for each in compiled)
+    key = repr(memory).encode() + b"".join(steps.program.to_bytes() for steps in compiled)
     results = spread(partial(measure, **memory, progress=one), compiled, workers, key=key)
     bar = tqdm(results, total=len(compiled), unit="model", delay=1, disable=True if one else None)
     return list(bar)
 
 
-def _text(found: "Estimates") -> str:
+def _text(result: "Estimates") -> str:
     return as_text(
-        found.compiled.program,
-        found.rows,
-        found.setup_cycles,
-        found.measured,
-        peak=found.peak,
-        again=found.again,
+        result.compiled.program,
+        result.rows,
+        result.setup_cycles,
+        result.measured,
+        peak=result.peak,
+        again=result.again,
     )

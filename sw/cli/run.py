@@ -44,25 +44,27 @@ _BATCH = 64
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""
-    made = command("run", "run a model, a program or bare instructions", run)
-    made.add_argument(
+    parser = command("run", "run a model, a program or bare instructions", run)
+    parser.add_argument(
         "model",
         metavar="MODEL",
         help=".tflite or .onnx file, program, words of instructions, or a shipped model",
     )
-    add_files(made, "--input", "[NAME=]FILE", ".npy, .npz, picture or folder of pictures")
-    add_files(made, "--output", "[NAME=]FILE", ".npy, or .npz for all outputs")
-    inputs.add_conversions(made)
-    add_signature(made)
-    add_device(made, "rtl")
-    add_shape(made)
-    add_batch(made, None, f"inputs of one run (up to {_BATCH})")
-    add_cores(made)
-    add_workers(made)
-    made.add_argument("--stats", type=Path, metavar="S.json", help="also write cycles and counters")
-    add_waves(made)
-    add_machine(made, None)
-    _add_memory(made)
+    add_files(parser, "--input", "[NAME=]FILE", ".npy, .npz, picture or folder of pictures")
+    add_files(parser, "--output", "[NAME=]FILE", ".npy, or .npz for all outputs")
+    inputs.add_conversions(parser)
+    add_signature(parser)
+    add_device(parser, "rtl")
+    add_shape(parser)
+    add_batch(parser, None, f"inputs of one run (up to {_BATCH})")
+    add_cores(parser)
+    add_workers(parser)
+    parser.add_argument(
+        "--stats", type=Path, metavar="S.json", help="also write cycles and counters"
+    )
+    add_waves(parser)
+    add_machine(parser, None)
+    _add_memory(parser)
 
 
 def _add_memory(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +90,7 @@ def run(arguments: argparse.Namespace) -> None:
     files = inputs.targets(f"{model.name}: --output", arguments.output, outs)
     inputs.require_arrays(files)
     paths = [files] if isinstance(files, Path) else list(files.values())
-    given = inputs.gather(f"{model.name}: --input", arguments.input, ins)
+    samples = inputs.gather(f"{model.name}: --input", arguments.input, ins)
     sources = (model, *inputs.sources_of(arguments.input, ins))
     writable(*paths, arguments.stats, *wave_files(arguments), sources=sources)
     batch = arguments.batch
@@ -98,13 +100,13 @@ def run(arguments: argparse.Namespace) -> None:
         program = source
     else:
         report_choices(source, arguments.signature)
-        share = -(-inputs.count_of(given) // arguments.cores)
+        share = -(-inputs.count_of(samples) // arguments.cores)
         program = compiled(source, config or PRESETS["edge"], batch, min(_BATCH, share))
     if batch and batch != program.batch:
         raise InputError(
             f"{model}: program was compiled for batch {program.batch}, got --batch {batch}"
         )
-    arrays = inputs.prepare(given, program.inputs, arguments)
+    arrays = inputs.prepare(samples, program.inputs, arguments)
     results, costs = carried_out(program, config or program.config, arrays, arguments)
     contents: dict[str | Path, bytes] = {**inputs.written(files, outs, results)}
     pace = _pace(costs, arguments.board)

@@ -42,33 +42,33 @@ _CHECKPOINT_STEPS = 500
 
 def add_parsers(command: Commands) -> None:
     """Add the command."""
-    made = command("train", "train a network on the core, in integers", run)
-    made.add_argument("network", choices=NETWORKS, metavar="NETWORK", help=", ".join(NETWORKS))
-    made.add_argument("--dataset", choices=data.DATASETS, help="images to train with (its own)")
-    made.add_argument(
+    parser = command("train", "train a network on the core, in integers", run)
+    parser.add_argument("network", choices=NETWORKS, metavar="NETWORK", help=", ".join(NETWORKS))
+    parser.add_argument("--dataset", choices=data.DATASETS, help="images to train with (its own)")
+    parser.add_argument(
         "--epochs", type=whole, default=_EPOCHS, metavar="N", help=f"epochs ({_EPOCHS})"
     )
-    made.add_argument("--batch", type=whole, metavar="N", help="images of a step (32)")
-    made.add_argument("--limit", type=whole, metavar="N", help="use N training images (all)")
-    made.add_argument(
+    parser.add_argument("--batch", type=whole, metavar="N", help="images of a step (32)")
+    parser.add_argument("--limit", type=whole, metavar="N", help="use N training images (all)")
+    parser.add_argument(
         "--seed", type=seeds, default=0, metavar="N", help="of weights, order and noise (0)"
     )
-    made.add_argument(
+    parser.add_argument(
         "--dropout", action="store_true", help="leave out half of the hidden results of a step"
     )
-    made.add_argument(
+    parser.add_argument(
         "--patience",
         type=whole,
         metavar="N",
         help="stop after N epochs without a better validation (never)",
     )
-    made.add_argument("--resume", action="store_true", help="go on from the checkpoint")
-    add_output(made, "model to write (NETWORK_trained.tflite)")
-    made.add_argument("--png", type=Path, metavar="F", help="curve to draw (MODEL.png)")
-    made.add_argument("--stats", type=Path, metavar="S.json", help="also write all figures")
-    add_device(made, "machine")
-    add_cores(made)
-    add_machine(made, _CORE)
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
+    add_output(parser, "model to write (NETWORK_trained.tflite)")
+    parser.add_argument("--png", type=Path, metavar="F", help="curve to draw (MODEL.png)")
+    parser.add_argument("--stats", type=Path, metavar="S.json", help="also write all figures")
+    add_device(parser, "machine")
+    add_cores(parser)
+    add_machine(parser, _CORE)
 
 
 class _Files(NamedTuple):

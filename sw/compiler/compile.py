@@ -63,7 +63,7 @@ def compile_up_to(graph: Graph, config: Config, batch: int) -> Program:
         try:
             return _steps(graph, config, batch, MOST_INSTRUCTIONS - 1).program
         except LengthError as error:
-            batch = min(batch - 1, batch * error.most // error.count)
+            batch = min(batch - 1, batch * error.limit // error.count)
     return compile_graph(graph, config)
 
 
@@ -71,9 +71,9 @@ def _advised(error: LengthError, graph: Graph, config: Config, batch: int) -> Le
     """Return an error with the remedy: a batch that fits, else another core."""
     error.hint = "a core with a larger array takes fewer"
     with suppress(LengthError):
-        parts = _steps(graph, config, 1, error.most).parts
-        spare = error.most // policy.SPARE_INSTRUCTIONS
-        fits = (error.most - spare) // max(len(part.steps) for part in parts)
+        parts = _steps(graph, config, 1, error.limit).parts
+        spare = error.limit // policy.SPARE_INSTRUCTIONS
+        fits = (error.limit - spare) // max(len(part.steps) for part in parts)
         error.hint = f"a batch of {max(1, min(fits, batch - 1))} takes fewer"
     return error
 

@@ -191,7 +191,7 @@ def _keeps(graph: Graph, operation: Operation, items: int) -> bool:
     rank, record = len(graph.tensors[operation.outputs[0]].shape), OPERATORS[operation.kind]
     operands = _operands(operation)
     others = [graph.tensors[number] for number in operands[1:]]
-    if record.whole or (record.weighted and any(tensor.data is None for tensor in others)):
+    if record.takes_batch or (record.weighted and any(tensor.data is None for tensor in others)):
         return False
     for number in (*operands, *operation.outputs):
         tensor = graph.tensors[number]

@@ -63,12 +63,12 @@ def rows(
     """Return a row for each layer and each operator of the host, in order, and the total last.
 
     - ``finishes``: for each instruction that runs for a batch the estimated cycle of its last
-      effect; for several sections, ``Program.each``, one after the other.
+      effect; for several sections, ``Program.per_batch``, one after the other.
     - ``bounds``: for each layer the least cycles in the array; 0 unless given.
     - ``measured``: counts of the RTL.
     """
     cycles = _by_layer(program, finishes)
-    moved, once = _moved(program, program.each), _moved(program, program.once)
+    moved, once = _moved(program, program.per_batch), _moved(program, program.once)
     bounds = bounds or [0] * len(program.layers)
     figures = list(zip(cycles, moved, once, bounds, strict=True))
     table = [
@@ -157,7 +157,7 @@ def difference(cycles: Alone) -> float:
 class Span(NamedTuple):
     """Cycles of one batch that count for a layer."""
 
-    section: int  #: Index in ``Program.each``.
+    section: int  #: Index in ``Program.per_batch``.
     layer: int  #: Number of the layer.
     #: From the start of the section; ``last`` is the first cycle after the span.
     first: int
@@ -172,7 +172,7 @@ def spans(program: Program, finishes: Sequence[int]) -> Iterator[Span]:
     """
     first = 0
     of = {s.address: part for part in program.parts for s in (*part.setups, *part.mains)}
-    for number, section in enumerate(program.each):
+    for number, section in enumerate(program.per_batch):
         part, ends = of[section.address], finishes[first : first + section.count]
         first += section.count
         before = 0

@@ -17,9 +17,13 @@ class ExternalMemory(Protocol):
     def write(self, address: int, data: bytes) -> None:
         """Write to external memory, from byte ``address`` on.
 
-        Raises ``ValueError`` if the bytes do not lie in the memory, or in 4 GiB on a line that does
-        not know its size.
-        Raises ``DeviceError`` if the device is disconnected, or refuses.
+        Raises
+        ------
+        ValueError
+            If the bytes do not lie in the memory, or in 4 GiB on a line that does not know its
+            size.
+        DeviceError
+            If the device is disconnected, or refuses.
         """
         ...
 
@@ -34,11 +38,14 @@ class Device(ExternalMemory, Protocol):
     config: Config
 
     def run(self, address: int, count: int) -> RunResult:
-        """Run the program of ``count`` instructions at byte ``address``.
+        """Run the program of ``count`` words at byte ``address``.
 
-        Raises ``ValueError`` if ``count`` is not 1 to 65535, or the program does not lie in the
-        memory.
-        Raises ``DeviceError`` if the device is disconnected, or does not end.
+        Raises
+        ------
+        ValueError
+            If ``count`` is not 1 to 2**24 - 1, or the program does not lie in the memory.
+        DeviceError
+            If the device is disconnected, or does not end.
         """
         ...
 

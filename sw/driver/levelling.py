@@ -31,31 +31,40 @@ class Link(Protocol):
         ...
 
 
-class Setting(NamedTuple):
-    """Setting of a byte lane.
+class LaneSetting(NamedTuple):
+    """Setting of a byte lane."""
 
-    - ``bitslip``: bits by which its words are shifted.
-    - ``delay``: steps by which its strobe is delayed.
-    """
-
-    bitslip: int
-    delay: int
+    bitslip: int  #: Bits by which its words are shifted.
+    delay: int  #: Steps by which its strobe is delayed.
 
 
-def level(link: Link, phy: Mapping[str, int]) -> list[Setting]:
+def level(link: Link, phy: Mapping[str, int]) -> list[LaneSetting]:
     """Set each byte lane to the middle of the widest range of delays that reads what was written.
 
-    - ``link``: to the system, whose memory controller is started.
-    - ``phy``: its ``levelling``, see ``docs/how-to/litex.md``.
+    The first bytes of external memory are overwritten.
 
-    Returns the settings. The first bytes of external memory are overwritten.
-    Raises DeviceError if a lane reads with no setting.
+    Parameters
+    ----------
+    link : Link
+        Line to the system, whose memory controller is started.
+    phy : mapping of str to int
+        ``levelling`` of its description, see ``docs/how-to/litex.md``.
+
+    Returns
+    -------
+    list of LaneSetting
+        The setting of each lane.
+
+    Raises
+    ------
+    DeviceError
+        If a lane reads with no setting.
     """
     link.write(0, _PATTERN)
     settings = []
     for lane in range(phy["lanes"]):
         length, bitslip, first = max(_ranges(link, phy, lane), default=(0, 0, 0))
-        setting = Setting(bitslip, first + (length - 1) // 2)
+        setting = LaneSetting(bitslip, first + (length - 1) // 2)
         _act(link, phy, lane, "rdly_dq_bitslip_rst", "rdly_dq_rst")
         for name, count in zip(("rdly_dq_bitslip", "rdly_dq_inc"), setting, strict=True):
             for _ in range(count):
@@ -75,8 +84,8 @@ def _ranges(link: Link, phy: Mapping[str, int], lane: int) -> Iterator[tuple[int
         for delay in range(phy["delays"]):
             read.append((delay, _reads(link, phy, lane)))
             _act(link, phy, lane, "rdly_dq_inc")
-        for good, found in groupby(read, key=lambda each: each[1]):
-            delays = [delay for delay, _ in found]
+        for good, trials in groupby(read, key=lambda trial: trial[1]):
+            delays = [delay for delay, _ in trials]
             if good:
                 yield len(delays), bitslip, delays[0]
         _act(link, phy, lane, "rdly_dq_bitslip")

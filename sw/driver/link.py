@@ -44,15 +44,30 @@ class Transport(Protocol):
 class HostLink:
     """Memory and registers of a core over a line that may lose, double and change bytes.
 
-    - ``transport``: the line.
-    - ``description``: of the system, see ``celosia.hw.litex.system``.
-    - ``name``: its name in messages.
-    - ``memory_bytes``: external memory of the system.
-    - ``block``: words of one request for memory, at present.
-    - ``repeated``: requests that were lost.
-    - ``processor``: how to start the processor of the system, nothing without one.
+    Parameters
+    ----------
+    transport : Transport
+        The line.
+    description : dict
+        Description of the system, see ``celosia.hw.litex.system``.
+    name : str
+        Its name in messages.
 
-    Raises DeviceError if the far end does not respond; the line is closed then.
+    Attributes
+    ----------
+    memory_bytes : int
+        External memory of the system.
+    block : int
+        Words of one request for memory, at present.
+    repeated : int
+        Requests that were lost.
+    processor : dict
+        Registers that start the processor of the system; empty without one.
+
+    Raises
+    ------
+    DeviceError
+        If the far end does not respond; the line is closed then.
     """
 
     def __init__(self, transport: Transport, description: dict[str, Any], *, name: str) -> None:
@@ -117,8 +132,8 @@ class HostLink:
         first, end = address & -_WORD, address + len(data)
         before = self.read(first, address - first)
         after = self.read(end, -end % _WORD)
-        whole = before + data + after
-        self._transfer(self._memory + first, len(whole) // _WORD, whole)
+        words = before + data + after
+        self._transfer(self._memory + first, len(words) // _WORD, words)
 
     def read_registers(self, offset: int, count: int = 1) -> list[int]:
         """Return ``count`` registers from byte ``offset`` on."""

@@ -29,10 +29,17 @@ _POLL_SECONDS = 0.002
 class SerialTransport:
     """A serial port, or any other that pyserial opens by its URL, pseudo-terminals included.
 
-    - ``port``: path or URL.
-    - ``baud``: bits per second, 1 to 2**31 - 1.
+    Parameters
+    ----------
+    port : str
+        Path or URL.
+    baud : int
+        Bits per second, 1 to 2**31 - 1.
 
-    Raises OSError if it cannot be opened, or not at this speed.
+    Raises
+    ------
+    OSError
+        If it cannot be opened, or not at this speed.
     """
 
     def __init__(self, port: str, *, baud: int) -> None:
@@ -91,15 +98,23 @@ def open_port(port: str, baud: int) -> SerialTransport:
 
 
 class LineDevice(Driver):
-    """Runs programs on a core that is reached over a line.
+    """Core that is reached over a line.
 
-    - ``config``: sizes that the core must have.
-    - ``memory_bytes``: external memory that will be used.
-    - ``link``: the line; closed when the core cannot be used.
-    - ``number``, ``window``: of the core in a pod, and the bytes of memory that each core has.
+    Parameters
+    ----------
+    config : Config
+        Sizes that the core must have.
+    memory_bytes : int
+        External memory that will be used.
+    link : HostLink
+        The line; closed when the core cannot be used.
+    number, window : int
+        Number of the core in a pod, and the bytes of memory that each core has.
 
-    Raises DeviceError if nothing responds, or it is no core of this configuration, or it has too
-    little memory.
+    Raises
+    ------
+    DeviceError
+        If nothing responds, or it is no core of this configuration, or it has too little memory.
     """
 
     def __init__(
@@ -127,13 +142,13 @@ class LineDevice(Driver):
             raise
 
     def _identify(self, memory_bytes: int) -> None:
-        wanted = {"magic": MAGIC, "version": VERSION, "fingerprint": self.config.fingerprint}
-        got = self.read_registers(OFFSETS["magic"], len(wanted))
-        for (name, value), found in zip(wanted.items(), got, strict=True):
+        identity = {"magic": MAGIC, "version": VERSION, "fingerprint": self.config.fingerprint}
+        got = self.read_registers(OFFSETS["magic"], len(identity))
+        for (name, value), register in zip(identity.items(), got, strict=True):
             # A later minor version has more registers.
-            later = name == "version" and found > value and found >> 16 == value >> 16
-            if value != found and not later:
-                text = f"{self.name}: {name}: wanted {value:#x}, got {found:#x}"
+            later = name == "version" and register > value and register >> 16 == value >> 16
+            if value != register and not later:
+                text = f"{self.name}: {name}: wanted {value:#x}, got {register:#x}"
                 if name == "fingerprint":
                     text += f"; it is not a {self.config.name!r} core"
                 raise DeviceError(text)
@@ -180,13 +195,21 @@ class LineDevice(Driver):
 
 
 class LinePod(PodDriver[LineDevice]):
-    """Runs programs on a pod that is reached over a line.
+    """Pod that is reached over a line.
 
-    - ``pod``: sizes that the pod must have.
-    - ``memory_bytes``: external memory of each core.
-    - ``link``: the line; closed when the pod cannot be used.
+    Parameters
+    ----------
+    pod : PodConfig
+        Sizes that the pod must have.
+    memory_bytes : int
+        External memory of each core.
+    link : HostLink
+        The line; closed when the pod cannot be used.
 
-    Raises DeviceError as ``LineDevice``.
+    Raises
+    ------
+    DeviceError
+        As ``LineDevice``.
     """
 
     def __init__(self, pod: PodConfig, memory_bytes: int, link: HostLink) -> None:

@@ -154,10 +154,10 @@ def verilog_files(config: Config, verilog: str, *, everything: bool) -> dict[str
     """
     stem = verilog.removesuffix(".v")
     lint, registers = f"{stem}.vlt", f"{stem}.rdl"
-    found = {lint: waivers(verilog)}
+    contents = {lint: waivers(verilog)}
     if everything:
         name, _, changes = config.name.partition(",")
-        found[f"{stem}.core"] = _CORE.format(
+        contents[f"{stem}.core"] = _CORE.format(
             name=f"{name}_{config.fingerprint:08x}" if changes else name,
             preset=config.name,
             version=__version__,
@@ -167,9 +167,9 @@ def verilog_files(config: Config, verilog: str, *, everything: bool) -> dict[str
             bench=BENCH,
             bytes=config.bus_bytes,
         )
-        found[registers] = system_rdl()
-        found["celosia_registers.h"] = c_constants()
+        contents[registers] = system_rdl()
+        contents["celosia_registers.h"] = c_constants()
         driver = files("celosia.sw.driver")
-        found |= {source: (driver / source).read_text() for source in DRIVER}
-        found[BENCH] = (files("celosia.sw.export") / "bench.v").read_text()
-    return found
+        contents |= {source: (driver / source).read_text() for source in DRIVER}
+        contents[BENCH] = (files("celosia.sw.export") / "bench.v").read_text()
+    return contents

@@ -47,15 +47,15 @@ def _tables(program: Program) -> dict[str, tuple[str, list[tuple[str, int]]]]:
     """Return what runs and the ends of a program, by name: a kind, then an address and a size."""
     batch = program.batch
 
-    def sections(found: Iterable[Section]) -> list[tuple[str, int]]:
-        return [(f"0x{section.address:x}", section.words) for section in found]
+    def sections(entries: Iterable[Section]) -> list[tuple[str, int]]:
+        return [(f"0x{section.address:x}", section.words) for section in entries]
 
-    def ports(found: Iterable[Port]) -> list[tuple[str, int]]:
-        return [(f"0x{port.address:x}", batch * port.bytes_per_item) for port in found]
+    def ports(entries: Iterable[Port]) -> list[tuple[str, int]]:
+        return [(f"0x{port.address:x}", batch * port.bytes_per_item) for port in entries]
 
     return {
         "once": ("section", sections(program.once)),
-        "each": ("section", sections(program.each)),
+        "each": ("section", sections(program.per_batch)),
         "inputs": ("port", ports(program.inputs)),
         "outputs": ("port", ports(program.outputs)),
     }
@@ -71,8 +71,8 @@ def _contents(program: Program, language: str) -> list[tuple[int, bytes]]:
     host = [operator.kind for operator in program.host]
     if host or program.variables or any(port.address < 0 for port in ports):
         what = ", ".join(host) or "variables"
-        wanted = f"{language} wants a program of the core alone"
-        raise ProgramError(f"{program.name}: {wanted}, got {what}")
+        requirement = f"{language} wants a program of the core alone"
+        raise ProgramError(f"{program.name}: {requirement}, got {what}")
     contents = [(s.address, s.data) for s in program.segments]
     contents += [(section.address, section.code) for _, section in program.sections]
     return [(address, data) for address, data in contents if data]

@@ -167,19 +167,19 @@ class _Writer:
         kind = "RESOURCE" if tensor.dtype.hasobject else tensor.dtype.name.upper()
         if tensor.data is not None:
             self.buffers.append(self.table("Buffer", Data=tensor.data.tobytes()))
-        given = tensor.quantization
+        meaning = tensor.quantization
         return self.table(
             "Tensor",
             Shape=tensor.shape,
             Type=_TYPES[kind],
             Buffer=0 if tensor.data is None else len(self.buffers) - 1,
             Name=tensor.name,
-            Quantization=given
+            Quantization=meaning
             and self.table(
                 "QuantizationParameters",
-                Scale=given.scales.astype(np.float32),
-                ZeroPoint=given.zero_points.astype(np.int64),
-                QuantizedDimension=given.axis,
+                Scale=meaning.scales.astype(np.float32),
+                ZeroPoint=meaning.zero_points.astype(np.int64),
+                QuantizedDimension=meaning.axis,
             ),
             IsVariable=tensor.variable,
             ShapeSignature=tensor.signature,

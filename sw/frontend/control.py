@@ -43,11 +43,11 @@ class Reader(Protocol):
     #: that keep their contents.
     open: set[int]
     unsigned: set[int]
-    kept: set[int]
+    persistent: set[int]
 
     def inputs(self, operator: Any, tensors: Sequence[Tensor]) -> tuple[int, ...]: ...
     def outputs(self, operator: Any) -> tuple[int, ...]: ...
-    def operations(self, given: Sequence[Any], tensors: list[Tensor]) -> list[Operation]: ...
+    def operations(self, operators: Sequence[Any], tensors: list[Tensor]) -> list[Operation]: ...
 
 
 class Control:
@@ -76,7 +76,7 @@ class Control:
             raise ModelError("wanted inputs that have elements")
         first = len(tensors)
         called = self._loop if kind == "WHILE" else self._branches
-        made, results = called(Node(operator, (), ()), inputs, tensors)
+        operations, results = called(Node(operator, (), ()), inputs, tensors)
         recorded, ends = [tensors[n] for n in outputs], [tensors[n] for n in results]
         _require_alike(recorded, ends, "results")
         for tensor, end, number in zip(recorded, ends, results, strict=True):
@@ -85,11 +85,14 @@ class Control:
             if tensor.shape != end.shape:
                 self.reader.open.add(number)
         self.reader.variables.alias.update(zip(outputs, results, strict=True))
-        return [replace(each, place=self.reader.count + each.outputs[0]) for each in made]
+        return [
+            replace(operation, place=self.reader.count + operation.outputs[0])
+            for operation in operations
+        ]
 
     def _loop(self, node: Node, inputs: tuple[int, ...], tensors: list[Tensor]) -> _Called:
         options = node.require_options(tflite.WhileOptions)
-        made: list[Operation] = []
+        unrolled: list[Operation] = []
         while True:
             _, (condition, *more) = self._call(options.CondSubgraphIndex(), inputs, tensors)
             goes_on = self._condition(condition, tensors)
@@ -100,37 +103,37 @@ class Control:
                     "the input cannot run: give the model a fixed number of steps"
                 )
             if not goes_on:
-                return made, inputs
+                return unrolled, inputs
             operations, results = self._call(options.BodySubgraphIndex(), inputs, tensors)
             before, after = ([tensors[n] for n in numbers] for numbers in (inputs, results))
             _require_alike(before, after, "results of the body")
-            made, inputs = made + operations, results
+            unrolled, inputs = unrolled + operations, results
 
     def _branches(self, node: Node, inputs: tuple[int, ...], tensors: list[Tensor]) -> _Called:
         options = node.require_options(tflite.IfOptions)
         numbers = (options.ThenSubgraphIndex(), options.ElseSubgraphIndex())
         if not inputs:
             raise ModelError("wanted a condition, got none")
-        condition, *rest = inputs
+        condition, *arguments = inputs
         taken = self._condition(condition, tensors)
         if taken is not None:
-            return self._call(numbers[not taken], tuple(rest), tensors)
+            return self._call(numbers[not taken], tuple(arguments), tensors)
         before = dict(self.reader.variables.values)
-        calls = [self._call(number, tuple(rest), tensors) for number in numbers]
+        calls = [self._call(number, tuple(arguments), tensors) for number in numbers]
         if before != self.reader.variables.values:
             raise ModelError("wanted branches without variables where the condition is computed")
         (first, one), (second, other) = calls
         ends = [[tensors[n] for n in numbers] for numbers in (one, other)]
         _require_alike(ends[0], ends[1], "results of the second branch")
-        made, results = first + second, []
+        operations, results = first + second, []
         for pair in zip(one, other, strict=True):
             tensors.append(replace(tensors[pair[0]], data=None))
             results.append(len(tensors) - 1)
             if pair[0] in self.reader.unsigned:
                 self.reader.unsigned.add(results[-1])
-            made.append(Operation("SELECT_V2", 0, (condition, *pair), (results[-1],)))
-            check_operation(tensors, made[-1])
-        return made, tuple(results)
+            operations.append(Operation("SELECT_V2", 0, (condition, *pair), (results[-1],)))
+            check_operation(tensors, operations[-1])
+        return operations, tuple(results)
 
     @staticmethod
     def _condition(number: int, tensors: Sequence[Tensor]) -> bool | None:
@@ -140,7 +143,7 @@ class Control:
             raise ModelError(f"wanted one bool as condition, got {described(tensor)}")
         return None if tensor.data is None else bool(tensor.data.reshape(()))
 
-    def _call(self, number: int, given: tuple[int, ...], tensors: list[Tensor]) -> _Called:
+    def _call(self, number: int, arguments: tuple[int, ...], tensors: list[Tensor]) -> _Called:
         """Return operations and results of a subgraph for some inputs."""
         if number in self._calling:
             raise ModelError(f"wanted no subgraph that calls itself, got {number}")
@@ -154,13 +157,13 @@ class Control:
                 f"wanted loops of at most {_MOST_OPERATORS} operators in all their rounds; "
                 "give the model fewer steps"
             )
-        placed = self._placed(number, subgraph, given, tensors)
+        placed = self._placed(number, subgraph, arguments, tensors)
         self.reader.numbers = placed
         self._calling.append(number)
         try:
-            made = self.reader.operations(subgraph.operators, tensors)
+            operations = self.reader.operations(subgraph.operators, tensors)
             alias = self.reader.variables.alias
-            return made, tuple(alias.get(placed[n], placed[n]) for n in subgraph.outputs)
+            return operations, tuple(alias.get(placed[n], placed[n]) for n in subgraph.outputs)
         except ModelError as error:
             raise ModelError(f"subgraph {number}: {error}") from None
         finally:
@@ -168,21 +171,21 @@ class Control:
             self._calling.pop()
 
     def _placed(
-        self, number: int, subgraph: Subgraph, given: tuple[int, ...], tensors: list[Tensor]
+        self, number: int, subgraph: Subgraph, arguments: tuple[int, ...], tensors: list[Tensor]
     ) -> list[int]:
         """Add the tensors of a subgraph to those of the graph; return their numbers there."""
         inputs, reader = subgraph.inputs, self.reader
-        recorded, ends = [subgraph.tensors[n] for n in inputs], [tensors[n] for n in given]
+        recorded, ends = [subgraph.tensors[n] for n in inputs], [tensors[n] for n in arguments]
         _require_alike(recorded, ends, f"inputs of subgraph {number}")
-        known = dict(zip(inputs, given, strict=True))
+        known = dict(zip(inputs, arguments, strict=True))
         changed = any(a.shape != b.shape for a, b in zip(recorded, ends, strict=True))
         placed = []
         for local, tensor in enumerate(subgraph.tensors):
             key, fresh = (number, local), len(tensors)
             stays = tensor.data is not None or local in subgraph.variables
-            found = known.get(local, self._shared.get(key, fresh))
-            placed.append(found)
-            if found != fresh:
+            place = known.get(local, self._shared.get(key, fresh))
+            placed.append(place)
+            if place != fresh:
                 continue
             if stays:
                 self._shared[key] = fresh
@@ -193,7 +196,7 @@ class Control:
             if local in subgraph.unsigned:
                 reader.unsigned.add(fresh)
             if local in subgraph.variables:
-                reader.kept.add(fresh)
+                reader.persistent.add(fresh)
         return placed
 
 
@@ -202,8 +205,8 @@ def _require_alike(first: Sequence[Tensor], second: Sequence[Tensor], subject: s
     if len(first) != len(second):
         raise ModelError(f"wanted {len(first)} {subject}, got {len(second)}")
     for one, other in zip(first, second, strict=True):
-        meaning, given = one.quantization, other.quantization
-        same = given is None if meaning is None else meaning.equals(given)
+        meaning, other_meaning = one.quantization, other.quantization
+        same = other_meaning is None if meaning is None else meaning.equals(other_meaning)
         if one.dtype != other.dtype or not same:
             raise ModelError(
                 f"{subject}: wanted {_typed(one)}, got {_typed(other)} ({short_name(other.name)!r})"

@@ -47,13 +47,13 @@ def _named(pairs: Sequence[tuple[str, int]], numbers: Sequence[int]) -> tuple[st
 def read_signatures(file: File) -> dict[str, Signature]:
     """Return the signatures of a file by their keys."""
     count = file.count(file.model.SignatureDefsLength(), 4)
-    found = [_signature(file, file.model.SignatureDefs(number)) for number in range(count)]
-    return {signature.key: signature for signature in found}
+    signatures = [_signature(file, file.model.SignatureDefs(number)) for number in range(count)]
+    return {signature.key: signature for signature in signatures}
 
 
 def _signature(file: File, table: Any) -> Signature:
     sides = (table.InputsLength(), table.Inputs), (table.OutputsLength(), table.Outputs)
-    inputs, outputs = (tuple(sorted(file.each(*side, _pair))) for side in sides)
+    inputs, outputs = (tuple(sorted(file.elements(*side, _pair))) for side in sides)
     return Signature(_text(table.SignatureKey()), int(table.SubgraphIndex()), inputs, outputs)
 
 
@@ -65,26 +65,26 @@ def _text(content: bytes | None) -> str:
     return printable((content or b"").decode("utf-8", "replace"))
 
 
-def entry_of(file: File, wanted: str | None) -> Entry:
+def entry_of(file: File, choice: str | None) -> Entry:
     """Return the subgraph to read: the first one unless another is wanted.
 
-    ``wanted``: key of a signature, else name or number of a subgraph. Raises ModelError if there is
+    ``choice``: key of a signature, else name or number of a subgraph. Raises ModelError if there is
     none.
     """
     signatures = read_signatures(file)
     others = _subgraphs(file, signatures)
-    if wanted is None:
+    if choice is None:
         number = 0
-    elif wanted in signatures:
-        number = signatures[wanted].subgraph
-    elif wanted in others:
-        number = others[wanted]
+    elif choice in signatures:
+        number = signatures[choice].subgraph
+    elif choice in others:
+        number = others[choice]
     else:
         known = ", ".join(map(repr, (*signatures, *others))) or "none"
-        raise ModelError(f"signature: wanted one of {known}, got {wanted!r}")
-    keys = [wanted] if wanted in signatures else []
+        raise ModelError(f"signature: wanted one of {known}, got {choice!r}")
+    keys = [choice] if choice in signatures else []
     keys += [key for key, one in signatures.items() if one.subgraph == number and not keys]
-    if wanted is None and "serving_default" in keys:
+    if choice is None and "serving_default" in keys:
         keys = ["serving_default"]
     signature = signatures[keys[0]] if keys else None
     choices = [key for key in signatures if signature is None or key != signature.key]

@@ -96,8 +96,8 @@ def _load_onnx(
     try:
         from celosia.sw.frontend.onnx.model import load as load_onnx
     except ModuleNotFoundError as error:
-        wanted = f"wanted the package {error.name}: {install_command('onnx')}"
-        raise ModelError(f"{name}: {wanted}") from None
+        requirement = f"wanted the package {error.name}: {install_command('onnx')}"
+        raise ModelError(f"{name}: {requirement}") from None
     return load_onnx(content, name, shapes)
 
 

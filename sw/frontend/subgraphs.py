@@ -33,7 +33,7 @@ def read_subgraph(file: File, number: int) -> Subgraph:
     if not 0 <= number < file.count(file.model.SubgraphsLength(), 4):
         raise IndexError
     table = file.model.Subgraphs(number)
-    tensors = list(file.each(table.TensorsLength(), table.Tensors, file.tensor))
+    tensors = list(file.elements(table.TensorsLength(), table.Tensors, file.tensor))
     tables = [table.Tensors(n) for n in range(len(tensors))]
     operators = tuple(table.Operators(n) for n in range(file.count(table.OperatorsLength(), 4)))
     unsigned = _unsigned(file, operators, tensors)
@@ -62,5 +62,5 @@ def _unsigned(file: File, operators: Sequence[Any], tensors: Sequence[Tensor]) -
         if kind in OPERATORS and OPERATORS[kind].plain:
             plain.update(file.numbers(operator.InputsLength(), operator.Inputs))
             plain.update(file.numbers(operator.OutputsLength(), operator.Outputs))
-    found = (n for n, t in enumerate(tensors) if t.dtype == np.uint8 and t.quantization)
-    return frozenset(found) - plain
+    unsigned = (n for n, t in enumerate(tensors) if t.dtype == np.uint8 and t.quantization)
+    return frozenset(unsigned) - plain

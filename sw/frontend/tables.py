@@ -49,7 +49,7 @@ class File:
             raise IndexError
         return count
 
-    def each(
+    def elements(
         self, count: int, get: Callable[[int], Any], read: Callable[[Any], Any]
     ) -> Iterator[Any]:
         """Yield the elements of a vector, each read by ``read``."""
@@ -92,10 +92,10 @@ class File:
         data = None
         raw = self.buffer(tensor.Buffer())
         in_halves = tensor.Type() == tflite.TensorType.INT4
-        wanted = (elements + 1) // 2 if in_halves else elements * dtype.itemsize
+        size = (elements + 1) // 2 if in_halves else elements * dtype.itemsize
         if raw.size:
-            if raw.size != wanted:
-                raise refusal(name, f"wanted {wanted} bytes, got {raw.size}")
+            if raw.size != size:
+                raise refusal(name, f"wanted {size} bytes, got {raw.size}")
             plain = np.frombuffer(raw.tobytes(), dtype.newbyteorder("<"))
             data = (_halves(raw)[:elements] if in_halves else plain).reshape(shape)
         return Tensor(name, shape, dtype, self.quantization(name, tensor, data), data)
@@ -111,10 +111,10 @@ class File:
         scales = np.array(details.ScaleAsNumpy(), np.float32)
         zero_points = np.zeros(len(scales), np.int64)
         if details.ZeroPointLength():
-            given = np.array(details.ZeroPointAsNumpy(), np.int64)
-            if len(given) not in (1, len(scales)):
-                raise refusal(name, f"wanted {len(scales)} zero points, got {len(given)}")
-            zero_points[:] = given
+            points = np.array(details.ZeroPointAsNumpy(), np.int64)
+            if len(points) not in (1, len(scales)):
+                raise refusal(name, f"wanted {len(scales)} zero points, got {len(points)}")
+            zero_points[:] = points
         good = scales > 0 if data is None else scales >= 0
         if not (np.isfinite(scales) & good).all():
             raise refusal(name, f"wanted scales greater than 0, got {scales.min()}")

@@ -96,7 +96,7 @@ class _Reader:
         self.count = 0
         self.variables = Variables()
         # Variable tensors.
-        self.kept: set[int] = set()
+        self.persistent: set[int] = set()
         # Numbers in the graph of the tensors of the subgraph being read.
         self.numbers: Sequence[int] = ()
         self.control = control.Control(self)
@@ -118,8 +118,8 @@ class _Reader:
                 raise refusal(tensor.name, "wanted no constant as input")
             require_extents(tensor.name, tensor.shape, 0)
             if tensor.dtype.name not in _ENDS:
-                wanted = f"{', '.join(_ENDS)} as input or output"
-                raise refusal(tensor.name, f"wanted {wanted}, got {tensor.dtype}")
+                requirement = f"{', '.join(_ENDS)} as input or output"
+                raise refusal(tensor.name, f"wanted {requirement}, got {tensor.dtype}")
             if tensor.quantization is not None:
                 require_per_tensor(tensor)
         outputs = tuple(
@@ -153,7 +153,7 @@ class _Reader:
         self.numbers = range(len(tensors))
         self.count = len(subgraph.operators)
         self.open |= subgraph.dynamic
-        self.kept |= subgraph.variables
+        self.persistent |= subgraph.variables
         self.unsigned |= subgraph.unsigned
         return subgraph, tensors, self.operations(subgraph.operators, tensors)
 
@@ -190,9 +190,9 @@ class _Reader:
         """Follow an operator that names, reads or assigns a variable."""
         inputs = self.inputs(operator, tensors)
         outputs = self.outputs(operator)
-        given = tuple(None if n == -1 else tensors[n] for n in inputs)
+        operands = tuple(None if n == -1 else tensors[n] for n in inputs)
         results = tuple(tensors[index_in(n, tensors)] for n in outputs)
-        node = Node(operator, given, results)
+        node = Node(operator, operands, results)
         contents = self.variables.follow(kind, node, inputs, outputs)
         if contents is not None and contents.shape != results[0].shape:
             tensors[outputs[0]] = replace(results[0], shape=contents.shape)
@@ -214,14 +214,14 @@ class _Reader:
         given = ((n, None if n == -1 else tensors[index_in(n, tensors)]) for n in numbers)
         return tuple(n if t and (t.elements or t.data is not None) else -1 for n, t in given)
 
-    def operations(self, given: Sequence[Any], tensors: list[Tensor]) -> list[Operation]:
+    def operations(self, operators: Sequence[Any], tensors: list[Tensor]) -> list[Operation]:
         """Return the operations; results of constants alone become constants in ``tensors``.
 
         Raises ModelError with the first operator that cannot be used, and number and kind of all
         others; of many others the count of each kind. Those that may only follow are not counted.
         """
         operations, refused, unknown = [], list[tuple[int, str, ModelError]](), set[int]()
-        for index, operator in enumerate(given):
+        for index, operator in enumerate(operators):
             kind = self.file.kind(operator.OpcodeIndex())
             try:
                 followed = self._followed(index, kind, operator, tensors)
@@ -275,13 +275,13 @@ class _Reader:
             inputs = tuple(n for n in inputs if n == -1 or tensors[n].elements) or inputs
         if kind == "CONCATENATION" and self.unsigned.issuperset(outputs):
             inputs = tuple(self._rescaled(number, results[0], tensors) for number in inputs)
-        given = tuple(None if n == -1 else tensors[n] for n in inputs)
+        operands = tuple(None if n == -1 else tensors[n] for n in inputs)
         try:
             outputs = self._renewed(record, operator, inputs, outputs, tensors)
             results = tuple(tensors[number] for number in outputs)
             between = self._numbers(operator.IntermediatesLength(), operator.Intermediates)
             intermediates = tuple(tensors[index_in(number, tensors)] for number in between)
-            node = Node(operator, given, results, intermediates)
+            node = Node(operator, operands, results, intermediates)
             node.require_inputs(1, max(1, len(inputs)), results=None)
             operation = Operation(kind, index, inputs, outputs)
             unknown = any(not tensor.shape for tensor in results)
@@ -323,7 +323,7 @@ class _Reader:
             if index >= len(inputs) or inputs[index] == -1:
                 raise ModelError(f"wanted a variable tensor as input {index}, got none")
             number, before = self.numbers[int(operator.Inputs(index))], inputs[index]
-            if number not in self.kept:
+            if number not in self.persistent:
                 raise ModelError(f"wanted a variable tensor, got {described(tensors[number])}")
             tensors.append(replace(tensors[before]))
             outputs = (*outputs, len(tensors) - 1)
@@ -359,14 +359,14 @@ class _Reader:
         entries = rescaling(source, output)
         data = None if tensor.data is None else entries[tensor.data.view(np.uint8)]
         tensors.append(replace(tensor, quantization=output, data=data))
-        made = len(tensors) - 1
-        self.unsigned.add(made)
+        rescaled = len(tensors) - 1
+        self.unsigned.add(rescaled)
         if data is None:
             attributes = {"entries": tuple(entries.tolist())}
             self.added.append(
-                Operation("LookupTable", self.count + made, (number,), (made,), attributes)
+                Operation("LookupTable", self.count + rescaled, (number,), (rescaled,), attributes)
             )
-        return made
+        return rescaled
 
     def _given_out(
         self, number: int, source: int, tensors: list[Tensor], operations: list[Operation]
@@ -376,11 +376,11 @@ class _Reader:
             return number
         index = max((operation.place for operation in operations), default=-1) + 1
         tensors.append(replace(tensors[number], data=None))
-        made = len(tensors) - 1
+        copy = len(tensors) - 1
         if number in self.unsigned:
-            self.unsigned.add(made)
-        operations.append(Operation("CONSTANT", index, (source, number), (made,)))
-        return made
+            self.unsigned.add(copy)
+        operations.append(Operation("CONSTANT", index, (source, number), (copy,)))
+        return copy
 
     def _inferred(self, operation: Operation, node: Node, tensors: list[Tensor]) -> Node:
         """Return the operator with results of the shapes that follow from its inputs.

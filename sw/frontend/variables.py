@@ -42,9 +42,9 @@ class Variables:
         Raises ModelError if it names no variable, or one without contents.
         """
         results = 0 if kind == "ASSIGN_VARIABLE" else 1
-        wanted = {"VAR_HANDLE": 0, "READ_VARIABLE": 1, "ASSIGN_VARIABLE": 2}[kind]
-        if (len(inputs), len(outputs)) != (wanted, results):
-            raise ModelError(f"wanted {wanted} inputs, got {len(inputs)}")
+        count = {"VAR_HANDLE": 0, "READ_VARIABLE": 1, "ASSIGN_VARIABLE": 2}[kind]
+        if (len(inputs), len(outputs)) != (count, results):
+            raise ModelError(f"wanted {count} inputs, got {len(inputs)}")
         if kind == "VAR_HANDLE":
             options = node.require_options(tflite.VarHandleOptions)
             parts = (options.Container() or b"", options.SharedName() or b"")
@@ -95,21 +95,21 @@ class Variables:
 
         Raises ModelError if a variable is assigned a tensor that it cannot hold.
         """
-        found = []
+        states = []
         for key, number in self._first.items():
             before, after = tensors[number], tensors[self.values[key]]
             same = before.shape == after.shape and before.dtype == after.dtype
             if after.data is not None or not same:
                 is_constant = "constant " if after.data is not None else ""
                 got = f"{is_constant}{after.dtype.name} {after.shape}"
-                wanted = f"computed {before.dtype.name} {before.shape} assigned"
+                requirement = f"computed {before.dtype.name} {before.shape} assigned"
                 raise ModelError(
-                    f"variable {short_name(before.name)!r}: wanted {wanted}, got {got}"
+                    f"variable {short_name(before.name)!r}: wanted {requirement}, got {got}"
                 )
             scales = before.quantization
             if scales is not None and not scales.equals(after.quantization):
                 raise ModelError(
                     f"variable {short_name(before.name)!r}: wanted one scale and zero point"
                 )
-            found.append(State(number, self.values[key], self.initial[key]))
-        return tuple(found)
+            states.append(State(number, self.values[key], self.initial[key]))
+        return tuple(states)

@@ -21,17 +21,17 @@ def busy(unit: Unit, own: Sequence[Instruction], config: Config) -> tuple[int, i
     """
     match unit:
         case Unit.MATRIX:
-            least = most = sum(footprint.steps(i, config) * footprint.pixels(i) for i in own)
+            least = greatest = sum(footprint.steps(i, config) * footprint.pixels(i) for i in own)
         case Unit.VECTOR:
             least = sum(work(i, config) for i in own)
-            most = 2 * least + _PREPARE * len(own)
+            greatest = 2 * least + _PREPARE * len(own)
         case _:
             # Requests may take cycles besides the beats: of bursts for a load, of the bytes of each
             # beat for a store.
             rows = [row for i in own for row in bursts(i, config)]
             least, requests = sum(map(sum, rows)), sum(map(len, rows))
-            most = least + requests + (least if unit is Unit.STORE else 0)
-    return least, most
+            greatest = least + requests + (least if unit is Unit.STORE else 0)
+    return least, greatest
 
 
 def misplaced(counters: Mapping[str, Mapping[str, int]], code: bytes, config: Config) -> list[str]:
@@ -47,9 +47,9 @@ def misplaced(counters: Mapping[str, Mapping[str, int]], code: bytes, config: Co
         name, own = unit.name.lower(), [i for i in program if i.unit is unit]
         classes = counters[name]
         words = ends[len(program) - 1]
-        least, most = (words, words) if unit is Unit.SEQUENCER else busy(unit, own, config)
-        if not least <= classes.get("busy", 0) <= most:
-            wrong.append(f"{name}: wanted {least} to {most} busy, got {classes.get('busy', 0)}")
+        least, greatest = (words, words) if unit is Unit.SEQUENCER else busy(unit, own, config)
+        if not least <= classes.get("busy", 0) <= greatest:
+            wrong.append(f"{name}: wanted {least} to {greatest} busy, got {classes.get('busy', 0)}")
         may = {"busy", "memory", "drain"} | {f"semaphore_{s}" for i in own for s in bits(i.wait)}
         may |= {"weights"} if unit is Unit.MATRIX else set()
         may |= {"empty"} if unit is not Unit.SEQUENCER else set()

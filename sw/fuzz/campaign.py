@@ -40,7 +40,7 @@ class CaseBatch(NamedTuple):
     programs: int
     cycles: int
     coverage: Coverage
-    found: tuple[Discrepancy, ...]
+    discrepancies: tuple[Discrepancy, ...]
 
 
 def case_of(plan: Plan, number: int) -> tuple[str, Case]:
@@ -56,7 +56,7 @@ def run_batch(plan: Plan, numbers: Sequence[int]) -> CaseBatch:
     Raises ``SimulatorNotFound``, ``RtlError`` if the simulator is missing, or the model of a core
     cannot be built.
     """
-    coverage, found, cycles = Coverage(), [], 0
+    coverage, discrepancies, cycles = Coverage(), [], 0
     for config in plan.configs:
         rtl.model(config)
     for number in numbers:
@@ -64,13 +64,13 @@ def run_batch(plan: Plan, numbers: Sequence[int]) -> CaseBatch:
         try:
             trial = attempt(case)
         except RtlError as error:
-            found.append(Discrepancy(number, case, (Problem("register", str(error)),)))
+            discrepancies.append(Discrepancy(number, case, (Problem("register", str(error)),)))
             continue
         problems = trial.problems
         if kind == "legal" and not trial.expected.exact:
             problems = [Problem("check", "a program drawn as legal is none"), *problems]
         if problems:
-            found.append(Discrepancy(number, case, tuple(problems)))
+            discrepancies.append(Discrepancy(number, case, tuple(problems)))
         cycles += trial.outcome.cycles
         coverage.note(kind, case, trial)
-    return CaseBatch(len(numbers), cycles, coverage, tuple(found))
+    return CaseBatch(len(numbers), cycles, coverage, tuple(discrepancies))

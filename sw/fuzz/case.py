@@ -40,8 +40,8 @@ class Bus(NamedTuple):
     @property
     def stalls(self) -> tuple[str, ...]:
         """Channels with pauses; ``none`` if there are none."""
-        found = tuple(name for name, p in zip(CHANNELS, self.pauses, strict=True) if p)
-        return found or ("none",)
+        channels = tuple(name for name, p in zip(CHANNELS, self.pauses, strict=True) if p)
+        return channels or ("none",)
 
 
 class CaseFault(NamedTuple):

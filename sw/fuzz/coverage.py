@@ -102,11 +102,11 @@ class Coverage:
             line = f"{name:<13}{self.instructions[name]:>8}"
             for unit in EXECUTING:
                 met = sum(key[:2] == (name, unit.name.lower()) for key in self.overlaps)
-                most = len(STATES) * len(STALLS)
-                line += f"{'-' if isa.UNITS[opcode] is unit else f'{met}/{most}':>16}"
+                bins = len(STATES) * len(STALLS)
+                line += f"{'-' if isa.UNITS[opcode] is unit else f'{met}/{bins}':>16}"
             met = sum(key[0] == name for key in self.fields)
-            most = sum(_bins(field) for field in FORMATS[opcode])
-            lines.append(line + f"{f'{met}/{most}':>10}")
+            bins = sum(_bins(field) for field in FORMATS[opcode])
+            lines.append(line + f"{f'{met}/{bins}':>10}")
         lines.append("")
         for name, counts in (("ends", self.ends), ("model checks", self.checked)):
             total = Counter[str]()

@@ -59,25 +59,25 @@ def failures(index: int, i: Instruction, case: Case) -> list[Failure]:
     """Return the possible errors of an instruction of a case, the more likely one first."""
     config = case.config
     first, last = case.bounds[0], min(case.bounds[1], case.memory_bytes - 1)
-    found: list[Failure] = []
+    failures: list[Failure] = []
     try:
         touches = footprint.touches(i, config)
     except footprint.OutOfRange:
-        found.append((Error.RANGE, i.unit, index))
+        failures.append((Error.RANGE, i.unit, index))
         touches = []
         if "external" in i.fields and not first <= i.external <= _external_last(i, config) <= last:
-            found.append((Error.BUS, i.unit, index))
+            failures.append((Error.BUS, i.unit, index))
     for memory, _, pattern in touches:
         if memory is Memory.EXTERNAL and not first <= pattern.base <= pattern.last <= last:
-            found.append((Error.BUS, i.unit, index))
-    return found
+            failures.append((Error.BUS, i.unit, index))
+    return failures
 
 
 def _external_last(i: Instruction, config: Config) -> int:
     if i.opcode in (Opcode.LOAD, Opcode.STORE):
         return footprint.external_block(i).last
-    most = max(config.tile_bytes, 256)
-    return i.external + most * max(i.fields.get("tiles", 1), i.fields.get("count", 1))
+    longest = max(config.tile_bytes, 256)
+    return i.external + longest * max(i.fields.get("tiles", 1), i.fields.get("count", 1))
 
 
 def expect(case: Case) -> Expected:
@@ -90,17 +90,17 @@ def expect(case: Case) -> Expected:
         return Expected(False, None, bounded=False)
     if sum(elements(i) for i in listed.instructions) > WORK:
         return Expected(False, None)
-    found = schedule(listed, config.queue_depth)
+    result = schedule(listed, config.queue_depth)
     bad = [
         failure
-        for index in found.order
+        for index in result.order
         for failure in failures(index, listed.instructions[index], case)
     ]
     stuck = contested(listed)
-    if bad or found.failure:
+    if bad or result.failure:
         ends: set[Failure | None] = set(bad)
-        if found.failure:
-            ends.add((found.failure.error, found.failure.unit, found.failure.index))
+        if result.failure:
+            ends.add((result.failure.error, result.failure.unit, result.failure.index))
         if stuck:
             ends.add(None)
             every = range(len(listed.instructions))
@@ -129,20 +129,20 @@ def named(case: Case) -> np.ndarray:
         starts = starts[starts < case.memory_bytes]
         np.add.at(edges, starts, 1)
         np.add.at(edges, np.minimum(starts + i.length, case.memory_bytes), -1)
-    found = np.cumsum(edges)[:-1] > 0
+    covered = np.cumsum(edges)[:-1] > 0
     first, last = case.bounds
-    found[:first] = found[last + 1 :] = False
-    return found
+    covered[:first] = covered[last + 1 :] = False
+    return covered
 
 
 def holders(case: Case, address: int, *, write: bool) -> set[int]:
     """Return the indices of instructions whose external bytes share a beat with ``address``."""
     size = case.config.bus_bytes
     low = address // size * size
-    found = set()
+    instructions = set()
     for index, i in enumerate(listing(case.code, case.config).instructions):
         for memory, writes, pattern in footprint.touches(i, case.config):
             if memory is Memory.EXTERNAL and writes is write:
                 if pattern.bitmap(low, low + size - 1).any():
-                    found.add(index)
-    return found
+                    instructions.add(index)
+    return instructions

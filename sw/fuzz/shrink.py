@@ -60,9 +60,9 @@ class _Search:
         while True:
             index = 0
             while index < len(items):
-                rest = items[:index] + items[index + size :]
-                if rest and self._builds(build, rest):
-                    items = rest
+                remaining = items[:index] + items[index + size :]
+                if remaining and self._builds(build, remaining):
+                    items = remaining
                 else:
                     index += size
             if size == 1:
@@ -87,9 +87,9 @@ class _Search:
                 value = default
                 while i.fields[name] != value:
                     changed = Instruction(i.opcode, **(i.fields | {name: value}))
-                    rest = (*items[:index], changed, *items[index + 1 :])
-                    if self._builds(build, rest):
-                        i, items = changed, rest
+                    candidate = (*items[:index], changed, *items[index + 1 :])
+                    if self._builds(build, candidate):
+                        i, items = changed, candidate
                         value = default
                     elif abs(i.fields[name] - value) <= 1:
                         break

@@ -21,7 +21,7 @@ def unsupported(config: Config) -> str | None:
     """Return the field of a core with which ``opening`` and ``closing`` cannot run, or None."""
     sums = config.accumulator_rows * config.columns
     shown = 4 * config.lanes
-    wanted = {
+    requirements = {
         "unified_bytes": config.unified_bytes <= SOURCE[1],
         "weight_tiles": 64 + config.weight_tiles * config.tile_bytes <= SOURCE[1],
         "tables": config.table_slots * TABLE_BYTES <= SOURCE[1],
@@ -31,7 +31,7 @@ def unsupported(config: Config) -> str | None:
         "accumulator_depth": DUMP + config.unified_bytes + 4 * sums <= CODE
         and 3 * (config.accumulator_depth - 1) + 2 * config.rows <= config.unified_bytes,
     }
-    return next((field for field, fits in wanted.items() if not fits), None)
+    return next((field for field, fits in requirements.items() if not fits), None)
 
 
 def content(config: Config, numbers: np.random.Generator, size: int = SIZE) -> np.ndarray:
@@ -79,18 +79,18 @@ def _multiplied(config: Config) -> list[Instruction]:
     """Return MATMULs that add products of all tiles that MOVE_WEIGHTS may have filled to sums."""
     if not isa.has(Opcode.MOVE_WEIGHTS, config):
         return []
-    each = config.unified_bytes // (2 * config.rows)
+    half = config.unified_bytes // (2 * config.rows)
     count = min(config.accumulator_depth, config.unified_bytes // 2)
     return [
         Instruction(
             Opcode.MATMUL,
             x_count=count,
             x_stride=1,
-            taps=min(each, config.weight_tiles - tile) * config.rows,
+            taps=min(half, config.weight_tiles - tile) * config.rows,
             tile=tile,
             accumulate=1,
         )
-        for tile in range(0, config.weight_tiles, each)
+        for tile in range(0, config.weight_tiles, half)
     ]
 
 

@@ -103,14 +103,14 @@ def _refusals(case: Case, outcome: Outcome) -> "frozenset[Failure | None]":
     refused = outcome.refused
     assert refused is not None
     if refused.write:
-        found = holders(case, refused.address, write=True)
-        return frozenset((Error.BUS, Unit.STORE, index) for index in found)
+        numbers = holders(case, refused.address, write=True)
+        return frozenset((Error.BUS, Unit.STORE, index) for index in numbers)
     if refused.id == _READ_BY_FETCH:
         if refused.address >= case.address + len(case.code):
             return frozenset([None])
         return frozenset([(Error.BUS, Unit.SEQUENCER, case.index_at(refused.address))])
-    found = holders(case, refused.address, write=False)
-    return frozenset((Error.BUS, Unit.LOAD, index) for index in found)
+    numbers = holders(case, refused.address, write=False)
+    return frozenset((Error.BUS, Unit.LOAD, index) for index in numbers)
 
 
 def _ending(case: Case, expected: Expected, outcome: Outcome, patience: int) -> list[Problem]:
@@ -119,8 +119,8 @@ def _ending(case: Case, expected: Expected, outcome: Outcome, patience: int) -> 
     if not outcome.finished and expected.ends is not None and not stopped:
         problems.append(Problem("hang", f"no end within {patience} cycles"))
     elif not (stopped and not outcome.finished) and not expected.allows(outcome.error):
-        wanted = " or ".join(sorted(map(_text, expected.ends or ())))
-        problems.append(Problem("error", f"wanted {wanted}, got {_text(outcome.error)}"))
+        endings = " or ".join(sorted(map(_text, expected.ends or ())))
+        problems.append(Problem("error", f"wanted {endings}, got {_text(outcome.error)}"))
     if outcome.error and not 0 <= outcome.error[2] <= case.count:
         problems.append(Problem("error", f"no instruction of this index: {_text(outcome.error)}"))
     if not outcome.idle:
@@ -150,10 +150,10 @@ def _counters(config: Config, outcome: Outcome) -> list[Problem]:
     return [Problem("counters", f"{wrong} of {outcome.cycles} cycles")] if wrong else []
 
 
-def _same(got: np.ndarray, wanted: np.ndarray, kind: str) -> list[Problem]:
-    wrong = np.flatnonzero(got != wanted)
+def _same(got: np.ndarray, expected: np.ndarray, kind: str) -> list[Problem]:
+    wrong = np.flatnonzero(got != expected)
     if not wrong.size:
         return []
     first = int(wrong[0])
-    text = f"{wrong.size} bytes, first at {first:#x}: wanted {wanted[first]}, got {got[first]}"
+    text = f"{wrong.size} bytes, first at {first:#x}: wanted {expected[first]}, got {got[first]}"
     return [Problem(kind, text)]

@@ -100,23 +100,25 @@ class Signature:
 class Graph:
     """A model: tensors, operations in an order of execution, inputs, outputs and states.
 
-    ``unsigned`` are inputs and outputs that are uint8 in the model: 128 more there than the int8 of
-    the graph. ``names`` are the names of inputs and of outputs, where these are others than the
-    names of tensors; ``signature`` is the one in the file that gives them, ``choices`` are those
-    that may be chosen instead, and other subgraphs. Raises ValueError if a number of a tensor is
-    out of range, or an operation reads a tensor before it is made.
+    Raises
+    ------
+    ValueError
+        If a number of a tensor is out of range, or an operation reads a tensor before it is made.
     """
 
-    name: str
+    name: str  #: Name of the model.
     tensors: tuple[Tensor, ...]
     operations: tuple[Operation, ...]
+    #: Numbers of tensors.
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    #: Inputs and outputs that are uint8 in the model: 128 more there than the int8 of the graph.
     unsigned: frozenset[int] = frozenset()
     states: tuple[State, ...] = ()
+    #: Names of inputs and of outputs, where these are others than the names of tensors.
     names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    signature: str = ""
-    choices: tuple[str, ...] = ()
+    signature: str = ""  #: Signature in the file that gives the names.
+    choices: tuple[str, ...] = ()  #: Signatures that may be chosen instead, and other subgraphs.
 
     def __post_init__(self) -> None:
         """Check the numbers of tensors, and that each is made once and before it is read."""

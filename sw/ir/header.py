@@ -69,13 +69,13 @@ def read_step(entry: Any, take: Take) -> Part | HostOperator:
 def _host_operator(entry: Any, take: Take) -> HostOperator:
     if not isinstance(entry, dict) or not isinstance(entry.get("attributes"), dict):
         raise ValueError("operator of the host: wanted fields, and attributes among them")
-    given: dict[str, Any] = {"attributes": entry["attributes"]}
+    fields: dict[str, Any] = {"attributes": entry["attributes"]}
     for side in ("sources", "results"):
         operands = listed(entry.get(side), side)
-        given[side] = tuple(_operand(operand, take) for operand in operands)
-    if any(operand.data is not None for operand in given["results"]):
+        fields[side] = tuple(_operand(operand, take) for operand in operands)
+    if any(operand.data is not None for operand in fields["results"]):
         raise ValueError("operator of the host: wanted results to be computed")
-    return record(HostOperator, entry, "operator of the host", given)
+    return record(HostOperator, entry, "operator of the host", fields)
 
 
 def read_sections(name: str, entries: Any, take: Take) -> tuple[Section, ...]:
@@ -91,7 +91,7 @@ def _section(name: str, entry: Any, take: Take) -> Section:
     code = take(entry["bytes"], f"{name} bytes")
     layers: list[int] = []
     for run in listed(entry["layers"], f"{name} layers"):
-        pair = [value(each, int, f"{name} layers") for each in listed(run, f"{name} layers")]
+        pair = [value(number, int, f"{name} layers") for number in listed(run, f"{name} layers")]
         # Checked first, so that a large count builds no long list.
         if len(pair) != 2 or not 1 <= pair[1] <= len(code) // WORD_BYTES - len(layers):
             raise ValueError(f"{name}: wanted a layer for each instruction")

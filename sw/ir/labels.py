@@ -74,8 +74,8 @@ def labelled(
     layers: Sequence[Layer], host: Sequence[HostOperator]
 ) -> list[tuple[str, Layer | HostOperator]]:
     """Return layers and host operators, each after its label, in the model's order."""
-    ordered = sorted((*layers, *host), key=lambda each: each.place)
-    names = labels([each.name for each in ordered], [each.kind for each in ordered])
+    ordered = sorted((*layers, *host), key=lambda step: step.place)
+    names = labels([step.name for step in ordered], [step.kind for step in ordered])
     return list(zip(names, ordered, strict=True))
 
 
@@ -84,21 +84,21 @@ def _distinct(choices: Sequence[Sequence[str]], before: Sequence[bool]) -> list[
 
     ``before``: layers that choose before the others. Without a free choice the last is numbered.
     """
-    found: dict[int, str] = {}
+    chosen: dict[int, str] = {}
     for level in range(max(map(len, choices), default=0)):
         for way in (True, False):
-            left = [n for n, own in enumerate(choices) if n not in found and level < len(own)]
+            left = [n for n, own in enumerate(choices) if n not in chosen and level < len(own)]
             left = [n for n in left if before[n] == way]
-            count, taken = Counter(choices[n][level] for n in left), set(found.values())
+            count, taken = Counter(choices[n][level] for n in left), set(chosen.values())
             free = {n: label for n in left if count[label := choices[n][level]] == 1}
-            found |= {n: label for n, label in free.items() if label not in taken}
-    seen, taken = Counter[str](), set(found.values())
+            chosen |= {n: label for n, label in free.items() if label not in taken}
+    seen, taken = Counter[str](), set(chosen.values())
     for n, (*_, label) in enumerate(choices):
-        while n not in found:
+        while n not in chosen:
             seen[label] += 1
             if (numbered := f"{label} #{seen[label]}") not in taken:
-                found[n] = numbered
-    return [found[n] for n in range(len(choices))]
+                chosen[n] = numbered
+    return [chosen[n] for n in range(len(choices))]
 
 
 def _choices(name: str, kind: str) -> Iterator[str]:
@@ -110,14 +110,14 @@ def _choices(name: str, kind: str) -> Iterator[str]:
     if not parts:
         yield kind.lower() + end
     elif all(map(_MODULE.fullmatch, parts[0].split("/"))):
-        yield from (_cut(each) + end for each in _of_torch(parts, kind))
+        yield from (_cut(path) + end for path in _of_torch(parts, kind))
     else:
-        yield from (_cut(each) + end for each in _of_paths(parts, kind in _WEIGHTED))
+        yield from (_cut(path) + end for path in _of_paths(parts, kind in _WEIGHTED))
 
 
 def _of_torch(parts: Sequence[str], kind: str) -> Iterator[str]:
     """Yield labels of a layer whose names are paths of modules of PyTorch."""
-    paths = [found for part in parts if (found := _modules(part))]
+    paths = [modules for part in parts if (modules := _modules(part))]
     weighted = [path for path in paths if _WEIGHTED_CLASS.match(path[-1][0])]
     paths = weighted if weighted and kind in _WEIGHTED else paths
     if not paths or len(paths[0]) < 2:
@@ -133,8 +133,8 @@ def _of_torch(parts: Sequence[str], kind: str) -> Iterator[str]:
 
 def _modules(part: str) -> list[tuple[str, str]]:
     """Return class and name of each module of a path; the whole network has no name."""
-    found = map(_MODULE.fullmatch, part.split("/"))
-    return [(each[1], each[2] or "") for each in found if each]
+    matches = map(_MODULE.fullmatch, part.split("/"))
+    return [(match[1], match[2] or "") for match in matches if match]
 
 
 def _changes_layout(name: str, kind: str) -> bool:
@@ -148,28 +148,28 @@ def _of_paths(parts: Sequence[str], weighted: bool) -> Iterator[str]:
     """Yield labels of a layer whose names are paths, such as those of TensorFlow."""
     products = [part for part in parts if _PRODUCT.search(part)]
     if weighted and products:
-        whole = products[0]
-        short = whole.rpartition("/")[0]
+        path = products[0]
+        short = path.rpartition("/")[0]
     else:
-        whole = parts[0]
+        path = parts[0]
         common = commonprefix([*parts]).rpartition("/")[0] if len(parts) > 1 else ""
-        short = common if "/" in common else whole.rpartition("/")[0]
+        short = common if "/" in common else path.rpartition("/")[0]
         # The last component is a computation, or the layer itself: that is not known.
-        last = whole.rpartition("/")[2]
-        short = whole if "/" not in short or (weighted and last.islower()) else short
+        last = path.rpartition("/")[2]
+        short = path if "/" not in short or (weighted and last.islower()) else short
     label = _plain(short)
-    longer = label if weighted or short == whole else f"{label}/{whole.rpartition('/')[2]}"
+    longer = label if weighted or short == path else f"{label}/{path.rpartition('/')[2]}"
     yield from (label, longer, short.partition("/")[2] or short, longer)
 
 
 def _plain(path: str) -> str:
     """Return the path of a layer without the name of the network, and without Keras's numbers."""
-    network, _, rest = path.partition("/")
-    if not rest:
+    network, _, inner = path.partition("/")
+    if not inner:
         return path
     if not _COUNT.search(network):
-        return rest
-    return "/".join(_COUNT.sub("", each) for each in rest.split("/"))
+        return inner
+    return "/".join(_COUNT.sub("", component) for component in inner.split("/"))
 
 
 def _cut(name: str) -> str:

@@ -77,13 +77,13 @@ class Names(tuple[str, ...]):
 
     def __new__(cls, names: Iterable[str], tensors: Sequence[str] = ()) -> Self:
         """Return the names with their keys."""
-        made = super().__new__(cls, names)
-        made.keys = {name: name for name in made}
-        for others in ([short_name(name) for name in made], tensors):
+        instance = super().__new__(cls, names)
+        instance.keys = {name: name for name in instance}
+        for others in ([short_name(name) for name in instance], tensors):
             single = (n for n, text in enumerate(others) if others.count(text) == 1)
             for index in single:
-                made.keys.setdefault(others[index], made[index])
-        return made
+                instance.keys.setdefault(others[index], instance[index])
+        return instance
 
     @property
     def shown(self) -> list[str]:

@@ -30,9 +30,9 @@ def layers_table(title: str, layers: Sequence[Layer], host: Sequence[HostOperato
     cells = [
         (
             label,
-            each.kind,
-            *((each.runs_on, each.macs) if isinstance(each, Layer) else ("host", "")),
+            step.kind,
+            *((step.runs_on, step.macs) if isinstance(step, Layer) else ("host", "")),
         )
-        for label, each in labelled(layers, host)
+        for label, step in labelled(layers, host)
     ]
     return html_table(title, cells, heads)

@@ -48,28 +48,23 @@ class ProgramError(ValueError):
 
 @dataclass(frozen=True)
 class Program:
-    """A compiled model for a batch of a certain size and cores of one configuration.
+    """A compiled model for a batch of a certain size and cores of one configuration."""
 
-    ``name``: name of the model; ``config``: configuration of the cores; ``batch``: samples of one
-    run of ``mains``; ``steps``: work for each batch, in order; layers are numbered over all parts;
-    ``segments``: constants; ``inputs``, ``outputs``: tensors that the host writes and reads;
-    ``layers``: layers by number; ``memory_bytes``: external memory of the program, from address 0;
-    ``constants``: one-time load of constants that stay for all parts. Without it, ``setups`` of
-    each part load the constants of that part, for each batch again. ``variables``: tensors that
-    keep their contents from one invocation to the next; invocations are then computed one after the
-    other.
-    """
-
-    name: str
-    config: Config
-    batch: int
+    name: str  #: Name of the model.
+    config: Config  #: Configuration of the cores.
+    batch: int  #: Samples of one run of ``mains``.
+    #: Work for each batch, in order; layers are numbered over all parts.
     steps: tuple[Part | HostOperator, ...]
-    segments: tuple[Segment, ...]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    layers: tuple[Layer, ...]
-    memory_bytes: int
+    segments: tuple[Segment, ...]  #: Constants.
+    inputs: tuple[Port, ...]  #: Tensors that the host writes.
+    outputs: tuple[Port, ...]  #: Tensors that the host reads.
+    layers: tuple[Layer, ...]  #: Layers by number.
+    memory_bytes: int  #: External memory of the program, from address 0.
+    #: One-time load of constants that stay for all parts. Without it, ``setups`` of each part load
+    #: the constants of that part, for each batch again.
     constants: tuple[Section, ...] = ()
+    #: Tensors that keep their contents from one invocation to the next; invocations are then
+    #: computed one after the other.
     variables: tuple[Variable, ...] = ()
 
     @property
@@ -80,11 +75,11 @@ class Program:
     @property
     def sections(self) -> tuple[tuple[str, Section], ...]:
         """All code with names for people: constants for all parts, then setup and main of each."""
-        found = [*_named("constants", self.constants)]
+        named = [*_named("constants", self.constants)]
         for place, part in enumerate(self.parts):
             which = f" of part {place}" if len(self.parts) > 1 else ""
-            found += [*_named(f"setup{which}", part.setups), *_named(f"main{which}", part.mains)]
-        return tuple(found)
+            named += [*_named(f"setup{which}", part.setups), *_named(f"main{which}", part.mains)]
+        return tuple(named)
 
     @property
     def once(self) -> tuple[Section, ...]:
@@ -92,7 +87,7 @@ class Program:
         return (*self.constants, *(s for part in self.parts[:1] for s in self.before(part)))
 
     @property
-    def each(self) -> tuple[Section, ...]:
+    def per_batch(self) -> tuple[Section, ...]:
         """Code that runs for each batch, in order; parts load overwritten constants again."""
         if len(self.parts) == 1:
             return self.parts[0].mains * self.parts[0].items
@@ -120,7 +115,7 @@ class Program:
         return self._only([part.mains for part in self.parts])
 
     def _only(self, sections: Sequence[tuple[Section, ...]]) -> Section:
-        if [len(each) for each in sections] != [1]:
+        if [len(group) for group in sections] != [1]:
             got = f"{len(sections)} of {sum(map(len, sections))}"
             raise ValueError(f"{self.name}: wanted one part of one section, got {got}")
         return sections[0][0]
@@ -129,22 +124,22 @@ class Program:
     def shifted(self) -> frozenset[int]:
         """Tensors that are uint8 as inputs or outputs of the model, and 128 less inside."""
         inside = {
-            each.tensor
+            operand.tensor
             for step in self.steps
-            for each in (
+            for operand in (
                 (*step.inputs, *step.outputs)
                 if isinstance(step, Part)
                 else (*step.sources, *step.results)
             )
-            if each.dtype == "int8"
+            if operand.dtype == "int8"
         }
         ends = (*self.inputs, *self.outputs)
         return frozenset(port.tensor for port in ends if port.dtype == "uint8") & inside
 
     def label(self, index: int) -> str:
         """Return the label of a layer."""
-        found = labelled(self.layers, self.host)
-        return next(label for label, each in found if each is self.layers[index])
+        steps = labelled(self.layers, self.host)
+        return next(label for label, step in steps if step is self.layers[index])
 
     @property
     def macs(self) -> int:
@@ -168,7 +163,10 @@ class Program:
     def require(self, config: Config) -> None:
         """Refuse a core of another configuration.
 
-        Raises ``ProgramError`` if ``config`` has another fingerprint.
+        Raises
+        ------
+        ProgramError
+            If ``config`` has another fingerprint.
         """
         if self.config.fingerprint != config.fingerprint:
             raise ProgramError(
@@ -180,8 +178,10 @@ class Program:
     def to_bytes(self) -> bytes:
         """Return the bytes of the program's file. The same program gives the same bytes.
 
-        Raises ``ProgramError`` if a name has characters that cannot be printed, which
-        ``from_bytes`` refuses.
+        Raises
+        ------
+        ProgramError
+            If a name has characters that cannot be printed, which ``from_bytes`` refuses.
         """
         blobs = [section.code for section in self.constants]
         blobs += [blob for step in self.steps for blob in step_blobs(step)]
@@ -223,7 +223,10 @@ class Program:
     def load(cls, path: str | Path) -> "Program":
         """Return the program of a file.
 
-        Raises ``ProgramError`` if the file is missing or damaged; the message names it.
+        Raises
+        ------
+        ProgramError
+            If the file is missing or damaged; the message names it.
         """
         content = read_file(path, ProgramError)
         try:
@@ -235,7 +238,10 @@ class Program:
     def from_bytes(cls, content: bytes) -> "Program":
         """Return the program whose ``to_bytes`` gave ``content``.
 
-        Raises ``ProgramError`` if ``content`` is no program file, truncated or changed.
+        Raises
+        ------
+        ProgramError
+            If ``content`` is no program file, truncated or changed.
         """
         start = len(MAGIC) + 8
         if not content.startswith(MAGIC):
@@ -299,6 +305,5 @@ def _from_header(header: Any, blobs: bytes) -> Program:
         constants=constants,
         variables=variables,
     )
-    checked: Any = program  # pyright takes this module and the one of validate for two
-    validate(checked)
+    validate(program)
     return program

@@ -35,9 +35,9 @@ _SCALES = (2.0**-149, (2 - 2.0**-23) * 2.0**127)
 _Values = dict[int, tuple[str, int]]
 
 
-def _require(holds: bool, where: str, wanted: str, got: object) -> None:
+def _require(holds: bool, where: str, requirement: str, got: object) -> None:
     if not holds:
-        raise ValueError(f"{where}: wanted {wanted}, got {got}")
+        raise ValueError(f"{where}: wanted {requirement}, got {got}")
 
 
 def validate(program: "Program") -> None:
@@ -66,8 +66,8 @@ def validate(program: "Program") -> None:
 
 
 def _require_address(where: str, address: int, count: int, memory: int) -> None:
-    wanted = f"{count} bytes within {memory} of external memory"
-    _require(0 <= address <= memory - count, where, wanted, f"address {address}")
+    requirement = f"{count} bytes within {memory} of external memory"
+    _require(0 <= address <= memory - count, where, requirement, f"address {address}")
 
 
 def _require_tensor(tensor: Port | Operand, least: int = 1) -> None:
@@ -101,8 +101,8 @@ def _require_part(part: Part, program: "Program") -> None:
 
 
 def _require_section(name: str, section: Section, program: "Program") -> None:
-    most, count = MOST_INSTRUCTIONS, section.count
-    _require(1 <= count <= most, name, f"1 to {most} instructions", count)
+    limit, count = MOST_INSTRUCTIONS, section.count
+    _require(1 <= count <= limit, name, f"1 to {limit} instructions", count)
     aligned = section.address % PROGRAM_BYTES == 0
     _require(aligned, name, f"a multiple of {PROGRAM_BYTES} as address", section.address)
     _require_address(name, section.address, section.end - section.address, program.memory_bytes)
@@ -113,8 +113,8 @@ def _require_section(name: str, section: Section, program: "Program") -> None:
         span = external_span(instruction, program.config)
         if span is not None and span[1] > program.memory_bytes:
             where = f"{name}: instruction {number}: {instruction.opcode.name}"
-            wanted = f"bytes below {program.memory_bytes:#x} of external memory"
-            _require(False, where, wanted, f"{span[0]:#x} to {span[1] - 1:#x}")
+            requirement = f"bytes below {program.memory_bytes:#x} of external memory"
+            _require(False, where, requirement, f"{span[0]:#x} to {span[1] - 1:#x}")
 
 
 class _Range(NamedTuple):
@@ -215,23 +215,23 @@ def _require_operator(operator: HostOperator) -> None:
         for scale in operand.scales:
             _require(0 <= scale <= _SCALES[1], operand.name, "scales of at least 0", scale)
         if operand.data is not None:
-            wanted = elements * np.dtype(operand.dtype).itemsize
+            size = elements * np.dtype(operand.dtype).itemsize
             got = len(operand.data)
-            _require(got == wanted, operand.name, f"{wanted} bytes", got)
+            _require(got == size, operand.name, f"{size} bytes", got)
 
 
 def _elements(shape: Sequence[int]) -> int:
     return int(np.prod(shape, dtype=np.int64))
 
 
-def _make(values: _Values, made: Port | Operand, elements: int) -> None:
-    fresh = made.tensor not in values
-    _require(fresh, made.name, "a tensor made once", f"tensor {made.tensor} again")
-    _require(elements <= _ELEMENTS, made.name, f"at most {_ELEMENTS} elements", elements)
-    values[made.tensor] = (made.dtype, elements)
+def _make(values: _Values, tensor: Port | Operand, elements: int) -> None:
+    fresh = tensor.tensor not in values
+    _require(fresh, tensor.name, "a tensor made once", f"tensor {tensor.tensor} again")
+    _require(elements <= _ELEMENTS, tensor.name, f"at most {_ELEMENTS} elements", elements)
+    values[tensor.tensor] = (tensor.dtype, elements)
 
 
-def _read(values: _Values, wanted: Port | Operand, elements: int) -> None:
-    known = values.get(wanted.tensor)
-    got = f"tensor {wanted.tensor} of nobody" if known is None else f"{known[1]} of {known[0]}"
-    _require(known == (wanted.dtype, elements), wanted.name, f"{elements} of {wanted.dtype}", got)
+def _read(values: _Values, tensor: Port | Operand, elements: int) -> None:
+    known = values.get(tensor.tensor)
+    got = f"tensor {tensor.tensor} of nobody" if known is None else f"{known[1]} of {known[0]}"
+    _require(known == (tensor.dtype, elements), tensor.name, f"{elements} of {tensor.dtype}", got)

@@ -37,15 +37,15 @@ class LengthError(CompileError):
     """A program of more instructions than the limit.
 
     - ``count``: its instructions, at least.
-    - ``most``: the limit.
+    - ``limit``: the limit.
     """
 
-    def __init__(self, count: int, most: int) -> None:
+    def __init__(self, count: int, limit: int) -> None:
         super().__init__(
-            f"wanted at most {most} instructions, got {count} or more", layer="network"
+            f"wanted at most {limit} instructions, got {count} or more", layer="network"
         )
         self.count = count
-        self.most = most
+        self.limit = limit
 
 
 class ChannelError(CompileError):
@@ -60,7 +60,7 @@ class UndefinedError(CompileError):
     """An operator for which the reference kernel has no defined results."""
 
 
-def require(holds: bool, layer: str, wanted: str, got: object) -> None:
+def require_layer(holds: bool, layer: str, requirement: str, got: object) -> None:
     """Raise CompileError, of one line, if a condition does not hold."""
     if not holds:
-        raise CompileError(f"wanted {wanted}, got {got}", layer=layer)
+        raise CompileError(f"wanted {requirement}, got {got}", layer=layer)

@@ -11,11 +11,10 @@ from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.quantize import clamped, ends, identity_scaling
-from celosia.sw.layers.shapes import items_of, shapes_of
+from celosia.sw.layers.shapes import Axis, items_of, padding, rectangles, shapes_of, taken
 from celosia.sw.layers.spec import Layer, Pooling, Sum, Transpose, Windows
 from celosia.sw.layers.tables import table
 from celosia.sw.layers.values import Scaling, Value
-from celosia.sw.layers.windows import Axis, padding, rectangles, taken
 
 if TYPE_CHECKING:
     from celosia.sw.layers.record import Operator
@@ -79,7 +78,7 @@ class Lowering:
 
     def finish(self) -> dict[int, int]:
         """Return the values of the outputs; those that are views are copied."""
-        outputs = {number: self.whole(number) for number in self.graph.outputs}
+        outputs = {number: self.output_value(number) for number in self.graph.outputs}
         for value in outputs.values():
             self.values[value] = replace(self.values[value], is_output=True)
         return outputs
@@ -109,11 +108,13 @@ class Lowering:
         """
         return self._new(number, contents.shape, is_input=True, contents=contents)
 
-    def _new(self, number: int, shape: tuple[int, ...], **about: Any) -> View:
+    def _new(self, number: int, shape: tuple[int, ...], **fields: Any) -> View:
         """Return all of a new value with the name of a tensor; ``about``: fields of ``Value``."""
         height, width, channels = shape
         name = self.graph.tensors[number].name
-        self.values.append(Value(name=name, height=height, width=width, channels=channels, **about))
+        self.values.append(
+            Value(name=name, height=height, width=width, channels=channels, **fields)
+        )
         return View(len(self.values) - 1, 0, 0, height, width)
 
     def view(self, operation: Operation) -> View:
@@ -141,7 +142,7 @@ class Lowering:
         value = self.values[view.value]
         return view == View(view.value, 0, 0, value.height, value.width)
 
-    def whole(self, number: int) -> int:
+    def output_value(self, number: int) -> int:
         """Return the value of an output of the graph, copied if it is only a view.
 
         Raises CompileError if it is an input of the graph, or not computed.
@@ -149,8 +150,8 @@ class Lowering:
         name = self.graph.tensors[number].name
         operation = next((o for o in self.graph.operations if number in o.outputs), None)
         if operation is None or number not in self.views:
-            wanted = "an output that an operator computes"
-            raise CompileError(f"wanted {wanted}, got an input", layer=name)
+            requirement = "an output that an operator computes"
+            raise CompileError(f"wanted {requirement}, got an input", layer=name)
         view = self.views[number]
         if self.covers(view) and not self.values[view.value].is_input:
             return view.value
@@ -164,23 +165,23 @@ class Lowering:
         """Return rows and columns ``places`` of a view as a new value for the result."""
         number, fill = operation.outputs[0], self.values[view.value].fill
         for axis in (1, 0):
-            wanted = [list(range(view.height)), list(range(view.width))]
-            if wanted[axis] == list(places[axis]):
+            indices = [list(range(view.height)), list(range(view.width))]
+            if indices[axis] == list(places[axis]):
                 continue
-            wanted[axis] = list(places[axis])
+            indices[axis] = list(places[axis])
             # Most channels repeat earlier ones.
             strides = [1, 1]
-            strides[axis] = int(2 * len(set(wanted[axis])) > len(wanted[axis]))
+            strides[axis] = int(2 * len(set(indices[axis])) > len(indices[axis]))
             stride = strides[0], strides[1]
-            windows = taken(wanted[0], wanted[1], stride, view.top, view.left)
-            shape = len(wanted[0]), len(wanted[1]), self.values[view.value].channels
+            windows = taken(indices[0], indices[1], stride, view.top, view.left)
+            shape = len(indices[0]), len(indices[1]), self.values[view.value].channels
             self.vector(operation, view, windows=windows, shape=shape, stride=stride)
             view = self.views[number]
             self.values[view.value] = replace(self.values[view.value], fill=fill)
         self.views[number] = view
         return view
 
-    def each(self, view: View) -> tuple[Windows, ...]:
+    def pixel_windows(self, view: View) -> tuple[Windows, ...]:
         """Return windows of one pixel over a whole view."""
         axes = [Axis(0, 1, extent, 1, extent) for extent in (view.height, view.width)]
         return rectangles(axes, view.top, view.left)
@@ -229,7 +230,7 @@ class Lowering:
                 result=self.add(number, shape),
                 combine=combine,
                 stride=stride,
-                windows=windows or self.each(view),
+                windows=windows or self.pixel_windows(view),
                 scalings=tuple(scalings) or (identity_scaling(),),
                 seen=seen,
                 table=table,
@@ -366,9 +367,9 @@ def add_sum(
     name = lowering.graph.tensors[number].name or f"{operation.kind.lower()}_{place}"
     last, scaling, kinds = number, scalings[2], [operation.kind]
     if tail:
-        found = lowering.tail(number, scaling)
-        last, scaling, table = found.last, found.scaling, found.table
-        kinds += found.kinds
+        fused = lowering.tail(number, scaling)
+        last, scaling, table = fused.last, fused.scaling, fused.table
+        kinds += fused.kinds
     lowering.layers.append(
         Sum(
             name=name,

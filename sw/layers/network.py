@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from celosia.sw.layers.errors import require
+from celosia.sw.layers.errors import require_layer
 from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Sum
 from celosia.sw.layers.values import Value
 
@@ -22,33 +22,35 @@ class Network:
     def __post_init__(self) -> None:
         """Check that sources are made before they are read, and all results are filled."""
         known = {number for number, value in enumerate(self.values) if value.is_input}
-        made: dict[int, int] = {}
+        filled: dict[int, int] = {}
         for layer in self.layers:
             there = known.issuperset(layer.sources)
-            require(there, layer.name, "sources computed before", layer.sources)
+            require_layer(there, layer.name, "sources computed before", layer.sources)
             source, result = self.values[layer.source], self.values[layer.result]
             if isinstance(layer, MatrixLayer | DynamicProduct):
-                wanted, first = (*layer.output, layer.channels), layer.first
+                shape, first = (*layer.output, layer.channels), layer.first
             elif isinstance(layer, Sum):
-                wanted, first = layer.extents, 0
+                shape, first = layer.extents, 0
                 for value in map(self.values.__getitem__, layer.sources):
                     extents = (value.height, value.width, value.channels)
-                    fits = all(n in (1, m) for n, m in zip(extents[:2], wanted, strict=False))
-                    fits = fits and extents[2] == wanted[2]
-                    require(fits, layer.name, f"sources of {wanted}", extents)
+                    fits = all(n in (1, m) for n, m in zip(extents[:2], shape, strict=False))
+                    fits = fits and extents[2] == shape[2]
+                    require_layer(fits, layer.name, f"sources of {shape}", extents)
             else:
                 covered = sum(w.count[0] * w.count[1] for w in layer.windows)
-                require(covered == result.height * result.width, layer.name, "all results", covered)
+                require_layer(
+                    covered == result.height * result.width, layer.name, "all results", covered
+                )
                 channels = layer.seen[2] if layer.seen else source.channels
-                wanted, first = (result.height, result.width, channels), layer.first
+                shape, first = (result.height, result.width, channels), layer.first
             got = (result.height, result.width, result.channels)
-            inside = got[:2] == wanted[:2] and first + wanted[2] <= got[2]
-            require(inside, layer.name, f"a result of {wanted}", got)
-            made[layer.result] = made.get(layer.result, 0) + wanted[2]
+            inside = got[:2] == shape[:2] and first + shape[2] <= got[2]
+            require_layer(inside, layer.name, f"a result of {shape}", got)
+            filled[layer.result] = filled.get(layer.result, 0) + shape[2]
             known.add(layer.result)
-        for number, channels in made.items():
+        for number, channels in filled.items():
             value = self.values[number]
-            require(channels == value.channels, value.name, "all channels once", channels)
+            require_layer(channels == value.channels, value.name, "all channels once", channels)
 
     def product(self, number: int) -> MatrixLayer:
         """Return a layer that is a matrix layer."""
@@ -70,19 +72,19 @@ class Network:
     @cached_property
     def makers(self) -> list[list[int]]:
         """Layers that make each value, each some of its channels."""
-        found: list[list[int]] = [[] for _ in self.values]
+        makers: list[list[int]] = [[] for _ in self.values]
         for number, layer in enumerate(self.layers):
-            found[layer.result].append(number)
-        return found
+            makers[layer.result].append(number)
+        return makers
 
     @cached_property
     def readers(self) -> list[list[int]]:
         """Layers that read each value."""
-        found: list[list[int]] = [[] for _ in self.values]
+        readers: list[list[int]] = [[] for _ in self.values]
         for number, layer in enumerate(self.layers):
             for source in dict.fromkeys(layer.sources):
-                found[source].append(number)
-        return found
+                readers[source].append(number)
+        return readers
 
 
 def attached(network: Network, number: int) -> bool:

@@ -45,20 +45,20 @@ class Node:
     outputs: tuple[Tensor, ...]  #: Results.
     intermediates: tuple[Tensor, ...] = ()  #: Tensors of no contents, whose scales it uses within.
 
-    def require_inputs(self, least: int, most: int | None = None, *, results: int | None = 1):
+    def require_inputs(self, least: int, greatest: int | None = None, *, results: int | None = 1):
         """Refuse all but ``least`` to ``most`` inputs, the first ``least`` given, and one output.
 
         ``results`` None stands for any number of outputs, at least one. Raises ModelError if the
         operator has others.
         """
-        most = least if most is None else most
+        greatest = least if greatest is None else greatest
         count = len(self.inputs)
         some = len(self.outputs) == results or (results is None and self.outputs)
-        if not least <= count <= most or not some or None in self.inputs[:least]:
-            wanted = f"{least}" if least == most else f"{least} to {most}"
-            plural = "" if wanted == "1" else "s"
+        if not least <= count <= greatest or not some or None in self.inputs[:least]:
+            counts = f"{least}" if least == greatest else f"{least} to {greatest}"
+            plural = "" if counts == "1" else "s"
             raise ModelError(
-                f"wanted {wanted} input{plural} and one output, "
+                f"wanted {counts} input{plural} and one output, "
                 f"got {count - self.inputs.count(None)} and {len(self.outputs)}"
             )
 
@@ -119,30 +119,30 @@ class Node:
         """Return the int32 or int64 numbers of an input that must be constant."""
         return self.constant(number, _INDICES, role).reshape(-1).tolist()
 
-    def axis(self, given: int, rank: int | None = None) -> int:
+    def axis(self, axis: int, rank: int | None = None) -> int:
         """Return a dimension of the first input, or of ``rank``, counted from the first.
 
         Raises ModelError if there is none.
         """
         rank = self.rank if rank is None else rank
-        if not -rank <= given < rank:
-            raise ModelError(f"wanted an axis from {-rank} to {rank - 1}, got {given}")
-        return given % rank
+        if not -rank <= axis < rank:
+            raise ModelError(f"wanted an axis from {-rank} to {rank - 1}, got {axis}")
+        return axis % rank
 
     def margins(self) -> dict[str, Any]:
         """Return the numbers of elements before and after each dimension: the second input."""
         margins = self.constant(1, _INDICES, "paddings")
         if margins.shape != (self.rank, 2) or margins.min(initial=0) < 0:
-            wanted = f"paddings of shape ({self.rank}, 2) of at least 0"
-            raise ModelError(f"wanted {wanted}, got {margins.tolist()}")
+            requirement = f"paddings of shape ({self.rank}, 2) of at least 0"
+            raise ModelError(f"wanted {requirement}, got {margins.tolist()}")
         return {"before": tuple(margins[:, 0].tolist()), "after": tuple(margins[:, 1].tolist())}
 
     def axes(self, number: int) -> tuple[int, ...]:
         """Return the dimensions that a constant input names, sorted, counted from the first."""
-        given = self.indices(number, "axes")
-        if not all(-self.rank <= axis < self.rank for axis in given):
-            raise ModelError(f"wanted axes from {-self.rank} to {self.rank - 1}, got {given}")
-        return tuple(sorted({axis % self.rank for axis in given}))
+        numbers = self.indices(number, "axes")
+        if not all(-self.rank <= axis < self.rank for axis in numbers):
+            raise ModelError(f"wanted axes from {-self.rank} to {self.rank - 1}, got {numbers}")
+        return tuple(sorted({axis % self.rank for axis in numbers}))
 
 
 def constant_name(group: type, value: int) -> str:

@@ -135,12 +135,12 @@ def softmax(values: np.ndarray, source: Quantization, output: Quantization) -> n
     reach = np.log(np.finfo(np.float32).max / np.float32(length))
     shift = max(0.0, float(reach) - 5) / scale
     exponents = np.exp((np.arange(256) - 255 + shift) * scale).astype(np.float32)
-    most = values.max(axis=-1, keepdims=True).astype(np.int64)
-    found = exponents[255 - most + values]
-    total = np.cumsum(found, axis=-1, dtype=np.float32)[..., -1:]
+    maximum = values.max(axis=-1, keepdims=True).astype(np.int64)
+    powers = exponents[255 - maximum + values]
+    total = np.cumsum(powers, axis=-1, dtype=np.float32)[..., -1:]
     steps = np.floor(_One / output.scales[0])
-    whole = np.rint(found * steps / total).astype(np.int64) + output.zero_point
-    return np.clip(whole, _LOW, _HIGH).astype(np.int8)
+    rounded = np.rint(powers * steps / total).astype(np.int64) + output.zero_point
+    return np.clip(rounded, _LOW, _HIGH).astype(np.int8)
 
 
 def table(function: Callable[[np.ndarray], np.ndarray], source: Quantization, output: Quantization):
@@ -164,9 +164,9 @@ _TANH = (
 )
 
 
-def _ratio(x: np.ndarray, coefficients: tuple[tuple[float, ...], ...], most: float) -> np.ndarray:
+def _ratio(x: np.ndarray, coefficients: tuple[tuple[float, ...], ...], limit: float) -> np.ndarray:
     """Return x · p(x²) / q(x²), by Horner's rule with fused multiplications."""
-    x = np.clip(x, np.float32(-most), np.float32(most))
+    x = np.clip(x, np.float32(-limit), np.float32(limit))
     square, results = x * x, []
     for powers in coefficients:
         total = _single(powers[0])

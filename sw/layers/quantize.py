@@ -62,8 +62,8 @@ def activation_range(activation: str, output: Quantization, dtype: str = "int8")
     limits = np.iinfo(dtype)
     first, last = int(limits.min), int(limits.max)
     least = first if low is None else min(max(first, quantized(low)), last)
-    most = last if high is None else max(min(last, quantized(high)), least)
-    return least, most
+    greatest = last if high is None else max(min(last, quantized(high)), least)
+    return least, greatest
 
 
 def clamped(scaling: Scaling, activation: str, output: Quantization) -> Scaling:
@@ -113,10 +113,10 @@ def computed_dense_scaling(graph: Graph, operation: Operation, taps: int) -> Sca
     channels = graph.tensors[operation.inputs[1]].shape[0]
     bias = bias_of(graph, operation, channels)
     bias = bias if bias.any() else bias[:1]
-    one, other = ((-128 - each.zero_point, 127 - each.zero_point) for each in (first, second))
+    one, other = ((-128 - source.zero_point, 127 - source.zero_point) for source in (first, second))
     products = [x * y for x in one for y in other]
-    least, most = taps * min(products), taps * max(products)
-    ranges = [_within(int(each) + least, int(each) + most) for each in bias]
+    least, greatest = taps * min(products), taps * max(products)
+    ranges = [_within(int(summand) + least, int(summand) + greatest) for summand in bias]
     constant = _wrapped(bias + taps * first.zero_point * second.zero_point)
     return _dense(graph, operation, ranges, constant)
 
@@ -263,9 +263,9 @@ def product_scalings(
 
 def meanings(graph: Graph, *numbers: int) -> tuple[Quantization, ...]:
     """Return the quantisation of tensors, each of which has one."""
-    found = [graph.tensors[number].quantization for number in numbers]
-    assert all(found)
-    return tuple(each for each in found if each)
+    quantizations = [graph.tensors[number].quantization for number in numbers]
+    assert all(quantizations)
+    return tuple(quantization for quantization in quantizations if quantization)
 
 
 def ends(graph: Graph, operation: Operation) -> tuple[Quantization, Quantization]:
@@ -286,9 +286,9 @@ def bias_of(graph: Graph, operation: Operation, channels: int) -> np.ndarray:
     """Return the bias of a matrix operator, int64 of shape ``(channels,)``; zeros without one."""
     if len(operation.inputs) < 3 or operation.inputs[2] == -1:
         return np.zeros(channels, np.int64)
-    given = graph.tensors[operation.inputs[2]].data
-    assert given is not None
-    return given.reshape(-1).astype(np.int64)
+    bias = graph.tensors[operation.inputs[2]].data
+    assert bias is not None
+    return bias.reshape(-1).astype(np.int64)
 
 
 def folded(bias: np.ndarray, weights: np.ndarray, zero_point: int) -> np.ndarray:
@@ -301,9 +301,9 @@ def _wrapped(sums: np.ndarray) -> np.ndarray:
     return sums.astype(np.int32).astype(np.int64)
 
 
-def _within(least: int, most: int) -> tuple[int, int]:
+def _within(least: int, greatest: int) -> tuple[int, int]:
     """Return the range of sums, all of int32 if they can exceed that, because sums wrap."""
-    return (least, most) if _INT32[0] <= least and most <= _INT32[1] else _INT32
+    return (least, greatest) if _INT32[0] <= least and greatest <= _INT32[1] else _INT32
 
 
 def sum_ranges(weights: np.ndarray, bias: np.ndarray, zero_point: int) -> list[tuple[int, int]]:
@@ -318,8 +318,8 @@ def sum_ranges(weights: np.ndarray, bias: np.ndarray, zero_point: int) -> list[t
     up = np.maximum(weights, 0).sum(axis=1, dtype=np.int64)
     down = np.minimum(weights, 0).sum(axis=1, dtype=np.int64)
     least = bias + up * (-128 - zero_point) + down * (127 - zero_point)
-    most = bias + up * (127 - zero_point) + down * (-128 - zero_point)
-    return [_within(*pair) for pair in zip(least.tolist(), most.tolist(), strict=True)]
+    greatest = bias + up * (127 - zero_point) + down * (-128 - zero_point)
+    return [_within(*pair) for pair in zip(least.tolist(), greatest.tolist(), strict=True)]
 
 
 def _exact(
@@ -330,25 +330,25 @@ def _exact(
     Channels of one factor share a multiplier, unless only the narrower sums of each allow any.
     """
     wide: dict[float, tuple[int, int]] = {}
-    for real, (least, most) in zip(reals, ranges, strict=True):
-        known = wide.get(real, (least, most))
-        wide[real] = min(least, known[0]), max(most, known[1])
+    for real, (least, greatest) in zip(reals, ranges, strict=True):
+        known = wide.get(real, (least, greatest))
+        wide[real] = min(least, known[0]), max(greatest, known[1])
     shared = {real: single_multiplier(real, sums=sums, **clamp) for real, sums in wide.items()}
     pairs, refused = list[tuple[int, int]](), dict[int, str]()
     for channel, (real, sums) in enumerate(zip(reals, ranges, strict=True)):
         got = f"factor {real:.9g} on sums from {sums[0]} to {sums[1]}"
         # Past 32 bits the kernel's result does not follow from the numbers.
         if max(-sums[0], sums[1]) * real + 128 >= 1 << 31:
-            wanted = "results within 32 bits before the clamp"
-            raise UndefinedError(f"channel {channel}: wanted {wanted}, got {got}")
+            requirement = "results within 32 bits before the clamp"
+            raise UndefinedError(f"channel {channel}: wanted {requirement}, got {got}")
         pair = shared[real] or single_multiplier(real, sums=sums, **clamp)
         if pair is None:
             refused[channel] = got
         pairs.append(pair or (0, 0))
     if refused:
-        wanted = "a factor that 31 bits round like the reference kernel"
+        requirement = "a factor that 31 bits round like the reference kernel"
         channel, got = next(iter(refused.items()))
-        raise ChannelError(f"channel {channel}: wanted {wanted}, got {got}", [*refused])
+        raise ChannelError(f"channel {channel}: wanted {requirement}, got {got}", [*refused])
     multipliers, shifts = np.array(pairs, np.int64).T
     return multipliers, shifts
 

@@ -1,4 +1,4 @@
-"""The record of an operator.
+"""The record of an operator, and the attributes that its shape rule checks.
 
 An operator appears four times in the life of a model: a front end reads it, the compiler lowers it
 to work of the core or leaves it to the host, and the host runs it. The record holds the function
@@ -13,8 +13,95 @@ import numpy as np
 
 from celosia.sw.ir.graph import Graph, Operation, Quantization, short_name
 from celosia.sw.ir.parts import HostOperator, Operand
-from celosia.sw.layers.attributes import Attributes, Mismatch, require
 from celosia.sw.layers.node import Node
+
+#: Rows and columns of windows and blocks, elements of margins: at most.
+EXTENT = 1 << 20
+
+#: Greatest number of single precision.
+_GREATEST = float(np.finfo(np.float32).max)
+
+
+class Mismatch(ValueError):
+    """An operator that is not valid; the message names the requirement."""
+
+    def __init__(self, requirement: str) -> None:
+        super().__init__(f"wanted {requirement}")
+
+
+def require(holds: bool, requirement: str, got: object = None) -> None:
+    """Raise Mismatch if a condition does not hold."""
+    if not holds:
+        raise Mismatch(requirement if got is None else f"{requirement}, got {got}")
+
+
+class Attributes:
+    """The attributes of an operator.
+
+    Every method raises Mismatch if the attribute is missing or of another kind.
+    """
+
+    def __init__(self, operator: HostOperator) -> None:
+        self._attributes = operator.attributes
+
+    def integer(self, name: str, low: int, high: int) -> int:
+        """Return a whole number."""
+        return self._number(self._attributes.get(name), name, low, high)
+
+    def _number(self, number: Any, name: str, low: int, high: int) -> int:
+        good = type(number) is int and low <= number <= high
+        require(good, f"{name} from {low} to {high}", number)
+        return number
+
+    def integers(self, name: str, count: int, low: int, high: int) -> list[int]:
+        """Return ``count`` whole numbers."""
+        numbers = self._attributes.get(name)
+        good = isinstance(numbers, list | tuple) and len(numbers) == count
+        require(good, f"{count} numbers as {name}", numbers)
+        assert numbers is not None
+        return [self._number(number, name, low, high) for number in numbers]
+
+    def pairs(self, name: str, count: int = 2) -> list[list[int]]:
+        """Return pairs of numbers from 0 on."""
+        pairs = self._attributes.get(name)
+        good = isinstance(pairs, list | tuple) and len(pairs) == count
+        require(good, f"{count} pairs as {name}", pairs)
+        assert pairs is not None
+        for pair in pairs:
+            good = isinstance(pair, list | tuple) and len(pair) == 2
+            good = good and all(type(number) is int and 0 <= number <= EXTENT for number in pair)
+            require(good, f"pairs as {name}", pairs)
+        return [list(pair) for pair in pairs]
+
+    def axes(self, name: str, rank: int) -> list[int]:
+        """Return some different dimensions of ``rank``."""
+        numbers = self._attributes.get(name)
+        require(isinstance(numbers, list | tuple), f"dimensions as {name}", numbers)
+        assert numbers is not None
+        axes = [self._number(number, name, 0, rank - 1) for number in numbers]
+        require(len(set(axes)) == len(axes), f"different dimensions as {name}", numbers)
+        return axes
+
+    def name(self, name: str, names: Sequence[str]) -> str:
+        """Return one of some names."""
+        text = self._attributes.get(name)
+        require(text in names, f"{name} to be one of {', '.join(names)}", text)
+        assert isinstance(text, str)
+        return text
+
+    def flag(self, name: str) -> bool:
+        """Return true or false."""
+        value = self._attributes.get(name)
+        require(type(value) is bool, f"true or false as {name}", value)
+        return bool(value)
+
+    def real(self, name: str) -> float:
+        """Return a number that single precision holds."""
+        number = self._attributes.get(name)
+        known = type(number) in (int, float) and abs(number) <= _GREATEST  # pyright: ignore
+        require(known, f"a number of single precision as {name}", number)
+        return float(number)  # pyright: ignore
+
 
 if TYPE_CHECKING:
     from celosia.sw.layers.lowering import Lowering
@@ -90,7 +177,7 @@ class Operator:
     #: Whether the kernel of uint8 differs from that of int8: the attribute ``unsigned`` of an
     #: operator on tensors that were uint8.
     unsigned: bool = False
-    whole: bool = False  #: Whether it takes the model's batch as a whole.
+    takes_batch: bool = False  #: Whether it takes the model's batch as a whole.
     kernel: Kernel | None = None  #: Runs it on the host. It may refuse its inputs with Mismatch.
     #: Lowers it to work of the core. Raises CompileError with the reason where it cannot.
     lower: Lower | None = None
@@ -128,22 +215,22 @@ class Operator:
         """
         require(bool(operator.sources and operator.results), "inputs and results")
         sources = operator.sources[:1] if self.weighted else operator.sources
-        sources = [each for position, each in enumerate(sources) if position not in self.aside]
+        sources = [source for position, source in enumerate(sources) if position not in self.aside]
         require(bool(sources), "other inputs")
         self._check_types(sources[:1], self.types[0])
         alike = (sources[0].dtype,)
         self._check_types(sources, alike)
         self._check_types(operator.results, alike if self.moves else self.types[1] or alike)
         try:
-            wanted = [tuple(shape) for shape in self.shapes(operator, Attributes(operator))]
+            expected = [tuple(shape) for shape in self.shapes(operator, Attributes(operator))]
         except Mismatch:
             raise
         except (IndexError, ValueError):
             got = f"{len(operator.sources)} and {len(operator.results)}"
             raise Mismatch(f"other numbers of inputs and results, got {got}") from None
-        found = [result.shape for result in operator.results]
-        if wanted != found:
-            shown = (", ".join(map(str, shapes)) for shapes in (wanted, found))
+        recorded = [result.shape for result in operator.results]
+        if expected != recorded:
+            shown = (", ".join(map(str, shapes)) for shapes in (expected, recorded))
             raise Mismatch("a result of shape {}, got {}".format(*shown))
 
     def compute(self, operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
@@ -161,10 +248,10 @@ class Operator:
             require(operand.dtype in types, " or ".join(types), got)
 
 
-def mover(kind: str, shapes: Shapes, kernel: Kernel, host: str, **about: Any) -> Operator:
+def mover(kind: str, shapes: Shapes, kernel: Kernel, host: str, **fields: Any) -> Operator:
     """Return the record of an operator whose results hold elements of the operands, of any type."""
-    about = {"types": ANY, "moves": True, **about}
-    return Operator(kind=kind, shapes=shapes, kernel=kernel, host=host, **about)
+    fields = {"types": ANY, "moves": True, **fields}
+    return Operator(kind=kind, shapes=shapes, kernel=kernel, host=host, **fields)
 
 
 def by_type(**kernels: Kernel) -> Kernel:
@@ -187,6 +274,6 @@ def each_sample(kernel: Kernel) -> Kernel:
             kernel(operator, [a[n] if c else a for a, c in zip(arrays, computed, strict=True)])
             for n in range(samples)
         ]
-        return [np.stack(made) for made in zip(*results, strict=True)]
+        return [np.stack(rows) for rows in zip(*results, strict=True)]
 
     return run

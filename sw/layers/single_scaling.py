@@ -1,4 +1,4 @@
-"""Parameters of the requantiser that give ONNX Runtime's bytes: see ``single``.
+"""Parameters of the requantiser that give ONNX Runtime's bytes: see ``multiplier``.
 
 A layer is refused if more than one sum in ``1 / _MOST_DIFFERING`` would have another result. It
 then runs on the host.
@@ -13,10 +13,9 @@ import numpy as np
 from celosia.hw.arch.isa import Rounding
 from celosia.sw.ir.graph import Graph, Operation, Quantization
 from celosia.sw.layers.errors import ChannelError, CompileError
-from celosia.sw.layers.multiplier import quantize_multiplier
+from celosia.sw.layers.multiplier import Multipliers, multipliers, quantize_multiplier
 from celosia.sw.layers.onnxruntime import added, factors
 from celosia.sw.layers.quantize import activation_range, bias_of, ends_of_two, folded, sum_ranges
-from celosia.sw.layers.single import Multipliers, multipliers
 from celosia.sw.layers.values import Scaling, uniform_scaling
 
 #: Number of sums among which one may have a result that is one off.
@@ -56,18 +55,18 @@ def _scaling(
     """Return the parameters for float32 factors of sums in the given ranges."""
     _require_factors(factor)
     zero_point, low, high = clamp
-    found = _multipliers(factor.tobytes(), tuple(ranges), clamp)
-    differing, sums = int(found.differing.sum()), int(found.sums.sum())
+    chosen = _multipliers(factor.tobytes(), tuple(ranges), clamp)
+    differing, sums = int(chosen.differing.sum()), int(chosen.sums.sum())
     other = f"{differing} of {sums:,} sums come to a result that is one off" if differing else ""
     if differing * _MOST_DIFFERING > sums:
-        refused = np.flatnonzero(found.differing * _MOST_DIFFERING > found.sums).tolist()
+        refused = np.flatnonzero(chosen.differing * _MOST_DIFFERING > chosen.sums).tolist()
         raise ChannelError(f"wanted multipliers that round half to even, {other}", refused)
     return Scaling(
         bias=bias,
-        multiplier=found.multiplier,
-        left=found.left,
-        right=found.right,
-        rounding=found.rounding,
+        multiplier=chosen.multiplier,
+        left=chosen.left,
+        right=chosen.right,
+        rounding=chosen.rounding,
         zero_point=zero_point,
         low=low,
         high=high,
@@ -93,7 +92,7 @@ def product_scaling(graph: Graph, operation: Operation, weights: np.ndarray) -> 
 def computed_scaling(graph: Graph, operation: Operation, taps: int) -> Scaling:
     """Return the parameters of a product of two computed matrices, sums of ``taps`` products."""
     first, second, output = ends_of_two(graph, operation)
-    one, other = ((-128 - each.zero_point, 127 - each.zero_point) for each in (first, second))
+    one, other = ((-128 - source.zero_point, 127 - source.zero_point) for source in (first, second))
     products = [x * y for x in one for y in other]
     reach = taps * min(products), taps * max(products)
     bias = np.array([taps * first.zero_point * second.zero_point], np.int64)
@@ -140,7 +139,7 @@ def addition_scalings(
     _require_factors(quotients)
     values = np.arange(-128, 128)
     sources = (first, second)
-    wanted = added(values[:, None], values[None], (first, second, output), unsigned=unsigned)
+    exact = added(values[:, None], values[None], (first, second, output), unsigned=unsigned)
     bits = math.floor(math.log2((1 << 30) / (256 * float(quotients.sum()))))
     if not 8 <= bits <= 30:
         raise CompileError(f"wanted scales of like size, got quotients {quotients.tolist()}")
@@ -150,8 +149,8 @@ def addition_scalings(
         reals = quotients.astype(np.float64) * (1 + moved[:2] * 2.0**-24)
         bias = round(moved[2] * math.ldexp(1, bits - 17))
         scalings = _fractions(sources, output, reals, bits, bias)
-        found = _sums(scalings, values)
-        differing = int((found != wanted).sum())
+        sums = _sums(scalings, values)
+        differing = int((sums != exact).sum())
         if best is None or differing < best[0]:
             best = differing, scalings
         if not differing:

@@ -6,7 +6,7 @@ from enum import Enum
 import numpy as np
 
 from celosia.hw.arch.isa import Mode, Window
-from celosia.sw.layers.errors import require
+from celosia.sw.layers.errors import require_layer
 from celosia.sw.layers.values import Scaling
 
 #: From the first to after the last.
@@ -46,8 +46,8 @@ class _Layer:
         """Refuse fields that no instruction can express."""
         if self.table is not None:
             got = f"{self.table.shape} of {self.table.dtype}"
-            whole = self.table.shape == (256,) and self.table.dtype == np.int8
-            require(whole, self.name, "a table of 256 int8", got)
+            valid = self.table.shape == (256,) and self.table.dtype == np.int8
+            require_layer(valid, self.name, "a table of 256 int8", got)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,20 +66,20 @@ class MatrixLayer(_Layer):
     dilation: tuple[int, int]
     grid: tuple[int, int]  #: Rows and columns of sums, before ``pool``.
     pool: Pool  #: Windows whose greatest sums are kept; of one sum each without pooling.
-    #: int8, shape ``(channels, *kernel, source channels)``; the last 1 if ``each``. int16 from -255
-    #: to 255 if some do not fit: these are multiplied in two or three summands.
+    #: int8, shape ``(channels, *kernel, source channels)``; the last 1 with ``depth_multiplier``.
+    #: int16 from -255 to 255 if some do not fit: these are multiplied in two or three summands.
     weights: np.ndarray
     scaling: Scaling  #: By channel. The source's zero point is folded into the bias, modulo 2³².
     macs: int  #: Multiplications of the model, for each sample.
     #: Output channels computed from each source channel alone, 0 if all depend on all.
-    each: int = 0
+    depth_multiplier: int = 0
 
     def inputs(self, first: int, last: int) -> tuple[int, int]:
         """Return first and number of the source channels that some output channels read."""
-        if not self.each:
+        if not self.depth_multiplier:
             return 0, self.weights.shape[3]
-        start = first // self.each
-        return start, (last - 1) // self.each + 1 - start
+        start = first // self.depth_multiplier
+        return start, (last - 1) // self.depth_multiplier + 1 - start
 
     @property
     def summands(self) -> int:
@@ -94,18 +94,18 @@ class MatrixLayer(_Layer):
         Returns int8, shape ``(last - first, rows, columns and source channels of the kernel)``;
         ``summands`` times as long, the second summands after all first ones.
         """
-        rest, found = self.weights[first:last], []
+        remainder, blocks = self.weights[first:last], []
         for _ in range(self.summands):
-            part = np.clip(rest, -128, 127).astype(np.int8)
-            found.append(self._matrix(part, first, last))
-            rest = rest - part
-        return np.hstack(found)
+            part = np.clip(remainder, -128, 127).astype(np.int8)
+            blocks.append(self._matrix(part, first, last))
+            remainder = remainder - part
+        return np.hstack(blocks)
 
     def _matrix(self, part: np.ndarray, first: int, last: int) -> np.ndarray:
-        if not self.each:
+        if not self.depth_multiplier:
             return part.reshape(len(part), -1)
         start, count = self.inputs(first, last)
-        places = np.arange(first, last) // self.each - start
+        places = np.arange(first, last) // self.depth_multiplier - start
         wide = np.zeros((*part.shape[:3], count), np.int8)
         wide[np.arange(len(part)), :, :, places] = part[..., 0]
         return wide.reshape(len(part), -1)
@@ -135,8 +135,8 @@ class MatrixLayer(_Layer):
         """Refuse fields that no instruction can express."""
         self.scaling.check(self.name, self.channels)
         super().__post_init__()
-        whole = self.kernel == self.weights.shape[1:3]
-        require(whole, self.name, f"weights of kernel {self.kernel}", self.weights.shape)
+        fits = self.kernel == self.weights.shape[1:3]
+        require_layer(fits, self.name, f"weights of kernel {self.kernel}", self.weights.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +183,9 @@ class Pooling(_Layer):
             scaling.check(self.name, 1)
         super().__post_init__()
         for windows in self.windows:
-            require(max(windows.size) <= 255, self.name, "windows up to 255 by 255", windows.size)
+            require_layer(
+                max(windows.size) <= 255, self.name, "windows up to 255 by 255", windows.size
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

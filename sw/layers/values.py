@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from celosia.hw.arch.isa import Rounding
-from celosia.sw.layers.errors import require
+from celosia.sw.layers.errors import require_layer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +58,11 @@ class Scaling:
         }
         for name, (low, high) in ranges.items():
             values = getattr(self, name)
-            require(values.shape == (channels,), where, f"{name} by channel", values.shape)
+            require_layer(values.shape == (channels,), where, f"{name} by channel", values.shape)
             inside = ((values >= low) & (values <= high)).all()
-            require(bool(inside), where, f"{name} from {low} to {high}", values)
+            require_layer(bool(inside), where, f"{name} from {low} to {high}", values)
         clamp = -128 <= self.low <= self.high <= 127
-        require(clamp, where, "-128 <= low <= high <= 127", (self.low, self.high))
+        require_layer(clamp, where, "-128 <= low <= high <= 127", (self.low, self.high))
 
 
 def uniform_scaling(

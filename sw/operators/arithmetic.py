@@ -9,12 +9,11 @@ import tflite
 from celosia.hw.arch.isa import Mode, Rounding
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import Attributes, require
 from celosia.sw.layers.lowering import Lowering, add_sum
 from celosia.sw.layers.multiplier import quantize_multiplier
 from celosia.sw.layers.node import Node, read_activation
 from celosia.sw.layers.quantize import ends_of_two, shifted_scaling
-from celosia.sw.layers.record import SAME, Operator, Shape, by_type
+from celosia.sw.layers.record import SAME, Attributes, Operator, Shape, by_type, require
 from celosia.sw.layers.values import uniform_scaling
 from celosia.sw.operators.elementwise import REPEATED, activated, addends, two
 from celosia.sw.operators.exponentials import digits, high_product, reciprocal

@@ -9,15 +9,13 @@ import tflite
 
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import Attributes, Mismatch, require
-from celosia.sw.layers.dynamic import dynamic_product, weights_option
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.multiplier import quantize_multiplier
 from celosia.sw.layers.node import Node
-from celosia.sw.layers.products import row_product, without_zero
+from celosia.sw.layers.products import dynamic_product, row_product, weights_option, without_zero
 from celosia.sw.layers.quantize import ends_of_two, matrix_factor, multiplication_scaling
-from celosia.sw.layers.record import SAME, Operator, Shape, by_type
+from celosia.sw.layers.record import SAME, Attributes, Mismatch, Operator, Shape, by_type, require
 from celosia.sw.operators.fixed_point import (
     aligned,
     centred,
@@ -118,7 +116,7 @@ OPERATORS = (
         read=_read,
         shapes=batch_shapes,
         types=(("int8", "int16", "float32"), SAME),
-        whole=True,
+        takes_batch=True,
         kernel=by_type(int8=_run_integers, int16=_run_integers, plain=_run_real),
         lower=_lower,
         option=weights_option,

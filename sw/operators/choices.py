@@ -6,9 +6,18 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import Attributes, Mismatch, require
 from celosia.sw.layers.node import ModelError, Node
-from celosia.sw.layers.record import ANY, WHOLE, Operator, Shape, each_sample, mover
+from celosia.sw.layers.record import (
+    ANY,
+    WHOLE,
+    Attributes,
+    Mismatch,
+    Operator,
+    Shape,
+    each_sample,
+    mover,
+    require,
+)
 
 _NUMBERS = ("int8", "uint8", "int16", "int32", "int64", "float32")
 
@@ -55,7 +64,7 @@ def _read_where(node: Node) -> dict[str, Any]:
 
 
 def _where_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
-    return [(attributes.whole("rows", 0, 1 << 31), len(operator.sources[0].shape))]
+    return [(attributes.integer("rows", 0, 1 << 31), len(operator.sources[0].shape))]
 
 
 def _run_where(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -77,7 +86,7 @@ def _top_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     ends = [(each.dtype, each.scale, each.zero_point) for each in (source, values)]
     require(ends[0] == ends[1], "values of the type, scale and zero point of the input")
     require(indices.dtype in ("int16", "int32"), "int16 or int32 indices", indices.dtype)
-    return [(*source.shape[:-1], attributes.whole("k", 1, source.shape[-1]))] * 2
+    return [(*source.shape[:-1], attributes.integer("k", 1, source.shape[-1]))] * 2
 
 
 def _run_top(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -89,7 +98,7 @@ def _run_top(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.nd
     return [np.take_along_axis(array, best, -1), best.astype(operator.results[1].dtype)]
 
 
-_SELECTS: dict[str, Any] = {"aside": (0,), "whole": True}
+_SELECTS: dict[str, Any] = {"aside": (0,), "takes_batch": True}
 
 OPERATORS = (
     mover(
@@ -113,7 +122,7 @@ OPERATORS = (
         types=(ANY[0], WHOLE[1]),
         plain=True,
         kernel=each_sample(_run_where),
-        whole=True,
+        takes_batch=True,
         host="a constant condition",
     ),
     Operator(

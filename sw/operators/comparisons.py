@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import Attributes, require
 from celosia.sw.layers.multiplier import quantize_multiplier
-from celosia.sw.layers.record import NUMBERS, Kernel, Operator, Shape, by_type
+from celosia.sw.layers.record import NUMBERS, Attributes, Kernel, Operator, Shape, by_type, require
 from celosia.sw.operators.elementwise import two
 from celosia.sw.operators.fixed_point import centred, times
 from celosia.sw.operators.functions import same_shape

@@ -8,9 +8,8 @@ import numpy as np
 import tflite
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import EXTENT, Attributes, require
 from celosia.sw.layers.node import ModelError, Node
-from celosia.sw.layers.record import Shape, mover
+from celosia.sw.layers.record import EXTENT, Attributes, Shape, mover, require
 from celosia.sw.operators.functions import same_shape
 
 #: Extents that attributes name, at most.
@@ -35,7 +34,7 @@ def _read_broadcast(node: Node) -> dict[str, Any]:
 
 
 def _shape(attributes: Attributes, rank: int) -> Shape:
-    return tuple(attributes.wholes("shape", rank, 1, _MOST))
+    return tuple(attributes.integers("shape", rank, 1, _MOST))
 
 
 def _broadcast_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
@@ -65,7 +64,7 @@ def _read_tile(node: Node) -> dict[str, Any]:
 
 def _tile_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape = operator.sources[0].shape
-    times = attributes.wholes("multiples", len(shape), 1, _MOST)
+    times = attributes.integers("multiples", len(shape), 1, _MOST)
     return [tuple(extent * count for extent, count in zip(shape, times, strict=True))]
 
 
@@ -111,7 +110,7 @@ def _read_range(node: Node) -> dict[str, Any]:
 
 
 def _range_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
-    return [(attributes.whole("length", 1, _MOST),)]
+    return [(attributes.integer("length", 1, _MOST),)]
 
 
 def _run_range(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -138,7 +137,9 @@ def _read_mirror(node: Node) -> dict[str, Any]:
 
 def _mirror_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape = operator.sources[0].shape
-    before, after = (attributes.wholes(name, len(shape), 0, EXTENT) for name in ("before", "after"))
+    before, after = (
+        attributes.integers(name, len(shape), 0, EXTENT) for name in ("before", "after")
+    )
     mode = attributes.name("mode", (*_MODES.values(), "edge"))
     less = int(mode == "reflect")
     for margins in (before, after):
@@ -193,7 +194,7 @@ OPERATORS = (
         _run_constant,
         "an output that is constant",
         aside=(0,),
-        whole=True,
+        takes_batch=True,
     ),
     mover(
         "BROADCAST_TO",
@@ -202,7 +203,7 @@ OPERATORS = (
         _SHAPE,
         read=_read_broadcast,
         infer=lambda node: [_read_broadcast(node)["shape"]],
-        whole=True,
+        takes_batch=True,
         **_FIRST,
     ),
     mover("TILE", _tile_shapes, _run_tile, "constant multiples", read=_read_tile, **_FIRST),
@@ -214,7 +215,7 @@ OPERATORS = (
         read=_read_fill,
         infer=lambda node: [_read_fill(node)["shape"]],
         operands=(1,),
-        whole=True,
+        takes_batch=True,
     ),
     mover("RANGE", _range_shapes, _run_range, "constant numbers", read=_read_range, **_FIXED),
     mover("ZEROS_LIKE", same_shape, _run_zeros, "a constant", **_FIXED),

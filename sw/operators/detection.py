@@ -12,9 +12,8 @@ import numpy as np
 from flatbuffers import flexbuffers
 
 from celosia.sw.ir.parts import HostOperator, Operand
-from celosia.sw.layers.attributes import Attributes, require
 from celosia.sw.layers.node import ModelError, Node
-from celosia.sw.layers.record import Operator, Shape, each_sample
+from celosia.sw.layers.record import Attributes, Operator, Shape, each_sample, require
 
 #: Whole numbers of the options, and their values where the options leave them out.
 _WHOLES = {
@@ -57,7 +56,7 @@ def _shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     boxes, scores, anchors = operator.sources
     kinds = (boxes.dtype == "float32") == (anchors.dtype == "float32")
     require(kinds, "boxes and anchors of one type", f"{boxes.dtype} and {anchors.dtype}")
-    most, classes_each, each, classes = (attributes.whole(name, 1, _MOST) for name in _WHOLES)
+    most, classes_each, each, classes = (attributes.integer(name, 1, _MOST) for name in _WHOLES)
     attributes.flag("use_regular_nms")
     overlap, *scales = (attributes.real(name) for name in _REALS[1:])
     attributes.real("nms_score_threshold")
@@ -217,7 +216,7 @@ OPERATORS = (
         shapes=_shapes,
         types=(_TYPES, ("float32",)),
         kernel=each_sample(_run),
-        whole=True,
+        takes_batch=True,
         host="boxes, scores and anchors of float32 or 8 bits; fast and regular suppression",
     ),
 )

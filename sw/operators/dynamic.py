@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import EXTENT, Attributes, require
-from celosia.sw.layers.record import Operator, Shape, Types
+from celosia.sw.layers.record import EXTENT, Attributes, Operator, Shape, Types, require
 from celosia.sw.operators.matrix import window_sums
 from celosia.sw.operators.windows import image, window_counts
 
@@ -76,7 +75,7 @@ def _convolution_shapes(operator: HostOperator, attributes: Attributes) -> list[
     require(depth > 0 and inputs % depth == 0, f"weights of {inputs} channels", weights.shape)
     require(channels % (inputs // depth) == 0, "whole groups of channels", weights.shape)
     require(np.prod(point.shape) == 1, "one zero point", point.shape)
-    margins = [attributes.wholes(name, 2, 0, EXTENT) for name in ("before", "after")]
+    margins = [attributes.integers(name, 2, 0, EXTENT) for name in ("before", "after")]
     padded = [sum(each) for each in zip(extents, *margins, strict=True)]
     return [(batch, *window_counts(padded, kernel, attributes, dilated=True), channels)]
 

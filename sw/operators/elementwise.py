@@ -11,7 +11,6 @@ import tflite
 from celosia.hw.arch.isa import Mode
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import Attributes, Mismatch, require
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering, View, add_sum, lookup
 from celosia.sw.layers.multiplier import quantize_multiplier
@@ -27,7 +26,18 @@ from celosia.sw.layers.quantize import (
     product_scalings,
     single_factor,
 )
-from celosia.sw.layers.record import NUMBERS, SAME, Kernel, Operator, Shape, Table, by_type
+from celosia.sw.layers.record import (
+    NUMBERS,
+    SAME,
+    Attributes,
+    Kernel,
+    Mismatch,
+    Operator,
+    Shape,
+    Table,
+    by_type,
+    require,
+)
 from celosia.sw.layers.tables import BYTES
 from celosia.sw.operators.fixed_point import (
     centred,
@@ -43,10 +53,8 @@ from celosia.sw.operators.fixed_point import (
 from celosia.sw.operators.plain import clamped
 from celosia.sw.operators.windows import ACTIVATIONS
 
-#: Bits by which ADD and SUB shift their inputs.
-_SHIFT = 20
-#: The same of int16.
-_WIDE_SHIFT = 15
+#: Bits by which ADD and SUB shift their inputs, and those of int16.
+_SHIFT, _WIDE_SHIFT = 20, 15
 
 #: Each int8 to -1 - x, by its bits: defined for -128, too.
 COMPLEMENT = ~np.arange(256, dtype=np.uint8).view(np.int8)
@@ -327,7 +335,7 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
     scaling = multiplication_scaling(factor, source, output, weights.reshape(-1, 1), activation)
     # A single channel is multiplied by all constants.
     each = int(lowering.extents_of(view)[2] == len(weights))
-    product(lowering, operation, view, weights, scaling, each=each)
+    product(lowering, operation, view, weights, scaling, depth_multiplier=each)
 
 
 def _multiply(lowering: Lowering, operation: Operation) -> None:

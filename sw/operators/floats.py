@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import EXTENT, Attributes, require
-from celosia.sw.layers.record import FLOAT, Operator, Shape
+from celosia.sw.layers.record import EXTENT, FLOAT, Attributes, Operator, Shape, require
 from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.matrix import window_sums
 from celosia.sw.operators.real import Function, correct, of_each
@@ -43,11 +42,11 @@ def _transposed_shapes(operator: HostOperator, attributes: Attributes) -> list[S
     channels, *kernel, depth = image(weights.shape)
     good = weights.data is not None and weights.dtype == "float32" and depth == inputs
     require(good, f"constant weights of {inputs} channels", weights.shape)
-    margins = attributes.wholes("margins", 2, 0, 0)
+    margins = attributes.integers("margins", 2, 0, 0)
     require(margins == [0, 0], "margins of 0", margins)
     counts, strides = (
         image(operator.results[0].shape)[1:3],
-        attributes.wholes("stride", 2, 1, EXTENT),
+        attributes.integers("stride", 2, 1, EXTENT),
     )
     for count, extent, taps, stride in zip(counts, extents, kernel, strides, strict=True):
         more = count - (extent - 1) * stride - taps

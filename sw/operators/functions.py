@@ -15,12 +15,21 @@ import tflite
 
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import Attributes, require
 from celosia.sw.layers.lowering import lookup
 from celosia.sw.layers.multiplier import quantize_multiplier
 from celosia.sw.layers.node import ModelError, Node, require_per_tensor
 from celosia.sw.layers.quantize import single_factor
-from celosia.sw.layers.record import NUMBERS, SAME, Kernel, Operator, Shape, Table, by_type
+from celosia.sw.layers.record import (
+    NUMBERS,
+    SAME,
+    Attributes,
+    Kernel,
+    Operator,
+    Shape,
+    Table,
+    by_type,
+    require,
+)
 from celosia.sw.layers.tables import BYTES, ENTRIES, table
 from celosia.sw.operators import real, wide
 from celosia.sw.operators.exponentials import saturated

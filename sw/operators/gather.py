@@ -8,9 +8,8 @@ import numpy as np
 import tflite
 
 from celosia.sw.ir.parts import HostOperator, Operand
-from celosia.sw.layers.attributes import Attributes, require
 from celosia.sw.layers.node import ModelError, Node
-from celosia.sw.layers.record import ANY, Operator, Shape, each_sample
+from celosia.sw.layers.record import ANY, Attributes, Operator, Shape, each_sample, require
 
 _INDICES = ("int16", "int32", "int64")
 
@@ -42,8 +41,8 @@ def _read_gather(node: Node) -> dict[str, Any]:
 
 def _gather_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape, indices = operator.sources[0].shape, _indices(operator.sources[1])
-    axis = attributes.whole("axis", 0, len(shape) - 1)
-    batch = attributes.whole("batch_dims", 0, min(axis, len(indices)))
+    axis = attributes.integer("axis", 0, len(shape) - 1)
+    batch = attributes.integer("batch_dims", 0, min(axis, len(indices)))
     same = shape[:batch] == indices[:batch]
     require(same, f"indices of {shape[:batch]} batches", indices)
     return [(*shape[:axis], *indices[batch:], *shape[axis + 1 :])]
@@ -81,7 +80,7 @@ def _read_scatter(node: Node) -> dict[str, Any]:
 
 def _scatter_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     updates, indices = operator.sources[0].shape, _indices(operator.sources[1], ("int32",))
-    shape = tuple(attributes.wholes("shape", len(operator.results[0].shape), 1, 1 << 31))
+    shape = tuple(attributes.integers("shape", len(operator.results[0].shape), 1, 1 << 31))
     good = bool(indices) and 1 <= indices[-1] <= len(shape)
     require(good, f"indices of up to {len(shape)} dimensions", indices)
     wanted = (*indices[:-1], *shape[indices[-1] :])
@@ -128,8 +127,8 @@ def _one_hot_shapes(operator: HostOperator, attributes: Attributes) -> list[Shap
     shape = _indices(indices, ("int32", "int64"))
     good = [value.shape for value in values] in ([()] * 2, [(1,)] * 2)
     require(good, "one on and one off value", [value.shape for value in values])
-    axis = attributes.whole("axis", 0, len(shape))
-    return [(*shape[:axis], attributes.whole("depth", 1, 1 << 31), *shape[axis:])]
+    axis = attributes.integer("axis", 0, len(shape))
+    return [(*shape[:axis], attributes.integer("depth", 1, 1 << 31), *shape[axis:])]
 
 
 def _run_one_hot(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -140,7 +139,7 @@ def _run_one_hot(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
     return [np.where(hot, on.reshape(()), off.reshape(()))]
 
 
-_LOOKS: dict[str, Any] = {"types": ANY, "moves": True, "whole": True}
+_LOOKS: dict[str, Any] = {"types": ANY, "moves": True, "takes_batch": True}
 _RANGE = "constant or computed indices"
 
 OPERATORS = (

@@ -11,8 +11,8 @@ from celosia.sw.ir.graph import Operation, Tensor, short_name
 from celosia.sw.ir.labels import layer_name
 from celosia.sw.ir.parts import MOST_ELEMENTS, HostOperator, Operand
 from celosia.sw.ir.program import ProgramError
-from celosia.sw.layers.attributes import Attributes, Mismatch, require
 from celosia.sw.layers.node import ModelError, Node, require_per_tensor
+from celosia.sw.layers.record import Attributes, Mismatch, require
 from celosia.sw.operators.registry import OPERATORS
 
 _QUANTIZED = (np.int8, np.uint8, np.int16)

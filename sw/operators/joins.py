@@ -9,12 +9,11 @@ import tflite
 
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import Attributes, require
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering, View, add_sum
 from celosia.sw.layers.node import ModelError, Node
 from celosia.sw.layers.quantize import exact_scaling
-from celosia.sw.layers.record import Shape, mover
+from celosia.sw.layers.record import Attributes, Shape, mover, require
 from celosia.sw.layers.spec import Sum
 
 
@@ -42,7 +41,7 @@ def _read_unpack(node: Node) -> dict[str, Any]:
 
 def _concatenation_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shapes = [operand.shape for operand in operator.sources]
-    axis = attributes.whole("axis", 0, len(shapes[0]) - 1)
+    axis = attributes.integer("axis", 0, len(shapes[0]) - 1)
     rests = {shape[:axis] + shape[axis + 1 :] for shape in shapes}
     alike = len(rests) == 1 and len({len(shape) for shape in shapes}) == 1
     require(alike, f"inputs that differ along axis {axis} alone", shapes)
@@ -53,13 +52,13 @@ def _concatenation_shapes(operator: HostOperator, attributes: Attributes) -> lis
 def _pack_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shapes = [operand.shape for operand in operator.sources]
     require(len(set(shapes)) == 1, "inputs of one shape", " and ".join(map(str, shapes)))
-    axis = attributes.whole("axis", 0, len(shapes[0]))
+    axis = attributes.integer("axis", 0, len(shapes[0]))
     return [(*shapes[0][:axis], len(shapes), *shapes[0][axis:])]
 
 
 def _unpack_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape = operator.sources[0].shape
-    axis = attributes.whole("axis", 0, len(shape) - 1)
+    axis = attributes.integer("axis", 0, len(shape) - 1)
     # As many as there are: that many results would do, and no more are made.
     count = len(operator.results)
     require(shape[axis] == count, f"{shape[axis]} results", count)

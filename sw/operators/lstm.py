@@ -12,10 +12,9 @@ import tflite
 
 from celosia.sw.ir.graph import Tensor
 from celosia.sw.ir.parts import HostOperator, Operand
-from celosia.sw.layers.attributes import Attributes, require
 from celosia.sw.layers.multiplier import quantize_multiplier
 from celosia.sw.layers.node import ModelError, Node, described
-from celosia.sw.layers.record import Operator, Shape
+from celosia.sw.layers.record import Attributes, Operator, Shape, require
 from celosia.sw.operators.fixed_point import halved, times
 from celosia.sw.operators.gates import accumulated, normalised, sigmoid, squashed, word
 
@@ -69,7 +68,7 @@ def _scale(tensor: Tensor) -> tuple[float, int]:
 
 def _operands(operator: HostOperator, attributes: Attributes) -> dict[int, Operand]:
     """Return operands by their positions in the model."""
-    given = attributes.wholes("given", len(operator.sources), 0, _INPUTS - 1)
+    given = attributes.integers("given", len(operator.sources), 0, _INPUTS - 1)
     require(sorted(set(given)) == given, "positions in order", given)
     return dict(zip(given, operator.sources, strict=True))
 
@@ -105,7 +104,7 @@ def _shapes(operator: HostOperator, attributes: Attributes) -> Sequence[Shape]:
     found = _operands(operator, attributes)
     for name in ("cell_clip", "projection_clip"):
         attributes.real(name)
-    attributes.whole("hidden_zero_point", -128, 127)
+    attributes.integer("hidden_zero_point", -128, 127)
     scales = operator.attributes.get("scales")
     good = isinstance(scales, list | tuple) and len(scales) == 5
     require(good, "five scales")
@@ -253,7 +252,7 @@ OPERATORS = (
         read=_read,
         types=(("int8",), ("int8", "int16")),
         weighted=True,
-        whole=True,
+        takes_batch=True,
         states=(_H, _C),
         kernel=_run,
         host="int8, weights constant and int8, cell state int16; its states are kept",

@@ -9,8 +9,6 @@ import tflite
 
 from celosia.sw.ir.graph import Graph, Operation, Tensor
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import Attributes, require
-from celosia.sw.layers.dynamic import dynamic_rows, weights_option
 from celosia.sw.layers.errors import CompileError, UndefinedError
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.multiplier import quantize_multiplier
@@ -22,11 +20,11 @@ from celosia.sw.layers.node import (
     require_per_tensor,
     require_weights,
 )
-from celosia.sw.layers.products import product, row_product
+from celosia.sw.layers.products import dynamic_rows, product, row_product, weights_option
 from celosia.sw.layers.quantize import bias_of, convolution_scaling, dense_scaling, ends_of_two
-from celosia.sw.layers.record import SAME, Lower, Operator, Shape
+from celosia.sw.layers.record import SAME, Attributes, Lower, Operator, Shape, require
+from celosia.sw.layers.shapes import padding
 from celosia.sw.layers.values import Scaling
-from celosia.sw.layers.windows import padding
 from celosia.sw.operators.fixed_point import (
     factors,
     finished,
@@ -161,7 +159,7 @@ def lower_convolution(scale: Scale) -> Lower:
             stride=attributes["stride"],
             dilation=attributes["dilation"],
             grid=(rows, columns),
-            each=each,
+            depth_multiplier=each,
         )
 
     return lower

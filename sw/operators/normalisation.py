@@ -11,11 +11,20 @@ import numpy as np
 import tflite
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import EXTENT, Attributes, require
 from celosia.sw.layers.multiplier import quantize_multiplier
 from celosia.sw.layers.node import ModelError, Node, read_activation
 from celosia.sw.layers.quantize import BOUNDS
-from celosia.sw.layers.record import FLOAT, SAME, Operator, Shape, by_type, each_sample
+from celosia.sw.layers.record import (
+    EXTENT,
+    FLOAT,
+    SAME,
+    Attributes,
+    Operator,
+    Shape,
+    by_type,
+    each_sample,
+    require,
+)
 from celosia.sw.operators.exponentials import (
     decayed,
     digits,
@@ -141,7 +150,7 @@ def _read_near(node: Node) -> dict[str, Any]:
 
 
 def _near_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
-    attributes.whole("radius", 0, EXTENT)
+    attributes.integer("radius", 0, EXTENT)
     for name in ("bias", "alpha", "beta"):
         attributes.real(name)
     image(operator.sources[0].shape)

@@ -12,10 +12,7 @@ import numpy as np
 from celosia.hw.arch.isa import Window
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator, Operand
-from celosia.sw.layers.attributes import Attributes, require
-from celosia.sw.layers.dynamic import dynamic_product, weights_option
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.layers.lines import lines
 from celosia.sw.layers.lowering import Lowering, add_sum, lookup
 from celosia.sw.layers.onnxruntime import (
     added,
@@ -26,9 +23,9 @@ from celosia.sw.layers.onnxruntime import (
     requantized,
     softmax,
 )
-from celosia.sw.layers.products import product
+from celosia.sw.layers.products import dynamic_product, product, weights_option
 from celosia.sw.layers.quantize import ends, ends_of_two
-from celosia.sw.layers.record import Operator, Shape
+from celosia.sw.layers.record import Attributes, Operator, Shape, require
 from celosia.sw.layers.single_scaling import (
     addition_scalings,
     average_scaling,
@@ -36,6 +33,7 @@ from celosia.sw.layers.single_scaling import (
     mean_scaling,
     product_scaling,
 )
+from celosia.sw.layers.tables import lines
 from celosia.sw.operators.batches import batch_shapes, batch_sums
 from celosia.sw.operators.elementwise import addends, two
 from celosia.sw.operators.fixed_point import aligned, meaning
@@ -118,7 +116,9 @@ def _lower_line(lowering: Lowering, operation: Operation) -> None:
     operands = (numbers, x) if position else (x, numbers)
     tables = compute(*operands, ordered, unsigned=operation.attributes["unsigned"])
     weights, scaling = lines(tables, slopes, offsets, meanings[2].zero_point)
-    product(lowering, operation, view, weights.reshape(channels, 1, 1, 1), scaling, each=1)
+    product(
+        lowering, operation, view, weights.reshape(channels, 1, 1, 1), scaling, depth_multiplier=1
+    )
 
 
 def _lower_sum(lowering: Lowering, operation: Operation) -> None:
@@ -202,7 +202,7 @@ def _run_softmax(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
 
 
 def _table_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
-    attributes.wholes("entries", 256, -128, 127)
+    attributes.integers("entries", 256, -128, 127)
     return same_shape(operator, attributes)
 
 
@@ -260,7 +260,7 @@ OPERATORS = (
     Operator(
         kind="QLinearBatchMatMul",
         shapes=batch_shapes,
-        whole=True,
+        takes_batch=True,
         kernel=lambda operator, arrays: _requantized(operator, batch_sums(operator, arrays)),
         lower=lambda lowering, operation: dynamic_product(lowering, operation, computed_scaling),
         option=weights_option,

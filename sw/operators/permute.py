@@ -9,11 +9,10 @@ import tflite
 
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import EXTENT, Attributes, require
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.node import ModelError, Node
-from celosia.sw.layers.record import Shape, mover
+from celosia.sw.layers.record import EXTENT, Attributes, Shape, mover, require
 from celosia.sw.layers.shapes import OF_BYTES
 from celosia.sw.operators.windows import image
 
@@ -98,7 +97,7 @@ def _read_block(table: type):
 
 def _depth_to_space_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     batch, high, wide, channels = image(operator.sources[0].shape)
-    block = attributes.whole("block", 1, EXTENT)
+    block = attributes.integer("block", 1, EXTENT)
     got = f"{channels} for {block} x {block}"
     require(channels % block**2 == 0, "whole blocks of channels", got)
     return [(batch, high * block, wide * block, channels // block**2)]
@@ -106,7 +105,7 @@ def _depth_to_space_shapes(operator: HostOperator, attributes: Attributes) -> li
 
 def _space_to_depth_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     batch, high, wide, channels = image(operator.sources[0].shape)
-    block = attributes.whole("block", 1, EXTENT)
+    block = attributes.integer("block", 1, EXTENT)
     got = f"{high} x {wide} for {block} x {block}"
     require(high % block == 0 and wide % block == 0, "whole blocks", got)
     return [(batch, high // block, wide // block, channels * block**2)]
@@ -141,7 +140,7 @@ def _blocks(operator: HostOperator, attributes: Attributes) -> tuple[list[int], 
     blocks, rank = operator.attributes.get("blocks"), len(operator.sources[0].shape)
     count = len(blocks) if isinstance(blocks, list | tuple) else 0
     require(1 <= count < rank, f"blocks of 1 to {rank - 1} dimensions", blocks)
-    return attributes.wholes("blocks", count, 1, EXTENT), attributes.pairs("margins", count)
+    return attributes.integers("blocks", count, 1, EXTENT), attributes.pairs("margins", count)
 
 
 def _space_to_batch_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:

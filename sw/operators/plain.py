@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import require
 from celosia.sw.layers.quantize import BOUNDS
-from celosia.sw.layers.record import Kernel, each_sample
+from celosia.sw.layers.record import Kernel, each_sample, require
 from celosia.sw.operators.fixed_point import aligned
 from celosia.sw.operators.real import power
 

@@ -7,11 +7,10 @@ import numpy as np
 
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator, Operand
-from celosia.sw.layers.attributes import Attributes, require
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.node import ModelError, Node, described
 from celosia.sw.layers.quantize import BOUNDS, ends, rescaling, single_factor
-from celosia.sw.layers.record import SAME, Operator, Shape
+from celosia.sw.layers.record import SAME, Attributes, Operator, Shape, require
 from celosia.sw.operators.fixed_point import finished, quotients, rescaled, single
 from celosia.sw.operators.functions import same_shape
 
@@ -64,8 +63,11 @@ def _scaled_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape
     (source,), (output,) = operator.sources, operator.results
     one = output if source.dtype == "float32" else source
     require("float32" in (source.dtype, output.dtype), "float32 at one end")
-    limits, count = np.iinfo(one.dtype), one.shape[attributes.whole("axis", 0, len(one.shape) - 1)]
-    attributes.wholes("channel_zero_points", count, int(limits.min), int(limits.max))
+    limits, count = (
+        np.iinfo(one.dtype),
+        one.shape[attributes.integer("axis", 0, len(one.shape) - 1)],
+    )
+    attributes.integers("channel_zero_points", count, int(limits.min), int(limits.max))
     scales = operator.attributes["channel_scales"]
     require(isinstance(scales, list | tuple) and len(scales) == count, f"{count} scales")
     good = all(type(scale) is float and 1e-38 < scale < 1e38 for scale in scales)

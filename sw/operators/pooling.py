@@ -12,7 +12,6 @@ import tflite
 from celosia.hw.arch.isa import Window
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import EXTENT, Attributes, require
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.node import Node
 from celosia.sw.layers.quantize import (
@@ -22,9 +21,18 @@ from celosia.sw.layers.quantize import (
     ends,
     identity_scaling,
 )
-from celosia.sw.layers.record import SAME, Kernel, Operator, Shape, by_type
+from celosia.sw.layers.record import (
+    EXTENT,
+    SAME,
+    Attributes,
+    Kernel,
+    Operator,
+    Shape,
+    by_type,
+    require,
+)
+from celosia.sw.layers.shapes import padding, rectangles
 from celosia.sw.layers.values import Scaling
-from celosia.sw.layers.windows import padding, rectangles
 from celosia.sw.operators.fixed_point import meaning
 from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
 
@@ -42,7 +50,7 @@ def pool_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     require(len(operator.sources) == 1, "1 input", len(operator.sources))
     batch, *extents, channels = image(operator.sources[0].shape)
     attributes.name("activation", ACTIVATIONS)
-    window = attributes.wholes("window", 2, 1, EXTENT)
+    window = attributes.integers("window", 2, 1, EXTENT)
     return [(batch, *window_counts(extents, window, attributes), channels)]
 
 

@@ -11,7 +11,6 @@ import tflite
 from celosia.hw.arch.isa import Rounding, Window
 from celosia.sw.ir.graph import Operation, Quantization
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import Attributes, require
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering, View
 from celosia.sw.layers.multiplier import quantize_multiplier, stepped_multiplier
@@ -25,9 +24,18 @@ from celosia.sw.layers.quantize import (
     rescaling,
     single_factor,
 )
-from celosia.sw.layers.record import NUMBERS, SAME, Kernel, Operator, Shape, by_type
+from celosia.sw.layers.record import (
+    NUMBERS,
+    SAME,
+    Attributes,
+    Kernel,
+    Operator,
+    Shape,
+    by_type,
+    require,
+)
+from celosia.sw.layers.shapes import Axis, rectangles
 from celosia.sw.layers.values import Scaling
-from celosia.sw.layers.windows import Axis, rectangles
 from celosia.sw.operators.fixed_point import (
     MOST_FACTOR,
     meaning,

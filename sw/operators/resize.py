@@ -9,10 +9,9 @@ import tflite
 
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import Attributes, require
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.node import ModelError, Node
-from celosia.sw.layers.record import FLOAT, SAME, Operator, Shape
+from celosia.sw.layers.record import FLOAT, SAME, Attributes, Operator, Shape, require
 from celosia.sw.operators.windows import image
 
 _ONE = 1 << 10
@@ -64,7 +63,7 @@ def _nearest_shapes(operator: HostOperator, attributes: Attributes) -> list[Shap
     batch, *extents, channels = image(operator.sources[0].shape)
     counts = image(operator.results[0].shape)[1:3]
     for name, count, extent in zip(("rows", "columns"), counts, extents, strict=True):
-        attributes.wholes(name, count, 0, extent - 1)
+        attributes.integers(name, count, 0, extent - 1)
     return [(batch, *counts, channels)]
 
 
@@ -180,7 +179,7 @@ def _weighed_shapes(operator: HostOperator, attributes: Attributes) -> list[Shap
         weights = operator.attributes.get(f"{name}_weights")
         good = isinstance(weights, list | tuple) and len(weights) in (2 * count, 4 * count)
         require(good, f"{2 * count} or {4 * count} weights of {name}")
-        attributes.wholes(name, len(weights or ()), 0, extent - 1)
+        attributes.integers(name, len(weights or ()), 0, extent - 1)
         good = all(type(weight) is float and math.isfinite(weight) for weight in weights or ())
         require(good, f"finite weights of {name}")
     return [(batch, *counts, channels)]

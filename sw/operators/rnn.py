@@ -7,9 +7,8 @@ import numpy as np
 import tflite
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import Attributes, require
 from celosia.sw.layers.node import ModelError, Node, constant_name, described
-from celosia.sw.layers.record import FLOAT, Operator, Shape, each_sample
+from celosia.sw.layers.record import FLOAT, Attributes, Operator, Shape, each_sample, require
 from celosia.sw.operators.vectors import ACTIVATIONS, activated, summed
 
 _OPTIONS: dict[str, type] = {
@@ -99,7 +98,7 @@ def _record(kind: str, states: tuple[int, ...], host: str) -> Operator:
         operands=tuple(range(states[-1] + 1)),
         types=FLOAT,
         weighted=True,
-        whole=True,
+        takes_batch=True,
         states=states,
         kernel=each_sample(_run),
         host=host,

@@ -7,9 +7,8 @@ import numpy as np
 import tflite
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import Attributes, require
 from celosia.sw.layers.node import Node
-from celosia.sw.layers.record import NUMBERS, SAME, Kernel, Operator, Shape
+from celosia.sw.layers.record import NUMBERS, SAME, Attributes, Kernel, Operator, Shape, require
 from celosia.sw.operators.functions import same_shape
 
 
@@ -22,7 +21,7 @@ def _read_axis(node: Node) -> dict[str, Any]:
 def _extreme_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     require(len(operator.sources) == 1, "1 input", len(operator.sources))
     shape = operator.sources[0].shape
-    axis = attributes.whole("axis", 0, len(shape) - 1)
+    axis = attributes.integer("axis", 0, len(shape) - 1)
     attributes.flag("last")
     return [shape[:axis] + shape[axis + 1 :]]
 
@@ -55,7 +54,7 @@ def _read_running(node: Node) -> dict[str, Any]:
 def _running_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     for name in ("exclusive", "reverse"):
         attributes.flag(name)
-    attributes.whole("axis", 0, len(operator.sources[0].shape) - 1)
+    attributes.integer("axis", 0, len(operator.sources[0].shape) - 1)
     return same_shape(operator, attributes)
 
 

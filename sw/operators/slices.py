@@ -9,14 +9,13 @@ import tflite
 
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import Attributes, require
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering, View
 from celosia.sw.layers.node import ModelError, Node
 from celosia.sw.layers.products import MOST_MOVED, add_product
 from celosia.sw.layers.quantize import exact_scaling
-from celosia.sw.layers.record import Shape, mover
-from celosia.sw.layers.windows import Axis, rectangles
+from celosia.sw.layers.record import Attributes, Shape, mover, require
+from celosia.sw.layers.shapes import Axis, rectangles
 
 #: First element, count and stride along rows, columns or channels.
 _Way = tuple[int, int, int]
@@ -149,7 +148,7 @@ def _read_slice(node: Node) -> dict[str, Any]:
 def _slice_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape = operator.sources[0].shape
     ways = [
-        attributes.wholes(name, len(shape), -least, 1 << 31)
+        attributes.integers(name, len(shape), -least, 1 << 31)
         for name, least in (("begin", 0), ("count", 0), ("stride", 1 << 31))
     ]
     for extent, begin, count, stride in zip(shape, *ways, strict=True):
@@ -207,7 +206,7 @@ def _read_split_sizes(node: Node) -> dict[str, Any]:
 
 def _split_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape = operator.sources[0].shape
-    axis = attributes.whole("axis", 0, len(shape) - 1)
+    axis = attributes.integer("axis", 0, len(shape) - 1)
     found = [result.shape for result in operator.results]
     require(all(len(each) == len(shape) for each in found), f"results of {len(shape)} dimensions")
     parts = [each[axis] for each in found]

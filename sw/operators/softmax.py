@@ -13,12 +13,11 @@ import tflite
 from celosia.hw.arch.config import SOFTMAX_ELEMENTS
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import Attributes, require
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.multiplier import quantize_multiplier
 from celosia.sw.layers.node import ModelError, Node
-from celosia.sw.layers.record import SAME, Operator, Shape, by_type
+from celosia.sw.layers.record import SAME, Attributes, Operator, Shape, by_type, require
 from celosia.sw.layers.spec import Windows
 from celosia.sw.operators import wide
 from celosia.sw.operators.exponentials import decayed, digits, high_product, reciprocal

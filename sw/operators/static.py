@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import Attributes
-from celosia.sw.layers.record import ANY, WHOLE, Operator, Shape
+from celosia.sw.layers.record import ANY, WHOLE, Attributes, Operator, Shape
 from celosia.sw.operators.functions import same_shape
 
 

@@ -11,10 +11,9 @@ import numpy as np
 import tflite
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import Attributes, require
 from celosia.sw.layers.multiplier import quantize_multiplier
 from celosia.sw.layers.node import ModelError, Node, constant_name
-from celosia.sw.layers.record import Operator, Shape, by_type, each_sample
+from celosia.sw.layers.record import Attributes, Operator, Shape, by_type, each_sample, require
 from celosia.sw.operators.fixed_point import MOST_FACTOR, single, times
 from celosia.sw.operators.gates import word
 from celosia.sw.operators.vectors import ACTIVATIONS, activated, summed
@@ -54,7 +53,7 @@ def _shapes(operator: HostOperator, attributes: Attributes) -> Sequence[Shape]:
     require([len(shape) for shape in shapes] == [2, 2, 2], "operands of two dimensions", shapes)
     (batch, width), (filters, columns), (rows, memory) = shapes
     require(columns == width and rows == filters, "weights of one size", shapes)
-    rank = attributes.whole("rank", 1, filters)
+    rank = attributes.integer("rank", 1, filters)
     require(filters % rank == 0, f"{filters} filters to be a multiple of the rank", rank)
     if len(sources) == 5:
         require(sources[3].shape == (filters // rank,), "a bias for each result", sources[3].shape)
@@ -118,7 +117,7 @@ OPERATORS = (
         read=_read,
         types=(("int8", "float32"), ("int8", "int16", "float32")),
         weighted=True,
-        whole=True,
+        takes_batch=True,
         states=(_STATE,),
         kernel=each_sample(by_type(int8=_run_int8, plain=_run_float)),
         host="int8 with a state of int16 and RELU, or float32; constant weights; its state is kept",

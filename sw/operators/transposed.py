@@ -9,13 +9,12 @@ import tflite
 
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import EXTENT, Attributes, require
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering, View
 from celosia.sw.layers.node import ModelError, Node, require_bias, require_weights
 from celosia.sw.layers.products import product
 from celosia.sw.layers.quantize import convolution_scaling
-from celosia.sw.layers.record import Lower, Operator, Shape
+from celosia.sw.layers.record import EXTENT, Attributes, Lower, Operator, Shape, require
 from celosia.sw.layers.values import Scaling
 from celosia.sw.operators.fixed_point import weighted
 from celosia.sw.operators.matrix import WEIGHTED, require_constants, scaled_sums
@@ -64,7 +63,7 @@ def transposed_shapes(operator: HostOperator, attributes: Attributes) -> list[Sh
     result = image(operator.results[0].shape)
     counts = window_counts(result[1:3], taps, attributes)
     require(counts == extents, f"{extents} pixels from a result of {result}", counts)
-    margins = attributes.wholes("margins", 2, 0, EXTENT)
+    margins = attributes.integers("margins", 2, 0, EXTENT)
     wanted = _margins(result[1:3], taps, operator.attributes)
     require(margins == wanted, f"margins of {wanted}", margins)
     return [(batch, *result[1:3], channels)]

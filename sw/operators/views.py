@@ -10,11 +10,10 @@ import tflite
 
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.attributes import EXTENT, Attributes, require
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering, View
 from celosia.sw.layers.node import ModelError, Node
-from celosia.sw.layers.record import ANY, Operator, Shape
+from celosia.sw.layers.record import ANY, EXTENT, Attributes, Operator, Shape, require
 from celosia.sw.layers.shapes import OF_BYTES, OF_ROWS, RESHAPES
 from celosia.sw.layers.spec import Windows
 
@@ -173,12 +172,12 @@ def _read_pad(node: Node) -> dict[str, Any]:
 
 def _pad_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape = operator.sources[0].shape
-    margins = [attributes.wholes(name, len(shape), 0, EXTENT) for name in ("before", "after")]
+    margins = [attributes.integers(name, len(shape), 0, EXTENT) for name in ("before", "after")]
     if operator.sources[0].dtype == "float32":
         attributes.real("value")
     else:
         limits = np.iinfo(operator.sources[0].dtype)
-        attributes.whole("value", int(limits.min), int(limits.max))
+        attributes.integer("value", int(limits.min), int(limits.max))
     return [tuple(a + n + b for a, n, b in zip(margins[0], shape, margins[1], strict=True))]
 
 

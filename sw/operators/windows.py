@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from celosia.sw.layers.attributes import EXTENT, Attributes, require
 from celosia.sw.layers.node import Node, read_activation, read_padding, read_pair
+from celosia.sw.layers.record import EXTENT, Attributes, require
 
 #: Fused activations.
 ACTIVATIONS = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6")
@@ -42,8 +42,8 @@ def window_counts(
     Raises Mismatch if not one window lies inside the image.
     """
     padding = attributes.name("padding", ("SAME", "VALID"))
-    strides = attributes.wholes("stride", 2, 1, EXTENT)
-    dilations = attributes.wholes("dilation", 2, 1, EXTENT) if dilated else [1, 1]
+    strides = attributes.integers("stride", 2, 1, EXTENT)
+    dilations = attributes.integers("dilation", 2, 1, EXTENT) if dilated else [1, 1]
     counts = [
         -(-extent // stride)
         if padding == "SAME"

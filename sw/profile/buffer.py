@@ -110,5 +110,5 @@ def contents(events: Sequence[Event], config: Config) -> Contents:
             if write:
                 blocks.write(touched, event.layer, event.begin, event.end)
     blocks.end(np.flatnonzero(blocks.owner != _FREE))
-    found = np.concatenate(blocks.ended, axis=1)
-    return Contents(blocks.size, blocks.count, *found)
+    lifetimes = np.concatenate(blocks.ended, axis=1)
+    return Contents(blocks.size, blocks.count, *lifetimes)

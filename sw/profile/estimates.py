@@ -24,10 +24,10 @@ class Estimates:
     measured: Measured | None = None  #: Cycles that the RTL has counted.
 
     @property
-    def each(self) -> list[tuple[Cost, ...]]:
+    def per_batch(self) -> list[tuple[Cost, ...]]:
         """Times of the instructions of each section that runs for a batch."""
         program = self.compiled.program
-        return [self.sections[section.address].instructions for section in program.each]
+        return [self.sections[section.address].instructions for section in program.per_batch]
 
     @property
     def setup_cycles(self) -> int:
@@ -40,8 +40,8 @@ class Estimates:
         """Cycles of a batch that load constants again."""
         program = self.compiled.program
         mains = {section.address for part in program.parts for section in part.mains}
-        each = (section.address for section in program.each)
-        return sum(self.sections[address].total for address in each if address not in mains)
+        addresses = (section.address for section in program.per_batch)
+        return sum(self.sections[address].total for address in addresses if address not in mains)
 
     @cached_property
     def peak(self) -> int:
@@ -54,17 +54,17 @@ class Estimates:
     @cached_property
     def rows(self) -> list[Row]:
         """Rows of the report, the total last."""
-        finishes = [cost.finish for section in self.each for cost in section]
+        finishes = [cost.finish for section in self.per_batch for cost in section]
         program = self.compiled.program
         return report.rows(program, finishes, bounds(self.compiled), self.measured)
 
     def spans(self) -> Iterator[Span]:
         """Yield the cycles that count for each layer, in order, from the start of the batch."""
         program, offset, number = self.compiled.program, 0, 0
-        finishes = [cost.finish for section in self.each for cost in section]
+        finishes = [cost.finish for section in self.per_batch for cost in section]
         for span in report.spans(program, finishes):
             while number < span.section:
-                offset += self.sections[program.each[number].address].total
+                offset += self.sections[program.per_batch[number].address].total
                 number += 1
             yield span._replace(first=span.first + offset, last=span.last + offset)
 
@@ -91,14 +91,25 @@ def estimates(
 ) -> Estimates:
     """Return the estimates of a program.
 
-    - ``latency``: cycles from a request to external memory to its first beat.
-    - ``bandwidth``: beats of external memory per cycle, above 0 up to 2.
-    - ``clock_hz``: clock of the core in Hz.
-    - ``measured``: cycles that the RTL has counted.
+    Parameters
+    ----------
+    compiled : Compiled
+        The program.
+    latency : int
+        Cycles from a request to external memory to its first beat.
+    bandwidth : float
+        Beats of external memory per cycle, above 0 up to 2.
+    clock_hz : float, optional
+        Clock of the core in Hz.
+    measured : Measured, optional
+        Cycles that the RTL has counted.
 
-    Raises ValueError if latency or bandwidth are out of range.
+    Raises
+    ------
+    ValueError
+        If latency or bandwidth are out of range.
     """
     costs = COSTS._replace(memory=latency, bandwidth=bandwidth)
     program = compiled.program
-    found = {s.address: estimate(s.code, program.config, costs) for _, s in program.sections}
-    return Estimates(compiled, costs, found, clock_hz, measured)
+    sections = {s.address: estimate(s.code, program.config, costs) for _, s in program.sections}
+    return Estimates(compiled, costs, sections, clock_hz, measured)

@@ -25,7 +25,7 @@ _LANES = {
 class Event(NamedTuple):
     """One instruction of a batch; cycles are from the start of the batch."""
 
-    #: Index of its section in ``Program.each``, and its own in the section.
+    #: Index of its section in ``Program.per_batch``, and its own in the section.
     section: int
     number: int
     instruction: Instruction  #: The instruction.
@@ -49,18 +49,18 @@ def lane(i: Instruction) -> str:
     return "weights" if weights else _LANES[i.unit]
 
 
-def events(found: Estimates) -> list[Event]:
+def events(run: Estimates) -> list[Event]:
     """Return the instructions of one batch, section after section, in program order."""
     result: list[Event] = []
-    program, offset = found.compiled.program, 0
-    for number, (section, costs) in enumerate(zip(program.each, found.each, strict=True)):
+    program, offset = run.compiled.program, 0
+    for number, (section, costs) in enumerate(zip(program.per_batch, run.per_batch, strict=True)):
         instructions = section.instructions
-        begins = _begins(costs, found.costs.bandwidth)
+        begins = _begins(costs, run.costs.bandwidth)
         for cost, i, begin in zip(costs, instructions, begins, strict=True):
             times = (offset + cost.start, offset + begin, offset + cost.finish)
             layer = section.layers[cost.index]
             result.append(Event(number, cost.index, i, lane(i), layer, *times))
-        offset += found.sections[section.address].total
+        offset += run.sections[section.address].total
     return result
 
 
@@ -98,10 +98,10 @@ def shares(
     # The integral of the events up to each edge, from sorted starts and ends.
     def up_to(times: np.ndarray) -> np.ndarray:
         order = np.argsort(times, kind="stable")
-        times, each = times[order], weights[order]
+        times, ordered = times[order], weights[order]
         count = np.searchsorted(times, edges, side="right")
-        total = np.concatenate([[0.0], np.cumsum(each)])[count]
-        moment = np.concatenate([[0.0], np.cumsum(each * times)])[count]
+        total = np.concatenate([[0.0], np.cumsum(ordered)])[count]
+        moment = np.concatenate([[0.0], np.cumsum(ordered * times)])[count]
         return total * edges - moment
 
     return np.diff(up_to(starts) - up_to(ends)) / np.diff(edges)

@@ -46,13 +46,9 @@ class Profile:
 
     ``save_html`` and ``save_trace`` write pictures, ``to_dict`` gives the figures. In a notebook a
     profile shows its page.
-
-    ``estimates``: cycles of all sections; ``events``: instructions of the batch, in program order;
-    ``contents``: lifetimes of the blocks of the unified buffer; ``layers``: in order, with those of
-    the host.
     """
 
-    estimates: Estimates
+    estimates: Estimates  #: Cycles of all sections.
 
     @property
     def program(self) -> Program:
@@ -68,7 +64,7 @@ class Profile:
     def cycles(self) -> int:
         """Cycles of the batch."""
         sections = self.estimates.sections
-        return sum(sections[section.address].total for section in self.program.each)
+        return sum(sections[section.address].total for section in self.program.per_batch)
 
     @property
     def results(self) -> list[LayerResult]:
@@ -100,15 +96,15 @@ class Profile:
         """Layers of the core and operators of the host, in order."""
         rows, program = self.estimates.rows[:-1], self.program
         costs = self.estimates.costs
-        found = iter(causes(self.events, self.spans, len(program.layers), program.config, costs))
+        losses = iter(causes(self.events, self.spans, len(program.layers), program.config, costs))
         result: list[ProfiledLayer] = []
         number = 0
         names = labels([row.layer for row in rows], [row.operator for row in rows])
         for row, label in zip(rows, names, strict=True):
             on_core = row.runs_on == "core"
-            each = next(found) if on_core else dict.fromkeys(CAUSES, 0)
+            loss = next(losses) if on_core else dict.fromkeys(CAUSES, 0)
             where = number if on_core else -1
-            result.append(ProfiledLayer(row, label, where, each, reason(row, each)))
+            result.append(ProfiledLayer(row, label, where, loss, reason(row, loss)))
             number += on_core
         return result
 
@@ -142,15 +138,13 @@ class Profile:
         """Write the trace, which https://ui.perfetto.dev and chrome://tracing open."""
         from celosia.sw.profile.trace import as_trace
 
-        whole: Any = self  # pyright takes this module and the one that the trace imports for two
-        write_atomically({path: as_trace(whole).encode()})
+        write_atomically({path: as_trace(self).encode()})
 
     def to_html(self) -> str:
         """Return the page."""
         from celosia.sw.profile.page import as_html
 
-        whole: Any = self
-        return as_html(whole)
+        return as_html(self)
 
     def __repr__(self) -> str:
         program = self.program
@@ -161,8 +155,7 @@ class Profile:
         """Return a frame with the page, for notebooks."""
         from celosia.sw.profile.page import as_frame
 
-        whole: Any = self
-        return as_frame(whole)
+        return as_frame(self)
 
 
 def profile(

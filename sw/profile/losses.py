@@ -76,10 +76,10 @@ def stretches(events: Sequence[Event], config: Config, costs: Costs) -> list[Str
     sections: dict[int, list[Event]] = defaultdict(list)
     for event in events:
         sections[event.section].append(event)
-    found: list[Stretch] = []
+    result: list[Stretch] = []
     for section in sections.values():
-        found += _stretches(section, found[-1].last if found else 0, config, costs)
-    return found
+        result += _stretches(section, result[-1].last if result else 0, config, costs)
+    return result
 
 
 def _overlaps(
@@ -168,14 +168,14 @@ def _posters(section: Sequence[Event]) -> dict[int, list[Event]]:
     return result
 
 
-def reason(row: Row, found: Causes) -> str:
+def reason(row: Row, cycles_of: Causes) -> str:
     """Return the reason why a layer takes more cycles than its bound, in one line."""
     if row.runs_on == "host":
         return "runs on the host, which takes no cycles of the core"
     if row.bound and row.cycles <= row.bound:
         return "none: at its bound or below"
-    lost = {CAUSES[cause]: cycles for cause, cycles in found.items() if cause != "array"}
+    lost = {CAUSES[cause]: cycles for cause, cycles in cycles_of.items() if cause != "array"}
     if row.bound:
-        lost["the array makes more passes than the bound counts"] = found["array"] - row.bound
+        lost["the array makes more passes than the bound counts"] = cycles_of["array"] - row.bound
     words, cycles = max(lost.items(), key=lambda item: item[1])
     return f"{words}: {cycles:,} cycles" if cycles > 0 else "none"

@@ -58,9 +58,9 @@ def as_html(profile: Profile) -> str:
     of: dict[int, list[Event]] = defaultdict(list)
     for event in profile.events:
         of[event.layer].append(event)
-    most = max([1, *(max(x.row.cycles, x.row.bound) for x in profile.layers)])
+    longest = max([1, *(max(x.row.cycles, x.row.bound) for x in profile.layers)])
     rows = [
-        _Row(layer, _bar(layer, most), 100 * layer.row.bound / most, len(of[layer.number]))
+        _Row(layer, _bar(layer, longest), 100 * layer.row.bound / longest, len(of[layer.number]))
         for layer in profile.layers
     ]
     blocks, count = pictures.memory_map(profile)
@@ -100,21 +100,21 @@ def environment(folder: Path) -> Any:
     """Return Jinja with the templates of a folder."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["count"] = "{:,}".format
-    made.filters["percent"] = "{:.1%}".format
-    return made
+    templates.filters["count"] = "{:,}".format
+    templates.filters["percent"] = "{:.1%}".format
+    return templates
 
 
 def _figures(profile: Profile) -> dict[str, Any]:
     """Return the figures at the top of the page."""
-    program, found = profile.program, profile.estimates.as_dict()
+    program, figures = profile.program, profile.estimates.as_dict()
     labels = {layer.number: layer.label for layer in profile.layers if layer.number >= 0}
     return {
         "program": program,
@@ -123,7 +123,7 @@ def _figures(profile: Profile) -> dict[str, Any]:
         "total": profile.total,
         "setup_cycles": profile.estimates.setup_cycles,
         "clock_hz": profile.estimates.clock_hz,
-        "pace": found["inferences_per_second"],
+        "pace": figures["inferences_per_second"],
         "contents": profile.contents,
         "peak": int(profile.contents.used(profile.contents.first).max(initial=0)),
         "instructions": len(profile.events),
@@ -131,48 +131,48 @@ def _figures(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _percent(cycles: int, whole: int) -> float:
-    return cycles / whole if whole else 0.0
+def _percent(cycles: int, total: int) -> float:
+    return cycles / total if total else 0.0
 
 
-def _bar(layer: ProfiledLayer, most: int) -> list[_Segment]:
+def _bar(layer: ProfiledLayer, longest: int) -> list[_Segment]:
     """Return the bar of a layer."""
     segments, start = [], 0
     for cause, cycles in layer.causes.items():
         if cycles:
-            segments.append(_Segment(cause, 100 * start / most, 100 * cycles / most, cycles))
+            segments.append(_Segment(cause, 100 * start / longest, 100 * cycles / longest, cycles))
         start += cycles
     return segments
 
 
 def _totals(profile: Profile) -> list[_Segment]:
     """Return the bar of the whole batch."""
-    whole = max(profile.total.cycles, 1)
+    total = max(profile.total.cycles, 1)
     segments, start = [], 0
     for cause in CAUSES:
         cycles = sum(layer.causes[cause] for layer in profile.layers)
-        segments.append(_Segment(cause, 100 * start / whole, 100 * cycles / whole, cycles))
+        segments.append(_Segment(cause, 100 * start / total, 100 * cycles / total, cycles))
         start += cycles
     return segments
 
 
 def _worst(profile: Profile) -> list[ProfiledLayer]:
     """Return the layers with most cycles above their bound."""
-    found = [layer for layer in profile.layers if layer.row.cycles > layer.row.bound]
-    return sorted(found, key=lambda layer: layer.row.bound - layer.row.cycles)[:_MOST_WORST]
+    slower = [layer for layer in profile.layers if layer.row.cycles > layer.row.bound]
+    return sorted(slower, key=lambda layer: layer.row.bound - layer.row.cycles)[:_MOST_WORST]
 
 
 def _listings(of: dict[int, list[Event]]) -> dict[int, _Listing]:
     """Return the instructions of each layer; of many the first ones."""
     every = sum(map(len, of.values()))
-    most = _MOST_LISTED if every <= _MOST_LISTED else _MOST_LISTED // len(of)
+    limit = _MOST_LISTED if every <= _MOST_LISTED else _MOST_LISTED // len(of)
     return {
         layer: _Listing(
             [
                 f"{e.number:6} {e.begin:9,} {e.end:9,}  {disassemble(e.instruction)}"
-                for e in events[:most]
+                for e in events[:limit]
             ],
-            len(events[most:]),
+            len(events[limit:]),
         )
         for layer, events in sorted(of.items(), key=lambda item: (item[0] < 0, item[0]))
     }

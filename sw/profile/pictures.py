@@ -34,7 +34,7 @@ class Area(NamedTuple):
     """A value over time: the path of its area, and its greatest value."""
 
     path: str
-    most: float
+    greatest: float
 
 
 class Dot(NamedTuple):
@@ -62,11 +62,11 @@ class Roofline(NamedTuple):
     outside: list[str]
 
 
-def ticks(cycles: int, most: int = 8) -> _Ticks:
+def ticks(cycles: int, limit: int = 8) -> _Ticks:
     """Return positions and texts of round cycles from 0 on."""
     step = 10 ** math.floor(math.log10(max(cycles, 1)))
     sizes = (step / 10, step / 5, step / 2, step, 2 * step)
-    step = next(size for size in sizes if cycles / size <= most)
+    step = next(size for size in sizes if cycles / size <= limit)
     step = max(1, round(step))
     return [(t / max(cycles, 1) * WIDTH, f"{t:,}") for t in range(0, cycles + 1, step)]
 
@@ -87,8 +87,8 @@ def timeline(profile: Profile) -> list[tuple[str, list[Shapes]]]:
     result = []
     for lane in LANES:
         own = [event for event in profile.events if event.lane == lane]
-        each = np.array([_busy([e for e in own if e.layer == n], edges) for n in layers])
-        result.append((lane, _columns(layers, each)))
+        busy = np.array([_busy([e for e in own if e.layer == n], edges) for n in layers])
+        result.append((lane, _columns(layers, busy)))
     return result
 
 
@@ -99,10 +99,10 @@ def _busy(events: Sequence[Event], edges: np.ndarray) -> np.ndarray:
     return shares(begins, ends, edges, np.ones(len(events)))
 
 
-def _columns(layers: Sequence[int], each: np.ndarray) -> list[Shapes]:
+def _columns(layers: Sequence[int], busy: np.ndarray) -> list[Shapes]:
     """Return columns from the shares of layers, [layers, columns]; equal neighbours are joined."""
-    heights = np.rint(each.sum(axis=0).clip(0, 1) * HEIGHT).astype(int)
-    winners = each.argmax(axis=0)
+    heights = np.rint(busy.sum(axis=0).clip(0, 1) * HEIGHT).astype(int)
+    winners = busy.argmax(axis=0)
     keys = np.stack([heights, winners])
     starts = np.flatnonzero(np.any(np.diff(keys, axis=1, prepend=-1), axis=0))
     paths: dict[int, list[str]] = defaultdict(list)
@@ -118,15 +118,15 @@ def memory_map(profile: Profile) -> tuple[list[Shapes], int]:
 
     A column is a time, a row of height 1 a block; block 0 is at the bottom.
     """
-    found = profile.contents
+    contents = profile.contents
     times = (np.arange(_COLUMNS) + 0.5) * profile.total.cycles / _COLUMNS
-    owners = found.owners(times)
-    count = max(1, found.blocks)
+    owners = contents.owners(times)
+    count = max(1, contents.blocks)
     open_: dict[tuple[int, int, int], int] = {}
     paths: dict[int, list[str]] = defaultdict(list)
     wide = WIDTH / _COLUMNS
     for row in range(count + 1):
-        runs = set(_runs(owners[row])) if row < found.blocks else set()
+        runs = set(_runs(owners[row])) if row < contents.blocks else set()
         for key in [key for key in open_ if key not in runs]:
             first, last, layer = key
             low = open_.pop(key)
@@ -141,17 +141,17 @@ def _runs(owners: np.ndarray) -> list[tuple[int, int, int]]:
     """Return (first column, column after the last, layer) of equal neighbours that are in use."""
     starts = np.flatnonzero(np.diff(owners, prepend=-3))
     ends = [*starts[1:].tolist(), len(owners)]
-    found = zip(starts.tolist(), ends, owners[starts].tolist(), strict=True)
-    return [(first, last, layer) for first, last, layer in found if layer >= -1]
+    runs = zip(starts.tolist(), ends, owners[starts].tolist(), strict=True)
+    return [(first, last, layer) for first, last, layer in runs if layer >= -1]
 
 
-def _area(values: np.ndarray, most: float) -> Area:
-    """Return an area over equal columns, of height ``HEIGHT`` at ``most``."""
+def _area(values: np.ndarray, greatest: float) -> Area:
+    """Return an area over equal columns, of height ``HEIGHT`` at ``greatest``."""
     wide = WIDTH / len(values)
-    tops = HEIGHT * (1 - values / (most or 1))
+    tops = HEIGHT * (1 - values / (greatest or 1))
     starts = np.flatnonzero(np.diff(np.round(tops, 1), prepend=-1))
     steps_ = "".join(f"H{x * wide:.4g}V{tops[x]:.3g}" for x in starts)
-    return Area(f"M0 {HEIGHT}{steps_}H{WIDTH}V{HEIGHT}z", most)
+    return Area(f"M0 {HEIGHT}{steps_}H{WIDTH}V{HEIGHT}z", greatest)
 
 
 def memory_use(profile: Profile) -> Area:

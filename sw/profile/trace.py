@@ -29,17 +29,17 @@ def as_trace(profile: Profile) -> str:
     unit = f"1 cycle = {cycle:.6g} us" + (f", clock {clock:g} Hz" if clock else "")
     program = profile.program
     name = f"{program.name} on {program.config.name}, batch {program.batch}; {unit}"
-    made = [*_names(name), *_layers(profile), *_instructions(profile), *_counters(profile)]
-    for event in made:
+    events = [*_names(name), *_layers(profile), *_instructions(profile), *_counters(profile)]
+    for event in events:
         if event["ph"] != "M":
             event["ts"] = _rounded(event["ts"] * cycle)
         if event["ph"] == "X":
             event["dur"] = _rounded(event["dur"] * cycle)
-    about = {"time": unit, "model": program.name, "preset": program.config.name}
+    metadata = {"time": unit, "model": program.name, "preset": program.config.name}
     content = {
         "displayTimeUnit": "ns" if clock else "ms",
-        "otherData": {**about, "batch": program.batch, "cycles": profile.total.cycles},
-        "traceEvents": made,
+        "otherData": {**metadata, "batch": program.batch, "cycles": profile.total.cycles},
+        "traceEvents": events,
     }
     return json.dumps(content, separators=(",", ":")) + "\n"
 
@@ -99,11 +99,11 @@ def _instructions(profile: Profile) -> Iterator[dict[str, Any]]:
 
 def _counters(profile: Profile) -> Iterator[dict[str, Any]]:
     """Yield the bytes of the unified buffer in use, where they change."""
-    found = profile.contents
-    times = np.unique(np.concatenate([[0], found.first, found.last]))
+    contents = profile.contents
+    times = np.unique(np.concatenate([[0], contents.first, contents.last]))
     times = times[:: -(-len(times) // _MOST_VALUES)]
     before = -1
-    for time, used in zip(times.tolist(), found.used(times).tolist(), strict=True):
+    for time, used in zip(times.tolist(), contents.used(times).tolist(), strict=True):
         if used != before:
             args = {"bytes": used}
             counter = {"ph": "C", "pid": _PROCESS, "name": "unified buffer in use"}

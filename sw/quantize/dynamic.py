@@ -18,7 +18,7 @@ class _Network:
 
     def __init__(self, model: Any) -> None:
         self.constants = {
-            each.name: _onnx.numpy_helper.to_array(each) for each in model.graph.initializer
+            tensor.name: _onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer
         }
         self.makers = {name: node for node in model.graph.node for name in node.output}
         self.added: list[Any] = []
@@ -39,7 +39,7 @@ class _Network:
         node = self.makers.get(name)
         if node is None or node.op_type != "Mul":
             return None
-        scales = [self.constants[each] for each in node.input if each in self.constants]
+        scales = [self.constants[operand] for operand in node.input if operand in self.constants]
         return scales[0] if len(scales) == 1 and any(map(self.source, node.input)) else None
 
 
@@ -69,10 +69,10 @@ def _product(network: _Network, model: Any, node: Any) -> tuple[Any, list[str]] 
     """Return the float product in place of one of integers, and the results that go with it."""
     first, second = map(network.source, node.input[:2])
     casts = network.readers(model, node.output[0])
-    if first is None or [each.op_type for each in casts] != ["Cast"]:
+    if first is None or [reader.op_type for reader in casts] != ["Cast"]:
         return None
     scalings = network.readers(model, casts[0].output[0])
-    if [each.op_type for each in scalings] != ["Mul"]:
+    if [reader.op_type for reader in scalings] != ["Mul"]:
         return None
     (other,) = [name for name in scalings[0].input if name != casts[0].output[0]]
     name = second or _weights(network, node, other)
@@ -103,13 +103,13 @@ def _weights(network: _Network, node: Any, product: str) -> str | None:
 
 def _fill(model: Any, nodes: list[Any], constants: list[Any]) -> None:
     """Set nodes and constants; what no output needs is left out."""
-    wanted = {end.name for end in model.graph.output}
+    needed = {end.name for end in model.graph.output}
     used = []
     for node in reversed(nodes):
-        if wanted.intersection(node.output):
-            wanted.update(node.input)
+        if needed.intersection(node.output):
+            needed.update(node.input)
             used.append(node)
-    tensors = [each for each in (*model.graph.initializer, *constants) if each.name in wanted]
+    tensors = [tensor for tensor in (*model.graph.initializer, *constants) if tensor.name in needed]
     del model.graph.node[:], model.graph.initializer[:], model.graph.value_info[:]
     model.graph.node.extend(used[::-1])
     model.graph.initializer.extend(tensors)

@@ -33,7 +33,7 @@ def open_content(content: bytes) -> FloatModel:
     """
     content = _with_signature(float_weights(content))
     ports = ports_of(content)
-    kinds = {each.dtype for each in ports}
+    kinds = {end.dtype for end in ports}
     if "float32" not in kinds:
         raise QuantizeError(f"wanted a float network, got inputs of {', '.join(sorted(kinds))}")
 
@@ -51,8 +51,8 @@ def ports_of(content: bytes) -> list[Port]:
     """Return the inputs of a float ``.tflite`` file with a signature."""
     details = _runner(content, "BUILTIN").get_input_details()
     return [
-        port(name, found["shape_signature"].tolist(), np.dtype(found["dtype"]).name)
-        for name, found in details.items()
+        port(name, detail["shape_signature"].tolist(), np.dtype(detail["dtype"]).name)
+        for name, detail in details.items()
     ]
 
 
@@ -68,10 +68,10 @@ def run(content: bytes, arrays: Mapping[str, np.ndarray], steps: Iterable[int]) 
     """
     # The kernels that XNNPACK would replace define the int8 results.
     runner = _runner(content, "BUILTIN_WITHOUT_DEFAULT_DELEGATES")
-    given = {name: _typed(arrays[name], d) for name, d in runner.get_input_details().items()}
+    feeds = {name: _typed(arrays[name], d) for name, d in runner.get_input_details().items()}
     results = []
     for step in steps:
-        outputs = runner(**{name: array[step : step + 1] for name, array in given.items()})
+        outputs = runner(**{name: array[step : step + 1] for name, array in feeds.items()})
         if len(outputs) != 1:
             raise QuantizeError(f"wanted one output to compare with labels, got {len(outputs)}")
         results.append(next(iter(outputs.values())).reshape(-1))

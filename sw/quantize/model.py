@@ -37,12 +37,12 @@ def port(name: str, shape: Iterable[int], dtype: str) -> Port:
     Raises QuantizeError if the batch is fixed to more than one, or another extent is not known.
     """
     first, *sample = (*shape, 0)[:1] + tuple(shape)[1:]
-    wanted = f"input {name!r}: wanted shape [1, ...] or a free first axis"
+    requirement = f"input {name!r}: wanted shape [1, ...] or a free first axis"
     if first > 1:
-        raise QuantizeError(f"{wanted}, got {list(shape)}; export it again with a batch of 1")
+        raise QuantizeError(f"{requirement}, got {list(shape)}; export it again with a batch of 1")
     if any(extent < 1 for extent in sample):
         raise QuantizeError(
-            f"{wanted} alone, got {list(shape)}; export it with fixed extents, or fix those of an "
-            ".onnx file with --shape"
+            f"{requirement} alone, got {list(shape)}; export it with fixed extents, or fix those "
+            "of an .onnx file with --shape"
         )
     return Port(name, tuple(sample), 1, 0.0, 0, -1, dtype=dtype)

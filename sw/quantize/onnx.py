@@ -40,11 +40,11 @@ def open_model(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) 
         raise QuantizeError(str(error)) from None
     content = dynamic.in_float(model).SerializeToString()
     ports = []
-    for found in _session(content).get_inputs():
-        if found.type not in _TYPES:
-            raise QuantizeError(f"input {found.name!r}: wanted float32, got {found.type}")
-        shape = [each if isinstance(each, int) else 0 for each in found.shape]
-        ports.append(port(found.name, shape, _TYPES[found.type]))
+    for end in _session(content).get_inputs():
+        if end.type not in _TYPES:
+            raise QuantizeError(f"input {end.name!r}: wanted float32, got {end.type}")
+        shape = [extent if isinstance(extent, int) else 0 for extent in end.shape]
+        ports.append(port(end.name, shape, _TYPES[end.type]))
     return FloatModel(ports, content, lambda samples: _quantized(content, samples))
 
 

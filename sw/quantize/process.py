@@ -38,9 +38,17 @@ _progress: TextIO | None = None
 class Converter:
     """A float network, opened; a context manager that ends its process.
 
-    ``path``: the network, of one of ``SOURCES`` whose tools are installed; ``shapes``: of the
-    inputs of an ``.onnx`` file whose extents are free, by name. Raises QuantizeError if
-    it cannot be read or converted.
+    Parameters
+    ----------
+    path : pathlib.Path
+        The network, of one of ``SOURCES`` whose tools are installed.
+    shapes : mapping of str to tuple of int, optional
+        Shapes of the inputs of an ``.onnx`` file whose extents are free, by name.
+
+    Raises
+    ------
+    QuantizeError
+        If it cannot be read or converted.
     """
 
     def __init__(self, path: Path, shapes: Shapes | None = None) -> None:

@@ -62,18 +62,18 @@ def checked(path: Path) -> bytes:
         kind = "TorchScript" if "constants.pkl" in names else "weights"
         raise QuantizeError(f"wanted a program of torch.export, got {kind}; {EXPORT} makes one")
     # Files of the user's own are not needed.
-    needed = {name: each for name, each in members.items() if not _EXTRA.match(name)}
-    return _archive({name: _member(name, each) for name, each in needed.items()})
+    needed = {name: member for name, member in members.items() if not _EXTRA.match(name)}
+    return _archive({name: _member(name, member) for name, member in needed.items()})
 
 
 def _members(content: bytes) -> Iterator[tuple[str, bytes]]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            found = archive.infolist()
-            if sum(each.file_size for each in found) > MOST_BYTES:
+            entries = archive.infolist()
+            if sum(entry.file_size for entry in entries) > MOST_BYTES:
                 raise QuantizeError(f"wanted at most {MOST_BYTES >> 20} MiB in it")
-            for each in found:
-                yield each.filename, archive.read(each)
+            for entry in entries:
+                yield entry.filename, archive.read(entry)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError):
         raise QuantizeError("wanted an archive of torch.export, it is none or damaged") from None
 
@@ -101,9 +101,9 @@ def _member(name: str, content: bytes) -> bytes:
     if not content or not name.endswith(".pt"):
         return content
     inner = dict(_members(content))
-    if any(re.search(r"(^|/)(code/|constants\.pkl$)", each) for each in inner):
+    if any(re.search(r"(^|/)(code/|constants\.pkl$)", path) for path in inner):
         raise _refusal(f"TorchScript ({name})")
-    for pickle in (each for each in inner if each.endswith(".pkl")):
+    for pickle in (path for path in inner if path.endswith(".pkl")):
         _check_pickle(inner[pickle])
     return _archive(inner)
 
@@ -127,14 +127,14 @@ def _check_tree(key: str, tree: Any) -> None:
     if isinstance(tree, dict):
         if tree.get("use_pickle"):
             raise _refusal(f"Python objects ({tree.get('path_name')})")
-        for name, each in tree.items():
+        for name, branch in tree.items():
             _check_text("", name)
             # Texts of layers and of lines in the program that made it; they are shown alone.
-            if key != "metadata" or not isinstance(each, str):
-                _check_tree(name, each)
+            if key != "metadata" or not isinstance(branch, str):
+                _check_tree(name, branch)
     elif isinstance(tree, list):
-        for each in tree:
-            _check_tree(key, each)
+        for branch in tree:
+            _check_tree(key, branch)
     elif isinstance(tree, str):
         _check_text(key, tree)
 
@@ -157,7 +157,7 @@ def _check_text(key: str, text: str) -> None:
 def _is_nest(spec: Any) -> bool:
     """Return whether a description of arguments has tuples, lists and dictionaries alone."""
     context = json.loads(spec["context"] or "null")
-    plain = context is None or all(isinstance(each, str | int) for each in context)
+    plain = context is None or all(isinstance(item, str | int) for item in context)
     known = spec["type"] is None or spec["type"] in _NODES
     return plain and known and all(map(_is_nest, spec["children_spec"]))
 

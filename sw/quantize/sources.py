@@ -93,8 +93,8 @@ def source_of(path: Path) -> FloatSource:
         if path.is_file() and ending in source.endings:
             return source
     if ending in _WEIGHTS:
-        wanted = "wanted a program of torch.export, got another file of PyTorch"
-        raise QuantizeError(f"{path}: {wanted}; {EXPORT} makes one")
+        requirement = "wanted a program of torch.export, got another file of PyTorch"
+        raise QuantizeError(f"{path}: {requirement}; {EXPORT} makes one")
     endings = ", ".join(ending for source in SOURCES for ending in source.endings)
     raise QuantizeError(f"{path}: wanted a folder with a saved_model.pb, or one of {endings}")
 
@@ -105,5 +105,5 @@ def require_tools(path: Path, source: FloatSource) -> None:
     Raises ModuleNotFoundError naming them, and the command that installs them.
     """
     if source.missing:
-        wanted = f"{path}: a {source.kind} wants {', '.join(source.missing)}"
-        raise ModuleNotFoundError(f"{wanted}: {install_command(source.extra)}")
+        requirement = f"{path}: a {source.kind} wants {', '.join(source.missing)}"
+        raise ModuleNotFoundError(f"{requirement}: {install_command(source.extra)}")

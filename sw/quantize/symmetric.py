@@ -78,16 +78,16 @@ def _groups(root: Any, graph: Any) -> list[list[int]]:
         elif kind not in _FREE:
             # It may need one scale on both sides.
             fixed |= {*inputs, *outputs}
-    found = {min(group[tensor]): group[tensor] for tensor in operands}
+    groups = {min(group[tensor]): group[tensor] for tensor in operands}
     # A file may store equal scales once, for several tensors.
     shared: dict[int, set[int]] = {}
     for tensor in group:
         shared.setdefault(_address(graph, tensor), set()).add(tensor)
     fixed |= {
         tensor
-        for each in shared.values()
-        if any(group[n] != group[min(each)] for n in each)
-        for tensor in each
+        for members in shared.values()
+        if any(group[n] != group[min(members)] for n in members)
+        for tensor in members
     }
     computed = {
         tensor
@@ -95,7 +95,11 @@ def _groups(root: Any, graph: Any) -> list[list[int]]:
         if root.Buffers(graph.Tensors(tensor).Buffer()).DataLength() == 0
         and graph.Tensors(tensor).Type() == tflite.TensorType.INT8
     }
-    return [sorted(each) for each in found.values() if each <= computed and not each & fixed]
+    return [
+        sorted(members)
+        for members in groups.values()
+        if members <= computed and not members & fixed
+    ]
 
 
 def _address(graph: Any, tensor: int) -> int:
@@ -108,9 +112,13 @@ def _address(graph: Any, tensor: int) -> int:
 
 def _centre(group: list[Any]) -> None:
     """Make the zero point of equal quantisations 0, unless it is far from that."""
-    parts = [each for each in group if each is not None]
-    pairs = [(each.ScaleAsNumpy(), each.ZeroPointAsNumpy()) for each in parts]
-    if len(pairs) < len(group) or any(np.size(each) != 1 for pair in pairs for each in pair):
+    parts = [quantization for quantization in group if quantization is not None]
+    pairs = [
+        (quantization.ScaleAsNumpy(), quantization.ZeroPointAsNumpy()) for quantization in parts
+    ]
+    if len(pairs) < len(group) or any(
+        np.size(quantization) != 1 for pair in pairs for quantization in pair
+    ):
         return
     if len({(float(scale[0]), int(zero[0])) for scale, zero in pairs}) > 1:
         return

@@ -55,16 +55,26 @@ def _version(path: Path) -> str:
 def of_keras(model: Any, variables: bool = False) -> FloatModel:
     """Return the network of a ``keras.Model``.
 
-    ``variables``: those of the network are quantised, too; else they are float32.
+    Parameters
+    ----------
+    model : keras.Model
+        The network.
+    variables : bool
+        Quantise the variables of the network, too; else they are float32.
+
+    Raises
+    ------
+    QuantizeError
+        If an input has no fixed shape, or TensorFlow's converter refuses the network.
     """
     # The conversion takes more than half of the time: inputs are checked first.
     for part in getattr(model, "inputs", ()):
         port(part.name, [extent or -1 for extent in part.shape], str(part.dtype))
 
     def converter(tf: Any) -> Any:
-        made = tf.lite.TFLiteConverter.from_keras_model(model)
-        made._experimental_variable_quantization = variables
-        return made
+        keras_converter = tf.lite.TFLiteConverter.from_keras_model(model)
+        keras_converter._experimental_variable_quantization = variables
+        return keras_converter
 
     return _opened(converter)
 

@@ -19,8 +19,10 @@ Pixels = tuple[float, float] | str
 class InputError(ValueError):
     """Inputs of a wrong shape, type or content; the message is one line.
 
-    - ``message``: the message.
-    - ``hint``: option of the command line, and argument of ``quantized``, that takes such an input.
+    Attributes
+    ----------
+    hint : str
+        Option of the command line, and argument of ``quantized``, that takes such an input.
     """
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -52,15 +54,29 @@ def quantized(
 ) -> np.ndarray:
     """Return inputs as the model takes them.
 
-    - ``array``: shape ``(N, *port.shape)``. Of the port's type, taken unchanged, or float,
-      quantised with the input's scale, half away from zero.
-    - ``flat``: also take rows of numbers for samples of any shape, and samples of any shape for
-      rows of numbers; in row-major order.
-    - ``pixels``: also take uint8 for an input of another type, as pixels of this range; pixels of
-      one channel may leave out its axis.
+    Parameters
+    ----------
+    array : numpy.ndarray
+        Shape ``(N, *port.shape)``. Of the port's type, taken unchanged, or float, quantised with
+        the input's scale, half away from zero.
+    port : Port
+        The input.
+    flat : bool
+        Also take rows of numbers for samples of any shape, and samples of any shape for rows of
+        numbers; in row-major order.
+    pixels : tuple of float, str or None
+        Also take uint8 for an input of another type, as pixels of this range; pixels of one channel
+        may leave out its axis.
 
-    The result is of the port's type, shape ``(N, *port.shape)``. Raises InputError if it is of
-    another type or shape, empty, or contains no numbers (NaN).
+    Returns
+    -------
+    numpy.ndarray
+        Of the port's type, shape ``(N, *port.shape)``.
+
+    Raises
+    ------
+    InputError
+        If the array is of another type or shape, empty, or contains no numbers (NaN).
     """
     are_pixels = array.dtype == np.uint8 and port.dtype != "uint8"
     if array.dtype != port.dtype and array.dtype.kind != "f" and not (are_pixels and pixels):
@@ -105,10 +121,19 @@ def random_samples(rng: np.random.Generator, port: Port, count: int) -> np.ndarr
 def clipped(array: np.ndarray, port: Port) -> tuple[float, float, float]:
     """Return the share of real numbers that the type of a port cannot hold, and its range.
 
-    - ``array``: float, any shape.
-    - ``port``: the input, of whole numbers.
+    Parameters
+    ----------
+    array : numpy.ndarray
+        Float, any shape.
+    port : Port
+        The input, of whole numbers.
 
-    Returns share, 0 to 1; the least and the greatest real number of the port.
+    Returns
+    -------
+    share : float
+        0 to 1.
+    low, high : float
+        The least and the greatest real number of the port.
     """
     limits = np.iinfo(port.dtype)
     low, high = ((end - port.zero_point) * port.scale for end in (limits.min, limits.max))
@@ -125,11 +150,11 @@ def _laid_out(array: np.ndarray, port: Port, flat: bool, pixels: bool) -> np.nda
     gray = pixels and port.shape == (*shape, 1)
     if array.ndim >= 1 and len(array) and (same or gray or (flat and row)):
         return array.reshape(len(array), *port.shape)
-    wanted = f"[{', '.join(['N', *map(str, port.shape)])}]"
+    axes = f"[{', '.join(['N', *map(str, port.shape)])}]"
     reason = ""
     if sorted(shape) == sorted(port.shape) and not same:
         reason = ", the same axes in another order (numpy.transpose)"
-    text = f"{label(port)}: wanted shape {wanted}, got {list(array.shape)}{reason}"
+    text = f"{label(port)}: wanted shape {axes}, got {list(array.shape)}{reason}"
     raise InputError(text, "--flat" if row and len(array) and not same else "")
 
 

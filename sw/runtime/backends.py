@@ -51,13 +51,23 @@ def _require_name(text: str) -> None:
 def open_device(name: str, config: Config, memory_bytes: int, **options: Any) -> Device:
     """Return a device.
 
-    ``name``: ``machine``, ``rtl``, or ``litex:`` and the name of a system, see ``open_litex``;
-    ``config``: sizes of its core; ``memory_bytes``: external memory that will be used, from address
-    0; ``**options``: ``rtl``: ``latency`` in cycles and ``bandwidth`` in beats per cycle of
-    external memory; ``netlist``, the file of a netlist that runs instead of the core's own Verilog;
-    ``waves``, an FST file to write, with its first cycle and the one after its last.
-    Raises ``DeviceError`` if there is no such device, or no simulator, or nothing responds on the
-    port.
+    Parameters
+    ----------
+    name : str
+        ``machine``, ``rtl``, or ``litex:`` and the name of a system, see ``open_litex``.
+    config : Config
+        Sizes of its core.
+    memory_bytes : int
+        External memory that will be used, from address 0.
+    **options
+        Of ``rtl``: ``latency`` in cycles and ``bandwidth`` in beats per cycle of external memory;
+        ``netlist``, the file of a netlist that runs instead of the core's own Verilog; ``waves``,
+        an FST file to write, with its first cycle and the one after its last.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device, or no simulator, or nothing responds on the port.
     """
     _require_name(name)
     if name == "machine":
@@ -79,10 +89,20 @@ def open_device(name: str, config: Config, memory_bytes: int, **options: Any) ->
 def open_pod(name: str, pod: PodConfig, memory_bytes: int, **options: Any) -> PodDevice:
     """Return a pod.
 
-    ``name``, ``**options``: as of ``open_device``, but for ``netlist`` and ``waves``; ``latency``
-    and ``bandwidth`` are those of each memory port; ``pod``: its sizes; ``memory_bytes``: external
-    memory of each core.
-    Raises ``DeviceError`` as ``open_device``.
+    Parameters
+    ----------
+    name, **options
+        As of ``open_device``, but for ``netlist`` and ``waves``; ``latency`` and ``bandwidth`` are
+        those of each memory port.
+    pod : PodConfig
+        Its sizes.
+    memory_bytes : int
+        External memory of each core.
+
+    Raises
+    ------
+    DeviceError
+        As ``open_device``.
     """
     _require_name(name)
     if name == "machine":

@@ -91,8 +91,8 @@ class Interpreter:
         port = self._port(input_index, self._program.inputs)
         size = tuple(int(extent) for extent in tensor_size)
         if len(size) < 2 or size[0] < 1 or size[1:] != port.shape:
-            wanted = ", ".join(map(str, port.shape))
-            raise ValueError(f"{label(port)}: wanted shape (N, {wanted}), got {size}")
+            extents = ", ".join(map(str, port.shape))
+            raise ValueError(f"{label(port)}: wanted shape (N, {extents}), got {size}")
         self._samples = size[0]
         self.close()
 
@@ -150,16 +150,15 @@ class Interpreter:
             If there is no such signature, or None stands for several.
         """
         known = self._signatures()
-        wanted = [signature_key] if signature_key is not None else list(known)
-        if len(wanted) != 1 or wanted[0] not in known:
+        keys = [signature_key] if signature_key is not None else list(known)
+        if len(keys) != 1 or keys[0] not in known:
             names = ", ".join(map(repr, known)) or "none"
             raise ValueError(f"signature_key: wanted one of {names}, got {signature_key!r}")
-        compiling = self._compiling | {"signature": wanted[0]}
+        compiling = self._compiling | {"signature": keys[0]}
         source = self._source
         ends = {"model_content" if isinstance(source, bytes) else "model_path": source}
-        # pyright takes this module and the one that the runner imports for two.
-        interpreter: Any = Interpreter(**ends, **compiling, **self._options)
-        self._runners.append(SignatureRunner(interpreter, known[wanted[0]]))
+        interpreter = Interpreter(**ends, **compiling, **self._options)
+        self._runners.append(SignatureRunner(interpreter, known[keys[0]]))
         return self._runners[-1]
 
     def _signatures(self) -> dict[str, Signature]:
@@ -351,17 +350,17 @@ class InferenceSession:
         """
         inputs = self._session.program.inputs
         names = names_of(inputs)
-        given = {names.keys.get(name, name): array for name, array in input_feed.items()}
-        if sorted(given) != sorted(names) or len(given) != len(input_feed):
+        arrays = {names.keys.get(name, name): array for name, array in input_feed.items()}
+        if sorted(arrays) != sorted(names) or len(arrays) != len(input_feed):
             raise InputError(f"inputs: wanted {sorted(names)}, got {sorted(input_feed)}")
-        feeds = [quantized(np.asarray(given[port.name]), port) for port in inputs]
+        feeds = [quantized(np.asarray(arrays[port.name]), port) for port in inputs]
         outputs = names_of(self._session.program.outputs)
-        wanted = list(output_names or outputs)
-        for name in wanted:
+        requested = list(output_names or outputs)
+        for name in requested:
             if name not in outputs.keys:
                 raise InputError(f"outputs: wanted some of {list(outputs)}, got {name!r}")
         results = dict(zip(outputs, self._session.run(feeds, progress=progress), strict=True))
-        return [results[outputs.keys[name]] for name in wanted]
+        return [results[outputs.keys[name]] for name in requested]
 
 
 def _shown(shown: object, program: Program, device: object, batch: int) -> str:

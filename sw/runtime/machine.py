@@ -9,12 +9,19 @@ from celosia.sw.driver.device import DeviceError
 
 
 class MachineDevice:
-    """Runs programs on the NumPy model: exact bytes, no cycles.
+    """Device that runs programs on the NumPy model: exact bytes, no cycles.
 
-    - ``config``: sizes of the core.
-    - ``memory_bytes``: external memory.
+    Parameters
+    ----------
+    config : Config
+        Sizes of the core.
+    memory_bytes : int
+        External memory.
 
-    Raises DeviceError if there is not enough memory for it.
+    Raises
+    ------
+    DeviceError
+        If there is not enough memory for it.
     """
 
     def __init__(self, config: Config, memory_bytes: int) -> None:
@@ -41,8 +48,12 @@ class MachineDevice:
     def run(self, address: int, count: int) -> RunResult:
         """Run the program of ``count`` words at byte ``address``.
 
-        Raises ValueError if ``count`` is out of range, or the program does not lie in the memory;
-        DeviceError if an instruction is too long for the model.
+        Raises
+        ------
+        ValueError
+            If ``count`` is out of range, or the program does not lie in the memory.
+        DeviceError
+            If an instruction is too long for the model.
         """
         from celosia.sim.model.machine import MachineError, TooLong
 

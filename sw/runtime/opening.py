@@ -62,18 +62,33 @@ def read_source(
 ) -> Graph | Program:
     """Return the graph of a model, or the program of a program's file.
 
-    ``shapes``: of the inputs of an ``.onnx`` file whose extents are free, by name; ``signature``:
-    one of a ``.tflite`` file's, or a subgraph without one; its first subgraph unless given.
-    Raises ``ValueError`` if there is no shipped model of this name.
-    Raises ``ModelError``, ``ProgramError`` if the source cannot be used.
+    Parameters
+    ----------
+    source : str, pathlib.Path or bytes
+        Path of a model or a program, name of a shipped model, or the contents of a file.
+    shapes : mapping of str to tuple of int, optional
+        Shapes of the inputs of an ``.onnx`` file whose extents are free, by name.
+    signature : str, optional
+        Signature of a ``.tflite`` file, or a subgraph without one; its first subgraph unless given.
+
+    Returns
+    -------
+    Graph or Program
+        The graph of a model, the program of a program's file.
+
+    Raises
+    ------
+    ValueError
+        If there is no shipped model of this name, or the source cannot be used (``ModelError``,
+        ``ProgramError``).
     """
     source = source if isinstance(source, bytes) else model_path(source)
     if not is_program(source):
         return load(source, shapes, signature)
     if signature is not None:
         name = "program" if isinstance(source, bytes) else source
-        wanted = "wanted no signature for a program, which was compiled from one"
-        raise ProgramError(f"{name}: {wanted}, got {signature!r}")
+        requirement = "wanted no signature for a program, which was compiled from one"
+        raise ProgramError(f"{name}: {requirement}, got {signature!r}")
     return Program.from_bytes(source) if isinstance(source, bytes) else Program.load(source)
 
 
@@ -86,13 +101,23 @@ def open_program(
 ) -> Program:
     """Return the program of a model or of a program's file.
 
-    ``source``: a ``.tflite`` or ``.onnx`` model, or a program: its path or its contents; or the
-    name of a shipped model; ``config``: the core, or the preset; a program has its own; ``batch``:
-    samples of one run; 1 unless given. A program has its own; ``signature``: as of
-    ``read_source``.
-    Raises ``ValueError`` if there is no shipped model or preset of this name.
-    Raises ``ModelError``, ``CompileError``, ``ProgramError`` if the source cannot be used or cannot
-    be compiled.
+    Parameters
+    ----------
+    source : str, pathlib.Path or bytes
+        A ``.tflite`` or ``.onnx`` model, or a program: its path or its contents; or the name of a
+        shipped model.
+    config : Config or str
+        The core, or the preset; a program has its own.
+    batch : int, optional
+        Samples of one run; 1 unless given. A program has its own.
+    signature : str, optional
+        As of ``read_source``.
+
+    Raises
+    ------
+    ValueError
+        If there is no shipped model or preset of this name, or the source cannot be used or
+        compiled (``ModelError``, ``CompileError``, ``ProgramError``).
     """
     read = read_source(source, signature=signature)
     if isinstance(read, Program):
@@ -104,10 +129,21 @@ def open_program(
 def open_session(program: Program, *, device: str = "machine", **options: Any) -> Session:
     """Return a program loaded into a device of its configuration.
 
-    ``program``: the program; ``device``: one of ``backends.DEVICES``; ``**options``: ``cores`` and
-    ``ports`` of a pod, whose cores divide the samples, see ``PodConfig``, and those of the device,
-    see ``open_device``.
-    Raises ``DeviceError`` if there is no such device, or the one-time load fails.
-    Raises ``ValueError`` if there is no such pod.
+    Parameters
+    ----------
+    program : Program
+        The program.
+    device : str
+        One of ``backends.DEVICES``.
+    **options
+        ``cores`` and ``ports`` of a pod, whose cores divide the samples, see ``PodConfig``; and
+        those of the device, see ``open_device``.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device, or the one-time load fails.
+    ValueError
+        If there is no such pod.
     """
     return Session(program, open_cores(device, program.config, program.memory_bytes, **options))

@@ -3,15 +3,13 @@
 import math
 import sys
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from celosia.hw.arch import isa
-from celosia.hw.notebook import html_table
 from celosia.sw.driver.core import RunResult
 from celosia.sw.driver.device import Device, DeviceError, PodDevice
 from celosia.sw.ir.parts import Part, Section
@@ -19,104 +17,11 @@ from celosia.sw.ir.program import Program
 from celosia.sw.operators import host
 from celosia.sw.runtime.arrays import InputError, label
 from celosia.sw.runtime.pods import Cores, private_range
+from celosia.sw.runtime.statistics import Statistics
 
 #: Approximate limits of the samples that go through all steps at once, and of a tensor's elements.
 _MOST_SAMPLES = 1024
 _MOST_ELEMENTS = 1 << 24
-
-
-class Statistics:
-    """Costs of the runs of a program.
-
-    ``setup_cycles``, ``cycles``: one-time load of constants that stay, and all the rest; None on a
-    device without clock. A program of several parts whose constants do not fit together loads those
-    of each anew, and that counts as the rest. ``inputs``: samples computed, padding of the last
-    batch not counted; ``counters``, ``setup_counters``: for each unit, cycles by class;
-    ``seconds``: host's time of the runs, without set-up; ``array``: of ``RunResult``.
-    """
-
-    def __init__(self, program: Program, cores: int = 1) -> None:
-        self.program = program
-        self.cores = cores
-        self.array: str | None = None
-        self.setup_cycles: int | None = None
-        self.cycles: int | None = None
-        self.inputs = 0
-        self.seconds = 0.0
-        self.setup_counters: dict[str, dict[str, int]] | None = None
-        self.counters: dict[str, dict[str, int]] | None = None
-
-    def add_setup(self, result: RunResult) -> None:
-        """Count one section of the one-time load."""
-        if result.cycles is not None:
-            self.setup_cycles = (self.setup_cycles or 0) + result.cycles
-        self.setup_counters = _sum(self.setup_counters, result.counters)
-
-    def add(self, result: RunResult, inputs: int, seconds: float) -> None:
-        """Count one run of the core, which completes ``inputs`` samples."""
-        self.array = result.array or self.array
-        if result.cycles is not None:
-            self.cycles = (self.cycles or 0) + result.cycles
-        self.counters = _sum(self.counters, result.counters)
-        self.inputs += inputs
-        self.seconds += seconds
-
-    @property
-    def macs(self) -> int:
-        """Multiplications of the model, for all inputs."""
-        return self.program.macs * self.inputs
-
-    @property
-    def cycles_per_input(self) -> float | None:
-        """Cycles of each input."""
-        return self.cycles / self.inputs if self.cycles and self.inputs else None
-
-    @property
-    def utilisation(self) -> float | None:
-        """Share of the multipliers' cycles that the model's multiplications take, 0 to 1."""
-        config = self.program.config
-        multipliers = self.cores * config.rows * config.columns
-        return self.macs / (self.cycles * multipliers) if self.cycles else None
-
-    def __repr__(self) -> str:
-        cycles = "cycles not counted" if self.cycles is None else f"{self.cycles:,} cycles"
-        return f"<Statistics of {self.program.name!r}: {self.inputs:,} inputs, {cycles}>"
-
-    def _repr_html_(self) -> str:
-        figures = self.as_dict().items()
-        return html_table(repr(self), [row for row in figures if isinstance(row[1], int | float)])
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return all figures under their names."""
-        return {
-            "model": self.program.name,
-            "preset": self.program.config.name,
-            "batch": self.program.batch,
-            "cores": self.cores,
-            "array": self.array,
-            "setup_cycles": self.setup_cycles,
-            "cycles": self.cycles,
-            "inputs": self.inputs,
-            "cycles_per_input": self.cycles_per_input,
-            "macs": self.macs,
-            "utilisation": self.utilisation,
-            "seconds": self.seconds,
-            "counters": self.counters,
-            "setup_counters": self.setup_counters,
-        }
-
-
-def _sum(
-    total: dict[str, dict[str, int]] | None, more: Mapping[str, Mapping[str, int]] | None
-) -> dict[str, dict[str, int]] | None:
-    if more is None:
-        return total
-    result: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for counters in (total or {}, more):
-        for unit, classes in counters.items():
-            for name, cycles in classes.items():
-                result[unit][name] += cycles
-    return {unit: dict(classes) for unit, classes in result.items()}
 
 
 def _assembly(section: Section, index: int) -> str:
@@ -140,16 +45,19 @@ def together(program: Program) -> int:
     if program.variables:
         return 1
     ends = (*program.inputs, *program.outputs)
-    made = [operand.shape for step in program.host for operand in step.results]
-    largest = max(math.prod(shape) for shape in (*made, *(port.shape for port in ends)))
-    most = program.batch * max(1, _MOST_SAMPLES // program.batch)
-    return min(most, max(1, _MOST_ELEMENTS // largest))
+    computed = [operand.shape for step in program.host for operand in step.results]
+    largest = max(math.prod(shape) for shape in (*computed, *(port.shape for port in ends)))
+    limit = program.batch * max(1, _MOST_SAMPLES // program.batch)
+    return min(limit, max(1, _MOST_ELEMENTS // largest))
 
 
 def count_of(program: Program, inputs: Sequence[np.ndarray]) -> int:
     """Return the number of samples, the same for all inputs.
 
-    Raises ``InputError`` if an input is of another shape or type, or their numbers differ.
+    Raises
+    ------
+    InputError
+        If an input is of another shape or type, or their numbers differ.
     """
     ports = program.inputs
     if len(inputs) != len(ports):
@@ -169,12 +77,20 @@ def count_of(program: Program, inputs: Sequence[np.ndarray]) -> int:
 class Session:
     """A program loaded into a device.
 
-    ``program``: the program; ``device``: the device or pod; its cores must be of the configuration
-    that the program was compiled for. Closed with the session, and when there is none because of an
-    error.
-    Raises ``ProgramError`` if the core is of another configuration, or an operator of the host
-    cannot be run.
-    Raises ``DeviceError`` if the one-time load fails.
+    Parameters
+    ----------
+    program : Program
+        The program.
+    device : Device or PodDevice
+        The device or pod; its cores must be of the configuration that the program was compiled for.
+        Closed with the session, and when there is none because of an error.
+
+    Raises
+    ------
+    ProgramError
+        If the core is of another configuration, or an operator of the host cannot be run.
+    DeviceError
+        If the one-time load fails.
     """
 
     def __init__(self, program: Program, device: Device | PodDevice) -> None:
@@ -258,7 +174,7 @@ class Session:
         DeviceError
             If the device stops with an error; names the instruction and the layer.
         """
-        count, parts, most = count_of(self.program, inputs), len(self.program.parts), self.together
+        count, parts, limit = count_of(self.program, inputs), len(self.program.parts), self.together
         with tqdm(
             total=count * parts,
             unit="input",
@@ -267,8 +183,8 @@ class Session:
             disable=None if progress else True,
         ) as bar:
             results = [
-                self._steps([array[first : first + most] for array in inputs], bar)
-                for first in range(0, count, most)
+                self._steps([array[first : first + limit] for array in inputs], bar)
+                for first in range(0, count, limit)
             ]
         return [np.concatenate(arrays) for arrays in zip(*results, strict=True)]
 
@@ -349,10 +265,9 @@ class Session:
             self.pod.cores[core].write(port.address, data)
 
     def _run(self, section: Section, cores: list[int]) -> tuple[RunResult, list[int]]:
-        """Run a section on some cores at once.
+        """Run a section on some cores; return the longest result, and the cores that ended it.
 
-        Returns the result of the core that took longest, and the cores that ended it; the others
-        work no longer. Raises DeviceError if no core works.
+        Raises DeviceError if no core works.
         """
         # The contents of the cores are unknown if this does not end.
         before = self._loaded, self._kept
@@ -377,7 +292,7 @@ class Session:
 
     def _failure(self, section: Section, code: isa.Error, unit: isa.Unit, index: int) -> str:
         """Return where a section stopped, as text."""
-        names = {each.address: name for name, each in self.program.sections}
+        names = {section.address: name for name, section in self.program.sections}
         where = f"instruction {index} of {names[section.address]}"
         if 0 <= index < section.count:
             where += f" ({_assembly(section, index)})"

@@ -136,13 +136,13 @@ def _shards(
     """
     if program.variables:
         return [Shard(0, inputs)]
-    each = program.batch * cores
-    step = each * math.ceil(count / each / _SHARDS)
-    most = together(program)
+    round_size = program.batch * cores
+    step = round_size * math.ceil(count / round_size / _SHARDS)
+    limit = together(program)
     starts = [
         first
-        for chunk in range(0, count, most)
-        for first in range(chunk, min(chunk + most, count), step)
+        for chunk in range(0, count, limit)
+        for first in range(chunk, min(chunk + limit, count), step)
     ]
     ends = [*starts[1:], count]
     return [

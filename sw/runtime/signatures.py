@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 class SignatureRunner:
     """A signature of a model, called with its inputs by name, as in TensorFlow Lite.
 
-    - ``interpreter``: of the signature's subgraph.
-    - ``signature``: the signature.
+    Parameters
+    ----------
+    interpreter : Interpreter
+        The interpreter of the signature's subgraph.
+    signature : Signature
+        The signature.
 
     Examples
     --------
@@ -56,11 +60,11 @@ class SignatureRunner:
         return {name: interpreter.get_tensor(index) for name, index in self._outputs.items()}
 
     def get_input_details(self) -> dict[str, dict[str, Any]]:
-        """Return for each input, by name, what ``Interpreter.get_input_details`` returns of it."""
+        """Return the entries of ``Interpreter.get_input_details`` by the name of the input."""
         return _by_name(self._inputs, self._interpreter.get_input_details())
 
     def get_output_details(self) -> dict[str, dict[str, Any]]:
-        """Return for each output, by name, what ``Interpreter.get_output_details`` returns."""
+        """Return the entries of ``Interpreter.get_output_details`` by the name of the output."""
         return _by_name(self._outputs, self._interpreter.get_output_details())
 
     def close(self) -> None:
@@ -79,5 +83,5 @@ def _indices(
 def _by_name(
     indices: Mapping[str, int], details: Sequence[dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    found = {one["index"]: one for one in details}
-    return {name: found[index] for name, index in indices.items()}
+    by_index = {one["index"]: one for one in details}
+    return {name: by_index[index] for name, index in indices.items()}

@@ -78,11 +78,11 @@ def draw(
 
 def packed(layout: Layout, batch: Batch) -> bytes:
     """Return the bytes from ``layout.host`` on."""
-    found = np.zeros(layout.host_end - layout.host, np.int8)
+    packet = np.zeros(layout.host_end - layout.host, np.int8)
 
     def at(address: int, rows: int, length: int) -> np.ndarray:
         first = address - layout.host
-        return found[first : first + rows * length].reshape(rows, length)
+        return packet[first : first + rows * length].reshape(rows, length)
 
     images = at(layout.images, layout.batch, layout.image_bytes)
     if layout.convolutions:
@@ -100,7 +100,7 @@ def packed(layout: Layout, batch: Batch) -> bytes:
         values[:, : left_out.shape[1]] = np.where(left_out, -128, 0)
     right = at(layout.rows[0], layout.batch, layout.row_lengths[0])
     right[np.arange(layout.batch), layout.batch + batch.labels.astype(np.int64)] = ONE
-    return found.tobytes()
+    return packet.tobytes()
 
 
 def _on_grid(geometry: Geometry, images: np.ndarray, target: np.ndarray) -> None:
@@ -116,13 +116,13 @@ def _on_grid(geometry: Geometry, images: np.ndarray, target: np.ndarray) -> None
 
 def _steps(layout: Layout, batch: Batch) -> np.ndarray:
     """Return the parameters that shift gradients, with noise as bias: bytes of each chunk."""
-    found = np.zeros((len(layout.chunks), layout.size), CHANNEL)
-    found["multiplier"], found["left"] = MULTIPLIER, LEFT
-    for row, chunk in zip(found, layout.chunks, strict=True):
+    channels = np.zeros((len(layout.chunks), layout.size), CHANNEL)
+    channels["multiplier"], channels["left"] = MULTIPLIER, LEFT
+    for row, chunk in zip(channels, layout.chunks, strict=True):
         number, first = chunk.block.layer, chunk.block.number * layout.size
         row["bias"] = batch.gradient[number][chunk.part, first : first + layout.size]
         row["right"] = layout.network.layers[number].update_shift
-    return found.view(np.int8).reshape(len(found), -1)
+    return channels.view(np.int8).reshape(len(channels), -1)
 
 
 def order(seed: int, epoch: int, count: int) -> np.ndarray:

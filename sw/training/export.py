@@ -19,14 +19,14 @@ def tflite_of(network: TrainableNetwork, weights: Sequence[np.ndarray]) -> bytes
     All scales are that of the images times powers of two, so that the kernels of LiteRT divide sums
     by the same powers of two as the training did.
     """
-    made = _Layers(image_shape(network), float(np.float32(1 / ONE)))
+    layers = _Layers(image_shape(network), float(np.float32(1 / ONE)))
     for number, (layer, values) in enumerate(zip(network.layers, weights, strict=True)):
         if isinstance(layer, Conv):
-            made.conv(f"conv_{number}", layer, highs(values))
+            layers.conv(f"conv_{number}", layer, highs(values))
         else:
             final = number == len(network.layers) - 1
-            made.dense(f"dense_{number}", layer, highs(values), relu=not final)
-    return made.finish(network.name)
+            layers.dense(f"dense_{number}", layer, highs(values), relu=not final)
+    return layers.finish(network.name)
 
 
 def image_shape(network: TrainableNetwork) -> tuple[int, ...]:
@@ -79,8 +79,13 @@ class _Layers:
         less = kernel - 1 - 2 * layer.padding
         shape = (layer.height - less, layer.width - less, layer.outputs)
         padding = "SAME" if layer.same else "VALID"
-        given = {"strideH": 1, "strideW": 1, "padding": padding, "fusedActivationFunction": "RELU"}
-        self._operator("CONV_2D", [weights, bias], shape, name, **given)
+        options = {
+            "strideH": 1,
+            "strideW": 1,
+            "padding": padding,
+            "fusedActivationFunction": "RELU",
+        }
+        self._operator("CONV_2D", [weights, bias], shape, name, **options)
         if pool > 1:
             steps = {"strideH": pool, "strideW": pool, "padding": "VALID"}
             window = {"filterHeight": pool, "filterWidth": pool}
@@ -95,8 +100,8 @@ class _Layers:
             self._operator("RESHAPE", [shape], (layer.inputs,), f"{name}/flat")
         self.scale *= _WEIGHT_SCALE * 2.0**layer.shift
         weights = self._tensor(f"{name}/weights", values.T.shape, _WEIGHT_SCALE, values.T)
-        given = {"fusedActivationFunction": "RELU" if relu else "NONE"}
-        self._operator("FULLY_CONNECTED", [weights, -1], (layer.outputs,), name, **given)
+        options = {"fusedActivationFunction": "RELU" if relu else "NONE"}
+        self._operator("FULLY_CONNECTED", [weights, -1], (layer.outputs,), name, **options)
 
     def finish(self, name: str) -> bytes:
         """Return the file."""

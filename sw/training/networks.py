@@ -7,7 +7,7 @@ from celosia.sw.shipped import ByName
 from celosia.sw.training.scheme import Conv, Dense, TrainableNetwork
 
 
-def _pooled(side: int, inputs: int, outputs: int, kernel: int, **given: Any) -> Conv:
+def _pooled(side: int, inputs: int, outputs: int, kernel: int, **fields: Any) -> Conv:
     """Return a convolution of square images, and windows of two by two."""
     return Conv(
         height=side,
@@ -16,7 +16,7 @@ def _pooled(side: int, inputs: int, outputs: int, kernel: int, **given: Any) -> 
         outputs=outputs,
         kernel=kernel,
         pool=2,
-        **given,
+        **fields,
     )
 
 

@@ -159,8 +159,8 @@ class TrainableNetwork:
         if isinstance(last, Conv):
             raise InputError("layers: wanted a matrix product as the last one, got a convolution")
         if not 2 <= last.outputs <= MOST_CLASSES:
-            wanted = f"2 to {MOST_CLASSES} classes"
-            raise InputError(f"layers: wanted {wanted}, got {last.outputs}")
+            requirement = f"2 to {MOST_CLASSES} classes"
+            raise InputError(f"layers: wanted {requirement}, got {last.outputs}")
         if isinstance(last, Dense) and last.dropout:
             raise InputError("layers: wanted dropout in hidden layers, got it in the last one")
         for conv in self.convs:
@@ -200,8 +200,8 @@ class TrainableNetwork:
         *hidden, last = self.layers
         if not any(isinstance(layer, Dense) for layer in hidden):
             raise InputError(f"dropout: wanted a hidden matrix product, got {self.text}")
-        found = (replace(x, dropout=True) if isinstance(x, Dense) else x for x in hidden)
-        return replace(self, layers=(*found, last))
+        layers = (replace(x, dropout=True) if isinstance(x, Dense) else x for x in hidden)
+        return replace(self, layers=(*layers, last))
 
     def at(self, epoch: int, cores: int = 1) -> "TrainableNetwork":
         """Return the network with the updates of an epoch.
@@ -210,8 +210,8 @@ class TrainableNetwork:
         weights about as the square root of N steps.
         """
         more = sum(epoch >= first for first in self.halvings) + cores.bit_length() // 2
-        most = MOST_UPDATE_SHIFT
-        layers = (replace(x, update_shift=min(x.update_shift + more, most)) for x in self.layers)
+        limit = MOST_UPDATE_SHIFT
+        layers = (replace(x, update_shift=min(x.update_shift + more, limit)) for x in self.layers)
         return replace(self, layers=tuple(layers), halvings=())
 
 
@@ -220,9 +220,9 @@ def _require_following(one: Layer, two: Layer) -> None:
     if isinstance(two, Conv):
         if isinstance(one, Dense):
             raise InputError("layers: wanted convolutions first, got one after a matrix product")
-        given, taken = (*one.pooled, one.outputs), (two.height, two.width, two.inputs)
-        if given != taken:
-            shapes = ("x".join(map(str, shape)) for shape in (given, taken))
+        offered, taken = (*one.pooled, one.outputs), (two.height, two.width, two.inputs)
+        if offered != taken:
+            shapes = ("x".join(map(str, shape)) for shape in (offered, taken))
             raise InputError("layers: wanted inputs of {}, got {}".format(*shapes))
     elif one.results != two.inputs:
         raise InputError(f"layers: wanted {one.results} inputs, got {two.inputs}")
@@ -238,9 +238,9 @@ def _require_windows(conv: Conv) -> None:
         raise InputError(f"kernel: wanted an odd one with same, got {conv.kernel}")
 
 
-def _require_shift(name: str, shift: int, most: int) -> None:
-    if not 1 <= shift <= most:
-        raise InputError(f"{name}: wanted 1 to {most}, got {shift}")
+def _require_shift(name: str, shift: int, limit: int) -> None:
+    if not 1 <= shift <= limit:
+        raise InputError(f"{name}: wanted 1 to {limit}, got {shift}")
 
 
 def noise_bits(shift: int) -> int:

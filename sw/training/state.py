@@ -80,7 +80,7 @@ _PLAIN = (*_COUNTS, "curve", "validations")
 
 def save(path: Path, state: State, settings: Settings) -> None:
     """Write a checkpoint: whole, or not at all."""
-    about = {
+    record = {
         "format": _FORMAT,
         "settings": asdict(settings),
         "state": {name: getattr(state, name) for name in _PLAIN},
@@ -88,7 +88,7 @@ def save(path: Path, state: State, settings: Settings) -> None:
     arrays: dict[str, Any] = {f"weights{n}": array for n, array in enumerate(state.weights)}
     arrays |= {f"best{n}": array for n, array in enumerate(state.best)}
     file = io.BytesIO()
-    np.savez(file, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays)
+    np.savez(file, about=np.frombuffer(json.dumps(record).encode(), np.uint8), **arrays)
     write_atomically({path: file.getvalue()})
 
 
@@ -100,11 +100,11 @@ def restore(path: Path, settings: Settings, network: TrainableNetwork) -> State:
     content = read_file(path)
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
-        about = json.loads(found.pop("about").tobytes())
-        given, plain = dict(about["settings"]), about["state"]
-        if about["format"] != _FORMAT:
-            raise ValueError(f"format {about['format']}")
+            arrays = {name: file[name] for name in file.files}
+        record = json.loads(arrays.pop("about").tobytes())
+        saved, plain = dict(record["settings"]), record["state"]
+        if record["format"] != _FORMAT:
+            raise ValueError(f"format {record['format']}")
         curves = {
             name: [(float(passed), float(share)) for passed, share in plain[name]]
             for name in ("curve", "validations")
@@ -112,26 +112,26 @@ def restore(path: Path, settings: Settings, network: TrainableNetwork) -> State:
         counts = [plain[name] for name in _COUNTS]
         if any(not isinstance(count, int) or count < 0 for count in counts):
             raise ValueError("counts")
-        state = State(weights=_arrays(found, "weights", network), **plain | curves)
-        state.best = _arrays(found, "best", network) if "best0" in found else []
+        state = State(weights=_arrays(arrays, "weights", network), **plain | curves)
+        state.best = _arrays(arrays, "best", network) if "best0" in arrays else []
     except (ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile):
         raise InputError(f"{path}: not a checkpoint of this network, or damaged") from None
     current = asdict(settings)
-    given["network"] = ALIASES.get(str(given.get("network")), given.get("network"))
+    saved["network"] = ALIASES.get(str(saved.get("network")), saved.get("network"))
     # Checkpoints of before have no digest.
-    images, before = current.pop("images"), given.pop("images", settings.images)
+    images, before = current.pop("images"), saved.pop("images", settings.images)
     for name, value in current.items():
-        wanted = given.get(name, getattr(Settings, name, None))
-        if wanted != value:
-            raise InputError(f"{path}: wanted {name} {wanted}, got {value}")
+        expected = saved.get(name, getattr(Settings, name, None))
+        if expected != value:
+            raise InputError(f"{path}: wanted {name} {expected}, got {value}")
     if images != before:
         raise InputError(f"{path}: wanted the images of that training, got others")
     return state
 
 
-def _arrays(found: dict[str, np.ndarray], name: str, network: TrainableNetwork) -> list[np.ndarray]:
+def _arrays(saved: dict[str, np.ndarray], name: str, network: TrainableNetwork) -> list[np.ndarray]:
     """Return the arrays of all layers; raises ValueError or KeyError if they do not fit."""
-    arrays = [found[f"{name}{n}"] for n in range(len(network.layers))]
+    arrays = [saved[f"{name}{n}"] for n in range(len(network.layers))]
     for array, layer in zip(arrays, network.layers, strict=True):
         if array.shape != (layer.rows, layer.outputs) or array.dtype != np.int32:
             raise ValueError(name)

@@ -142,10 +142,10 @@ class Trainer:
 
     def _add(self, state: State, device: PodDevice, count: int) -> None:
         """Add the changes of the weights of the first cores, and give all cores the sums."""
-        found = [weights.read(self.layout, core) for core in device.cores[:count]]
+        results = [weights.read(self.layout, core) for core in device.cores[:count]]
         state.weights = [
-            weights.limited(before + sum(each - before for each in after))
-            for before, *after in zip(state.weights, *found, strict=True)
+            weights.limited(before + sum(weight - before for weight in after))
+            for before, *after in zip(state.weights, *results, strict=True)
         ]
         weights.write(self.layout, state.weights, *device.cores)
 

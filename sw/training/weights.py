@@ -22,13 +22,13 @@ def limited(weights: np.ndarray) -> np.ndarray:
 
 def random(network: TrainableNetwork, seed: int) -> list[np.ndarray]:
     """Return first weights: int32, shape ``(rows, outputs)`` for each layer."""
-    source, most = generator(seed, WEIGHTS), MOST_HIGH << LOW_BITS
-    found = []
+    source, limit = generator(seed, WEIGHTS), MOST_HIGH << LOW_BITS
+    matrices = []
     for layer in network.layers:
         drawn = source.normal(0, layer.spread, (layer.rows, layer.outputs))
-        limited = np.clip(np.round(drawn * (1 << LOW_BITS)), -most, most)
-        found.append(limited.astype(np.int32))
-    return found
+        limited = np.clip(np.round(drawn * (1 << LOW_BITS)), -limit, limit)
+        matrices.append(limited.astype(np.int32))
+    return matrices
 
 
 def _channels(layout: Layout, number: int) -> tuple[int, int]:
@@ -49,13 +49,13 @@ def write(layout: Layout, weights: list[np.ndarray], *devices: ExternalMemory) -
     for number, values in enumerate(weights):
         channels, wide = _channels(layout, number)
         groups, columns = len(values) // channels, values.shape[1]
-        whole = np.zeros((layout.inputs[number], layout.outputs[number]), np.int32)
-        split = whole[: groups * wide].reshape(groups, wide, -1)
+        padded = np.zeros((layout.inputs[number], layout.outputs[number]), np.int32)
+        split = padded[: groups * wide].reshape(groups, wide, -1)
         split[:, :channels, :columns] = values.reshape(groups, channels, -1)
-        high = highs(whole)
-        low = (whole - (high.astype(np.int32) << LOW_BITS)).astype(np.int8)
-        for address, each in zip(layout.weights[number], (high, low), strict=True):
-            blocks = each.reshape(len(each), -1, layout.size).transpose(1, 0, 2)
+        high = highs(padded)
+        low = (padded - (high.astype(np.int32) << LOW_BITS)).astype(np.int8)
+        for address, half in zip(layout.weights[number], (high, low), strict=True):
+            blocks = half.reshape(len(half), -1, layout.size).transpose(1, 0, 2)
             packed = blocks.tobytes()
             for device in devices:
                 device.write(address, packed)
@@ -63,7 +63,7 @@ def write(layout: Layout, weights: list[np.ndarray], *devices: ExternalMemory) -
 
 def read(layout: Layout, device: ExternalMemory) -> list[np.ndarray]:
     """Return the weights in external memory, as ``random`` does."""
-    found = []
+    matrices = []
     for number, layer in enumerate(layout.network.layers):
         shape = layout.outputs[number] // layout.size, layout.inputs[number], layout.size
         channels, wide = _channels(layout, number)
@@ -78,5 +78,5 @@ def read(layout: Layout, device: ExternalMemory) -> list[np.ndarray]:
             .astype(np.int32)
             for address in layout.weights[number]
         )
-        found.append((high << LOW_BITS) + low)
-    return found
+        matrices.append((high << LOW_BITS) + low)
+    return matrices

@@ -101,10 +101,10 @@ class _Here:
     def of(self, parcel: Parcel) -> Job:
         """Return the function of a parcel; raises WorkersError if this is other code."""
         if self.job is None or self.parcel != parcel:
-            found = code_digest(parcel.package)
-            if found != parcel.digest:
+            digest = code_digest(parcel.package)
+            if digest != parcel.digest:
                 raise WorkersError(
-                    f"wanted Celosia's code {parcel.digest}, the worker has {found}: "
+                    f"wanted Celosia's code {parcel.digest}, the worker has {digest}: "
                     "all machines need the same sources, Python and NumPy"
                 )
             close(self.job)

@@ -6,8 +6,8 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 from celosia.sw.workers.executors import Cluster, Processes, outcomes
-from celosia.sw.workers.kept import Kept
 from celosia.sw.workers.parcel import Job, Outcome, close, code_digest, package_of, packed
+from celosia.sw.workers.store import Store
 
 #: Cases of one shard of a campaign.
 _BATCH = 20
@@ -66,10 +66,10 @@ def spread(
     KeyboardInterrupt
         When interrupted; its message is the number of results that are kept.
     """
-    kept = None
+    store = None
     if key:
-        kept = Kept(f"{code_digest(package_of(job))} {len(shards)} ".encode() + key)
-    arrived = _known(kept, len(shards), workers.resume) if kept else {}
+        store = Store(f"{code_digest(package_of(job))} {len(shards)} ".encode() + key)
+    arrived = _known(store, len(shards), workers.resume) if store else {}
     left = [(number, shard) for number, shard in enumerate(shards) if number not in arrived]
     try:
         with closing(_outcomes(job, iter(left), workers)) as finished:
@@ -79,23 +79,23 @@ def spread(
                     if outcome.error:
                         raise outcome.error
                     arrived[arrival] = outcome.result
-                    if kept:
-                        kept.write(arrival, outcome.result)
+                    if store:
+                        store.write(arrival, outcome.result)
                 yield arrived.pop(number)
     except KeyboardInterrupt:
-        count = len(kept.results()) if kept else 0
+        count = len(store.results()) if store else 0
         text = f"{count} of {len(shards)} shards are kept (--resume)"
         raise KeyboardInterrupt(*[text] * bool(count)) from None
-    if kept:
-        kept.remove()
+    if store:
+        store.remove()
 
 
-def _known(kept: Kept, count: int, resume: bool) -> dict[int, Any]:
+def _known(store: Store, count: int, resume: bool) -> dict[int, Any]:
     """Return the results that are kept and wanted, by number."""
     if not resume:
-        kept.remove()
+        store.remove()
         return {}
-    known = kept.results()
+    known = store.results()
     print(f"resume: {len(known)} of {count} shards are kept", file=sys.stderr, flush=True)
     return known
 

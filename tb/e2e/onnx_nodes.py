@@ -20,7 +20,7 @@ import onnxruntime
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
-from celosia.sw.frontend.onnx.file.source import LINEAR
+from celosia.sw.frontend.onnx.file.nodes import LINEAR
 from celosia.sw.frontend.onnx.functions import FUNCTIONS
 from celosia.sw.frontend.onnx.model import READERS
 from celosia.sw.frontend.onnx.readers.composites import FLOATS

@@ -127,7 +127,7 @@ def driven(device: Driver, memory: np.ndarray, program: Program, x: np.ndarray) 
     runs = [device.run(s.address, s.words) for s in program.once]
     for image in x:
         memory[program.inputs[0].address :][: image.size] = image.view(np.uint8)
-        runs += [device.run(s.address, s.words) for s in program.each]
+        runs += [device.run(s.address, s.words) for s in program.per_batch]
     return runs
 
 

@@ -100,7 +100,7 @@ def test_parts_that_run_several_times_and_tables(name, root, verilator) -> None:
         session.run(x)
         counted = session.statistics.cycles
     assert first is not None and counted is not None
-    found = sum(estimate(section.code, program.config).total for section in program.each)
+    found = sum(estimate(section.code, program.config).total for section in program.per_batch)
     assert found == pytest.approx(counted - first, rel=0.001)
 
 

@@ -104,7 +104,7 @@ def test_figures_of_sections(rng: np.random.Generator) -> None:
     made = compile_steps(load(dense(rng, 24, 20, 12)), SMALL, 2)
     program, found = made.program, estimates(made)
     (part,) = program.parts
-    assert program.each == part.mains and program.once == part.setups
+    assert program.per_batch == part.mains and program.once == part.setups
     total = sum(estimate(s.code, program.config).total for s in part.mains)
     assert found.rows[-1].cycles == sum(row.cycles for row in found.rows[:-1]) == total
     steps = [event.instruction for event in events(found)]
@@ -183,7 +183,7 @@ def test_more_than_65535_instructions_on_the_rtl(long: bytes, rng: np.random.Gen
         cycles = session.statistics.cycles
     np.testing.assert_array_equal(y, reference(long, x))
     assert cycles
-    wanted = sum(estimate(section.code, SMALL).total for section in program.each)
+    wanted = sum(estimate(section.code, SMALL).total for section in program.per_batch)
     assert abs(wanted / cycles - 1) < 0.03
 
 

@@ -58,7 +58,7 @@ def network(sizes: str, rng: np.random.Generator) -> tuple[Program, bytes, bytes
     contents += [(s.address, s.code) for _, s in program.sections]
     for address, content in (*contents, (source.address, inputs)):
         machine.memory[address : address + len(content)] = np.frombuffer(content, np.uint8)
-    for section in (*program.once, *program.each):
+    for section in (*program.once, *program.per_batch):
         machine.run(section.code)
     return program, inputs, machine.memory[result.address :][: widths[-1]].tobytes()
 
@@ -105,7 +105,7 @@ def test_a_network_in_each_simulator(sizes: str, simulator: str, tmp_path: Path,
     (tmp_path / "in.hex").write_text("\n".join((*lines, "")))
     options = ["+program=net.hex", "+inputs=in.hex", f"+outputs={result.address:x}"]
     options.append(f"+bytes={len(wanted)}")
-    for name, (section,) in (("once", program.once), ("each", program.each)):
+    for name, (section,) in (("once", program.once), ("each", program.per_batch)):
         options += [f"+{name}={section.address:x}", f"+{name}_words={section.words}"]
     sizes_of_bench = {"BYTES": program.config.bus_bytes, "WORDS": image.count("\n") - 6}
     command = compiled(simulator, sizes_of_bench, tmp_path)

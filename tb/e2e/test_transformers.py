@@ -76,7 +76,7 @@ def check(content: bytes, given: np.ndarray, sizes: str, *, device: str, batch: 
         (found,) = session.run([given.reshape(len(given), *program.inputs[0].shape)])
         counted = session.statistics.cycles
     if counted is not None:
-        each = sum(estimate(section.code, program.config).total for section in program.each)
+        each = sum(estimate(section.code, program.config).total for section in program.per_batch)
         assert counted == pytest.approx(each * -(-len(given) // batch), rel=0.001)
     np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
 

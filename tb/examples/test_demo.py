@@ -7,7 +7,7 @@ from matplotlib.image import imread
 from celosia.hw.arch.isa import Unit
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.emit.synchronise import SEMAPHORE
-from celosia.sw.data import Found
+from celosia.sw.data import Half
 from celosia.sw.driver.core import RunResult
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.activity import by_cause
@@ -19,7 +19,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 @pytest.fixture
 def digits(mnist: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "find", lambda name: Found(*mnist))
+    monkeypatch.setattr(demo, "find", lambda name: Half(*mnist))
 
 
 def test_demo_on_the_machine_model(digits, tmp_path, capsys) -> None:

@@ -223,7 +223,7 @@ def test_html_has_the_cells_of_markdown(litert: None, folder: Path) -> None:
 def test_peers_cycles_follow_from_clock_and_throughput() -> None:
     for peer in PEERS:
         assert set(peer.throughput) | set(peer.cycles) <= {model.name for model in MODELS}
-        assert peer.name and peer.about and peer.source
+        assert peer.name and peer.note and peer.source
         if peer.clock_mhz:
             assert set(peer.cycles) == set(peer.throughput)
     zc706 = PEERS[0]

@@ -28,7 +28,7 @@ def compare_cycles(content: bytes, *inputs: np.ndarray, sizes: str) -> int:
     """
     program, counted = _compared(content, *inputs, sizes=sizes, batch=1, device="rtl")
     assert counted is not None
-    estimated = sum(estimate(section.code, program.config).total for section in program.each)
+    estimated = sum(estimate(section.code, program.config).total for section in program.per_batch)
     assert abs(estimated - counted) <= max(3, 0.001 * counted), (estimated, counted)
     return counted
 

@@ -33,7 +33,9 @@ Pair = tuple[int, int]
 def product(
     rng: np.random.Generator, grid: Pair, kernel: Pair, channels: int, each: int = 1, **pace: Any
 ) -> MatrixLayer:
-    made = alone(channels * each, kernel, kind="DEPTHWISE_CONV_2D", grid=grid, each=each, **pace)
+    made = alone(
+        channels * each, kernel, kind="DEPTHWISE_CONV_2D", grid=grid, depth_multiplier=each, **pace
+    )
     numbers = np.arange(channels * each, dtype=np.int64)
     scaled = {"bias": numbers, "multiplier": numbers + 1000, "left": numbers % 7}
     scaling = replace(made.scaling, **scaled, right=numbers % 5)

@@ -11,8 +11,8 @@ from celosia.hw.arch.presets import preset
 from celosia.sim.timing.costs import drain_latency, sum_latency
 from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.schedule.blocks import blocks, sums, wanted_sums
+from celosia.sw.layers.shapes import Axis, padding, rectangles
 from celosia.sw.layers.spec import MatrixLayer, Pool
-from celosia.sw.layers.windows import Axis, padding, rectangles
 
 
 def product(

@@ -154,7 +154,7 @@ def test_batches(bench: Bench, rng: np.random.Generator) -> None:
     both = [("put", OFFSETS["interrupt_enable"], BOTH), ("put", OFFSETS["interrupt"], BOTH)]
     assert system.steps() == both + bounded(system.near.size)
     in_c, once = bench.in_c(), program.once[0]
-    assert len(program.once) == len(program.each) == 1
+    assert len(program.once) == len(program.per_batch) == 1
     assert len(program.inputs) == len(program.outputs) == 2
     assert system.load(in_c) == OK
     once_steps = started(c_driver.Section(once.address, once.words))

@@ -11,7 +11,7 @@ from celosia.hw.environment.extras import ToolError
 from celosia.hw.verilog import conversion
 from celosia.sim.rtl import verilate
 from celosia.sw.cli.messages import FAILED
-from celosia.sw.workers.kept import Kept
+from celosia.sw.workers.store import Store
 
 
 def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ class Runs:
 def test_kept_results_of_another_user_are_not_read(what: str, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CELOSIA_CACHE", str(tmp_path / "cache"))
-    kept = Kept(b"key")
+    kept = Store(b"key")
     kept.write(0, Runs())
     kept.write(1, 7)
     (folder,) = (tmp_path / "cache" / "shards").iterdir()

@@ -29,7 +29,7 @@ def digits(tmp_path, mnist, monkeypatch) -> tuple[np.ndarray, np.ndarray]:
     """The only data set at hand, in an empty folder: 40 digits, under both names."""
     images, labels = mnist[0][:40], mnist[1][:40]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(data, "find", lambda name: data.Found(images, labels))
+    monkeypatch.setattr(data, "find", lambda name: data.Half(images, labels))
     return images, labels
 
 

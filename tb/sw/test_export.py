@@ -232,7 +232,7 @@ def test_compile_writes_the_memory_of_a_bench(
         ),
         *(
             f"// each: program_address {s.address:#x}, program_length {s.words}"
-            for s in program.each
+            for s in program.per_batch
         ),
         f"// inputs: address {program.inputs[0].address:#x}, bytes 784",
         f"// outputs: address {program.outputs[0].address:#x}, bytes 10",

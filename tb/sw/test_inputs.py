@@ -159,7 +159,7 @@ def test_training_images_are_named_in_the_result(folder, monkeypatch, capsys) ->
     from celosia.sw import data
 
     images, labels = np.zeros((4, 28, 28), np.uint8), np.zeros(4, np.uint8)
-    monkeypatch.setattr(data, "find", lambda name: data.Found(images, labels, "training images"))
+    monkeypatch.setattr(data, "find", lambda name: data.Half(images, labels, "training images"))
     celosia("eval mnist_mlp --dataset mnist --preset nano --stats s.json")
     assert "training images" in capsys.readouterr().out
     assert json.loads(Path("s.json").read_text())["note"] == "training images"

@@ -111,7 +111,7 @@ def test_channels_that_keep_to_themselves_read_their_own_taps() -> None:
     weights = np.arange(40 * 9, dtype=np.int8).reshape(40, 3, 3, 1)
     zeros = np.zeros(40, np.int64)
     scaling = replace(plain.scaling, bias=zeros, multiplier=zeros, left=zeros, right=zeros)
-    layer = replace(plain, weights=weights, scaling=scaling, each=2)
+    layer = replace(plain, weights=weights, scaling=scaling, depth_multiplier=2)
     # Output channels 16 to 31 read source channels 8 to 15.
     assert layer.inputs(16, 32) == (8, 8) and layer.inputs(32, 40) == (16, 4)
     found = segments(layer, 6 * 20, 20, (16, 32), EDGE)

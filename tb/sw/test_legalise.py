@@ -315,7 +315,7 @@ def test_report_names_the_host_between_the_layers() -> None:
     made, _ = program_of(2)
     compiled = compile_steps(made, preset("nano"), 2)
     program = compiled.program
-    finishes = [n for section in program.each for n in range(1, section.count + 1)]
+    finishes = [n for section in program.per_batch for n in range(1, section.count + 1)]
     table = report.rows(program, finishes, bounds(compiled))
     kinds = [(row.operator, row.runs_on) for row in table[:-1]]
     core, host = "core", "host"
@@ -325,7 +325,7 @@ def test_report_names_the_host_between_the_layers() -> None:
         *(("FULLY_CONNECTED", core), ("SOFTMAX", host), ("DEQUANTIZE", host)),
     ]
     assert ("MUL", host) in kinds or ("MUL", core) in kinds
-    assert table[-1].cycles == sum(section.count for section in program.each)
+    assert table[-1].cycles == sum(section.count for section in program.per_batch)
 
 
 def test_float_ends_in_both_interfaces(rng: np.random.Generator) -> None:

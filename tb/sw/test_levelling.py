@@ -5,7 +5,7 @@ import random
 import pytest
 
 from celosia.sw.driver.device import DeviceError
-from celosia.sw.driver.levelling import Setting, level
+from celosia.sw.driver.levelling import LaneSetting, level
 
 NAMES = (
     "dly_sel",
@@ -83,14 +83,14 @@ class Phy:
 )
 def test_the_middle_of_the_widest_window(windows, wanted):
     phy = Phy(*windows)
-    assert level(phy, phy.description) == [Setting(*each) for each in wanted]
+    assert level(phy, phy.description) == [LaneSetting(*each) for each in wanted]
     assert list(zip(phy.bitslips, phy.delays, strict=True)) == wanted
     assert phy.read(0, 256) == phy.memory[:256]
 
 
 def test_bytes_that_are_right_without_a_burst():
     phy = Phy({1: [2, 3]}, {0: [5]}, silent=(0, 1))
-    assert level(phy, phy.description) == [Setting(1, 2), Setting(0, 5)]
+    assert level(phy, phy.description) == [LaneSetting(1, 2), LaneSetting(0, 5)]
 
 
 @pytest.mark.parametrize("silent", [(), (1,)])

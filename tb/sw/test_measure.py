@@ -97,7 +97,7 @@ def test_measure_of_several_parts(device) -> None:
     assert all(a.estimated == a.counted > 0 for a in (*found.layers, found.whole, found.setup))
     finishes = [
         cost.finish
-        for section in made.program.each
+        for section in made.program.per_batch
         for cost in estimate(section.code, made.program.config).instructions
     ]
     table = report.rows(made.program, finishes, bounds(made), found)
@@ -120,7 +120,7 @@ def test_what_parts_load_again_counts(sizes: str, together: bool) -> None:
     program = compile_steps(graph, preset(sizes), 1).program
     assert bool(program.constants) == together
     costs = {s.address: estimate(s.code, program.config) for _, s in program.sections}
-    finishes = [c.finish for s in program.each for c in costs[s.address].instructions]
+    finishes = [c.finish for s in program.per_batch for c in costs[s.address].instructions]
     table = report.rows(program, finishes)
     mains = sum(costs[part.mains[0].address].total for part in program.parts)
     again = table[-1].cycles - mains
@@ -128,12 +128,12 @@ def test_what_parts_load_again_counts(sizes: str, together: bool) -> None:
     assert content["reload_cycles"] == again
     assert content["cycles_estimated"] == content["total"]["cycles"] == mains + again
     weights = sum(layer.weight_bytes for layer in program.layers)
-    loads = sum(i.tiles for s in program.each for i in s.instructions if "tiles" in i.fields)
+    loads = sum(i.tiles for s in program.per_batch for i in s.instructions if "tiles" in i.fields)
     assert (loads == 0) == together
     if not together:
         assert loads * program.config.tile_bytes == weights
         # Both set-ups run again for each batch, the first of them once before all.
-        assert program.each[0] is program.once[0] is program.parts[0].setups[0]
+        assert program.per_batch[0] is program.once[0] is program.parts[0].setups[0]
     with Session(program, Counting(program.config, program.memory_bytes)) as session:
         x = np.zeros((1, 14, 14, 1), np.int8)
         session.run([x])

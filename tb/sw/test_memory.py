@@ -67,7 +67,7 @@ def test_samples_share_a_tile_that_takes_longer_to_load_than_a_pass(bus_bytes, l
     x = rng.integers(-128, 128, (2, 1, 3, 4, 8)).astype(np.int8)
     sizes = f"micro,weight_tiles=2,bus_bytes={bus_bytes}"
     program = compare(content, x, sizes=sizes, batch=2)
-    found = [i for section in program.each for i in section.instructions]
+    found = [i for section in program.per_batch for i in section.instructions]
     assert sum(i.tiles for i in found if i.opcode is Opcode.LOAD_WEIGHTS) == loads
 
 

@@ -82,12 +82,12 @@ def test_every_cycle_has_one_reason(sizes: str, batch: int) -> None:
 def test_work_of_a_unit_does_not_overlap(sizes: str, batch: int) -> None:
     found = made(sizes, batch)
     program = found.program
-    assert len(found.events) == sum(section.count for section in program.each)
+    assert len(found.events) == sum(section.count for section in program.per_batch)
     for units in (("load", "weights"), ("matrix",), ("vector",), ("store",)):
         own = [event for event in found.events if event.lane in units]
         assert own and all(e.taken <= e.begin <= e.end <= found.total.cycles for e in own)
         assert all(a.end <= b.begin for a, b in zip(own, own[1:], strict=False))
-    costs = [cost for section in found.estimates.each for cost in section]
+    costs = [cost for section in found.estimates.per_batch for cost in section]
     pairs = [pair for pair in zip(found.events, costs, strict=True) if pair[0].lane in LANES]
     assert all(event.cycles <= cost.work for event, cost in pairs)
 

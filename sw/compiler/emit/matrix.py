@@ -90,7 +90,7 @@ def _reads(
         columns = (-left, max(pitch - left, reach))
         end = start[0] + (high - 1) * layer.stride[0] + last // pitch + 1
         ends = (start[0] + first // pitch, end)
-        if layer.each:
+        if layer.depth_multiplier:
             count = layer.inputs(*about.channels(action.layer, action.tile))[1]
             channels = (channel, channel + count)
         elif layer.kernel == (1, 1):

@@ -85,7 +85,7 @@ def band_matrix(
 
     Returns int8, shape ``(results and their channels, pixels and their channels)``.
     """
-    channels, count, each = band.channels, band.count, layer.each
+    channels, count, each = band.channels, band.count, layer.depth_multiplier
     # By row of the kernel, the offset from a pixel to its index among those of all ranges.
     before, lengths = [], 0
     for start, length in stretches:

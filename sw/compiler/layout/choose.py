@@ -76,7 +76,7 @@ class _Choice:
     def consider(self, number: int) -> None:
         """Take the best band of a layer if there is one."""
         layer = self.network.layers[number]
-        if not isinstance(layer, MatrixLayer) or not layer.each or layer.pool != _ALONE:
+        if not isinstance(layer, MatrixLayer) or not layer.depth_multiplier or layer.pool != _ALONE:
             return
         if layer.summands > 1:
             return
@@ -111,7 +111,7 @@ class _Choice:
             return
         padded = any(margins_of(self.network, layer.result))
         for channels in range(1, ends[0].channels + 1):
-            made = channels * layer.each
+            made = channels * layer.depth_multiplier
             if 2 * made > self.config.columns:
                 return
             if ends[0].channels % channels:
@@ -138,7 +138,7 @@ class _Choice:
             assert isinstance(layer, MatrixLayer)
             if layer.source == value and band.channels != run:
                 return False
-            if layer.result == value and band.channels * layer.each != run:
+            if layer.result == value and band.channels * layer.depth_multiplier != run:
                 return False
         return True
 
@@ -210,7 +210,7 @@ class _Choice:
             return _Work(
                 count, apart, 0, apart // pass_cycles(layer.pixels, config), config.columns
             )
-        made = band.channels * layer.each
+        made = band.channels * layer.depth_multiplier
         steps = sum(segment.steps(config) for segment in band_segments(layer, band, source, config))
         pixels = math.prod(vectors(band, *layer.output, source.row))
         drained = pixels * drain_cycles(band.count * made, config) + drain_gap(config)

@@ -50,7 +50,9 @@ def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config
         first = number * tiled.channels
         if tiled.band:
             stretches = spans(layer, tiled.band, source.row, config)
-            matrix = band_matrix(layer, tiled.band, first // layer.each, stretches, source.row)
+            matrix = band_matrix(
+                layer, tiled.band, first // layer.depth_multiplier, stretches, source.row
+            )
         else:
             matrix = layer.matrix(first, min(first + columns, layer.channels))
         step = 0

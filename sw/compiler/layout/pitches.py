@@ -126,7 +126,7 @@ def pixel_bytes(layer: MatrixLayer, value: Value, pixel: int) -> int:
 
     ``pixel`` is the pitch of the value's own pixels. A layer may read a vector as several rows.
     """
-    depth = value.channels if layer.each else layer.weights.shape[3]
+    depth = value.channels if layer.depth_multiplier else layer.weights.shape[3]
     return pixel if depth == value.channels else depth
 
 
@@ -228,7 +228,7 @@ def _banded(
     for layer_number in network.makers[number]:
         layer, band = network.layers[layer_number], bands.get(layer_number)
         if band and isinstance(layer, MatrixLayer):
-            run = band.channels * layer.each
+            run = band.channels * layer.depth_multiplier
             row = layouts[layer.source].row if band.joined else row
             written = (top + value.height - 1) * row + left + value.width + overrun(layer, band)
     for layer_number in network.readers[number]:
@@ -261,7 +261,7 @@ def sees_rows(layer: Layer, number: int, value: Value) -> bool:
 
 def _cuts(layer: MatrixLayer, value: Value) -> bool:
     """Return whether a matrix layer reads a vector as several rows."""
-    return not layer.each and layer.weights.shape[3] != value.channels
+    return not layer.depth_multiplier and layer.weights.shape[3] != value.channels
 
 
 def _reach(layer: MatrixLayer, value: Value) -> Margins:

@@ -187,7 +187,7 @@ def _channels(layer: Layer, band: Band | None, config: Config) -> int:
         return tile_columns(config)
     if band is None or not isinstance(layer, MatrixLayer):
         return config.columns
-    return band.channels * layer.each
+    return band.channels * layer.depth_multiplier
 
 
 def _segments(

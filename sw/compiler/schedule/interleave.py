@@ -262,7 +262,7 @@ class Interleaver(Arranged):
         channels, some = _EVERYTHING, product_rows(layer, rows, tiled.band, layout)
         value, first = self.network.values[layer.source], action.first_step * self.config.rows
         last = action.last_step * self.config.rows
-        if layer.each:
+        if layer.depth_multiplier:
             start = action.tile * tiled.channels
             start, count = layer.inputs(start, min(start + tiled.channels, layer.channels))
             channels = start, start + count

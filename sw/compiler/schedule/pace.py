@@ -92,7 +92,7 @@ class Pace(Arranged):
         band = self.tiling.layers[action.layer].band
         if band:
             assert isinstance(layer, MatrixLayer)
-            channels = band.count * band.channels * layer.each
+            channels = band.count * band.channels * layer.depth_multiplier
             return self.pixels(action) * drain_cycles(channels, config)
         assert isinstance(layer, MatrixLayer | DynamicProduct)
         return math.prod(action.block.extents) * max(groups, math.prod(layer.pool.window))

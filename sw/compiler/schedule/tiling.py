@@ -150,7 +150,7 @@ class BlockTiling(Arranged):
         layer = self.network.product(number)
         first = self.tiling.layers[number].segments[0][0]
         others = any(len(found) > 1 for found in self.tiling.layers[number].segments)
-        if others or not first.side_by_side or layer.each:
+        if others or not first.side_by_side or layer.depth_multiplier:
             return WHOLE
         steps = first.steps(self.config)
         if not loads:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.frontend.onnx.constants import real_array
-from celosia.sw.frontend.onnx.file.source import End
+from celosia.sw.frontend.onnx.file.nodes import OnnxEnd
 from celosia.sw.frontend.onnx.operand import Operand
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 from celosia.sw.layers.node import ModelError
@@ -114,9 +114,9 @@ class Builder:
 
     def meaning(self, value: Value) -> Quantization:
         """Return the quantisation of a value's stored integers."""
-        found = self.tensors[value.number].quantization
-        assert found
-        return found
+        quantization = self.tensors[value.number].quantization
+        assert quantization
+        return quantization
 
     def value(self, operand: Operand | None) -> Value:
         """Return an operand that is computed.
@@ -140,9 +140,9 @@ class Builder:
         source = source or shape
         order = order or tuple(range(len(source)))
         unsigned = of.dtype == _UINT8 and self.tensors[number].dtype == np.int8
-        made = Value(number, shape, source, order, unsigned)
-        self.values[of.name] = made
-        return made
+        value = Value(number, shape, source, order, unsigned)
+        self.values[of.name] = value
+        return value
 
     def alike(self, of: Operand, number: int, value: Value) -> None:
         """Define a value that is stored like another one."""
@@ -265,7 +265,7 @@ class Builder:
         number = self.constant(operand.name, data, meaning)
         return Value(number, data.shape, data.shape, tuple(range(data.ndim)))
 
-    def input(self, end: End, operand: Operand | None) -> None:
+    def input(self, end: OnnxEnd, operand: Operand | None) -> None:
         """Add an input of the model; the host makes int8 of uint8."""
         meaning = operand.quantization if operand else None
         number = self.tensor(end.name, end.shape, end.dtype, meaning)
@@ -275,7 +275,7 @@ class Builder:
             number = self.operate("QUANTIZE", [number], end.shape, of)
         self.define(of, number, end.shape)
 
-    def output(self, end: End, operand: Operand) -> None:
+    def output(self, end: OnnxEnd, operand: Operand) -> None:
         """Add an output of the model, in the model's type and order of axes."""
         value = self.plain(self.values[operand.name])
         if value.shape != end.shape and end.shape:

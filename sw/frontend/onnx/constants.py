@@ -46,8 +46,8 @@ def real_array(operand: Operand | None) -> np.ndarray:
     if meaning is None:
         return data.astype(np.float32) if data.dtype.kind not in "iub" else data
     points = along(meaning, meaning.zero_points, data.ndim)
-    whole = (data.astype(np.int64) - points).astype(np.float32)
-    return whole * along(meaning, meaning.scales, data.ndim)
+    integers = (data.astype(np.int64) - points).astype(np.float32)
+    return integers * along(meaning, meaning.scales, data.ndim)
 
 
 def nonzero(operand: Operand | None) -> Operand | None:
@@ -79,8 +79,8 @@ def quantised_weights(kind: str, inputs: list[Operand | None]) -> list[Operand |
     if data is None or not np.isfinite(data).all():
         return inputs
     data = data.astype(np.float32)
-    least, most = np.minimum(data.min(), 0), np.maximum(data.max(), 0)
-    scale = (most - least) / np.float32(255) if most > least else np.float32(1)
+    least, greatest = np.minimum(data.min(), 0), np.maximum(data.max(), 0)
+    scale = (greatest - least) / np.float32(255) if greatest > least else np.float32(1)
     point = np.rint(np.float32(-128) - least / scale)
     integers = np.clip(np.rint(data / scale) + point, -128, 127).astype(np.int8)
     quantization = Quantization(np.array([scale], np.float32), np.array([point], np.int64))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.frontend.onnx.file.source import Node
+from celosia.sw.frontend.onnx.file.nodes import OnnxNode
 from celosia.sw.layers import onnxruntime
 from celosia.sw.layers.node import ModelError
 
@@ -62,7 +62,7 @@ def _hard_swish(inputs: Sequence[Any], _: _Attributes) -> np.ndarray:
 
 
 def _erf(x: np.ndarray) -> np.ndarray:
-    return np.array([math.erf(each) for each in x.ravel()], np.float32).reshape(x.shape)
+    return np.array([math.erf(number) for number in x.ravel()], np.float32).reshape(x.shape)
 
 
 def _gelu(inputs: Sequence[Any], attributes: _Attributes) -> np.ndarray:
@@ -157,7 +157,7 @@ FUNCTIONS: dict[str, _Function] = {
 
 
 def evaluate(
-    nodes: Mapping[str, Node],
+    nodes: Mapping[str, OnnxNode],
     constants: Mapping[str, np.ndarray],
     name: str,
     leaf: str,
@@ -175,12 +175,14 @@ def evaluate(
     if name in constants:
         return constants[name].reshape(()).astype(np.float32)
     node = nodes[name]
-    inputs = [evaluate(nodes, constants, each, leaf, x) if each else None for each in node.inputs]
+    inputs = [
+        evaluate(nodes, constants, operand, leaf, x) if operand else None for operand in node.inputs
+    ]
     with np.errstate(all="ignore"):
         return FUNCTIONS[node.kind](inputs, node.attributes).astype(np.float32)
 
 
-def bound(node: Node, constants: Mapping[str, np.ndarray]) -> tuple[float, float]:
+def bound(node: OnnxNode, constants: Mapping[str, np.ndarray]) -> tuple[float, float]:
     """Return the least and the greatest result of a Relu or Clip."""
     if node.kind == "Relu":
         return 0.0, math.inf

@@ -3,7 +3,7 @@
 import numpy as np
 from onnx import helper
 
-from celosia.sw.frontend.onnx.file.source import Node
+from celosia.sw.frontend.onnx.file.nodes import OnnxNode
 from celosia.sw.frontend.onnx.operand import Operand
 from celosia.sw.frontend.onnx.readers.composites import KINDS
 from celosia.sw.frontend.onnx.readers.dynamic import RESULTS
@@ -54,20 +54,20 @@ VIEWS = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 NUMBERS = ("float32", "int32", "int64", "bool")
 
 
-def moves(node: Node) -> bool:
+def moves(node: OnnxNode) -> bool:
     """Return whether the results of an operator are elements of its input."""
     means = node.kind == "Resize" and node.attributes.get("mode") in _MEANS
     return node.kind in MOVERS and not means
 
 
-def quantised_type(node: Node, zero_point: np.dtype | None) -> np.dtype:
+def quantised_type(node: OnnxNode, zero_point: np.dtype | None) -> np.dtype:
     """Return the type that a QuantizeLinear gives: that of its zero point, uint8 without one."""
     kind = node.attributes.get("output_dtype")
     named = np.dtype(helper.tensor_dtype_to_np_dtype(kind) if kind else np.uint8)
     return zero_point or named
 
 
-def types(node: Node, inputs: list[Operand | None]) -> list[np.dtype]:
+def types(node: OnnxNode, inputs: list[Operand | None]) -> list[np.dtype]:
     """Return the types of the results of an operator on numbers."""
     if node.kind == "Cast":
         return [np.dtype(helper.tensor_dtype_to_np_dtype(node.attributes.get("to")))]

@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 
 from celosia.sw.frontend.onnx.builder import Builder
+from celosia.sw.frontend.onnx.file.nodes import OnnxModel, read
 from celosia.sw.frontend.onnx.file.shapes import Shapes
-from celosia.sw.frontend.onnx.file.source import Source, read
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
 from celosia.sw.frontend.onnx.readers.composites import FLOATS
 from celosia.sw.frontend.onnx.readers.copies import COPIES
 from celosia.sw.frontend.onnx.readers.dynamic import DYNAMIC
 from celosia.sw.frontend.onnx.readers.elementwise import ELEMENTWISE, function, quantize
-from celosia.sw.frontend.onnx.readers.floats import clamped
 from celosia.sw.frontend.onnx.readers.layers import LAYERS, bounded, max_pool
 from celosia.sw.frontend.onnx.readers.moves import MOVES
+from celosia.sw.frontend.onnx.readers.steps import clamped
 from celosia.sw.frontend.onnx.readers.transposed import transposed
 from celosia.sw.frontend.onnx.units import Units
 from celosia.sw.ir.graph import Graph
@@ -61,7 +61,7 @@ def load(content: bytes, name: str = "model", shapes: Shapes | None = None) -> G
         raise ModelError(f"{name}: damaged .onnx file") from None
 
 
-def _graph(source: Source, name: str) -> Graph:
+def _graph(source: OnnxModel, name: str) -> Graph:
     quantised = any(node.kind.startswith(_QUANTISED) for node in source.nodes)
     if not quantised and all(end.dtype.kind == "f" for end in source.inputs):
         raise FloatModelError("float model; `celosia quantize` makes it int8")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.frontend.onnx.file.source import Attributes, Node
+from celosia.sw.frontend.onnx.file.nodes import OnnxAttributes, OnnxNode
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.layers.node import ModelError
 
@@ -45,7 +45,7 @@ class Unit:
     """One operator on integers."""
 
     kind: str  #: Of the float operator.
-    node: Node  #: Source of the unit.
+    node: OnnxNode  #: Source of the unit.
     inputs: Operands  #: Operands, and constants that act as parameters.
     outputs: tuple[Operand, ...]  #: Results.
     #: Bounds of the result's real value.
@@ -53,7 +53,7 @@ class Unit:
     high: float = np.inf
     #: From float32 to float32, of a unit whose result depends on one element.
     function: Callable[[np.ndarray], np.ndarray] | None = None
-    attributes: Attributes = field(default_factory=Attributes)
+    attributes: OnnxAttributes = field(default_factory=OnnxAttributes)
 
     def require_read(self) -> None:
         """Refuse an input with contents that its reader did not look up."""

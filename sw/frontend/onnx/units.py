@@ -9,12 +9,13 @@ elements are units on any operands.
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from celosia.sw.frontend.onnx.constants import kernel_operands, quantised_weights
-from celosia.sw.frontend.onnx.file.source import LINEAR, Attributes, End, Node, Source
+from celosia.sw.frontend.onnx.file.nodes import LINEAR, OnnxAttributes, OnnxEnd, OnnxModel, OnnxNode
 from celosia.sw.frontend.onnx.functions import BOUNDS, FUNCTIONS, bound, evaluate
 from celosia.sw.frontend.onnx.kinds import (
     ENCLOSED,
@@ -51,7 +52,7 @@ class Units:
     - ``readers``: number of readers of a tensor.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: OnnxModel) -> None:
         self.source = source
         self.readers = Counter(name for node in source.nodes for name in node.inputs)
         self.readers.update(end.name for end in source.outputs)
@@ -61,7 +62,7 @@ class Units:
         #: Sources of tensors in float, by name: integers that were dequantised, or without scale.
         self.floats: dict[str, Operand] = {}
         #: Float operators whose result is not quantised yet, by its name.
-        self.pending: dict[str, Node] = {}
+        self.pending: dict[str, OnnxNode] = {}
         for end in source.inputs:
             if end.dtype in _INTEGERS:
                 self.integers[end.name] = self._input(end)
@@ -76,7 +77,7 @@ class Units:
             if end.name in self.pending:
                 self._attempt(self.pending[end.name], self._real, end.name)
 
-    def _attempt(self, node: Node, step: Callable[[Any], Any], argument: Any) -> None:
+    def _attempt(self, node: OnnxNode, step: Callable[[Any], Any], argument: Any) -> None:
         """Carry out a step; record why it fails, unless a blocker is the cause."""
         try:
             step(argument)
@@ -85,7 +86,7 @@ class Units:
         except ModelError as error:
             self.blockers.append((node.kind, f"{node.label}: {error}"))
 
-    def _input(self, end: End) -> Operand:
+    def _input(self, end: OnnxEnd) -> Operand:
         """Return an integer input, with the quantisation that its readers give."""
         names = {end.name}
         for node in self.source.nodes:
@@ -107,7 +108,7 @@ class Units:
         return self.source.constants[name]
 
     def _meaning(
-        self, node: Node, index: int, axis: int = 0, *, zeros: bool = False
+        self, node: OnnxNode, index: int, axis: int = 0, *, zeros: bool = False
     ) -> Quantization:
         """Return the scale at an index of a node's inputs, and the zero point after it."""
         scales = self._constant(node.input(index), "scale")
@@ -120,13 +121,13 @@ class Units:
             raise ModelError(f"wanted scales greater than 0, got {scales.min()}")
         points = np.zeros(len(scales), np.int64)
         if name := node.input(index + 1):
-            given = self._constant(name, "zero point").reshape(-1).astype(np.int64)
-            if len(given) not in (1, len(scales)):
-                raise ModelError(f"wanted {len(scales)} zero points, got {len(given)}")
-            points[:] = given
+            zero_points = self._constant(name, "zero point").reshape(-1).astype(np.int64)
+            if len(zero_points) not in (1, len(scales)):
+                raise ModelError(f"wanted {len(scales)} zero points, got {len(zero_points)}")
+            points[:] = zero_points
         return Quantization(scales, points, axis)
 
-    def _take(self, node: Node) -> None:
+    def _take(self, node: OnnxNode) -> None:
         """Take a node as a unit, as the end of a unit, or as part of a later one."""
         if node.kind in COMPUTED and self._in_steps(node):
             self.pending[node.outputs[0]] = replace(node, kind=COMPUTED[node.kind])
@@ -143,7 +144,7 @@ class Units:
         else:
             raise ModelError("operator is not supported")
 
-    def _in_steps(self, node: Node) -> bool:
+    def _in_steps(self, node: OnnxNode) -> bool:
         """Return whether float operators compute a QuantizeLinear or DequantizeLinear.
 
         Its scale or zero point is computed, it has several scales, or other integers.
@@ -158,7 +159,7 @@ class Units:
             return several or node.input(0) not in self.integers
         return several or self._quantised_type(node) not in _INTEGERS
 
-    def _quantised_type(self, node: Node) -> np.dtype:
+    def _quantised_type(self, node: OnnxNode) -> np.dtype:
         """Return the type that a QuantizeLinear gives: that of its zero point."""
         name = node.input(2)
         if name in self.source.narrow:
@@ -168,7 +169,7 @@ class Units:
         known = operand if constant is None else constant
         return quantised_type(node, known.dtype if known is not None else None)
 
-    def _quantize(self, node: Node) -> None:
+    def _quantize(self, node: OnnxNode) -> None:
         """Make the unit that ends in a QuantizeLinear."""
         name, dtype, meaning = node.input(0), self._quantised_type(node), self._meaning(node, 1)
         # One scale has no axis and no blocks.
@@ -183,7 +184,7 @@ class Units:
         elif name in self.pending:
             self._close(node, name, output)
 
-    def _close(self, node: Node, name: str, output: Operand) -> None:
+    def _close(self, node: OnnxNode, name: str, output: Operand) -> None:
         """Make the units of float operators up to a QuantizeLinear, on integers where that goes."""
         views, inner = [], name
         while inner in self.pending and self.pending[inner].kind in VIEWS:
@@ -205,32 +206,28 @@ class Units:
         """Return the unit of operators that end in a QuantizeLinear; None if they stay in float."""
         node = self.pending[name]
         leaves = self._leaves(name)
-        fused = all(each in self.floats for each in node.inputs if each)
+        fused = all(operand in self.floats for operand in node.inputs if operand)
         if leaves is not None and len(leaves) == 1 and not (fused and node.kind in ENCLOSED):
             (leaf,) = leaves
             if self.floats[leaf].quantization is None:
                 return None
-            return Unit(
-                node.kind,
-                node,
-                Operands((self.floats[leaf],)),
-                (output,),
-                function=lambda x: evaluate(self.pending, self.source.constants, name, leaf, x),
-            )
+            inputs = Operands((self.floats[leaf],))
+            function = partial(evaluate, self.pending, self.source.constants, name, leaf)
+            return Unit(node.kind, node, inputs, (output,), function=function)
         low, high = -np.inf, np.inf
         while node.kind in BOUNDS and node.input(0) in self.pending:
-            least, most = bound(node, self.source.constants)
+            least, greatest = bound(node, self.source.constants)
             # Operators after it bound both of its ends.
-            low, high = (min(max(end, low), high) for end in (least, most))
+            low, high = (min(max(end, low), high) for end in (least, greatest))
             node = self.pending[node.input(0)]
         if node.kind not in ENCLOSED or (node.kind == "Softmax" and node.outputs[0] != name):
             return None
-        names = [each for each in node.inputs if each]
-        operands = [self.floats.get(each) for each in names]
+        names = [operand for operand in node.inputs if operand]
+        operands = [self.floats.get(operand) for operand in names]
         unscaled = any(operand and operand.quantization is None for operand in operands)
-        if unscaled or any(each in self.pending for each in names):
+        if unscaled or any(operand in self.pending for operand in names):
             return None
-        operands = [self._operand(each) if each else None for each in node.inputs]
+        operands = [self._operand(operand) if operand else None for operand in node.inputs]
         if self.readers[name] == self.readers[node.outputs[0]] == 1:
             operands = quantised_weights(node.kind, operands)
         inputs = kernel_operands(node.kind, operands)
@@ -248,19 +245,19 @@ class Units:
             if node is not None and inner not in self.floats and inner not in names:
                 names.add(inner)
                 stack += node.inputs[:1] if moves(node) else filter(None, node.inputs)
-        for inner in [each for each in self.pending if each in names]:
+        for inner in [result for result in self.pending if result in names]:
             if inner not in self.floats:
                 self._make(self.pending[inner])
         return self._operand(name)
 
-    def _make(self, node: Node) -> None:
+    def _make(self, node: OnnxNode) -> None:
         """Make the unit of an operator in float whose inputs are made."""
         if moves(node):
             source = self._real(node.input(0))
-            outputs = tuple(replace(source, name=each, data=None) for each in node.outputs if each)
+            outputs = _results(node, source)
             self.units.append(self._moved(node, source, outputs))
         else:
-            ends = [self._read_by(node.kind, each) if each else None for each in node.inputs]
+            ends = [self._read_by(node.kind, end) if end else None for end in node.inputs]
             quantises = node.kind == COMPUTED["QuantizeLinear"]
             kinds = [self._quantised_type(node)] if quantises else types(node, ends)
             outputs = tuple(map(Operand, node.outputs, kinds))
@@ -279,7 +276,7 @@ class Units:
             raise ModelError(f"wanted {', '.join(NUMBERS)}, got {source.dtype} {name!r}")
         of = Operand(f"{name} (integers)", np.dtype(np.int32))
         if of.name not in self.floats:
-            node = Node(INTEGERS, 0, (name,), (of.name,), Attributes())
+            node = OnnxNode(INTEGERS, 0, (name,), (of.name,), OnnxAttributes())
             self.units.append(Unit(INTEGERS, node, Operands((source,)), (of,)))
             self.floats[of.name] = of
         return of
@@ -294,13 +291,13 @@ class Units:
         node = self.pending.get(name)
         if node is None or node.kind not in FUNCTIONS:
             return None
-        found: set[str] = set()
-        for each in node.inputs:
-            leaves = self._leaves(each) if each else set()
+        union: set[str] = set()
+        for operand in node.inputs:
+            leaves = self._leaves(operand) if operand else set()
             if leaves is None:
                 return None
-            found |= leaves
-        return found
+            union |= leaves
+        return union
 
     def _operand(self, name: str) -> Operand:
         """Return an operand of a float operator; raises _BlockedError if nothing makes it."""
@@ -311,7 +308,7 @@ class Units:
             return Operand(name, data.dtype, data=data)
         raise _BlockedError(name)
 
-    def _dequantize(self, node: Node) -> None:
+    def _dequantize(self, node: OnnxNode) -> None:
         """Record the source of a float tensor."""
         name, axis = node.input(0), node.attributes.get("axis", 1)
         node.attributes.get("block_size")  # Constants of blocks are computed by now.
@@ -325,7 +322,7 @@ class Units:
                 raise ModelError(f"wanted the scale and zero point of {name!r}")
             self.floats[node.outputs[0]] = known
 
-    def _linear(self, node: Node) -> None:
+    def _linear(self, node: OnnxNode) -> None:
         """Make a unit of an operator that names its scales."""
         kind, positions, bias, result = LINEAR[node.kind]
         if node.attributes.get("channels_last"):
@@ -346,15 +343,12 @@ class Units:
         dtype = inputs[0].dtype if inputs[0] else np.dtype(np.uint8)
         output = Operand(node.outputs[0], dtype, self._meaning(node, result))
         self.integers[output.name] = output
-        function = _function(kind, node) if kind in ("LeakyRelu", "Sigmoid") else None
-        attributes = node.attributes
-        self.units.append(
-            Unit(
-                kind, node, Operands(operands), (output,), function=function, attributes=attributes
-            )
-        )
+        unit = Unit(kind, node, Operands(operands), (output,), attributes=node.attributes)
+        if kind in ("LeakyRelu", "Sigmoid"):
+            unit = replace(unit, function=_function(kind, node))
+        self.units.append(unit)
 
-    def _integer(self, node: Node, index: int, axis: int) -> Operand | None:
+    def _integer(self, node: OnnxNode, index: int, axis: int) -> Operand | None:
         """Return an integer operand; None if the operator that makes it is a blocker."""
         name = node.input(index)
         data = self.source.constants.get(name)
@@ -366,7 +360,7 @@ class Units:
             raise ModelError(f"wanted the scale and zero point of {name!r}")
         return known
 
-    def _move(self, node: Node) -> None:
+    def _move(self, node: OnnxNode) -> None:
         """Make a unit of an operator that moves integers, or dequantised floats."""
         name = node.input(0)
         where = self.integers if name in self.integers else self.floats
@@ -375,26 +369,30 @@ class Units:
                 self.pending.update(dict.fromkeys(filter(None, node.outputs), node))
             return
         source = where[name]
-        outputs = tuple(replace(source, name=each, data=None) for each in node.outputs if each)
+        outputs = _results(node, source)
         where.update((output.name, output) for output in outputs)
         self.units.append(self._moved(node, source, outputs, integers=where is self.integers))
 
     def _moved(
-        self, node: Node, source: Operand, outputs: tuple[Operand, ...], *, integers: bool = False
+        self, node: OnnxNode, source: Operand, outputs: tuple[Operand, ...], integers: bool = False
     ) -> Unit:
         """Return the unit of an operator that moves an operand."""
         parameters = []
-        for each in node.inputs[1:]:
-            known = self.floats.get(each)
+        for parameter in node.inputs[1:]:
+            known = self.floats.get(parameter)
             if known is not None and known.data is not None:
                 parameters.append(known)
                 continue
-            data = self._constant(each, "parameter") if each else None
-            parameters.append(None if data is None else Operand(each, data.dtype, data=data))
+            data = self._constant(parameter, "parameter") if parameter else None
+            parameters.append(None if data is None else Operand(parameter, data.dtype, data=data))
         attributes = node.attributes.extended(integers=integers)
         inputs = Operands((source, *parameters))
         return Unit(node.kind, node, inputs, outputs, attributes=attributes)
 
 
-def _function(kind: str, node: Node) -> Callable[[np.ndarray], np.ndarray]:
+def _results(node: OnnxNode, source: Operand) -> tuple[Operand, ...]:
+    return tuple(replace(source, name=name, data=None) for name in node.outputs if name)
+
+
+def _function(kind: str, node: OnnxNode) -> Callable[[np.ndarray], np.ndarray]:
     return lambda x: FUNCTIONS[kind]((x,), node.attributes)

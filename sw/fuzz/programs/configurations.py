@@ -119,6 +119,6 @@ def configurations(names: str | None, drawn: int, seed: int) -> list[Config]:
     chosen = names.split(",") if names else list(CONFIGURATIONS)
     for name in chosen:
         if name not in CONFIGURATIONS:
-            wanted = ", ".join(CONFIGURATIONS)
-            raise ValueError(f"configurations: wanted some of {wanted}, got {name!r}")
+            names = ", ".join(CONFIGURATIONS)
+            raise ValueError(f"configurations: wanted some of {names}, got {name!r}")
     return [CONFIGURATIONS[name] for name in chosen]

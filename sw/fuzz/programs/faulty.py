@@ -90,11 +90,11 @@ def _twice(config: Config, rng: random.Random) -> bytes:
 
 
 def _unaligned(config: Config, rng: random.Random) -> list[Instruction]:
-    found = []
+    candidates = []
     for opcode in (Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS):
         multiple = isa.limits(config)[opcode]["external"].multiple
-        found.append(Instruction(opcode, external=rng.randrange(1, multiple)))
-    return found
+        candidates.append(Instruction(opcode, external=rng.randrange(1, multiple)))
+    return candidates
 
 
 def _crossed(config: Config, rng: random.Random) -> list[Instruction]:
@@ -142,8 +142,8 @@ def _range(case: Case, rng: random.Random) -> Case:
             # External addresses out of range are another error.
             if name.startswith("external"):
                 continue
-            most = min(high, low + (1 << rng.randrange(14)))
-            value = low + rng.randint(0, (most - low) // multiple) * multiple
+            limit = min(high, low + (1 << rng.randrange(14)))
+            value = low + rng.randint(0, (limit - low) // multiple) * multiple
             i = Instruction(i.opcode, **(i.fields | {name: value}))
             # A store must not overwrite the program.
             if i.opcode is Opcode.STORE and footprint.external_block(i).last >= stage.CODE:
@@ -227,7 +227,7 @@ def _moved(
         i.external ^ 1 << rng.randrange(max(last.bit_length(), BOUND_BITS), ADDRESS_BITS - 1),
     ]
     aligned = {max(0, place) // multiple * multiple for place in places}
-    found = [
+    candidates = [
         i.but(external=place)
         for place in sorted(aligned)
         if place <= highest and not first <= place <= place + size - 1 <= last
@@ -235,8 +235,8 @@ def _moved(
     if i.opcode in (Opcode.LOAD, Opcode.STORE):
         # The second row leaves; or it wraps at 4 GiB.
         away = rng.choice([last - i.external + 1, (1 << ADDRESS_BITS) - rng.randint(1, first)])
-        found.append(i.but(rows=max(2, i.rows), external_pitch=away))
-    return found
+        candidates.append(i.but(rows=max(2, i.rows), external_pitch=away))
+    return candidates
 
 
 def _beyond(case: Case, rng: random.Random) -> Case:
@@ -279,8 +279,8 @@ def _flipped(case: Case, rng: random.Random) -> Case:
 
 
 def _bus_error(kind: str, case: Case, rng: random.Random) -> Case:
-    most = rng.choice([40, 400, 4000]) // (10 if kind == "answer" else 1)
-    return replace(case, fault=CaseFault(kind, rng.randint(1, most), rng.choice(_SLVERR_DECERR)))
+    limit = rng.choice([40, 400, 4000]) // (10 if kind == "answer" else 1)
+    return replace(case, fault=CaseFault(kind, rng.randint(1, limit), rng.choice(_SLVERR_DECERR)))
 
 
 def _host(kind: str, case: Case, rng: random.Random) -> Case:

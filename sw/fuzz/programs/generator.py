@@ -57,15 +57,15 @@ class Generator:
             for first, size in regions
         )
 
-    def _small(self, most: int) -> int:
-        """Return 0 to ``most``, mostly small."""
-        return self.rng.randint(0, self.rng.choice([1, most // 4 + 1, most]))
+    def _small(self, limit: int) -> int:
+        """Return 0 to ``limit``, mostly small."""
+        return self.rng.randint(0, self.rng.choice([1, limit // 4 + 1, limit]))
 
-    def _counts(self, most: int) -> dict[str, int]:
-        """Return counts of the three loops, of at most ``most`` pixels."""
+    def _counts(self, limit: int) -> dict[str, int]:
+        """Return counts of the three loops, of at most ``limit`` pixels."""
         counts = [1, 1, 1]
         for axis in self.rng.sample(range(3), 3):
-            free = most // (counts[0] * counts[1] * counts[2])
+            free = limit // (counts[0] * counts[1] * counts[2])
             counts[axis] = self.rng.randint(1, max(1, min(free, 6)))
         return dict(zip(("x_count", "y_count", "z_count"), counts, strict=True))
 
@@ -75,8 +75,8 @@ class Generator:
         length = self.rng.choice([1, 2, self.config.rows, self.rng.randint(1, elements + 2)])
         return {f"{prefix}run": length, f"{prefix}skip": self.rng.randint(0, 2)}
 
-    def _strides(self, prefix: str, most: int, axes: str = "xyz") -> dict[str, int]:
-        return {f"{prefix}{axis}_stride": self._small(most) for axis in axes}
+    def _strides(self, prefix: str, limit: int, axes: str = "xyz") -> dict[str, int]:
+        return {f"{prefix}{axis}_stride": self._small(limit) for axis in axes}
 
     def matmul(self) -> Instruction:
         """Return a MATMUL."""
@@ -138,8 +138,8 @@ class Generator:
     def vector(self) -> Instruction:
         """Return a VECTOR that does not read its own results."""
         config, rng = self.config, self.rng
-        most = isa.limits(config)[Opcode.VECTOR]["mode"].high
-        modes = [mode for mode in Mode if mode.value <= most]
+        limit = isa.limits(config)[Opcode.VECTOR]["mode"].high
+        modes = [mode for mode in Mode if mode.value <= limit]
 
         def draw() -> Instruction:
             source, destination = rng.choice(list(Space)), rng.choice(list(Space))
@@ -253,13 +253,13 @@ class Generator:
 
         def draw() -> Instruction:
             kind = rng.choice(list(Kind))
-            most = config.table_slots if kind is Kind.TABLES else config.parameter_channels
+            limit = config.table_slots if kind is Kind.TABLES else config.parameter_channels
             return Instruction(
                 Opcode.LOAD_PARAMS,
                 external=first + rng.randrange(0, size, step),
                 kind=kind,
-                first=rng.randrange(most),
-                count=rng.randint(1, most),
+                first=rng.randrange(limit),
+                count=rng.randint(1, limit),
             )
 
         return self.legal(draw)

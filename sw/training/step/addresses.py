@@ -72,15 +72,15 @@ class Convolution:
         self.geometry = Geometry(layer, config.rows, first=number == 0)
         self._check()
         #: Rows of the kernel in each part of the gradient.
-        most = config.accumulator_depth // self.geometry.kernel_row
-        self.kernel_rows = balanced(layer.kernel, most)
+        limit = config.accumulator_depth // self.geometry.kernel_row
+        self.kernel_rows = balanced(layer.kernel, limit)
 
     def _check(self) -> None:
         g, depth = self.geometry, self.config.accumulator_depth
-        wanted = max(g.kernel_row, self.layer.pool * g.width, self.layer.width)
-        if wanted > depth:
+        size = max(g.kernel_row, self.layer.pool * g.width, self.layer.width)
+        if size > depth:
             raise InputError(
-                f"training: wanted accumulator_depth of at least {wanted}, "
+                f"training: wanted accumulator_depth of at least {size}, "
                 f"got {depth} in {self.config.name}"
             )
 
@@ -138,10 +138,10 @@ class Convolution:
     def gradient(self, space: Area, weights: tuple[int, ...]) -> Gradient:
         """Take the bytes of the gradients; ``weights``: external addresses."""
         g = self.geometry
-        most = max(last - first for first, last in self.parts)
+        longest = max(last - first for first, last in self.parts)
         images = [space.take(g.image_bytes) for _ in "01"]
         errors = [[space.take(g.error_bytes) for _ in "01"] for _ in "01"]
-        pairs = [space.pair(most, g.size) for _ in "01"]
+        pairs = [space.pair(longest, g.size) for _ in "01"]
         blocks = []
         for j in range(g.blocks):
             for first, _ in self.parts:

@@ -20,10 +20,10 @@ def errors(emit: Emitter, number: int) -> None:
     for block in blocks:
         for turn, tile in enumerate(layout.back[number]):
             emit.move(block.high, tile + block.number, count=size, first=turn * size, column=True)
-    most = emit.config.accumulator_depth // batch
+    limit = emit.config.accumulator_depth // batch
     groups = layout.back[number]
-    for turn, first in enumerate(range(0, len(groups), most)):
-        some = groups[first : first + most]
+    for turn, first in enumerate(range(0, len(groups), limit)):
+        some = groups[first : first + limit]
         for place, tile in enumerate(some):
             taps = layout.outputs[number] + size
             emit.multiply(layout.errors[number], tile, taps=taps, half=turn % 2, row=place * batch)

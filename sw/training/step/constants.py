@@ -29,9 +29,9 @@ def parameters(layout: Layout) -> bytes:
             f"back{number}": layer.error_shift,
         }
     twice = {f"sum{conv.number}" for conv in layout.convolutions}
-    found = np.zeros((len(layout.sets), layout.config.lanes), CHANNEL)
-    found["multiplier"] = MULTIPLIER
-    for row, name in zip(found, layout.sets, strict=True):
+    result = np.zeros((len(layout.sets), layout.config.lanes), CHANNEL)
+    result["multiplier"] = MULTIPLIER
+    for row, name in zip(result, layout.sets, strict=True):
         row["left"], row["right"] = LEFT, shifts.get(name, 0)
         if name in twice:
             # As LiteRT: half of the sum is rounded, then the rest of the shift.
@@ -43,7 +43,7 @@ def parameters(layout: Layout) -> bytes:
         elif name == "low":
             # The shift to the left drops the bits above; the sign is that of the highest one left.
             row["left"], row["right"] = 32 - LOW_BITS, 31 - LOW_BITS
-    return found.tobytes()
+    return result.tobytes()
 
 
 def exponential(exponent: float) -> np.ndarray:
@@ -80,38 +80,38 @@ def projection(classes: int) -> np.ndarray:
 def tiles(layout: Layout) -> bytes:
     """Return the constant tiles, as ``LOAD_WEIGHTS`` reads them; zeros where others are moved."""
     size, network = layout.size, layout.network
-    found = np.zeros((layout.constant_tiles, size, size), np.int8)
+    result = np.zeros((layout.constant_tiles, size, size), np.int8)
     one = np.eye(size, dtype=np.int8)
     last = layout.tiles_of(layout.outputs[-1])
-    found[layout.identity] = one
-    found[layout.identity + 1] = one << LOW_BITS
-    found[layout.ones : layout.ones + last, :, 0] = 1
-    whole = np.zeros((layout.outputs[-1], layout.outputs[-1]), np.int8)
-    whole[: layout.classes, : layout.classes] = projection(layout.classes)
+    result[layout.identity] = one
+    result[layout.identity + 1] = one << LOW_BITS
+    result[layout.ones : layout.ones + last, :, 0] = 1
+    identity = np.zeros((layout.outputs[-1], layout.outputs[-1]), np.int8)
+    identity[: layout.classes, : layout.classes] = projection(layout.classes)
     noise = noise_factor(ERROR_SHIFT) * one
     for number in range(layout.outputs[-1] // size):
         centre, product = layout.centre[number], layout.product[number]
-        found[centre + number] = one
-        found[centre + last, 0] = -1
+        result[centre + number] = one
+        result[centre + last, 0] = -1
         right = product + layout.tiles_of(layout.batch)
-        found[right + number] = ONE * one
-        found[right + last] = noise
+        result[right + number] = ONE * one
+        result[right + last] = noise
         project = layout.project[number]
-        columns = whole[:, number * size : (number + 1) * size]
-        found[project : project + last] = columns.reshape(last, size, size)
-        found[project + last] = noise
+        columns = identity[:, number * size : (number + 1) * size]
+        result[project : project + last] = columns.reshape(last, size, size)
+        result[project + last] = noise
     shifts = [layer.error_shift for layer in network.layers]
     for number, groups in layout.back.items():
         for group in groups:
             noisy = group + layout.tiles_of(layout.outputs[number])
-            found[noisy] = noise_factor(shifts[number]) * one
+            result[noisy] = noise_factor(shifts[number]) * one
     for number, tile in layout.noise_tiles.items():
-        found[tile] = noise_factor(shifts[number]) * one
+        result[tile] = noise_factor(shifts[number]) * one
     if layout.streamed:
-        found[layout.minus], found[layout.twice] = -one, 2 * one
+        result[layout.minus], result[layout.twice] = -one, 2 * one
     # Rows end with a beat.
     spare = layout.config.tile_row_bytes - layout.config.columns
-    return np.pad(found, ((0, 0), (0, 0), (0, spare))).tobytes()
+    return np.pad(result, ((0, 0), (0, 0), (0, spare))).tobytes()
 
 
 def contents(layout: Layout) -> dict[int, bytes]:

@@ -10,19 +10,19 @@ from celosia.sw.training.step.places import Matrix
 Loops = tuple[tuple[int, int], ...]
 
 
-def loops(found: Loops) -> dict[str, int]:
+def loops(nest: Loops) -> dict[str, int]:
     """Return the fields of the pixels of MATMUL or MOVE_WEIGHTS."""
-    return counts(found) | strides(found)
+    return counts(nest) | strides(nest)
 
 
-def counts(found: Loops) -> dict[str, int]:
+def counts(nest: Loops) -> dict[str, int]:
     """Return the fields of the counts of loops."""
-    return {f"{name}_count": count for name, (count, _) in zip("xyz", found, strict=False)}
+    return {f"{name}_count": count for name, (count, _) in zip("xyz", nest, strict=False)}
 
 
-def strides(found: Loops, side: str = "") -> dict[str, int]:
+def strides(nest: Loops, side: str = "") -> dict[str, int]:
     """Return the fields of strides; ``side``: ``"source_"`` or ``"destination_"`` of VECTOR."""
-    steps = [stride if count > 1 else 0 for count, stride in found]
+    steps = [stride if count > 1 else 0 for count, stride in nest]
     return {f"{side}{name}_stride": step for name, step in zip("xyz", steps, strict=False)}
 
 
@@ -95,10 +95,10 @@ class Emitter:
     def clear(self, unified: int, count: int) -> None:
         """Append zeros."""
         size = self.layout.size
-        pixels, rest = divmod(count, size)
+        pixels, remainder = divmod(count, size)
         for first, fields in (
             (unified, {"x_count": pixels, "channels": size, "destination_x_stride": size}),
-            (unified + pixels * size, {"channels": rest}),
+            (unified + pixels * size, {"channels": remainder}),
         ):
             if fields.get("x_count", 1) and fields["channels"]:
                 access = block(True, unified, count)
@@ -234,19 +234,23 @@ class Emitter:
         slot = parameters if isinstance(parameters, int) else self.layout.set_of(parameters)
         lanes = self.config.columns if columns else self.config.lanes
         used = [span("parameters", False, slot, lanes)]
-        given = dict(fields)
+        values = dict(fields)
         if half is not None:
             accesses = (self.half(half), *accesses)
             base = half * self.config.accumulator_depth + row
-            given |= {"source": Space.ACCUMULATORS.value, "source_base": base, "source_x_stride": 1}
+            values |= {
+                "source": Space.ACCUMULATORS.value,
+                "source_base": base,
+                "source_x_stride": 1,
+            }
         if table:
             number = self.layout.table_of(table)
             used.append(span("tables", False, number, 1))
-            given |= {"use_table": 1, "table": number}
-        given |= counts(source_loops) | strides(source_loops, "source_")
-        given |= strides(destination_loops, "destination_")
-        given |= {"params": slot, "per_channel": int(columns), "rounding": rounding.value}
-        self.add(Opcode.VECTOR, (*accesses, *used), **given)
+            values |= {"use_table": 1, "table": number}
+        values |= counts(source_loops) | strides(source_loops, "source_")
+        values |= strides(destination_loops, "destination_")
+        values |= {"params": slot, "per_channel": int(columns), "rounding": rounding.value}
+        self.add(Opcode.VECTOR, (*accesses, *used), **values)
 
     def drain(
         self,

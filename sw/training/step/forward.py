@@ -74,7 +74,7 @@ def products(emit: Emitter) -> None:
     Tiles are loaded as many products ahead as there are places for them. Other loads, which the
     products do not need, come between.
     """
-    layout, rest = emit.layout, _rest(emit)
+    layout, batch = emit.layout, _rest(emit)
     jobs = list(_jobs(layout))
     places = layout.forward
 
@@ -91,14 +91,14 @@ def products(emit: Emitter) -> None:
         load(turn)
     half = 0
     for turn, job in enumerate(jobs):
-        next(rest, None)
+        next(batch, None)
         _product(emit, job, places[turn % len(places)], turn, half)
         load(turn + len(places))
         if job.last:
             half = 1 - half
             if job.layer + 1 < len(layout.inputs):
                 backward.masks(emit, job.layer + 1, job.number * layout.size)
-    for _ in rest:
+    for _ in batch:
         pass
 
 

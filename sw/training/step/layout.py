@@ -85,11 +85,11 @@ class Layout:
         """Return the tiles of so many taps."""
         return -(-count // self.size)
 
-    def _require(self, field: str, wanted: int) -> None:
-        given = getattr(self.config, field)
-        if given < wanted:
+    def _require(self, field: str, size: int) -> None:
+        value = getattr(self.config, field)
+        if value < size:
             raise InputError(
-                f"training: wanted {field} of at least {wanted}, got {given} in {self.config.name}"
+                f"training: wanted {field} of at least {size}, got {value} in {self.config.name}"
             )
 
     @property
@@ -241,15 +241,15 @@ class Layout:
 
     def _changing_tiles(self, space: Area) -> None:
         free = self.config.weight_tiles - space.end
-        most = max((self.inputs[n] // self.size for n in self.held), default=0)
-        wanted = max([most, *(conv.tiles for conv in self.convolutions)])
+        longest = max((self.inputs[n] // self.size for n in self.held), default=0)
+        count = max([longest, *(conv.tiles for conv in self.convolutions)])
         if self.streamed:
             self.streamed.limit(free)
-            most = max(most, self.streamed.part_tiles)
-            wanted = max(wanted, most, self.tiles_of(self.outputs[self.first]))
-        self._require("weight_tiles", space.end + wanted)
+            longest = max(longest, self.streamed.part_tiles)
+            count = max(count, longest, self.tiles_of(self.outputs[self.first]))
+        self._require("weight_tiles", space.end + count)
         #: Tiles of the forward pass, which take turns.
-        self.forward = [space.take(most) for _ in range(min(2, free // most))]
+        self.forward = [space.take(longest) for _ in range(min(2, free // longest))]
 
     def is_streamed(self, number: int) -> bool:
         """Return True for the product whose inputs and weights are streamed."""
@@ -288,8 +288,8 @@ class Layout:
     @cached_property
     def chunks(self) -> list[Chunk]:
         """Chunks of all layers, the last layer first."""
-        every = [each for n in reversed(range(len(self.inputs))) for each in self._chunks(n)]
-        return [Chunk(number, *each) for number, each in enumerate(every)]
+        every = [part for n in reversed(range(len(self.inputs))) for part in self._chunks(n)]
+        return [Chunk(number, *part) for number, part in enumerate(every)]
 
     def _chunks(self, number: int) -> list[tuple[Block, int, tuple[int, int]]]:
         """Return block, part and rows of the chunks of a layer; streamed blocks are of one part."""

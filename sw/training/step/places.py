@@ -79,12 +79,12 @@ class Area:
         return self.matrix(rows, pitch), low
 
 
-def balanced(count: int, most: int, step: int = 1) -> list[tuple[int, int]]:
-    """Return ranges of at most ``most`` of ``count`` things, about alike, in multiples of ``step``.
+def balanced(count: int, limit: int, step: int = 1) -> list[tuple[int, int]]:
+    """Return ranges of at most ``limit`` of ``count``, about equal, in multiples of ``step``.
 
     Only the last may be no multiple.
     """
     steps = -(-count // step)
-    parts = -(-steps // max(most // step, 1))
-    each = -(-steps // parts) * step
-    return [(first, min(first + each, count)) for first in range(0, count, each)]
+    parts = -(-steps // max(limit // step, 1))
+    size = -(-steps // parts) * step
+    return [(first, min(first + size, count)) for first in range(0, count, size)]

@@ -27,28 +27,28 @@ class Streamed:
         self.outputs = outputs
         self.batch = batch
         self.size = config.rows
-        self.most = config.accumulator_depth // self.size * self.size
+        self.rows = config.accumulator_depth // self.size * self.size
         self.bytes = config.unified_bytes
         self.parts: list[tuple[int, int]] = []
 
     def limit(self, tiles: int) -> None:
         """Limit the parts to those whose weights fit so many tiles."""
         fitting = tiles // (self.outputs // self.size) * self.size
-        self.most = max(self.size, min(self.most, fitting))
+        self.rows = max(self.size, min(self.rows, fitting))
 
     @property
     def part_tiles(self) -> int:
         """Tiles of one block of the largest part."""
-        return min(self.most, self.count) // self.size
+        return min(self.rows, self.count) // self.size
 
     def place(self, base: int, weights: tuple[int, ...]) -> int:
         """Choose the parts: as few as fit the unified buffer from ``base`` on; return the end."""
         while True:
-            self.parts = balanced(self.count, self.most, self.size)
+            self.parts = balanced(self.count, self.rows, self.size)
             end = self._place(base, weights)
-            if end <= self.bytes or self.most == self.size:
+            if end <= self.bytes or self.rows == self.size:
                 return end
-            self.most -= self.size
+            self.rows -= self.size
 
     def _place(self, base: int, weights: tuple[int, ...]) -> int:
         rows, size, batch = self.parts[0][1], self.size, self.batch

@@ -50,10 +50,10 @@ def _part(emit: Emitter, part: int) -> None:
     streamed, batch, size = _streamed(layout), layout.batch, layout.size
     number, (first, last) = streamed.number, streamed.parts[part]
     results = streamed.results[part % 2]
-    groups, most = (last - first) // size, emit.config.accumulator_depth // batch
+    groups, limit = (last - first) // size, emit.config.accumulator_depth // batch
     errors, taps = layout.errors[number], layout.outputs[number]
-    for begin in range(0, groups, most):
-        half, some = emit.next_half(), range(begin, min(begin + most, groups))
+    for begin in range(0, groups, limit):
+        half, some = emit.next_half(), range(begin, min(begin + limit, groups))
         for place, group in enumerate(some):
             row, tile = place * batch, layout.changing + group * (taps // size)
             noise = layout.noise_tiles[number]

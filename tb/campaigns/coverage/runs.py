@@ -80,7 +80,7 @@ def _fuzz(job: Job) -> tuple[str, ...]:
 
     plan = campaign.Plan((_config(job.core),), job.seed, job.kind == "faulted")
     batch = campaign.run_batch(plan, range(int(job.what)))
-    return tuple(f"program {one.number}: {one.problems[0]}" for one in batch.found)
+    return tuple(f"program {one.number}: {one.problems[0]}" for one in batch.discrepancies)
 
 
 def _directed(job: Job) -> tuple[str, ...]:

@@ -49,13 +49,15 @@ def without_quant(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     result = onnx.ModelProto()
     result.CopyFrom(model)
-    constants = {each.name: each for each in model.graph.initializer}
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type == "Constant" and node.attribute[0].name == "value":
             constants[node.output[0]] = node.attribute[0].t
-    arrays = {name: numpy_helper.to_array(each) for name, each in constants.items()}
+    arrays = {name: numpy_helper.to_array(tensor) for name, tensor in constants.items()}
     del result.graph.node[:], result.opset_import[:]
-    result.opset_import.extend(each for each in model.opset_import if each.domain not in _QUANT)
+    result.opset_import.extend(
+        tensor for tensor in model.opset_import if tensor.domain not in _QUANT
+    )
     for node in model.graph.node:
         nodes = _pair(node, arrays, result.graph) if _is_quant(node) else [node]
         result.graph.node.extend(nodes)
@@ -73,7 +75,7 @@ def _pair(node: onnx.NodeProto, arrays: dict[str, Any], graph: Any) -> Iterator[
     if any(name not in arrays for name in parameters):
         raise ModelError(f"{label}: wanted a constant scale, zero point and number of bits")
     scale, point, bits = (arrays[name].astype(np.float32) for name in parameters)
-    flags = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    flags = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     rounding = flags.get("rounding_mode", b"ROUND").decode().upper()
     if bits.reshape(-1).tolist() != [8] or rounding not in _ROUNDINGS:
         got = f"{', '.join(f'{n:g}' for n in bits.reshape(-1))} bits and {rounding}"
@@ -95,8 +97,8 @@ def _pair(node: onnx.NodeProto, arrays: dict[str, Any], graph: Any) -> Iterator[
         # One number less: the least of signed ones, the greatest of others.
         choice, end = ("Max", low + 1) if kind == np.int8 else ("Min", high - 1)
         bound = constant("bound", ((end - point) * scale).astype(np.float32))
-        source, given = f"{node.output[0]} (bounded)", source
-        yield helper.make_node(choice, [given, bound], [source])
+        source, origin = f"{node.output[0]} (bounded)", source
+        yield helper.make_node(choice, [origin, bound], [source])
     flat = scale.reshape(-1) if axes else scale.reshape(())
     points = np.broadcast_to(point.reshape(-1), (scale.size,)).reshape(flat.shape).astype(kind)
     ends = [constant("scale", flat), constant("zero point", points)]

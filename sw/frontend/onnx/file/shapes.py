@@ -19,7 +19,7 @@ def fix(model: onnx.ModelProto, shapes: Shapes) -> None:
     A first extent that stays free is 1. Raises ModelError if there is no such input, or it has
     another shape.
     """
-    constants = {each.name for each in model.graph.initializer}
+    constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [end for end in model.graph.input if end.name not in constants]
     names = [end.name for end in inputs]
     others = set(shapes).difference(names if len(names) != 1 else ["", *names])
@@ -46,7 +46,7 @@ def fix(model: onnx.ModelProto, shapes: Shapes) -> None:
     for end in model.graph.output:
         # The checker wants a shape; a shape of no dimensions stands for an unknown one.
         end.type.tensor_type.shape.SetInParent()
-        if any(not each.HasField("dim_value") for each in end.type.tensor_type.shape.dim):
+        if any(not dimension.HasField("dim_value") for dimension in end.type.tensor_type.shape.dim):
             del end.type.tensor_type.shape.dim[:]
 
 
@@ -54,10 +54,12 @@ def _require_shape(end: onnx.ValueInfoProto, shape: tuple[int, ...]) -> None:
     """Refuse a shape that an input cannot have."""
     dimensions = end.type.tensor_type.shape.dim
     good = len(dimensions) == len(shape) and all(
-        not each.HasField("dim_value") or each.dim_value == extent
-        for each, extent in zip(dimensions, shape, strict=True)
+        not dimension.HasField("dim_value") or dimension.dim_value == extent
+        for dimension, extent in zip(dimensions, shape, strict=True)
     )
     if not good:
-        shown = ", ".join(str(each.dim_param or each.dim_value or "?") for each in dimensions)
+        shown = ", ".join(
+            str(dimension.dim_param or dimension.dim_value or "?") for dimension in dimensions
+        )
         got = ", ".join(map(str, shape))
         raise ModelError(f"--shape of input {end.name!r}: wanted [{shown}], got [{got}]")

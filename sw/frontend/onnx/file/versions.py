@@ -27,9 +27,9 @@ def current(model: onnx.ModelProto) -> onnx.ModelProto:
     others = sorted({node.domain for node in model.graph.node}.difference(DOMAINS))
     if others:
         raise ModelError(f"operators of {others[0]!r} are not supported")
-    if any(each.data_location == onnx.TensorProto.EXTERNAL for each in model.graph.initializer):
+    if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
         raise ModelError("wanted weights inside the file, got external data")
-    opsets = [each.version for each in model.opset_import if each.domain in DOMAINS[:2]]
+    opsets = [opset.version for opset in model.opset_import if opset.domain in DOMAINS[:2]]
     if not opsets:
         raise ModelError("wanted an opset of the standard operators, got none")
     low, high = _OPSETS
@@ -44,8 +44,8 @@ def with_constants(model: onnx.ModelProto) -> onnx.ModelProto:
     plain = onnx.ModelProto()
     plain.CopyFrom(model)
     plain.ir_version = max(model.ir_version, _FORMAT)
-    constants = {each.name for each in model.graph.initializer}
-    inputs = [each for each in plain.graph.input if each.name not in constants]
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = [end for end in plain.graph.input if end.name not in constants]
     del plain.graph.input[:]
     plain.graph.input.extend(inputs)
     return plain

@@ -12,9 +12,9 @@ from celosia.sw.frontend.onnx.constants import real_array
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
 from celosia.sw.frontend.onnx.readers.dynamic import COMPUTED
 from celosia.sw.frontend.onnx.readers.floats import FLOATS as ONE
-from celosia.sw.frontend.onnx.readers.floats import cast, two, value_of
 from celosia.sw.frontend.onnx.readers.moves import numbers, one_axis
 from celosia.sw.frontend.onnx.readers.recurrent import recurrent
+from celosia.sw.frontend.onnx.readers.steps import Steps, cast, number_of, two, value_of
 from celosia.sw.frontend.onnx.readers.transposed import real_transposed
 from celosia.sw.layers.node import ModelError
 from celosia.sw.layers.record import ANY
@@ -40,65 +40,20 @@ _NORMS = {
 }
 
 
-class _Steps:
-    """Operations in single precision, one after the other, under the name of a unit's result."""
-
-    def __init__(self, builder: Builder, of: Operand) -> None:
-        self.builder, self.of = builder, of
-
-    def two(self, kind: str, first: Any, second: Any) -> Value:
-        """Return the result of an operation on two values or arrays."""
-        two(self.builder, kind, [first, second], self.of)
-        return self.builder.values[self.of.name]
-
-    def one(self, kind: str, value: Value, **attributes: Any) -> Value:
-        """Return the result of an operation that keeps the shape."""
-        number = self.builder.operate(kind, [value.number], value.stored, self.of, **attributes)
-        self.builder.alike(self.of, number, value)
-        return self.builder.values[self.of.name]
-
-    def choice(self, kind: str, value: Value, bound: float, chosen: Value) -> Value:
-        """Return a value where another one compares with a bound, else 0."""
-        condition = replace(self.of, name=f"{self.of.name} (condition)", dtype=np.dtype(np.bool_))
-        two(self.builder, kind, [value, _single(bound)], condition)
-        zero = self.builder.constant("zero", np.zeros([1] * len(value.stored), np.float32))
-        ends = [self.builder.values[condition.name].number, chosen.number, zero]
-        number = self.builder.operate("SELECT_V2", ends, value.stored, self.of)
-        self.builder.alike(self.of, number, value)
-        return self.builder.values[self.of.name]
-
-    def mean(self, value: Value, axes: list[int]) -> Value:
-        """Return the mean over some axes, which stay as 1."""
-        value = self.builder.plain(value)
-        shape = tuple(1 if axis in axes else n for axis, n in enumerate(value.shape))
-        number = self.builder.operate(
-            "MEAN", [value.number], shape, self.of, axes=tuple(sorted(axes)), keep_dims=True
-        )
-        return self.builder.define(self.of, number, shape)
-
-    def normal(self, value: Value, axes: list[int], epsilon: float) -> tuple[Value, Value, Value]:
-        """Return a value less its mean, divided by its deviation; the mean and the deviation."""
-        mean = self.mean(value, axes)
-        apart = self.two("SUB", value, mean)
-        variance = self.mean(self.one("SQUARE", apart), axes)
-        deviation = self.one("SQRT", self.two("ADD", variance, np.array(epsilon, np.float32)))
-        return self.two("DIV", apart, deviation), mean, deviation
-
-
 def _normalisation(builder: Builder, unit: Unit) -> None:
     """Read LayerNormalization, InstanceNormalization and GroupNormalization."""
     value, (of, *more) = builder.plain(value_of(builder, unit.inputs[0])), unit.outputs
     unit.attributes.get("stash_type")
-    steps, rank = _Steps(builder, of), len(value.shape)
+    steps, rank = Steps(builder, of), len(value.shape)
     epsilon = unit.attributes.get("epsilon", 1e-5)
-    factors = [real_array(each) for each in unit.inputs[1:3] if each is not None]
+    factors = [real_array(factor) for factor in unit.inputs[1:3] if factor is not None]
     if unit.kind == "LayerNormalization":
         first = one_axis(unit.attributes.get("axis", -1), rank)
         result, mean, deviation = steps.normal(value, [*range(first, rank)], epsilon)
         for end in more[:1]:
             builder.alike(end, mean.number, mean)
         for end in more[1:]:
-            _Steps(builder, end).two("DIV", _single(1), deviation)
+            Steps(builder, end).two("DIV", np.float32(1), deviation)
     else:
         groups = unit.attributes.get("num_groups", value.shape[1])
         if groups < 1 or value.shape[1] % groups:
@@ -108,7 +63,7 @@ def _normalisation(builder: Builder, unit: Unit) -> None:
         )
         result, *_ = steps.normal(split, [*range(2, rank + 1)], epsilon)
         result = builder.reshaped(result, value.shape)
-        factors = [each.reshape(-1, *[1] * (rank - 2)) for each in factors]
+        factors = [factor.reshape(-1, *[1] * (rank - 2)) for factor in factors]
     for kind, factor in zip(("MUL", "ADD"), factors, strict=False):
         result = steps.two(kind, result, factor)
     builder.alike(of, result.number, result)
@@ -124,16 +79,13 @@ def _prelu(builder: Builder, unit: Unit) -> None:
 
 def _mean(builder: Builder, unit: Unit) -> None:
     """Read Mean and Sum of several tensors."""
-    ends = [
-        real_array(each) if each is not None and each.data is not None else value_of(builder, each)
-        for each in unit.inputs
-    ]
+    ends = [number_of(builder, operand) for operand in unit.inputs]
     of = unit.outputs[0]
-    steps, total = _Steps(builder, of), ends[0]
+    steps, total = Steps(builder, of), ends[0]
     if not isinstance(total, Value):
         raise ModelError("wanted a first input that is computed")
-    for each in ends[1:]:
-        total = steps.two("ADD", total, each)
+    for operand in ends[1:]:
+        total = steps.two("ADD", total, operand)
     if unit.kind == "Mean":
         total = steps.two("DIV", total, np.array(len(ends), np.float32))
     builder.alike(of, total.number, total)
@@ -143,12 +95,7 @@ def _compared(builder: Builder, unit: Unit) -> None:
     two(
         builder,
         COMPARISONS[unit.kind],
-        [
-            real_array(each)
-            if each is not None and each.data is not None
-            else value_of(builder, each)
-            for each in unit.inputs
-        ],
+        [number_of(builder, operand) for operand in unit.inputs],
         unit.outputs[0],
     )
 
@@ -176,7 +123,7 @@ def _norm(builder: Builder, unit: Unit) -> None:
     builder.alike(terms, value.number if number is None else number, value)
     ONE["ReduceSum"](builder, replace(unit, kind="ReduceSum", inputs=Operands((terms, *axes))))
     if after:
-        _Steps(builder, of).one(after, builder.values[of.name])
+        Steps(builder, of).one(after, builder.values[of.name])
 
 
 def _running(builder: Builder, unit: Unit) -> None:
@@ -188,46 +135,42 @@ def _running(builder: Builder, unit: Unit) -> None:
     builder.define(of, number, value.shape)
 
 
-def _single(number: Any) -> np.ndarray:
-    return np.array(number, np.float32)
-
-
 def _exponential(builder: Builder, unit: Unit) -> None:
     """Read Celu, Elu and Selu: a line above zero, an exponential function below."""
     value, (of,) = value_of(builder, unit.inputs[0]), unit.outputs
-    steps, selu = _Steps(builder, of), unit.kind == "Selu"
-    alpha = _single(unit.attributes.get("alpha", 1.67326319217681884765625 if selu else 1))
+    steps, selu = Steps(builder, of), unit.kind == "Selu"
+    alpha = np.float32(unit.attributes.get("alpha", 1.67326319217681884765625 if selu else 1))
     if unit.kind == "Elu" and alpha == 1:
         steps.one("ELU", value)
         return
-    below = steps.two("MINIMUM", value, _single(0))
+    below = steps.two("MINIMUM", value, np.float32(0))
     if unit.kind == "Celu":
         below = steps.two("DIV", below, alpha)
-    below = steps.two("MUL", steps.two("SUB", steps.one("EXP", below), _single(1)), alpha)
-    total = steps.two("ADD", steps.two("MAXIMUM", value, _single(0)), below)
+    below = steps.two("MUL", steps.two("SUB", steps.one("EXP", below), np.float32(1)), alpha)
+    total = steps.two("ADD", steps.two("MAXIMUM", value, np.float32(0)), below)
     if selu:
         gamma = unit.attributes.get("gamma", 1.05070102214813232421875)
-        steps.two("MUL", total, _single(gamma))
+        steps.two("MUL", total, np.float32(gamma))
 
 
 def _product(builder: Builder, unit: Unit) -> None:
     """Read Mish and Softsign: a value times or by a function of it."""
-    value, steps = value_of(builder, unit.inputs[0]), _Steps(builder, unit.outputs[0])
+    value, steps = value_of(builder, unit.inputs[0]), Steps(builder, unit.outputs[0])
     if unit.kind == "Mish":
         steps.two("MUL", value, steps.one("TANH", steps.one("Softplus", value)))
     else:
-        steps.two("DIV", value, steps.two("ADD", steps.one("ABS", value), _single(1)))
+        steps.two("DIV", value, steps.two("ADD", steps.one("ABS", value), np.float32(1)))
 
 
 def _chosen(builder: Builder, unit: Unit) -> None:
     """Read Shrink and ThresholdedRelu: zero, but past a bound."""
-    value, steps = value_of(builder, unit.inputs[0]), _Steps(builder, unit.outputs[0])
+    value, steps = value_of(builder, unit.inputs[0]), Steps(builder, unit.outputs[0])
     if unit.kind == "ThresholdedRelu":
         steps.choice("GREATER", value, unit.attributes.get("alpha", 1.0), value)
         return
     bias, edge = (unit.attributes.get(name, n) for name, n in (("bias", 0.0), ("lambd", 0.5)))
-    above = steps.choice("GREATER", value, edge, steps.two("SUB", value, _single(bias)))
-    below = steps.choice("LESS", value, -edge, steps.two("ADD", value, _single(bias)))
+    above = steps.choice("GREATER", value, edge, steps.two("SUB", value, np.float32(bias)))
+    below = steps.choice("LESS", value, -edge, steps.two("ADD", value, np.float32(bias)))
     steps.two("ADD", above, below)
 
 
@@ -237,18 +180,18 @@ def _quantize(builder: Builder, unit: Unit) -> None:
     if of.dtype.name not in ANY[1]:
         raise ModelError(f"wanted a result of int8, uint8 or int16, got {of.dtype}")
     bounds, value = np.iinfo(of.dtype), _number(builder, unit, 0)
-    real = _Steps(builder, Operand(f"{of.name} (float)", np.dtype(np.float32)))
+    real = Steps(builder, Operand(f"{of.name} (float)", np.dtype(np.float32)))
     result = real.one("ROUND", real.two("DIV", value, _number(builder, unit, 1)))
     if len(unit.inputs) > 2:
         result = real.two("ADD", result, _number(builder, unit, 2))
     for kind, bound in (("MAXIMUM", bounds.min), ("MINIMUM", bounds.max)):
-        result = real.two(kind, result, _single(bound))
-    _Steps(builder, of).one("CAST", result)
+        result = real.two(kind, result, np.float32(bound))
+    Steps(builder, of).one("CAST", result)
 
 
 def _dequantize(builder: Builder, unit: Unit) -> None:
     """Read a DequantizeLinear in float: of a computed scale, of several, or of other integers."""
-    steps, result = _Steps(builder, unit.outputs[0]), _number(builder, unit, 0)
+    steps, result = Steps(builder, unit.outputs[0]), _number(builder, unit, 0)
     if len(unit.inputs) > 2:
         result = steps.two("SUB", result, _number(builder, unit, 2))
     steps.two("MUL", result, _number(builder, unit, 1))
@@ -282,9 +225,9 @@ def _numbers(builder: Builder, data: Any, shape: tuple[int, ...]) -> Any:
 def _integers(builder: Builder, unit: Unit) -> None:
     """Read the integers of a quantised tensor, in int32."""
     value, (of,) = builder.value(unit.inputs[0]), unit.outputs
-    result = _Steps(builder, of).one("CAST", value)
+    result = Steps(builder, of).one("CAST", value)
     if value.unsigned:
-        _Steps(builder, of).two("ADD", result, np.array(128))
+        Steps(builder, of).two("ADD", result, np.array(128))
 
 
 #: Operator that gives the integers of a quantised tensor.

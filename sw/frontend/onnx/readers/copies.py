@@ -44,10 +44,10 @@ _ROUNDINGS = {
 
 
 def _one_of(unit: Unit, name: str, default: str, names: dict) -> str:
-    found = unit.attributes.get(name, default)
-    if found not in names:
-        raise ModelError(f"wanted {name} {', '.join(names)}, got {found!r}")
-    return found
+    choice = unit.attributes.get(name, default)
+    if choice not in names:
+        raise ModelError(f"wanted {name} {', '.join(names)}, got {choice!r}")
+    return choice
 
 
 def _extents(unit: Unit, shape: tuple[int, ...]) -> tuple[list[int], list[np.float32]]:
@@ -58,21 +58,21 @@ def _extents(unit: Unit, shape: tuple[int, ...]) -> tuple[list[int], list[np.flo
     sizes, factors = list(shape), [np.float32(1)] * rank
     policies = {"stretch": None, "not_larger": min, "not_smaller": max}
     policy = policies[_one_of(unit, "keep_aspect_ratio_policy", "stretch", policies)]
-    wanted, ratios = numbers(unit, 3), scales.data if scales else None
-    if wanted is None and ratios is None:
+    lengths, ratios = numbers(unit, 3), scales.data if scales else None
+    if lengths is None and ratios is None:
         raise ModelError("wanted constant scales or sizes")
-    found = ratios if wanted is None else wanted
-    if found is None or len(found) != len(axes):
+    entries = ratios if lengths is None else lengths
+    if entries is None or len(entries) != len(axes):
         raise ModelError(f"wanted scales or sizes of {len(axes)} axes")
-    if wanted is not None and policy is not None:
+    if lengths is not None and policy is not None:
         # One factor for all axes.
-        pairs = [(shape[axis], size) for axis, size in zip(axes, wanted, strict=True)]
+        pairs = [(shape[axis], size) for axis, size in zip(axes, lengths, strict=True)]
         factor = policy(size / extent for extent, size in pairs)
-        wanted = [math.floor(extent * factor + 0.5) for extent, _ in pairs]
+        lengths = [math.floor(extent * factor + 0.5) for extent, _ in pairs]
     for number, axis in enumerate(axes):
-        if wanted is not None:
-            sizes[axis] = wanted[number]
-            factors[axis] = np.float32(wanted[number]) / np.float32(shape[axis])
+        if lengths is not None:
+            sizes[axis] = lengths[number]
+            factors[axis] = np.float32(lengths[number]) / np.float32(shape[axis])
         elif ratios is not None:
             factors[axis] = np.float32(ratios[number])
             sizes[axis] = math.floor(np.float32(shape[axis]) * factors[axis])
@@ -102,10 +102,10 @@ def resize(builder: Builder, unit: Unit) -> None:
     missing = [1] * (4 - len(sizes))
     sources = [*[(1, np.zeros(1, np.float32)) for _ in missing], *sources]
     image = builder.image(value, (*value.shape[:2], *missing, *value.shape[2:]))
-    whole = (*sizes[:2], *missing, *sizes[2:])
-    stored = tuple(whole[axis] for axis in IMAGE)
+    shape = (*sizes[:2], *missing, *sizes[2:])
+    stored = tuple(shape[axis] for axis in IMAGE)
     number = _MODES[mode](builder, unit, image, stored, sources)
-    builder.define(of, number, tuple(sizes), whole, IMAGE)
+    builder.define(of, number, tuple(sizes), shape, IMAGE)
 
 
 def _nearest(builder: Builder, unit: Unit, image: Value, stored: tuple, sources: list) -> int:
@@ -135,7 +135,7 @@ def _linear(builder: Builder, unit: Unit, image: Value, stored: tuple, sources: 
         below = np.minimum(x.astype(np.int64), extent - 1)
         above = np.minimum(below + 1, extent - 1)
         weights = [np.abs(x - above.astype(np.float32)), np.abs(x - below.astype(np.float32))]
-        weights = [np.where(below == above, _HALF, each) for each in weights]
+        weights = [np.where(below == above, _HALF, weight) for weight in weights]
         attributes[name] = tuple(np.concatenate([below, above]).tolist())
         attributes[f"{name}_weights"] = tuple(np.concatenate(weights).astype(float).tolist())
     if of.quantization is None:
@@ -174,6 +174,16 @@ def _cubic(builder: Builder, unit: Unit, image: Value, stored: tuple, sources: l
     return builder.operate("Resize", [builder.real(image).number], stored, of, **attributes)
 
 
+#: Reductions over axes, by operator.
+REDUCTIONS = {
+    "GlobalAveragePool": "MEAN",
+    "ReduceMax": "REDUCE_MAX",
+    "ReduceMean": "MEAN",
+    "ReduceMin": "REDUCE_MIN",
+    "ReduceProd": "REDUCE_PROD",
+    "ReduceSum": "SUM",
+}
+
 #: Resize: its modes.
 _MODES: dict[str, Callable[..., int]] = {"cubic": _cubic, "linear": _linear, "nearest": _nearest}
 
@@ -185,8 +195,8 @@ def _fill(builder: Builder, unit: Unit, value: Value) -> float:
         return float(real_array(operand).reshape(-1)[0]) if operand else 0.0
     meaning = builder.meaning(value)
     if unit.attributes["integers"]:
-        whole = 0 if operand is None or operand.data is None else int(operand.data.reshape(-1)[0])
-        return whole - (128 if of.dtype == np.uint8 else 0)
+        integer = 0 if operand is None or operand.data is None else int(operand.data.reshape(-1)[0])
+        return integer - (128 if of.dtype == np.uint8 else 0)
     if operand is None or operand.data is None:
         return meaning.zero_point
     number = operand.data.reshape(-1)[:1]
@@ -205,14 +215,14 @@ def pad(builder: Builder, unit: Unit) -> None:
     value, of = as_stored(builder, builder.value(unit.inputs[0])), unit.outputs[0]
     if len(value.shape) == 4:
         value = builder.image(value)
-    rank, given = len(value.shape), numbers(unit, 1) or []
+    rank, margins_of_axes = len(value.shape), numbers(unit, 1) or []
     axes = numbers(unit, 3)
     axes = [*range(rank)] if axes is None else [one_axis(axis, rank) for axis in axes]
-    if len(given) != 2 * len(axes):
-        raise ModelError(f"wanted {2 * len(axes)} pads, got {given}")
+    if len(margins_of_axes) != 2 * len(axes):
+        raise ModelError(f"wanted {2 * len(axes)} pads, got {margins_of_axes}")
     pads = [[0] * rank, [0] * rank]
     for number, axis in enumerate(axes):
-        pads[0][axis], pads[1][axis] = given[number], given[len(axes) + number]
+        pads[0][axis], pads[1][axis] = margins_of_axes[number], margins_of_axes[len(axes) + number]
     if min(*pads[0], *pads[1]) < 0:
         ways = []
         for before, extent, after in zip(pads[0], value.shape, pads[1], strict=True):
@@ -233,21 +243,21 @@ def pad(builder: Builder, unit: Unit) -> None:
         number = builder.operate(
             "MIRROR_PAD", ends, shape, of, before=before, after=after, mode=mode
         )
-    whole = tuple(shape[value.order.index(axis)] for axis in range(rank))
-    builder.define(of, number, whole, whole, value.order)
+    result = tuple(shape[value.order.index(axis)] for axis in range(rank))
+    builder.define(of, number, result, result, value.order)
 
 
 def gather(builder: Builder, unit: Unit) -> None:
     """Read Gather at constant indices."""
     value, of = builder.plain(builder.value(unit.inputs[0])), unit.outputs[0]
     axis = one_axis(unit.attributes.get("axis", 0), len(value.shape))
-    found, indices = numbers(unit, 1), unit.inputs[1]
-    if found is None or indices is None or indices.data is None:
+    positions, indices = numbers(unit, 1), unit.inputs[1]
+    if positions is None or indices is None or indices.data is None:
         raise ModelError("wanted constant indices")
     extent = value.shape[axis]
-    if not all(-extent <= index < extent for index in found):
-        raise ModelError(f"wanted indices from {-extent} to {extent - 1}, got {found}")
-    places = (np.array(found, np.int64) % extent).reshape(indices.data.shape)
+    if not all(-extent <= index < extent for index in positions):
+        raise ModelError(f"wanted indices from {-extent} to {extent - 1}, got {positions}")
+    places = (np.array(positions, np.int64) % extent).reshape(indices.data.shape)
     shape = (*value.shape[:axis], *places.shape, *value.shape[axis + 1 :])
     ends = [value.number, builder.constant("indices", places)]
     number = builder.operate("GATHER", ends, shape, of, axis=axis, batch_dims=0)
@@ -257,52 +267,58 @@ def gather(builder: Builder, unit: Unit) -> None:
 def expand(builder: Builder, unit: Unit) -> None:
     """Read Expand, which broadcasts, and Tile."""
     value, of = builder.plain(builder.value(unit.inputs[0])), unit.outputs[0]
-    given = tuple(numbers(unit, 1) or [])
-    if min(given, default=1) < 1:
-        raise ModelError(f"wanted numbers of at least 1, got {given}")
+    extents = tuple(numbers(unit, 1) or [])
+    if min(extents, default=1) < 1:
+        raise ModelError(f"wanted numbers of at least 1, got {extents}")
     if unit.kind == "Tile":
-        if len(given) != len(value.shape):
-            raise ModelError(f"wanted {len(value.shape)} repeats, got {given}")
-        shape = tuple(n * times for n, times in zip(value.shape, given, strict=True))
-        kind, attributes = "TILE", {"multiples": given}
+        if len(extents) != len(value.shape):
+            raise ModelError(f"wanted {len(value.shape)} repeats, got {extents}")
+        shape = tuple(n * times for n, times in zip(value.shape, extents, strict=True))
+        kind, attributes = "TILE", {"multiples": extents}
     else:
-        shape = tuple(np.broadcast_shapes(value.shape, given))
+        shape = tuple(np.broadcast_shapes(value.shape, extents))
         kind, attributes = "BROADCAST_TO", {"shape": shape}
     if shape == value.shape:
         builder.alike(of, value.number, value)
         return
-    given = builder.constant("numbers", np.array(given, np.int32))
-    builder.define(of, builder.operate(kind, [value.number, given], shape, of, **attributes), shape)
+    extents = builder.constant("numbers", np.array(extents, np.int32))
+    builder.define(
+        of, builder.operate(kind, [value.number, extents], shape, of, **attributes), shape
+    )
 
 
 def extreme(builder: Builder, unit: Unit) -> None:
     """Read ReduceMax and ReduceMin."""
-    value, of = as_stored(builder, builder.value(unit.inputs[0])), unit.outputs[0]
+    reduced(builder, unit, builder.value(unit.inputs[0]))
+
+
+def reduced(builder: Builder, unit: Unit, value: Value) -> None:
+    """Add a reduction of a value over axes: over none, it moves nothing."""
+    value, of, attributes = as_stored(builder, value), unit.outputs[0], unit.attributes
     axes, rank = numbers(unit, 1), len(value.shape)
-    axes = unit.attributes.get("axes") if axes is None else axes
-    unchanged = unit.attributes.get("noop_with_empty_axes")
-    if unchanged and not axes:
+    axes = attributes.get("axes") if axes is None else axes
+    axes = [*range(2, rank)] if unit.kind == "GlobalAveragePool" else axes
+    if attributes.get("noop_with_empty_axes") and not axes:
         builder.alike(of, value.number, value)
         return
-    reduced = {one_axis(axis, rank) for axis in axes or range(rank)}
-    if bool(unit.attributes.get("keepdims", 1)):
-        shape = tuple(1 if axis in reduced else n for axis, n in enumerate(value.shape))
-        order = value.order
-        stored, left = tuple(shape[axis] for axis in order), order
+    axes = {one_axis(axis, rank) for axis in axes or range(rank)}
+    if attributes.get("keepdims", 1):
+        shape = tuple(1 if axis in axes else n for axis, n in enumerate(value.shape))
+        order, stored = value.order, tuple(shape[axis] for axis in value.order)
     else:
-        left = [axis for axis in value.order if axis not in reduced]
+        left = [axis for axis in value.order if axis not in axes]
         names = sorted(left)
-        shape, stored = ([value.shape[axis] for axis in each] for each in (names, left))
-        shape, stored, left = tuple(shape), tuple(stored), tuple(map(names.index, left))
+        shape, stored = (tuple(value.shape[axis] for axis in side) for side in (names, left))
+        order = tuple(map(names.index, left))
     number = builder.operate(
-        "REDUCE_MAX" if unit.kind == "ReduceMax" else "REDUCE_MIN",
+        REDUCTIONS[unit.kind],
         [value.number],
         stored,
         of,
-        axes=tuple(sorted(value.order.index(axis) for axis in reduced)),
+        axes=tuple(sorted(value.order.index(axis) for axis in axes)),
         keep_dims=len(shape) == rank,
     )
-    builder.define(of, number, shape, shape, left)
+    builder.define(of, number, shape, shape, order)
 
 
 def where(builder: Builder, unit: Unit) -> None:

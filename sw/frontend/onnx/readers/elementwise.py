@@ -120,9 +120,9 @@ def _number(
     compute = added if unit.kind == "Add" else multiplied
     if not first:
         ends = ends[1], ends[0], ends[2]
-    found = compute(entries, number, ends, unsigned=unsigned)
+    results = compute(entries, number, ends, unsigned=unsigned)
     low, high = quantized(np.array([unit.low, unit.high], np.float32), ends[2])
-    builder.alike(of, builder.lookup(value.number, np.clip(found, low, high), of), value)
+    builder.alike(of, builder.lookup(value.number, np.clip(results, low, high), of), value)
 
 
 def _extremes(builder: Builder, unit: Unit) -> None:
@@ -132,7 +132,10 @@ def _extremes(builder: Builder, unit: Unit) -> None:
     operands = [operand for operand in unit.inputs if operand is not None]
     computed = [operand for operand in operands if operand.data is None]
     values = iter(_aligned(builder, [builder.meant(builder.value(e), of) for e in computed]))
-    ends = [next(values) if each.data is None else builder.scaled(each, of) for each in operands]
+    ends = [
+        next(values) if operand.data is None else builder.scaled(operand, of)
+        for operand in operands
+    ]
     shape = np.broadcast_shapes(*(end.shape for end in ends))
     if len({(len(end.shape), end.order) for end in ends}) > 1:
         ends = [builder.plain(end) for end in ends]
@@ -151,7 +154,7 @@ def last_axis(builder: Builder, value: Value, axis: int) -> Value:
     if value.shape == value.source and value.order[-1] == axis:
         return value
     value = builder.plain(value)
-    order = (*(each for each in value.order if each != axis), axis)
+    order = (*(other for other in value.order if other != axis), axis)
     if order == value.order:
         return value
     return builder.stored(value, order)

@@ -91,9 +91,9 @@ def convolution(builder: Builder, unit: Unit) -> None:
         attributes["depth_multiplier"] = channels // groups
     elif groups > 1:
         wide = np.zeros((channels, *windows.kernel, inputs), np.int64)
-        each = channels // groups
+        outputs = channels // groups
         for group in range(groups):
-            rows, columns = slice(group * each, (group + 1) * each), group * depth
+            rows, columns = slice(group * outputs, (group + 1) * outputs), group * depth
             wide[rows, :, :, columns : columns + depth] = weights[rows]
         weights = wide
     meaning = builder.meaning(value)
@@ -114,11 +114,11 @@ def convolution(builder: Builder, unit: Unit) -> None:
 
 def _columns(value: Value) -> np.ndarray | None:
     """Return the model's column of each stored element of a row, None if rows are not whole."""
-    items, *rest = value.source
+    items, *extents = value.source
     if len(value.shape) != 2 or value.order[:1] != (0,) or value.shape[0] != items:
         return None
     order = [axis - 1 for axis in value.order[1:]]
-    return np.arange(math.prod(rest)).reshape(rest).transpose(order).reshape(-1)
+    return np.arange(math.prod(extents)).reshape(extents).transpose(order).reshape(-1)
 
 
 def _two_computed(builder: Builder, unit: Unit) -> None:
@@ -179,20 +179,25 @@ def product(builder: Builder, unit: Unit) -> None:
         of,
         activation="NONE",
     )
-    whole = (*builder.value(unit.inputs[0]).shape[:-1], channels)
-    builder.define(of, number, whole, shape)
+    full = (*builder.value(unit.inputs[0]).shape[:-1], channels)
+    builder.define(of, number, full, shape)
 
 
 def max_pool(builder: Builder, unit: Unit) -> None:
     """Read MaxPool and GlobalMaxPool."""
-    value, of = builder.value(unit.inputs[0]), unit.outputs[0]
+    max_pool_of(builder, unit, builder.value(unit.inputs[0]), -128)
+
+
+def max_pool_of(builder: Builder, unit: Unit, value: Value, least: float) -> None:
+    """Add the maxima of a value's windows; ``least``: least number of its type."""
+    of = unit.outputs[0]
     if len(unit.outputs) > 1:
         raise ModelError("the output of indices is not supported")
     windows = pooling(unit, value, value.shape[2:])
     if windows.apart:
-        windows.combined(builder, value, of, "MAXIMUM", -128)
+        windows.combined(builder, value, of, "MAXIMUM", least)
         return
-    number = windows.pooled(builder, value, of, "MAX_POOL_2D", -128)
+    number = windows.pooled(builder, value, of, "MAX_POOL_2D", least)
     windows.define(builder, of, number, windows.shape[1])
 
 
@@ -220,8 +225,8 @@ def mean(builder: Builder, unit: Unit) -> None:
         unit.attributes.get("noop_with_empty_axes")
         axes = unit.attributes.get("axes")
         if len(unit.inputs) > 1 and unit.inputs[1] is not None:
-            given = unit.inputs[1].data
-            axes = None if given is None else given.tolist()
+            numbers = unit.inputs[1].data
+            axes = None if numbers is None else numbers.tolist()
         keep = bool(unit.attributes.get("keepdims", 1))
         if axes is None or sorted(axis % rank for axis in axes) != [*range(2, rank)]:
             raise ModelError(f"wanted the mean over all pixels, got axes {axes}")

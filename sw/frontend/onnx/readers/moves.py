@@ -43,11 +43,11 @@ def _reshape(builder: Builder, unit: Unit, shape: list[int]) -> None:
 
 
 def _to_shape(builder: Builder, unit: Unit) -> None:
-    value, wanted = builder.value(unit.inputs[0]), numbers(unit, 1) or []
+    value, shape = builder.value(unit.inputs[0]), numbers(unit, 1) or []
     if not unit.attributes.get("allowzero"):
-        pairs = zip(wanted, (*value.shape, *[0] * len(wanted)), strict=False)
-        wanted = [extent or kept for extent, kept in pairs]
-    _reshape(builder, unit, wanted)
+        pairs = zip(shape, (*value.shape, *[0] * len(shape)), strict=False)
+        shape = [extent or extent_before for extent, extent_before in pairs]
+    _reshape(builder, unit, shape)
 
 
 def _flatten(builder: Builder, unit: Unit) -> None:
@@ -70,8 +70,8 @@ def _unsqueeze(builder: Builder, unit: Unit) -> None:
     shape, axes = builder.value(unit.inputs[0]).shape, numbers(unit, 1) or []
     rank = len(shape) + len(axes)
     new = {one_axis(axis, rank) for axis in axes}
-    rest = iter(shape)
-    _reshape(builder, unit, [1 if axis in new else next(rest) for axis in range(rank)])
+    extents = iter(shape)
+    _reshape(builder, unit, [1 if axis in new else next(extents) for axis in range(rank)])
 
 
 def _same(builder: Builder, unit: Unit) -> None:
@@ -105,24 +105,29 @@ def as_stored(builder: Builder, value: Value) -> Value:
 
 def _concat(builder: Builder, unit: Unit) -> None:
     of = unit.outputs[0]
-    found = [as_stored(builder, builder.value(operand)) for operand in unit.inputs]
-    if any(value.order == IMAGE for value in found):
-        found = [builder.image(value) for value in found]
-    elif len({value.order for value in found}) > 1:
-        found = [builder.plain(value) for value in found]
-    found = [builder.meant(value, of) for value in found]
-    first = found[0]
-    axis = one_axis(unit.attributes.get("axis", 0), len(first.shape))
-    shape = list(first.shape)
-    shape[axis] = sum(value.shape[axis] for value in found)
-    for value in found:
-        if [*value.shape[:axis], *value.shape[axis + 1 :]] != [*shape[:axis], *shape[axis + 1 :]]:
+    values = [as_stored(builder, builder.value(operand)) for operand in unit.inputs]
+    if any(value.order == IMAGE for value in values):
+        values = [builder.image(value) for value in values]
+    elif len({value.order for value in values}) > 1:
+        values = [builder.plain(value) for value in values]
+    values = [builder.meant(value, of) for value in values]
+    joined(builder, of, values, unit.attributes.get("axis", 0))
+
+
+def joined(builder: Builder, of: Operand, values: Sequence[Value], axis: int) -> Value:
+    """Define values whose axes lie in one order, one after the other along an axis."""
+    first = values[0]
+    axis = one_axis(axis, len(first.shape))
+    for value in values:
+        sides = [(*v.shape[:axis], *v.shape[axis + 1 :]) for v in (value, first)]
+        if sides[0] != sides[1]:
             raise ModelError(f"wanted inputs alike, got {value.shape} and {first.shape}")
-    stored = tuple(shape[each] for each in first.order)
-    number = builder.operate(
-        "CONCATENATION", [v.number for v in found], stored, of, axis=first.order.index(axis)
-    )
-    builder.define(of, number, tuple(shape), tuple(shape), first.order)
+    total = sum(value.shape[axis] for value in values)
+    shape = (*first.shape[:axis], total, *first.shape[axis + 1 :])
+    stored, place = tuple(shape[n] for n in first.order), first.order.index(axis)
+    numbers = [value.number for value in values]
+    number = builder.operate("CONCATENATION", numbers, stored, of, axis=place)
+    return builder.define(of, number, shape, shape, first.order)
 
 
 def cut(builder: Builder, value: Value, ways: list[tuple[int, int, int]], of: Operand) -> Value:
@@ -165,10 +170,10 @@ def _split(builder: Builder, unit: Unit) -> None:
     value = as_stored(builder, builder.value(unit.inputs[0]))
     axis = one_axis(unit.attributes.get("axis", 0), len(value.shape))
     extent, count = value.shape[axis], len(unit.outputs)
-    each = -(-extent // count)
+    size = -(-extent // count)
     if unit.attributes.get("num_outputs", count) != count:
         raise ModelError(f"wanted {unit.attributes['num_outputs']} results, got {count}")
-    parts = numbers(unit, 1) or [min(each, extent - n * each) for n in range(count)]
+    parts = numbers(unit, 1) or [min(size, extent - n * size) for n in range(count)]
     if sum(parts) != extent or min(parts) < 1 or len(parts) != count:
         raise ModelError(f"wanted {count} parts of {extent}, got {parts}")
     first = 0

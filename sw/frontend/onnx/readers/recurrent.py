@@ -7,8 +7,8 @@ import numpy as np
 from celosia.sw.frontend.onnx.builder import Builder, Value
 from celosia.sw.frontend.onnx.constants import real_array
 from celosia.sw.frontend.onnx.operand import Operand, Unit
-from celosia.sw.frontend.onnx.readers.floats import two, value_of
-from celosia.sw.frontend.onnx.readers.moves import cut
+from celosia.sw.frontend.onnx.readers.moves import cut, joined
+from celosia.sw.frontend.onnx.readers.steps import Steps, value_of
 from celosia.sw.layers.node import ModelError
 
 #: Gates by operator, and activations of one direction.
@@ -25,7 +25,7 @@ _Number = Value | np.ndarray
 _ONE = np.ones((1, 1), np.float32)
 
 
-class _Layer:
+class _Layer(Steps):
     """One direction of a recurrent layer: gates of a step from its input and the state.
 
     - ``weights``, ``recurrent``: of all gates, cells along the first axis.
@@ -33,8 +33,10 @@ class _Layer:
     """
 
     def __init__(self, builder: Builder, unit: Unit, number: int) -> None:
-        self.builder, self.kind, count = builder, unit.kind, _GATES[unit.kind]
-        self.weights, self.recurrent = (real_array(each)[number] for each in unit.inputs[1:3])
+        name = f"{unit.outputs[0].name} (step)"
+        super().__init__(builder, Operand(name, np.dtype(np.float32)))
+        self.kind, count = unit.kind, _GATES[unit.kind]
+        self.weights, self.recurrent = (real_array(operand)[number] for operand in unit.inputs[1:3])
         self.cells = self.recurrent.shape[-1]
         rows = count * self.cells
         bias = unit.inputs[3] if len(unit.inputs) > 3 else None
@@ -43,17 +45,6 @@ class _Layer:
         if self.weights.shape[0] != rows or self.recurrent.shape[0] != rows:
             raise ModelError(f"wanted weights of {rows} rows, got {self.weights.shape}")
         self.before = bool(unit.attributes.get("linear_before_reset"))
-        self.of = Operand(f"{unit.outputs[0].name} (step)", np.dtype(np.float32))
-
-    def two(self, kind: str, first: Any, second: Any) -> Value:
-        """Return the result of an operation on two values or arrays."""
-        two(self.builder, kind, [first, second], self.of)
-        return self.builder.values[self.of.name]
-
-    def one(self, kind: str, value: Value) -> Value:
-        """Return a function of each element."""
-        number = self.builder.operate(kind, [value.number], value.shape, self.of)
-        return self.builder.define(self.of, number, value.shape)
 
     def product(self, value: _Number, weights: np.ndarray, bias: np.ndarray) -> _Number:
         """Return the product with weights, and a bias."""
@@ -90,11 +81,11 @@ class _Layer:
             self.one("LOGISTIC", self.two("ADD", self.gate(x, n), self.gate(own, n)))
             for n in (0, 1)
         )
-        rest = self.recurrent[first:], self.biases[1][first:]
+        last_gate = self.recurrent[first:], self.biases[1][first:]
         if self.before:
-            hidden = self.two("MUL", reset, self.product(h, *rest))
+            hidden = self.two("MUL", reset, self.product(h, *last_gate))
         else:
-            hidden = self.product(self.two("MUL", reset, h), *rest)
+            hidden = self.product(self.two("MUL", reset, h), *last_gate)
         hidden = self.one("TANH", self.two("ADD", self.gate(x, 2), hidden))
         fresh = self.two("MUL", self.two("SUB", _ONE, update), hidden)
         return [self.two("ADD", fresh, self.two("MUL", update, h))]
@@ -121,13 +112,9 @@ def _start(builder: Builder, unit: Unit, position: int, number: int, shape: Any)
 
 
 def _joined(builder: Builder, of: Operand, values: list[Value], axis: int) -> Value:
-    shape = list(values[0].shape)
-    shape[axis] *= len(values)
-    numbers = [value.number for value in values]
-    if len(numbers) == 1:
-        return builder.define(of, numbers[0], tuple(shape))
-    number = builder.operate("CONCATENATION", numbers, tuple(shape), of, axis=axis)
-    return builder.define(of, number, tuple(shape))
+    if len(values) == 1:
+        return builder.define(of, values[0].number, values[0].shape)
+    return joined(builder, of, values, axis)
 
 
 def recurrent(builder: Builder, unit: Unit) -> None:
@@ -151,18 +138,18 @@ def recurrent(builder: Builder, unit: Unit) -> None:
         rows: Any = layer.product(
             builder.reshaped(x, (steps * batch, depth)), layer.weights, layer.biases[0]
         )
-        made = []
+        outputs = []
         for step in range(steps)[::way]:
             part = [(step * batch, batch, 1), (0, rows.shape[1], 1)]
             state = layer.step(cut(builder, rows, part, layer.of), state)
-            made.append(builder.reshaped(state[0], (1, 1, *shape)))
-        results.append(made[::way])
-        ends.append([builder.reshaped(each, (1, *shape)) for each in state])
+            outputs.append(builder.reshaped(state[0], (1, 1, *shape)))
+        results.append(outputs[::way])
+        ends.append([builder.reshaped(tensor, (1, *shape)) for tensor in state])
     all_steps, *last = unit.outputs
     real = Operand(f"{all_steps.name} (direction)", np.dtype(np.float32))
-    joined = [_joined(builder, real, made, 0) for made in results]
+    directions = [_joined(builder, real, steps_of_way, 0) for steps_of_way in results]
     if all_steps.name:
-        _joined(builder, all_steps, joined, 1)
+        _joined(builder, all_steps, directions, 1)
     for of, *values in zip(last, *ends, strict=False):
         if of.name:
             _joined(builder, of, values, 0)

@@ -7,8 +7,8 @@ import numpy as np
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value
 from celosia.sw.frontend.onnx.constants import real_array
 from celosia.sw.frontend.onnx.operand import Operand, Unit
-from celosia.sw.frontend.onnx.readers.floats import two, value_of
 from celosia.sw.frontend.onnx.readers.layers import kernel_constants, weights_of
+from celosia.sw.frontend.onnx.readers.steps import two, value_of
 from celosia.sw.frontend.onnx.readers.windows import numbers_of, pads_of
 from celosia.sw.layers.node import ModelError
 
@@ -71,18 +71,18 @@ class _Image:
             raise ModelError(f"wanted weights of {inputs} channels, got {weights.shape[0]}")
         if groups > 1 and several:
             raise ModelError("groups with a scale for each channel are not supported")
-        depth, each = inputs // groups, weights.shape[1]
-        kernel = weights.reshape(inputs, each, *[1] * (2 - rank), *weights.shape[2:])
-        whole = np.zeros((groups * each, *kernel.shape[2:], inputs), weights.dtype)
+        depth, outputs = inputs // groups, weights.shape[1]
+        kernel = weights.reshape(inputs, outputs, *[1] * (2 - rank), *weights.shape[2:])
+        dense = np.zeros((groups * outputs, *kernel.shape[2:], inputs), weights.dtype)
         for group in range(groups):
             part = slice(group * depth, (group + 1) * depth)
-            channels = slice(group * each, (group + 1) * each)
-            whole[channels, :, :, part] = kernel[part].transpose(1, 2, 3, 0)
+            channels = slice(group * outputs, (group + 1) * outputs)
+            dense[channels, :, :, part] = kernel[part].transpose(1, 2, 3, 0)
         self.stride, dilation = (
             numbers_of(attributes, name, rank) for name in ("strides", "dilations")
         )
         #: Weights by channel, row, column and input.
-        self.weights = _spread(whole, dilation)
+        self.weights = _spread(dense, dilation)
         spans = self.weights.shape[1:3]
         totals, self.pads = _outer(unit, extents, spans, self.stride, rank)
         ways = zip(totals, extents, self.stride, spans, strict=True)
@@ -91,7 +91,7 @@ class _Image:
         #: Samples, channels, rows and columns of the input.
         self.source = (items, inputs, *extents)
         #: Stored shape, with the pads.
-        self.stored = (items, *totals, len(whole))
+        self.stored = (items, *totals, len(dense))
 
     def define(self, builder: Builder, of: Operand, number: int) -> None:
         """Name the result without its pads."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value
-from celosia.sw.frontend.onnx.file.source import Attributes
+from celosia.sw.frontend.onnx.file.nodes import OnnxAttributes
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
 from celosia.sw.frontend.onnx.readers.moves import cut, turned
 from celosia.sw.layers.node import ModelError
@@ -20,10 +20,10 @@ _Pads = tuple[_Pair, ...]
 
 def numbers_of(attributes: dict[str, Any], name: str, rank: int) -> tuple[int, ...]:
     """Return the numbers of an attribute, 1 where they are missing: of at least two axes."""
-    found = list(attributes.get(name, [1] * rank))
-    if len(found) != rank or min(found) < 1:
-        raise ModelError(f"wanted {rank} {name} of at least 1, got {found}")
-    return (*[1] * (2 - rank), *found)
+    entries = list(attributes.get(name, [1] * rank))
+    if len(entries) != rank or min(entries) < 1:
+        raise ModelError(f"wanted {rank} {name} of at least 1, got {entries}")
+    return (*[1] * (2 - rank), *entries)
 
 
 def pads_of(
@@ -34,11 +34,11 @@ def pads_of(
     rank: int,
 ) -> _Pads:
     """Return the padding before and after each axis."""
-    kind, given = attributes.get("auto_pad", "NOTSET"), attributes.get("pads", [0] * 2 * rank)
+    kind, entries = attributes.get("auto_pad", "NOTSET"), attributes.get("pads", [0] * 2 * rank)
     if kind not in ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"):
         raise ModelError(f"auto_pad {kind!r} is not supported")
-    if kind != "NOTSET" and any(given):
-        raise ModelError(f"wanted no pads beside auto_pad {kind}, got {given}")
+    if kind != "NOTSET" and any(entries):
+        raise ModelError(f"wanted no pads beside auto_pad {kind}, got {entries}")
     if kind in ("SAME_UPPER", "SAME_LOWER"):
         pads = []
         for extent, span, stride in zip(extents, spans, strides, strict=True):
@@ -46,10 +46,10 @@ def pads_of(
             less, more = total // 2, total - total // 2
             pads.append((less, more) if kind == "SAME_UPPER" else (more, less))
         return tuple(pads)
-    if len(given) != 2 * rank or min(given) < 0:
-        raise ModelError(f"wanted {2 * rank} pads of at least 0, got {given}")
+    if len(entries) != 2 * rank or min(entries) < 0:
+        raise ModelError(f"wanted {2 * rank} pads of at least 0, got {entries}")
     missing = [(0, 0)] * (2 - rank)
-    return (*missing, *zip(given[:rank], given[rank:], strict=True))
+    return (*missing, *zip(entries[:rank], entries[rank:], strict=True))
 
 
 #: Order of axes that brings planes before channels, and back.
@@ -80,20 +80,20 @@ class Windows:
         )
         extents = self.shape[2:]
         self.pads = pads_of(attributes, extents, self.spans, self.stride, rank)
-        whole = [n + sum(pad) for n, pad in zip(extents, self.pads, strict=True)]
-        ways = list(zip(whole, self.spans, self.stride, strict=True))
+        lengths = [n + sum(pad) for n, pad in zip(extents, self.pads, strict=True)]
+        ways = list(zip(lengths, self.spans, self.stride, strict=True))
         self.past = False
         self.counts = tuple((n - span) // step + 1 for n, span, step in ways)
         if min(self.counts) < 1:
             raise ModelError(f"wanted a window inside the image, got {self.spans} on {extents}")
         if attributes.get("ceil_mode"):
-            self._round_up(whole)
+            self._round_up(lengths)
 
-    def _round_up(self, whole: Sequence[int]) -> None:
+    def _round_up(self, lengths: Sequence[int]) -> None:
         """Add windows that begin inside and end past the edge, and the pads that they need."""
         counts, pads = [], []
         for extent, (before, after), length, span, step in zip(
-            self.shape[2:], self.pads, whole, self.spans, self.stride, strict=True
+            self.shape[2:], self.pads, lengths, self.spans, self.stride, strict=True
         ):
             count = -(-(length - span) // step) + 1
             # A window begins inside the image, or its pads before it.
@@ -205,9 +205,9 @@ class Windows:
     ) -> int:
         """Add a pooling; return its result. ``fill``: as for ``image``."""
         source, padding = self.image(builder, value, fill)
-        about = {"stride": self.stride, "window": self.kernel, "activation": "NONE", **more}
+        attributes = {"stride": self.stride, "window": self.kernel, "activation": "NONE", **more}
         shape = self.result(self.shape[1])
-        return builder.operate(kind, [source], shape, of, padding=padding, **about)
+        return builder.operate(kind, [source], shape, of, padding=padding, **attributes)
 
 
 def pooling(unit: Unit, value: Value, kernel: Sequence[int]) -> Windows:
@@ -251,7 +251,7 @@ def deep(
     builder.alike(planes, value.number, value)
     data = weights.data.swapaxes(1, 2)
     kernel = replace(weights, data=data.reshape(len(data), -1, *data.shape[3:]))
-    attributes = Attributes().extended(
+    attributes = OnnxAttributes().extended(
         strides=windows.stride[1:],
         dilations=windows.dilation[1:],
         pads=[side[n] for n in (0, 1) for side in windows.pads[1:]],

@@ -78,8 +78,8 @@ class _Layer:
         """Append the errors of C channels of an image."""
         emit, g, pool = self.emit, self.conv.geometry, self.conv.layer.pool
         plane, layout, row = self.buffers.planes[turn], emit.layout, g.width * g.size
-        most = emit.config.accumulator_depth // g.width
-        for first, last in balanced(g.high, most):
+        limit = emit.config.accumulator_depth // g.width
+        for first, last in balanced(g.high, limit):
             for y in range(pool):
                 half = emit.next_half()
                 emit.product(
@@ -118,8 +118,8 @@ class _Layer:
         inputs = self.buffers.inputs[image % 2]
         count = g.sources * g.channels
         for number in range(g.channels // g.size):
-            most = emit.config.accumulator_depth // conv.layer.width
-            for rows in balanced(conv.layer.height, most):
+            limit = emit.config.accumulator_depth // conv.layer.width
+            for rows in balanced(conv.layer.height, limit):
                 half = emit.next_half()
                 self._products(image, number, rows, half)
                 width = conv.layer.width

@@ -110,8 +110,8 @@ class _Layer:
         emit, g, pool = self.emit, self.conv.geometry, self.conv.layer.pool
         source, row = self.buffers.images[image % 2], g.grid * g.pitch
         tile = emit.layout.changing + number * (g.rows // g.size)
-        most = emit.config.accumulator_depth // g.width
-        for first, last in balanced(g.height, most, pool):
+        limit = emit.config.accumulator_depth // g.width
+        for first, last in balanced(g.height, limit, pool):
             half = emit.next_half()
             pixels = (g.width, g.pitch), (last - first, row)
             for taps in g.groups():
@@ -172,8 +172,8 @@ class _Layer:
         """Append the mask of C channels, in place of the results."""
         emit, g, pool = self.emit, self.conv.geometry, self.conv.layer.pool
         layout, row = emit.layout, g.width * g.size
-        most = emit.config.accumulator_depth // g.width
-        for first, last in balanced(g.high, most):
+        limit = emit.config.accumulator_depth // g.width
+        for first, last in balanced(g.high, limit):
             for y in range(pool):
                 half, rows = emit.next_half(), (first, last)
                 columns = y * row, (y + 1) * row

@@ -17,7 +17,7 @@ _LIFE = 7 * 24 * 3600
 _DIGEST = hashlib.sha256
 
 
-class Kept:
+class Store:
     """Results of shards in the user's cache, one file for each.
 
     - ``key``: all that the results depend on: function, its arguments, code, inputs.
@@ -36,8 +36,8 @@ class Kept:
         """Return the results that are kept, by number; a damaged file is none."""
         if not (is_own(self._all) and is_own(self._folder)):
             return {}
-        found = {int(path.name): _whole(path) for path in self._folder.glob("[0-9]*")}
-        return {n: pickle.loads(content) for n, content in found.items() if content is not None}
+        contents = {int(path.name): _whole(path) for path in self._folder.glob("[0-9]*")}
+        return {n: pickle.loads(content) for n, content in contents.items() if content is not None}
 
     def write(self, number: int, result: Any) -> None:
         """Keep a result."""

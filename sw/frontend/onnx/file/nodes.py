@@ -55,7 +55,7 @@ _COMPUTED = 21
 _VIEWS = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
-class Attributes(dict[str, Any]):
+class OnnxAttributes(dict[str, Any]):
     """Attributes of a node, by name; those that were read are remembered.
 
     - ``read``: names that were looked up.
@@ -74,13 +74,13 @@ class Attributes(dict[str, Any]):
         self.read.add(name)
         return super().__getitem__(name)
 
-    def extended(self, **more: Any) -> "Attributes":
+    def extended(self, **more: Any) -> "OnnxAttributes":
         """Return the same attributes and more; what is read of them is remembered here, too."""
-        return Attributes({**self, **more}, self.read)
+        return OnnxAttributes({**self, **more}, self.read)
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class OnnxNode:
     """An operator of the file."""
 
     kind: str  #: Its type.
@@ -88,7 +88,7 @@ class Node:
     #: Names of tensors; empty for one left out.
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attributes: Attributes  #: Text decoded.
+    attributes: OnnxAttributes  #: Text decoded.
     defaults: Mapping[str, Any] = field(default_factory=dict)  #: Of attributes, by name.
 
     @property
@@ -109,7 +109,7 @@ class Node:
 
 
 @dataclass(frozen=True, eq=False)
-class End:
+class OnnxEnd:
     """An input or output of the model; extents of the first axis that are not fixed are 1."""
 
     name: str
@@ -118,20 +118,20 @@ class End:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class OnnxModel:
     """A model: nodes in an order that can be run, constants by name, inputs and outputs.
 
     - ``narrow``: constants of less than eight bits.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[OnnxNode, ...]
     constants: dict[str, np.ndarray]
-    inputs: tuple[End, ...]
-    outputs: tuple[End, ...]
+    inputs: tuple[OnnxEnd, ...]
+    outputs: tuple[OnnxEnd, ...]
     narrow: frozenset[str]
 
 
-def read(content: bytes, shapes: Shapes | None = None) -> Source:
+def read(content: bytes, shapes: Shapes | None = None) -> OnnxModel:
     """Return a file's nodes, constants and ends.
 
     ``shapes``: of inputs whose extents are free, see ``fix``.
@@ -146,7 +146,7 @@ def read(content: bytes, shapes: Shapes | None = None) -> Source:
     if not model.graph.node:
         raise ModelError("wanted at least one operator, got none")
     model = current(model)
-    constants = {each.name: _array(each) for each in model.graph.initializer}
+    constants = {entry.name: _array(entry) for entry in model.graph.initializer}
     fix(model, shapes or {})
     try:
         onnx.checker.check_model(model)
@@ -157,12 +157,12 @@ def read(content: bytes, shapes: Shapes | None = None) -> Source:
         lines = str(error).strip().splitlines() or [""]
         raise ModelError(f"not a valid model ({lines[0]})") from None
     graph = model.graph
-    inputs = tuple(_end(each) for each in graph.input if each.name not in constants)
-    known = {each.name: each.shape for each in (*_ends(inferred), *inputs)}
+    inputs = tuple(_end(entry) for entry in graph.input if entry.name not in constants)
+    known = {entry.name: entry.shape for entry in (*_ends(inferred), *inputs)}
     nodes = _used(_folded(graph, constants, known, model.opset_import), graph.output)
-    outputs = tuple(_end(each) for each in graph.output)
-    narrow = {each.name for each in graph.initializer if each.data_type in _NARROW}
-    return Source(nodes, constants, inputs, outputs, frozenset(narrow))
+    outputs = tuple(_end(entry) for entry in graph.output)
+    narrow = {entry.name for entry in graph.initializer if entry.data_type in _NARROW}
+    return OnnxModel(nodes, constants, inputs, outputs, frozenset(narrow))
 
 
 def _plain(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -190,7 +190,7 @@ def _array(tensor: onnx.TensorProto) -> np.ndarray:
         raise ModelError(f"constant {tensor.name!r}: damaged") from None
 
 
-def _ends(values: Any) -> Iterator[End]:
+def _ends(values: Any) -> Iterator[OnnxEnd]:
     """Yield values whose shapes are known."""
     for value in values:
         shape = value.type.tensor_type.shape
@@ -198,25 +198,28 @@ def _ends(values: Any) -> Iterator[End]:
             yield _end(value)
 
 
-def _end(value: onnx.ValueInfoProto) -> End:
+def _end(value: onnx.ValueInfoProto) -> OnnxEnd:
     kind = value.type.tensor_type
     if not value.type.HasField("tensor_type"):
         raise ModelError(f"tensor {value.name!r}: wanted a tensor")
-    shape = tuple(each.dim_value for each in kind.shape.dim)
+    shape = tuple(dimension.dim_value for dimension in kind.shape.dim)
     if any(extent < 1 for extent in shape):
-        fixed = [each.HasField("dim_value") for each in kind.shape.dim]
+        fixed = [dimension.HasField("dim_value") for dimension in kind.shape.dim]
         dims = zip(kind.shape.dim, fixed, strict=True)
-        got = [each.dim_value if known else each.dim_param or "?" for each, known in dims]
-        wanted = "wanted extents of at least 1" if all(fixed) else FREE
-        raise ModelError(f"tensor {value.name!r}: {wanted}, got [{', '.join(map(str, got))}]")
-    return End(value.name, np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)), shape)
+        got = [
+            dimension.dim_value if known else dimension.dim_param or "?"
+            for dimension, known in dims
+        ]
+        requirement = "wanted extents of at least 1" if all(fixed) else FREE
+        raise ModelError(f"tensor {value.name!r}: {requirement}, got [{', '.join(map(str, got))}]")
+    return OnnxEnd(value.name, np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)), shape)
 
 
 def _folded(
     graph: onnx.GraphProto, constants: dict[str, np.ndarray], shapes: dict[str, Any], opsets: Any
-) -> Iterator[Node]:
+) -> Iterator[OnnxNode]:
     """Yield the nodes that compute; the results of others become constants."""
-    (opset,) = (each.version for each in opsets if each.domain in DOMAINS[:2])
+    (opset,) = (entry.version for entry in opsets if entry.domain in DOMAINS[:2])
     dequantised: dict[str, Any] = {}
     both = ChainMap(dequantised, constants)
     for index, node in enumerate(graph.node):
@@ -228,7 +231,9 @@ def _folded(
         elif _is_constant(node, inputs, both):
             if node.op_type in _VIEWS and _is_moved(node, dequantised, constants):
                 node = _moved(index, node, dequantised, constants, opsets)
-            elif node.op_type != _KEPT or any(each.name == "block_size" for each in node.attribute):
+            elif node.op_type != _KEPT or any(
+                attribute.name == "block_size" for attribute in node.attribute
+            ):
                 known = ChainMap({}, constants)
                 for name in dequantised.keys() & inputs:
                     known |= _computed(index, dequantised[name], constants, opsets)
@@ -240,10 +245,12 @@ def _folded(
             yield _node(index, node, opset)
 
 
-def _node(index: int, node: onnx.NodeProto, opset: int) -> Node:
-    attributes = Attributes({each.name: _attribute(each) for each in node.attribute})
+def _node(index: int, node: onnx.NodeProto, opset: int) -> OnnxNode:
+    attributes = OnnxAttributes(
+        {attribute.name: _attribute(attribute) for attribute in node.attribute}
+    )
     ends = tuple(node.input), tuple(node.output)
-    return Node(node.op_type, index, *ends, attributes, _defaults(node, opset))
+    return OnnxNode(node.op_type, index, *ends, attributes, _defaults(node, opset))
 
 
 def _computed(
@@ -273,8 +280,8 @@ def _is_moved(
 ) -> bool:
     """Return whether a view is of a dequantised constant whose scales it keeps."""
     source = dequantised.get(node.input[0])
-    kept = node.op_type in ("Identity", "Transpose")
-    return source is not None and (kept or constants[source.input[1]].size == 1)
+    keeps_axes = node.op_type in ("Identity", "Transpose")
+    return source is not None and (keeps_axes or constants[source.input[1]].size == 1)
 
 
 def _moved(
@@ -293,8 +300,8 @@ def _moved(
     result.input[0], result.output[0] = view.output[0], node.output[0]
     if node.op_type == "Transpose":
         rank = constants[view.output[0]].ndim
-        axes = next((list(each.ints) for each in node.attribute), [*range(rank)][::-1])
-        axis = next((each.i for each in source.attribute if each.name == "axis"), 1)
+        axes = next((list(attribute.ints) for attribute in node.attribute), [*range(rank)][::-1])
+        axis = next((attribute.i for attribute in source.attribute if attribute.name == "axis"), 1)
         del result.attribute[:]
         if constants[source.input[1]].size > 1:
             result.attribute.append(helper.make_attribute("axis", axes.index(axis % rank)))
@@ -303,24 +310,24 @@ def _moved(
 
 def _is_constant(node: onnx.NodeProto, inputs: list[str], constants: Collection[str]) -> bool:
     """Return whether an operator's results follow from constants; graphs inside read others."""
-    if any(each.type == onnx.AttributeProto.GRAPH for each in node.attribute):
+    if any(attribute.type == onnx.AttributeProto.GRAPH for attribute in node.attribute):
         return False
     return all(name in constants for name in inputs)
 
 
 def _chosen(
     node: onnx.NodeProto, constants: dict[str, np.ndarray], known: dict[str, Any], opsets: Any
-) -> Iterator[Node]:
+) -> Iterator[OnnxNode]:
     """Yield the nodes of the branch that a constant condition chooses."""
     name = "then_branch" if constants[node.input[0]].reshape(-1)[0] else "else_branch"
-    (branch,) = (each.g for each in node.attribute if each.name == name)
-    constants |= {each.name: _array(each) for each in branch.initializer}
+    (branch,) = (attribute.g for attribute in node.attribute if attribute.name == name)
+    constants |= {tensor.name: _array(tensor) for tensor in branch.initializer}
     yield from _folded(branch, constants, known, opsets)
     for number, (inner, outer) in enumerate(zip(branch.output, node.output, strict=True)):
         if inner.name in constants:
             constants[outer] = constants[inner.name]
         else:
-            yield Node("Identity", number, (inner.name,), (outer,), Attributes())
+            yield OnnxNode("Identity", number, (inner.name,), (outer,), OnnxAttributes())
 
 
 def _defaults(node: onnx.NodeProto, opset: int) -> dict[str, Any]:
@@ -328,23 +335,23 @@ def _defaults(node: onnx.NodeProto, opset: int) -> dict[str, Any]:
     if node.domain == ONNX_RUNTIME:
         return {}
     attributes = defs.get_schema(node.op_type, opset, "").attributes.values()
-    defaults = [each.default_value for each in attributes if each.default_value.name]
-    return {each.name: _attribute(each) for each in defaults}
+    defaults = [attribute.default_value for attribute in attributes if attribute.default_value.name]
+    return {attribute.name: _attribute(attribute) for attribute in defaults}
 
 
-def _used(nodes: Iterator[Node], outputs: Any) -> tuple[Node, ...]:
+def _used(nodes: Iterator[OnnxNode], outputs: Any) -> tuple[OnnxNode, ...]:
     """Return the nodes that lead to an output of the model."""
-    wanted = {end.name for end in outputs}
-    found = []
+    needed = {end.name for end in outputs}
+    used = []
     for node in reversed([*nodes]):
-        if wanted.intersection(node.outputs):
-            wanted.update(node.inputs)
-            found.append(node)
-    return tuple(found[::-1])
+        if needed.intersection(node.outputs):
+            needed.update(node.inputs)
+            used.append(node)
+    return tuple(used[::-1])
 
 
 def _shape(node: onnx.NodeProto, shape: tuple[int, ...]) -> np.ndarray:
-    bounds = {each.name: each.i for each in node.attribute}
+    bounds = {attribute.name: attribute.i for attribute in node.attribute}
     return np.array(shape[bounds.get("start", 0) : bounds.get("end")], np.int64)
 
 

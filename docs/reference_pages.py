@@ -1,9 +1,8 @@
 """Reference pages of the instruction set and the registers, written from their tables.
 
-``python -m celosia.sw.export.reference`` writes isa.md and registers.md in ``docs/reference``.
+``python docs/reference_pages.py`` writes isa.md and registers.md in ``docs/reference``.
 """
 
-import sys
 import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,8 +16,10 @@ from celosia.hw.arch.isa import Error, Opcode
 from celosia.hw.arch.presets import PRESETS, preset
 from celosia.hw.arch.registers import Activity
 
+FOLDER = Path(__file__).parent / "reference"
+
 #: Command that writes the pages again.
-COMMAND = "python -m celosia.sw.export.reference"
+COMMAND = "python docs/reference_pages.py"
 
 MEANINGS: dict[Opcode, str] = {
     Opcode.NOP: "Does nothing; takes and posts semaphores like every instruction.",
@@ -199,9 +200,11 @@ def _encoding() -> list[str]:
         "`celosia.hw.arch.commands` encodes and decodes programs.",
         "",
     ]
-    for unit, found in commands.REGISTERS.items():
+    for unit, registers_of_unit in commands.REGISTERS.items():
         lines += [f"### Registers of the {unit.name.lower()} unit", ""]
-        lines += _table(("code", "register", "bits", "fields"), map(_register_row, found))
+        lines += _table(
+            ("code", "register", "bits", "fields"), map(_register_row, registers_of_unit)
+        )
     return lines
 
 
@@ -335,34 +338,11 @@ def register_reference() -> str:
 PAGES: dict[str, Callable[[], str]] = {"isa.md": reference, "registers.md": register_reference}
 
 
-def docs_folder() -> Path:
-    """Return docs/reference of the working tree around these sources.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the sources are not in a working tree.
-    """
-    tree = Path(__file__).resolve().parents[2]
-    folder = tree / "docs" / "reference"
-    if not (tree / "pyproject.toml").is_file() or not folder.is_dir():
-        raise FileNotFoundError(
-            f"reference: wanted docs/reference and pyproject.toml in {tree}, got none"
-        )
-    return folder
-
-
-def main() -> int:
-    """Write the pages; return the exit code."""
-    try:
-        folder = docs_folder()
-    except FileNotFoundError as error:
-        print(error, file=sys.stderr)
-        return 1
+def main() -> None:
+    """Write the pages."""
     for name, page in PAGES.items():
-        (folder / name).write_text(page(), encoding="utf-8")
-    return 0
+        (FOLDER / name).write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
