@@ -5,8 +5,8 @@ from typing import Any
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.isa import FORMATS, Instruction, Opcode, Unit
-from celosia.sim.check.schedule import EXECUTING, listing
+from celosia.hw.arch.isa import EXECUTING, FORMATS, Instruction, Opcode, Unit
+from celosia.sim.check.schedule import listing
 from celosia.sim.timing.cycles import COSTS, Cost, estimate
 from celosia.sw.fuzz.case import CHANNELS, Case
 from celosia.sw.fuzz.trial import Trial

@@ -12,10 +12,10 @@ from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.commands import WORD_BYTES, encode
 from celosia.hw.arch.config import PROGRAM_BYTES, Config
-from celosia.hw.arch.isa import LAYOUTS, Instruction, Opcode, Unit
+from celosia.hw.arch.isa import EXECUTING, LAYOUTS, Instruction, Opcode, Unit
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.sim.check.order import Clocks
-from celosia.sim.check.schedule import EXECUTING, listing, schedule
+from celosia.sim.check.schedule import listing, schedule
 from celosia.sw.fuzz.programs.faulty import faulty
 from celosia.sw.fuzz.programs.legal import legal
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from celosia.hw.arch.config import SEMAPHORES, Config
-from celosia.hw.arch.isa import Instruction, Opcode, Unit
+from celosia.hw.arch.isa import EXECUTING, Instruction, Opcode, Unit
 from celosia.sim.check import footprint
 from celosia.sim.check.footprint import Touch
-from celosia.sim.check.schedule import EXECUTING
 
 _PAIRS = [(a, b) for a in EXECUTING for b in EXECUTING if a is not b]
 
