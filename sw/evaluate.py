@@ -1,12 +1,12 @@
 """Accuracy of a model on labelled data, its mistakes, and a picture of them."""
 
-import io
 import textwrap
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from celosia.sw.files import png_bytes
 from celosia.sw.ir.graph import short_name
 from celosia.sw.ir.parts import Port
 from celosia.sw.ir.program import Program
@@ -208,9 +208,7 @@ def draw(evaluation: Evaluation) -> bytes:
     figure.text(0.5, 0.92, note, ha="center", va="top", color=_INK, fontsize=10)
     _cells(axes, evaluation.confusion)
     _label(axes, evaluation)
-    file = io.BytesIO()
-    figure.savefig(file, format="png")
-    return file.getvalue()
+    return png_bytes(figure)
 
 
 def _cells(axes: Any, confusion: np.ndarray) -> None:

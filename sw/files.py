@@ -1,11 +1,13 @@
 """Files read up to a size, and written as a whole or not at all."""
 
+import io
+import json
 import os
 import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 #: A larger file is no model, no program and no array that is read.
 MOST_BYTES = 1 << 31
@@ -93,6 +95,18 @@ def writable(*paths: Path | None, sources: tuple[Path, ...] = ()) -> None:
         if path.resolve() in taken and (path.is_file() or not path.exists()):
             raise FileError(f"{path}: named twice, or an input")
         taken.append(path.resolve())
+
+
+def json_bytes(content: Any) -> bytes:
+    """Return the contents of a JSON file, indented."""
+    return (json.dumps(content, indent=2) + "\n").encode()
+
+
+def png_bytes(figure: Any, **options: Any) -> bytes:
+    """Return the contents of a PNG file with a figure of Matplotlib."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", **options)
+    return file.getvalue()
 
 
 def write_atomically(contents: Mapping[str | Path, bytes]) -> None:

@@ -1,11 +1,12 @@
 """Picture of a placed design."""
 
-import io
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+
+from celosia.sw.files import png_bytes
 
 #: Markers of kinds drawn on top of the cells.
 _MARKS = {"DSP": "s", "block RAM": "D"}
@@ -75,6 +76,4 @@ def draw(cells: Sequence[Site], *, title: str) -> bytes:
     axes.set_xlabel("column")
     axes.set_ylabel("row")
     figure.legend(loc="outside right upper", title="block (cells)")
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=120)
-    return file.getvalue()
+    return png_bytes(figure, dpi=120)

@@ -57,7 +57,7 @@ def _simulators() -> ModuleType:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Program:
+class Tool:
     """A program that Celosia starts, or that shows its files; other fields as of ``Item``."""
 
     name: str
@@ -82,21 +82,21 @@ _BOARDS = "celosia synth, celosia build"
 
 #: The programs.
 PROGRAMS = (
-    Program(name="verilator", feature=_RTL, find=_verilator, demo=True),
-    Program(name="g++", feature=_RTL, demo=True),
-    Program(name="perl", feature="Verilator", demo=True),
-    Program(name="ccache", feature="faster builds of the simulated core"),
-    Program(name="iverilog", feature="second simulator of the tests", find=_icarus, option="-V"),
-    Program(name="make", feature="targets of the Makefile"),
-    Program(name="yosys", feature=_BOARDS, package="[synth]", find=_flow),
-    Program(name="nextpnr-ecp5", feature=_BOARDS, package="[synth]", find=_flow),
-    Program(name="nextpnr-himbaechel-gowin", feature=_BOARDS, package="[synth]", find=_flow),
-    Program(name="nextpnr-ice40", feature=_BOARDS, package="[synth]", find=_flow),
-    Program(
+    Tool(name="verilator", feature=_RTL, find=_verilator, demo=True),
+    Tool(name="g++", feature=_RTL, demo=True),
+    Tool(name="perl", feature="Verilator", demo=True),
+    Tool(name="ccache", feature="faster builds of the simulated core"),
+    Tool(name="iverilog", feature="second simulator of the tests", find=_icarus, option="-V"),
+    Tool(name="make", feature="targets of the Makefile"),
+    Tool(name="yosys", feature=_BOARDS, package="[synth]", find=_flow),
+    Tool(name="nextpnr-ecp5", feature=_BOARDS, package="[synth]", find=_flow),
+    Tool(name="nextpnr-himbaechel-gowin", feature=_BOARDS, package="[synth]", find=_flow),
+    Tool(name="nextpnr-ice40", feature=_BOARDS, package="[synth]", find=_flow),
+    Tool(
         name="openFPGALoader", feature="celosia flash", package="openfpgaloader", option="--Version"
     ),
-    Program(name="gtkwave", feature="waveforms on the screen", package="gtkwave"),
-    Program(name="chromium", feature="tests of pages in a browser", package="chromium"),
+    Tool(name="gtkwave", feature="waveforms on the screen", package="gtkwave"),
+    Tool(name="chromium", feature="tests of pages in a browser", package="chromium"),
 )
 
 #: Features that the packages of each extra are for; those of none are always needed.
@@ -160,7 +160,7 @@ def items() -> Iterator[Item]:
     )
 
 
-def _version_of(program: Program) -> str | None:
+def _version_of(program: Tool) -> str | None:
     """Return the version that a program reports; None without a suitable one."""
     try:
         path = program.find(program.name)

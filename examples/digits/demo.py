@@ -1,6 +1,5 @@
 """``celosia demo``: handwritten digits through the simulated core, and one picture of it."""
 
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 
 from celosia import Config, DeviceError, InferenceSession
 from celosia.sw.data import find
-from celosia.sw.files import write_atomically
+from celosia.sw.files import png_bytes, write_atomically
 from celosia.sw.runtime.activity import by_cause
 from celosia.sw.runtime.session import Statistics
 
@@ -157,9 +156,7 @@ def draw(
     figure.suptitle("  ·  ".join(line), color=_INK, fontsize=13, y=0.975)
     _digits(top, pictures, labels, guesses, across)
     _bars(bottom, counters)
-    file = io.BytesIO()
-    figure.savefig(file, format="png")
-    return file.getvalue()
+    return png_bytes(figure)
 
 
 def _digits(

@@ -1,10 +1,10 @@
 """The paper's table 3 beside the estimates, and its roofline."""
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from celosia import Config
+from celosia.sw.files import png_bytes
 from celosia_examples.paper.networks import NETWORKS, Made
 from celosia_examples.paper.published import MEMORY as PAPER_MEMORY
 from celosia_examples.paper.published import PEAK_TOPS, SOURCE, WORKLOADS
@@ -159,6 +159,4 @@ def draw(results: Results, setting: Setting) -> bytes:
     axes.grid(color="#ecf0f1")
     axes.legend(loc="upper left", frameon=False)
     annotate(axes, points)
-    file = io.BytesIO()
-    figure.savefig(file, format="png")
-    return file.getvalue()
+    return png_bytes(figure)

@@ -1,7 +1,6 @@
 """``celosia eval``: accuracy of a model on a data set, or on labelled data of the user."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -33,7 +32,7 @@ from celosia.sw.evaluate import (
     inputs_of,
     summary,
 )
-from celosia.sw.files import writable, write_atomically
+from celosia.sw.files import json_bytes, writable, write_atomically
 from celosia.sw.frontend.source import load
 from celosia.sw.images import labelled_pictures
 from celosia.sw.ir.graph import short_name
@@ -110,7 +109,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.png:
         contents[arguments.png] = draw(evaluation)
     if arguments.stats:
-        contents[arguments.stats] = (json.dumps(evaluation.as_dict(), indent=2) + "\n").encode()
+        contents[arguments.stats] = json_bytes(evaluation.as_dict())
     write_atomically(contents)
     drawn = {"picture": str(arguments.png)} if arguments.png else {}
     for name, text in {**summary(evaluation), **drawn}.items():

@@ -1,7 +1,6 @@
 """``celosia fuzz``: random programs on the simulated core and the machine model."""
 
 import argparse
-import json
 import os
 import time
 from functools import partial
@@ -13,7 +12,7 @@ from tqdm import tqdm
 from celosia.hw.arch.config import PROTECTIONS, REQUANTIZERS
 from celosia.sw.cli.arguments import Commands, add_workers, seeds, whole, workers_of
 from celosia.sw.cli.messages import Failure
-from celosia.sw.files import writable, write_atomically
+from celosia.sw.files import json_bytes, writable, write_atomically
 from celosia.sw.runtime.session import InputError
 from celosia.sw.workers.spread import batches, spread
 
@@ -118,8 +117,7 @@ def _campaign(arguments: argparse.Namespace) -> None:
             progress.set_postfix(differences=len(failures))
     seconds = time.monotonic() - start
     if arguments.coverage:
-        text = json.dumps(coverage.as_dict(), indent=2) + "\n"
-        write_atomically({arguments.coverage: text.encode()})
+        write_atomically({arguments.coverage: json_bytes(coverage.as_dict())})
     kind = "faulted" if arguments.faults else "legal"
     print(
         f"{arguments.programs} {kind} programs, seed {arguments.seed}, {len(configs)} cores: "

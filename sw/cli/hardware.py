@@ -28,7 +28,7 @@ from celosia.sw.cli.arguments import (
 )
 from celosia.sw.cli.messages import Missing
 from celosia.sw.export.files import verilog_files, verilog_header
-from celosia.sw.files import writable, write_atomically
+from celosia.sw.files import json_bytes, writable, write_atomically
 from celosia.sw.runtime.session import InputError
 
 _LOADER = "openFPGALoader"
@@ -180,11 +180,10 @@ def run_build(arguments: argparse.Namespace) -> None:
     assert result.bitstream is not None
     title = f"{core} on {board.title}, {result.fmax_mhz[2]:.1f} MHz"
     bitstream = _bitstream(board, directory)
-    report = (json.dumps(figures, indent=2) + "\n").encode()
     files = [
         ("bitstream", bitstream, result.bitstream.read_bytes()),
         ("description", *_description(directory, description)),
-        ("report", directory / "report.json", report),
+        ("report", directory / "report.json", json_bytes(figures)),
         ("floorplan", directory / "floorplan.png", draw(result.places, title=title)),
     ]
     _write(files, f"{core} on {board.title}\n{as_text(result)}")

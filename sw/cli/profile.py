@@ -4,8 +4,7 @@ import argparse
 from pathlib import Path
 
 from celosia.sw.cli.arguments import Commands, add_batch, add_machine, add_output
-from celosia.sw.compiler.report import as_json
-from celosia.sw.files import writable, write_atomically
+from celosia.sw.files import json_bytes, writable, write_atomically
 from celosia.sw.shipped import model_path
 
 
@@ -48,7 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.trace:
         contents[arguments.trace] = as_trace(result).encode()
     if arguments.json:
-        contents[arguments.json] = as_json(result.to_dict()).encode()
+        contents[arguments.json] = json_bytes(result.to_dict())
     write_atomically(contents)
     total = result.total
     print(

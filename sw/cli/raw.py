@@ -1,7 +1,6 @@
 """``celosia run`` of bare instructions: words of 32 bits, with files in external memory."""
 
 import argparse
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from celosia.sw.cli.arguments import device_options, wave_files
 from celosia.sw.cli.inputs import npy, read_array
 from celosia.sw.driver.core import RunResult
 from celosia.sw.driver.device import DeviceError
-from celosia.sw.files import read_file, writable, write_atomically
+from celosia.sw.files import json_bytes, read_file, writable, write_atomically
 from celosia.sw.ir.program import MAGIC
 from celosia.sw.runtime import backends
 from celosia.sw.runtime.session import InputError
@@ -109,7 +108,7 @@ def run(path: Path, arguments: argparse.Namespace) -> None:
     }
     if arguments.stats:
         report = _statistics(path, config, len(instructions), result)
-        contents[arguments.stats] = (json.dumps(report, indent=2) + "\n").encode()
+        contents[arguments.stats] = json_bytes(report)
     write_atomically(contents)
     print(_summary(len(instructions), result, config))
 

@@ -23,7 +23,7 @@ from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.report import Measured
 from celosia.sw.compiler.report_text import as_text
-from celosia.sw.files import writable, write_atomically
+from celosia.sw.files import json_bytes, writable, write_atomically
 from celosia.sw.frontend.source import load
 from celosia.sw.operators.page import as_markdown
 from celosia.sw.runtime.session import InputError
@@ -78,9 +78,7 @@ def run(arguments: argparse.Namespace) -> None:
         contents[arguments.csv] = report.as_csv(results[0].rows).encode()
     if arguments.json:
         figures = [result.as_dict() for result in results]
-        contents[arguments.json] = report.as_json(
-            figures if len(results) > 1 else figures[0]
-        ).encode()
+        contents[arguments.json] = json_bytes(figures if len(results) > 1 else figures[0])
     write_atomically(contents)
     print("\n".join(map(_text, results)), end="")
 

@@ -1,7 +1,6 @@
 """``celosia run``: a model or a program on inputs."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from celosia.sw.cli.arguments import (
     workers_of,
 )
 from celosia.sw.compiler.compile import compile_graph, compile_up_to
-from celosia.sw.files import writable, write_atomically
+from celosia.sw.files import json_bytes, writable, write_atomically
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program
 from celosia.sw.operators.work import host_share
@@ -112,7 +111,7 @@ def run(arguments: argparse.Namespace) -> None:
     pace = _pace(costs, arguments.board)
     if arguments.stats:
         report = costs.as_dict() | pace
-        contents[arguments.stats] = (json.dumps(report, indent=2) + "\n").encode()
+        contents[arguments.stats] = json_bytes(report)
     write_atomically(contents)
     print(_summary(costs, arguments.device, pace))
 

@@ -1,7 +1,6 @@
 """``celosia train``: a network trained on the core, in integers."""
 
 import argparse
-import json
 import signal
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from celosia.sw.cli.arguments import (
     whole,
 )
 from celosia.sw.cli.messages import Failure
-from celosia.sw.files import writable, write_atomically
+from celosia.sw.files import json_bytes, writable, write_atomically
 from celosia.sw.runtime.arrays import InputError, digest_of
 from celosia.sw.training import weights
 from celosia.sw.training.batches import pixels
@@ -213,7 +212,7 @@ def _finish(trainer: Trainer, state: State, settings: Settings, files: _Files, n
         files.curve: draw(state, title),
     }
     if files.stats:
-        contents[files.stats] = (json.dumps(figures, indent=2) + "\n").encode()
+        contents[files.stats] = json_bytes(figures)
     write_atomically(contents)
     lines = {"validation": f"{state.best_accuracy:.2%}"}
     if test:

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -266,8 +265,3 @@ def as_dict(
         "whole": measured.whole._asdict() if measured else None,
         "setup": measured.setup._asdict() if measured else None,
     }
-
-
-def as_json(content: dict[str, Any] | list[dict[str, Any]]) -> str:
-    """Return figures as the text of a file."""
-    return json.dumps(content, indent=2) + "\n"

@@ -1,7 +1,6 @@
 """Learning curve of a training."""
 
-import io
-
+from celosia.sw.files import png_bytes
 from celosia.sw.training.state import State
 
 _INK, _TRAINING, _VALIDATION = "#22303c", "#8fb8c7", "#c0392b"
@@ -29,6 +28,4 @@ def draw(state: State, title: str) -> bytes:
     axes.set_xlim(left=0)
     axes.grid(color="#ecf0f1")
     axes.legend(loc="lower right", frameon=False)
-    file = io.BytesIO()
-    figure.savefig(file, format="png")
-    return file.getvalue()
+    return png_bytes(figure)

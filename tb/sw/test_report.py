@@ -24,6 +24,7 @@ from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.report import Alone, Measured
 from celosia.sw.driver.core import RunResult
 from celosia.sw.evaluate import Evaluation
+from celosia.sw.files import json_bytes
 from celosia.sw.frontend.tflite import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.runtime.backends import open_device
@@ -217,7 +218,7 @@ def test_csv_and_json() -> None:
     lines = list(csv.DictReader(io.StringIO(text)))
     assert len(lines) == len(plain) and lines[0]["counted_alone"] == ""
     assert int(lines[0]["bound"]) == bounds(made)[0]
-    content = json.loads(report.as_json(report.as_dict(made.program, plain, 7, peak=999)))
+    content = json.loads(json_bytes(report.as_dict(made.program, plain, 7, peak=999)))
     assert content["setup_cycles"] == 7 and content["whole"] is None
     assert content["peak_bytes"] == 999
     assert len(content["layers"]) == len(made.program.layers) + 1
