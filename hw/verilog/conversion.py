@@ -14,9 +14,14 @@ from celosia.hw.verilog.netlist import Module, Netlist
 from celosia.hw.verilog.sources import HELPERS, Source
 from celosia.hw.verilog.writer import Writer
 
-#: Passes from RTLIL to a netlist. Equal registers stay apart: they are copies for fan-out. Verilog
-#: has no signals of no bits.
-_PASSES = ("proc -norom", "opt_expr", "opt_muxtree", "opt_reduce", "opt_clean", "delete */s:0")
+#: Passes from RTLIL to a netlist. Equal operators become one here, before the writer gives them the
+#: widths that are read. Equal registers stay apart: they are copies for fan-out. Verilog has no
+#: signals of no bits.
+_PASSES = (
+    *("proc -norom", "opt_expr", "opt_muxtree", "opt_reduce"),
+    "opt_merge t:$dff t:$adff %u %n",
+    *("opt_clean", "delete */s:0"),
+)
 
 
 def run_yosys(rtlil: str, passes: Iterable[str]) -> str:
