@@ -237,19 +237,19 @@ class JoinedReads(Component):
     def _beats(self, m: Module, queues: list[Any]) -> None:
         """Give each beat to the masters of its burst."""
         bus, ports = self.bus, self._ports
-        wanted = Mux(bus.rid, queues[1].r_data, queues[0].r_data)
+        expected = Mux(bus.rid, queues[1].r_data, queues[0].r_data)
         valid = bus.rvalid & Mux(bus.rid, queues[1].r_rdy, queues[0].r_rdy)
-        given = Signal(self.masters)
+        served = Signal(self.masters)
         takes = Cat(port.rvalid & port.rready for port in ports)
-        m.d.comb += bus.rready.eq(valid & (given | takes | ~wanted).all())
+        m.d.comb += bus.rready.eq(valid & (served | takes | ~expected).all())
         for n, port in enumerate(ports):
-            m.d.comb += port.rvalid.eq(valid & wanted[n] & ~given[n])
+            m.d.comb += port.rvalid.eq(valid & expected[n] & ~served[n])
             m.d.comb += [
                 getattr(port, f"r{name}").eq(getattr(bus, f"r{name}"))
                 for name in ("id", "data", "resp", "last")
             ]
         with m.If(valid):
-            m.d.sync += given.eq(Mux(bus.rready, 0, given | takes))
+            m.d.sync += served.eq(Mux(bus.rready, 0, served | takes))
         for number, queue in enumerate(queues):
             ends = bus.rready & bus.rlast & (bus.rid == number)
             m.d.comb += queue.r_en.eq(ends)

@@ -217,15 +217,15 @@ class PairCell(Cell):
         m.d.comb += upper.eq(product.p[9:16] - low)
         # A carry from bit 8 belongs to both sums: the upper part of the first one adds it, too.
         first, second = self.sums_in[0], self.sums_in[1]
-        whole = Signal(signed(9 + self.sum_bits))
-        carry = whole[9] ^ second[0] ^ product.p[9]
+        total = Signal(signed(9 + self.sum_bits))
+        carry = total[9] ^ second[0] ^ product.p[9]
         more = Signal(signed(self.sum_bits - 8))
         m.d.comb += [
-            whole.eq(Cat(first[:9], second) + product.p),
+            total.eq(Cat(first[:9], second) + product.p),
             # The bit below the numbers is the carry.
             more.eq(Cat(carry, first[9:]) + Cat(carry, upper).as_signed()),
         ]
-        return [Cat(whole[:9], more[1:]), whole[9:]]
+        return [Cat(total[:9], more[1:]), total[9:]]
 
     def _low_product(self, m: Module, weight: Value, act: Value) -> Value:
         """Return the lower seven bits of a product."""

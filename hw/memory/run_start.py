@@ -33,15 +33,15 @@ class RunStart(Component):
     skip_rows : In(unsigned(row_bits))
         Rows left out after a run.
     ready : Out(1)
-        ``rest``, ``step_rest`` and ``step_left`` are valid, until the next ``start``; the others
-        one cycle later.
-    rest, skip : Out(ArrayLayout(b + 2, lanes)), Out(ArrayLayout(row_bits, lanes))
+        ``remainder``, ``step_remainder`` and ``step_left`` are valid, until the next ``start``; the
+        others one cycle later.
+    remainder, skip : Out(ArrayLayout(b + 2, lanes)), Out(ArrayLayout(row_bits, lanes))
         For each lane: taps since its run began; rows left out before it.
-    step_rest, step_left : Out(b + 2), Out(b + 1)
+    step_remainder, step_left : Out(b + 2), Out(b + 1)
         ``lanes`` modulo ``run``, or 1 if ``run`` is 1; and ``run`` less that.
     step_skip, step_skip_more : Out(row_bits)
-        Rows left out in a step that enters ⌊(lanes − step_rest) / run⌋ runs, and in one that enters
-        one more.
+        Rows left out in a step that enters ⌊(lanes − step_remainder) / run⌋ runs, and in one that
+        enters one more.
 
     Timing
     ------
@@ -52,29 +52,31 @@ class RunStart(Component):
         self.lanes = lanes
         self.row_bits = row_bits
         self.stages = (lanes - 1).bit_length()
-        self.rest_bits = self.stages + 2
+        self.remainder_bits = self.stages + 2
         self.start = In(1)
-        self.run = In(self.rest_bits)
+        self.run = In(self.remainder_bits)
         self.skip_rows = In(row_bits)
         self.ready = Out(1)
-        self.rest = Out(data.ArrayLayout(unsigned(self.rest_bits), lanes))
+        self.remainder = Out(data.ArrayLayout(unsigned(self.remainder_bits), lanes))
         self.skip = Out(data.ArrayLayout(unsigned(row_bits), lanes))
-        self.step_rest = Out(self.rest_bits)
-        self.step_left = Out(self.rest_bits - 1)
+        self.step_remainder = Out(self.remainder_bits)
+        self.step_left = Out(self.remainder_bits - 1)
         self.step_skip = Out(row_bits)
         self.step_skip_more = Out(row_bits)
         super().__init__()
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        rest_register, skip, step_rest, step_left, step_skip, step_skip_more = data_registers(
-            m,
-            self.rest,
-            self.skip,
-            self.step_rest,
-            self.step_left,
-            self.step_skip,
-            self.step_skip_more,
+        remainder_register, skip, step_remainder, step_left, step_skip, step_skip_more = (
+            data_registers(
+                m,
+                self.remainder,
+                self.skip,
+                self.step_remainder,
+                self.step_left,
+                self.step_skip,
+                self.step_skip_more,
+            )
         )
         # Rest and skip of lane 0 are always 0: nothing drives them.
         # Stage in progress, one-hot; the last bit: all are done.
@@ -85,28 +87,31 @@ class RunStart(Component):
             m.d.sync += stage.eq(stage << 1)
         m.d.comb += self.ready.eq(stage[-1])
 
-        bits = self.rest_bits
+        bits = self.remainder_bits
         # Stage of the rows, one cycle later; lanes, and step, that enter one more run in it.
         late = Signal(self.stages)
         m.d.sync += late.eq(Mux(self.start, 0, stage[:-1]))
         entering = Signal(max(self.lanes // 2, 1), reset_less=True)
         step_enters = Signal(reset_less=True)
 
-        def moved(rest: Value) -> tuple[Value, Value]:
+        def moved(remainder: Value) -> tuple[Value, Value]:
             # Both results are computed in parallel with the comparison.
-            enters = rest >= step_left
-            inside, beyond = (rest + step_rest)[:bits], (rest - step_left)[:bits]
+            enters = remainder >= step_left
+            inside, beyond = (remainder + step_remainder)[:bits], (remainder - step_left)[:bits]
             return Mux(enters, beyond, inside), enters
 
         for j in range(self.stages):
             with m.If(stage[j]):
                 for i in range(1 << j):
-                    rest, enters = moved(rest_register[i])
-                    m.d.sync += [rest_register[i + (1 << j)].eq(rest), entering[i].eq(enters)]
-                rest, enters = moved(step_rest)
-                left = Mux(enters, step_left << 1, step_left - step_rest)
+                    remainder, enters = moved(remainder_register[i])
+                    m.d.sync += [
+                        remainder_register[i + (1 << j)].eq(remainder),
+                        entering[i].eq(enters),
+                    ]
+                remainder, enters = moved(step_remainder)
+                left = Mux(enters, step_left << 1, step_left - step_remainder)
                 m.d.sync += [
-                    step_rest.eq(rest),
+                    step_remainder.eq(remainder),
                     step_left.eq(left),
                     step_enters.eq(enters),
                 ]
@@ -120,7 +125,7 @@ class RunStart(Component):
         with m.If(self.start):
             # Each step of a run of 1 enters one more than the `lanes` - 1 runs of `step_skip`.
             m.d.sync += [
-                step_rest.eq(1),
+                step_remainder.eq(1),
                 step_left.eq(self.run - 1),
                 step_skip.eq(0),
                 step_skip_more.eq(self.skip_rows),

@@ -271,7 +271,7 @@ class Runs(_Runs):
         [skip] = data_registers(m, self.skip)
         m.submodules.first = first = RunStart(lanes=lanes, row_bits=self.row_bits)
         m.submodules.long = long = LongRuns(lanes=lanes, count_bits=self.count_bits)
-        bits = first.rest_bits
+        bits = first.remainder_bits
         is_long = self.run > lanes
         prepared_long = Signal(reset_less=True)
         prepared_enters = Signal(lanes, reset_less=True)
@@ -290,7 +290,7 @@ class Runs(_Runs):
         with m.If(self.start):
             m.d.sync += prepared_long.eq(is_long)
         for i in range(lanes):
-            m.d.sync += prepared_enters[i].eq(first.rest[i] >= first.step_left)
+            m.d.sync += prepared_enters[i].eq(first.remainder[i] >= first.step_left)
 
         # With a step each lane adds `onward`, lanes modulo run, to the taps since its run began; or
         # `back`, which is less by a run, if it `enters` one run more than the others.
@@ -305,7 +305,7 @@ class Runs(_Runs):
         with m.If(self.restart):
             m.d.sync += [
                 held_long.eq(prepared_long),
-                onward.eq(first.step_rest),
+                onward.eq(first.step_remainder),
                 back.eq(-first.step_left),
                 limit.eq(first.step_left),
                 rows.eq(first.step_skip),
@@ -314,13 +314,13 @@ class Runs(_Runs):
                 enters.eq(Mux(prepared_long, long.enters_first, prepared_enters)),
             ]
         for i in range(lanes):
-            rest = Signal(bits, name=f"rest_{i}", reset_less=True)
-            after = (rest + Mux(enters[i], back, onward))[:bits]
+            remainder = Signal(bits, name=f"remainder_{i}", reset_less=True)
+            after = (remainder + Mux(enters[i], back, onward))[:bits]
             with m.If(self.restart):
-                m.d.sync += rest.eq(first.rest[i])
+                m.d.sync += remainder.eq(first.remainder[i])
             with m.Elif(self.advance):
                 m.d.sync += [
-                    rest.eq(after),
+                    remainder.eq(after),
                     enters[i].eq(Mux(held_long, long.enters_next[i], after >= limit)),
                     skip[i].eq(add_rows(skip[i], Mux(enters[i], rows_more, rows))),
                 ]

@@ -115,17 +115,17 @@ class RightShift(Component):
             moved = Signal(signed(33), name=f"moved_{n}")
             m.d.comb += moved.eq(Mux(self.right[bit], before >> n, before))
         left = Signal(signed(33), reset_less=True)
-        rest, both, above = (
-            Signal(name=name, reset_less=True) for name in ("rest", "both", "above")
+        sticky, both, above = (
+            Signal(name=name, reset_less=True) for name in ("sticky", "both", "above")
         )
         m.d.sync += [
             left.eq(moved),
-            rest.eq(Cat(differs).any()),
+            sticky.eq(Cat(differs).any()),
             both.eq(self.doubles & self.right.any()),
             above.eq(positive),
         ]
         half = left[0]
-        rounds = Mux(both, Mux(above, half | ~rest, half & rest), half)
+        rounds = Mux(both, Mux(above, half | ~sticky, half & sticky), half)
         m.d.sync += scaled.eq(left[1:].as_signed() + rounds)
         return m
 

@@ -160,11 +160,11 @@ class SequentialLane(Component):
     def _shifted(self, m: Module, single: Value, first: Value, last: Value) -> Value:
         """Return the digit to multiply: steps 1 and 2."""
         left = self.parameters.left
-        whole, part = left[_BITS:], left[:_BITS]
+        digits, part = left[_BITS:], left[:_BITS]
         at, early = Signal(range(DIGITS)), Signal()
         m.d.comb += [
-            at.eq(self.digit - Mux(self.multiplies, whole, 0)),
-            early.eq(self.multiplies & (self.digit < whole)),
+            at.eq(self.digit - Mux(self.multiplies, digits, 0)),
+            early.eq(self.multiplies & (self.digit < digits)),
         ]
         biased = self._biased(m, at)
 
@@ -173,9 +173,9 @@ class SequentialLane(Component):
             Signal(name=name, reset_less=True) for name in ("ones", "zeros", "negative")
         )
         # They are `watched`, with the new sign: bits 31 - `left` to 31.
-        kept = ~left
+        inverse = ~left
         watched = Cat(
-            Mux(self.digit == kept[_BITS:], n >= kept[:_BITS], self.digit > kept[_BITS:])
+            Mux(self.digit == inverse[_BITS:], n >= inverse[:_BITS], self.digit > inverse[_BITS:])
             for n in range(DIGIT_BITS)
         )
         with m.If(~self.multiplies):
@@ -194,24 +194,24 @@ class SequentialLane(Component):
         return digit
 
     def _rounded(
-        self, m: Module, product: Signal, whole: Value, part: Value, doubles: Value
+        self, m: Module, product: Signal, digits: Value, part: Value, doubles: Value
     ) -> Value:
         """Return one digit of the result: step 5."""
-        half, rest, carry = (Signal(name=n, reset_less=True) for n in ("half", "rest", "carry"))
+        half, sticky, carry = (Signal(name=n, reset_less=True) for n in ("half", "sticky", "carry"))
         begins = self.digit_index == 0
         # Bits dropped so far: the uppermost, and a flag for ones among the others.
         dropped = [half & ~begins, *product[: DIGIT_BITS - 1]]
-        others = (rest & ~begins) | Cat(
+        others = (sticky & ~begins) | Cat(
             bit & (n < part) for n, bit in enumerate(dropped[:-1])
         ).any()
         less = doubles & product[-1]
         rounds = Array(dropped)[part] & (~less | others)
         shifted = (product[: 2 * DIGIT_BITS - 1] >> part)[:DIGIT_BITS]
         rounded = Signal(DIGIT_BITS + 1)
-        m.d.comb += rounded.eq(shifted + Mux(self.digit_index == whole, rounds, carry))
+        m.d.comb += rounded.eq(shifted + Mux(self.digit_index == digits, rounds, carry))
         m.d.sync += [
             half.eq(product[DIGIT_BITS - 1]),
-            rest.eq(((rest | half) & ~begins) | product[: DIGIT_BITS - 1].any()),
+            sticky.eq(((sticky | half) & ~begins) | product[: DIGIT_BITS - 1].any()),
             carry.eq(rounded[-1]),
         ]
         return rounded[:DIGIT_BITS]
@@ -238,10 +238,10 @@ class SequentialLane(Component):
         right, doubles = Signal(5, reset_less=True), Signal(reset_less=True)
         with m.If(ends):
             m.d.sync += [right.eq(p.right), doubles.eq(~single)]
-        whole = right[_BITS:]
-        rounded = self._rounded(m, product, whole, right[:_BITS], doubles)
-        # The result is complete `whole` digits after digit `DIGITS` of the product.
-        there = self.digit_index[-1] & (self.digit_index[:-1] >= whole)
+        digits = right[_BITS:]
+        rounded = self._rounded(m, product, digits, right[:_BITS], doubles)
+        # The result is complete `digits` digits after digit `DIGITS` of the product.
+        there = self.digit_index[-1] & (self.digit_index[:-1] >= digits)
         with m.If(~there):
             m.d.sync += scaled.eq(Cat(scaled[DIGIT_BITS:], rounded))
         return m

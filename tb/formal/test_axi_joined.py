@@ -191,7 +191,7 @@ def beats(spec, dut, wanted):
     takes = Cat(port.rvalid & port.rready for port in ports)
     done = bus.rvalid & bus.rready
     spec.m.d.sync += got.eq(Mux(done, 0, got | takes))
-    spec.claim("given", spec.see("dut.given", len(ports)) == got)
+    spec.claim("given", spec.see("dut.served", len(ports)) == got)
     spec.claim("given of a beat that waits", (got == 0) | (bus.rvalid & ~(got & ~wanted).any()))
     for n, port in enumerate(ports):
         offered = bus.rvalid & wanted[n] & ~got[n]
@@ -253,10 +253,10 @@ def test_broken_requests(right, wrong, claim):
         ("bus.arid.eq(number)", "bus.arid.eq(0)", "AR in order"),
         ("queue.w_data.eq(payload.masters)", "queue.w_data.eq(3)", "masters of 0 in order"),
         ("bus.rready & bus.rlast & (", "bus.rready & (", "masters of 0 not lost"),
-        ("Mux(bus.rready, 0, given | takes)", "0", "given"),
-        ("wanted[n] & ~given[n]", "wanted[n]", "beat to 0"),
-        ("wanted[n] & ~given[n]", "~given[n]", "beat to 0"),
-        ("(given | takes | ~wanted).all()", "takes.any()", "a beat ends with the last"),
+        ("Mux(bus.rready, 0, served | takes)", "0", "given"),
+        ("expected[n] & ~served[n]", "expected[n]", "beat to 0"),
+        ("expected[n] & ~served[n]", "~served[n]", "beat to 0"),
+        ("(served | takes | ~expected).all()", "takes.any()", "a beat ends with the last"),
         ("port.arvalid & (port.arid == number)", "port.arvalid", "0 waiting 0"),
         ("Mux(port.arid, ends[1].ready,", "Mux(port.arid, ends[0].ready,", "0 is taken by 1"),
     ],

@@ -87,7 +87,7 @@ def test_pair_cell():
     [
         ("(w1 - w0[7])[:9]", "w1[:9]", "factor"),
         ("product.p[9:16] - low", "product.p[9:16] - (low >> 1)", "sum 0"),
-        ("carry = whole[9] ^ second[0]", "carry = whole[9] ^ second[1]", "sum 0"),
+        ("carry = total[9] ^ second[0]", "carry = total[9] ^ second[1]", "sum 0"),
         ("second - (first >> 9)", "second - (first >> 8)", "sum 1"),
         ("x[2] ^ y[1] ^ (x[1] & y[0])", "x[2] ^ y[1]", "lower bits"),
         ("both.eq(lower[2:] + upper)", "both.eq(lower[2:] | upper)", "lower bits"),

@@ -66,7 +66,7 @@ def test_group():
         ("(watched & ~biased).any()", "(watched & ~biased).all()"),
         ("carry & (at != 0)", "carry"),
         ("less = doubles & product[-1]", "less = product[-1]"),
-        ("((rest | half) & ~begins)", "(half & ~begins)"),
+        ("((sticky | half) & ~begins)", "(half & ~begins)"),
     ],
 )
 def test_group_broken(right, wrong):
