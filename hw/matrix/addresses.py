@@ -117,24 +117,24 @@ class PassAddresses(Component):
         m.d.comb += moved.eq(
             Array([*starts, step_start])[level] + Array([*strides, Const(sizes.rows, bits)])[level]
         )
-        given_counts = [instruction[f"{name}_count"][:count_bits] for name in axes]
-        given_taps = instruction.taps[: sizes.taps_bits]
-        single_round = Cat(count == 1 for count in given_counts).all()
+        new_counts = [instruction[f"{name}_count"][:count_bits] for name in axes]
+        new_taps = instruction.taps[: sizes.taps_bits]
+        single_round = Cat(count == 1 for count in new_counts).all()
         row, move = self._given(m)
         with m.If(self.begin):
             for axis, name in enumerate(axes):
                 m.d.sync += [
-                    left[axis].eq(given_counts[axis]),
-                    counts[axis].eq(given_counts[axis]),
+                    left[axis].eq(new_counts[axis]),
+                    counts[axis].eq(new_counts[axis]),
                     strides[axis].eq(instruction[f"{name}_stride"]),
                     starts[axis].eq(instruction.unified),
-                    ends[axis].eq(given_counts[axis] == 1),
-                    single[axis].eq(given_counts[axis] == 1),
+                    ends[axis].eq(new_counts[axis] == 1),
+                    single[axis].eq(new_counts[axis] == 1),
                 ]
             m.d.sync += [
                 step_start.eq(instruction.unified),
-                taps_left.eq(given_taps),
-                closing.eq(given_taps <= sizes.rows),
+                taps_left.eq(new_taps),
+                closing.eq(new_taps <= sizes.rows),
                 row_register.eq(row),
                 base_row.eq(row),
                 accumulate.eq(
@@ -143,7 +143,7 @@ class PassAddresses(Component):
                 first.eq(1),
                 overflow.eq(0),
                 pass_ends.eq(single_round),
-                final.eq(single_round & (given_taps <= sizes.rows)),
+                final.eq(single_round & (new_taps <= sizes.rows)),
             ]
         with m.Elif(self.advance):
             ending = Signal(3)

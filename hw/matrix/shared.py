@@ -27,7 +27,7 @@ _SIZES = ("rows", "columns", "weight_rows", "dsp_columns", "cells")
 def _instance(m: Module, name: str, module: str, ports: Signature, component: Any = None) -> Any:
     """Add an instance of the Verilog of a component with these ports; return an interface.
 
-    ``given``: the interface to connect, instead of new signals.
+    ``component``: the interface to connect, instead of new signals.
     """
     arguments: dict[str, Any] = {"i_clk": ClockSignal(), "i_rst": Const(0)}
     interface = component or SimpleNamespace()

@@ -43,7 +43,7 @@ _FIRST_BYTES = {"bias": 0, "multiplier": 4, "left": 8, "right": 9}
 
 
 #: Multiplier and shift of all lanes that replace those of a group.
-GIVEN = data.StructLayout({"valid": 1, "multiplier": unsigned(31), "right": unsigned(5)})
+OVERRIDE = data.StructLayout({"valid": 1, "multiplier": unsigned(31), "right": unsigned(5)})
 
 
 class ParameterMemory(Component):
@@ -62,7 +62,7 @@ class ParameterMemory(Component):
     parity : bool
         Every word has parity bits.
     overrides : bool
-        There is ``given``. Not with ``parity``.
+        There is ``override``. Not with ``parity``.
 
     Members
     -------
@@ -73,7 +73,7 @@ class ParameterMemory(Component):
         Number of the group of ``lanes`` channels to read.
     parameters : Out(ArrayLayout(streams.CHANNEL, lanes))
         Parameters of the group.
-    given : In({valid, multiplier, right})
+    override : In({valid, multiplier, right})
         Only with ``overrides``, one cycle before ``parameters``: multiplier and shift to the right
         of all lanes, without bias and shift to the left, instead of those of the group.
     wrong : Out(lanes)
@@ -123,7 +123,7 @@ class ParameterMemory(Component):
         self.parameters = Out(data.ArrayLayout(streams.CHANNEL, lanes))
         self.wrong = Out(lanes)
         if overrides:
-            self.given = In(GIVEN)
+            self.override = In(OVERRIDE)
         super().__init__()
 
     @property
@@ -188,12 +188,12 @@ class ParameterMemory(Component):
             wrong = guard.checked(m, parameters[lane], read.data, name=f"parity_{lane}")
             m.d.sync += self.wrong[lane].eq(wrong)
             if self.overrides:
-                with m.If(self.given.valid):
+                with m.If(self.override.valid):
                     m.d.sync += [
                         parameters[lane].bias.eq(0),
-                        parameters[lane].multiplier.eq(self.given.multiplier),
+                        parameters[lane].multiplier.eq(self.override.multiplier),
                         parameters[lane].left.eq(0),
-                        parameters[lane].right.eq(self.given.right),
+                        parameters[lane].right.eq(self.override.right),
                     ]
         return m
 
@@ -208,7 +208,7 @@ class ParameterStore(Component):
     parity : bool
         Every word of both has parity bits.
     softmax : bool
-        Writes past the tables are taken, for the exponentials; and there is ``given``.
+        Writes past the tables are taken, for the exponentials; and there is ``override``.
 
     Members
     -------
@@ -218,7 +218,7 @@ class ParameterStore(Component):
         Group of channels to read, and its parameters ``ParameterMemory.LATENCY`` cycles later.
     table, entries, values : In(unsigned), In(ArrayLayout(8)), Out(ArrayLayout(signed(8)))
         Table and one entry for each lane, and the results ``TableMemory.LATENCY`` cycles later.
-    written, given : Out, In(GIVEN)
+    written, override : Out, In(OVERRIDE)
         See ``TableMemory``, and ``ParameterMemory``.
     channels_wrong, values_wrong : Out(lanes)
         With ``parity``, one cycle after ``channels`` and ``values``: lanes of wrong parity.
@@ -268,7 +268,7 @@ class ParameterStore(Component):
         self.values = Out(data.ArrayLayout(signed(8), lanes))
         self.written = Out(self.tables.written.shape())
         if softmax:
-            self.given = In(GIVEN)
+            self.override = In(OVERRIDE)
         self.channels_wrong = Out(lanes)
         self.values_wrong = Out(lanes)
         super().__init__()
@@ -297,5 +297,5 @@ class ParameterStore(Component):
             self.parameters.ready.eq(~to_table | tables.taken),
         ]
         if self.softmax:
-            m.d.comb += memory.given.eq(self.given)
+            m.d.comb += memory.override.eq(self.override)
         return m

@@ -147,7 +147,7 @@ class Datapath(Component):
         m.d.comb += [
             stage.group.eq(window.group),
             stage.written.eq(pipe.written),
-            pipe.given.eq(stage.given),
+            pipe.override.eq(stage.override),
             self.used.eq(stage.used),
             stage.next.eq(window.soon),
             stage.scaled.eq(pipe.scaled[0]),

@@ -11,7 +11,7 @@ from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
 from celosia.hw.lib.fanout import data_registers
 from celosia.hw.memory.parameter_memory import (
-    GIVEN,
+    OVERRIDE,
     ParameterMemory,
     ParameterStore,
     parameters_payload,
@@ -109,7 +109,7 @@ class Scaler(Component):
         and the parameters.
     used, soon, scaled
         As of ``Pipe``.
-    given_wrong, channels_wrong : In(lanes), Out(lanes)
+    store_wrong, channels_wrong : In(lanes), Out(lanes)
         With parity: as of ``ParameterStore``; as of ``Pipe``.
 
     Timing
@@ -120,7 +120,7 @@ class Scaler(Component):
     def __init__(self, *, sizes: VectorSizes) -> None:
         self.sizes = sizes
         lanes = sizes.lanes
-        self.given_wrong = In(lanes)
+        self.store_wrong = In(lanes)
         self.channels_wrong = Out(lanes)
         self.launch = In(Launch(sizes))
         self.group = In(group_layout(lanes=lanes))
@@ -174,9 +174,9 @@ class Scaler(Component):
             # Parameters are read again in each cycle of the group.
             wrong = Signal(sizes.lanes)
             m.d.sync += wrong.eq(Mux(mark.valid, 0, self.channels_wrong))
-            m.d.comb += self.channels_wrong.eq(wrong | self.given_wrong)
+            m.d.comb += self.channels_wrong.eq(wrong | self.store_wrong)
         else:
-            m.d.comb += self.channels_wrong.eq(self.given_wrong)
+            m.d.comb += self.channels_wrong.eq(self.store_wrong)
         return m
 
 
@@ -210,7 +210,7 @@ class Pipe(Component):
         Results before zero point, clamp and table.
     result, bytes : Out(MARK), Out(ArrayLayout(signed(8), lanes))
         Tag of a group, and its results after zero point, clamp and table.
-    written, given : Out, In
+    written, override : Out, In
         With SOFTMAX: see ``ParameterStore``.
     channels_wrong, values_wrong : Out(lanes)
         With parity: wrong parameters, ``ParameterMemory.LATENCY`` + 1 cycles after ``next`` or
@@ -246,7 +246,7 @@ class Pipe(Component):
         self.bytes = Out(data.ArrayLayout(signed(8), sizes.lanes))
         if sizes.softmax:
             self.written = Out(written_layout(payload["offset"].width))
-            self.given = In(GIVEN)
+            self.override = In(OVERRIDE)
         self.channels_wrong = Out(sizes.lanes)
         self.values_wrong = Out(sizes.lanes)
         if sizes.group_cycles > 1:
@@ -267,10 +267,10 @@ class Pipe(Component):
             softmax=sizes.softmax,
         )
         if sizes.softmax:
-            m.d.comb += [self.written.eq(store.written), store.given.eq(self.given)]
+            m.d.comb += [self.written.eq(store.written), store.override.eq(self.override)]
         m.submodules.scaler = scaler = Scaler(sizes=sizes)
         sequential = sizes.group_cycles > 1
-        m.d.comb += scaler.given_wrong.eq(store.channels_wrong)
+        m.d.comb += scaler.store_wrong.eq(store.channels_wrong)
         m.d.comb += [
             self.channels_wrong.eq(scaler.channels_wrong),
             self.values_wrong.eq(store.values_wrong),

@@ -8,7 +8,7 @@ from amaranth.lib import data, wiring
 from celosia.hw.arch.config import SOFTMAX_ROWS
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
-from celosia.hw.memory.parameter_memory import GIVEN
+from celosia.hw.memory.parameter_memory import OVERRIDE
 from celosia.hw.memory.table_memory import written_layout
 from celosia.hw.softmax.exponentials import BITS, ExponentialMemory
 from celosia.hw.softmax.reciprocals import PRODUCT, SHARE, Reciprocals
@@ -108,12 +108,12 @@ class Choice(Component):
         From ``Reciprocals``.
     late_group, used, fault_used : Out(group_layout), Out(1), Out(1)
         The group, if it goes on to the pipe; else that it is used, and was one with a fault.
-    given : Out(GIVEN)
+    override : Out(OVERRIDE)
         As of ``SoftmaxStage``.
 
     Timing
     ------
-    Outputs follow by one cycle, but ``given``, which is combinational. Products and groups never
+    Outputs follow by one cycle, but ``override``, which is combinational. Products and groups never
     come in one cycle.
     """
 
@@ -129,7 +129,7 @@ class Choice(Component):
         self.late_group = Out(group_layout(lanes=lanes))
         self.used = Out(1)
         self.fault_used = Out(1)
-        self.given = Out(GIVEN)
+        self.override = Out(OVERRIDE)
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
@@ -151,9 +151,9 @@ class Choice(Component):
         ]
         m.d.comb += [
             self.late_group["values"].eq(values),
-            self.given.valid.eq(shares | product.valid),
-            self.given.multiplier.eq(Mux(product.valid, product.b, self.share.multiplier)),
-            self.given.right.eq(Mux(product.valid, 0, self.share.right)),
+            self.override.valid.eq(shares | product.valid),
+            self.override.multiplier.eq(Mux(product.valid, product.b, self.share.multiplier)),
+            self.override.right.eq(Mux(product.valid, 0, self.share.right)),
         ]
         return m
 
@@ -182,8 +182,8 @@ class SoftmaxStage(Component):
     late_launch, late_next, late_group
         The same ``LATENCY`` cycles later, for ``Pipe``; the task passes at once. Groups of MAXIMUM
         and SUM are left out.
-    given : Out(GIVEN)
-        Multiplier and shift of a group, ``SoftmaxStage.GIVEN`` = 1 cycle before it enters the
+    override : Out(OVERRIDE)
+        Multiplier and shift of a group, ``SoftmaxStage.OVERRIDE`` = 1 cycle before it enters the
         requantiser.
     scaled : In(signed(32))
         Result of the first lane of the requantiser.
@@ -196,7 +196,7 @@ class SoftmaxStage(Component):
     """
 
     LATENCY = 3
-    GIVEN = 1
+    OVERRIDE = 1
 
     def __init__(self, *, sizes: VectorSizes, offset_bits: int) -> None:
         self.sizes = sizes
@@ -208,7 +208,7 @@ class SoftmaxStage(Component):
         self.late_launch = Out(Launch(sizes))
         self.late_next = Out(1)
         self.late_group = Out(group)
-        self.given = Out(GIVEN)
+        self.override = Out(OVERRIDE)
         self.scaled = In(signed(32))
         self.used = Out(1)
         self.finished = Out(1)
@@ -283,7 +283,7 @@ class SoftmaxStage(Component):
             choice.product.eq(reciprocals.product),
             choice.share.eq(reciprocals.share),
             self.late_group.eq(choice.late_group),
-            self.given.eq(choice.given),
+            self.override.eq(choice.override),
             self.used.eq(choice.used),
             choice.elements.eq(elements[2]),
             choice.exponentials.eq(exponentials),

@@ -138,7 +138,7 @@ async def test_given_parameters_replace_those_of_one_cycle(rng, lanes):
     given = None
     for cycle in range(100):
         if cycle >= latency:
-            # ``given`` is that of the cycle before.
+            # ``override`` is that of the cycle before.
             wanted = held[groups[0]].tolist()
             if given is not None:
                 wanted = [[0, given["multiplier"], 0, given["right"]]] * lanes
@@ -151,7 +151,7 @@ async def test_given_parameters_replace_those_of_one_cycle(rng, lanes):
             "multiplier": int(rng.integers(1 << 31)),
             "right": int(rng.integers(32)),
         }
-        ctx.set(dut.given, fields)
+        ctx.set(dut.override, fields)
         given = fields if fields["valid"] else None
         await ctx.tick()
 

@@ -277,7 +277,7 @@ async def test_choice_of_operands(step: Step, rng: np.random.Generator) -> None:
     for valid, fault in ((1, 0), (1, 1), (0, 1)):
         ctx.set(dut.valid, valid)
         ctx.set(dut.fault, fault)
-        given = ctx.get(dut.given)
+        given = ctx.get(dut.override)
         assert given.valid == (shares and valid)
         assert not given.valid or (given.multiplier, given.right) == (12345, 7)
         await ctx.tick()
@@ -288,7 +288,7 @@ async def test_choice_of_operands(step: Step, rng: np.random.Generator) -> None:
             assert group.fault == fault
             assert list(group["values"]) == (exponentials_ if shares else elements)
     ctx.set(dut.product, {"valid": 1, "a": -5, "b": 99})
-    given = ctx.get(dut.given)
+    given = ctx.get(dut.override)
     assert (given.valid, given.multiplier, given.right) == (1, 99, 0)
     await ctx.tick()
     assert ctx.get(dut.late_group["values"][0]) == -5 and not ctx.get(dut.late_group.valid)

@@ -115,10 +115,10 @@ class Stage:
 
     def product(self, ctx: Any) -> int | None:
         """Return the exact product of the operands that are in the requantiser."""
-        given, self.given = self.given, ctx.get(self.dut.given)
+        given, self.given = self.given, ctx.get(self.dut.override)
         if given is None or not given.valid:
             return None
-        assert self.dut.GIVEN == 1
+        assert self.dut.OVERRIDE == 1
         return ctx.get(self.dut.late_group["values"][0]) * given.multiplier
 
     async def write(self, ctx: Any) -> None:
@@ -161,8 +161,8 @@ class Stage:
             assert group.fault == due.fault
             assert list(group["values"])[: len(due.results)] == due.results
         # A sum's reciprocal uses the requantiser, too.
-        _, soon = self.late[dut.GIVEN - 1]
-        given = ctx.get(dut.given)
+        _, soon = self.late[dut.OVERRIDE - 1]
+        given = ctx.get(dut.override)
         if self.task.get("step") is Step.SUM:
             assert not (given.valid and given.right)
         else:
