@@ -13,6 +13,7 @@ from amaranth.lib.wiring import Component
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PodConfig
+from celosia.hw.axi.ipxact import ip_xact
 from celosia.hw.axi.standard import StandardAxi
 from celosia.hw.core import Core
 from celosia.hw.pod import CORE, Pod
@@ -35,6 +36,7 @@ _APART = (
     "windows.py",
     "joined.py",
     "standard.py",
+    "ipxact.py",
     "litex",
 )
 
@@ -61,7 +63,7 @@ def verilog(
     """
     components = _components(config)
     if standard:
-        components.append((STANDARD, StandardAxi(components[-1][1], TOP)))
+        components.append((STANDARD, _standard(components)))
     return Conversion(components, simulated=simulated, report=report).text
 
 
@@ -88,6 +90,18 @@ def _components(config: Config | PodConfig) -> list[tuple[str, Any]]:
     if isinstance(config, PodConfig):
         return [(CORE, Top(Core(config=config.core))), (TOP, Pod(config=config))]
     return [(TOP, Top(Core(config=config)))]
+
+
+def _standard(components: list[tuple[str, Any]]) -> StandardAxi:
+    return StandardAxi(components[-1][1], TOP)
+
+
+def description(config: Config | PodConfig, file: str) -> str:
+    """Return the IP-XACT of ``celosia_axi`` in the Verilog ``file`` of a core or a pod."""
+    # Ports alone are read.
+    warnings.filterwarnings("ignore", category=UnusedElaboratable)
+    wrapper = _standard(_components(config))
+    return ip_xact(wrapper, module=STANDARD, file=file, version=version("celosia"))
 
 
 def convert(component: Component, *, name: str = TOP, simulated: bool = False) -> str:

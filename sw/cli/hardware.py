@@ -37,15 +37,18 @@ _BOARD = "name (docs/reference/boards.md), file like constraints/*.toml, target 
 
 def run_verilog(arguments: argparse.Namespace) -> None:
     """Write the Verilog of a core, a pod or a block with its waivers; ``--all`` adds files."""
-    from celosia.hw.verilog.build import block_verilog, verilog
+    from celosia.hw.verilog.build import block_verilog, description, verilog
 
     config, path = arguments.preset, arguments.output
     pod = PodConfig(config, arguments.cores, arguments.ports) if arguments.cores > 1 else None
     if pod and arguments.all:
         raise InputError(f"--all: wanted one core, got {pod.cores}")
-    if arguments.block and (pod or arguments.all or arguments.standard_axi):
-        raise InputError("--block: wanted no --cores, --all or --standard-axi beside it")
+    standard = arguments.standard_axi or arguments.ip_xact is not None
+    if arguments.block and (pod or arguments.all or standard):
+        raise InputError("--block: wanted no --cores, --all, --standard-axi or --ip-xact beside it")
     writable(path)
+    if arguments.ip_xact:
+        writable(arguments.ip_xact)
     contents = verilog_files(config, path.name, everything=arguments.all)
     for name in contents:
         writable(path.with_name(name))
@@ -56,13 +59,17 @@ def run_verilog(arguments: argparse.Namespace) -> None:
         except ValueError as error:
             raise InputError(str(error)) from None
     else:
-        text = verilog(pod or config, standard=arguments.standard_axi, report=progress)
-    header = verilog_header(config, pod, arguments.block, standard=arguments.standard_axi)
+        text = verilog(pod or config, standard=standard, report=progress)
+    header = verilog_header(config, pod, arguments.block, standard=standard)
     contents = {path.name: header + text, **contents}
-    write_atomically({path.with_name(name): text.encode() for name, text in contents.items()})
+    files = {path.with_name(name): text.encode() for name, text in contents.items()}
+    if arguments.ip_xact:
+        source = os.path.relpath(path, arguments.ip_xact.parent)
+        files[arguments.ip_xact] = description(pod or config, source).encode()
+    write_atomically(files)
     print(f"{path}: {config.name}, fingerprint {config.fingerprint:#010x}")
-    for name in list(contents)[1:]:
-        print(path.with_name(name))
+    for file in list(files)[1:]:
+        print(file)
 
 
 def _reporter() -> Callable[[str], None]:
@@ -254,6 +261,9 @@ def add_parsers(command: Commands) -> None:
         "--standard-axi",
         action="store_true",
         help="also a module celosia_axi: aclk, aresetn, m_axi_awaddr, s_axi_awaddr, ...",
+    )
+    parser.add_argument(
+        "--ip-xact", type=Path, metavar="FILE", help="also celosia_axi, and its IP-XACT in a file"
     )
     parser.add_argument("--block", metavar="B", help="one block alone: matrix, vector, load, ...")
 

@@ -3,6 +3,7 @@
 import re
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
 import prerequisites
 import pytest
@@ -12,6 +13,7 @@ from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import OFFSETS
 from celosia.hw.axi.standard import StandardAxi
 from celosia.hw.pod import Pod
+from celosia.hw.verilog import build
 from celosia.hw.verilog.build import block_verilog, verilog
 from celosia.sw.cli import main
 
@@ -57,6 +59,42 @@ def test_names_of_ports() -> None:
     assert not [port for port in ports if "__" in port or "axil" in port]
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+def test_ip_xact(cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every port is described, and each of AXI is in one interface, by its name in the protocol."""
+    monkeypatch.setattr(build, "verilog", lambda config, *, standard, **_: f"module {standard};\n")
+    pod = f"--cores {cores} --ports 2" if cores > 1 else ""
+    files = f"-o {tmp_path}/rtl.v --ip-xact {tmp_path}/xml/core.xml"
+    (tmp_path / "xml").mkdir()
+    assert main(f"verilog --preset pico {pod} {files}".split()) == 0
+    assert (tmp_path / "rtl.v").read_text().endswith("module True;\n")
+    root = ElementTree.parse(tmp_path / "xml" / "core.xml").getroot()
+    space = {"x": root.tag[1:].partition("}")[0]}
+    texts = {
+        path: [item.text for item in root.iterfind(path, space)]
+        for path in (".//x:port/x:name", ".//x:file/x:name", ".//x:busInterface/x:name")
+    }
+    config = PodConfig(PICO, cores=2, ports=2) if cores > 1 else PICO
+    ports = set(StandardAxi(build._components(config)[-1][1], "celosia").signature.members)
+    listed, sources, names = texts.values()
+    assert set(listed) == ports and len(listed) == len(ports) and sources == ["../rtl.v"]
+    masters = ["m_axi_0", "m_axi_1"] if cores > 1 else ["m_axi"]
+    assert sorted(names) == [*masters, "s_axi"]
+    mapped = set()
+    for interface in root.iterfind(".//x:busInterface", space):
+        name = interface.findtext("x:name", "", space)
+        side = "master" if name in masters else "slave"
+        assert interface.find(f"x:{side}", space) is not None
+        for item in interface.iterfind(".//x:portMap", space):
+            logical = item.findtext("x:logicalPort/x:name", "", space)
+            physical = item.findtext("x:physicalPort/x:name", "", space)
+            assert physical == f"{name}_{logical.lower()}"
+            mapped.add(physical)
+    assert mapped == ports - {"aclk", "aresetn", "irq"}
+    vector = root.find(f".//x:port[x:name='{masters[0]}_awaddr']//x:vector", space)
+    assert [vector.findtext(f"x:{end}", "", space) for end in ("left", "right")] == ["31", "0"]
+
+
 @pytest.mark.parametrize("block", ["load", pytest.param("matrix", marks=pytest.mark.thorough)])
 def test_a_block_alone(block: str, tmp_path: Path) -> None:
     text = block_verilog(PICO, block)
@@ -75,8 +113,14 @@ def test_a_block_alone(block: str, tmp_path: Path) -> None:
     ("options", "message"),
     [
         ("--block tensor", "block: wanted one of unified_buffer, matrix, vector, load, store, "),
-        ("--block load --all", "--block: wanted no --cores, --all or --standard-axi beside it"),
-        ("--block load --cores 2", "--block: wanted no --cores, --all or --standard-axi beside it"),
+        (
+            "--block load --all",
+            "--block: wanted no --cores, --all, --standard-axi or --ip-xact beside",
+        ),
+        (
+            "--block load --ip-xact x.xml",
+            "--block: wanted no --cores, --all, --standard-axi or --ip",
+        ),
     ],
 )
 def test_refusals(
