@@ -29,6 +29,7 @@ class TileVerdict(Component):
     """
 
     def __init__(self, *, rows: int, columns: int, weight_rows: int) -> None:
+        self.weight_rows = weight_rows
         self.segment_rows = rows // weight_rows
         self.latency = rows + columns + WeightBuffer.LATENCY - 1
         self.start = In(1)
@@ -42,8 +43,8 @@ class TileVerdict(Component):
         # A row moves from bank to bank, one position a cycle, and its errors with it. Its first
         # weight is checked ``LATENCY`` cycles after the buffer begins to read the row.
         weights: dict[int, list[Value]] = {}
-        for segment, banks in enumerate(self.banks):
-            for column, bank in enumerate(Value.cast(banks)):
+        for segment in range(self.weight_rows):
+            for column, bank in enumerate(Value.cast(self.banks[segment])):
                 weights.setdefault(segment * self.segment_rows + column, []).append(bank)
         reads = self.start | ~self.ready
         reading = delayed(m, reads, max(weights) + WeightBuffer.LATENCY, name="reads")
