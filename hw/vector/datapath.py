@@ -4,7 +4,7 @@ from amaranth.hdl import Module, signed
 from amaranth.lib import data, stream, wiring
 
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.lib.queue import QUEUE_LATENCY
+from celosia.hw.lib.queue import QUEUE_LATENCY, EagerFIFO
 from celosia.hw.lib.skid_buffer import PipelineRegister
 from celosia.hw.memory.parameter_memory import parameters_payload
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
@@ -39,6 +39,12 @@ def groups_in_flight(sizes: VectorSizes) -> int:
     cycles = PipelineRegister.LATENCY + UnifiedBuffer.READ_LATENCY + _cycles(sizes)
     groups = -(-cycles // sizes.group_cycles) + 2 * sizes.column_groups
     return 1 << (groups - 1).bit_length()
+
+
+def group_queue(sizes: VectorSizes, layout: data.StructLayout) -> EagerFIFO:
+    """Return a queue of an entry for each group in flight."""
+    depth = groups_in_flight(sizes)
+    return EagerFIFO(width=layout.size, depth=depth, in_luts=sizes.lut_memories)
 
 
 class Datapath(Component):

@@ -2,13 +2,11 @@
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream
-from amaranth.lib.fifo import SyncFIFOBuffered
 
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.loop_nest import LoopNest
 from celosia.hw.memory.runs import Runs
-from celosia.hw.vector.datapath import groups_in_flight
 from celosia.hw.vector.task import Launch, VectorSizes, lane_mask
 
 
@@ -100,52 +98,4 @@ class Destination(Component):
             m.d.sync += group.eq(Mux(loops.last[0], 0, group + 1))
             with m.If(loops.last.all()):
                 m.d.sync += self.running.eq(0)
-        return m
-
-
-class DescriptorQueue(Component):
-    """Queue of descriptors, from ``Destination`` to the writers.
-
-    Parameters
-    ----------
-    sizes : VectorSizes
-        Sizes of the unit.
-
-    Members
-    -------
-    i : In(stream of VectorSizes.descriptor)
-        Descriptors.
-    oldest : Out(VectorSizes.descriptor)
-        The oldest one.
-    pop : In(1)
-        The oldest one is used in this cycle.
-
-    Timing
-    ------
-    A descriptor comes out two cycles after it was taken. One each cycle.
-    """
-
-    def __init__(self, *, sizes: VectorSizes) -> None:
-        self.sizes = sizes
-        layout = sizes.descriptor
-        self.i = In(stream.Signature(layout))
-        self.oldest = Out(layout)
-        self.pop = In(1)
-        super().__init__()
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        depth = groups_in_flight(self.sizes)
-        m.submodules.fifo = fifo = SyncFIFOBuffered(width=self.oldest.shape().size, depth=depth)
-        # Registered, because all lanes of a descriptor depend on it. One entry is kept for the
-        # descriptor that may enter in the same cycle.
-        roomy = Signal(init=1)
-        m.d.sync += roomy.eq(fifo.w_level < depth - 1)
-        m.d.comb += [
-            self.i.ready.eq(roomy),
-            fifo.w_data.eq(self.i.payload),
-            fifo.w_en.eq(self.i.valid & roomy),
-            fifo.r_en.eq(self.pop),
-            self.oldest.eq(fifo.r_data),
-        ]
         return m

@@ -46,7 +46,7 @@ class VectorSizes(Sizes):
         Multipliers of the requantiser, see ``Product``.
     parity : bool
         Words of memories have parity bits.
-    requantizer, skid, softmax, elementwise_products : str, bool, bool, bool
+    requantizer, skid, lut_memories, softmax, elementwise_products
         See ``Config``.
 
     Raises
@@ -67,6 +67,7 @@ class VectorSizes(Sizes):
     parity: bool = False
     requantizer: str = "pipelined"
     skid: bool = True
+    lut_memories: bool = False
     softmax: bool = False
     elementwise_products: bool = False
 

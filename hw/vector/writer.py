@@ -2,15 +2,13 @@
 
 from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 
 from celosia.hw import streams
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
 from celosia.hw.memory.accumulators import read_layout, write_layout
 from celosia.hw.vector.accumulate import AccumulatorWriter
-from celosia.hw.vector.datapath import groups_in_flight
-from celosia.hw.vector.destination import DescriptorQueue
+from celosia.hw.vector.datapath import group_queue
 from celosia.hw.vector.task import MARK, VectorSizes
 
 
@@ -77,9 +75,7 @@ class UnifiedWriter(Component):
         m = Module()
         sizes = self.sizes
         layout = data.StructLayout({"slot": 1, "fault": 1, "bytes": 8 * sizes.lanes})
-        m.submodules.results = results = SyncFIFOBuffered(
-            width=layout.size, depth=groups_in_flight(sizes)
-        )
+        m.submodules.results = results = group_queue(sizes, layout)
         new = Signal(layout)
         oldest = data.View(layout, results.r_data)
         there = results.r_rdy & (oldest.slot == self.slot) & ~self.stop
@@ -183,12 +179,14 @@ class Writers(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.descriptor_queue = queue = DescriptorQueue(sizes=self.sizes)
+        m.submodules.descriptor_queue = queue = group_queue(self.sizes, self.sizes.descriptor)
         m.submodules.writer = writer = self.writer
         m.submodules.adder = adder = self.adder
-        wiring.connect(m, wiring.flipped(self.descriptors), queue.i)
         wiring.connect(m, writer.unified_write, wiring.flipped(self.unified_write))
         m.d.comb += [
+            queue.w_en.eq(self.descriptors.valid),
+            queue.w_data.eq(self.descriptors.payload),
+            self.descriptors.ready.eq(queue.w_rdy),
             writer.result.eq(self.result),
             writer.bytes.eq(self.bytes),
             writer.write_fault.eq(self.write_fault),
@@ -202,10 +200,10 @@ class Writers(Component):
             self.accumulator_write.eq(adder.accumulator_write),
             self.settling.eq(writer.settling),
             writer.slot.eq(self.oldest),
-            writer.descriptor.eq(queue.oldest),
-            adder.descriptor.eq(queue.oldest),
+            writer.descriptor.eq(queue.r_data),
+            adder.descriptor.eq(queue.r_data),
             self.used.eq(adder.pop | writer.pop),
-            queue.pop.eq(self.used),
+            queue.r_en.eq(self.used),
             self.writes_wait.eq(writer.waits),
             self.bytes_finished.eq(writer.finished),
             self.bytes_fault.eq(writer.fault),

@@ -1,14 +1,10 @@
-"""Writers of results, their queue of descriptors, and the read port that they share."""
-
-from collections import deque
+"""Writers of results, and the read port that they share."""
 
 import pysim
 import pytest
 from vector_bench import VISIBLE, sizes
 
 from celosia.hw.arch.isa import Mode, Space
-from celosia.hw.vector.datapath import groups_in_flight
-from celosia.hw.vector.destination import DescriptorQueue
 from celosia.hw.vector.pipe import Pipe
 from celosia.hw.vector.source import RowReads
 from celosia.hw.vector.task import VectorSizes
@@ -19,38 +15,6 @@ def vector_sizes(name, **changes):
     given = sizes(name, **changes)
     del given["bus_bytes"]
     return VectorSizes(**given)
-
-
-@pytest.mark.parametrize("busy", [(1.0, 1.0), (1.0, 0.2), (0.3, 0.9)])
-async def test_descriptors_in_order(rng, busy):
-    shape = vector_sizes("micro")
-    depth = groups_in_flight(shape)
-    dut = DescriptorQueue(sizes=shape)
-    ctx = await pysim.simulation(dut)
-    # Descriptors with the cycle from which they can be used; there is always one for a pop.
-    inside, refused, taken = deque(), 0, 0
-    for cycle in range(600):
-        offers, pops = rng.random(2) < busy
-        address = int(rng.integers(1 << shape.address_bits))
-        ctx.set(dut.i.valid, int(offers))
-        ctx.set(dut.i.payload, {"address": address, "last": cycle & 1})
-        there = bool(inside) and inside[0][0] <= cycle
-        ctx.set(dut.pop, int(pops and there))
-        if there:
-            oldest = ctx.get(dut.oldest)
-            assert (oldest.address, oldest.last) == inside[0][1:]
-        # Refused only when the last entry but one may be in use.
-        ready = ctx.get(dut.i.ready)
-        assert ready or len(inside) >= depth - 3
-        refused += not ready
-        if pops and there:
-            inside.popleft()
-        if offers and ready:
-            inside.append((cycle + 2, address, cycle & 1))
-            taken += 1
-        assert len(inside) <= depth
-        await ctx.tick()
-    assert taken > 100 and bool(refused) == (busy == (1.0, 0.2))
 
 
 @pytest.mark.parametrize("to_sums", [False, True])
