@@ -43,15 +43,17 @@ def run_verilog(arguments: argparse.Namespace) -> None:
     pod = PodConfig(config, arguments.cores, arguments.ports) if arguments.cores > 1 else None
     if pod and arguments.all:
         raise InputError(f"--all: wanted one core, got {pod.cores}")
-    standard = arguments.standard_axi or arguments.ip_xact is not None
+    standard = arguments.standard_axi or bool(arguments.ip_xact)
     if arguments.block and (pod or arguments.all or standard):
         raise InputError("--block: wanted no --cores, --all, --standard-axi or --ip-xact beside it")
     writable(path)
-    if arguments.ip_xact:
-        writable(arguments.ip_xact)
     contents = verilog_files(config, path.name, everything=arguments.all)
     for name in contents:
         writable(path.with_name(name))
+    if xml := arguments.ip_xact:
+        writable(xml)
+        if xml.resolve() in (path.with_name(name).resolve() for name in (path.name, *contents)):
+            raise InputError(f"--ip-xact: wanted a file of its own, got {xml}")
     progress = _reporter() if sys.stderr.isatty() else lambda line: None
     if arguments.block:
         try:
@@ -63,9 +65,9 @@ def run_verilog(arguments: argparse.Namespace) -> None:
     header = verilog_header(config, pod, arguments.block, standard=standard)
     contents = {path.name: header + text, **contents}
     files = {path.with_name(name): text.encode() for name, text in contents.items()}
-    if arguments.ip_xact:
-        source = os.path.relpath(path, arguments.ip_xact.parent)
-        files[arguments.ip_xact] = description(pod or config, source).encode()
+    if xml:
+        source = os.path.relpath(path, xml.parent)
+        files[xml] = description(pod or config, source).encode()
     write_atomically(files)
     print(f"{path}: {config.name}, fingerprint {config.fingerprint:#010x}")
     for file in list(files)[1:]:

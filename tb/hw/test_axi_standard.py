@@ -113,6 +113,7 @@ def test_a_block_alone(block: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ("--ip-xact {path}", "--ip-xact: wanted a file of its own, got "),
         ("--block tensor", "block: wanted one of unified_buffer, matrix, vector, load, store, "),
         (
             "--block load --all",
@@ -128,5 +129,6 @@ def test_refusals(
     options: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     path = tmp_path / "core.v"
+    options = options.format(path=path)
     assert main(f"verilog --preset pico {options} -o {path}".split()) == 2
     assert message in capsys.readouterr().err and not path.exists()
