@@ -1,7 +1,7 @@
 """Networks as ``.tflite`` files describe them, and their files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import flatbuffers
@@ -62,17 +62,6 @@ class Graph:
         number = self.operations.index(operation)
         result = self.tensors[operation.outputs[0]].name if operation.outputs else ""
         return f"operator {number} {operation.kind} ({result!r})"
-
-    def retensored(self, name: str, **changes: Any) -> "Graph":
-        """Return a graph with one tensor changed."""
-        tensors = tuple(replace(t, **changes) if t.name == name else t for t in self.tensors)
-        assert any(tensor.name == name for tensor in tensors)
-        return replace(self, tensors=tensors)
-
-    def rewired(self, **changes: Any) -> "Graph":
-        """Return a graph with its only operator changed."""
-        (operation,) = self.operations
-        return replace(self, operations=(replace(operation, **changes),))
 
 
 _TYPES = {name: kind for name, kind in vars(tflite.TensorType).items() if name.isupper()}

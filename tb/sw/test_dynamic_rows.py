@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dynamic_products import code, dynamic, lowered, on_host
-from networks import Chain, Constant, Graph, serialize
+from networks import Chain, Constant, Graph, retensored, serialize
 
 from celosia.hw.arch.isa import Opcode, Rounding, Space
 from celosia.hw.arch.presets import preset
@@ -67,7 +67,7 @@ def test_record() -> None:
     ],
 )
 def test_refused_by_the_reader(name: str, changes: dict[str, Any], message: str) -> None:
-    graph = rows((5, 7), 6, bias=range(6)).retensored(name, **changes)
+    graph = retensored(rows((5, 7), 6, bias=range(6)), name, **changes)
     bias = next(n for n, tensor in enumerate(graph.tensors) if tensor.name == "operand2_0")
     if graph.tensors[bias].data is None:
         graph = replace(graph, inputs=(*graph.inputs, bias))

@@ -194,13 +194,16 @@ def test_attributes(layer: w.Layer, attributes: dict[str, Any]) -> None:
         (chain(w.Function(kind="NEG", output_scale=1.0)), "wanted the same scale and zero point"),
         (chain(w.Function(kind="LEAKY_RELU", alpha=math.inf)), "wanted a finite alpha, got inf"),
         (
-            chain(w.Prelu(alpha=1, alpha_scale=1.0)).retensored(
-                "alpha_0", shape=(2,), data=np.array([1, 2], np.int8)
+            w.retensored(
+                chain(w.Prelu(alpha=1, alpha_scale=1.0)),
+                "alpha_0",
+                shape=(2,),
+                data=np.array([1, 2], np.int8),
             ),
             "wanted alpha to broadcast, got (2,) on",
         ),
         (
-            chain(w.Function(kind="TANH")).retensored("output_0", shape=(1, 105)),
+            w.retensored(chain(w.Function(kind="TANH")), "output_0", shape=(1, 105)),
             "wanted a result of shape (1, 5, 7, 3), got (1, 105)",
         ),
     ],

@@ -5,14 +5,16 @@ from typing import Any
 
 from celosia.sw.export import tflite
 from celosia.sw.export.tflite import *
-from networks import chain, layers, moves, weights
+from networks import chain, changes, layers, moves, weights
 from networks.chain import *
+from networks.changes import *
 from networks.layers import *
 from networks.moves import *
 from networks.weights import *
 
 __all__ = ["sequential", "write_fully_connected", "write_sequential"]
 __all__ += chain.__all__
+__all__ += changes.__all__
 __all__ += tflite.__all__
 __all__ += layers.__all__
 __all__ += moves.__all__
