@@ -13,7 +13,7 @@ from celosia.hw.arch import commands, isa
 from celosia.hw.arch.commands import CODE_BITS, REGISTERS, WORD_BYTES
 from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.hw.arch.isa import Instruction, Opcode, Space
-from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION, Control
+from celosia.hw.arch.registers import MAGIC, OFFSETS, VERSION, Control, Status
 from celosia.hw.core import Core
 from celosia.hw.top import Top
 from celosia.sim.check import footprint
@@ -21,7 +21,7 @@ from celosia.sim.check.schedule import listing
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.fuzz.programs.ordering import ordered
-from celosia.sw.fuzz.stage import CODE, SIZE, SOURCE, TARGET, closing, opening
+from celosia.sw.fuzz.stage import CODE, DUMP, SIZE, SOURCE, TARGET, closing, opening
 
 HALT = Instruction(Opcode.HALT)
 
@@ -215,6 +215,64 @@ async def errors(dut: Any) -> None:
         await host.memory.stays_quiet(30)
         check_damage(host, words.hex(), stored(words, host))
     await host.write("watchdog", 1 << 20)
+    await run_good(host, 4, whole=False)
+
+
+def past_the_end(config: Config) -> list[Instruction]:
+    """Return instructions past an end of the unified buffer, as each unit or the buffer notices."""
+    size = config.unified_bytes
+    jump = {"skip": size // config.rows - 1, "run": 1}
+    source, destination = (
+        {f"{side}_{name}": value for name, value in jump.items()}
+        for side in ("source", "destination")
+    )
+    return [
+        Instruction(Opcode.LOAD, unified=size - 1, length=2),
+        Instruction(Opcode.STORE, external=DUMP, unified=size - 1, length=2),
+        Instruction(Opcode.MATMUL, unified=config.rows, taps=4, **jump),
+        Instruction(Opcode.VECTOR, source_base=config.rows, channels=2, **source),
+        Instruction(Opcode.FILL, destination_base=config.rows, channels=2, **destination),
+    ]
+
+
+@cocotb.test()
+async def errors_stop_all_units(dut: Any) -> None:
+    """Long instructions of the other units end with an error, before a reset."""
+    host = await started(dut)
+    host.fill_memory()
+    long = [
+        Instruction(Opcode.LOAD, rows=60, length=64),
+        Instruction(Opcode.STORE, external=DUMP, rows=60, length=64),
+        Instruction(Opcode.FILL, destination_base=64, x_count=5000),
+    ]
+    for wrong in past_the_end(host.config):
+        # The store unit reads before the others, which would wait for it.
+        late = {wrong.unit, isa.Unit.STORE}
+        before = [i for i in long if i.unit not in late]
+        words = commands.encode([*before, wrong, Instruction(Opcode.MATMUL), *long, HALT])
+        content = host.machine.memory.copy()
+        expected = failure_of(host.machine, words)
+        host.machine.memory[:] = content
+        assert await host.run_words(words) == expected
+        if not host.bench.stall:
+            assert 0 < await host.read("cycles") < 400, wrong
+        await host.reset()
+        check_damage(host, wrong, stored(words, host))
+
+
+@cocotb.test()
+async def resets(dut: Any) -> None:
+    """The reset of the core stops a program, and clears all registers."""
+    host = await started(dut)
+    host.fill_memory()
+    words = commands.encode([Instruction(Opcode.FILL, wait=8), HALT])
+    host.write_memory(CODE, words)
+    await host.begin(CODE, len(words) // WORD_BYTES)
+    await host.bench.ticks(50)
+    names = ("status", "program_address", "interrupt_enable")
+    assert [await host.read(name) for name in names] == [Status.BUSY.value, CODE, 3]
+    await host.bench.reset()
+    assert [await host.read(name) for name in names] == [0, 0, 0]
     await run_good(host, 4, whole=False)
 
 

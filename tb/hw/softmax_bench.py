@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
-from vector_bench import sizes
+from vector_sizes import sizes
 
 from celosia.hw.arch.config import SOFTMAX_ROWS
 from celosia.hw.vector.task import VectorSizes
@@ -16,9 +16,9 @@ CORNERS = [0, 1, 2, (1 << 27) - 1, 1 << 27, (1 << 28) - 1]
 
 def vector_sizes(name: str) -> VectorSizes:
     """Return the sizes of a unit with SOFTMAX."""
-    given = sizes(name, softmax=True)
-    del given["bus_bytes"]
-    return VectorSizes(**given)
+    arguments = sizes(name, softmax=True)
+    del arguments["bus_bytes"]
+    return VectorSizes(**arguments)
 
 
 def exponentials(rng: np.random.Generator) -> np.ndarray:

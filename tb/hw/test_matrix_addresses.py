@@ -2,8 +2,8 @@
 
 import pysim
 import pytest
-from matrix_bench import MATMUL as DEFAULTS
-from matrix_bench import pixels, sizes
+from matrix_passes import MATMUL as DEFAULTS
+from matrix_passes import pixels, sizes
 
 from celosia.hw.arch import isa
 from celosia.hw.matrix.addresses import PassAddresses

@@ -3,7 +3,7 @@
 import numpy as np
 import pysim
 import pytest
-from matrix_bench import MATMUL, matmul, sizes
+from matrix_passes import MATMUL, matmul, sizes
 
 from celosia.hw.matrix.prefetcher import TilePrefetcher
 from celosia.hw.streams import TAG_BITS

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 from amaranth.hdl import Module, Signal
-from matrix_bench import MATMUL, pixels, sizes
+from matrix_passes import MATMUL, pixels, sizes
 from pysim import get_all, pulse, rest, run
 
 from celosia.hw.arch import isa

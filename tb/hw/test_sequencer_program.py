@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import pysim
 import pytest
-from sequencer_bench import CONFIG
 
 from celosia.hw.arch import commands
 from celosia.hw.arch.commands import WORD_BYTES
 from celosia.hw.arch.isa import Error, Instruction, Opcode
+from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import LENGTH_BITS
 from celosia.hw.sequencer.program import ProgramReader
 from celosia.hw.verilog.build import convert
 
+CONFIG = preset("micro,queue_depth=3")
 BASE = 0x1000
 #: Instructions without errors; FILL has several words.
 GOOD = [Instruction(Opcode.FENCE), Instruction(Opcode.FILL, channels=5, value=3)]

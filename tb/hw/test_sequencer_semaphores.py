@@ -110,3 +110,17 @@ async def test_overflow_names_who_posted(below, posts, takes, overflows):
     assert (await cycle(ctx, dut, requesting, want, posts))[2] == 0
     assert (await cycle(ctx, dut, set(), {}, {}))[2] == overflows
     assert (await cycle(ctx, dut, set(), {}, {}))[2] == 0
+
+
+async def test_counts_past_the_greatest():
+    dut = Semaphores(count=3, units=2)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.post[1], 0b100)
+    await ctx.tick().repeat(GREATEST)
+    ctx.set(dut.post[1], 0)
+    await ctx.tick().repeat(2)
+    assert not ctx.get(dut.overflow)
+    assert ctx.get(dut.lacking) == 0b011
+    await pysim.pulse(ctx, dut.post[1], 0b101)
+    await ctx.tick()
+    assert ctx.get(dut.overflow) == 0b10

@@ -7,7 +7,7 @@ import numpy as np
 import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
-from vector_bench import factor, sizes
+from vector_sizes import factor, sizes
 
 from celosia.hw.arch.isa import PRODUCT_MODES, Mode
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY

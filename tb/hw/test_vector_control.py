@@ -2,7 +2,7 @@
 
 import pysim
 import pytest
-from vector_bench import sizes
+from vector_sizes import sizes
 
 from celosia.hw.arch.isa import Error, Opcode, Rounding, Space
 from celosia.hw.arch.registers import Activity

@@ -3,7 +3,7 @@
 import numpy as np
 import pysim
 import pytest
-from vector_bench import SHAPES, sizes
+from vector_sizes import SHAPES, sizes
 
 from celosia.hw.arch.isa import Kind, Window
 from celosia.hw.vector.datapath import Datapath

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 from pysim import get_all, pulse, run
-from vector_bench import sizes
+from vector_sizes import sizes
 
 from celosia.hw.arch.isa import Space
 from celosia.hw.vector.reads import ReadAddresses

@@ -7,7 +7,7 @@ import numpy as np
 import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
-from vector_bench import sizes
+from vector_sizes import sizes
 
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.vector.responses import Responses

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pysim
 import pytest
-from vector_bench import factor, sizes
+from vector_sizes import factor, sizes
 
 from celosia.hw.vector.sums import AGES, Forwarding, SumUpdate
 from celosia.hw.vector.task import VectorSizes

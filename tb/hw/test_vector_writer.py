@@ -2,7 +2,7 @@
 
 import pysim
 import pytest
-from vector_bench import VISIBLE, sizes
+from vector_sizes import VISIBLE, sizes
 
 from celosia.hw.arch.isa import Mode, Space
 from celosia.hw.vector.pipe import Pipe

@@ -14,6 +14,7 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import Activity
+from celosia.hw.core import VISIBLE_CYCLES
 from celosia.sim.check import footprint
 from celosia.sim.timing.costs import bursts
 
@@ -37,12 +38,22 @@ class LoadBench(Bench):
         self.writes = UnifiedWrites(self, ports.write, self.bytes, 1)
         for process in (
             self.runs.watch(),
+            self.watch(),
             self.memory.serve(),
             self.writes.serve(),
             take(self, ports.weights, self.write_weights),
             take(self, ports.parameters, self.write_parameters),
         ):
             cocotb.start_soon(process)
+
+    async def watch(self) -> None:
+        """Check that a unit is busy when a burst or a beat is taken, for ever."""
+        request, beats = self.ports.request, self.ports.beats
+        while True:
+            await self.edge
+            taken = request.valid.bits and request.ready.bits
+            taken |= beats.valid.bits and beats.ready.bits
+            assert bool(taken) == (self.ports.activity.bits == Activity.BUSY.value)
 
     def write_weights(self, beat: Any) -> None:
         size = self.config.bus_bytes
@@ -61,6 +72,12 @@ class LoadBench(Bench):
         for kind, content in parameter_memory(self.machine).items():
             mask = PARAMETER_MASK if kind is isa.Kind.CHANNELS else TABLE_MASK
             same(np.resize(mask, content.size) & self.parameters[kind], content, what)
+
+    async def again(self) -> None:
+        """Reset."""
+        await self.reset()
+        self.runs.forget()
+        self.memory.forget()
 
     def draw(self) -> Instruction:
         draws = (self.generator.load, self.generator.load_weights, self.generator.load_params)
@@ -104,6 +121,14 @@ async def pace(dut: Any) -> None:
         first = bench.memory.requested[0][0]
         assert first - bench.runs.taken[-1] == bench.unit.LATENCY
         assert bench.runs.done[-1] - first <= sum(lengths) + len(lengths) + 24
+        assert bench.runs.done[-1] - bench.writes.cycles[-1] == VISIBLE_CYCLES
+    program = [Instruction(Opcode.LOAD, external=96 * n, length=64) for n in range(12)]
+    beats = 12 * 64 // bench.config.bus_bytes
+    assert run(bench.machine, *program) is None
+    taken = len(bench.runs.taken)
+    await bench.runs.run(program)
+    assert bench.runs.done[-1] - bench.runs.taken[taken] <= 1.1 * (beats + 24) + bench.unit.LATENCY
+    bench.compare(program)
 
 
 @cocotb.test()
@@ -122,6 +147,11 @@ async def refusals(dut: Any) -> None:
         (Opcode.LOAD, {"external": bench.machine.memory.size - 5, "length": 9}),
         (Opcode.LOAD_WEIGHTS, {"external": bench.machine.memory.size // step * step}),
     ]
+    wrong += [
+        (Opcode.LOAD_PARAMS, {name: (1 << bits) + (name == "count")})
+        for bits in range(config.parameter_channels.bit_length() - 1, 16)
+        for name in ("first", "count")
+    ]
     for number, (opcode, fields) in enumerate(wrong):
         bench.stall = 0.3 * (number % 2)
         good, failing = bench.draw(), Instruction(opcode, **fields)
@@ -138,9 +168,38 @@ async def refusals(dut: Any) -> None:
             tile = bench.tiles[failing.tile, :, : config.columns]
             bench.machine.weights[failing.tile] = tile.view(np.int8)
         bench.compare(failing)
-        await bench.reset()
-        bench.runs.forget()
-        bench.memory.forget()
+        await bench.again()
+
+
+@cocotb.test()
+async def ends_of_memories(dut: Any) -> None:
+    """Beats before a refused one are written; 4 GiB are an end; bursts wait for space."""
+    bench = LoadBench(dut, make)
+    await bench.begin()
+    config, memory = bench.config, bench.machine.memory
+    for inside in (0, 5 * config.bus_bytes, 8 * config.bus_bytes):
+        bench.stall = 0.5 * bool(inside)
+        before = bench.bytes.copy()
+        before[:inside] = memory[memory.size - inside :].view(np.int8)
+        long = Instruction(Opcode.LOAD, external=memory.size - inside, length=96)
+        assert await bench.runs.failure([long, long]) == (isa.Error.BUS, 0)
+        same(bench.bytes, before, inside)
+        await bench.again()
+    bench.memory.repeats = True
+    for fields in (
+        {"external": (1 << 32) - 3, "length": 4},
+        {"external": 1 << 31, "external_pitch": 1 << 31, "rows": 3},
+    ):
+        wrong = Instruction(Opcode.LOAD, **fields)
+        assert await bench.runs.failure([wrong]) == (isa.Error.RANGE, 0)
+        await bench.again()
+    await bench.runs.run([Instruction(Opcode.LOAD, external=(1 << 32) - 9, length=9)])
+    same(bench.bytes[:9], memory[-9:].view(np.int8), "the last bytes")
+    bench.memory.latency = 60
+    pitches = {"external_pitch": 8, "unified_pitch": 1}
+    good = Instruction(Opcode.LOAD, rows=config.outstanding + 8, length=1, **pitches)
+    wrong = Instruction(Opcode.LOAD, unified=config.unified_bytes - 1, length=2)
+    assert await bench.runs.failure([good, wrong]) == (isa.Error.RANGE, 1)
 
 
 @cocotb.test()
@@ -149,9 +208,15 @@ async def abort(dut: Any) -> None:
     bench = LoadBench(dut, make)
     await bench.begin()
     bench.stall = 0.2
-    for wait in (2, 8, 20, 50):
+    for wait in (2, 4, 8, 20, 50, 90):
+        states = [bench.bytes.copy()]
         for _ in range(3):
-            await bench.runs.issue(Instruction(Opcode.LOAD, length=bench.config.unified_bytes // 2))
+            instruction = bench.draw()
+            if instruction.opcode is Opcode.LOAD:
+                instruction = instruction.but(rows=1)  # others may overlap
+            assert run(bench.machine, instruction) is None
+            states.append(bench.machine.unified.copy())
+            await bench.runs.issue(instruction)
         await bench.ticks(wait)
         bench.ports.abort.drive(1)
         await bench.ticks(2)
@@ -161,6 +226,7 @@ async def abort(dut: Any) -> None:
         await bench.ticks(20)
         assert len(bench.memory.requested) <= requests and len(bench.writes.cycles) == writes
         assert not bench.memory.under_way and bench.runs.activity[-1] == Activity.IDLE.value
+        assert np.any(np.array(states) == bench.bytes, axis=0).all()
         bench.ports.abort.drive(0)
-        await bench.reset()
-        bench.runs.forget()
+        await bench.again()
+        bench.machine.unified[:] = bench.bytes

@@ -34,8 +34,9 @@ def make(config: Config) -> Any:
 class SequencerBench(Bench):
     """The sequencer, its memory, and units that record when they ran an instruction.
 
-    ``ran``: first and last cycle of each instruction; ``failing``: the instruction with which its
-    unit reports RANGE; ``drain``: cycles from ``done`` until a unit is idle.
+    ``ran``: first and last cycle of each instruction; ``ended``: those after which their unit was
+    idle; ``failing``: the instruction with which its unit reports RANGE; ``drain``: cycles from
+    ``done`` until a unit is idle; ``counts``: counters of each unit by activity.
     """
 
     async def begin(self) -> None:
@@ -56,6 +57,8 @@ class SequencerBench(Bench):
         self.listed = listing(words, self.config)
         self.count = len(words) // WORD_BYTES
         self.ran: dict[int, tuple[int, int]] = {}
+        self.ended: set[int] = set()
+        self.counts: dict[Unit, list[int]] = {}
         self.queues: dict[Unit, list[int]] = {unit: [] for unit in EXECUTING}
         for index, instruction in enumerate(self.listed.instructions):
             if instruction.unit in self.queues:
@@ -74,6 +77,10 @@ class SequencerBench(Bench):
         for name in instruction.fields.keys() - {"wait", "post"}:
             value = getattr(fields[name], "value", fields[name])
             assert value == instruction.fields[name], f"{index}: {instruction}, {name}: {value}"
+        code = self.listed.instructions
+        fences = [n for n in range(index) if code[n].opcode is Opcode.FENCE]
+        before = {n for n in self.ran if fences and n < fences[-1]}
+        assert before <= self.ended, f"{index}: after a fence, and a unit is not idle"
         return index
 
     async def work(self, unit: Unit) -> None:
@@ -105,6 +112,7 @@ class SequencerBench(Bench):
             await self.ticks(self.drain - 1)
             port.activity.drive(Activity.IDLE.value)
             port.idle.drive(1)
+            self.ended.add(index)
 
     async def pulse(self, port: Any) -> None:
         port.drive(1)
@@ -126,7 +134,13 @@ class SequencerBench(Bench):
         await self.until(
             lambda: ports.status.done.bits or ports.status.error.bits, 40_000, "an end"
         )
+        await self.ticks(1)
+        assert not ports.request.valid.bits
+        requests = len(self.memory.requested)
+        if not ports.status.error.bits:
+            assert self.ended == self.ran.keys(), "done before all units are idle"
         await self.count_cycles()
+        assert len(self.memory.requested) == requests, "requests after the end"
         if not ports.status.error.bits:
             return None
         return (
@@ -139,13 +153,14 @@ class SequencerBench(Bench):
         """Read the counters: those of a unit add to all cycles, and have those of its work."""
         await self.ticks(3)
         cycles = self.ports.cycles.bits
-        for unit in Unit:
+        for unit in Unit if self.config.counts else ():
             counts = []
             for place in range(COUNTERS_PER_UNIT):
                 self.ports.counter_address.drive(unit.value * COUNTERS_PER_UNIT + place)
                 await self.ticks(3)
                 counts.append(self.ports.counter_value.bits)
             assert sum(counts) == cycles, f"{unit}: {counts}, {cycles}"
+            self.counts[unit] = counts
             if unit in EXECUTING and self.failing < 0 and not self.ports.status.error.bits:
                 times = [self.ran[index] for index in self.ran if self.unit_of(index) is unit]
                 assert counts[Activity.BUSY.value] == sum(end - begin for begin, end in times)
@@ -222,3 +237,31 @@ async def fetches(dut: Any) -> None:
     size = bench.config.bus_bytes // WORD_BYTES
     expected = isa.Error.BUS, Unit.SEQUENCER, 80 // size * size
     assert await bench.go(nops) == expected
+    await bench.recover()
+    bench.stall = 0.95
+    bench.memory.memory = bench.content
+    assert await bench.go(encode([Instruction(Opcode.HALT)]) + nops) is None
+
+
+@cocotb.test()
+async def waits(dut: Any) -> None:
+    """Cycles of waits are counted by semaphore; of units that wait for ever the first is named."""
+    bench = SequencerBench(dut, make)
+    await bench.begin()
+    load, halt = Instruction(Opcode.LOAD), Instruction(Opcode.HALT)
+    for one, other in ((3, 9), (11, 0), (0, 11)):
+        vector = Instruction(Opcode.VECTOR, wait=1 << one)
+        nop = Instruction(Opcode.NOP, wait=1 << other)
+        program = [load, load, load.but(post=1 << one), vector]
+        program += [load, load, load.but(post=1 << other), nop, halt]
+        assert await bench.go(encode(program)) is None
+        semaphores = {Unit.VECTOR: [one], Unit.SEQUENCER: [other]}
+        for unit in Unit if bench.config.counts else ():
+            counts = bench.counts[unit][Activity.SEMAPHORE.value :]
+            assert np.flatnonzero(counts).tolist() == semaphores.get(unit, []), (unit, counts)
+    opcodes = (Opcode.LOAD, Opcode.STORE, Opcode.MATMUL, Opcode.VECTOR)
+    for waiting in ((0, 1, 2, 3), (1, 3), (2, 3), (3,)):
+        program = [Instruction(opcodes[n], wait=1 << 11) for n in reversed(waiting)]
+        end = isa.Error.WATCHDOG, isa.UNITS[opcodes[waiting[0]]], len(waiting) - 1
+        assert await bench.go(encode([*program, halt])) == end
+        await bench.recover()

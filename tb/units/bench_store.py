@@ -5,6 +5,7 @@ from typing import Any
 import cocotb
 import numpy as np
 from cosim.bench import Bench
+from cosim.flips import Flips, check_flips
 from cosim.golden import block, generator_of, machine_of, run, same
 from cosim.memories import UnifiedReads, WrittenMemory
 from cosim.units import Unit
@@ -13,8 +14,10 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import BOUND_BITS, Activity
+from celosia.hw.dma.gather import Gatherer
 from celosia.hw.memory.unified_buffer import UnifiedBuffer
 from celosia.sim.check import footprint
+from celosia.sim.check.footprint import Memory
 from celosia.sim.timing.costs import bursts
 from celosia.sw.fuzz.stage import TARGET
 
@@ -26,15 +29,39 @@ def make(config: Config) -> Any:
 class StoreBench(Bench):
     """The unit, a memory on its bus, and a machine with the same contents."""
 
-    async def begin(self) -> None:
+    async def begin(self, latency: int = UnifiedBuffer.READ_LATENCY) -> None:
         await self.start()
         self.machine, self.generator, self.runs = machine_of(self), generator_of(self), Unit(self)
-        latency = UnifiedBuffer.READ_LATENCY
         self.reads = UnifiedReads(self, self.ports.reads, self.machine.unified, latency)
         self.memory = WrittenMemory(self, self.ports.bus, self.machine.memory.copy())
         self.ports.bounds.drive({"base": 0, "limit": -1})
-        for process in (self.runs.watch, self.reads.serve, self.memory.serve):
+        for process in (self.runs.watch, self.reads.serve, self.memory.serve, self.watch):
             cocotb.start_soon(process())
+
+    async def watch(self) -> None:
+        """Check that the unit is idle when no read is under way, and busy when it moves bytes."""
+        request, bus = self.ports.reads.request, self.ports.bus
+        while True:
+            await self.edge
+            moves = request.valid.bits and request.ready.bits
+            moves |= bus.wvalid.bits and bus.wready.bits
+            assert bool(moves) == (self.ports.activity.bits == Activity.BUSY.value)
+            assert not (self.ports.idle.bits and self.reads.under_way)
+
+    def draw(self) -> Instruction:
+        return self.generator.store()
+
+    async def execute(self, program: list[Instruction]) -> None:
+        """Run a program, and compare external memory with the machine's."""
+        assert run(self.machine, *program) is None
+        await self.runs.run(program)
+        same(self.memory.content, self.machine.memory, program)
+
+    async def again(self) -> None:
+        """Reset; the machine has the bytes in memory then."""
+        await self.reset()
+        self.runs.forget()
+        self.machine.memory[:] = self.memory.content
 
 
 @cocotb.test()
@@ -44,10 +71,7 @@ async def random_programs(dut: Any) -> None:
     await bench.begin()
     for number in range(3 * bench.options["rounds"]):
         bench.stall = 0.4 * (number % 2)
-        program = [bench.generator.store() for _ in range(bench.rng.randint(1, 6))]
-        assert run(bench.machine, *program) is None
-        await bench.runs.run(program)
-        same(bench.memory.content, bench.machine.memory, program)
+        await bench.execute([bench.draw() for _ in range(bench.rng.randint(1, 6))])
 
 
 @cocotb.test()
@@ -61,13 +85,60 @@ async def pace(dut: Any) -> None:
         rows = bench.config.unified_bytes // length
         fields = {"external": TARGET[0] + external, "external_pitch": pitch, "rows": rows}
         program = [Instruction(Opcode.STORE, **fields, unified_pitch=length, length=length)]
-        assert run(bench.machine, *program) is None
-        await bench.runs.run(program)
-        same(bench.memory.content, bench.machine.memory, program)
+        await bench.execute(program)
         lengths = [beats for row in bursts(program[0], bench.config) for beats in row]
         assert [beats for _, _, beats in bench.memory.bursts[first:]] == lengths
         assert bench.memory.bursts[first][0] - bench.runs.taken[-1] == bench.unit.LATENCY
         assert np.ptp(bench.memory.beats[beats:]) + 1 <= sum(lengths) + len(lengths)
+    program = [Instruction(Opcode.STORE, external=TARGET[0] + 96 * n, length=64) for n in range(9)]
+    count = 9 * 64 // bench.config.bus_bytes
+    taken = len(bench.runs.taken)
+    await bench.execute(program)
+    assert bench.runs.done[-1] - bench.runs.taken[taken] <= 1.1 * count + 60
+
+
+@cocotb.test()
+async def slow_memories(dut: Any) -> None:
+    """A beat each cycle before a slow buffer; a bus that waits holds back reads, then bursts."""
+    bench = StoreBench(dut, make)
+    await bench.begin(latency=Gatherer.SPACE - 4)
+    config = bench.config
+    long = Instruction(Opcode.STORE, external=TARGET[0], length=config.unified_bytes)
+    await bench.execute([long])
+    count = config.unified_bytes // config.bus_bytes
+    beats = np.array(bench.memory.beats)
+    assert np.ptp(beats) == count - 1 and np.ptp(bench.reads.cycles) == count - 1
+    bench.memory.waits = "w"
+    reads = len(bench.reads.cycles)
+    await bench.runs.issue(long)
+    await bench.ticks(300)
+    # The oldest beat is in the register of the bus.
+    assert len(bench.reads.cycles) - reads == Gatherer.SPACE + 1
+    bench.memory.waits = ""
+    await bench.until(lambda: bench.ports.idle.bits, 2_000, "idle")
+    bench.memory.waits = "b"
+    bursts = len(bench.memory.bursts)
+    cells = {"external": TARGET[0], "external_pitch": 3 * config.bus_bytes, "rows": 99}
+    await bench.runs.issue(Instruction(Opcode.STORE, **cells))
+    await bench.ticks(600)
+    assert len(bench.memory.bursts) - bursts == bench.unit.outstanding
+    bench.memory.waits = ""
+    await bench.until(lambda: bench.ports.idle.bits, 2_000, "idle")
+
+
+@cocotb.test()
+async def flips(dut: Any) -> None:
+    """A byte of wrong parity ends the instruction that reads it, and no other."""
+    bench = StoreBench(dut, make)
+    if not bench.config.parity:
+        return
+    await bench.begin()
+
+    async def renew() -> None:
+        bench.machine.memory[:] = bench.memory.content
+
+    flips = Flips(bench, {Memory.UNIFIED: bench.reads.report})
+    await check_flips(bench, flips, 8 * bench.options["rounds"], renew)
 
 
 @cocotb.test()
@@ -99,11 +170,21 @@ async def refusals(dut: Any) -> None:
         named = named[(named >= first) & (named <= last)]
         bench.machine.memory[named] = bench.memory.content[named]
         same(bench.memory.content, bench.machine.memory, failing)
-        await bench.reset()
-        bench.runs.forget()
-    bench.memory.refuses = True
-    await bench.runs.run([])
-    assert await bench.runs.failure([bench.generator.store()]) == (isa.Error.BUS, 0)
+        await bench.again()
+    for response in (2, 3):
+        bench.memory.refuses = response
+        assert await bench.runs.failure([bench.draw(), bench.draw()]) == (isa.Error.BUS, 0)
+        await bench.again()
+        bench.memory.refuses = 0
+        await bench.execute([bench.draw()])
+    bench.ports.bounds.drive({"base": 0, "limit": -1})
+    far = {"external_pitch": 1 << 31, "rows": 3}
+    for fields in ({"external": (1 << 32) - 3, "length": 4}, far):
+        assert await bench.runs.failure([Instruction(Opcode.STORE, **fields)]) == (
+            isa.Error.RANGE,
+            0,
+        )
+        await bench.again()
 
 
 @cocotb.test()
@@ -111,11 +192,15 @@ async def abort(dut: Any) -> None:
     """After an abort bursts under way end as the bus wants, and nothing follows."""
     bench = StoreBench(dut, make)
     await bench.begin()
-    bench.stall = 0.2
-    for wait in (2, 8, 20, 50):
-        for _ in range(2):
-            fields = {"external": TARGET[0], "length": bench.config.unified_bytes}
-            await bench.runs.issue(Instruction(Opcode.STORE, **fields))
+    for wait in (*range(1, 22), 50):
+        bench.stall = 0.2 * (wait % 2)
+        states = [bench.memory.content.copy()]
+        for fields in ({}, {"rows": 4000}):
+            fields = {"external": TARGET[0], "length": bench.config.unified_bytes, **fields}
+            instruction = Instruction(Opcode.STORE, **fields)
+            await bench.runs.issue(instruction)
+        assert run(bench.machine, instruction.but(rows=1)) is None
+        states.append(bench.machine.memory.copy())
         await bench.ticks(wait)
         bench.ports.abort.drive(1)
         await bench.until(lambda: bench.ports.idle.bits, 1_000, "idle")
@@ -124,6 +209,6 @@ async def abort(dut: Any) -> None:
         await bench.ticks(30)
         assert (len(bench.memory.bursts), len(bench.memory.beats)) == seen
         assert bench.runs.activity[-1] == Activity.IDLE.value
+        assert np.any(np.array(states) == bench.memory.content, axis=0).all()
         bench.ports.abort.drive(0)
-        await bench.reset()
-        bench.runs.forget()
+        await bench.again()

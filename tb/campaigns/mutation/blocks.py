@@ -37,63 +37,55 @@ def _block(row: str) -> Block:
 #: A block a row:
 #: name | sources | unit | parent | proofs | benches | "alone" if not for ``fuzz``.
 _ROWS = """
-fetch | sequencer/fetch | sequencer_fetch | sequencer | | sequencer
-check, dispatch | sequencer/check sequencer/dispatch | sequencer_check sequencer_dispatch |
-    sequencer | | sequencer
-issue, command, semaphores | sequencer/issue sequencer/command sequencer/semaphores |
-    sequencer_issue sequencer_command sequencer_semaphores | sequencer | queue_users semaphores |
+fetch | sequencer/fetch | sequencer_fetch | sequencer_program | | sequencer
+check, dispatch | sequencer/check sequencer/dispatch | sequencer_check sequencer_dispatch | | |
     sequencer
+issue, command, semaphores | sequencer/issue sequencer/command sequencer/semaphores |
+    sequencer_issue sequencer_command sequencer_semaphores | | queue_users semaphores | sequencer
 supervisor, counters | sequencer/supervisor sequencer/counters | sequencer_supervisor
-    sequencer_counters | sequencer | | sequencer
-sequencer | sequencer/sequencer sequencer/program sequencer/faults | sequencer sequencer_program
-    sequencer_faults | core | | sequencer
+    sequencer_counters | | | sequencer
+sequencer | sequencer/sequencer sequencer/program sequencer/faults | sequencer_program
+    sequencer_faults | | | sequencer core
 host registers | axi/registers axi/interrupts | axi_registers axi_interrupts
 pod | pod axi/windows axi/joined | pod axi_windows axi_joined | | axi_joined
 AXI reader, writer | axi/reader axi/writer | axi_reader axi_writer | axi_signature | axi_reader
     axi_writer
 AXI arbiter, slices, queue | axi/arbiter lib/skid_buffer lib/queue axi/signature | axi_arbiter
     axi_signature lib_skid_buffer lib_queue | | axi_arbiter queues
-splitter | dma/splitter | dma_splitter | dma_load dma_store | dma_splitter | load store
-load | dma/load dma/decoder dma/receiver | dma_load | dma_store | | load
-store | dma/store dma/gather | dma_store | | gather | store
+splitter | dma/splitter | dma_splitter | | dma_splitter | load store
+load | dma/load dma/decoder dma/receiver | | | | load store
+store | dma/store dma/gather | | | gather | store
 unified buffer | memory/unified_buffer | unified_buffer memory_parity | | buffer |
     unified_buffer
 runs | memory/runs memory/run_start memory/serial_runs | memory_runs memory_serial_runs |
-    vector_source matrix_reads | | vector matrix
-weight buffer | memory/weight_buffer | memory_weight_buffer memory_parity | matrix_unit | |
-    weight_buffer
+    matrix_reads | | vector matrix
+weight buffer | memory/weight_buffer | memory_weight_buffer memory_parity | | | weight_buffer
 parameters, tables | memory/parameter_memory memory/table_memory | memory_parameter
-    memory_parity | vector_unit | | vector
-parity | memory/parity vector/watch | memory_parity vector_watch vector_parity | vector_unit | |
-    | alone
+    memory_parity | | | vector
+parity | memory/parity vector/watch | memory_parity vector_watch | | | vector matrix | alone
 cell, product | matrix/cell targets/product | matrix_cell targets_product | matrix_array | cells
     | array core | alone
-array | matrix/array | matrix_array | matrix_unit | | array core
+array | matrix/array | matrix_array | | | array core
 large array | matrix/shared | matrix_shared | | | | alone
 matrix control | matrix/control matrix/completion matrix/prefetcher matrix/spacing |
-    matrix_control matrix_completion matrix_prefetcher matrix_spacing matrix_moves | matrix_unit | |
-    matrix
-matrix addresses | matrix/addresses matrix/reads | matrix_addresses matrix_reads matrix_moves |
-    matrix_unit | | matrix
-matrix moves | matrix/moves | matrix_moves | matrix_unit | move_order
-matrix unit | matrix/unit matrix/verdict | matrix_verdict matrix_unit matrix_parity matrix_moves
-    | | | matrix
-accumulators | memory/accumulators | memory_accumulators memory_parity | matrix_unit | |
-    accumulators
+    matrix_control matrix_completion matrix_prefetcher matrix_spacing | | | matrix
+matrix addresses | matrix/addresses matrix/reads | matrix_addresses matrix_reads | | | matrix
+matrix moves | matrix/moves | matrix_moves | | move_order | matrix
+matrix unit | matrix/unit matrix/verdict | matrix_verdict | | | matrix
+accumulators | memory/accumulators | memory_accumulators memory_parity | | | accumulators
 vector control | vector/control vector/task lib/loop_nest streams | vector_control lib_loop_nest
-    streams vector_source vector_unit vector_parity vector_softmax | | | vector
+    streams | | | vector
 vector source | vector/source vector/reads vector/responses vector/window | vector_reads
-    vector_window vector_responses vector_source vector_writer vector_unit | | | vector
+    vector_window vector_responses vector_writer | | | vector
 vector pipe | vector/pipe vector/accumulate vector/sums vector/destination vector/writer
     vector/datapath vector/unit | vector_accumulate vector_sums vector_writer
-    vector_pipe vector_datapath vector_unit vector_parity vector_softmax | | | vector
+    vector_pipe vector_datapath | | | vector
 requantiser | vector/requantize vector/multiplier lib/delay lib/fanout | vector_requantize
-    lib_delay lib_fanout |
-    vector_unit | multipliers requantizer | vector
+    lib_delay lib_fanout | | multipliers requantizer | vector
 sequential requantiser | vector/sequential vector/pace | vector_requantize vector_sequential
-    vector_pipe | | sequential | | alone
+    vector_pipe | | sequential | vector | alone
 softmax | softmax/exponentials softmax/reduction softmax/reciprocals vector/softmax_stage |
-    softmax_blocks softmax_stage | vector_softmax
-core | core | core | | | core
+    softmax_blocks softmax_stage | | | vector
+core | core | | | | core
 """
 BLOCKS = tuple(_block(row) for row in re.findall(r"\S.*(?:\n .*)*", _ROWS))

@@ -91,7 +91,7 @@ def _benches(block: Block) -> tuple[tuple[str, ...], tuple[str, ...]]:
     files = ["tb/units/test_units.py"] * bool(units)
     files += ["tb/core/test_core.py"] * ("core" in block.benches)
     chosen = [f"icarus-{name}-" for name in units] + ["test_core"] * ("core" in block.benches)
-    return tuple(files), ("-k", f"icarus and ({' or '.join(chosen)})")
+    return tuple(files), ("--long", "-k", f"icarus and ({' or '.join(chosen)})")
 
 
 @cache
@@ -181,8 +181,13 @@ def _stage(
     number: int,
     workers: int,
     report: Callable[[str, Site, Result], None],
+    *,
+    first: bool,
 ) -> dict[Site, Result]:
-    """Run one stage in a separate process, so that no test module is imported twice."""
+    """Run one stage in a separate process, so that no test module is imported twice.
+
+    The ``first`` compares survivors with the original circuits.
+    """
     memory = Memory(block, stage)
     results: dict[Site, Result] = {}
 
@@ -193,7 +198,7 @@ def _stage(
 
     if _all_known(memory, sites, number, record):
         return results
-    receive, process = processes.start(_work, stage, sites, number, workers, memory)
+    receive, process = processes.start(_work, stage, sites, number, workers, memory, first)
     while (reported := processes.received(receive)) is not None:
         record(*reported)
     process.join()
@@ -209,6 +214,7 @@ def _work(
     number: int,
     workers: int,
     memory: Memory,
+    first: bool,
 ) -> None:
     timings = Timings(stage)
     plugin = trials.Trials(
@@ -219,7 +225,7 @@ def _work(
         timings=timings.known,
         hints=memory.hints,
         report=lambda site, result: report((site, result)),
-        compare=stage.name == "unit",
+        compare=first,
         timed=timings.save,
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -259,17 +265,20 @@ def check(
 
     ``block``: the block; ``number``: changes that count; ``seed``: seed of the draw; ``workers``:
     processes; ``reasons``: see ``explained.read``; ``report``: called with each stage's result of a
-    change; ``stages``: stages to run.
+    change; ``stages``: stages to run; the first one of the block if it has none of them.
     Raises ``RuntimeError`` if a test fails without a change.
     """
     sites = draw(block.files, sum(len(sites_of(file)) for file in block.files), seed)
-    chosen = [stage for stage in stages_of(block) if stage.name in stages]
-    results = _stage(block, chosen[0], sites, number, workers, report)
+    known = stages_of(block)
+    chosen = [stage for stage in known if stage.name in stages] or known[:1]
+    results = _stage(block, chosen[0], sites, number, workers, report, first=True)
     left = [site for site in sites if site in results and _survived(results[site])]
     killed = {chosen[0].name: sum(result.verdict == KILLED for result in results.values())}
     unreached = {site for site in left if results[site].verdict == UNREACHED}
     for stage in chosen[1:]:
-        again = _stage(block, stage, left, len(left), workers, report) if left else {}
+        again = {}
+        if left:
+            again = _stage(block, stage, left, len(left), workers, report, first=False)
         unreached -= {site for site, result in again.items() if result.verdict != UNREACHED}
         left = [site for site in left if _survived(again[site])]
         killed[stage.name] = len(again) - len(left)

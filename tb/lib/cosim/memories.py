@@ -76,18 +76,28 @@ def lanes(bench: Bench, access: Any) -> tuple[np.ndarray, bool]:
 class UnifiedReads:
     """Read port of the unified buffer; responses come a fixed number of cycles after requests.
 
-    ``memory``: its bytes; ``latency``: cycles to a response; ``cycles``: those of the requests.
+    ``memory``: its bytes; ``latency``: cycles to a response; ``cycles``: those of the requests;
+    ``touched``: addresses that were read; ``wrong``: the one whose byte has wrong parity, or None;
+    ``under_way``: responses to come.
     """
 
     def __init__(self, bench: Bench, port: Any, memory: np.ndarray, latency: int) -> None:
         self.bench, self.port = bench, port
         self.memory, self.latency = memory, latency
         self.cycles: list[int] = []
+        self.touched: set[int] = set()
+        self.wrong: int | None = None
+        self.under_way = 0
+
+    def report(self, address: int | None) -> None:
+        """Report the byte of an address as wrong."""
+        self.wrong = address
 
     async def serve(self) -> None:
         """Respond to requests, for ever."""
         bench, port, request = self.bench, self.port, self.port.request
         late: deque[Any] = deque([None] * (self.latency - 1))
+        is_wrong = False
         while True:
             ready = not bench.rests()
             request.ready.drive(ready)
@@ -96,8 +106,14 @@ class UnifiedReads:
             if ready and request.valid.bits:
                 self.cycles.append(bench.cycle)
                 places, outside = lanes(bench, request.payload.value)
-                late[-1] = np.where(places < 0, 0, self.memory[places]), outside
+                self.touched |= set(places[places >= 0].tolist())
+                is_bad = self.wrong in places
+                late[-1] = np.where(places < 0, 0, self.memory[places]), outside, is_bad
+            if bench.config.parity:
+                port.wrong.drive(is_wrong)  # one cycle after the response
             response = late.popleft()
+            self.under_way = len(late) - late.count(None)
+            is_wrong = response is not None and response[2]
             port.valid.drive(response is not None)
             port.fault.drive(response is not None and response[1])
             noise = bench.rng.getrandbits(8 * bench.config.rows)
@@ -138,13 +154,19 @@ class UnifiedWrites:
 class Accumulators:
     """Accumulators as the vector unit sees them; what it reads at other times is noise.
 
-    ``memory``: their sums; ``cycles``: those of reads; ``writes``: those in which sums are written.
+    ``memory``: their sums; ``cycles``: those of reads; ``writes``: those in which sums are written;
+    ``wrong``: row and column of the sum that has wrong parity, or None.
     """
 
     def __init__(self, bench: Bench, memory: np.ndarray) -> None:
         self.bench, self.memory = bench, memory
         self.cycles: list[int] = []
         self.writes: list[int] = []
+        self.wrong: tuple[int, int] | None = None
+
+    def report(self, address: int | None) -> None:
+        """Report a sum, with its address in ``footprint``, as wrong."""
+        self.wrong = None if address is None else divmod(address, self.bench.config.columns)
 
     async def serve(self) -> None:
         """Read and write rows, for ever."""
@@ -152,6 +174,7 @@ class Accumulators:
         port = bench.ports.accumulator_port
         noise = bench.numbers.integers(-(1 << 31), 1 << 31, (8, columns))
         late = deque([noise[0]] * (ACCUMULATOR_LATENCY - 2))
+        flags = deque([0] * (ACCUMULATOR_LATENCY - 1))
         # Row to read of the cycle before; rows and masks to write of that and of the one before it.
         requested: int | None = None
         places: deque[tuple[int, np.ndarray] | None] = deque([None, None])
@@ -172,6 +195,12 @@ class Accumulators:
                 found[known] = self.memory[requested, known]
             late.append(found)
             port.sums.drive(late.popleft().tolist())
+            # Sums that nobody reads may be wrong.
+            flags.append(bench.rng.getrandbits(columns) if requested is None else 0)
+            if self.wrong is not None and self.wrong[0] == requested:
+                flags[-1] = 1 << self.wrong[1]
+            if bench.config.parity:
+                port.wrong.drive(flags.popleft())
             read, write = port.read.value, port.write.value
             requested = read.row if read.enable else None
             if read.enable:
@@ -183,8 +212,9 @@ class Accumulators:
 class BurstMemory:
     """External memory at a client of the read master: bursts in, beats out.
 
-    ``memory``: its bytes; accesses outside are refused; ``requested``: cycle, address and beats of
-    each burst; ``latency``: cycles from a burst to its first beat.
+    ``memory``: its bytes; accesses outside are refused, or repeat it if it ``repeats``;
+    ``requested``: cycle, address and beats of each burst; ``latency``: cycles from a burst to its
+    first beat.
     """
 
     def __init__(
@@ -192,6 +222,7 @@ class BurstMemory:
     ) -> None:
         self.bench, self.request, self.beats = bench, request, beats
         self.memory, self.latency = memory, latency
+        self.repeats = False
         self.requested: list[tuple[int, int, int]] = []
         self.under_way: deque[tuple[int, dict[str, int]]] = deque()
 
@@ -204,6 +235,7 @@ class BurstMemory:
         self.requested.append((bench.cycle, int(burst.address), int(burst.beats) + 1))
         for n in range(burst.beats + 1):
             first = burst.address // size * size + n * size
+            first = first % self.memory.size if self.repeats else first
             error = first + size > self.memory.size
             word = 0 if error else int.from_bytes(self.memory[first : first + size], "little")
             beat = {"data": word, "error": error, "last": n == burst.beats}
@@ -233,14 +265,16 @@ class WrittenMemory:
     """External memory at the write half of a bus; takes data before their address, too.
 
     ``content``: its bytes; ``bursts``: cycle, address and beats of each burst; ``beats``: cycles of
-    the beats; ``refuses``: responses are SLVERR, and nothing is written.
+    the beats; ``refuses``: response with which it writes nothing, or 0; ``waits``: names of the
+    channels on which it does nothing, of ``w`` and ``b``.
     """
 
     def __init__(self, bench: Bench, bus: Any, content: np.ndarray) -> None:
         self.bench, self.bus, self.content = bench, bus, content
         self.bursts: list[tuple[int, int, int]] = []
         self.beats: list[int] = []
-        self.refuses = False
+        self.refuses = 0
+        self.waits = ""
         self._data: deque[tuple[int, int, int]] = deque()
         self._answered = self._written = self._within = 0
 
@@ -258,7 +292,7 @@ class WrittenMemory:
             first = address // size * size + self._within * size
             for lane in range(size):
                 if strobes >> lane & 1 and not self.refuses:
-                    self.content[first + lane] = data >> 8 * lane & 255
+                    self.content[(first + lane) % self.content.size] = data >> 8 * lane & 255
             self._within += 1
             assert last == (self._within == beats), "wlast"
             if last:
@@ -272,11 +306,12 @@ class WrittenMemory:
         while True:
             ready = [not bench.rests() for _ in range(2)]
             bus.awready.drive(ready[0])
+            ready[1] &= "w" not in self.waits
             bus.wready.drive(ready[1])
-            waiting = self._answered < self._written
+            waiting = self._answered < self._written and "b" not in self.waits
             responding = waiting and (responding or not bench.rests())
             bus.bvalid.drive(responding)
-            bus.bresp.drive(2 * self.refuses)
+            bus.bresp.drive(self.refuses)
             await bench.edge
             if responding and bus.bready.bits:
                 self._answered += 1

@@ -7,6 +7,7 @@ import cocotb
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.isa import Instruction
+from celosia.hw.arch.registers import Activity
 from cosim.bench import Bench
 from cosim.streams import put
 
@@ -15,11 +16,13 @@ class Unit:
     """Unit of a core in simulation: issues instructions, and records ``done`` and faults.
 
     ``done``, ``activity``: the cycles with ``done``, and the activity of every cycle; ``taken``:
-    cycles in which an instruction was taken; ``faults``: error and tag of each fault.
+    cycles in which an instruction was taken; ``faults``: error and tag of each fault; ``drains``:
+    the unit may be idle while results that nobody waits for drain, after a fault or an abort.
     """
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, *, drains: bool = False) -> None:
         self.bench = bench
+        self.drains = drains
         self.done: list[int] = []
         self.activity: list[int] = []
         self.taken: list[int] = []
@@ -33,6 +36,8 @@ class Unit:
         while True:
             await bench.edge
             self.activity.append(ports.activity.bits)
+            is_idle = ports.activity.bits == Activity.IDLE.value
+            assert is_idle == bool(ports.idle.bits) or (self.drains and not is_idle)
             if ports.done.bits:
                 self.done.append(bench.cycle)
             if ports.fault_valid.bits:
