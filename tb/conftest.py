@@ -1,6 +1,7 @@
 import inspect
 import os
 import re
+import shlex
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -129,7 +130,7 @@ def refused(tmp_path, monkeypatch, capsys) -> Callable[[str], str]:
         before = contents()
         capsys.readouterr()
         try:
-            code = main(command.split())
+            code = main(shlex.split(command))
         except SystemExit as stop:
             code = stop.code
         printed = capsys.readouterr()

@@ -313,8 +313,8 @@ def test_the_page_has_the_cycles_of_today(litert: None, more_models: Path, tmp_p
 @pytest.mark.thorough
 def test_published_models(litert: None, more_models: Path, tmp_path: Path) -> None:
     output = tmp_path / "m.json"
-    command = f"mlperf --models {more_models} --preset micro --inputs 5 -o {output}"
-    assert main(command.split()) == 0
+    options = ["--preset", "micro", "--inputs", "5", "-o", str(output)]
+    assert main(["mlperf", "--models", str(more_models), *options]) == 0
     (core, _) = json.loads(output.read_text())["settings"]
     assert all(row["published"] for row in core["models"])
     compared = [row["bytes_compared"] for row in core["models"]]

@@ -18,7 +18,6 @@ from celosia.sw.runtime.machine import MachineDevice
 
 pytestmark = pytest.mark.thorough
 
-MODELS = Path(boards.__file__).with_name("models")
 BOARD = replace(table.BOARDS["ulx3s-12f"], config=preset("nano"), clock_hz=50_000_000)
 CYCLES = 12_345
 
@@ -53,7 +52,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def test_a_board_reports_core_memory_and_clock(opened, capsys):
-    command = f"run {MODELS}/mnist_mlp.tflite --input x.npy --output y.npy --stats s.json"
+    command = "run mnist_mlp --input x.npy --output y.npy --stats s.json"
     assert main(f"{command} --board ulx3s-12f --batch 1".split()) == 0
     assert opened.config == BOARD.config
     wanted = {"latency": BOARD.memory_latency, "bandwidth": BOARD.memory_bandwidth}
@@ -66,7 +65,7 @@ def test_a_board_reports_core_memory_and_clock(opened, capsys):
 
 
 def test_what_is_given_goes_before_the_board(opened, capsys):
-    command = f"run {MODELS}/mnist_mlp.tflite --input x.npy --output y.npy --board ulx3s-12f"
+    command = "run mnist_mlp --input x.npy --output y.npy --board ulx3s-12f"
     assert main(f"{command} --preset micro --latency 7".split()) == 0
     assert opened.config == preset("micro")
     # Four bytes a cycle are half of a beat of eight, less what refreshes take.
@@ -75,7 +74,7 @@ def test_what_is_given_goes_before_the_board(opened, capsys):
 
 
 def test_without_a_board_nothing_is_reported_of_seconds(opened, capsys):
-    command = f"run {MODELS}/mnist_mlp.tflite --input x.npy --output y.npy --stats s.json"
+    command = "run mnist_mlp --input x.npy --output y.npy --stats s.json"
     assert main(command.split()) == 0
     assert opened.config == preset("edge")
     assert opened.options == {"latency": 32, "bandwidth": 1.0}
@@ -86,13 +85,13 @@ def test_an_estimate_is_that_of_the_same_memory(capsys):
     printed = []
     memory = f"--latency {BOARD.memory_latency} --bandwidth {BOARD.memory_bandwidth}"
     for options in ("--board ulx3s-12f", f"--preset nano {memory}", "--preset nano"):
-        assert main(f"report {MODELS}/mnist_mlp.tflite --json r.json {options}".split()) == 0
+        assert main(f"report mnist_mlp --json r.json {options}".split()) == 0
         printed.append(json.loads(Path("r.json").read_text())["total"]["cycles"])
     assert printed[0] == printed[1] > printed[2]
 
 
 def test_bad_input(refused):
-    printed = refused(f"report {MODELS}/mnist_mlp.tflite --board toaster")
+    printed = refused("report mnist_mlp --board toaster")
     assert "wanted one of ulx3s-12f, got" in printed
 
 

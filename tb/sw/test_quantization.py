@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -113,11 +114,11 @@ def test_refused(command, message, here, plain, opened, refused, monkeypatch) ->
     monkeypatch.setattr(data, "find", lambda *_: data.Half(images, images[:, 0, 0]))
     (here / "net.pt").touch()
     (here / "bad.tflite").write_bytes(b"nothing of the kind")
-    words = command.format(plain).split()
+    words = [word.format(plain) for word in command.split()]
     for option, usual in (("--calibration", "x.npy"), ("-o", "y.tflite")):
         if option not in words:
             words += [option, usual]
-    assert message in refused(" ".join(["quantize", *words]))
+    assert message in refused(shlex.join(["quantize", *words]))
 
 
 @pytest.mark.parametrize("source", sources.SOURCES, ids=lambda source: source.kind)

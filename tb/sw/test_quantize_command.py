@@ -1,5 +1,6 @@
 """``celosia quantize``: its data, models that Celosia refuses, and files of other versions."""
 
+import shlex
 import sys
 import zipfile
 from contextlib import nullcontext
@@ -57,8 +58,8 @@ def test_a_model_that_celosia_refuses_has_another_name(here, plain, monkeypatch,
 
 
 def test_a_folder_for_each_class_has_labels(here: Path, plain: Path, capsys) -> None:
-    command = f"quantize {plain} --calibration pictures --pixels=0:1 -o y.tflite --limit 4"
-    assert main(command.split()) == 0
+    options = "--calibration pictures --pixels=0:1 -o y.tflite --limit 4"
+    assert main(["quantize", str(plain), *options.split()]) == 0
     printed = capsys.readouterr().out
     assert "calibrated with          4 samples" in printed
     assert "% of 6 samples" in printed and "LiteRT's fast kernels" in printed
@@ -70,7 +71,7 @@ def test_the_names_of_the_float_network_are_those_of_the_quantised(here, plain, 
     with Converter(plain) as converter:
         (name,) = (port.name for port in converter.ports)
     np.savez("cal.npz", **{name: np.load("x.npy")})
-    assert main(f"quantize {plain} --calibration cal.npz -o y.tflite".split()) == 0
+    assert main(["quantize", str(plain), "--calibration", "cal.npz", "-o", "y.tflite"]) == 0
     options = "--output y.npy --device machine --preset nano"
     assert main(f"run y.tflite --input cal.npz {options}".split()) == 0
     assert main(f"run y.tflite --input {name}=x.npy {options}".split()) == 0
@@ -95,7 +96,7 @@ def test_data_is_looked_for_before_the_conversion(
     for folder in ("empty", "classes/cat"):
         (here / folder).mkdir(parents=True)
     (here / "bad.npy").touch()
-    assert message in refused(f"quantize {plain} -o y.tflite {options}")
+    assert message in refused(f"quantize {shlex.quote(str(plain))} -o y.tflite {options}")
 
 
 def _keras(message: str) -> Any:
