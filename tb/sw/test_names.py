@@ -205,8 +205,11 @@ def test_commands_take_a_signature(tmp_path: Path, capsys: pytest.CaptureFixture
     main(["compile", model, "--signature=decode", "-o", str(tmp_path / "p.celosia")])
     assert Program.load(tmp_path / "p.celosia").outputs[0].shape == (2, 3)
     ends = [f"--input=y={tmp_path}/x.npy", f"--output=z={tmp_path}/y.npy", "--device=machine"]
-    main(["run", model, "--signature=decode", *ends])
-    assert np.load(tmp_path / "y.npy").shape == (1, 2, 3)
+    # The program keeps the names of its signature.
+    for source in ([model, "--signature=decode"], [str(tmp_path / "p.celosia")]):
+        main(["run", *source, *ends])
+        assert np.load(tmp_path / "y.npy").shape == (1, 2, 3)
+        (tmp_path / "y.npy").unlink()
     main(["report", model, "--signature=c", f"--json={tmp_path}/r.json"])
     assert [row["operator"] for row in json.loads((tmp_path / "r.json").read_text())["layers"]] == [
         "RELU_N1_TO_1"
