@@ -163,9 +163,7 @@ class Machine:
             if memory is Memory.EXTERNAL and pattern.base < first:
                 why = f"wanted external memory from byte {first} on, got {pattern.base}"
                 return failing(Error.BUS, why)
-        if too_long := self._too_long(index, instruction):
-            return too_long
-        return self._action(instruction)
+        return self._too_long(index, instruction) or self._action(instruction)
 
     def _bounds(self) -> tuple[int, int]:
         """Return the first and the last byte of external memory that there is for programs."""

@@ -211,8 +211,8 @@ class _Reader:
         """Return the inputs of an operator; -1 of one left out, or that the file leaves empty."""
         numbers = self._numbers(operator.InputsLength(), operator.Inputs)
         numbers = (self.variables.alias.get(number, number) for number in numbers)
-        given = ((n, None if n == -1 else tensors[index_in(n, tensors)]) for n in numbers)
-        return tuple(n if t and (t.elements or t.data is not None) else -1 for n, t in given)
+        pairs = ((n, None if n == -1 else tensors[index_in(n, tensors)]) for n in numbers)
+        return tuple(n if t and (t.elements or t.data is not None) else -1 for n, t in pairs)
 
     def operations(self, operators: Sequence[Any], tensors: list[Tensor]) -> list[Operation]:
         """Return the operations; results of constants alone become constants in ``tensors``.
