@@ -38,6 +38,7 @@ from celosia.sw.operators.fixed_point import (
     centred,
     finished,
     halved,
+    inverse_root,
     meaning,
     multiplied,
     products,
@@ -117,32 +118,6 @@ def _square_root(source: Quantization, output: Quantization, _: dict[str, Any]) 
     """Return square roots, rounded down; those of numbers below zero are zero."""
     x = np.maximum(BYTES - source.zero_point, 0).astype(np.float32)
     return np.trunc(np.sqrt(source.scales[0] * x) / output.scales[0]) + output.zero_point
-
-
-def inverse_root(x: int) -> tuple[int, int]:
-    """Return Q31 multiplier and shift of 1 / √x, by Newton and Raphson; for 0 those of 1.
-
-    ``GetInvSqrtQuantizedMultiplierExp`` of TensorFlow Lite, whose numbers have three integer bits.
-    """
-    if x <= 1:
-        return (1 << 31) - 1, 0
-    halvings = 0
-    while x >= 1 << 29:
-        x, halvings = x // 4, halvings + 1
-
-    def product(a: int, b: int) -> int:
-        return (a * b + (1 << 30)) >> 31
-
-    pairs = (31 - x.bit_length()) // 2 - 1
-    fraction = x << 2 * pairs >> 1
-    half = (fraction + 1) >> 1
-    root = 1 << 28
-    for _ in range(5):
-        cube = product(product(root, root), root) << 6
-        root = (product(3 << 27, root) - product(half, cube)) << 3
-    root = product(root, 1518500250)
-    shift = pairs - 11 - halvings
-    return root << max(shift, 0), min(shift, 0)
 
 
 def _reciprocal_root(source: Quantization, output: Quantization, _: dict[str, Any]) -> np.ndarray:

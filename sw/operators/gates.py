@@ -9,8 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from celosia.sw.operators.exponentials import decayed, doubled_reciprocal, reciprocal, saturated
-from celosia.sw.operators.fixed_point import times
-from celosia.sw.operators.functions import inverse_root
+from celosia.sw.operators.fixed_point import inverse_root, times
 
 _ONE = (1 << 15) - 1
 

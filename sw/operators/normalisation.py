@@ -32,8 +32,8 @@ from celosia.sw.operators.exponentials import (
     reciprocal,
     saturated,
 )
-from celosia.sw.operators.fixed_point import halved, times
-from celosia.sw.operators.functions import inverse_root, same_shape
+from celosia.sw.operators.fixed_point import halved, inverse_root, times
+from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.pooling import pool_shapes, read_pool, spans
 from celosia.sw.operators.real import exponential, logarithm, power
 from celosia.sw.operators.windows import image
