@@ -17,7 +17,7 @@ from werkzeug.exceptions import BadRequest, HTTPException, LengthRequired, Unsup
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from celosia import DeviceError, InputError
-from celosia_examples.digits.classifier import Classifier, Result
+from celosia_examples.digits.classifier import Classification, Classifier
 from celosia_examples.digits.picture import CANVAS
 
 #: The only address that is listened on, and names that it goes by.
@@ -106,7 +106,7 @@ def _drawing() -> np.ndarray:
     return np.frombuffer(contents, np.uint8).reshape(CANVAS, CANVAS)
 
 
-def _as_json(result: Result) -> dict[str, Any]:
+def _as_json(result: Classification) -> dict[str, Any]:
     statistics = result.statistics
     return {
         "picture": _base64(result.picture),

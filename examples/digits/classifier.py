@@ -28,7 +28,7 @@ _MOST_CLASSES = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Classification:
     """Everything about one drawing."""
 
     picture: np.ndarray  #: uint8, shape ``(28, 28)``: the model's input.
@@ -101,7 +101,7 @@ class Classifier:
             requirement = f"one output of scores of 2 to {_MOST_CLASSES} classes"
             raise InputError(f"{path}: wanted {requirement}, got {_listed(outputs)}")
 
-    def classify(self, drawing: np.ndarray) -> Result:
+    def classify(self, drawing: np.ndarray) -> Classification:
         """Return everything about one drawing.
 
         ``drawing``: uint8, two axes; 0 is background. Raises InputError if nothing is drawn;
@@ -121,7 +121,7 @@ class Classifier:
             if not np.array_equal(other, expected):
                 differ = int(np.sum(other != expected))
                 raise DeviceError(f"{name}: {differ} bytes differ from the machine model")
-        return Result(picture, self._probabilities(y[0]), maps, passes, statistics)
+        return Classification(picture, self._probabilities(y[0]), maps, passes, statistics)
 
     def _probabilities(self, y: np.ndarray) -> np.ndarray:
         """Return the probabilities that an output stands for."""

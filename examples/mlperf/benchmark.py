@@ -33,7 +33,7 @@ class Setting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class ModelResult:
     """Figures of one model at one setting, batch 1."""
 
     model: Model  #: The model.
@@ -76,12 +76,12 @@ class Benchmark:
     #: Random inputs of each model, and the seed they are drawn with.
     inputs: int
     seed: int
-    results: tuple[Result, ...]  #: The results.
+    results: tuple[ModelResult, ...]  #: The results.
 
     @property
-    def by_setting(self) -> dict[Setting, list[Result]]:
+    def by_setting(self) -> dict[Setting, list[ModelResult]]:
         """Results of each setting."""
-        results: dict[Setting, list[Result]] = {}
+        results: dict[Setting, list[ModelResult]] = {}
         for result in self.results:
             results.setdefault(result.setting, []).append(result)
         return results
@@ -159,7 +159,7 @@ class _Case:
         self._arrays: list[np.ndarray] = []
         self._outcomes: dict[tuple[Any, ...], _Outcome] = {}
 
-    def result(self, setting: Setting, device: str, bar: Any) -> Result:
+    def result(self, setting: Setting, device: str, bar: Any) -> ModelResult:
         """Return the figures at a setting."""
         memory = {"latency": setting.latency, "bandwidth": setting.bandwidth}
         estimate = profile(self._path, config=setting.config, **memory)
@@ -168,7 +168,7 @@ class _Case:
         if key not in self._outcomes:
             options = memory if device == "rtl" else {}
             self._outcomes[key] = self._outcome(program, bar, device=device, **options)
-        return Result(
+        return ModelResult(
             model=self.model,
             setting=setting,
             published=hashlib.sha256(self._content).hexdigest() == self.model.sha256,

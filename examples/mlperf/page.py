@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from celosia_examples.mlperf.benchmark import Benchmark, Result, Setting
+from celosia_examples.mlperf.benchmark import Benchmark, ModelResult, Setting
 from celosia_examples.mlperf.published import MODELS, PEERS, REPOSITORY
 
 TITLE = "MLPerf Tiny"
@@ -55,7 +55,7 @@ def _title(setting: Setting) -> str:
     return f"{setting.name}: {config.rows} × {config.columns} multipliers{clock}, {setting.memory}"
 
 
-def _results(setting: Setting, results: Sequence[Result]) -> _Table:
+def _results(setting: Setting, results: Sequence[ModelResult]) -> _Table:
     """Return the table of one setting."""
     heads = ["model", "file", "on the host", "MACs", "bytes compared", "bytes that differ"]
     heads += ["bound", "cycles, estimate", "cycles, RTL", "multipliers in use", "inferences/s"]
@@ -197,7 +197,7 @@ def as_dict(benchmark: Benchmark) -> dict[str, Any]:
     }
 
 
-def _setting_dict(setting: Setting, results: Sequence[Result]) -> dict[str, Any]:
+def _setting_dict(setting: Setting, results: Sequence[ModelResult]) -> dict[str, Any]:
     return {
         "name": setting.name,
         "preset": setting.config.name,

@@ -23,7 +23,7 @@ class Shares(NamedTuple):
         return [100 * cycles / sum(self) for cycles in self]
 
 
-class Result(NamedTuple):
+class ShareResult(NamedTuple):
     """Estimate of one network, for one batch."""
 
     cycles: int
@@ -83,7 +83,7 @@ def divided(stretches: Sequence[Stretch], config: Config) -> Shares:
     return Shares(active, stall, shift, other)
 
 
-def measure(network: Made, config: Config, batch: int, bandwidth: float) -> Result:
+def measure(network: Made, config: Config, batch: int, bandwidth: float) -> ShareResult:
     """Return the estimate of one batch of a network.
 
     Parameters
@@ -99,14 +99,14 @@ def measure(network: Made, config: Config, batch: int, bandwidth: float) -> Resu
 
     Returns
     -------
-    Result
+    ShareResult
         Cycles, and their shares.
     """
     estimate = profile(network.graph, config=config, batch=batch, bandwidth=bandwidth)
     total, stretches = estimate.total, estimate.stretches
     instructions = (event.instruction for event in estimate.events)
     loads = (i for i in instructions if i.opcode is Opcode.LOAD_WEIGHTS)
-    return Result(
+    return ShareResult(
         cycles=total.cycles,
         shares=shares(stretches, config),
         as_tpu=divided(stretches, config),

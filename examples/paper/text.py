@@ -8,7 +8,7 @@ from celosia.sw.files import png_bytes
 from celosia_examples.paper.networks import NETWORKS, Made
 from celosia_examples.paper.published import MEMORY as PAPER_MEMORY
 from celosia_examples.paper.published import PEAK_TOPS, SOURCE, WORKLOADS
-from celosia_examples.paper.shares import Result
+from celosia_examples.paper.shares import ShareResult
 
 _INK, _COLORS = "#22303c", {"paper": "#c0392b", "core": "#2471a3"}
 
@@ -51,7 +51,7 @@ class Setting(NamedTuple):
         return 2e-12 * self.config.rows * self.config.columns * self.clock_hz
 
 
-Results = Mapping[str, tuple[Made, Result]]
+Results = Mapping[str, tuple[Made, ShareResult]]
 
 
 def as_text(results: Results, setting: Setting) -> str:

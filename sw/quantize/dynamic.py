@@ -13,7 +13,7 @@ _onnx: Any = import_module("onnx")
 _RANGES = ("DynamicQuantizeLinear",)
 
 
-class _Network:
+class _DynamicModel:
     """Nodes and constants of a model whose dynamic products become float ones."""
 
     def __init__(self, model: Any) -> None:
@@ -50,7 +50,7 @@ def in_float(model: Any) -> Any:
     """
     result = type(model)()
     result.CopyFrom(model)
-    network = _Network(model)
+    network = _DynamicModel(model)
     gone: set[str] = set()
     nodes: list[Any] = []
     for node in model.graph.node:
@@ -65,7 +65,7 @@ def in_float(model: Any) -> Any:
     return result
 
 
-def _product(network: _Network, model: Any, node: Any) -> tuple[Any, list[str]] | None:
+def _product(network: _DynamicModel, model: Any, node: Any) -> tuple[Any, list[str]] | None:
     """Return the float product in place of one of integers, and the results that go with it."""
     first, second = map(network.source, node.input[:2])
     casts = network.readers(model, node.output[0])
@@ -84,7 +84,7 @@ def _product(network: _Network, model: Any, node: Any) -> tuple[Any, list[str]] 
     return replaced, [casts[0].output[0], result]
 
 
-def _weights(network: _Network, node: Any, product: str) -> str | None:
+def _weights(network: _DynamicModel, node: Any, product: str) -> str | None:
     """Add the float weights of a product of integers; return their name.
 
     ``product``: name of the product of both scales.

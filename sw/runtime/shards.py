@@ -28,7 +28,7 @@ class Shard(NamedTuple):
     inputs: Sequence[np.ndarray]
 
 
-class Result(NamedTuple):
+class ShardResult(NamedTuple):
     """Outputs of a shard, and costs: of the set-up of a session, and of the shard."""
 
     outputs: list[np.ndarray]
@@ -59,7 +59,7 @@ class Runner:
         """All that results depend on besides code and inputs."""
         return f"{self._device} {sorted(self._options.items())} ".encode() + self._content
 
-    def __call__(self, shard: Shard) -> Result:
+    def __call__(self, shard: Shard) -> ShardResult:
         """Return outputs and costs of a shard, which do not depend on those before it.
 
         Raises InputError and DeviceError as ``Session``.
@@ -73,7 +73,7 @@ class Runner:
         session.statistics = costs = Statistics(session.program)
         outputs = session.run(shard.inputs)
         result = RunResult(costs.cycles, costs.counters, array=costs.array)
-        return Result(outputs, self._setup, result, costs.seconds)
+        return ShardResult(outputs, self._setup, result, costs.seconds)
 
     def _open(self) -> Session:
         program = Program.from_bytes(self._content)

@@ -11,7 +11,7 @@ import pytest
 from browser import Browser
 
 from celosia.hw.arch.presets import preset
-from celosia_examples.digits.classifier import Classifier, Result
+from celosia_examples.digits.classifier import Classification, Classifier
 
 pytestmark = pytest.mark.thorough
 
@@ -52,9 +52,9 @@ FAINT = """(() => {
 class Recording(Classifier):
     """A classifier that keeps its results."""
 
-    results: list[Result]
+    results: list[Classification]
 
-    def classify(self, drawing: np.ndarray) -> Result:
+    def classify(self, drawing: np.ndarray) -> Classification:
         self.results.append(super().classify(drawing))
         return self.results[-1]
 

@@ -96,7 +96,7 @@ def test_a_command_goes_on(tmp_path: Path, monkeypatch, capsys, rng: np.random.G
     assert main(f"{run} whole.npy".split()) == 0
     call = Runner.__call__
 
-    def interrupted(runner: Runner, shard: shards.Shard) -> shards.Result:
+    def interrupted(runner: Runner, shard: shards.Shard) -> shards.ShardResult:
         if shard.first == 4:
             raise KeyboardInterrupt
         return call(runner, shard)
@@ -119,7 +119,7 @@ def test_a_command_with_other_inputs_starts_anew(tmp_path: Path, monkeypatch, ca
     monkeypatch.chdir(tmp_path)
     call, first = Runner.__call__, rng.integers(-128, 128, (9, 784)).astype(np.int8)
 
-    def interrupted(runner: Runner, shard: shards.Shard) -> shards.Result:
+    def interrupted(runner: Runner, shard: shards.Shard) -> shards.ShardResult:
         if shard.first == 6:
             raise KeyboardInterrupt
         return call(runner, shard)
