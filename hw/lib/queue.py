@@ -68,7 +68,8 @@ class EagerFIFO(SyncFIFOBuffered):
         moved = Signal()
 
         def following(index: Signal) -> Value:
-            return Mux(index == words - 1, 0, index + 1)
+            # An index of all values of its bits wraps by itself.
+            return index + 1 if words == 1 << len(index) else Mux(index == words - 1, 0, index + 1)
 
         m.d.comb += [
             self.w_rdy.eq(~full),

@@ -42,8 +42,8 @@ def groups_in_flight(sizes: VectorSizes) -> int:
 
 
 def group_queue(sizes: VectorSizes, layout: data.StructLayout) -> EagerFIFO:
-    """Return a queue of an entry for each group in flight."""
-    depth = groups_in_flight(sizes)
+    """Return a queue of an entry for each group in flight, and one in its output register."""
+    depth = groups_in_flight(sizes) + 1
     return EagerFIFO(width=layout.size, depth=depth, in_luts=sizes.lut_memories)
 
 

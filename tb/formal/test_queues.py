@@ -130,6 +130,7 @@ def fifo_spec(depth, kind):
         (4, fifo.SyncFIFOBuffered),
         (4, fifo.SyncFIFO),
         (2, queue.EagerFIFO),
+        (3, queue.EagerFIFO),
         (4, queue.EagerFIFO),
         pytest.param(7, fifo.SyncFIFOBuffered, marks=pytest.mark.slow),
         pytest.param(8, fifo.SyncFIFO, marks=pytest.mark.slow),
