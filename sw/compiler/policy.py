@@ -46,14 +46,24 @@ LAST_BLOCK = 450
 #: Sums of a block that drain no faster than they are made, if the next layer overlaps.
 SLOW_SUMS = 256
 
+#: Latest drains, at most, that the start of a job is compared with.
+RECENT_DRAINS = 64
+
 # Loads and stores.
 
 #: Words of an instruction, one a cycle: the mean of the golden programs.
 INSTRUCTION_WORDS = 5
 #: Words of an instruction of a band.
 BAND_WORDS = 2 * INSTRUCTION_WORDS
-#: Cycles that the first stages of a load hide.
+#: Cycles from the request of a stage of an input to its first use, and the share of the array's
+#: cycles in which the next stage must arrive.
 STAGE_LATENCY = 2 * COSTS.memory
+STAGE_BUSY = 0.75
+#: Taps of the first stage of an input, at least; shares 1 / n of all steps of a reduction that the
+#: first stage and each later one have, at least.
+STAGE_TAPS = 16
+FIRST_STAGE = 64
+LATER_STAGE = 16
 #: Bytes of an image in the first load, and in each other: few at first, so that the array starts.
 FIRST_BYTES = 192
 LOAD_BYTES = 1024

@@ -26,43 +26,22 @@ from celosia.sw.compiler.schedule.actions import (
     SpreadSums,
     StoreRegion,
 )
-from celosia.sw.compiler.schedule.stream import Work
-from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import DynamicProduct
+from celosia.sw.compiler.schedule.areas import Areas
+from celosia.sw.compiler.schedule.stream import Bound, Work
 
 
-def _owners(network: Network, work: Work) -> tuple[Owner | None, Owner | None]:
+def _owners(areas: Areas, work: Work) -> tuple[Owner | None, Owner | None]:
     """Return the owners of the bytes of the unified buffer that an action reads and writes."""
-    match work:
-        case LoadRegion(region=region):
-            return None, Owner(region.value, region.samples, stripe=region.stripe)
-        case StoreRegion(region=region):
-            return Owner(region.value, region.samples, stripe=region.stripe), None
-        case FillMargins(region=region):
-            return None, Owner(region.value, region.samples, margins=True, stripe=region.stripe)
-        case Fetch():
-            return None, None
-        case MoveWeights() | MultiplyMoved():
-            layer = network.layers[work.layer]
-            assert isinstance(layer, DynamicProduct)
-            read = layer.tiles_of if isinstance(work, MoveWeights) else layer.pixels_of
-            return Owner(read(work.term), work.block.samples), None
-    action, layer = work.action, network.layers[work.action.layer]
-    samples = action.samples if isinstance(action, PoolRegion) else action.block.samples
-    match action:
-        case Multiply(source=stripe):
-            return Owner(layer.source, samples, stripe=stripe), None
-        case Drain(result=stripe) | AddRegion(step=2, result=stripe):
-            return None, Owner(layer.result, samples, stripe=stripe)
-        case PoolRegion(source=source, result=result):
-            made = Owner(layer.result, samples, stripe=result)
-            return Owner(layer.source, samples, stripe=source), made
-        case SpreadSums():
-            return None, None
-        case AddRegion():
-            return Owner(
-                layer.sources[action.step], samples, stripe=action.sources[action.step]
-            ), None
+    if isinstance(work, LoadRegion | StoreRegion | FillMargins):
+        region, margins = work.region, isinstance(work, FillMargins)
+        owner = Owner(region.value, region.samples, margins, region.stripe)
+        return (owner, None) if isinstance(work, StoreRegion) else (None, owner)
+    if isinstance(work, Fetch):
+        return None, None
+    action = work.action if isinstance(work, Bound) else work
+    ends = (*areas.reads(action), None)[0], areas.writes(action)
+    reads, writes = (end and Owner(end.value, end.samples, stripe=end.stripe) for end in ends)
+    return reads, writes
 
 
 def _steps(about: Addressing, work: Work) -> Iterator[Step]:
@@ -100,9 +79,9 @@ def _steps(about: Addressing, work: Work) -> Iterator[Step]:
 
 def emit_main(work: Iterable[Work], arrangement: Arrangement) -> Iterator[Step]:
     """Yield the instructions of one batch, in order."""
-    about = Addressing(arrangement)
+    about, areas = Addressing(arrangement), Areas(arrangement)
     for action in work:
-        reads, writes = _owners(about.network, action)
+        reads, writes = _owners(areas, action)
         for step in _steps(about, action):
             yield step._replace(reads=reads, writes=writes)
 

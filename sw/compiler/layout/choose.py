@@ -222,4 +222,5 @@ class _Choice:
 
 def _excess(wanted: int, capacity: int) -> int:
     """Return the amount that streams: the ring that it streams through is lost to the rest."""
-    return max(0, wanted - capacity * 3 // 4) if wanted > capacity else 0
+    ring = capacity // policy.RING_SHARE
+    return wanted - (capacity - ring) if wanted > capacity else 0

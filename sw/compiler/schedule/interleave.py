@@ -8,13 +8,12 @@ first by the clocks of the units: the array works for one layer while sums of th
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
-from typing import NamedTuple
 
 import numpy as np
 
 from celosia.sim.timing.costs import drain_latency, sum_latency
+from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.placement import Arranged, Arrangement
-from celosia.sw.compiler.layout.stripes import product_rows, source_rows
 from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
@@ -23,16 +22,12 @@ from celosia.sw.compiler.schedule.actions import (
     LoadRegion,
     Matrix,
     MoveWeights,
-    MultiplyMoved,
     OnSums,
     PoolRegion,
-    SpreadSums,
     StoreRegion,
 )
+from celosia.sw.compiler.schedule.areas import Area, Areas
 from celosia.sw.compiler.schedule.pace import Pace
-from celosia.sw.layers.spec import DynamicProduct, MatrixLayer, Pooling, Range, Sum
-
-_EVERYTHING = (-(1 << 62), 1 << 62)
 
 
 @dataclass(eq=False)
@@ -50,20 +45,6 @@ class Job:
     waits: int = 0
 
 
-class _Area(NamedTuple):
-    """Box of a value, in samples, rows and channels."""
-
-    value: int
-    samples: Range
-    rows: Range
-    channels: Range
-
-    def meets(self, other: "_Area") -> bool:
-        """Return whether two areas have a byte in common."""
-        pairs = zip(self[1:], other[1:], strict=True)
-        return self.value == other.value and all(a[0] < b[1] and b[0] < a[1] for a, b in pairs)
-
-
 class Interleaver(Arranged):
     """Puts jobs in order."""
 
@@ -72,8 +53,9 @@ class Interleaver(Arranged):
         self.half = 0  #: Half of the accumulators that the next job fills.
         self.late: list[list[Action]] = []  #: Late drains, by output tile.
         #: Ends of emitted drains, with the areas that they write.
-        self.made: list[tuple[_Area, int]] = []
+        self.made: list[tuple[Area, int]] = []
         self.pace = Pace(about)  #: Clocks of the units.
+        self.areas = Areas(about)
 
     @property
     def cycles(self) -> int:
@@ -95,7 +77,7 @@ class Interleaver(Arranged):
                     yield from self._emit(current[done])
                     done += 1
             current = following[start:]
-            self.made = self.made[-64:]
+            self.made = self.made[-policy.RECENT_DRAINS :]
         for job in current:
             yield from self._emit(job)
 
@@ -137,12 +119,12 @@ class Interleaver(Arranged):
     def _start(self, job: Job) -> int:
         """Return the cycle at which a job can start."""
         actions = job.tiles[0][:1] if job.tiles else chain(*job.drains)
-        reads = [area for action in actions for area in self._reads(action)]
+        reads = [area for action in actions for area in self.areas.reads(action)]
         if not job.tiles:
             return self._ready(reads, self.pace.vector)
         return self._ready(reads, max(self.pace.matrix, self.pace.drained[self.half]))
 
-    def _ready(self, reads: Sequence[_Area], start: int) -> int:
+    def _ready(self, reads: Sequence[Area], start: int) -> int:
         """Return the cycle at which areas are written, at least ``start``."""
         for area, end in reversed(self.made):
             # Earlier results are ready earlier.
@@ -155,16 +137,16 @@ class Interleaver(Arranged):
     def _needs(self, current: list[Job], following: list[Job]) -> list[int]:
         """Return for each job of a layer the number of jobs of the layer before that come first."""
         # The last job that writes an area.
-        writers: dict[_Area, int] = {}
+        writers: dict[Area, int] = {}
         for number, job in enumerate(current, 1):
-            areas = map(self._writes, (*job.before, *chain(*job.drains)))
+            areas = map(self.areas.writes, (*job.before, *chain(*job.drains)))
             writers |= {area: number for area in areas if area}
         reads = []
         for job in following:
             actions = [*job.before, *chain(*job.tiles), *chain(*job.drains)]
-            areas = [area for action in actions for area in self._reads(action)]
+            areas = [area for action in actions for area in self.areas.reads(action)]
             # Stores wait for channels that the layer before it writes into the same value.
-            stores = (self._writes(a) for a in actions if isinstance(a, StoreRegion))
+            stores = (self.areas.writes(a) for a in actions if isinstance(a, StoreRegion))
             reads.append({*areas, *(area for area in stores if area)})
         last = _last_writers(writers, list(set().union(*reads)))
         most = (max((last[area] for area in areas), default=0) for areas in reads)
@@ -195,8 +177,8 @@ class Interleaver(Arranged):
 
     def _independent(self, actions: Sequence[Action]) -> bool:
         """Return whether actions read nothing that late drains write."""
-        writes = [self._writes(a) for a in chain(*self.late)]
-        reads = [area for action in actions for area in self._reads(action)]
+        writes = [self.areas.writes(a) for a in chain(*self.late)]
+        reads = [area for action in actions for area in self.areas.reads(action)]
         return not any(w and w.meets(r) for w in writes for r in reads)
 
     def _drain(self) -> Iterator[Action]:
@@ -210,85 +192,13 @@ class Interleaver(Arranged):
         if isinstance(action, (LoadRegion, StoreRegion, FillMargins)):
             self.pace.dispatch("vector")
             return
-        self.pace.work(action, self._ready(self._reads(action), self.pace.start(action)))
-        area = self._writes(action)
+        self.pace.work(action, self._ready(self.areas.reads(action), self.pace.start(action)))
+        area = self.areas.writes(action)
         if area:
             self.made.append((area, self.pace.vector + drain_latency(self.config)))
 
-    def _writes(self, action: Action) -> _Area | None:
-        """Return the area that an action writes."""
-        if isinstance(action, (StoreRegion, FillMargins, LoadRegion)):
-            region = action.region
-            return _Area(region.value, region.samples, region.rows, _EVERYTHING)
-        if isinstance(action, PoolRegion):
-            layer = self.network.layers[action.layer]
-            return _Area(layer.result, action.samples, action.rows, _EVERYTHING)
-        if isinstance(action, AddRegion) and action.step < 2:
-            return None
-        if not isinstance(action, (Drain, AddRegion)):
-            return None
-        layer, tiled = self.network.layers[action.layer], self.tiling.layers[action.layer]
-        assert not isinstance(layer, Pooling)
-        start = action.tile * tiled.channels + (
-            layer.first if isinstance(layer, MatrixLayer) else 0
-        )
-        channels = start, start + tiled.channels
-        return _Area(layer.result, action.block.samples, action.block.rows, channels)
 
-    def _reads(self, action: Action) -> list[_Area]:
-        """Return the areas that an action reads."""
-        if isinstance(action, LoadRegion) and action.region.stripe:
-            region = action.region
-            return [_Area(region.value, region.samples, region.rows, _EVERYTHING)]
-        if isinstance(action, (LoadRegion, StoreRegion, FillMargins, SpreadSums, Drain)):
-            return []
-        layer = self.network.layers[action.layer]
-        if isinstance(action, (MoveWeights, MultiplyMoved)):
-            return [self._matrix(action)]
-        if isinstance(action, PoolRegion):
-            assert isinstance(layer, Pooling)
-            rows = _EVERYTHING if layer.seen else source_rows(layer, action.rows)
-            return [_Area(layer.source, action.samples, rows, _EVERYTHING)]
-        samples, rows = action.block.samples, action.block.rows
-        if isinstance(action, AddRegion):
-            assert isinstance(layer, Sum)
-            first = action.tile * self.config.columns
-            channels = first, first + self.config.columns
-            value = layer.second if action.step == 1 else layer.source
-            rows = rows if value not in self.network.repeated else _EVERYTHING
-            return [] if action.step == 2 else [_Area(value, samples, rows, channels)]
-        assert isinstance(layer, MatrixLayer)
-        tiled, layout = self.tiling.layers[action.layer], self.placement.layouts[layer.source]
-        channels, some = _EVERYTHING, product_rows(layer, rows, tiled.band, layout)
-        value, first = self.network.values[layer.source], action.first_step * self.config.rows
-        last = action.last_step * self.config.rows
-        if layer.depth_multiplier:
-            start = action.tile * tiled.channels
-            start, count = layer.inputs(start, min(start + tiled.channels, layer.channels))
-            channels = start, start + count
-        elif action.segment:
-            pass
-        elif value.bytes_per_item == layer.taps and value.height == 1:
-            channels = (first, last) if value.width == 1 else _EVERYTHING
-        elif value.bytes_per_item == layer.taps and not layout.row:
-            some = first // layout.pitch, -(-last // layout.pitch)
-        elif layer.kernel == (1, 1) and value.height > 1:
-            channels = first, last
-        return [_Area(layer.source, samples, some, channels)]
-
-    def _matrix(self, action: MoveWeights | MultiplyMoved) -> _Area:
-        """Return the area that an action of a product of two computed matrices reads."""
-        layer = self.network.layers[action.layer]
-        assert isinstance(layer, DynamicProduct)
-        read = layer.tiles_of if isinstance(action, MoveWeights) else layer.pixels_of
-        value = read(action.term)
-        matrix = layer.matrices[isinstance(action, MoveWeights)][action.head]
-        head = matrix, matrix + 1
-        rows = head if self.network.values[value].height > 1 else _EVERYTHING
-        return _Area(value, action.block.samples, rows, _EVERYTHING)
-
-
-def _last_writers(writers: dict[_Area, int], reads: list[_Area]) -> dict[_Area, int]:
+def _last_writers(writers: dict[Area, int], reads: list[Area]) -> dict[Area, int]:
     """Return the last job that writes a byte of each area read, 0 if none does."""
     if not writers or not reads:
         return dict.fromkeys(reads, 0)
@@ -301,7 +211,7 @@ def _last_writers(writers: dict[_Area, int], reads: list[_Area]) -> dict[_Area, 
     return dict(zip(reads, last.tolist(), strict=True))
 
 
-def _bounds(areas: list[_Area]) -> tuple[np.ndarray, np.ndarray]:
+def _bounds(areas: list[Area]) -> tuple[np.ndarray, np.ndarray]:
     """Return the values of areas, and the limits of their axes, [3, 2, n]."""
-    spans = np.array([area[1:] for area in areas])
+    spans = np.array([area[1:4] for area in areas])
     return np.array([area.value for area in areas]), spans.transpose(1, 2, 0)

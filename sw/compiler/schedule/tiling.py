@@ -216,12 +216,12 @@ def _growing_ends(layer: MatrixLayer, rows: int, config: Config) -> list[int]:
     group = min(tiles, policy.ARRIVING_TILES, config.accumulator_depth // rows)
     step_cycles = pass_cycles(rows, config) * group
     step_beats = rows * config.rows / config.bus_bytes
-    width = max(1, 16 // config.rows, steps // 64)
+    width = max(1, policy.STAGE_TAPS // config.rows, steps // policy.FIRST_STAGE)
     ends = [min(width, steps)]
     while ends[-1] < steps:
-        spare = 0.75 * width * step_cycles - policy.STAGE_LATENCY
+        spare = policy.STAGE_BUSY * width * step_cycles - policy.STAGE_LATENCY
         # The second stage loads while the first, a short one, is multiplied.
-        least = steps // 16 if len(ends) > 1 else 0
+        least = steps // policy.LATER_STAGE if len(ends) > 1 else 0
         width = max(width, least, int(spare / step_beats))
         ends.append(min(ends[-1] + width, steps))
     return ends
