@@ -20,6 +20,7 @@ from whole_networks.small import convolution
 
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.presets import PRESETS, preset
+from celosia.sw.compiler import arrange
 from celosia.sw.compiler import compile as passes
 from celosia.sw.compiler.emit.access import Owner, Step
 from celosia.sw.compiler.layout.placement import Placement
@@ -133,11 +134,14 @@ TIGHT = preset("micro,unified_bytes=8192")
 
 
 def planted(
-    monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[Any], Any]
+    monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[Any], Any], user: Any = passes
 ) -> Callable[..., str]:
-    """Let a pass give what ``change`` makes of its result; return what compiles then."""
-    right = getattr(passes, name)
-    monkeypatch.setattr(passes, name, lambda *given: change(right(*given)))
+    """Let a pass give what ``change`` makes of its result; return what compiles then.
+
+    ``user``: the module that uses the pass.
+    """
+    right = getattr(user, name)
+    monkeypatch.setattr(user, name, lambda *given: change(right(*given)))
 
     def compiled(graph: Any, config: Any, batch: int) -> str:
         with pytest.raises(CompileError) as caught:
@@ -215,5 +219,5 @@ def test_two_values_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
         }
         return replace(placement, values=values)
 
-    compiled = planted(monkeypatch, "allocate", moved)
+    compiled = planted(monkeypatch, "allocate", moved, arrange)
     assert ", where " in compiled(load(MODELS / "mnist_cnn_deep.tflite"), preset("edge"), 1)
