@@ -110,6 +110,8 @@ def marker_errors(name: str, text: str) -> list[str]:
         where = f"{name}:{block.line}"
         if block.language not in documents.LANGUAGES:
             found.append(f"{where}: wanted one of {documents.LANGUAGES}, got {block.language!r}")
+        if block.language in ("c", "toml", "verilog") and block.marker in ("", "slow"):
+            found.append(f"{where}: wanted a marker, {block.language} is not run")
         if block.marker == "not run" and block.argument not in documents.REASONS:
             found.append(f"{where}: wanted one of {sorted(documents.REASONS)}")
         if block.marker in ("run by", "excerpt of"):
