@@ -29,7 +29,8 @@ CORES = {
         "elementwise_products=true"
     ),
     "protected": (
-        "nano,unified_bytes=256,weight_tiles=8,accumulator_depth=16,weight_rows=4,columns=3,dsp_columns=2,"
+        "nano,unified_bytes=256,weight_tiles=8,accumulator_depth=16,weight_rows=2,columns=3,"
+        "dsp_columns=2,"
         "parameter_channels=16,links=skid,skips=parallel,protection=parity,"
         "activation_weights=true,elementwise_products=true"
     ),
