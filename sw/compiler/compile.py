@@ -19,7 +19,7 @@ from celosia.sw.compiler.emit.program import emit_main, emit_setup
 from celosia.sw.compiler.layout.allocate import ALIGNMENT
 from celosia.sw.compiler.layout.pack import packed
 from celosia.sw.compiler.layout.placement import Arrangement, Placement
-from celosia.sw.compiler.layout.resident import all_resident
+from celosia.sw.compiler.layout.tile import all_resident
 from celosia.sw.compiler.legalise import Plan, legalise
 from celosia.sw.compiler.listing import layers_of
 from celosia.sw.compiler.passes import simplified

@@ -6,8 +6,8 @@ its kernel, one instruction reads all of them, R taps a step across rows. If con
 different pitches, the cheapest one is taken, and the others read one run at a time.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -151,6 +151,45 @@ def _join(
         run = length if skip and len(part) > 1 else len(taps)
         result.append(Segment(part[0][0], taps, run, skip if len(part) > 1 else 0))
     return result
+
+
+def further_parts(
+    layer: MatrixLayer, channels: tuple[int, int], segments: tuple[Segment, ...], rows: int
+) -> Iterator[Segment]:
+    """Yield the reads for the second and third summands of weights: steps that are not all zero.
+
+    A weight less its zero point can need nine bits. Most still fit int8, so that the second summand
+    of a tile is often zero: only its non-zero steps are multiplied. 255 alone has a third.
+    """
+    if layer.summands == 1:
+        return
+    first, *others = np.split(np.any(layer.matrix(*channels), axis=0), layer.summands)
+    for number, used in enumerate(others, 1):
+        for segment in segments:
+            reads = [read for run in _runs(segment, rows) for read in _used(run, used, rows)]
+            if sum(-(-len(read.taps) // rows) for read in reads) > -(-len(segment.taps) // rows):
+                reads = [segment]
+            for read in reads:
+                yield replace(read, taps=number * first.size + read.taps)
+
+
+def _runs(segment: Segment, rows: int) -> Iterator[Segment]:
+    """Yield the taps of a segment that lie side by side."""
+    for number in range(-(-len(segment.taps) // segment.run)):
+        taps = segment.taps[number * segment.run : (number + 1) * segment.run]
+        yield Segment(
+            segment.offset + number * (segment.run + segment.skip * rows), taps, len(taps), 0
+        )
+
+
+def _used(segment: Segment, used: np.ndarray, rows: int) -> Iterator[Segment]:
+    """Yield the steps of taps side by side in which some are used, successive ones as one."""
+    steps = np.flatnonzero(np.add.reduceat(used[segment.taps], range(0, len(segment.taps), rows)))
+    for stretch in np.split(steps, np.flatnonzero(np.diff(steps) > 1) + 1):
+        if stretch.size:
+            first = int(stretch[0]) * rows
+            taps = segment.taps[first : (int(stretch[-1]) + 1) * rows]
+            yield Segment(segment.offset + first, taps, len(taps), 0)
 
 
 def lay_out(network: Network, bands: Mapping[int, Band], config: Config) -> tuple[Layout, ...]:
