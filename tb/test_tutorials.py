@@ -229,7 +229,8 @@ def test_pictures_are_up_to_date(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_notebook(folder: Path) -> None:
+def test_notebook(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(folder / "ipython"))
     nbformat, nbclient = (prerequisites.package(name) for name in ("nbformat", "nbclient"))
     notebook = nbformat.read(folder / "systolic-array.ipynb", as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
