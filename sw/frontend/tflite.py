@@ -16,7 +16,7 @@ from celosia.sw.frontend import control
 from celosia.sw.frontend.signatures import entry_of, read_signatures
 from celosia.sw.frontend.subgraphs import Subgraph, read_subgraph
 from celosia.sw.frontend.tables import File, index_in, refusal, require_extents, unsupported
-from celosia.sw.frontend.unsigned import centred, rescaling
+from celosia.sw.frontend.unsigned import centred, require_one_sign, rescaling
 from celosia.sw.frontend.variables import KINDS, Variables
 from celosia.sw.ir.graph import Graph, Operation, Signature, Tensor, short_name
 from celosia.sw.ir.names import printable, with_names
@@ -287,6 +287,7 @@ class _Reader:
             unknown = any(not tensor.shape for tensor in results)
             if unknown or self.open.intersection((*inputs, *outputs)):
                 node = self._inferred(operation, node, tensors)
+            require_one_sign(operation, record.inputs(operation), tensors, self.unsigned)
             attributes = record.read(node)
             if record.unsigned and self.unsigned.intersection(record.inputs(operation)[:1]):
                 attributes["unsigned"] = True

@@ -1,10 +1,12 @@
 """uint8 as int8: the same bytes but for their first bit, and zero points that are 128 less."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from celosia.sw.ir.graph import Quantization, Tensor
+from celosia.sw.ir.graph import Operation, Quantization, Tensor
+from celosia.sw.layers.node import ModelError
 
 
 def signed(tensor: Tensor) -> Tensor:
@@ -41,3 +43,21 @@ def rescaling(source: Quantization, output: Quantization) -> np.ndarray:
     exact = (x * scale + bias).astype(np.float64)
     rounded = np.copysign(np.floor(np.abs(exact) + 0.5), exact)
     return np.clip(rounded + output.zero_point, -128, 127).astype(np.int8)
+
+
+def require_one_sign(
+    operation: Operation,
+    operands: Sequence[int],
+    tensors: Sequence[Tensor],
+    unsigned: Collection[int],
+) -> None:
+    """Refuse int8 beside uint8: only QUANTIZE converts, other kernels take one for the other.
+
+    ``operands``: tensors that the operation reads when it runs; ``unsigned``: tensors that are
+    uint8 in the file. Raises ModelError.
+    """
+    numbers = [n for n in (*operands, *operation.outputs[:1]) if n != -1]
+    computed = [n for n in numbers if tensors[n].data is None and tensors[n].quantization]
+    signs = {n in unsigned for n in computed if tensors[n].dtype == np.int8}
+    if operation.kind != "QUANTIZE" and len(signs) > 1:
+        raise ModelError("wanted int8 or uint8 for operands and results, got both")

@@ -180,6 +180,14 @@ def test_weights_with_a_zero_point(model: bytes) -> None:
         load(changed)
 
 
+@pytest.mark.parametrize("name", ["input", "output_0"])
+def test_int8_beside_uint8(model: bytes, name: str) -> None:
+    """Kernels that do not look at both types take the bytes of one for those of the other."""
+    changed = with_field(model, tensor_of(model, name), 1, "<b", tflite.TensorType.UINT8)
+    with pytest.raises(ModelError, match=r"operator 0 .* wanted int8 or uint8 .*, got both"):
+        load(changed)
+
+
 def test_scale_of_zero(model: bytes) -> None:
     details = tensor_of(model, "output_0").Quantization()
     changed = with_element(model, details, 2, "<f", 0, 0)
