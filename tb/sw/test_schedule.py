@@ -53,7 +53,7 @@ EXPANDED = {
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("batch", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_rows_pass_to_the_next_layer_without_external_memory(stride: int, batch: int) -> None:
-    small = preset(f"edge,unified_bytes={40960 if stride == 1 else 24576}")
+    small = preset(f"edge,unified_bytes={45056 if stride == 1 else 24576}")
     program = compile_graph(load(EXPANDED[stride]), small, batch)
     stored = sum(i.rows * i.length for i in program.main.instructions if i.opcode is Opcode.STORE)
     assert stored == batch * int(np.prod(program.outputs[0].shape))

@@ -121,4 +121,6 @@ def _band_reads(
     )
     columns, channels = (start[1], start[1] + along), (channel, channel + band.channels)
     ends = (start[0], start[0] + high), (columns[0] * depth, columns[1] * depth)
-    return Region(layer.source, action.sub_batch, action.block.samples, *ends, channels)
+    return Region(
+        layer.source, action.sub_batch, action.block.samples, *ends, channels, action.source
+    )

@@ -25,12 +25,18 @@ def constants(about: Addressing, fetch: Fetch) -> Step:
     return Step(i, (span(memory, True, fetch.slot, fetch.count),), fetch.layer)
 
 
-def store_channels(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
-    """Yield stores of some channels of each pixel of whole rows."""
+def move(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Iterator[Step]:
+    """Yield loads or stores of a region; those of single pixels if they do not lie side by side."""
+    value, layout = about.network.values[region.value], about.placement.layouts[region.value]
+    apart = region.channels or layout.pixel != value.channels
+    yield from (_pixels if apart else _rows)(about, opcode, region, layer)
+
+
+def _pixels(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Iterator[Step]:
+    """Yield moves of channels of each pixel of whole rows."""
     value = about.network.values[region.value]
     layout = about.placement.layouts[region.value]
-    assert region.channels
-    first, last = region.channels
+    first, last = region.channels or (0, value.channels)
     rows = region.rows[1] - region.rows[0]
     rows_at_once = rows if layout.pitch == value.width * layout.pixel else 1
     for row in range(region.rows[0], region.rows[1], rows_at_once):
@@ -39,7 +45,7 @@ def store_channels(about: Addressing, region: Region, layer: int) -> Iterator[St
         if value.is_output:
             external += region.samples[0] * value.bytes_per_item
         instruction = Instruction(
-            Opcode.STORE,
+            opcode,
             external=external + first,
             unified=about.address(some) + first,
             external_pitch=value.channels,
@@ -48,12 +54,13 @@ def store_channels(about: Addressing, region: Region, layer: int) -> Iterator[St
             length=last - first,
         )
         count = rows_at_once * value.width * value.channels
-        accesses = (about.access(some, writes=False), span("external", True, external, count))
+        loads = opcode is Opcode.LOAD
+        accesses = (about.access(some, writes=loads), span("external", not loads, external, count))
         yield Step(instruction, accesses, layer)
 
 
-def move(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Step:
-    """Return a load or store; rows that are contiguous on both ends become one row."""
+def _rows(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Iterator[Step]:
+    """Yield a load or store; rows that are contiguous on both ends become one row."""
     value = about.network.values[region.value]
     layout = about.placement.layouts[region.value]
     vector = value.height == 1
@@ -80,7 +87,7 @@ def move(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Step:
     if region.stripe and not value.is_input:
         count = rows * row_bytes
         accesses.append(span("external", opcode is Opcode.STORE, external, count))
-    return Step(Instruction(opcode, **fields), tuple(accesses), layer)
+    yield Step(Instruction(opcode, **fields), tuple(accesses), layer)
 
 
 def fill(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
@@ -94,13 +101,14 @@ def fill(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
     address = about.address(region._replace(columns=(-left, 0)))
     middle = address + above * layout.pitch
     rows = inside[1] - inside[0]
-    ends = region.rows[1] == value.height + layout.bottom
+    after = layout.after if region.rows[1] == value.height + layout.bottom else 0
+    after = layout.beyond if region.stripe else after
     rectangles = (
         (address, above, layout.pitch),
         (middle, rows, left),
         (middle + left + row_bytes, rows, right),
         (middle + rows * layout.pitch, below, layout.pitch),
-        (middle + (rows + below) * layout.pitch, int(ends), layout.after * layout.pixel),
+        (middle + (rows + below) * layout.pitch, 1, after * layout.pixel),
     )
     for start, rows, length in rectangles:
         for first in range(0, length if rows else 0, _MOST_CHANNELS):

@@ -7,7 +7,7 @@ from celosia.sw.compiler.emit.access import Owner, Step
 from celosia.sw.compiler.emit.addressing import Addressing
 from celosia.sw.compiler.emit.dynamic import move_weights, multiply_moved, spread_sums
 from celosia.sw.compiler.emit.matrix import multiply
-from celosia.sw.compiler.emit.moves import constants, fill, move, store_channels
+from celosia.sw.compiler.emit.moves import constants, fill, move
 from celosia.sw.compiler.emit.softmax import softmax
 from celosia.sw.compiler.emit.vector import add, drain, pool
 from celosia.sw.compiler.layout.placement import Arrangement
@@ -50,11 +50,9 @@ def _steps(about: Addressing, work: Work) -> Iterator[Step]:
         case Fetch():
             yield constants(about, work)
         case LoadRegion():
-            yield move(about, Opcode.LOAD, work.region, work.layer)
-        case StoreRegion(region=Region(channels=(_, _))):
-            yield from store_channels(about, work.region, work.layer)
+            yield from move(about, Opcode.LOAD, work.region, work.layer)
         case StoreRegion():
-            yield move(about, Opcode.STORE, work.region, work.layer)
+            yield from move(about, Opcode.STORE, work.region, work.layer)
         case FillMargins():
             yield from fill(about, work.region, work.layer)
         case MoveWeights():

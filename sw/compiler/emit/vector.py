@@ -80,7 +80,7 @@ def _drain_band(about: Addressing, action: Drain, slot: int, table: int | None) 
     layout, count = about.placement.layouts[layer.result], tiled.band.count
     channels = about.channels(action.layer, action.tile)
     rows, wide = vectors(tiled.band, *block.extents[1:], layout.row)
-    region = _writes(about, layer.result, block, action.sub_batch, channels, None)
+    region = _writes(about, layer.result, block, action.sub_batch, channels, action.result)
     # Includes the results after the end of a row.
     last = region.columns[0] + (wide * count - 1) * layout.pixel + tiled.channels
     region = region._replace(columns=(region.columns[0], last))

@@ -30,6 +30,7 @@ from celosia.sw.compiler.layout.pitches import (
     layout_of,
     margins_of,
 )
+from celosia.sw.compiler.layout.placement import Placement
 from celosia.sw.layers.network import Network, attached
 from celosia.sw.layers.spec import MatrixLayer, Pool
 
@@ -37,9 +38,12 @@ from celosia.sw.layers.spec import MatrixLayer, Pool
 _ALONE = Pool(window=(1, 1), stride=(1, 1))
 
 
-def choose(network: Network, config: Config) -> dict[int, Band]:
-    """Return the bands of layers that are faster with one, by their number."""
-    choice = _Choice(network, config)
+def choose(network: Network, config: Config, placement: Placement | None = None) -> dict[int, Band]:
+    """Return the bands of layers that are faster with one, by their number.
+
+    ``placement``: of another choice, whose row stripes the bands have; if None there are none.
+    """
+    choice = _Choice(network, config, placement)
     # The best choice of a layer depends on the memory that the others leave.
     for _ in range(policy.BAND_TURNS):
         for number in range(per_image_layers(network, config)):
@@ -51,7 +55,7 @@ class _Work(NamedTuple):
     """Cost of a layer: ``repeats`` times the cycles and the space of one output tile.
 
     ``apart`` are the cycles of the array, ``drained`` those of the vector unit, which only a band
-    waits for.
+    waits for. Loads of stripes take the same port as drains.
     """
 
     repeats: int
@@ -59,11 +63,19 @@ class _Work(NamedTuple):
     drained: int
     tiles: int
     parameters: int
+    stripes: int
+    loads: int
+
+    def cycles(self, least: int) -> int:
+        """Return the cycles of the layer; ``least``: of the instructions of a tile."""
+        drained = self.repeats * self.drained + self.loads
+        return max(self.repeats * max(self.apart, self.stripes * least), drained)
 
 
 class _Choice:
-    def __init__(self, network: Network, config: Config) -> None:
+    def __init__(self, network: Network, config: Config, placement: Placement | None) -> None:
         self.network = network
+        self.placement = placement
         self.config = config
         self.bands: dict[int, Band] = {}
         self.layouts = dict(enumerate(lay_out(network, {}, config)))
@@ -184,12 +196,8 @@ class _Choice:
             ),
         )
         instructions = 2 + sum(count > 0 for count in more)
-        total = sum(
-            w.repeats * max(w.apart, w.drained, least)
-            for w, least in (
-                (work[n], instructions * policy.BAND_WORDS * (n in bands)) for n in near
-            )
-        )
+        least = instructions * policy.BAND_WORDS
+        total = sum(work[n].cycles(least * (n in bands)) for n in near)
         streamed = more[0] * config.tile_bytes + more[1] * PARAMETER_BYTES
         return total + streamed // config.bus_bytes, work
 
@@ -203,21 +211,25 @@ class _Choice:
         """Return the work of a layer."""
         config, source = self.config, layouts[layer.source]
         band = bands.get(number)
+        stripes, loads = 1, 0
+        if self.placement:
+            stripes = self.placement.cuts(self.network, number)
+            loads = self.placement.beats(self.network, number, config)[0]
         if band is None:
             value = self.network.values[layer.source]
             count = -(-layer.channels // config.columns)
             apart = cycles(layer, value, source.pitch, source.pixel, config) // count
-            return _Work(
-                count, apart, 0, apart // pass_cycles(layer.pixels, config), config.columns
-            )
+            steps = apart // pass_cycles(layer.pixels, config)
+            apart = max(apart, stripes * steps * pass_cycles(1, config))
+            return _Work(count, apart, 0, steps, config.columns, stripes, loads)
         made = band.channels * layer.depth_multiplier
         steps = sum(segment.steps(config) for segment in band_segments(layer, band, source, config))
-        pixels = math.prod(vectors(band, *layer.output, source.row))
+        rows, width = -(-layer.output[0] // stripes), layer.output[1]
+        pixels = math.prod(vectors(band, rows, width, source.row))
         drained = pixels * drain_cycles(band.count * made, config) + drain_gap(config)
         each = parameters_of_tile(made, config)
-        return _Work(
-            layer.channels // made, steps * pass_cycles(pixels, config), drained, steps, each
-        )
+        apart, drained = stripes * steps * pass_cycles(pixels, config), stripes * drained
+        return _Work(layer.channels // made, apart, drained, steps, each, stripes, loads)
 
 
 def _excess(wanted: int, capacity: int) -> int:

@@ -36,6 +36,9 @@ class Layout:
     pixel: int  #: From one pixel to the next.
     row: int = 0  #: Pixels from one row to the next, of values that bands read or make; else 0.
     after: int = 0  #: Pixels read after the last row.
+    #: Pixels read, and read or written, after the last row of a stripe.
+    beyond: int = 0
+    spare: int = 0
 
     @property
     def margins(self) -> bool:
@@ -263,6 +266,7 @@ def _banded(
     run = written = 0
     # Pixels from the first to the last that is read.
     last = (rows - 1) * row + left + value.width + right
+    reach = left + value.width + right
     filled = any(margins)
     for layer_number in network.makers[number]:
         layer, band = network.layers[layer_number], bands.get(layer_number)
@@ -279,13 +283,17 @@ def _banded(
             run, filled = band.channels, True
             side += overrun(layer, band) * layer.stride[1]
         last = max(last, (top + end - 1) * row + left + side)
+        reach = max(reach, left + side)
     pixel = pixel_pitch(value.channels, run, config)
     pitch = row * pixel
     after = max(0, last - rows * row) if filled else 0
     more = max(after, written - rows * row)
     sample_pitch = rows * pitch + more * pixel
     right = row - left - value.width if filled else 0
-    return Layout(top, left, bottom, right, pitch, sample_pitch, pixel, row, after)
+    beyond = max(0, reach - row) if filled else 0
+    spare = max(beyond, written - (top + value.height) * row)
+    margins = top, left, bottom, right
+    return Layout(*margins, pitch, sample_pitch, pixel, row, after, beyond, spare)
 
 
 def sees_rows(layer: Layer, number: int, value: Value) -> bool:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from celosia.hw.arch.config import ADDRESS_BITS, Config
 from celosia.sw.compiler.layout.pitches import Layout
+from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network
@@ -59,6 +60,36 @@ class Placement:
     def outside(self, value: int) -> bool:
         """Return whether a value lies in external memory and only passes through buffers."""
         return value not in self.values
+
+    def cuts(self, network: Network, number: int) -> int:
+        """Return the number of row stripes in which a layer makes its result."""
+        reader = number + (number in self.direct)
+        height = network.values[network.layers[reader].result].height
+        return -(-height // self.stripe_rows.get(reader, height))
+
+    def rows_read(self, network: Network, number: int) -> int:
+        """Return the rows of a source that the stripes of a layer read, together."""
+        layer = network.layers[number]
+        height, step = network.values[layer.result].height, self.stripe_rows[number]
+        cut = [(first, min(first + step, height)) for first in range(0, height, step)]
+        spans = [source_rows(layer, rows) for rows in cut]
+        return sum(last - first for first, last in spans)
+
+    def beats(self, network: Network, number: int, config: Config) -> tuple[int, int]:
+        """Return the beats of the bus in which a layer's stripes are loaded, and stored."""
+        if number not in self.stripe_rows:
+            return 0, 0
+
+        def moved(value: int, rows: int) -> int:
+            about = network.values[value]
+            return rows * about.width * -(-about.channels // config.bus_bytes)
+
+        layer = network.layers[number]
+        passed = network.layers[number - 1].result if number - 1 in self.direct else None
+        sources = [v for v in layer.sources if self.outside(v) and v != passed]
+        rows = self.rows_read(network, number)
+        height = network.values[layer.result].height if self.outside(layer.result) else 0
+        return sum(moved(source, rows) for source in sources), moved(layer.result, height)
 
     def moved(self, by: int) -> "Placement":
         """Return a placement with all external addresses increased by ``by`` bytes.

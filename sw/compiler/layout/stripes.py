@@ -63,15 +63,19 @@ def stripe_bytes(
     layer = network.layers[number]
     height = result_rows(network, layer)
     sizes = {}
+
+    def size(value: int, count: int) -> int:
+        layout = layouts[value]
+        return count * layout.pitch + layout.spare * layout.pixel
+
     if layer.result in spilled:
-        sizes[layer.result] = rows * layouts[layer.result].pitch
+        sizes[layer.result] = size(layer.result, rows)
     for source in sorted(spilled.intersection(layer.sources)):
         spans = [
             source_rows(layer, (first, min(first + rows, height)))
             for first in range(0, height, rows)
         ]
-        most = max(last - first for first, last in spans)
-        sizes[source] = most * layouts[source].pitch
+        sizes[source] = size(source, max(last - first for first, last in spans))
     return sizes
 
 

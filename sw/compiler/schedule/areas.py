@@ -86,7 +86,9 @@ class Areas(Arranged):
             return [Area(value, samples, rows, (first, first + self.config.columns), stripe)]
         assert isinstance(layer, MatrixLayer)
         tiled, layout = self.tiling.layers[action.layer], self.placement.layouts[layer.source]
-        channels, some = EVERYTHING, product_rows(layer, rows, tiled.band, layout)
+        # A stripe ends with its own last row.
+        band = None if action.source else tiled.band
+        channels, some = EVERYTHING, product_rows(layer, rows, band, layout)
         value, first = self.network.values[layer.source], action.first_step * self.config.rows
         last = action.last_step * self.config.rows
         if layer.depth_multiplier:

@@ -151,15 +151,24 @@ def blocks(
 
 
 def band_blocks(
-    layer: MatrixLayer, band: Band, row: int, samples: Range, config: Config, least: int = 0
+    layer: MatrixLayer,
+    band: Band,
+    row: int,
+    samples: Range,
+    config: Config,
+    least: int = 0,
+    stripe: Range | None = None,
 ) -> list[Block]:
     """Return blocks of whole rows that cover the results of a layer with a band, in order.
 
     ``row`` are the pixels of its source from one row to the next. A source made in several blocks
-    is read in at least two, so that the first need not wait for the last rows.
+    is read in at least two, so that the first need not wait for the last rows. ``stripe``: rows of
+    results, if not all.
     """
-    rows, width = layer.output
-    several = rows * layer.stride[0] * row > config.accumulator_depth
+    width = layer.output[1]
+    begin, end = stripe or (0, layer.output[0])
+    rows = end - begin
+    several = stripe is None and rows * layer.stride[0] * row > config.accumulator_depth
     most = -(-rows // 2) if several else rows
     while math.prod(vectors(band, most, width, row)) > config.accumulator_depth:
         most -= 1
@@ -169,5 +178,5 @@ def band_blocks(
     return [
         Block(samples=(sample, sample + 1), rows=sub_batch, columns=(0, width))
         for sample in range(*samples)
-        for sub_batch in even(0, rows, most)
+        for sub_batch in even(begin, end, most)
     ]

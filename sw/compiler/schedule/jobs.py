@@ -80,8 +80,7 @@ class Jobs(Arranged):
         if not isinstance(layer, MatrixLayer):
             yield from self.vector_jobs(number, sub_batch, samples, rows)
             return
-        wanted = self.block_tiling.wanted(number)
-        for block in blocks(layer, samples, self.config, rows, wanted=wanted):
+        for block in self.block_tiling.blocks(number, samples, rows):
             yield from self.tiles(number, sub_batch, block, WHOLE, False)
 
     def add(

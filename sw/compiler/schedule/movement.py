@@ -43,7 +43,8 @@ class Movement(Arranged):
             ):
                 continue
             region = self.everything(value, sub_batch, samples)._replace(rows=rows, stripe=stripe)
-            if self.placement.layouts[value].margins:
+            layout = self.placement.layouts[value]
+            if layout.margins or layout.beyond:
                 yield FillMargins(region=region, layer=number)
             inside = max(rows[0], 0), min(rows[1], self.network.values[value].height)
             if inside[0] < inside[1]:
@@ -78,7 +79,7 @@ class Movement(Arranged):
     def everything(self, value: int, sub_batch: int, samples: Range) -> Region:
         """Return the region of all of a value."""
         about = self.network.values[value]
-        columns = (0, about.width * about.channels)
+        columns = (0, about.width * self.placement.layouts[value].pixel)
         return Region(value, sub_batch, samples, (0, about.height), columns)
 
     def margins(self, value: int, sub_batch: int, samples: Range, number: int) -> Iterator[Action]:

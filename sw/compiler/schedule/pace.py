@@ -153,9 +153,12 @@ class Pace(Arranged):
 
 
 def layer_cycles(
-    layer: Layer, tiled: TiledLayer, source: Layout, config: Config
+    layer: Layer, tiled: TiledLayer, source: Layout, config: Config, stripes: int = 1
 ) -> tuple[int, int]:
-    """Return the cycles of a layer in the array and in the vector unit, for one sample."""
+    """Return the cycles of a layer in the array and in the vector unit, for one sample.
+
+    ``stripes``: number of equal row stripes in which it makes its result.
+    """
     if isinstance(layer, Pooling):
         pixels = sum(math.prod(w.count) * math.prod(w.size) for w in layer.windows)
         if layer.exponentials is not None:
@@ -170,11 +173,14 @@ def layer_cycles(
         each = layer.passes * pass_cycles(layer.rows, config) + config.rows
         return tiles * steps * layer.heads * each, tiles * pixels * groups
     if tiled.band:
-        pixels = math.prod(vectors(tiled.band, *layer.output, source.row))
+        rows, width = layer.output
+        pixels = math.prod(vectors(tiled.band, -(-rows // stripes), width, source.row))
         groups = drain_cycles(tiled.band.count * tiled.channels, config)
+        tiles *= stripes
         return tiles * tiled.steps * pass_cycles(pixels, config), tiles * pixels * groups
     drained = math.prod(layer.output) * max(groups, math.prod(layer.pool.window))
-    return tiles * tiled.steps * pass_cycles(layer.pixels, config), tiles * drained
+    passes = max(pass_cycles(layer.pixels, config), stripes * pass_cycles(1, config))
+    return tiles * tiled.steps * passes, tiles * drained
 
 
 def overlap_gains(

@@ -224,7 +224,7 @@ class _Streamer(Arranged):
             return False
         rows = action.rows if pooled else action.block.rows
         first, last = source_rows(layer, rows)
-        if isinstance(layer, MatrixLayer):
+        if isinstance(layer, MatrixLayer) and not region.stripe:
             band, layout = (
                 self.tiling.layers[action.layer].band,
                 self.placement.layouts[layer.source],

@@ -97,7 +97,8 @@ class Stripes(Arranged):
     ) -> Iterator[Action]:
         """Yield the filling of the margins of a buffer."""
         value = self.network.layers[number].result
-        if self.placement.layouts[value].margins:
+        layout = self.placement.layouts[value]
+        if layout.margins or layout.beyond:
             region = self.moves.everything(value, sub_batch, samples)._replace(
                 rows=rows, stripe=stripe
             )
@@ -167,4 +168,5 @@ class Stripes(Arranged):
                 [changed(a) for a in drains if not isinstance(a, StoreRegion)]
                 for drains in job.drains
             ],
+            late=job.late,
         )

@@ -52,13 +52,16 @@ class BlockTiling(Arranged):
         direct = number in self.placement.direct
         return direct or (self.overlap and number in self.placement.overlap)
 
-    def blocks(self, number: int, samples: Range) -> list[Block]:
-        """Return the blocks of a matrix layer, for some samples."""
+    def blocks(self, number: int, samples: Range, stripe: Range | None = None) -> list[Block]:
+        """Return the blocks of a matrix layer, for some samples; ``stripe``: rows, if not all."""
         layer, tiled = self.network.product(number), self.tiling.layers[number]
         if tiled.band:
             row = self.placement.layouts[layer.source].row
             least = -(-policy.BAND_CYCLES // tiled.steps) if self.overlap else 0
-            return band_blocks(layer, tiled.band, row, samples, self.config, least)
+            return band_blocks(layer, tiled.band, row, samples, self.config, least, stripe)
+        if stripe:
+            wanted = self.wanted(number)
+            return blocks(layer, samples, self.config, stripe, wanted=wanted)
         # A band can start on the first channels of its source if one block makes all pixels.
         readers = self.network.readers[layer.result]
         large = layer.pixels <= self.config.accumulator_depth and any(
