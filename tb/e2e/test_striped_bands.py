@@ -81,4 +81,5 @@ def test_cycles(rng, verilator) -> None:
     x = rng.integers(-128, 128, (1, 1, *shape)).astype(np.int8)
     content = network(rng, name, *shape[:2])
     assert is_striped_band(compile_graph(load(content), preset("edge")))
-    compare_cycles(content, x, sizes="edge")
+    # Moves of single pixels compete with drains at the unified buffer: counted by shares.
+    compare_cycles(content, x, sizes="edge", tolerance=0.04)

@@ -21,7 +21,9 @@ def compare(
     return _compared(content, *inputs, sizes=sizes, batch=batch, device=device)[0]
 
 
-def compare_cycles(content: bytes, *inputs: np.ndarray, sizes: str) -> int:
+def compare_cycles(
+    content: bytes, *inputs: np.ndarray, sizes: str, tolerance: float = 0.001
+) -> int:
     """Compare as ``compare`` does one invocation on the RTL, and its cycles with the estimate.
 
     Returns the cycles that the RTL counts.
@@ -29,7 +31,7 @@ def compare_cycles(content: bytes, *inputs: np.ndarray, sizes: str) -> int:
     program, counted = _compared(content, *inputs, sizes=sizes, batch=1, device="rtl")
     assert counted is not None
     estimated = sum(estimate(section.code, program.config).total for section in program.per_batch)
-    assert abs(estimated - counted) <= max(3, 0.001 * counted), (estimated, counted)
+    assert abs(estimated - counted) <= max(3, tolerance * counted), (estimated, counted)
     return counted
 
 
