@@ -72,7 +72,7 @@ class Core(Component):
     Timing
     ------
     ``reset`` takes effect one cycle later. Every output of the buses comes from a register, or
-    from one through a few gates; without ``Config.skid``, ``rready`` comes through more of them.
+    from one through a few gates; without ``Config.skid``, ``rready`` passes more gates.
     """
 
     def __init__(self, *, config: Config) -> None:

@@ -58,7 +58,7 @@ def _simulators() -> ModuleType:
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """A program that Celosia starts, or that shows its files; other fields as of ``Item``."""
+    """A program that Celosia starts, or that shows its files; other fields as in ``Item``."""
 
     name: str
     feature: str

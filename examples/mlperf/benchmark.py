@@ -180,7 +180,7 @@ class _Case:
         )
 
     def _outcome(self, program: Program, bar: Any, **options: Any) -> _Outcome:
-        """Run all inputs and compare their outputs; options as of ``open_session``."""
+        """Run all inputs and compare their outputs; options as in ``open_session``."""
         if not self._expected:
             rng = np.random.default_rng(self._seed)
             self._arrays = [random_samples(rng, port, self._inputs) for port in program.inputs]

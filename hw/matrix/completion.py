@@ -26,11 +26,11 @@ class Completion(Component):
     tile_outside, tile_tag : In(1), In(TAG_BITS)
         The next tile is outside the weight buffer; tag of its instruction.
     read_fault, wrong : In(1), In(1)
-        As of ``MatrixControl``.
+        As in ``MatrixControl``.
     pending, abort : In(1), In(1)
         Requests are left; no more of them will be taken.
     done, fault_valid, fault, idle : Out
-        As of a unit.
+        As in a unit.
     stopped : Out(1)
         There was a fault.
 

@@ -40,7 +40,7 @@ class PassReads(Component):
         The loops have more reads.
     o : Out(stream of ``PassReads.read``)
         Reads, in order. ``request``: for the unified buffer; ``tag``: of the instruction; the
-        other fields as of ``PassAddresses``.
+        other fields as in ``PassAddresses``.
 
     Timing
     ------

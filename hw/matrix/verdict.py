@@ -77,7 +77,7 @@ class Verdict(Component):
         The first request of a pass is taken. That is at least one cycle after its tile started, and
         the next tile starts in that cycle at the earliest.
     tile_wrong : In(1)
-        As of ``TileVerdict.wrong``.
+        As in ``TileVerdict.wrong``.
     read_wrong : In(1)
         One cycle after a response: a lane had wrong parity.
     wrong : Out(1)

@@ -132,13 +132,13 @@ class SingleRuns(_Runs):
     Members
     -------
     start, run, skip_rows, ready, restart, advance
-        As of :class:`Runs`.
+        As in :class:`Runs`.
     skip : Out(row_bits)
         Rows left out before the current tap.
 
     Timing
     ------
-    As of :class:`Runs`.
+    As in :class:`Runs`.
     """
 
     def __init__(self, *, row_bits: int, count_bits: int) -> None:

@@ -17,7 +17,7 @@ class SerialRuns(Component):
     Parameters
     ----------
     lanes, row_bits, count_bits : int
-        As of ``Runs``; ``lanes`` at least 2.
+        As in ``Runs``; ``lanes`` at least 2.
 
     Members
     -------

@@ -91,7 +91,7 @@ class WeightBuffer(Component):
         A tile may start in this cycle. ``TilePrefetcher`` counts the same cycles and does not read
         it.
     weights, load : Out(ArrayLayout(ArrayLayout(signed(8), columns), weight_rows)), Out(rows)
-        As of ``SystolicArray``: weights one cycle before their load.
+        As in ``SystolicArray``: weights one cycle before their load.
     wrong : Out(ArrayLayout(columns, weight_rows))
         With ``parity``: one cycle after each of ``weights``, that it had wrong parity.
 

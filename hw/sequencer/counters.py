@@ -97,7 +97,7 @@ class Counters(Component):
     counts : bool
         Without it there are no counters besides ``cycles``: ``value`` and ``clearing`` are 0.
     in_luts, primitive : bool, str
-        As of ``UnitCounters``.
+        As in ``UnitCounters``.
 
     Members
     -------

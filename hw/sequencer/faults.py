@@ -18,11 +18,11 @@ class Faults(Component):
     Members
     -------
     running : In(1)
-        As of ``Supervisor``.
+        As in ``Supervisor``.
     fault, code, index : In(1), In(isa.Error), In(INDEX_BITS)
-        Fault of the program, and index of its word, as of ``ProgramReader``.
+        Fault of the program, and index of its word, as in ``ProgramReader``.
     overflow : In(UNITS)
-        As of ``Semaphores``.
+        As in ``Semaphores``.
     of_unit, units : In(UNITS), In(ArrayLayout(FAULT, UNITS))
         ``fault_valid`` and ``fault`` of each unit.
     waiting, issued : In(UNITS), In(ArrayLayout(INDEX_BITS, UNITS))

@@ -28,12 +28,12 @@ class InFlight(Component):
     done : In(1)
         The oldest instruction is done.
     overflow, fault_valid, fault : In(1), In(1), In(FAULT)
-        As of ``Issue``.
+        As in ``Issue``.
     oldest, ended : Out(TAG_BITS), Out(1)
         Tag of the oldest instruction that is not done, one cycle late; ``done`` of the cycle
         before, with which ``oldest`` counts in the next cycle.
     post, index : Out(SEMAPHORES), Out(INDEX_BITS)
-        As of ``Issue``.
+        As in ``Issue``.
 
     Timing
     ------
@@ -96,11 +96,11 @@ class IssueActivity(Component):
     Members
     -------
     unit_activity, lacking, waiting : In(Activity), In(SEMAPHORES), In(1)
-        As of ``Issue``.
+        As in ``Issue``.
     held, want : In(1), In(SEMAPHORES)
         The next instruction has not got its semaphores, and these semaphores.
     activity : Out(Activity)
-        As of ``Issue``.
+        As in ``Issue``.
 
     Timing
     ------
@@ -175,7 +175,7 @@ class Issue(Component):
     post : Out(SEMAPHORES)
         Semaphores that get a count in this cycle.
     overflow : In(1)
-        As of ``Semaphores``, two cycles after a post of this unit.
+        As in ``Semaphores``, two cycles after a post of this unit.
     fault_valid, fault : In(1), In(FAULT)
         From the unit.
     waiting, index : Out(1), Out(INDEX_BITS)

@@ -27,7 +27,7 @@ class ProgramReader(Component):
         Starts a program. A length of ``2**LENGTH_BITS`` or more counts as 0: a program without an
         end.
     stop, idle : In(1), Out(1)
-        As of ``Fetch``.
+        As in ``Fetch``.
     flush : In(1)
         Reset, before the next program.
     request, beats : Out(stream of ``streams.burst``), In(stream of ``read_beat``)
@@ -41,7 +41,7 @@ class ProgramReader(Component):
 
     Timing
     ------
-    As of ``Fetch`` and ``Check``.
+    As in ``Fetch`` and ``Check``.
     """
 
     def __init__(self, *, config: Config) -> None:

@@ -39,7 +39,7 @@ class Sequencer(Component):
     program_address, program_length, watchdog : In(ADDRESS_BITS), In(32), In(32)
         Host registers.
     status : Out(Status)
-        State of the core, as of ``Supervisor``.
+        State of the core, as in ``Supervisor``.
     counter_address, counter_value, cycles : In, Out(32), Out(32)
         ``address``, ``value`` and ``cycles`` of ``Counters``.
 

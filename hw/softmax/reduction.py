@@ -103,13 +103,13 @@ class Greatest(Component):
     mark, mask, values : In(MARK), In(lanes), In(ArrayLayout(signed(8), lanes))
         A group, and its lanes that are elements.
     done : Out(MARK)
-        As of ``Reduction``.
+        As in ``Reduction``.
     row, greatest : In(range(SOFTMAX_ROWS)), Out(signed(8))
         Number of a row, and its greatest element in the next cycle.
 
     Timing
     ------
-    ``done`` as of ``Reduction``. A row can be read from the cycle after its ``done`` on.
+    ``done`` as in ``Reduction``. A row can be read from the cycle after its ``done`` on.
     """
 
     def __init__(self, *, lanes: int) -> None:
@@ -161,11 +161,11 @@ class ExponentialSums(Component):
     mark, mask, values : In(MARK), In(lanes), In(ArrayLayout(unsigned(BITS), lanes))
         A group, and its lanes that are elements.
     done, total : Out(MARK), Out(SUM_BITS)
-        As of ``Reduction``.
+        As in ``Reduction``.
 
     Timing
     ------
-    As of ``Reduction``, one cycle later.
+    As in ``Reduction``, one cycle later.
     """
 
     def __init__(self, *, lanes: int) -> None:

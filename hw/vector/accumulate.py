@@ -26,7 +26,7 @@ class AccumulatorWriter(Component):
     Members
     -------
     soon, scaled : In(MARK), In(ArrayLayout(signed(32), lanes))
-        As of ``Pipe``.
+        As in ``Pipe``.
     endings : In(ArrayLayout(VectorSizes.ending, 2))
         Ending of the task in each slot.
     descriptor, pop : In(VectorSizes.descriptor), Out(1)

@@ -81,14 +81,14 @@ class VectorActivity(Component):
     Parameters
     ----------
     settle_cycles : int
-        As of ``VectorControl``.
+        As in ``VectorControl``.
 
     Members
     -------
     stop, awaited, settling, issues, reads_wait, writes_wait, running : In(1)
-        As of ``VectorControl``.
+        As in ``VectorControl``.
     used : In(2)
-        As of ``Slots``.
+        As in ``Slots``.
     waits : In(1)
         A task is on offer, or was taken and has not finished its loops.
     idle, activity : Out(1), Out(Activity)

@@ -66,11 +66,11 @@ class Datapath(Component):
     endings : In(ArrayLayout(VectorSizes.ending, 2))
         Ending of the task in each slot.
     element : In(element_layout)
-        Elements, as of ``WindowUnit``.
+        Elements, as in ``WindowUnit``.
     busy : Out(1)
         Groups are left in the window unit.
     soon, scaled, result, bytes : Out
-        As of ``Pipe``.
+        As in ``Pipe``.
     used : Out(1)
         A step of SOFTMAX has used a group, which does not reach the pipe.
     rows_finished, rows_fault : Out(1)
@@ -78,7 +78,7 @@ class Datapath(Component):
     group : Out(1)
         With parity: a group reads its parameters, ``next`` or ``used`` of ``Pipe``.
     channels_wrong, values_wrong : Out(lanes)
-        With parity: as of ``Pipe``.
+        With parity: as in ``Pipe``.
 
     Timing
     ------

@@ -83,11 +83,11 @@ class RowMultiplier(Component):
     Members
     -------
     a, b, halves : In(signed(32)), In(unsigned(31)), Out(signed(33))
-        As of ``Multiplier``.
+        As in ``Multiplier``.
 
     Timing
     ------
-    As of ``Multiplier``.
+    As in ``Multiplier``.
     """
 
     LATENCY = Multiplier.LATENCY

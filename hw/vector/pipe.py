@@ -103,14 +103,14 @@ class Scaler(Component):
     Members
     -------
     launch, group
-        As of ``Pipe``.
+        As in ``Pipe``.
     outside, channels : In(1), In(ArrayLayout(streams.CHANNEL, lanes))
         Parameters of the group are outside their memory, in the cycle of its ``next`` or ``used``;
         and the parameters.
     used, soon, scaled
-        As of ``Pipe``.
+        As in ``Pipe``.
     store_wrong, channels_wrong : In(lanes), Out(lanes)
-        With parity: as of ``ParameterStore``; as of ``Pipe``.
+        With parity: as in ``ParameterStore``; as in ``Pipe``.
 
     Timing
     ------

@@ -15,7 +15,7 @@ from celosia.hw.vector.task import Launch, VectorSizes, lane_mask
 def task_read(sizes: VectorSizes) -> data.StructLayout:
     """Return the layout of one read.
 
-    ``address``, ``skip``, ``mask``: as of ``streams.unified_read``; the address is a row of the
+    ``address``, ``skip``, ``mask``: as in ``streams.unified_read``; the address is a row of the
     accumulators if the task reads those. ``first``, ``last``: of its window. ``groups_last``:
     groups, less one. ``outside``: the address is past the end of the memory.
     """

@@ -198,7 +198,7 @@ class Requantizer(Component):
     lanes : int
         Channels of a group.
     primitive : str
-        See ``Multiplier``.
+        Multiplier, see ``Product``.
 
     Members
     -------

@@ -119,7 +119,7 @@ class SequentialLane(Component):
     Members
     -------
     sum, parameters, rounding : In(signed(32)), In(streams.CHANNEL), In(isa.Rounding)
-        As of ``RequantizerLane``; constant during the first two passes and one cycle more.
+        As in ``RequantizerLane``; constant during the first two passes and one cycle more.
     digit : In(range(DIGITS))
         Digit of the first or second pass. The multiplication follows in the next cycle.
     multiplies : In(1)
@@ -265,7 +265,7 @@ class SequentialRequantizer(Component):
     mark : In(MARK)
         Valid bit, for one cycle, and tag of a group.
     sums, parameters, rounding : In
-        As of ``Requantizer``. These, and the tag of ``mark``, are constant until ``used``.
+        As in ``Requantizer``. These, and the tag of ``mark``, are constant until ``used``.
     used : Out(1)
         The group is read for the last time: its ``HOLD``-th cycle.
     soon : Out(MARK)

@@ -109,7 +109,7 @@ class Choice(Component):
     late_group, used, fault_used : Out(group_layout), Out(1), Out(1)
         The group, if it goes on to the pipe; else that it is used, and was one with a fault.
     override : Out(OVERRIDE)
-        As of ``SoftmaxStage``.
+        As in ``SoftmaxStage``.
 
     Timing
     ------
@@ -176,7 +176,7 @@ class SoftmaxStage(Component):
     Members
     -------
     launch, next, group
-        As of ``Pipe``, from control and window unit.
+        As in ``Pipe``, from control and window unit.
     written : In(written_layout)
         Bytes of tables that the load unit writes.
     late_launch, late_next, late_group

@@ -32,7 +32,7 @@ class Watch(Component):
     channels_wrong : In(lanes)
         One cycle after these parameters: wrong ones.
     result, endings : In(MARK), In(ArrayLayout(VectorSizes.ending, 2))
-        As of ``Pipe``.
+        As in ``Pipe``.
     values_wrong : In(lanes)
         One cycle after ``result``: wrong entries of the tables.
     added_wrong, oldest : In(1), In(1)

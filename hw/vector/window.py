@@ -79,16 +79,16 @@ class WindowSteps(Component):
     Parameters
     ----------
     columns, lanes, group_cycles : int
-        As of ``WindowUnit``.
+        As in ``WindowUnit``.
 
     Members
     -------
     element : In(element_layout)
-        As of ``WindowUnit``; values are ignored.
+        As in ``WindowUnit``; values are ignored.
     soon : Out(1)
         Only with ``group_cycles`` = 1: a group comes in two cycles.
     valid, fault, busy : Out(1)
-        As of ``WindowUnit``.
+        As in ``WindowUnit``.
     fresh : Out(1)
         The group is the first of its window.
     moves : Out(1)
@@ -96,7 +96,7 @@ class WindowSteps(Component):
 
     Timing
     ------
-    As of ``WindowUnit``.
+    As in ``WindowUnit``.
     """
 
     def __init__(self, *, columns: int, lanes: int, group_cycles: int) -> None:

@@ -28,7 +28,7 @@ class UnifiedWriter(Component):
     Members
     -------
     result, bytes : In(MARK), In(ArrayLayout(signed(8), lanes))
-        As of ``Pipe``. At most ``groups_in_flight`` results wait.
+        As in ``Pipe``. At most ``groups_in_flight`` results wait.
     descriptor, pop : In(VectorSizes.descriptor), Out(1)
         Destination of the oldest result; it is used in this cycle.
     slot : In(1)
@@ -127,9 +127,9 @@ class Writers(Component):
     descriptors : In(stream of VectorSizes.descriptor)
         Destinations of the results, in their order; each comes before its result.
     soon, scaled, result, bytes : In
-        As of ``Pipe``.
+        As in ``Pipe``.
     endings, oldest, stop : In
-        As of ``VectorControl``.
+        As in ``VectorControl``.
     used : Out(1)
         A result leaves, with its descriptor.
     unified_write, write_fault : Out(stream), In(1)
@@ -145,7 +145,7 @@ class Writers(Component):
 
     Timing
     ------
-    As of the writers. A descriptor can be used two cycles after it was taken.
+    As in the writers. A descriptor can be used two cycles after it was taken.
     """
 
     def __init__(self, *, sizes: VectorSizes, visible_cycles: int) -> None:

@@ -164,7 +164,7 @@ class Span(NamedTuple):
 
 
 def spans(program: Program, finishes: Sequence[int]) -> Iterator[Span]:
-    """Yield the cycles that count for each layer, in order; arguments as of ``rows``.
+    """Yield the cycles that count for each layer, in order; arguments as in ``rows``.
 
     A cycle counts for the layer whose instruction of the array, the vector unit or the store unit
     ends next.

@@ -43,7 +43,7 @@ def as_text(
 ) -> str:
     """Return the rows as a table for people, with counts of the RTL if given.
 
-    ``peak`` and ``again`` are as of ``celosia.sw.compiler.report.as_dict``.
+    ``peak`` and ``again`` are as in ``celosia.sw.compiler.report.as_dict``.
     """
     layers = table[:-1]
     names = labels([row.layer for row in layers], [row.operator for row in layers])

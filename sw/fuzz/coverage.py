@@ -19,11 +19,22 @@ _OPCODES = [opcode for opcode in Opcode if isa.UNITS[opcode] in EXECUTING]
 class Coverage:
     """Counts over many cases.
 
-    ``overlaps``: state of the other units at the start of an instruction, by the estimate of its
-    program, and the channels of the bus with pauses; ``fields``: level among the allowed values:
-    ``least``, ``greatest``, ``between``; ``activities``: programs in which a counter of the core
-    was not zero; ``checked``: ``memory``, byte for byte; ``end``, the error or HALT;
-    ``nothing`` but that it stops.
+    Attributes
+    ----------
+    instructions
+        Instructions by opcode.
+    overlaps
+        States of the other units at the start of an instruction, by the estimate of its program,
+        and the channels of the bus with pauses.
+    fields
+        Levels of fields among the allowed values: ``least``, ``greatest``, ``between``.
+    activities
+        Programs in which a counter of the core was not zero.
+    ends
+        How programs ended.
+    checked
+        Comparisons: ``memory``, byte for byte; ``end``, the error or HALT; ``nothing``, only that
+        the core stops.
     """
 
     def __init__(self) -> None:

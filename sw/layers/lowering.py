@@ -42,7 +42,7 @@ class Tail:
     last: int  #: The tensor after the last operator.
     scaling: Scaling  #: Scaling with the clamps of activations.
     kinds: list[str]  #: Operators fused.
-    table: np.ndarray | None = None  #: Table as of ``Product``.
+    table: np.ndarray | None = None  #: Table as in ``Product``.
 
 
 class Lowering:
@@ -288,7 +288,7 @@ class Lowering:
 
         - ``last`` (result): the tensor after the last operator.
         - ``kinds`` (result): their names.
-        - ``entries`` (result): one table for all of them, as of ``Product``.
+        - ``entries`` (result): one table for all of them, as in ``Product``.
         """
         kinds: list[str] = []
         while (after := self.follower(last)) is not None and self.tabulated(after):

@@ -99,7 +99,7 @@ def single_multiplier(
     - ``zero_point``, ``low``, ``high``: zero point and clamp of the results.
     - ``sums``: least and greatest possible sum, in the range of int32.
 
-    Returns multiplier and shift as of ``quantize_multiplier``, the multiplier as near to that one
+    Returns multiplier and shift as in ``quantize_multiplier``, the multiplier as near to that one
     as possible; None if no multiplier gives ``round(sum * real)``, halves away from zero, clamped,
     for all sums.
 
@@ -126,7 +126,7 @@ def stepped_multiplier(
 
     - ``function``: returns results of sums, int64, before the zero point. It never decreases.
     - ``real``: approximate factor of the function.
-    - ``zero_point``, ``sums``: as of ``single_multiplier``, which returns the same.
+    - ``zero_point``, ``sums``: as in ``single_multiplier``, which returns the same.
     """
     results = np.arange(-127, 128, dtype=np.int64) - zero_point
     first, last = np.full(results.shape, sums[0]), np.full(results.shape, sums[1] + 1)

@@ -92,7 +92,7 @@ def multiplied(
     *,
     unsigned: bool,
 ) -> np.ndarray:
-    """Return the int8 of a product: ``MlasQLinearMul``; parameters as of ``added``."""
+    """Return the int8 of a product: ``MlasQLinearMul``; parameters as in ``added``."""
     one, two, output = ends
     offset = 128 if unsigned else 0
     factor = one.scales[0] * two.scales[0] / output.scales[0]

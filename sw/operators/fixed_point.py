@@ -106,7 +106,7 @@ def finished(values: np.ndarray, output: Operand, activation: str = "NONE") -> l
 
 
 def shaped(values: np.ndarray, output: Operand, activation: str = "NONE") -> list[np.ndarray]:
-    """Return results as of ``finished``, in the shape of the operand, sample by sample."""
+    """Return results as in ``finished``, in the shape of the operand, sample by sample."""
     (result,) = finished(values, output, activation)
     return [result.reshape(len(result), *output.shape)]
 

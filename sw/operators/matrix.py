@@ -66,7 +66,7 @@ def _read_depthwise(node: Node) -> dict[str, Any]:
 
 
 def require_constants(operator: HostOperator, channels: int) -> None:
-    """Require constant weights and a constant bias of ``channels`` channels."""
+    """Require constant weights and a constant bias in ``channels`` channels."""
     weights = operator.sources[1]
     # Less their zero points, weights may be of nine bits.
     good = weights.data is not None and weights.dtype in ("int8", "int16")

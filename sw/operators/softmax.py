@@ -48,7 +48,7 @@ def _factor(scale: float, beta: float) -> float:
 def exponentials(scale: float, beta: float) -> np.ndarray:
     """Return exponentials of the differences 0 to −255, int64, with 31 bits after the point.
 
-    - ``scale``, ``beta``: as of ``softmax``; it raises ValueError in the same case.
+    - ``scale``, ``beta``: as in ``softmax``; it raises ValueError in the same case.
     """
     step = _factor(scale, beta)
     if not step > _LEAST:

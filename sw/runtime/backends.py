@@ -92,7 +92,7 @@ def open_pod(name: str, pod: PodConfig, memory_bytes: int, **options: Any) -> Po
     Parameters
     ----------
     name, **options
-        As of ``open_device``, but for ``netlist`` and ``waves``; ``latency`` and ``bandwidth`` are
+        As in ``open_device``, but for ``netlist`` and ``waves``; ``latency`` and ``bandwidth`` are
         those of each memory port.
     pod : PodConfig
         Its sizes.

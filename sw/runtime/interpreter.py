@@ -36,7 +36,7 @@ class Interpreter:
     Raises
     ------
     ValueError
-        If not exactly one of path and contents is given, or as of ``open_program``.
+        If not exactly one of path and contents is given, or as in ``open_program``.
 
     Examples
     --------

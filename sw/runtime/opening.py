@@ -27,7 +27,7 @@ def graph_of(model: Source | Graph, signature: str | None = None) -> Graph:
         A ``.tflite`` or ``.onnx`` file: its path or its contents; the name of a shipped model; or
         a graph, which is returned.
     signature : str, optional
-        Signature of a ``.tflite`` file, as of ``read_source``.
+        Signature of a ``.tflite`` file, as in ``read_source``.
 
     Returns
     -------
@@ -111,7 +111,7 @@ def open_program(
     batch : int, optional
         Samples of one run; 1 unless given. A program has its own.
     signature : str, optional
-        As of ``read_source``.
+        As in ``read_source``.
 
     Raises
     ------

@@ -18,11 +18,11 @@ class RtlCoreDriver(RtlCore, Driver):
 
 
 class RtlDriver(RtlCoreDriver, RtlDevice):
-    """The compiled Verilog of a core; parameters as of ``RtlDevice``."""
+    """The compiled Verilog of a core; parameters as in ``RtlDevice``."""
 
 
 class RtlPodDriver(RtlPod, PodDriver[RtlCoreDriver]):
-    """The compiled Verilog of a pod; parameters as of ``RtlPod``."""
+    """The compiled Verilog of a pod; parameters as in ``RtlPod``."""
 
     core = RtlCoreDriver
 

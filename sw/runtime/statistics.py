@@ -25,7 +25,7 @@ class Statistics:
     seconds : float
         Host's time of the runs, without set-up.
     array : str or None
-        As of ``RunResult``.
+        As in ``RunResult``.
     """
 
     def __init__(self, program: Program, cores: int = 1) -> None:

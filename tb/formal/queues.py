@@ -66,7 +66,7 @@ class Pair:
 
 
 class Single:
-    """Content of a ``PipelineRegister`` inside a part; members as of ``Pair``."""
+    """Content of a ``PipelineRegister`` inside a part; members as in ``Pair``."""
 
     def __init__(self, spec: Spec, path: str, *, width: int, valid: Value) -> None:
         self.entries = [spec.see(f"{path}.o__payload", width)]

@@ -85,7 +85,7 @@ async def test_requantizer(rng, lanes):
 
 
 def put_group(ctx, dut, group):
-    """Set the elements and parameters of a group, rows as of ``stimuli``."""
+    """Set the elements and parameters of a group, rows as in ``stimuli``."""
     ctx.set(dut.rounding, Rounding(group[0][5]))
     for i, (x, bias, factor, left, right, _) in enumerate(group):
         ctx.set(dut.sums[i], x)

@@ -168,7 +168,7 @@ def run(
 
 @coroutine
 def simulation(dut: Any, *benches: Bench, **options: Any) -> Generator[Any, Any, Any]:
-    """Start the simulation of a test, which ends with it; arguments as of ``run``.
+    """Start the simulation of a test, which ends with it; arguments as in ``run``.
 
     Returns the context of the test's own bench.
     """

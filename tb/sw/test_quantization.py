@@ -259,7 +259,7 @@ def test_batches_are_one_and_extents_fixed(shape: tuple[int, ...], message: str)
 
 
 def test_inputs_of_keras_are_checked_before_the_conversion(monkeypatch) -> None:
-    """A network whose images have any size, as of ``keras.applications`` without a shape."""
+    """A network whose images have any size, as in ``keras.applications`` without a shape."""
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     part = SimpleNamespace(name="x", shape=(None, None, None, 3), dtype="float32")
     with pytest.raises(QuantizeError, match=r"got \[-1, -1, -1, 3\]; .* fixed extents"):

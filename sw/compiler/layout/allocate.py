@@ -17,29 +17,17 @@ from celosia.hw.arch.config import ADDRESS_BITS, TABLE_BYTES, Config
 from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.pack import packed_bytes
 from celosia.sw.compiler.layout.pitches import Layout
-from celosia.sw.compiler.layout.placement import Placement, ValueAddresses
+from celosia.sw.compiler.layout.placement import Placement, ValueAddresses, per_image_layers
 from celosia.sw.compiler.layout.scratch import spread_layers
 from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
 from celosia.sw.compiler.layout.stripes import result_rows, source_rows, stripe_bytes, widest
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network, attached
-from celosia.sw.layers.spec import Layer, MatrixLayer, Sum
+from celosia.sw.layers.spec import Layer, MatrixLayer
 
 #: External addresses of tables start at multiples of this: no burst crosses a 4 KiB page early.
 ALIGNMENT = 4096
-
-
-def per_image_layers(network: Network, config: Config) -> int:
-    """Return the number of layers whose pixels hide the load of a tile: samples run one by one."""
-    per_image, least = 0, max(config.rows, config.tile_bytes // config.bus_bytes)  # Cycles.
-    for number, layer in enumerate(network.layers):
-        # A sum may repeat the rows of one of its sources.
-        value = network.values[layer.result if isinstance(layer, Sum) else layer.source]
-        pixels = layer.pixels if isinstance(layer, MatrixLayer) else value.height * value.width
-        if pixels >= least and value.height > 1:
-            per_image = number + 1
-    return per_image
 
 
 def allocate(

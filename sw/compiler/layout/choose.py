@@ -13,7 +13,6 @@ from typing import NamedTuple
 from celosia.hw.arch.config import PARAMETER_BYTES, Config
 from celosia.sim.timing.costs import drain_cycles, drain_gap, pass_cycles
 from celosia.sw.compiler import policy
-from celosia.sw.compiler.layout.allocate import per_image_layers
 from celosia.sw.compiler.layout.bands import (
     Band,
     overrun,
@@ -30,7 +29,7 @@ from celosia.sw.compiler.layout.pitches import (
     layout_of,
     margins_of,
 )
-from celosia.sw.compiler.layout.placement import Placement
+from celosia.sw.compiler.layout.placement import Placement, per_image_layers
 from celosia.sw.layers.network import Network, attached
 from celosia.sw.layers.spec import MatrixLayer, Pool
 

@@ -10,6 +10,19 @@ from celosia.sw.compiler.layout.stripes import source_rows
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network
+from celosia.sw.layers.spec import MatrixLayer, Sum
+
+
+def per_image_layers(network: Network, config: Config) -> int:
+    """Return the number of layers whose pixels hide the load of a tile: samples run one by one."""
+    per_image, least = 0, max(config.rows, config.tile_bytes // config.bus_bytes)  # Cycles.
+    for number, layer in enumerate(network.layers):
+        # A sum may repeat the rows of one of its sources.
+        value = network.values[layer.result if isinstance(layer, Sum) else layer.source]
+        pixels = layer.pixels if isinstance(layer, MatrixLayer) else value.height * value.width
+        if pixels >= least and value.height > 1:
+            per_image = number + 1
+    return per_image
 
 
 @dataclass(frozen=True)

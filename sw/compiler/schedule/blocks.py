@@ -22,7 +22,7 @@ def sums(pool: Pool, block: Block) -> tuple[int, int, int]:
 
 
 def rows_of(layer: MatrixLayer, band: Band | None, row: int, block: Block) -> int:
-    """Return the rows of accumulators of a block; ``row`` is as of ``band_blocks``."""
+    """Return the rows of accumulators of a block; ``row`` is as in ``band_blocks``."""
     samples, rows, columns = sums(layer.pool, block)
     if band:
         rows, columns = vectors(band, rows, columns, row)

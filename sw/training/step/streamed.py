@@ -10,8 +10,8 @@ _PAIRS = 4
 class Streamed:
     """The first matrix product after convolutions.
 
-    Its inputs are the rows of an image in external memory, and so are the errors of them. A part is
-    a range of inputs, with the rows of the weights that multiply them.
+    Its inputs are the rows of an image in external memory. The errors of these inputs lie there,
+    too. A part is a range of inputs, with the rows of the weights that multiply them.
 
     ``number``: of the layer; ``count``, ``outputs``: inputs and outputs, in whole tiles;
     ``inputs``: matrices of a part of the inputs, which take turns; ``results``: of their errors;

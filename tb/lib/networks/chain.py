@@ -189,7 +189,7 @@ class Chain:
         results; as the last one unless given; ``scale``, ``zero_point``, ``scale_axis``:
         quantisation of its results; as the last one unless given; ``shapes``: shapes of all
         results, if there are several. The first becomes the last result; the names of the others
-        are its name with ``_1``, ``_2`` and so on appended; ``**options``: as of ``Operation``.
+        are its name with ``_1``, ``_2`` and so on appended; ``**options``: as in ``Operation``.
         """
         number = len(self._operations)
         last = self.last if self._last >= 0 else Tensor("", (), np.dtype(np.float32))
