@@ -161,6 +161,7 @@ def test_exercises_of_assembly(folder: Path) -> None:
     assert run(f'python -c "{SAME}"', folder) == "True\n"
 
 
+@pytest.mark.skipif(" " in sys.prefix, reason="makefiles of cocotb: no blank in their path")
 @pytest.mark.parametrize(
     ("end", "commands", "options"),
     [

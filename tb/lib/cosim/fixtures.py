@@ -1,6 +1,7 @@
 """Fixtures of the tests that run benches."""
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from cosim import runner
 @pytest.fixture(params=runner.simulators())
 def simulator(request: pytest.FixtureRequest) -> str:
     """Name of the simulator: what Verilator does in a second takes Icarus half a minute."""
+    if request.param == "verilator" and " " in sys.prefix:
+        pytest.skip("cocotb gives Verilator its library by a path without a blank")
     return request.param
 
 
