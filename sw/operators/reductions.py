@@ -201,9 +201,15 @@ def _run_plain_mean(operator: HostOperator, arrays: Sequence[np.ndarray]) -> lis
 
 def _sum_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shapes = reduced(operator, attributes)
-    factor = single_factor(single(operator.sources[0]), over=single(operator.results[0]))
-    good = operator.sources[0].dtype not in _SCALED or factor < MOST_FACTOR
-    require(good, "a factor below 2^30", f"{factor:.6g}")
+    (source,), (output,) = operator.sources, operator.results
+    if source.dtype in _SCALED:
+        factor = single_factor(single(source), over=single(output))
+        require(factor < MOST_FACTOR, "a factor below 2^30", f"{factor:.6g}")
+        if not operator.attributes.get("unsigned"):
+            # The kernel casts results from float32 to int32.
+            count = math.prod(source.shape) // max(1, math.prod(shapes[0]))
+            most = factor * count * (2 * abs(np.iinfo(source.dtype).min) - 1)
+            require(most < 1 << 31, "sums within 32 bits in steps of the result", f"{most:.6g}")
     return shapes
 
 

@@ -138,6 +138,13 @@ OTHER = {"quantization": w.Quantization(np.array([0.25], np.float32), np.array([
         (SLICE, "begin_0", contents(0, 1, 5), "wanted begin, end and strides of 4 dimensions"),
         (SLICE, "end_0", contents(0, 4, 0, 0), "wanted a result of shape (0, 2, 3, 8)"),
         (w.Resize(kind="RESIZE_BILINEAR", size=(3, 9)), "size_0", contents(3), "rows and columns"),
+        (
+            # The kernel casts the results from float32 to int32.
+            w.Mean(kind="SUM", output_scale=0.5 / 360_000, output_zero_point=0),
+            "output_0",
+            {},
+            "wanted sums within 32 bits in steps of the result, got 2.2032e+09",
+        ),
         (CONVOLUTION, "shape_0", contents(2, 8, 6, 4), "wanted a result of shape [2, 8, 6, 4]"),
         (CONVOLUTION, "bias_0", contents(1, 2), "wanted a constant bias of 3 int32"),
         (w.ArgMax(axis=-1), "axis_0", contents(4), "wanted an axis from -4 to 3, got 4"),
