@@ -83,7 +83,7 @@ def test_program_in_parts(width, together, parts, rng, verilator) -> None:
         first = costs.cycles
         session.run([x])
         assert first is not None and costs.cycles is not None and costs.setup_cycles is not None
-        counted = {"once": costs.setup_cycles, "each": costs.cycles - first}
+        counted = {"once": costs.setup_cycles, "per_batch": costs.cycles - first}
     for name, count in counted.items():
         found = (estimate(s.code, program.config).total for s in getattr(program, name))
         assert sum(found) == pytest.approx(count, rel=0.001), name

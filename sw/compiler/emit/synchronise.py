@@ -13,12 +13,14 @@ from itertools import permutations
 import numpy as np
 
 from celosia.hw.arch.config import MOST_COUNT, SEMAPHORES, Config
-from celosia.hw.arch.isa import EXECUTING, Instruction
+from celosia.hw.arch.isa import EXECUTING, Instruction, Unit
 from celosia.sw.compiler.emit.access import Access, Step
 from celosia.sw.layers.errors import CompileError
 
 #: Semaphore of each pair of units (post, wait).
-SEMAPHORE = {pair: number for number, pair in enumerate(permutations(EXECUTING, 2))}
+SEMAPHORE: dict[tuple[Unit, ...], int] = {
+    pair: number for number, pair in enumerate(permutations(EXECUTING, 2))
+}
 assert len(SEMAPHORE) <= SEMAPHORES
 
 

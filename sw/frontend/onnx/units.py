@@ -267,10 +267,9 @@ class Units:
 
     def _read_by(self, kind: str, name: str) -> Operand:
         """Return an operand of an operator in float; that of integers without their scale."""
-        if name not in self.integers:
-            return self._real(name)
-        source = self.integers[name]
-        if kind in RESULTS:
+        source = self.integers.get(name) or self._real(name)
+        taken = source.dtype != np.int16 or kind in (*_ON_INTEGERS, "Max", "Min")
+        if kind in RESULTS or (name not in self.integers and taken):
             return source
         if kind not in _ON_INTEGERS:
             raise ModelError(f"wanted {', '.join(NUMBERS)}, got {source.dtype} {name!r}")

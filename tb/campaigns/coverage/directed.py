@@ -222,6 +222,9 @@ def _host(rng: random.Random) -> None:
                 value &= ~Control.START.value
             device.access(offset, value, rng.randrange(16), rng.choice((0, 0, 3)))
             device.access(offset, None, rest=rng.choice((0, 0, 3)))
+        # The accesses above have left numbers in the bounds of external memory.
+        device.set_register("memory_base", 0)
+        device.set_register("memory_limit", (1 << 32) - 1)
         for _ in range(40):
             _interrupted(device, rng)
         for cycles in range(0, 120, 3):
