@@ -1,6 +1,5 @@
 """IP-XACT (IEEE 1685-2014) of ``StandardAxi``: its ports, and the AXI interfaces they form."""
 
-import re
 from typing import Any
 from xml.etree import ElementTree
 
@@ -11,7 +10,6 @@ from celosia.hw.axi.standard import StandardAxi
 _SPACE = "http://www.accellera.org/XMLSchema/IPXACT/1685-2014"
 #: Bus definition and side of the interfaces whose ports have these prefixes.
 _BUSES = {"m": ("AXI4", "master"), "s": ("AXI4-Lite", "slave")}
-_PORT = re.compile(r"(([ms])_axi(?:_\d+)?)_([a-z]+)")
 
 
 def _add(parent: Any, **children: Any) -> None:
@@ -63,8 +61,9 @@ def ip_xact(wrapper: StandardAxi, *, module: str, file: str, version: str) -> st
     ports = []
     for path, member, value in wrapper.signature.flatten(wrapper):
         [name] = map(str, path)
-        if match := _PORT.fullmatch(name):
-            signals.setdefault((match[1], match[2]), []).append(match[3])
+        bus, _, signal = name.rpartition("_")
+        if "_axi" in bus:
+            signals.setdefault((bus, bus[0]), []).append(signal)
         wire: dict[str, Any] = {"direction": "in" if member.flow is In else "out"}
         if len(value) > 1:
             wire["vectors"] = {"vector": {"left": len(value) - 1, "right": 0}}
