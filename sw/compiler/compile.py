@@ -133,8 +133,8 @@ def _steps(graph: Graph, config: Config, batch: int, most: int) -> Compiled:
 def _with_states(graph: Graph) -> Graph:
     """Return a graph with its states among inputs and outputs, after the model's own."""
     inputs = (*graph.inputs, *(state.tensor for state in graph.states))
-    kept = dict.fromkeys(state.successor for state in graph.states)
-    outputs = (*graph.outputs, *(n for n in kept if n not in (*graph.outputs, *inputs)))
+    successors = dict.fromkeys(state.successor for state in graph.states)
+    outputs = (*graph.outputs, *(n for n in successors if n not in (*graph.outputs, *inputs)))
     return replace(graph, inputs=inputs, outputs=outputs)
 
 
@@ -164,17 +164,17 @@ class _Compiler:
         # Before the slow passes.
         self._check(least_instructions(network, tiling, placement.per_image, self.batch, config))
         placement = placement.moved(self._free())
-        about = arrangement._replace(placement=placement)
-        actions = schedule(about)
+        arrangement = arrangement._replace(placement=placement)
+        actions = schedule(arrangement)
         self._check(sum(not isinstance(action, FillMargins) for action in actions))
-        work = stream(actions, about)
-        loads = tuple(emit_setup(about))
+        work = stream(actions, arrangement)
+        loads = tuple(emit_setup(arrangement))
         if not alone:
             stay = [step for step in loads if step.instruction.opcode is not Opcode.FILL]
             self.loads += (step._replace(layer=step.layer + first) for step in stay)
             loads = tuple(step for step in loads if step.instruction.opcode is Opcode.FILL)
         setups = self._sections(loads, placement.code, first)
-        steps = tuple(emit_main(work, about))
+        steps = tuple(emit_main(work, arrangement))
         self._check(len(steps))
         mains = self._sections(steps, self._free(), first)
         follow(loads, steps, network, config)
@@ -182,7 +182,7 @@ class _Compiler:
         tables = b"".join(tiling.tables.contents + tiling.exponentials.contents)
         self.segments += _segments(constants, tables, placement, first)
         self.segments += _contents(network, placement, len(self.segments))
-        self.layers += layers_of(about, sizes, repeats)
+        self.layers += layers_of(arrangement, sizes, repeats)
         bands = frozenset(number for number, tiled in enumerate(tiling.layers) if tiled.band)
         self.parts.append(CompiledPart(network, placement.per_image, bands, steps, first))
         return Part(

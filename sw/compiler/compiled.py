@@ -86,8 +86,8 @@ def bounds(compiled: Compiled) -> list[int]:
         for number, layer in enumerate(part.network.layers):
             if isinstance(layer, DynamicProduct):
                 passes = -(-layer.taps // config.rows) * -(-layer.channels // config.columns)
-                each = layer.heads * pass_cycles(layer.rows, config)
-                cycles.append(made.items * batch * passes * each)
+                heads_cycles = layer.heads * pass_cycles(layer.rows, config)
+                cycles.append(made.items * batch * passes * heads_cycles)
                 continue
             if not isinstance(layer, MatrixLayer):
                 cycles.append(0)
@@ -101,8 +101,8 @@ def bounds(compiled: Compiled) -> list[int]:
             passes = least_steps(layer, config) * -(-layer.channels // config.columns)
             alone = number < part.per_image
             times = batch if alone else 1
-            each = times * pass_cycles(batch * pixels // times, config)
-            cycles.append(made.items * passes * each)
+            batch_cycles = times * pass_cycles(batch * pixels // times, config)
+            cycles.append(made.items * passes * batch_cycles)
     return cycles
 
 

@@ -77,10 +77,10 @@ def _steps(about: Addressing, work: Work) -> Iterator[Step]:
 
 def emit_main(work: Iterable[Work], arrangement: Arrangement) -> Iterator[Step]:
     """Yield the instructions of one batch, in order."""
-    about, areas = Addressing(arrangement), Areas(arrangement)
+    addressing, areas = Addressing(arrangement), Areas(arrangement)
     for action in work:
         reads, writes = _owners(areas, action)
-        for step in _steps(about, action):
+        for step in _steps(addressing, action):
             yield step._replace(reads=reads, writes=writes)
 
 
