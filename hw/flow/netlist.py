@@ -16,12 +16,16 @@ BETWEEN, OUTSIDE = "between", "outside"
 
 
 class GateCell(NamedTuple):
-    """One cell: its kind, the nets at its inputs and at its outputs, and where it was placed."""
+    """One cell: its kind, the nets at its inputs and at its outputs, and where it was placed.
+
+    ``ports``: names of its inputs, then of its outputs.
+    """
 
     kind: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     bel: str
+    ports: tuple[str, ...] = ()
 
 
 class Netlist(NamedTuple):
@@ -49,12 +53,20 @@ def read(path: Path, top: str) -> Netlist:
     cells = {}
     for name, cell in module["cells"].items():
         directions = cell["port_directions"]
-        ends: dict[str, list[int]] = {"input": [], "output": [], "inout": []}
+        pins: dict[str, dict[str, int]] = {"input": {}, "output": {}, "inout": {}}
         for port, bits in cell["connections"].items():
-            ends[directions[port]] += [bit for bit in bits if isinstance(bit, int)]
+            for n, bit in enumerate(bits):
+                if isinstance(bit, int):
+                    pins[directions[port]][f"{port}[{n}]" if len(bits) > 1 else port] = bit
         bel = cell["attributes"].get("NEXTPNR_BEL", "")
-        inputs, outputs = tuple(ends["input"]), tuple(ends["output"])
-        cells[plain(name)] = GateCell(cell["type"], inputs, outputs, bel)
+        nets_in, nets_out = (pins[side] for side in ("input", "output"))
+        cells[plain(name)] = GateCell(
+            cell["type"],
+            tuple(nets_in.values()),
+            tuple(nets_out.values()),
+            bel,
+            (*nets_in, *nets_out),
+        )
     nets: dict[int, list[str]] = defaultdict(list)
     for name, net in module["netnames"].items():
         for bit in net["bits"]:

@@ -52,6 +52,11 @@ class Family:
     columns : dict of str to (str, int)
         Kind of cell, to the column of ``COLUMNS`` and how many of them it counts for. Kinds end
         in ``*`` where anything may follow.
+    logic : dict of str to (str, str)
+        Kind of cell without a register on the way, to its inputs that take one step more to the
+        outputs, and to those of a chain, which take none. Both may end in ``*``.
+    clocks : tuple of str
+        Inputs of clocks of all cells, likewise.
     """
 
     name: str
@@ -69,6 +74,8 @@ class Family:
     single: str = ""
     lane_multipliers: int = 0
     columns: dict[str, tuple[str, int]] = field(default_factory=dict, hash=False)
+    logic: dict[str, tuple[str, str]] = field(default_factory=dict, hash=False)
+    clocks: tuple[str, ...] = ("CLK*",)
 
 
 #: Commands of abc9. Its own script also rewrites the logic by `&dc2`, which takes 1 % more LUTs.
@@ -104,6 +111,8 @@ ECP5 = Family(
         "MULT18X18D": ("DSP", 1),
         "DP16KD": ("block RAM", 1),
     },
+    logic={"LUT4": ("*", ""), "CCU2C": ("*", "CIN"), "TRELLIS_DPR16X4": ("RAD*", "")},
+    clocks=("CLK*", "WCK"),
 )
 
 ICE40 = Family(
@@ -123,6 +132,9 @@ ICE40 = Family(
         "SB_RAM40_4K*": ("block RAM", 1),
         "ICESTORM_RAM": ("block RAM", 1),
     },
+    # The LUT after a carry is the step.
+    logic={"SB_LUT4": ("*", ""), "SB_CARRY": ("", "*")},
+    clocks=("C", "CLK", "RCLK", "WCLK", "CLOCK"),
 )
 
 GOWIN = Family(
@@ -145,6 +157,7 @@ GOWIN = Family(
         "SP": ("block RAM", 1),
         "SPX9": ("block RAM", 1),
     },
+    logic={"LUT*": ("*", ""), "ALU": ("*", "CIN"), "RAM16SDP*": ("RAD*", "")},
 )
 
 SPARTAN6 = Family(name="Spartan-6", suffixes=(".ucf", ".bit"))

@@ -183,15 +183,19 @@ class Timing:
                 cells.append(pin[0])
         return cells
 
-    def slowest(self, count: int = 5) -> list[TimingPath]:
-        """Return the slowest paths, one for each pair of signals."""
-        paths: dict[tuple[str, str], TimingPath] = {}
+    def paths(self) -> Iterator[TimingPath]:
+        """Yield the longest path to each input, the slowest first."""
         for time, pin in self._ends:
             cells = self._cells(pin)
             start, end = self._end(cells[-1]), self._end(cells[0])
             wires = self._arrivals[pin][1] / 1000
-            path = TimingPath(time / 1000, wires, max(0, len(cells) - 2), start, end)
-            paths.setdefault((start.name, end.name), path)
+            yield TimingPath(time / 1000, wires, max(0, len(cells) - 2), start, end)
+
+    def slowest(self, count: int = 5) -> list[TimingPath]:
+        """Return the slowest paths, one for each pair of signals."""
+        paths: dict[tuple[str, str], TimingPath] = {}
+        for path in self.paths():
+            paths.setdefault((path.start.name, path.end.name), path)
             if len(paths) == count:
                 break
         return list(paths.values())
@@ -215,13 +219,12 @@ class Timing:
         """Return what is reached later than a clock of this period allows, by where it starts."""
         starts: dict[str, Start] = {}
         count = 0
-        for time, pin in self._ends:
-            if time <= 1000 * nanoseconds:
+        for path in self.paths():
+            if path.nanoseconds <= nanoseconds:
                 break
             count += 1
-            start = self._end(self._cells(pin)[-1])
-            known = starts.get(start.name, Start(start, time / 1000, 0))
-            starts[start.name] = known._replace(ends=known.ends + 1)
+            known = starts.get(path.start.name, Start(path.start, path.nanoseconds, 0))
+            starts[path.start.name] = known._replace(ends=known.ends + 1)
         return Late(len(self._ends), count, list(starts.values()))
 
 

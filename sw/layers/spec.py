@@ -94,12 +94,15 @@ class MatrixLayer(_Layer):
         Returns int8, shape ``(last - first, rows, columns and source channels of the kernel)``;
         ``summands`` times as long, the second summands after all first ones.
         """
-        remainder, blocks = self.weights[first:last], []
+        return np.hstack([self._matrix(part, first, last) for part in self.parts(first, last)])
+
+    def parts(self, first: int, last: int) -> list[np.ndarray]:
+        """Return the int8 summands of the weights of some output channels."""
+        remainder, parts = self.weights[first:last], list[np.ndarray]()
         for _ in range(self.summands):
-            part = np.clip(remainder, -128, 127).astype(np.int8)
-            blocks.append(self._matrix(part, first, last))
-            remainder = remainder - part
-        return np.hstack(blocks)
+            parts.append(np.clip(remainder, -128, 127).astype(np.int8))
+            remainder = remainder - parts[-1]
+        return parts
 
     def _matrix(self, part: np.ndarray, first: int, last: int) -> np.ndarray:
         if not self.depth_multiplier:

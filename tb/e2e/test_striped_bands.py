@@ -35,25 +35,39 @@ MAPS = ((19, 22, 12288), (28, 28, 10240), (28, 28, 6144))
 WIDE = ((56, 30, 98304),)
 
 
-def network(rng: np.random.Generator, name: str, rows: int, columns: int) -> bytes:
+def network(
+    rng: np.random.Generator, name: str, rows: int, columns: int, dtype: str = "int8"
+) -> bytes:
+    """Return the file of a plan; a share of uint8 weights needs nine bits."""
     depth, plan = PLANS[name]
     before, layers = depth, list[Layer]()
+    offset = 128 * (dtype == "uint8")
     for kernel, stride, channels in plan:
         size = abs(kernel) or 1
         shape = (1, size, size, channels) if kernel else (channels, 1, 1, before)
+        weights = rng.integers(-127, 128, shape).astype(np.int8)
+        scale: float | np.ndarray = rng.uniform(0.002, 0.01, channels)
+        if offset:
+            weights = np.clip(rng.normal(140, 40, shape), 0, 255).astype(np.uint8)
+            scale = 0.005
         options: dict[str, Any] = {
-            "weights": rng.integers(-127, 128, shape).astype(np.int8),
+            "weights": weights,
             "bias": rng.integers(-500, 500, channels).astype(np.int32),
-            "weight_scale": rng.uniform(0.002, 0.01, channels),
+            "weight_scale": scale,
+            "weight_zero_point": 110 if offset else 0,
             "output_scale": 0.4,
-            "output_zero_point": int(rng.integers(-20, 20)),
+            "output_zero_point": int(rng.integers(-20, 20)) + offset,
             "padding": "VALID" if kernel < 0 else "SAME",
             "stride": (stride, stride),
         }
         layers.append(w.Depthwise(**options) if kernel else w.Convolution(**options))
         before = channels
     return w.write_sequential(
-        layers, input_shape=(1, rows, columns, depth), input_scale=0.3, input_zero_point=5
+        layers,
+        input_shape=(1, rows, columns, depth),
+        input_scale=0.3,
+        input_zero_point=5 + offset,
+        input_type=dtype,
     )
 
 
@@ -64,12 +78,14 @@ def is_striped_band(program: Program) -> bool:
     )
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("name", PLANS)
-def test_bytes(name, rng) -> None:
+def test_bytes(name, dtype, rng) -> None:
     striped = 0
     for rows, columns, size in WIDE if name == "stride 2" else MAPS:
-        content = network(rng, name, rows, columns)
+        content = network(rng, name, rows, columns, dtype)
         x = rng.integers(-128, 128, (2, 1, rows, columns, PLANS[name][0])).astype(np.int8)
+        x = x.view(dtype)
         program = compare(content, x, sizes=f"edge,unified_bytes={size}", batch=2)
         striped += is_striped_band(program)
     assert striped

@@ -83,7 +83,8 @@ def band_matrix(
     - ``stretches``: ranges of ``spans``.
     - ``row``: pixels of the source from one row to the next.
 
-    Returns int8, shape ``(results and their channels, pixels and their channels)``.
+    Returns int8, shape ``(results and their channels, pixels and their channels)``; as
+    ``MatrixLayer.matrix`` for weights of several summands.
     """
     channels, count, each = band.channels, band.count, layer.depth_multiplier
     # By row of the kernel, the offset from a pixel to its index among those of all ranges.
@@ -91,11 +92,12 @@ def band_matrix(
     for start, length in stretches:
         before.append(lengths - start)
         lengths += length
-    wide = np.zeros((count, channels, each, lengths, channels), np.int8)
-    weights = layer.weights[first * each : (first + channels) * each, :, :, 0]
+    parts = layer.parts(first * each, (first + channels) * each)
+    wide = np.zeros((count, channels, each, len(parts), lengths, channels), np.int8)
+    weights = np.stack([part[..., 0] for part in parts], axis=1)
     own, results = np.arange(channels), np.arange(count)[:, None]
     for y, x in np.ndindex(*layer.kernel):
         tap = y * layer.dilation[0] * row + x * layer.dilation[1] + before[y % len(before)]
-        column = weights[:, y, x].reshape(channels, each)
-        wide[results, own, :, tap + results * layer.stride[1], own] = column
-    return wide.reshape(count * channels * each, lengths * channels)
+        column = weights[:, :, y, x].reshape(channels, each, len(parts))
+        wide[results, own, :, :, tap + results * layer.stride[1], own] = column
+    return wide.reshape(count * channels * each, len(parts) * lengths * channels)

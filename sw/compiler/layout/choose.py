@@ -28,8 +28,10 @@ from celosia.sw.compiler.layout.pitches import (
     lay_out,
     layout_of,
     margins_of,
+    tile_segments,
 )
 from celosia.sw.compiler.layout.placement import Placement, per_image_layers
+from celosia.sw.compiler.layout.residence import steps_of
 from celosia.sw.layers.network import Network, attached
 from celosia.sw.layers.spec import MatrixLayer, Pool
 
@@ -51,14 +53,14 @@ def choose(network: Network, config: Config, placement: Placement | None = None)
 
 
 class _Work(NamedTuple):
-    """Cost of a layer: ``repeats`` times the cycles and the space of one output tile.
+    """Cost of a layer: its output tiles, and their cycles and space.
 
-    ``apart`` are the cycles of the array, ``drained`` those of the vector unit, which only a band
+    ``array`` are the cycles of the array, ``drained`` those of the vector unit, which only a band
     waits for. Loads of stripes take the same port as drains.
     """
 
-    repeats: int
-    apart: int
+    outputs: int
+    array: int
     drained: int
     tiles: int
     parameters: int
@@ -66,9 +68,8 @@ class _Work(NamedTuple):
     loads: int
 
     def cycles(self, least: int) -> int:
-        """Return the cycles of the layer; ``least``: of the instructions of a tile."""
-        drained = self.repeats * self.drained + self.loads
-        return max(self.repeats * max(self.apart, self.stripes * least), drained)
+        """Return the cycles of the layer; ``least``: of the instructions of an output tile."""
+        return max(self.array, self.outputs * self.stripes * least, self.drained + self.loads)
 
 
 class _Choice:
@@ -88,8 +89,6 @@ class _Choice:
         """Take the best band of a layer if there is one."""
         layer = self.network.layers[number]
         if not isinstance(layer, MatrixLayer) or not layer.depth_multiplier or layer.pool != _ALONE:
-            return
-        if layer.summands > 1:
             return
         after = number + 1
         if after < len(self.network.layers) and attached(self.network, after):
@@ -189,10 +188,8 @@ class _Choice:
                 near.append(number)
                 work[number] = self.measured(number, reader, bands, layouts)
         more = (
-            _excess(sum(w.repeats * w.tiles for w in work.values()), config.weight_tiles),
-            _excess(
-                sum(w.repeats * w.parameters for w in work.values()), config.parameter_channels
-            ),
+            _excess(sum(w.tiles for w in work.values()), config.weight_tiles),
+            _excess(sum(w.parameters for w in work.values()), config.parameter_channels),
         )
         instructions = 2 + sum(count > 0 for count in more)
         least = instructions * policy.BAND_WORDS
@@ -217,18 +214,20 @@ class _Choice:
         if band is None:
             value = self.network.values[layer.source]
             count = -(-layer.channels // config.columns)
-            apart = cycles(layer, value, source.pitch, source.pixel, config) // count
-            steps = apart // pass_cycles(layer.pixels, config)
-            apart = max(apart, stripes * steps * pass_cycles(1, config))
-            return _Work(count, apart, 0, steps, config.columns, stripes, loads)
+            array = cycles(layer, value, source.pitch, source.pixel, config)
+            steps = array // pass_cycles(layer.pixels, config)
+            array = max(array, stripes * steps * pass_cycles(1, config))
+            return _Work(count, array, 0, steps, count * config.columns, stripes, loads)
         made = band.channels * layer.depth_multiplier
-        steps = sum(segment.steps(config) for segment in band_segments(layer, band, source, config))
+        tiles = tile_segments(layer, band, source, config)
+        steps = sum(segment.steps(config) for tile in tiles for segment in tile)
         rows, width = -(-layer.output[0] // stripes), layer.output[1]
         pixels = math.prod(vectors(band, rows, width, source.row))
         drained = pixels * drain_cycles(band.count * made, config) + drain_gap(config)
-        each = parameters_of_tile(made, config)
-        apart, drained = stripes * steps * pass_cycles(pixels, config), stripes * drained
-        return _Work(layer.channels // made, apart, drained, steps, each, stripes, loads)
+        count, slots = len(tiles), len(tiles) * steps_of(tiles, config)
+        array, drained = stripes * steps * pass_cycles(pixels, config), count * stripes * drained
+        parameters = count * parameters_of_tile(made, config)
+        return _Work(count, array, drained, slots, parameters, stripes, loads)
 
 
 def _excess(wanted: int, capacity: int) -> int:

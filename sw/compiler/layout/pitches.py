@@ -13,7 +13,7 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.sim.timing.costs import pass_cycles
-from celosia.sw.compiler.layout.bands import Band, overrun, pixel_pitch, spans
+from celosia.sw.compiler.layout.bands import Band, band_matrix, overrun, pixel_pitch, spans
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Pooling, Windows
 from celosia.sw.layers.values import Value
@@ -107,10 +107,27 @@ def segments(
     return tuple(joined)
 
 
+def tile_segments(
+    layer: MatrixLayer, band: Band, source: Layout, config: Config
+) -> tuple[tuple[Segment, ...], ...]:
+    """Return the reads of the reduction of each tile of a layer with a band."""
+    each = layer.depth_multiplier
+    made = band.channels * each
+    all_tiles = (band_segments(layer, band, source, config),) * (layer.channels // made)
+    if layer.summands == 1:
+        return all_tiles
+    large = np.any(layer.parts(0, layer.channels)[1].reshape(len(all_tiles), -1), axis=1)
+    stretches, tiles = spans(layer, band, source.row, config), list(all_tiles)
+    for number in np.flatnonzero(large).tolist():
+        matrix = band_matrix(layer, band, number * band.channels, stretches, source.row)
+        tiles[number] += tuple(further_parts(layer, matrix, tiles[number], config.rows))
+    return tuple(tiles)
+
+
 def band_segments(
     layer: MatrixLayer, band: Band, source: Layout, config: Config
 ) -> tuple[Segment, ...]:
-    """Return the reads of the reduction of a tile of a band.
+    """Return the reads of the reduction of a tile of a band, for the first summands of its weights.
 
     ``taps`` are columns of ``band_matrix``.
     """
@@ -157,16 +174,15 @@ def _join(
 
 
 def further_parts(
-    layer: MatrixLayer, channels: tuple[int, int], segments: tuple[Segment, ...], rows: int
+    layer: MatrixLayer, matrix: np.ndarray, segments: tuple[Segment, ...], rows: int
 ) -> Iterator[Segment]:
     """Yield the reads for the second and third summands of weights: steps that are not all zero.
 
     A weight less its zero point can need nine bits. Most still fit int8, so that the second summand
     of a tile is often zero: only its non-zero steps are multiplied. 255 alone has a third.
+    ``matrix`` are the weights of the tile.
     """
-    if layer.summands == 1:
-        return
-    first, *others = np.split(np.any(layer.matrix(*channels), axis=0), layer.summands)
+    first, *others = np.split(np.any(matrix, axis=0), layer.summands)
     for number, used in enumerate(others, 1):
         for segment in segments:
             reads = [read for run in _runs(segment, rows) for read in _used(run, used, rows)]
@@ -177,7 +193,10 @@ def further_parts(
 
 
 def _runs(segment: Segment, rows: int) -> Iterator[Segment]:
-    """Yield the taps of a segment that lie side by side."""
+    """Yield the taps of a segment that lie side by side; short runs together."""
+    if segment.run < rows:
+        yield segment
+        return
     for number in range(-(-len(segment.taps) // segment.run)):
         taps = segment.taps[number * segment.run : (number + 1) * segment.run]
         yield Segment(
@@ -186,13 +205,21 @@ def _runs(segment: Segment, rows: int) -> Iterator[Segment]:
 
 
 def _used(segment: Segment, used: np.ndarray, rows: int) -> Iterator[Segment]:
-    """Yield the steps of taps side by side in which some are used, successive ones as one."""
-    steps = np.flatnonzero(np.add.reduceat(used[segment.taps], range(0, len(segment.taps), rows)))
-    for stretch in np.split(steps, np.flatnonzero(np.diff(steps) > 1) + 1):
+    """Yield the fewest steps that read all used taps, each from the start of a run if runs skip.
+
+    Steps side by side are one read.
+    """
+    run = segment.run if segment.skip else 1
+    starts: list[int] = []
+    for tap in np.flatnonzero(used[segment.taps]).tolist():
+        if not starts or tap >= starts[-1] + rows:
+            starts.append(tap // run * run)
+    for stretch in np.split(starts, np.flatnonzero(np.diff(starts) != rows) + 1):
         if stretch.size:
-            first = int(stretch[0]) * rows
-            taps = segment.taps[first : (int(stretch[-1]) + 1) * rows]
-            yield Segment(segment.offset + first, taps, len(taps), 0)
+            first = int(stretch[0])
+            taps = segment.taps[first : int(stretch[-1]) + rows]
+            offset = segment.offset + first + first // run * segment.skip * rows
+            yield Segment(offset, taps, segment.run if segment.skip else len(taps), segment.skip)
 
 
 def lay_out(network: Network, bands: Mapping[int, Band], config: Config) -> tuple[Layout, ...]:

@@ -15,10 +15,10 @@ from celosia.sw.compiler.layout.bands import Band, parameters_of_tile
 from celosia.sw.compiler.layout.pitches import (
     Layout,
     Segment,
-    band_segments,
     further_parts,
     pixel_bytes,
     segments,
+    tile_segments,
 )
 from celosia.sw.compiler.layout.residence import TileSegments, demand_of, reside, steps_of
 from celosia.sw.compiler.layout.scratch import Scratch, scratch_of, tile_columns
@@ -210,9 +210,7 @@ def _segments(
         return ()
     source = layouts[layer.source]
     if number in bands:
-        band = bands[number]
-        tiles = layer.channels // _channels(layer, band, config)
-        return (band_segments(layer, band, source, config),) * tiles
+        return tile_segments(layer, bands[number], source, config)
     pixel = pixel_bytes(layer, network.values[layer.source], source.pixel)
     found: dict[int, tuple[Segment, ...]] = {}
     result = []
@@ -221,7 +219,10 @@ def _segments(
         depth = layer.inputs(*channels)[1]
         if depth not in found:
             found[depth] = segments(layer, source.pitch, pixel, channels, config, most)
-        result.append((*found[depth], *further_parts(layer, channels, found[depth], config.rows)))
+        parts = found[depth]
+        if layer.summands > 1:
+            parts += tuple(further_parts(layer, layer.matrix(*channels), parts, config.rows))
+        result.append(parts)
     return tuple(result)
 
 

@@ -12,7 +12,7 @@ __all__ = ["Convolution", "Depthwise", "FullyConnected", "TransposedConvolution"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Weighted:
-    """A layer with int8 weights of zero point 0.
+    """A layer with int8 or uint8 weights.
 
     ``weight_scale`` is one number, or one for each output channel. ``bias`` is int32 in units of
     input scale x weight scale; None leaves the operand out. ``activation`` is the fused one.
@@ -24,10 +24,12 @@ class _Weighted:
     output_scale: float
     output_zero_point: int = 0
     activation: str = "NONE"
+    weight_zero_point: int = 0
 
     def constants(self, chain: Chain, axis: int = 0) -> list[int]:
         """Add weights, with output channels along ``axis``, and bias; return their numbers."""
-        numbers = [chain.constant("weights", self.weights, self.weight_scale, axis=axis)]
+        point = self.weight_zero_point
+        numbers = [chain.constant("weights", self.weights, self.weight_scale, point, axis)]
         if self.bias is not None:
             scale = np.asarray(self.weight_scale) * chain.scale
             numbers.append(chain.constant("bias", self.bias, scale))
