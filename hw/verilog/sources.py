@@ -6,8 +6,8 @@ from typing import NamedTuple
 import celosia.hw
 
 _ROOT = Path(celosia.hw.__file__).parent.parent
-#: File whose lines stand for signals declared elsewhere: the line of the module is more useful.
-HELPERS = ("hw/lib/fanout.py",)
+#: Files whose lines stand for signals declared elsewhere: the line of the module is more useful.
+HELPERS = ("hw/lib/component.py", "hw/lib/fanout.py")
 
 
 class Source(NamedTuple):
