@@ -10,6 +10,7 @@ from typing import Any
 import prerequisites
 import pytest
 
+from celosia.hw.memory.run_start import RunStart
 from celosia.hw.verilog.conversion import run_yosys
 from celosia.hw.verilog.emitter import Elaborated
 from celosia.hw.verilog.origins import PASSES, convert_with_origins
@@ -219,3 +220,9 @@ def test_counting_ends_with_its_context() -> None:
             assert current() is other
         assert current() is one
     assert current() is None
+
+
+def test_a_port_of_fields_belongs_to_its_component() -> None:
+    _, origins = convert_with_origins(RunStart(lanes=2, row_bits=4))
+    homes = {bits.place.partition(":")[0] for bits in sum(origins.signals.values(), ())}
+    assert homes == {"hw/memory/run_start.py"}

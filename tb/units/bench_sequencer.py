@@ -11,7 +11,7 @@ from cosim.memories import BurstMemory
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.commands import WORD_BYTES, encode
-from celosia.hw.arch.config import PROGRAM_BYTES, Config
+from celosia.hw.arch.config import MOST_COUNT, PROGRAM_BYTES, Config
 from celosia.hw.arch.isa import EXECUTING, LAYOUTS, Instruction, Opcode, Unit
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.sim.check.order import Clocks
@@ -222,6 +222,20 @@ async def wrong_programs(dut: Any) -> None:
         await bench.recover()
         assert await bench.go(words) is None
         bench.check_order()
+
+
+@cocotb.test()
+async def excess_posts(dut: Any) -> None:
+    """A post past the limit names its instruction, whichever of its unit are done by then."""
+    bench = SequencerBench(dut, make)
+    await bench.begin()
+    full = [Instruction(Opcode.NOP, post=1 << 5)] * MOST_COUNT
+    for opcode in (Opcode.LOAD, Opcode.STORE, Opcode.MATMUL, Opcode.VECTOR):
+        one = Instruction(opcode)
+        program = [one, one, *full, one, one.but(post=1 << 5), one, one, Instruction(Opcode.HALT)]
+        expected = isa.Error.SEMAPHORE, Unit.SEQUENCER, program.index(one.but(post=1 << 5))
+        assert await bench.go(encode(program)) == expected, opcode
+        await bench.recover()
 
 
 @cocotb.test()
