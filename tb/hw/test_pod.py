@@ -48,27 +48,38 @@ def test_verilog(tmp_path: Path) -> None:
     assert not printed.returncode and "port" not in printed.stderr, printed.stderr
 
 
-def test_the_base_is_that_of_private_addresses_alone(tmp_path: Path) -> None:
-    """The first address after the private ones is shared, as the one before them."""
-    begin, end, base = 0x1000, 0x2000, 0x4000_0000
-    text = convert(Pod(config=PodConfig(preset("pico"), cores=2, ports=2)), name="celosia")
+BEGIN, END, BASE = 0x1000, 0x2000, 0x4000_0000
+ADDRESSES = (BEGIN - 1, BEGIN, END - 1, END, 0, 0xFFFF_FFFF)
+
+
+def printed(folder: Path, ports: int, results: dict[str, str]) -> list[int]:
+    """Return what a pod of two cores prints: after each address of a channel, a Verilog value."""
+    text = convert(Pod(config=PodConfig(preset("pico"), cores=2, ports=ports)), name="celosia")
     (instance,) = re.findall(rf"{CORE} +core_0 \((.*?)\);", text, re.DOTALL)
-    ports = re.findall(r"\.(\w+)\(", instance)
-    addresses = (begin - 1, begin, end - 1, end, 0, 0xFFFF_FFFF)
+    names = re.findall(r"\.(\w+)\(", instance)
     steps = "".join(
         f'pod.core_0.m_axi__{channel} = 32\'h{address:x}; #1 $display("%0d", {result});\n'
-        for address in addresses
-        for channel, result in (("araddr", "read"), ("awaddr", "write"))
+        for address in ADDRESSES
+        for channel, result in results.items()
     )
-    inputs = ", ".join(port for port in ports if not re.match("m_axi__a[rw]addr", port))
-    values = {"begin": begin, "end": end, "base": base, "inputs": inputs, "steps": steps}
-    (tmp_path / "pod.v").write_text(
-        text + BENCH.format(core=CORE, ports=", ".join(ports), **values)
-    )
+    inputs = ", ".join(name for name in names if not re.match("m_axi__a[rw]addr", name))
+    values = {"begin": BEGIN, "end": END, "base": BASE, "inputs": inputs, "steps": steps}
+    bench = BENCH.format(core=CORE, ports=", ".join(names), **values)
+    (folder / "pod.v").write_text(text + bench)
     compiler = prerequisites.icarus()
     command = [str(compiler), "-g2012", "-s", "bench", "-o", "bench", "pod.v"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
     command = [str(compiler.with_name("vvp")), "-n", "bench"]
-    printed = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
-    wanted = [a | base if begin <= a < end else a for a in addresses for _ in range(2)]
-    assert list(map(int, printed.stdout.split())) == wanted
+    result = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    return list(map(int, result.stdout.split()))
+
+
+def test_the_base_is_that_of_private_addresses_alone(tmp_path: Path) -> None:
+    """The first address after the private ones is shared, as the one before them."""
+    expected = [a | BASE if BEGIN <= a < END else a for a in ADDRESSES for _ in range(2)]
+    assert printed(tmp_path, 2, {"araddr": "read", "awaddr": "write"}) == expected
+
+
+def test_reads_of_shared_bytes_are_joined(tmp_path: Path) -> None:
+    expected = [not BEGIN <= a < END for a in ADDRESSES]
+    assert printed(tmp_path, 1, {"araddr": "pod.shared[0]"}) == expected
