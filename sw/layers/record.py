@@ -105,6 +105,7 @@ class Attributes:
 
 if TYPE_CHECKING:
     from celosia.sw.layers.lowering import Lowering
+    from celosia.sw.layers.step import Backward, Step
 
 Shape = tuple[int, ...]
 
@@ -119,6 +120,8 @@ Shapes = Callable[[HostOperator, Attributes], Sequence[Shape]]
 Kernel = Callable[[HostOperator, Sequence[np.ndarray]], Sequence[np.ndarray]]
 #: Adds the work of the core for an operator.
 Lower = Callable[["Lowering", Operation], None]
+#: Adds an operator of a network to the graph of a training step; returns its backward pass.
+Gradient = Callable[["Step", Operation], "Backward"]
 #: Returns the result for every int8, for an operator that a table of 256 entries computes.
 Table = Callable[[Quantization, Quantization, dict[str, Any]], np.ndarray]
 #: Returns the name of an option of the core.
@@ -182,6 +185,8 @@ class Operator:
     #: Lowers it to work of the core. Raises CompileError with the reason where it cannot.
     lower: Lower | None = None
     table: Table | None = None  #: Fills its table of 256 entries.
+    #: Forward and backward pass in a training step. Raises CompileError if it does not train.
+    gradient: Gradient | None = None
     #: Returns the option of ``Config`` without which the host runs an operation; empty for none.
     option: Option | None = None
     #: Attribute that it has where a table can do it; empty where a table always can.

@@ -39,6 +39,7 @@ from celosia.sw.layers.record import (
     require,
 )
 from celosia.sw.layers.tables import BYTES
+from celosia.sw.operators import gradients
 from celosia.sw.operators.fixed_point import (
     centred,
     finished,
@@ -375,6 +376,7 @@ OPERATORS = (
             read=_read_binary(options),
             kernel=by_type(**dict.fromkeys(_SCALED, _run_sum(sign)), plain=clamped(of_reals)),
             lower=_lower_sum,
+            gradient=gradients.addition if kind == "ADD" else None,
             table=_sum_table(sign),
             factors=quotients,
             core=f"two values, or a value and a constant; {REPEATED}",

@@ -15,6 +15,7 @@ from celosia.sw.layers.node import ModelError, Node
 from celosia.sw.layers.quantize import exact_scaling
 from celosia.sw.layers.record import Attributes, Shape, mover, require
 from celosia.sw.layers.spec import Sum
+from celosia.sw.operators import gradients
 
 
 def _all_inputs(node: Node) -> None:
@@ -185,6 +186,7 @@ OPERATORS = (
         "any axis, constants",
         read=_read_concatenation,
         lower=_lower,
+        gradient=gradients.concatenation,
         core="two or more along rows, columns or channels",
     ),
     mover("PACK", _pack_shapes, _run_join, "any axis", read=_read_pack),

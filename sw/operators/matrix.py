@@ -25,6 +25,7 @@ from celosia.sw.layers.quantize import bias_of, convolution_scaling, dense_scali
 from celosia.sw.layers.record import SAME, Attributes, Lower, Operator, Shape, require
 from celosia.sw.layers.shapes import padding
 from celosia.sw.layers.values import Scaling
+from celosia.sw.operators import gradients
 from celosia.sw.operators.fixed_point import (
     factors,
     finished,
@@ -360,6 +361,7 @@ OPERATORS = (
             read=read,
             shapes=convolution_shapes,
             lower=lower_convolution(convolution_scaling),
+            gradient=gradients.convolution,
             kernel=_run_convolution,
             types=WEIGHTED,
             weighted=True,
@@ -379,6 +381,7 @@ OPERATORS = (
         infer=_infer_dense,
         shapes=_dense_shapes,
         lower=_lower_dense,
+        gradient=gradients.dense,
         option=weights_option,
         kernel=_run_dense,
         types=WEIGHTED,

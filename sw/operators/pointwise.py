@@ -11,6 +11,7 @@ from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.node import ModelError, Node, described
 from celosia.sw.layers.quantize import BOUNDS, ends, rescaling, single_factor
 from celosia.sw.layers.record import SAME, Attributes, Operator, Shape, require
+from celosia.sw.operators import gradients
 from celosia.sw.operators.fixed_point import finished, quotients, rescaled, single
 from celosia.sw.operators.functions import same_shape
 
@@ -122,6 +123,7 @@ OPERATORS = (
             types=(("int8", "int16", "float32"), SAME),
             kernel=_run_relu,
             lower=_lower,
+            gradient=gradients.activation if kind in ("RELU", "RELU6") else None,
             factors=quotients,
             core=f"int8: {_CLAMP}",
             host="int8, int16, float32",

@@ -33,6 +33,7 @@ from celosia.sw.layers.record import (
 )
 from celosia.sw.layers.shapes import padding, rectangles
 from celosia.sw.layers.values import Scaling
+from celosia.sw.operators import gradients
 from celosia.sw.operators.fixed_point import meaning
 from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
 
@@ -153,6 +154,7 @@ _POOLED: dict[str, Any] = {
     "types": (("int8", "int16", "float32"), SAME),
     "keeps_scale": True,
     "lower": _lower,
+    "gradient": gradients.pooling,
     "host": "any window: int8, int16, float32",
 }
 _POOL = "windows up to 255 × 255 whose results fit the accumulators"

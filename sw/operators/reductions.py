@@ -36,6 +36,7 @@ from celosia.sw.layers.record import (
 )
 from celosia.sw.layers.shapes import Axis, rectangles
 from celosia.sw.layers.values import Scaling
+from celosia.sw.operators import gradients
 from celosia.sw.operators.fixed_point import (
     MOST_FACTOR,
     meaning,
@@ -312,6 +313,7 @@ OPERATORS = (
         shapes=reduced,
         kernel=by_type(int8=_run_mean, int16=_run_mean, plain=_run_plain_mean),
         lower=_lower_sum,
+        gradient=gradients.mean,
         factors=quotients,
         core=f"{_PIXELS}, over channels",
         **_NUMERIC,

@@ -16,6 +16,7 @@ from celosia.sw.layers.node import ModelError, Node
 from celosia.sw.layers.record import ANY, EXTENT, Attributes, Operator, Shape, require
 from celosia.sw.layers.shapes import OF_BYTES, OF_ROWS, RESHAPES
 from celosia.sw.layers.spec import Windows
+from celosia.sw.operators import gradients
 
 
 def _lower_reshape(lowering: Lowering, operation: Operation) -> None:
@@ -201,6 +202,7 @@ OPERATORS = (
             shapes=_reshape_shapes,
             kernel=_run_reshape,
             lower=_lower_reshape,
+            gradient=gradients.reshape,
             core=_MOVED,
             host="any",
             **_VIEWS,

@@ -1,0 +1,259 @@
+"""Backward passes of operators, in operations of a training step: see docs/design/training.md."""
+
+import math
+
+import numpy as np
+
+from celosia.sw.ir.graph import Operation
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.shapes import padding
+from celosia.sw.layers.step import MOST, Backward, Step, Sums, Weights
+
+#: Greatest real values of activations that train; none for an activation without one.
+_TOPS = {"NONE": None, "RELU": None, "RELU6": 6.0}
+
+
+def _activated(step: Step, operation: Operation, sums: Sums, activation: str, **fields) -> int:
+    """Add the result of sums with an activation; raises CompileError if it does not train."""
+    if activation not in _TOPS:
+        raise CompileError(f"wanted RELU, RELU6 or no activation, got {activation}")
+    low = -128 if activation == "NONE" else 0
+    number = step.shifted(sums, low=low, top=_TOPS[activation], **fields)
+    step.result(operation, number)
+    return number
+
+
+def _masked(step: Step, operation: Operation, errors: int, activation: str) -> int:
+    """Return errors where an activation lets its inputs through."""
+    if activation == "NONE":
+        return errors
+    values = step.values[operation.outputs[0]]
+    maker = next(o for o in step.operations if values in o.outputs)
+    # Values that saturate pass errors on.
+    high = maker.attributes["high"] + (maker.attributes["high"] == MOST)
+    shape, name = step.shape(errors), f"{step.name(operation)}/masked"
+    inputs = errors, step.reshaped(values, shape)
+    return step.operate("MaskedErrors", inputs, shape, name, low=0, high=high)
+
+
+def _update_bias(step: Step, bias: Weights | None, errors: int) -> None:
+    """Add the update of a bias: the sums of errors over all pixels."""
+    if bias is None:
+        return
+    shape = step.shape(errors)
+    rows = math.prod(shape[:-1])
+    matrix = step.reshaped(errors, (1, rows, shape[-1]))
+    ones = step.constant(f"{bias.name}/ones", np.ones((1, 1, rows), np.int8))
+    step.update(bias, step.product(f"{bias.name}/step", ones, matrix))
+
+
+def dense(step: Step, operation: Operation) -> Backward:
+    """Add a FULLY_CONNECTED."""
+    name, activation = step.name(operation), operation.attributes["activation"]
+    x = step.matrix(step.value(operation))
+    weights = step.weights(name, step.contents(operation, 1).T)
+    sums = step.product(f"{name}/sum", x, weights.high)
+    bias = step.bias(operation, sums.exponent)
+    sums = step.with_bias(sums, bias)
+    _activated(step, operation, sums, activation, rounding="AWAY")
+
+    def backward(errors: int) -> None:
+        errors = _masked(step, operation, errors, activation)
+        if step.needs(operation):
+            noise = (1, step.batch, min(step.width, weights.shape[1]))
+            turned = step.product(f"{name}/error", errors, weights.high, (False, True), noise=noise)
+            before = step.shifted(turned, low=-MOST)
+            step.add_error(operation, step.reshaped(before, step.extents(operation.inputs[0])))
+        step.update(weights, step.product(f"{name}/step", x, errors, (True, False)))
+        _update_bias(step, bias, errors)
+
+    return backward
+
+
+def convolution(step: Step, operation: Operation) -> Backward:
+    """Add a CONV_2D or DEPTHWISE_CONV_2D."""
+    name, attributes = step.name(operation), operation.attributes
+    x, first = step.value(operation), step.contents(operation, 1)
+    batch, *extents, inputs = step.shape(x)
+    counts = step.extents(operation.outputs[0])[1:3]
+    depthwise = "depth_multiplier" in attributes
+    if attributes["dilation"] != (1, 1) or (not depthwise and first.shape[3] != inputs):
+        raise CompileError("wanted a convolution without dilation and groups")
+    kernel, stride = first.shape[1:3], attributes["stride"]
+    before = tuple(
+        padding(attributes["padding"], extents[n], kernel[n], stride[n], counts[n]) for n in (0, 1)
+    )
+    geometry = {"kernel": kernel, "stride": stride, "before": before, "depthwise": depthwise}
+    outputs = first.shape[3] if depthwise else first.shape[0]
+    matrix = first if depthwise else first.transpose(1, 2, 3, 0)
+    weights = step.weights(name, matrix.reshape(-1, outputs))
+    shape = (batch, *counts, outputs)
+    exponent = step.exponents[x] + step.exponents[weights.high]
+    sums = Sums(
+        f"{name}/sum",
+        "ShiftedConvolution",
+        (x, weights.high),
+        shape,
+        exponent,
+        geometry | {"extents": counts},
+    )
+    bias = step.bias(operation, exponent)
+    sums = step.with_bias(sums, bias)
+    _activated(step, operation, sums, attributes["activation"], rounding="HALVED")
+
+    def backward(errors: int) -> None:
+        errors = _masked(step, operation, errors, attributes["activation"])
+        exponent = step.exponents[errors]
+        if step.needs(operation):
+            turned = Sums(
+                f"{name}/error",
+                "TurnedConvolution",
+                (errors, weights.high),
+                (batch, *extents, inputs),
+                exponent + step.exponents[weights.high],
+                geometry | {"extents": tuple(extents), "inputs": inputs},
+                noise=(1, batch + math.prod(extents) - 1, min(step.width, inputs)),
+            )
+            step.add_error(operation, step.shifted(turned, low=-MOST))
+        gradient = Sums(
+            f"{name}/step",
+            "ShiftedCorrelation",
+            (x, errors),
+            weights.shape,
+            exponent + step.exponents[x],
+            geometry,
+        )
+        step.update(weights, gradient)
+        _update_bias(step, bias, errors)
+
+    return backward
+
+
+def _require_windows(step: Step, operation: Operation, window: tuple[int, ...]) -> None:
+    """Raise CompileError unless windows lie side by side in the image."""
+    attributes = operation.attributes
+    extents = step.extents(operation.inputs[0])[1:3]
+    counts = step.extents(operation.outputs[0])[1:3]
+    inside = all(n * size <= all for n, size, all in zip(counts, window, extents, strict=True))
+    if attributes["stride"] != window or not inside:
+        raise CompileError("wanted windows that lie side by side in the image")
+
+
+def pooling(step: Step, operation: Operation) -> Backward:
+    """Add a MAX_POOL_2D or AVERAGE_POOL_2D."""
+    attributes, x = operation.attributes, step.value(operation)
+    _require_windows(step, operation, attributes["window"])
+    if attributes["activation"] != "NONE":
+        raise CompileError("wanted a pooling without activation")
+    shape = step.extents(operation.outputs[0])
+    y = step.operate(operation.kind, (x,), shape, step.name(operation), **attributes)
+    step.result(operation, y)
+    if operation.kind == "AVERAGE_POOL_2D":
+        return lambda errors: _average_errors(step, operation, errors, attributes["window"])
+
+    def backward(errors: int) -> None:
+        grown = {"window": attributes["window"], "extents": step.shape(x)[1:3]}
+        name = f"{step.name(operation)}/error"
+        inputs = (errors, x, y)
+        before = step.operate("MaximumErrors", inputs, step.shape(x), name, **grown)
+        step.add_error(operation, before)
+
+    return backward
+
+
+def _average_errors(step: Step, operation: Operation, errors: int, window: tuple[int, ...]) -> None:
+    """Add the errors of the inputs of means: equal parts of the errors of the means."""
+    name, shape = f"{step.name(operation)}/error", step.extents(operation.inputs[0])
+    count = math.prod(window)
+    exponent = step.exponents[errors] - math.floor(math.log2(count))
+    if count & (count - 1):
+        # 64 to 127 times two to the power of a shift is about 1 / count.
+        shift = math.floor(math.log2(count)) + 1
+        sums = step.sum_of(name, ((errors, round((64 << shift) / count)),))
+        errors, exponent = step.shifted(sums, shift=6), step.exponents[errors] - shift
+    grown = {"window": window, "extents": shape[1:3]}
+    before = step.operate("RepeatedErrors", (errors,), shape, f"{name}/repeated", **grown)
+    step.exponents[before] = exponent
+    step.add_error(operation, before)
+
+
+def mean(step: Step, operation: Operation) -> Backward:
+    """Add a MEAN over all rows and columns: an average of one window."""
+    x, shape = step.value(operation), step.shape(step.value(operation))
+    if len(shape) != 4 or operation.attributes["axes"] not in ((1, 2), [1, 2]):
+        raise CompileError("wanted a mean over rows and columns of images")
+    window = shape[1:3]
+    fields = {"window": window, "stride": window, "padding": "VALID", "activation": "NONE"}
+    pooled = (shape[0], 1, 1, shape[3])
+    y = step.operate("AVERAGE_POOL_2D", (x,), pooled, step.name(operation), **fields)
+    step.result(operation, step.reshaped(y, step.extents(operation.outputs[0])))
+    return lambda errors: _average_errors(step, operation, step.reshaped(errors, pooled), window)
+
+
+def activation(step: Step, operation: Operation) -> Backward:
+    """Add a RELU or RELU6."""
+    x = step.value(operation)
+    sums = step.sum_of(step.name(operation), ((x, 1),), step.exponents[x])
+    _activated(step, operation, sums, operation.kind, shift=0)
+    return lambda errors: step.add_error(
+        operation, _masked(step, operation, errors, operation.kind)
+    )
+
+
+def reshape(step: Step, operation: Operation) -> Backward:
+    """Add a RESHAPE, EXPAND_DIMS or SQUEEZE that keeps images apart."""
+    source, result = operation.inputs[0], operation.outputs[0]
+    step.result(operation, step.reshaped(step.value(operation), step.extents(result)))
+    return lambda errors: step.add_error(operation, step.reshaped(errors, step.extents(source)))
+
+
+def addition(step: Step, operation: Operation) -> Backward:
+    """Add an ADD of two values of one shape."""
+    numbers = [step.values.get(number, -1) for number in operation.inputs]
+    if -1 in numbers or step.shape(numbers[0]) != step.shape(numbers[1]):
+        raise CompileError("wanted a sum of two computed values of one shape")
+    chosen = operation.attributes["activation"]
+    _activated(step, operation, step.aligned(f"{step.name(operation)}/sum", numbers), chosen)
+
+    def backward(errors: int) -> None:
+        errors = _masked(step, operation, errors, chosen)
+        for position in (0, 1):
+            step.add_error(operation, errors, position)
+
+    return backward
+
+
+def concatenation(step: Step, operation: Operation) -> Backward:
+    """Add a CONCATENATION along channels; all inputs are brought to the greatest exponent."""
+    numbers = [step.values.get(number, -1) for number in operation.inputs]
+    shape, name = step.extents(operation.outputs[0]), step.name(operation)
+    rank = len(step.network.tensors[operation.outputs[0]].shape)
+    if -1 in numbers or operation.attributes["axis"] != rank - 1:
+        raise CompileError("wanted computed values joined along channels")
+    greatest = max(step.exponents[number] for number in numbers)
+    alike = []
+    for place, number in enumerate(numbers):
+        if less := greatest - step.exponents[number]:
+            sums = step.sum_of(f"{name}/{place}", ((number, 1),), step.exponents[number])
+            number = step.shifted(sums, shift=less, rounding="HALVED")
+        alike.append(number)
+    step.result(operation, step.operate("CONCATENATION", alike, shape, name, axis=len(shape) - 1))
+
+    def backward(errors: int) -> None:
+        first = 0
+        for position, number in enumerate(numbers):
+            part = step.shape(number)
+            fields = {
+                "begin": (*(0 for _ in part[1:]), first),
+                "count": part,
+                "stride": (1,) * len(part),
+                "dropped": (),
+                "added": (),
+            }
+            name = f"{step.name(operation)}/error_{position}"
+            step.add_error(
+                operation, step.operate("SLICE", (errors,), part, name, **fields), position
+            )
+            first += part[-1]
+
+    return backward

@@ -1,0 +1,256 @@
+"""Operators of a training step: sums of int8 products, shifted and rounded to int8.
+
+No file of a model has them; ``gradient`` of other records makes them. A matrix is a tensor of shape
+``(1, rows, columns)``. See docs/design/training.md.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.record import EXTENT, INT8, Attributes, Operator, Shape, each_sample, require
+from celosia.sw.operators.windows import image
+
+_Arrays = Sequence[np.ndarray]
+#: Returns sums of products, shape ``(images, pixels, channels)``, of operands of one sample.
+_Sums = Callable[[HostOperator, _Arrays], np.ndarray]
+
+#: Roundings: halves up; halves away from zero; the last after a first bit that is rounded up.
+ROUNDINGS = ("UP", "AWAY", "HALVED")
+#: Greatest shifts, to the left and to the right, and greatest factor of an addend.
+_LEFT, _RIGHT, _FACTOR = 7, 30, 1 << 14
+
+
+def shifted(sums: np.ndarray, attributes: dict[str, Any]) -> np.ndarray:
+    """Return int32 sums over two to the power of ``shift``, rounded and clamped to int8.
+
+    With ``kept_bits`` the sums keep their lowest bits alone, as a signed number.
+    """
+    sums = sums.astype(np.int32).astype(np.int64)
+    if bits := attributes["kept_bits"]:
+        half = 1 << (bits - 1)
+        sums = (sums + half) % (1 << bits) - half
+    shift, rounding = attributes["shift"], attributes["rounding"]
+    if rounding == "HALVED":
+        sums, shift = (sums + 1) >> 1, shift - 1
+    half = (1 << shift) >> 1 if shift > 0 else 0
+    if shift <= 0:
+        values = sums << -shift
+    elif rounding == "UP":
+        values = (sums + half) >> shift
+    else:
+        values = np.sign(sums) * ((np.abs(sums) + half) >> shift)
+    return np.clip(values, attributes["low"], attributes["high"]).astype(np.int8)
+
+
+def spread(addend: np.ndarray, images: int, pixels: int, channels: int) -> np.ndarray:
+    """Return an addend for each sum, int64.
+
+    Its rows are those of all pixels, or one for all, or overlapping ones: each image begins a row
+    after the one before. Its columns are repeated up to the channels.
+    """
+    rows = addend.reshape(-1, addend.shape[-1]).astype(np.int64)
+    rows = rows[:, np.arange(channels) % rows.shape[1]]
+    if len(rows) == images * pixels:
+        return rows.reshape(images, pixels, channels)
+    if len(rows) > 1:
+        return rows[np.arange(images)[:, None] + np.arange(pixels)]
+    return np.broadcast_to(rows, (images, pixels, channels))
+
+
+def _check(operator: HostOperator, attributes: Attributes, shape: Shape) -> list[Shape]:
+    """Check the attributes of shift and addends of a result, whose shape is returned."""
+    attributes.integer("shift", -_LEFT, _RIGHT)
+    attributes.name("rounding", ROUNDINGS)
+    attributes.integer("kept_bits", 0, 8)
+    attributes.integer("bias", -_FACTOR, _FACTOR)
+    low = attributes.integer("low", -128, 127)
+    attributes.integer("high", low, 127)
+    factors = operator.attributes.get("factors")
+    require(isinstance(factors, list | tuple), "factors of addends", factors)
+    attributes.integers("factors", len(factors or ()), -_FACTOR, _FACTOR)
+    pixels = int(np.prod(shape[1:-1], dtype=np.int64))
+    for addend in operator.sources[len(operator.sources) - len(factors or ()) :]:
+        rows = int(np.prod(addend.shape[:-1], dtype=np.int64))
+        good = rows in (1, shape[0] * pixels, shape[0] + pixels - 1)
+        good = good and 0 < addend.shape[-1] <= shape[-1]
+        require(good, f"an addend of {shape[0] * pixels} rows or one", addend.shape)
+    return [shape]
+
+
+def _kernel(sums: _Sums) -> Callable[[HostOperator, _Arrays], list[np.ndarray]]:
+    """Return the kernel of an operator from its sums of products."""
+
+    def run(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+        attributes, shape = operator.attributes, operator.results[0].shape
+        factors = attributes["factors"]
+        first = len(arrays) - len(factors)
+        total = sums(operator, arrays[:first]) + attributes["bias"]
+        extents = (shape[0], int(np.prod(shape[1:-1])), shape[-1])
+        for addend, factor in zip(arrays[first:], factors, strict=True):
+            total = total + factor * spread(addend, *extents)
+        return [shifted(total, attributes).reshape(shape)]
+
+    return each_sample(run)
+
+
+def exact(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the product of integer matrices, int64; float64 holds all sums."""
+    return (one.astype(np.float64) @ other.astype(np.float64)).astype(np.int64)
+
+
+def _matrix(shape: Shape) -> Shape:
+    require(len(shape) == 3 and shape[0] == 1, "a matrix of shape (1, rows, columns)", shape)
+    return shape[1:]
+
+
+def _product_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    first, second = (_matrix(operand.shape) for operand in operator.sources[:2])
+    first = first[::-1] if attributes.flag("adj_x") else first
+    second = second[::-1] if attributes.flag("adj_y") else second
+    require(first[1] == second[0], f"a second matrix of {first[1]} rows", second)
+    return _check(operator, attributes, (1, first[0], second[1]))
+
+
+def _product_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
+    first, second = (array[0] for array in arrays)
+    first = first.T if operator.attributes["adj_x"] else first
+    return exact(first, second.T if operator.attributes["adj_y"] else second)[None]
+
+
+def _sum_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    require(len(operator.attributes.get("factors", ())) == len(operator.sources), "factors")
+    return _check(operator, attributes, operator.results[0].shape)
+
+
+def _nothing(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
+    return np.zeros((1, 1, 1), np.int64)
+
+
+def _windows_of(
+    operator: HostOperator, attributes: Attributes, extents: Sequence[int], counts: Sequence[int]
+) -> Sequence[int]:
+    """Return rows and columns of the kernel; check that windows cover images of some extents."""
+    kernel = attributes.integers("kernel", 2, 1, EXTENT)
+    stride = attributes.integers("stride", 2, 1, EXTENT)
+    before = attributes.integers("before", 2, 0, EXTENT)
+    for n in (0, 1):
+        last = (counts[n] - 1) * stride[n] - before[n]
+        good = before[n] < kernel[n] and last < extents[n]
+        require(good, "windows that reach the image", (tuple(extents), tuple(counts)))
+    return kernel
+
+
+def _weights_of(
+    operator: HostOperator, attributes: Attributes, kernel: Sequence[int], inputs: int, outputs: int
+) -> Shape:
+    """Return the shape of the matrix of weights between so many channels."""
+    taps = kernel[0] * kernel[1]
+    if attributes.flag("depthwise"):
+        require(outputs % inputs == 0, f"a multiple of {inputs} channels", outputs)
+        return (1, taps, outputs)
+    return (1, taps * inputs, outputs)
+
+
+def _convolution_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    batch, *extents, inputs = image(operator.sources[0].shape)
+    counts = attributes.integers("extents", 2, 1, EXTENT)
+    kernel = _windows_of(operator, attributes, extents, counts)
+    weights = operator.sources[1].shape
+    require(len(weights) == 3, "a matrix of weights", weights)
+    wanted = _weights_of(operator, attributes, kernel, inputs, weights[2])
+    require(weights == wanted, f"weights of shape {wanted}", weights)
+    return _check(operator, attributes, (batch, *counts, weights[2]))
+
+
+def _turned_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    batch, *counts, outputs = image(operator.sources[0].shape)
+    extents = attributes.integers("extents", 2, 1, EXTENT)
+    inputs = attributes.integer("inputs", 1, EXTENT)
+    kernel = _windows_of(operator, attributes, extents, counts)
+    wanted = _weights_of(operator, attributes, kernel, inputs, outputs)
+    require(operator.sources[1].shape == wanted, f"weights of shape {wanted}")
+    return _check(operator, attributes, (batch, *extents, inputs))
+
+
+def _correlation_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    batch, *extents, inputs = image(operator.sources[0].shape)
+    errors = image(operator.sources[1].shape)
+    require(errors[0] == batch, f"errors of {batch} images", errors[0])
+    kernel = _windows_of(operator, attributes, extents, errors[1:3])
+    shape = _weights_of(operator, attributes, kernel, inputs, errors[3])
+    return _check(operator, attributes, shape)
+
+
+def _patches(x: np.ndarray, attributes: dict[str, Any], counts: Sequence[int]) -> np.ndarray:
+    """Return the pixels under the kernel: ``(images, pixels, taps, channels)``, int8."""
+    kernel, stride, before = (attributes[name] for name in ("kernel", "stride", "before"))
+    after = [
+        max(0, (counts[n] - 1) * stride[n] + kernel[n] - before[n] - x.shape[1 + n]) for n in (0, 1)
+    ]
+    around = [(0, 0), *zip(before, after, strict=True), (0, 0)]
+    views = np.lib.stride_tricks.sliding_window_view(np.pad(x, around), tuple(kernel), (1, 2))
+    views = views[:, :: stride[0], :: stride[1]][:, : counts[0], : counts[1]]
+    taps = views.transpose(0, 1, 2, 4, 5, 3)
+    return taps.reshape(len(x), counts[0] * counts[1], kernel[0] * kernel[1], x.shape[3])
+
+
+def _convolution_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
+    (x, weights), attributes = arrays, operator.attributes
+    taps = _patches(x, attributes, attributes["extents"])
+    if not attributes["depthwise"]:
+        return exact(taps.reshape(*taps.shape[:2], -1), weights[0])
+    multiplier = weights.shape[2] // x.shape[3]
+    products = np.repeat(taps.astype(np.int64), multiplier, axis=3) * weights[0]
+    return products.sum(axis=2)
+
+
+def _turned_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
+    (errors, weights), attributes = arrays, operator.attributes
+    (rows, columns), inputs = attributes["extents"], attributes["inputs"]
+    kernel, stride, before = (attributes[name] for name in ("kernel", "stride", "before"))
+    batch, high, wide, outputs = errors.shape
+    padded = np.zeros(
+        (batch, *(kernel[n] + max((high, wide)[n] * stride[n], (rows, columns)[n]) for n in (0, 1)))
+        + (inputs,),
+        np.int64,
+    )
+    matrices = weights[0].reshape(kernel[0], kernel[1], -1, outputs)
+    for row in range(kernel[0]):
+        for column in range(kernel[1]):
+            if attributes["depthwise"]:
+                part = errors.astype(np.int64) * matrices[row, column]
+                part = part.reshape(batch, high, wide, inputs, -1).sum(axis=4)
+            else:
+                part = exact(errors, matrices[row, column].T)
+            bottom, right = row + high * stride[0], column + wide * stride[1]
+            padded[:, row : bottom : stride[0], column : right : stride[1]] += part
+    inside = padded[:, before[0] : before[0] + rows, before[1] : before[1] + columns]
+    return inside.reshape(batch, rows * columns, inputs)
+
+
+def _correlation_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
+    (x, errors), attributes = arrays, operator.attributes
+    taps = _patches(x, attributes, errors.shape[1:3])
+    flat = errors.reshape(-1, errors.shape[3])
+    taps = taps.reshape(len(flat), taps.shape[2], x.shape[3])
+    if not attributes["depthwise"]:
+        return exact(taps.reshape(len(flat), -1).T, flat)[None]
+    multiplier = errors.shape[3] // x.shape[3]
+    wide = np.repeat(taps.astype(np.int64), multiplier, axis=2)
+    return (wide * flat[:, None]).sum(axis=0)[None]
+
+
+_STEP = "a step of training"
+OPERATORS = tuple(
+    Operator(kind=kind, shapes=shapes, types=INT8, plain=True, kernel=_kernel(sums), host=_STEP)
+    for kind, shapes, sums in (
+        ("ShiftedProduct", _product_shapes, _product_sums),
+        ("ShiftedSum", _sum_shapes, _nothing),
+        ("ShiftedConvolution", _convolution_shapes, _convolution_sums),
+        ("TurnedConvolution", _turned_shapes, _turned_sums),
+        ("ShiftedCorrelation", _correlation_shapes, _correlation_sums),
+    )
+)

@@ -1,0 +1,131 @@
+"""Operators of a training step that make errors of errors: masks, windows, and the softmax.
+
+No file of a model has them; ``gradient`` of other records makes them. See docs/design/training.md.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.record import EXTENT, INT8, Attributes, Operator, Shape, each_sample, require
+from celosia.sw.operators.windows import image
+
+_Arrays = Sequence[np.ndarray]
+
+#: Greatest error, and value of the right class: probabilities are in steps of 1 / ONE.
+ONE = 127
+#: Classes at most: the matrix that takes the mean from their errors is of int8.
+MOST_CLASSES = 128
+#: Shift from a product of two probabilities to one: ``ONE²`` to ``ONE``.
+_ERROR_SHIFT = 7
+#: Shift of the sum of exponentials, above ONE, to the index of its reciprocal.
+_RECIPROCAL_SHIFT = 2
+
+
+def _masked_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    errors, values = (operand.shape for operand in operator.sources)
+    require(errors == values, f"values of shape {errors}", values)
+    low = attributes.integer("low", -129, 127)
+    attributes.integer("high", low + 1, 128)
+    return [errors]
+
+
+def _run_masked(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    """Return errors where values lie between the ends of an activation, else 0."""
+    (errors, values), attributes = arrays, operator.attributes
+    inside = (values > attributes["low"]) & (values < attributes["high"])
+    return [np.where(inside, errors, 0).astype(np.int8)]
+
+
+def _grown_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    """Return the shape of errors repeated in windows; rows and columns of no window are 0."""
+    batch, *counts, channels = image(operator.sources[0].shape)
+    window = attributes.integers("window", 2, 1, EXTENT)
+    extents = attributes.integers("extents", 2, 1, EXTENT)
+    good = all(n * size <= extent for n, size, extent in zip(counts, window, extents, strict=True))
+    require(good, f"windows inside {tuple(extents)} pixels", (tuple(counts), tuple(window)))
+    shape = (batch, *extents, channels)
+    others = [operand.shape for operand in operator.sources[1:]]
+    require(others in ([], [shape, operator.sources[0].shape]), "results and maxima", others)
+    return [shape]
+
+
+def _grown(operator: HostOperator, errors: np.ndarray) -> np.ndarray:
+    """Return errors repeated in their windows, zeros beside them."""
+    rows, columns = operator.attributes["window"]
+    wide = errors.repeat(rows, axis=1).repeat(columns, axis=2)
+    missing = [n - m for n, m in zip(operator.attributes["extents"], wide.shape[1:3], strict=True)]
+    return np.pad(wide, [(0, 0), *((0, n) for n in missing), (0, 0)])
+
+
+def _run_repeated(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    return [_grown(operator, arrays[0])]
+
+
+def _run_maxima(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    """Return the errors of maxima for all results that equal them, else 0."""
+    errors, results, maxima = arrays
+    return [np.where(results == _grown(operator, maxima), _grown(operator, errors), 0)]
+
+
+def exponentials(steps: float) -> np.ndarray:
+    """Return ``ONE · e^(d / steps)`` of differences d from -128 to 0, by d + 128."""
+    return np.round(ONE * np.exp(np.arange(-128, 1) / steps)).astype(np.int64)
+
+
+def reciprocals() -> np.ndarray:
+    """Return ``ONE² / sum`` by the index of the sum, 0 to 255."""
+    return np.round(ONE * ONE / (ONE + (np.arange(256) << _RECIPROCAL_SHIFT))).astype(np.int64)
+
+
+def projection(classes: int) -> np.ndarray:
+    """Return the matrix that takes the mean from errors, times about ``2^_ERROR_SHIFT``."""
+    part = min(round((1 << _ERROR_SHIFT) / classes), 127 // (classes - 1))
+    return classes * part * np.eye(classes, dtype=np.int64) - part
+
+
+def _softmax_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    logits, labels, *noises = (operand.shape for operand in operator.sources)
+    require(len(logits) == 3 and labels == logits, f"labels of shape {logits}", labels)
+    require(2 <= logits[2] <= MOST_CLASSES, f"2 to {MOST_CLASSES} classes", logits[2])
+    rows = [shape[:2] == logits[:2] and shape[2] <= logits[2] for shape in noises]
+    require(len(noises) == 2 and all(rows), "noise for two products", noises)
+    require(attributes.real("steps") > 0, "steps above 0")
+    return [logits]
+
+
+def _run_softmax(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    """Return labels less the softmax of logits, without their mean, in steps of 1 / ONE."""
+    logits, labels, *noises = (array.astype(np.int64) for array in arrays)
+    classes = logits.shape[-1]
+    below = np.maximum(logits - logits.max(axis=-1, keepdims=True), -128)
+    powers = exponentials(operator.attributes["steps"])[below + 128]
+    rest = powers.sum(axis=-1, keepdims=True) - ONE
+    half = 1 << (_RECIPROCAL_SHIFT - 1)
+    index = np.minimum((rest + half) >> _RECIPROCAL_SHIFT, 255)
+    error = ONE * labels - reciprocals()[index] * powers
+    for number, noise in enumerate(noises):
+        error = error @ projection(classes) if number else error
+        error = error + noise[..., np.arange(classes) % noise.shape[-1]]
+        half = 1 << (_ERROR_SHIFT - 1)
+        error = np.clip((error + half) >> _ERROR_SHIFT, -ONE, ONE)
+    return [error.astype(np.int8)]
+
+
+OPERATORS = tuple(
+    Operator(
+        kind=kind,
+        shapes=shapes,
+        types=INT8,
+        plain=True,
+        kernel=each_sample(kernel),
+        host="a step of training",
+    )
+    for kind, shapes, kernel in (
+        ("MaskedErrors", _masked_shapes, _run_masked),
+        ("MaximumErrors", _grown_shapes, _run_maxima),
+        ("RepeatedErrors", _grown_shapes, _run_repeated),
+        ("SoftmaxErrors", _softmax_shapes, _run_softmax),
+    )
+)

@@ -1,0 +1,74 @@
+"""Small float networks to train: graphs with random weights."""
+
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.ir.graph import Graph, Operation, Tensor
+
+
+class Layers:
+    """A float network under construction, layer by layer, on a batch of 1."""
+
+    def __init__(self, shape: tuple[int, ...], seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.tensors = [Tensor("images", (1, *shape), np.dtype(np.float32))]
+        self.operations: list[Operation] = []
+        self.last = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.tensors[self.last].shape
+
+    def constant(self, *shape: int) -> int:
+        data = self.rng.normal(0, 0.2, shape).astype(np.float32)
+        self.tensors.append(Tensor("weights", shape, data.dtype, data=data))
+        return len(self.tensors) - 1
+
+    def add(self, kind: str, inputs: list[int], shape: tuple[int, ...], **fields: Any) -> int:
+        self.tensors.append(Tensor(f"{kind}_{len(self.operations)}", shape, np.dtype(np.float32)))
+        self.last = len(self.tensors) - 1
+        place = len(self.operations)
+        self.operations.append(Operation(kind, place, tuple(inputs), (self.last,), fields))
+        return self.last
+
+    def dense(self, outputs: int, activation: str = "NONE", *, bias: bool = True) -> int:
+        inputs = [self.last, self.constant(outputs, int(np.prod(self.shape[1:])))]
+        inputs += [self.constant(outputs)] if bias else []
+        return self.add("FULLY_CONNECTED", inputs, (1, outputs), activation=activation)
+
+    def conv(
+        self,
+        outputs: int,
+        kernel: tuple[int, int] = (3, 3),
+        stride: tuple[int, int] = (1, 1),
+        padding: str = "SAME",
+        activation: str = "RELU",
+        *,
+        bias: bool = True,
+        depthwise: bool = False,
+    ) -> int:
+        _, height, width, channels = self.shape
+        spans = [
+            -(-n // s) if padding == "SAME" else (n - k) // s + 1
+            for n, s, k in zip((height, width), stride, kernel, strict=True)
+        ]
+        fields: dict[str, Any] = {"dilation": (1, 1), "stride": stride, "padding": padding}
+        kind, weights = "CONV_2D", (outputs, *kernel, channels)
+        if depthwise:
+            kind, weights = "DEPTHWISE_CONV_2D", (1, *kernel, outputs)
+            fields["depth_multiplier"] = outputs // channels
+        inputs = [self.last, self.constant(*weights)] + ([self.constant(outputs)] if bias else [])
+        return self.add(kind, inputs, (1, *spans, outputs), activation=activation, **fields)
+
+    def pool(self, kind: str, *window: int) -> int:
+        _, height, width, channels = self.shape
+        shape = (1, height // window[0], width // window[1], channels)
+        fields = {"window": window, "stride": window, "padding": "VALID", "activation": "NONE"}
+        return self.add(kind, [self.last], shape, **fields)
+
+    def flat(self) -> int:
+        return self.add("RESHAPE", [self.last], (1, int(np.prod(self.shape))))
+
+    def graph(self) -> Graph:
+        return Graph("small", tuple(self.tensors), tuple(self.operations), (0,), (self.last,))
