@@ -68,7 +68,7 @@ class Sums:
 class Step:
     """Graph of a training step under construction.
 
-    - ``network``: the graph to train; its tensors have numbers of their own.
+    - ``network``: the graph to train; its tensors have other numbers.
     - ``batch``: images of a step. ``width``: columns of noise, which repeat.
     - ``choose``: returns shifts.
     - ``compute``: returns the result of an operation of tensors with contents, or None.
@@ -95,6 +95,8 @@ class Step:
         #: Tensors of the step, by tensor of the network: values, and errors of each reader.
         self.values: dict[int, int] = {}
         self.errors: dict[int, list[int]] = {}
+        #: Tensors of the network that depend on weights.
+        self.learning: set[int] = set()
 
     # Tensors.
 
@@ -178,12 +180,13 @@ class Step:
         return self.tensors[number].shape
 
     def needs(self, operation: Operation, position: int = 0) -> bool:
-        """Return whether errors of an input are needed: it is no input of the network."""
-        return operation.inputs[position] not in self.network.inputs
+        """Return whether errors of an input are needed: it depends on weights."""
+        return operation.inputs[position] in self.learning
 
     def add_error(self, operation: Operation, errors: int, position: int = 0) -> None:
         """Record the errors of an input of an operation."""
-        self.errors.setdefault(operation.inputs[position], []).append(errors)
+        if self.needs(operation, position):
+            self.errors.setdefault(operation.inputs[position], []).append(errors)
 
     def error(self, number: int) -> int:
         """Return the errors of a tensor of the network: the sum of those of its readers."""

@@ -29,6 +29,9 @@ These operators need neither core nor host:
 - IF is one of its branches if its condition is constant. Otherwise both branches run, and SELECT_V2
   selects the results.
 
+Operators whose limits are *a step of training* are in the graphs of [training
+steps](../design/training.md#a-step-as-a-graph), not in files.
+
 uint8 counts as int8: a tensor of uint8 becomes int8, 128 less, when the model is read.
 
 ## Exactness

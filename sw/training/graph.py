@@ -84,10 +84,14 @@ def step_graph(
     for operation in network.operations:
         gradient = OPERATORS[operation.kind].gradient
         assert gradient
+        count = len(step.states)
         try:
-            backwards.append((operation, gradient(step, operation)))
+            backward = gradient(step, operation)
         except CompileError as error:
             raise error.at(network.label(operation), operation.place) from None
+        if len(step.states) > count or step.learning.intersection(operation.inputs):
+            step.learning.update(operation.outputs)
+            backwards.append((operation, backward))
     logits = step.values[output]
     labels = step.input("labels", step.shape(logits), contents[1])
     step.errors[output] = [_loss(step, logits, labels, loss)]
@@ -116,5 +120,3 @@ def _compute(tensors: Sequence[Tensor], operation: Operation) -> np.ndarray | No
     """Return the result of an operation of constant tensors."""
     results = evaluate(tensors, operation)
     return results[0] if results else None
-
-

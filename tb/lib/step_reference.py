@@ -119,7 +119,9 @@ def softmax(logits, labels, noises, steps):
     below = np.maximum(logits - logits.max(-1, keepdims=True), -128)
     powers = np.round(ONE * np.exp(below / steps)).astype(np.int64)
     index = np.minimum((powers.sum(-1) - ONE + 2) >> 2, 255)
-    error = ONE * labels - np.round(ONE * ONE / (ONE + 4 * index)).astype(np.int64)[..., None] * powers
+    error = (
+        ONE * labels - np.round(ONE * ONE / (ONE + 4 * index)).astype(np.int64)[..., None] * powers
+    )
     first, second = (np.tile(n, classes)[..., :classes] for n in noises)
     error = np.clip((error + first + 64) >> 7, -ONE, ONE)
     part = min(round(128 / classes), 127 // (classes - 1))
@@ -140,8 +142,10 @@ def pooled(x, fields, shape, kind, real):
 def result(kind: str, arrays: list[np.ndarray], fields: dict[str, Any], shape, real: bool):
     """Return the result of an operation."""
     sums = {
-        "ShiftedProduct": lambda x, y: (x.swapaxes(1, 2) if fields["adj_x"] else x)
-        @ (y.swapaxes(1, 2) if fields["adj_y"] else y),
+        "ShiftedProduct": lambda x, y: (
+            (x.swapaxes(1, 2) if fields["adj_x"] else x)
+            @ (y.swapaxes(1, 2) if fields["adj_y"] else y)
+        ),
         "ShiftedSum": lambda: np.zeros(shape, float if real else np.int64),
         "ShiftedConvolution": lambda x, w: convolution(x, w, fields, shape),
         "TurnedConvolution": lambda e, w: turned(e, w, fields, shape),

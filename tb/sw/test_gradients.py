@@ -2,8 +2,10 @@
 
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import prerequisites
 import pytest
 import step_reference as reference
 from float_networks import Layers
@@ -98,44 +100,129 @@ def contents(found: StepGraph, rng: np.random.Generator) -> dict[int, np.ndarray
         half = 128 if bits is None else (1 << bits) >> 1
         low = 0 if bits is None else -half
         values[number] = rng.integers(low, max(half, 1), tensor.shape, np.int8)
-    labels = next(n for n in found.graph.inputs if found.graph.tensors[n].name == "labels")
-    values[labels] = np.where(np.arange(4) == rng.integers(0, 4, (1, BATCH, 1)), 127, 0)
+    values[labels_of(found.graph)] = np.where(
+        np.arange(4) == rng.integers(0, 4, (1, BATCH, 1)), 127, 0
+    )
     return values | {state.tensor: state.initial for state in found.graph.states}
+
+
+def without_noise(found: StepGraph, seed: int) -> dict[int, np.ndarray]:
+    values, tensors = contents(found, np.random.default_rng(seed)), found.graph.tensors
+    return {n: v * (tensors[n].name not in found.noises) for n, v in values.items()}
+
+
+def gradients(found: StepGraph, made: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+    """Return the real gradient of each matrix of weights, by the tensor of its high bytes."""
+    tensors = found.graph.tensors
+    numbers = {tensors[state.tensor].name: state.tensor for state in found.graph.states}
+    steps = [
+        o.outputs[0] for o in found.graph.operations if tensors[o.outputs[0]].name[-5:] == "/step"
+    ]
+    return {
+        numbers[f"{tensors[n].name[:-5]}/high"]: made[n] * 2.0 ** found.exponents[n] for n in steps
+    }
+
+
+def labels_of(graph: Graph) -> int:
+    return next(n for n in graph.inputs if graph.tensors[n].name == "labels")
+
+
+#: 1 / count has seven bits.
+TOLERANCES = dict.fromkeys(NETWORKS, 1e-4) | {"average": 0.01, "mean": 0.01}
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_gradients_are_finite_differences(name: str, seed: int) -> None:
     found = step_graph(network(name, seed), BATCH, shift_of, loss="squares", width=3)
     graph, exponents = found.graph, found.exponents
-    values = contents(found, np.random.default_rng(seed))
-    for number in graph.inputs:
-        if graph.tensors[number].name in found.noises:
-            values[number] = np.zeros(graph.tensors[number].shape)
-    (logits,) = graph.outputs
-    labels = next(n for n in graph.inputs if graph.tensors[n].name == "labels")
+    values, rng = without_noise(found, seed), np.random.default_rng(seed)
+    (logits,), labels = graph.outputs, labels_of(graph)
 
     def loss(changed: dict[int, np.ndarray]) -> float:
         made = reference.evaluate(graph, values | changed, real=True)
         error = (made[labels] - made[logits]) * 2.0 ** exponents[logits]
         return float(np.square(error).sum() / 2)
 
-    made, rng = reference.evaluate(graph, values, real=True), np.random.default_rng(seed)
-    # 1 / count has seven bits.
-    rtol, checked = 0.01 if name in ("average", "mean") else 1e-4, 0
-    for operation in graph.operations:
-        role = graph.tensors[operation.outputs[0]].name
-        if not role.endswith("/step"):
-            continue
-        weights = next(s for s in graph.states if graph.tensors[s.tensor].name == f"{role[:-5]}/high")
-        gradient = made[operation.outputs[0]] * 2.0 ** exponents[operation.outputs[0]]
-        start = values[weights.tensor].astype(float)
+    every = gradients(found, reference.evaluate(graph, values, real=True))
+    assert len(every) == len(graph.states) // 2
+    for weights, gradient in every.items():
         for _ in range(4):
-            way = rng.normal(size=start.shape) * 1e-5
-            more, less = (loss({weights.tensor: start + sign * way}) for sign in (1, -1))
-            expected = (less - more) / 2 / 2.0 ** exponents[weights.tensor]
-            np.testing.assert_allclose((gradient * way).sum(), expected, rtol, atol=1e-12)
-        checked += 1
-    assert checked == len(graph.states) // 2
+            way = rng.normal(size=gradient.shape) * 1e-5
+            more, less = (loss({weights: values[weights] + sign * way}) for sign in (1, -1))
+            expected = (less - more) / 2 / 2.0 ** exponents[weights]
+            np.testing.assert_allclose((gradient * way).sum(), expected, TOLERANCES[name], 1e-12)
+
+
+def in_tensorflow(tf: Any, graph: Graph, x: Any, weights: list[Any]) -> Any:
+    """Return the output of a float network; ``weights``: those of its layers, in order."""
+    values, matrices = {graph.inputs[0]: x}, iter(weights)
+    activations = {"RELU": tf.nn.relu, "RELU6": tf.nn.relu6, "NONE": lambda y: y}
+    for operation in graph.operations:
+        fields = operation.attributes
+        arrays = [values[n] for n in operation.inputs if n in values]
+        shape = graph.tensors[operation.inputs[-1]].shape
+        windows = {"padding": fields.get("padding"), "strides": fields.get("stride")}
+        match operation.kind:
+            case "FULLY_CONNECTED":
+                y = tf.reshape(arrays[0], (BATCH, -1)) @ next(matrices)
+            case "CONV_2D" | "DEPTHWISE_CONV_2D":
+                taps, inputs = next(matrices), arrays[0].shape[3]
+                kernel = graph.tensors[operation.inputs[1]].shape[1:3]
+                if operation.kind == "CONV_2D":
+                    y = tf.nn.conv2d(arrays[0], tf.reshape(taps, (*kernel, inputs, -1)), **windows)
+                else:
+                    y = depthwise_in_tensorflow(tf, arrays[0], taps, kernel, windows)
+            case "MAX_POOL_2D" | "AVERAGE_POOL_2D":
+                pool = tf.nn.max_pool2d if "MAX" in operation.kind else tf.nn.avg_pool2d
+                y = pool(arrays[0], fields["window"], **windows)
+            case "MEAN":
+                y = tf.reduce_mean(arrays[0], (1, 2))
+            case "ADD":
+                y = arrays[0] + arrays[1]
+            case "CONCATENATION":
+                y = tf.concat(arrays, fields["axis"])
+            case "RESHAPE":
+                y = tf.reshape(arrays[0], (BATCH, -1))
+            case _:
+                y = activations[operation.kind](arrays[0])
+        if len(operation.inputs) == 3 and len(shape) == 1:
+            y = y + tf.reshape(next(matrices), (-1,))
+        values[operation.outputs[0]] = activations[fields.get("activation", "NONE")](y)
+    return values[graph.outputs[0]]
+
+
+def depthwise_in_tensorflow(tf: Any, x: Any, taps: Any, kernel: Any, windows: Any) -> Any:
+    """Return a depthwise convolution; its strides may differ, as TensorFlow's may not."""
+    wide, inputs = tf.reshape(taps, (*kernel, taps.shape[-1])), x.shape[3]
+    each = taps.shape[-1] // inputs
+    parts = [
+        tf.nn.conv2d(x[..., n // each : n // each + 1], wide[..., n, None][:, :, None], **windows)
+        for n in range(taps.shape[-1])
+    ]
+    return tf.concat(parts, 3)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_gradients_are_those_of_tensorflow(name: str, seed: int) -> None:
+    tf = prerequisites.package("tensorflow")
+    model = network(name, seed)
+    found = step_graph(model, BATCH, shift_of, loss="squares", width=3)
+    graph, exponents, values = found.graph, found.exponents, without_noise(found, seed)
+    real = {n: v * 2.0 ** exponents[n] for n, v in values.items() if n in exponents}
+    names = {graph.tensors[n].name: n for n in values}
+    highs = [n for name, n in names.items() if name.endswith("/high")]
+    variables = [tf.Variable(real[n][0]) for n in highs]
+    (logits,) = graph.outputs
+    targets = values[names["labels"]][0] * 2.0 ** exponents[logits]
+    with tf.GradientTape() as tape:
+        y = in_tensorflow(tf, model, tf.constant(real[names["images"]]), variables)
+        loss = tf.reduce_sum(tf.square(targets - y)) / 2
+    every = gradients(found, reference.evaluate(graph, values, real=True))
+    for number, gradient in zip(highs, tape.gradient(loss, variables), strict=True):
+        greatest = np.abs(every[number]).max()
+        np.testing.assert_allclose(
+            every[number][0], -gradient.numpy(), TOLERANCES[name], TOLERANCES[name] * greatest
+        )
 
 
 @pytest.mark.parametrize("loss", ["softmax", "squares"])
