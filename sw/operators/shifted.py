@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.ir.parts import HostOperator
-from celosia.sw.layers.record import EXTENT, INT8, Attributes, Operator, Shape, each_sample, require
+from celosia.sw.layers.record import (
+    EXTENT,
+    INT8,
+    Attributes,
+    Kernel,
+    Operator,
+    Shape,
+    each_sample,
+    require,
+)
 from celosia.sw.operators.windows import image
 
 _Arrays = Sequence[np.ndarray]
@@ -80,7 +89,7 @@ def _check(operator: HostOperator, attributes: Attributes, shape: Shape) -> list
     return [shape]
 
 
-def _kernel(sums: _Sums) -> Callable[[HostOperator, _Arrays], list[np.ndarray]]:
+def _kernel(sums: _Sums) -> Kernel:
     """Return the kernel of an operator from its sums of products."""
 
     def run(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:

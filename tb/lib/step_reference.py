@@ -141,7 +141,7 @@ def pooled(x, fields, shape, kind, real):
 
 def result(kind: str, arrays: list[np.ndarray], fields: dict[str, Any], shape, real: bool):
     """Return the result of an operation."""
-    sums = {
+    sums: dict[str, Any] = {
         "ShiftedProduct": lambda x, y: (
             (x.swapaxes(1, 2) if fields["adj_x"] else x)
             @ (y.swapaxes(1, 2) if fields["adj_y"] else y)
