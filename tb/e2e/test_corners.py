@@ -160,28 +160,42 @@ def test_the_last_number_of_a_range(start: float, limit: float, delta: float) ->
 
 
 @pytest.mark.parametrize(
-    ("begin", "end", "options", "shape"),
+    ("begin", "end", "strides", "options", "shape"),
     [
-        ((0, -2, 0), (1, 2, 5), {"offset": True}, (1, 2, 5)),
-        ((0, -4, -5), (1, 3, 2), {"offset": True}, (1, 3, 2)),
-        ((0, 1, 2), (1, 2, 3), {"offset": True}, (1, 2, 3)),
-        ((0, -1, 0), (1, 0, 5), {"shrinkAxisMask": 2}, (1, 5)),
-        ((0, -3, 0), (1, -1, 5), {}, (1, 2, 5)),
+        ((0, -2, 0), (1, 2, 5), (1, 1, 1), {"offset": True}, (1, 2, 5)),
+        ((0, -4, -5), (1, 3, 2), (1, 1, 1), {"offset": True}, (1, 3, 2)),
+        ((0, 1, 2), (1, 2, 3), (1, 1, 1), {"offset": True}, (1, 2, 3)),
+        ((0, -1, 0), (1, 0, 5), (1, 1, 1), {"shrinkAxisMask": 2}, (1, 5)),
+        ((0, -3, 0), (1, -1, 5), (1, 1, 1), {}, (1, 2, 5)),
+        ((0, 3, 4), (1, 0, 0), (1, -1, -2), {}, (1, 3, 2)),
+        ((0, 3, 4), (1, 0, 0), (1, -1, -2), {"endMask": 6}, (1, 4, 3)),
     ],
 )
 def test_slices_from_the_end(
     begin: tuple[int, ...],
     end: tuple[int, ...],
+    strides: tuple[int, ...],
     options: dict[str, Any],
     shape: tuple[int, ...],
 ) -> None:
-    """Ends may be offsets from a begin that counts from the end."""
+    """Ends may be offsets from a begin that counts from the end; strides may go backwards."""
     chain = w.Chain((1, 4, 5), 0.1)
-    constants = [np.array(numbers, np.int32) for numbers in (begin, end, (1, 1, 1))]
+    constants = [np.array(numbers, np.int32) for numbers in (begin, end, strides)]
     chain.operator("STRIDED_SLICE", shape, constants, **options)
     content = w.serialize(chain.graph())
     assert load(content).tensors[-1].shape == shape
     agreement.compare(content, EVERY[:20].reshape(1, 1, 4, 5), sizes="micro")
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_means_of_numbers_without_a_scale(dtype: str) -> None:
+    """They are cut towards zero."""
+    chain = w.Chain((1, 9, 3), dtype=dtype)
+    chain.operator("MEAN", (1, 9), [np.array([2], np.int32)])
+    x = np.stack([np.arange(-4, 5)] * 3, axis=-1)
+    x[:, 0] += np.array([0, 1, 2] * 3)
+    content = w.serialize(chain.graph())
+    agreement.compare(content, x.astype(dtype).reshape(1, 1, 9, 3), sizes="micro")
 
 
 @pytest.mark.parametrize("window", [(1, 2), (2, 3), (1, 300), (2, 300), (1, 257)])

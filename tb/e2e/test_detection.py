@@ -31,14 +31,20 @@ OPTIONS: dict[str, Any] = {
 
 
 def detector(
-    rng: np.random.Generator, options: dict[str, Any], kind: str, boxes: int, classes: int
+    rng: np.random.Generator,
+    options: dict[str, Any],
+    kind: str,
+    boxes: int,
+    classes: int,
+    anchors: np.ndarray | None = None,
 ) -> bytes:
     """Return a file of a detector's last operator: boxes and scores are inputs."""
     scale, zero_point = (0.5, 128) if kind == "uint8" else (0, 0)
     chain = Chain((1, boxes, 4), scale, zero_point, kind)
     first = chain.number
     scores = chain.input("scores", (1, boxes, classes), scale and 1 / 256, 0, kind)
-    anchors = rng.random((boxes, 4)).astype(np.float32) * 0.3 + 0.1
+    if anchors is None:
+        anchors = rng.random((boxes, 4)).astype(np.float32) * 0.3 + 0.1
     given = Constant(anchors)
     if kind == "uint8":
         given = Constant((anchors * 255).astype(np.uint8), 1 / 255, 0)
@@ -116,6 +122,23 @@ def test_a_score_at_the_threshold_counts(regular: bool) -> None:
     assert count == got[3].reshape(-1)[0] >= 2
     for one, other in zip(got[:3], wanted[:3], strict=True):
         np.testing.assert_array_equal(one.reshape(other.shape)[:, :count], other[:, :count])
+
+
+@pytest.mark.parametrize("regular", [False, True], ids=["fast", "regular"])
+@pytest.mark.parametrize(("limit", "kept"), [(0.5, 2), (0.49, 1), (0.51, 2)])
+def test_an_overlap_at_the_threshold_stays(limit: float, kept: int, regular: bool) -> None:
+    """The second box is one half of the first."""
+    options = OPTIONS | {"use_regular_nms": regular, "nms_iou_threshold": limit}
+    anchors = np.array([[0.5, 0.5, 1, 1], [0.5, 0.25, 1, 0.5]], np.float32)
+    rng = np.random.default_rng(0)
+    content = detector(rng, options | {"detections_per_class": 9}, "float32", 2, 4, anchors)
+    boxes, scores = np.zeros((1, 2, 4), np.float32), np.zeros((1, 2, 4), np.float32)
+    scores[0, :, 1] = [0.75, 0.5]
+    expected, got = (
+        prerequisites.litert_outputs(content, boxes, scores),
+        ours(content, [boxes, scores]),
+    )
+    assert int(expected[3][0]) == got[3].reshape(-1)[0] == kept
 
 
 def test_boxes_of_no_size_are_refused(rng: np.random.Generator) -> None:

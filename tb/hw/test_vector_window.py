@@ -23,6 +23,8 @@ def test_windows(columns: int, lanes: int, group_cycles: int, rng: np.random.Gen
 
     def element(**fields: Any) -> dict[str, Any]:
         sums = rng.integers(-(2**31), 2**31, columns) >> int(rng.integers(31))
+        ends = rng.choice([-(2**31), 2**31 - 1], columns)
+        sums = np.where(rng.random(columns) < 0.1, ends, sums)
         rubbish = {name: int(rng.integers(2)) for name in ("first", "last", "fault")}
         groups = int(rng.integers(columns // lanes))
         return {"values": sums, "groups_last": groups, **rubbish, "valid": 0, **fields}

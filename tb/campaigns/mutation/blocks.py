@@ -52,6 +52,7 @@ AXI reader, writer | axi/reader axi/writer | axi_reader axi_writer | axi_signatu
     axi_writer
 AXI arbiter, slices, queue | axi/arbiter lib/skid_buffer lib/queue axi/signature | axi_arbiter
     axi_signature lib_skid_buffer lib_queue | | axi_arbiter queues
+ports of units | streams | streams axi_reader | | | store matrix
 splitter | dma/splitter | dma_splitter | | dma_splitter | load store
 load | dma/load dma/decoder dma/receiver | | | | load store
 store | dma/store dma/gather | | | gather | store
@@ -73,8 +74,8 @@ matrix addresses | matrix/addresses matrix/reads | matrix_addresses matrix_reads
 matrix moves | matrix/moves | matrix_moves | | move_order | matrix
 matrix unit | matrix/unit matrix/verdict | matrix_verdict | | | matrix
 accumulators | memory/accumulators | memory_accumulators memory_parity | | | accumulators
-vector control | vector/control vector/task lib/loop_nest streams | vector_control lib_loop_nest
-    streams | | | vector
+vector control | vector/control vector/task lib/loop_nest | vector_control lib_loop_nest | | |
+    vector
 vector source | vector/source vector/reads vector/responses vector/window | vector_reads
     vector_window vector_responses vector_writer | | | vector
 vector pipe | vector/pipe vector/accumulate vector/sums vector/destination vector/writer

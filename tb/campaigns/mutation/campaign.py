@@ -68,8 +68,9 @@ class Score(NamedTuple):
 
     @property
     def good(self) -> bool:
-        """Both shares are reached."""
-        return self.before >= BEFORE and self.after >= AFTER
+        """Both shares are reached; of few changes one may be explained."""
+        killed = self.before >= BEFORE or self.explained + len(self.left) <= 1
+        return killed and self.after >= AFTER
 
 
 def stages_of(block: Block) -> list[Stage]:

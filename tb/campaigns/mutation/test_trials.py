@@ -5,7 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from amaranth.hdl import Module
+
+from celosia.hw.matrix.unit import MatrixUnit
+from mutation.campaign import Score
 from mutation.sites import ROOT
+from mutation.trials import modules_of
 
 CAMPAIGN = """
 import json, sys
@@ -67,3 +73,21 @@ def test_command_line_refuses_in_one_line():
         command = [sys.executable, "tb/campaigns", "mutation", *wrong]
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
+
+
+def test_a_component_is_also_of_the_modules_of_its_ports():
+    """A change of a method that it inherits is tried on its tests."""
+    modules = modules_of(object.__new__(MatrixUnit))
+    assert {MatrixUnit.__module__, "celosia.hw.streams"} <= set(modules)
+    assert not any(name in ("builtins", "abc") for name in modules_of(Module()))
+    assert not modules_of(object())
+
+
+@pytest.mark.parametrize(
+    ("changes", "killed", "explained", "good"),
+    [(6, 6, 0, True), (6, 5, 1, True), (6, 4, 2, False), (6, 5, 0, False), (40, 36, 4, True)]
+    + [(40, 35, 5, False), (40, 38, 0, True), (40, 37, 0, False)],
+)
+def test_shares_of_a_block(changes, killed, explained, good):
+    left = (None,) * (changes - killed - explained)
+    assert Score("block", changes, {"unit": killed}, explained, 0, left, frozenset()).good == good

@@ -76,9 +76,11 @@ def _watched(notice: Callable[[Any], None]) -> Iterator[None]:
         fragment.get = staticmethod(right)
 
 
-def _modules(thing: Any) -> list[str]:
-    """Return the modules of the classes of a component."""
-    return [kind.__module__ for kind in type(thing).__mro__ if "elaborate" in vars(kind)]
+def modules_of(thing: Any) -> list[str]:
+    """Return the modules of the classes of a component: also of those that only have its ports."""
+    kinds = type(thing).__mro__[:-1]
+    elaborated = any("elaborate" in vars(kind) for kind in kinds)
+    return [kind.__module__ for kind in kinds if elaborated]
 
 
 class Trials:
@@ -193,7 +195,7 @@ class Trials:
             modules: set[str] = set()
             _forget_designs()
             start = _processor_time()
-            with _watched(lambda thing, modules=modules: modules.update(_modules(thing))):
+            with _watched(lambda thing, modules=modules: modules.update(modules_of(thing))):
                 self._run(item, following)
             if self._failure:
                 break
@@ -235,7 +237,7 @@ class Trials:
             if names.get("__name__") == changed.module:
                 changed.change(names)
             kinds = {kind.__qualname__ for kind in type(thing).__mro__}
-            ours = any(not name.startswith("amaranth.") for name in _modules(thing))
+            ours = any(not name.startswith("amaranth.") for name in modules_of(thing))
             if ours and (not owner or owner in kinds):
                 seen.append(thing)
 
