@@ -118,11 +118,12 @@ clean:  ## remove what was built, environment included
 # The tree as the type checker sees it: celosia/hw is hw, and so on. A link costs nothing to make again.
 view: $(VIEW)
 
-$(VIEW): Makefile
+$(VIEW): Makefile $(wildcard sw/package/*.py)
+	@rm -rf build/view
 	@mkdir -p build/view/celosia
 	@for folder in $(PACKAGES); do ln -sfn ../../../$$folder build/view/celosia/$$folder; done
 	@ln -sfn ../../examples build/view/celosia_examples
-	@ln -sfn ../../../sw/package/__init__.py $@
+	@for file in sw/package/*.py; do ln -sfn ../../../$$file build/view/celosia/; done
 
 # The stamps below hold only while what they stand for is there.
 .PHONY: force

@@ -76,6 +76,10 @@ RULES = (
     Rule("celosia.sw.fuzz", (*MODEL, "celosia.sw.driver", "celosia.sw.fuzz")),
     Rule("celosia.sw.quantize", (*QUANTIZE, "numpy", "tflite", "tqdm")),
     Rule("celosia.sw.export.tflite", ("celosia.sw.ir.graph", "flatbuffers", "numpy", "tflite")),
+    Rule(
+        "celosia.sw.litert",
+        (*OPERATORS, "celosia.sw.export.tflite", "celosia.sw.litert", "celosia.sw.runtime"),
+    ),
     Rule("celosia.sw.profile", (ARCH, "celosia.sim", "celosia.sw", "numpy"), ("jinja2",)),
     Rule("celosia.sw.cli.messages", ("celosia.sim.rtl", "celosia.sw")),
     Rule("celosia_examples", EXAMPLES, ("PIL", "ai_edge_litert", "matplotlib")),

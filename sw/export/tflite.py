@@ -99,6 +99,11 @@ _ENUMERATIONS = {
 }
 
 
+def table_of(kind: str) -> str | None:
+    """Return the name of the table of an operator's options; None if it has none."""
+    return _TABLE.get(kind) or _TABLES.get(kind.replace("_", "").lower() + "options")
+
+
 def serialize(*graphs: Graph, signatures: Sequence[Signature] = ()) -> bytes:
     """Return the ``.tflite`` file of some subgraphs, the first of them the main one."""
     return _Writer(graphs, signatures).content
@@ -205,7 +210,7 @@ class _Writer:
         kind, options = operation.kind, dict(operation.options)
         custom = options.pop("customOptions", None)
         intermediates = options.pop("intermediates", None)
-        table = _TABLE.get(kind) or _TABLES.get(kind.replace("_", "").lower() + "options")
+        table = table_of(kind)
         assert table or not options, kind
         fields = {name[:1].upper() + name[1:]: value for name, value in options.items()}
         for name, value in fields.items():

@@ -1,0 +1,224 @@
+"""Delegate of LiteRT, against its reference kernels."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
+
+import ai_edge_litert.schema_py_generated as schema
+import litert
+import numpy as np
+import pytest
+from networks import (
+    Concatenate,
+    Convolution,
+    Depthwise,
+    Dequantize,
+    FullyConnected,
+    Function,
+    Layer,
+    Mean,
+    Operator,
+    Pool,
+    Quantize,
+    Resize,
+    Softmax,
+    Split,
+    StridedSlice,
+    TransposedConvolution,
+    write_sequential,
+)
+
+from celosia.litert import Delegate
+from celosia.sw.driver.device import DeviceError
+from celosia.sw.export import tflite
+from celosia.sw.litert.options import MEMBERS
+from celosia.sw.operators.registry import OPERATORS
+from celosia.sw.runtime.session import Session
+from celosia.sw.shipped import model_path
+
+SCALES: dict[str, Any] = {"weight_scale": 0.01, "output_scale": 0.1}
+
+
+def weights(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).integers(-127, 128, shape).astype(np.int8)
+
+
+def bias(count: int) -> np.ndarray:
+    return np.arange(count, dtype=np.int32) * 50
+
+
+def case(*layers: Layer, **names: str) -> bytes:
+    return write_sequential(layers, input_shape=(1, 9, 9, 4), input_scale=0.05, **names)
+
+
+def dense(outputs: int, inputs: int, **options: Any) -> FullyConnected:
+    return FullyConnected(weights=weights(outputs, inputs), bias=bias(outputs), **SCALES, **options)
+
+
+CONVOLUTION = Convolution(
+    weights=weights(6, 3, 3, 4), bias=bias(6), stride=(2, 2), activation="RELU6", **SCALES
+)
+#: Networks that the core runs as a whole, with their presets.
+WHOLE = {
+    "convolution": (case(CONVOLUTION), "edge"),
+    "dilated": (
+        case(
+            Convolution(
+                weights=weights(5, 3, 2, 4),
+                bias=bias(5),
+                dilation=(2, 1),
+                padding="VALID",
+                **SCALES,
+            )
+        ),
+        "edge",
+    ),
+    "depthwise": (
+        case(Depthwise(weights=weights(1, 3, 3, 8), bias=bias(8), stride=(1, 1), **SCALES)),
+        "edge",
+    ),
+    "transposed": (
+        case(TransposedConvolution(weights=weights(3, 2, 2, 4), stride=(2, 2), **SCALES)),
+        "edge",
+    ),
+    "pools": (
+        case(
+            Pool(kind="AVERAGE_POOL_2D", window=(3, 2), stride=(1, 2), padding="SAME"),
+            Pool(window=(2, 2), stride=(2, 1), activation="RELU"),
+        ),
+        "edge",
+    ),
+    "reductions": (case(Mean(keep_dims=True), Mean(kind="REDUCE_MAX", axes=(3,))), "edge"),
+    "functions": (
+        case(
+            Function(kind="LEAKY_RELU", alpha=0.3, output_scale=0.06),
+            Function(kind="GELU", approximate=True, output_scale=0.04),
+        ),
+        "edge",
+    ),
+    "slices": (
+        case(
+            StridedSlice(begin=(0, 1, 0, 0), end=(1, 9, 8, 4), stride=(1, 2, 1, 1)),
+            Split(axis=3, parts=2),
+        ),
+        "edge",
+    ),
+    "joined": (
+        case(Pool(stride=(1, 1), padding="SAME"), Concatenate(others=["input"], axis=1)),
+        "edge",
+    ),
+    "resized": (case(Resize(kind="RESIZE_NEAREST_NEIGHBOR", size=(18, 18))), "edge"),
+    "softmax": (case(dense(10, 324), Softmax(beta=2.0)), "transformer"),
+}
+
+
+def interpreters(content: bytes, *delegates: Delegate) -> tuple[Any, Any]:
+    """Return LiteRT with delegates, and LiteRT's reference kernels alone."""
+    ours = litert.interpreter(content, experimental_delegates=list(delegates))
+    return ours, litert.interpreter(content)
+
+
+def samples(interpreter: Any, count: int = 2) -> list[np.ndarray]:
+    rng = np.random.default_rng(3)
+    ends = interpreter.get_input_details()
+    return [rng.integers(-128, 128, (count, *end["shape"])).astype(np.int8) for end in ends]
+
+
+def require_equal(ours: Any, reference: Any, inputs: list[np.ndarray]) -> None:
+    pairs = zip(litert.invoked(ours, *inputs), litert.invoked(reference, *inputs), strict=True)
+    for got, wanted in pairs:
+        assert np.array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_network_of_the_core(name: str) -> None:
+    content, preset = WHOLE[name]
+    delegate = Delegate(config=preset)
+    ours, reference = interpreters(content, delegate)
+    require_equal(ours, reference, samples(reference))
+    (program,) = delegate.programs
+    assert not program.host and delegate.statistics[0].inputs == 2
+
+
+def test_litert_runs_the_rest() -> None:
+    # COS is unknown to Celosia, and a float operator.
+    between = Operator(kind="COS", output_type="float32")
+    layers = (dense(12, 324), Dequantize(), between, Quantize(output_scale=0.01), dense(5, 12))
+    delegate = Delegate(config="micro")
+    ours, reference = interpreters(case(*layers), delegate)
+    require_equal(ours, reference, samples(reference))
+    assert len(delegate.programs) == 2
+    assert not any(program.host for program in delegate.programs)
+
+
+def test_other_batch() -> None:
+    content = model_path("mnist_mlp").read_bytes()
+    ours, reference = interpreters(content, Delegate())
+    end = reference.get_input_details()[0]
+    for batch in (3, 1):
+        inputs = [np.random.default_rng(batch).integers(-128, 128, (2, batch, 784)).astype(np.int8)]
+        for interpreter in (ours, reference):
+            interpreter.resize_tensor_input(end["index"], (batch, 784))
+        require_equal(ours, reference, inputs)
+
+
+def test_two_delegates() -> None:
+    # The second takes what the first leaves.
+    content = case(dense(10, 324), Softmax())
+    first, second = Delegate(config="edge"), Delegate(config="transformer")
+    ours, reference = interpreters(content, first, second)
+    require_equal(ours, reference, samples(reference))
+    assert [[layer.kind for layer in d.programs[0].layers] for d in (first, second)] == [
+        ["FULLY_CONNECTED"],
+        ["SOFTMAX"],
+    ]
+
+
+def test_threads_share_a_delegate() -> None:
+    delegate = Delegate(config="micro")
+    pairs = [interpreters(case(CONVOLUTION, dense(n, 150)), delegate) for n in (3, 7)]
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(require_equal, *pair, samples(pair[1], 5)) for pair in pairs]
+        for run in runs:
+            run.result()
+    assert len(delegate.programs) == 2
+
+
+def test_devices_are_closed_with_the_interpreter() -> None:
+    delegate = Delegate()
+    ours, _ = interpreters(case(dense(3, 324)), delegate)
+    assert len(delegate.programs) == 1
+    del ours
+    assert delegate.programs == []
+
+
+def test_error_of_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, reference = interpreters(case(dense(3, 324)), Delegate())
+
+    def stop(self: Session, inputs: list[np.ndarray]) -> None:
+        raise DeviceError("BUS in LOAD: 100% of it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "run", stop)
+        with pytest.raises(RuntimeError, match="Celosia: BUS in LOAD: 100% of it"):
+            litert.invoked(ours, *samples(reference))
+    require_equal(ours, reference, samples(reference))
+
+
+def test_unknown_device() -> None:
+    with pytest.raises(RuntimeError, match="Celosia: device: .*'tpu'"):
+        ours, _ = interpreters(case(dense(3, 324)), Delegate(device="tpu"))
+        ours.allocate_tensors()
+
+
+class TestOptions:
+    #: Fields that LiteRT's structures lack or that the shapes show.
+    ASIDE: ClassVar = {"quantizedBiasType", "quantSpec", "newShape", "squeezeDims"}
+
+    def test_every_field_is_read(self) -> None:
+        for kind, record in OPERATORS.items():
+            if record.lower is None or not hasattr(schema.BuiltinOperator, kind):
+                continue
+            table = tflite.table_of(kind)
+            fields = vars(getattr(schema, f"{table}T")()) if table else {}
+            members = [member.split(":")[0] for member in MEMBERS.get(kind, "").split()]
+            assert set(members) == set(fields) - self.ASIDE, kind
