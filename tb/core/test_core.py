@@ -1,17 +1,10 @@
 import pytest
+from cosim.cores import CORES
 
 from celosia.hw.arch.presets import preset
 
-SQUARE = (
-    "nano,unified_bytes=256,weight_tiles=12,accumulator_depth=16,weight_rows=2,bus_bytes=4,"
-    "parameter_channels=32,burst_beats=8,outstanding=4"
-)
-WIDE = (
-    "micro,columns=12,unified_bytes=512,weight_tiles=8,accumulator_depth=16,lanes=4,"
-    "parameter_channels=16,tables=2,queue_depth=3,dsp_columns=5"
-)
 #: Sizes for each simulator: a cycle takes Icarus as much longer as an array is larger.
-SIZES = {"icarus": f"{SQUARE},dsp_columns=0", "verilator": WIDE}
+SIZES = {"icarus": f"{CORES['square']},dsp_columns=0", "verilator": CORES["wide"]}
 
 
 @pytest.mark.parametrize(
@@ -35,6 +28,6 @@ def test_programs(cosim, simulator, stall):
 )
 def test_cells(cosim, icarus, cells, columns, language):
     """Columns after the fourth have cells in logic; the core is the same in both languages."""
-    sizes = f"{SQUARE},columns={columns},cells={cells},dsp_columns=4"
+    sizes = f"{CORES['square']},columns={columns},cells={cells},dsp_columns=4"
     options = {"programs": 1, "longest": 16, "only": "random_programs", "language": language}
     cosim("bench_core", preset(sizes), stall=0.2, **options)

@@ -4,7 +4,7 @@ import sys
 
 import documents
 import pytest
-from test_units import CORES
+from cosim.cores import CORES
 
 from celosia.hw.arch.presets import preset
 
