@@ -8,7 +8,7 @@ COVERAGE_ARGS ?=
 FLIPS_ARGS ?=
 # Targets of make nightly, in this order.
 NIGHTLY := conformance long prove gates malformed coverage mutate flips
-# A file of tests is one process's, the long ones come first.
+# A file of tests is one process's, and short ones come last (tb/conftest.py).
 AT_ONCE := -n logical --dist loadfile --no-loadscope-reorder
 # A long test is one process's.
 LONG := -n logical --dist load

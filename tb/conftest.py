@@ -26,6 +26,9 @@ _MARKED = {"core": "cosim", "units": "cosim", "formal": "formal"}
 #: Fixtures of tests that build or run a simulator.
 SIMULATORS = {"icarus", "simulator", "verilator"}
 
+#: Folders of short files of tests: they come last, so that all processes work until the end.
+SHORT = {"campaigns", "sim", "sw"}
+
 #: Seconds that a test marked slow may take: campaigns and long proofs take up to an hour.
 SLOW_SECONDS = 3 * 3600
 
@@ -44,9 +47,14 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"celosia: seed {config.getoption('--seed')}, data {os.environ.get('CELOSIA_DATA')}"
 
 
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(ROOT / "tb").parts[0]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _folder(item) in SHORT)
     for item in items:
-        folder = item.path.relative_to(ROOT / "tb").parts[0]
+        folder = _folder(item)
         if folder in _MARKED:
             item.add_marker(_MARKED[folder])
         if SIMULATORS & set(getattr(item, "fixturenames", ())):
