@@ -56,6 +56,8 @@ VERILATOR_ARGUMENTS = [
     *("--x-assign", "unique", "--x-initial", "unique"),
     # Python takes most of the time of a run, and compiling with -O1 twice as long.
     *("-CFLAGS", "-O0"),
+    # One C++ file: of several, each would read headers that take longer than its own code.
+    *("--output-split", "0"),
 ]
 
 
