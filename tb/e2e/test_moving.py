@@ -66,11 +66,14 @@ def test_index_past_the_end(index: int) -> None:
     np.testing.assert_array_equal(result.reshape(-1), [8, 9, 0, 1, 2, 3])
 
 
-def test_batches_counted_from_the_end(rng: np.random.Generator) -> None:
-    chain = Chain((2, 3), dtype="float32")
+@pytest.mark.parametrize(("batch", "shape"), [(-1, (2, 4)), (-2, (2, 2, 4, 3))])
+def test_batches_counted_from_the_end(
+    batch: int, shape: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    chain = Chain((2, 3, 3) if batch == -2 else (2, 3), dtype="float32")
     indices = np.array([[2, 0, 0, 1], [1, 1, 0, 2]], np.int32)
-    chain.operator("GATHER", (2, 4), [indices], axis=1, batchDims=-1)
-    x = rng.random((2, 2, 3), np.float32)
+    chain.operator("GATHER", shape, [indices], axis=1, batchDims=batch)
+    x = rng.random((2, *chain.tensor(0).shape), np.float32)
     assert differences(Case(0, "GATHER", chain.graph(), (x,), 1), NANO, "machine") == ""
 
 

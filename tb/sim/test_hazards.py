@@ -51,6 +51,10 @@ PAIRS = {
     "tables": ("LOAD_PARAMS kind=TABLES first=1 {0}", "VECTOR use_table=1 table=1 {1}"),
     "accumulators": ("MATMUL accumulator=3 {0}", "VECTOR source=ACCUMULATORS source_base=3 {1}"),
     "half": ("MATMUL accumulator=3 {0}", "VECTOR source=ACCUMULATORS source_base=9 {1}"),
+    "second half": (
+        "MATMUL accumulator=40 {0}",
+        "VECTOR source=ACCUMULATORS source_base=31 x_count=2 source_x_stride=1 {1}",
+    ),
     "external": ("STORE external=100 length=4 {0}", "LOAD external=103 unified=512 {1}"),
     "external weights": ("STORE external=79 {0}", "LOAD_WEIGHTS external=64 {1}"),
 }
