@@ -39,6 +39,8 @@ def everything() -> Written:
     return Written(SMALL, everything=True)
 
 
+# Reads sums, and writes what no other of these instructions touches.
+DRAIN = "VECTOR source=ACCUMULATORS destination_base=100"
 # Two instructions that touch the same address, by memory; {0} and {1} take semaphores.
 PAIRS = {
     "unified": ("LOAD length=8 {0}", "FILL destination_base=7 channels=3 {1}"),
@@ -49,11 +51,11 @@ PAIRS = {
     "unified move": ("FILL channels=8 {0}", "MOVE_WEIGHTS unified=4 taps=4 {1}"),
     "parameters": ("LOAD_PARAMS first=4 count=2 {0}", "VECTOR params=4 channels=1 {1}"),
     "tables": ("LOAD_PARAMS kind=TABLES first=1 {0}", "VECTOR use_table=1 table=1 {1}"),
-    "accumulators": ("MATMUL accumulator=3 {0}", "VECTOR source=ACCUMULATORS source_base=3 {1}"),
-    "half": ("MATMUL accumulator=3 {0}", "VECTOR source=ACCUMULATORS source_base=9 {1}"),
+    "accumulators": ("MATMUL accumulator=3 {0}", f"{DRAIN} source_base=3 {{1}}"),
+    "half": ("MATMUL accumulator=3 {0}", f"{DRAIN} source_base=9 {{1}}"),
     "second half": (
         "MATMUL accumulator=40 {0}",
-        "VECTOR source=ACCUMULATORS source_base=31 x_count=2 source_x_stride=1 {1}",
+        f"{DRAIN} source_base=31 x_count=2 source_x_stride=1 {{1}}",
     ),
     "external": ("STORE external=100 length=4 {0}", "LOAD external=103 unified=512 {1}"),
     "external weights": ("STORE external=79 {0}", "LOAD_WEIGHTS external=64 {1}"),
