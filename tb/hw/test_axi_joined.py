@@ -9,7 +9,7 @@ import pytest
 from devices.axi import AxiMemory
 from pysim import rest, run, simulation
 
-from celosia.hw.axi.joined import JoinedReads
+from celosia.hw.axi.joined import JoinedReads, JoinedRequests
 from celosia.hw.axi.signature import INCR
 
 BYTES = 4
@@ -204,3 +204,23 @@ async def test_different_shared_bytes_do_not_wait() -> None:
     seen = [await ctx.tick().sample(dut.bus.araddr, dut.bus.arvalid) for _ in range(9)]
     places = [address for _, _, address, valid in seen if valid]
     assert len(places) >= 4 and all(a != b for a, b in zip(places, places[1:], strict=False))
+
+
+async def test_each_shared_request_waits_anew() -> None:
+    """For a master that has private requests alone."""
+    patience = 8
+    dut = JoinedRequests(masters=2, outstanding=4, patience=patience)
+    ctx = await simulation(dut)
+    ctx.set(dut.working, 3)
+    ctx.set(dut.burst.ready, 1)
+    for n in range(2):
+        request = getattr(dut, f"request_{n}")
+        ctx.set(request.payload, {"address": 64 * n, "beats": 0, "shared": n == 0})
+        ctx.set(request.valid, 1)
+    cycles = []
+    for cycle in range(6 * patience):
+        _, _, served, valid = await ctx.tick().sample(dut.burst.payload.masters, dut.burst.valid)
+        if valid and served == 1:
+            cycles.append(cycle)
+    assert len(cycles) > 3
+    assert all(b - a >= patience for a, b in zip(cycles, cycles[1:], strict=False)), cycles
