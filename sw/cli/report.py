@@ -21,10 +21,12 @@ from celosia.sw.cli.arguments import (
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.compiler.compiled import Compiled
+from celosia.sw.compiler.node_data import node_data
 from celosia.sw.compiler.report import Measured
 from celosia.sw.compiler.report_text import as_text
 from celosia.sw.files import json_bytes, writable, write_atomically
 from celosia.sw.frontend.source import load
+from celosia.sw.ir.graph import Graph
 from celosia.sw.operators.page import as_markdown
 from celosia.sw.runtime.session import InputError
 from celosia.sw.shipped import model_path
@@ -51,6 +53,12 @@ def add_parsers(command: Commands) -> None:
     parser.add_argument("--csv", type=Path, metavar="FILE", help="also write a table as CSV")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write a table as JSON")
     parser.add_argument(
+        "--model-explorer",
+        type=Path,
+        metavar="FOLDER",
+        help="also write cycles, utilisation and device of each operator for Model Explorer",
+    )
+    parser.add_argument(
         "--measure", action="store_true", help="count the cycles of each layer on the RTL, too"
     )
     add_shape(parser)
@@ -68,33 +76,39 @@ def run(arguments: argparse.Namespace) -> None:
     workers = workers_of(arguments)
     if workers != Workers() and not arguments.measure:
         raise InputError("--workers, --scheduler, --resume: wanted --measure for them")
-    if arguments.csv and len(arguments.models) > 1:
-        raise InputError(f"--csv: wanted one MODEL for it, got {len(arguments.models)}")
+    for option in ("csv", "model_explorer"):
+        if getattr(arguments, option) and len(arguments.models) > 1:
+            name = option.replace("_", "-")
+            raise InputError(f"--{name}: wanted one MODEL for it, got {len(arguments.models)}")
     models = [model_path(name) for name in arguments.models]
     writable(arguments.csv, arguments.json, sources=tuple(models))
-    results = _estimates(arguments, models, workers)
+    graphs = [load(path, shapes_of(arguments), arguments.signature) for path in models]
+    results = _estimates(arguments, graphs, workers)
     contents = {}
     if arguments.csv:
         contents[arguments.csv] = report.as_csv(results[0].rows).encode()
     if arguments.json:
         figures = [result.as_dict() for result in results]
         contents[arguments.json] = json_bytes(figures if len(results) > 1 else figures[0])
+    if arguments.model_explorer:
+        arguments.model_explorer.mkdir(parents=True, exist_ok=True)
+        for name, data in node_data(graphs[0], results[0].rows).items():
+            contents[arguments.model_explorer / f"{name}.json"] = json_bytes(data)
     write_atomically(contents)
     print("\n".join(map(_text, results)), end="")
 
 
 def _estimates(
-    arguments: argparse.Namespace, models: list[Path], workers: Workers
+    arguments: argparse.Namespace, graphs: list[Graph], workers: Workers
 ) -> list["Estimates"]:
     """Return the costs of each model, with counts of the RTL if wanted."""
     from celosia.sw.profile.estimates import estimates
 
     memory = {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
-    graphs = [load(path, shapes_of(arguments), arguments.signature) for path in models]
     for graph in graphs:
         report_choices(graph, arguments.signature)
     compiled = [compile_steps(graph, arguments.preset, arguments.batch) for graph in graphs]
-    measured: list[Measured | None] = [None] * len(models)
+    measured: list[Measured | None] = [None] * len(graphs)
     if arguments.measure:
         measured = _measured(compiled, memory, workers)
     clock = arguments.board.clock_hz if arguments.board else None

@@ -47,6 +47,7 @@ class Row:
     weights: str = ""  #: ``resident`` or ``streamed``; empty if there are none.
     bound: int = 0  #: Least cycles for one batch in the array.
     note: str = ""  #: Remark for people on how it runs.
+    place: int = -1  #: Number of the operator in the model; −1 of the total.
     #: Cycles for one batch of the layer alone, estimated and counted by the RTL.
     estimated_alone: int | None = None
     counted_alone: int | None = None
@@ -77,6 +78,7 @@ def rows(
             runs_on=layer.runs_on,
             weights=_weights(layer.weight_bytes, layer.resident),
             note=layer.note,
+            place=layer.place,
         )
         for layer, numbers in zip(program.layers, figures, strict=True)
     ]
@@ -109,7 +111,7 @@ def _in_order(program: Program, table: Sequence[Row]) -> list[Row]:
     left = list(table)
     for step in program.steps:
         if isinstance(step, HostOperator):
-            result.append(Row(step.name, step.kind, "host", note=step.note))
+            result.append(Row(step.name, step.kind, "host", note=step.note, place=step.place))
             continue
         count = len({n for s in (*step.setups, *step.mains) for n in s.layers} - {-1})
         result += left[:count]

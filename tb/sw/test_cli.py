@@ -15,6 +15,7 @@ from celosia.sw.cli import main
 from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.report import Alone, Measured
 from celosia.sw.driver.core import RunResult
+from celosia.sw.frontend.source import load
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.machine import MachineDevice
 
@@ -79,6 +80,20 @@ def test_run_quantises_real_inputs(folder: Path) -> None:
         command = f"run m.prog --input {name}.npy --output {name}_y.npy --device machine"
         assert main(command.split()) == 0
     assert np.array_equal(np.load("real_y.npy"), np.load("whole_y.npy"))
+
+
+def test_report_for_model_explorer(folder: Path) -> None:
+    assert main("report m.tflite --json r.json --model-explorer nodes".split()) == 0
+    graph = load(Path("m.tflite"))
+    names = [graph.tensors[operation.outputs[0]].name for operation in graph.operations]
+    layers = json.loads(Path("r.json").read_text())["layers"]
+    for file, field in {
+        "cycles": "cycles",
+        "utilisation": "utilisation",
+        "device": "runs_on",
+    }.items():
+        results = json.loads(Path(f"nodes/{file}.json").read_text())["results"]
+        assert results == {names[row["place"]]: {"value": row[field]} for row in layers}
 
 
 def test_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
