@@ -110,7 +110,7 @@ def _run_squared(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
 def _lower_squared(lowering: Lowering, operation: Operation) -> None:
     """Lower SQUARED_DIFFERENCE of two values."""
     first, second, output = ends_of_two(lowering.graph, operation)
-    *factors, square = _squared_factors([each.scales[0] for each in (first, second, output)])
+    *factors, square = _squared_factors([operand.scales[0] for operand in (first, second, output)])
     one, other = map(shifted_scaling, (first, second), factors, (_SHIFT, _SHIFT))
     ends = output.zero_point, -128, 127
     last = uniform_scaling(0, quantize_multiplier(square), Rounding.DOUBLE, ends)

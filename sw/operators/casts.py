@@ -15,8 +15,8 @@ def _from_float(x: np.ndarray, kind: np.dtype) -> np.ndarray:
     wide = x.astype(np.float64)
     # The least integer is a power of two; the greatest of 64 bits is no float64.
     low, high = wide <= float(limits.min), ~(wide < float(limits.max))
-    whole = np.where(low | high, 0, wide).astype(np.int64)
-    return np.where(high, limits.max, np.where(low, limits.min, whole)).astype(kind)
+    rounded = np.where(low | high, 0, wide).astype(np.int64)
+    return np.where(high, limits.max, np.where(low, limits.min, rounded)).astype(kind)
 
 
 def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

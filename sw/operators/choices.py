@@ -83,7 +83,7 @@ def _read_top(node: Node) -> dict[str, Any]:
 def _top_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     (source,), (values, indices) = operator.sources, operator.results
     require(bool(source.shape), "at least one dimension", source.shape)
-    ends = [(each.dtype, each.scale, each.zero_point) for each in (source, values)]
+    ends = [(operand.dtype, operand.scale, operand.zero_point) for operand in (source, values)]
     require(ends[0] == ends[1], "values of the type, scale and zero point of the input")
     require(indices.dtype in ("int16", "int32"), "int16 or int32 indices", indices.dtype)
     return [(*source.shape[:-1], attributes.integer("k", 1, source.shape[-1]))] * 2

@@ -22,10 +22,10 @@ _NUMBERS = ("int8", "uint8", "int16", "int32", "int64", "float32")
 
 def _extents(node: Node, position: int, role: str) -> tuple[int, ...]:
     """Return the numbers of a constant input, each of at least 1."""
-    found = tuple(node.indices(position, role))
-    if min(found, default=1) < 1:
-        raise ModelError(f"wanted {role} of at least 1, got {found}")
-    return found
+    extents = tuple(node.indices(position, role))
+    if min(extents, default=1) < 1:
+        raise ModelError(f"wanted {role} of at least 1, got {extents}")
+    return extents
 
 
 def _read_broadcast(node: Node) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def _broadcast_shapes(operator: HostOperator, attributes: Attributes) -> list[Sh
     shape = _shape(attributes, len(operator.results[0].shape))
     longer = len(shape) >= len(source)
     pairs = zip(reversed(source), reversed(shape), strict=False)
-    fits = longer and all(extent in (1, wanted) for extent, wanted in pairs)
+    fits = longer and all(extent in (1, other) for extent, other in pairs)
     require(fits, f"a shape that broadcasts to {shape}", source)
     return [shape]
 
@@ -93,10 +93,10 @@ def _read_range(node: Node) -> dict[str, Any]:
     node.require_inputs(3)
     kinds = (np.int32, np.int64, np.float32)
     roles = ((0, "start"), (1, "limit"), (2, "delta"))
-    found = [node.constant(position, kinds, role).reshape(-1) for position, role in roles]
-    if {len(each) for each in found} != {1} or len({each.dtype for each in found}) != 1:
+    scalars = [node.constant(position, kinds, role).reshape(-1) for position, role in roles]
+    if {len(scalar) for scalar in scalars} != {1} or len({scalar.dtype for scalar in scalars}) != 1:
         raise ModelError("wanted one start, limit and delta of one type")
-    start, limit, delta = (each[0].item() for each in found)
+    start, limit, delta = (scalar[0].item() for scalar in scalars)
     if not all(map(math.isfinite, (start, limit, delta))) or not delta:
         raise ModelError(f"wanted numbers, and a delta other than 0, got {start, limit, delta}")
     span = (limit - start) / delta

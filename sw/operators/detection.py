@@ -37,11 +37,11 @@ def _read(node: Node) -> dict[str, Any]:
     raw = node.operator.CustomOptionsAsNumpy()
     if isinstance(raw, int) or not len(raw):
         raise ModelError("wanted options, got none")
-    found = flexbuffers.GetRoot(bytes(raw)).AsMap
+    options = flexbuffers.GetRoot(bytes(raw)).AsMap
 
     def option(name: str, read: Callable[[Any], Any], default: Any) -> Any:
         try:
-            return read(found[name])
+            return read(options[name])
         except KeyError:
             return default
 
@@ -56,7 +56,9 @@ def _shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     boxes, scores, anchors = operator.sources
     kinds = (boxes.dtype == "float32") == (anchors.dtype == "float32")
     require(kinds, "boxes and anchors of one type", f"{boxes.dtype} and {anchors.dtype}")
-    most, classes_each, each, classes = (attributes.integer(name, 1, _MOST) for name in _WHOLES)
+    limit, classes_each, per_class, classes = (
+        attributes.integer(name, 1, _MOST) for name in _WHOLES
+    )
     attributes.flag("use_regular_nms")
     overlap, *scales = (attributes.real(name) for name in _REALS[1:])
     attributes.real("nms_score_threshold")
@@ -65,10 +67,10 @@ def _shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     one, count, fields = boxes.shape if len(boxes.shape) == 3 else (0, 0, 0)
     good = one == 1 and fields >= 4 and anchors.shape == (count, 4)
     require(good, "boxes (1, N, 4) and anchors (N, 4)", f"{boxes.shape} and {anchors.shape}")
-    wanted = [(1, count, n) for n in (classes, classes + 1)]
-    require(scores.shape in wanted, f"scores {wanted[0]} or {wanted[1]}", scores.shape)
-    require(most * classes_each <= _MOST, f"at most {_MOST} detections", most * classes_each)
-    rows = (1, most * classes_each)
+    shapes = [(1, count, n) for n in (classes, classes + 1)]
+    require(scores.shape in shapes, f"scores {shapes[0]} or {shapes[1]}", scores.shape)
+    require(limit * classes_each <= _MOST, f"at most {_MOST} detections", limit * classes_each)
+    rows = (1, limit * classes_each)
     return [(*rows, 4), rows, rows, (1,)]
 
 
@@ -100,19 +102,19 @@ def _overlaps(box: np.ndarray, others: np.ndarray) -> np.ndarray:
     wide = np.maximum(np.minimum(box[3], others[:, 3]) - np.maximum(box[1], others[:, 1]), zero)
     common = high * wide
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = common / (area + areas - common)
-    return np.where((area <= 0) | (areas <= 0), zero, found)
+        overlap = common / (area + areas - common)
+    return np.where((area <= 0) | (areas <= 0), zero, overlap)
 
 
 def _suppressed(
-    boxes: np.ndarray, scores: np.ndarray, attributes: dict[str, Any], most: int
+    boxes: np.ndarray, scores: np.ndarray, attributes: dict[str, Any], limit: int
 ) -> list[int]:
     """Return the boxes of the greatest scores, without those that overlap better ones."""
-    (kept,) = np.nonzero(scores >= np.float32(attributes["nms_score_threshold"]))
-    order = kept[np.argsort(-scores[kept], kind="stable")]
+    (candidates,) = np.nonzero(scores >= np.float32(attributes["nms_score_threshold"]))
+    order = candidates[np.argsort(-scores[candidates], kind="stable")]
     active, selected = np.ones(len(order), bool), []
     for index, box in enumerate(order.tolist()):
-        if len(selected) >= most:
+        if len(selected) >= limit:
             break
         if active[index]:
             selected.append(box)
@@ -167,23 +169,25 @@ def _fast(boxes: np.ndarray, scores: np.ndarray, attributes: dict[str, Any]) -> 
     count = min(attributes["max_classes_per_detection"], attributes["num_classes"])
     best = [_greatest(row, count) for row in scores.tolist()]
     selected = _suppressed(boxes, scores.max(axis=1), attributes, attributes["max_detections"])
-    found = [(box, kind, scores[box, kind]) for box in selected for kind in best[box]]
-    return found, len(selected)
+    detections = [(box, kind, scores[box, kind]) for box in selected for kind in best[box]]
+    return detections, len(selected)
 
 
 def _regular(
     boxes: np.ndarray, scores: np.ndarray, attributes: dict[str, Any]
 ) -> tuple[_Found, int]:
     """Return detections of boxes chosen for each class separately."""
-    found: _Found = []
+    detections: _Found = []
     for kind in range(attributes["num_classes"]):
         selected = _suppressed(
             boxes, scores[:, kind], attributes, attributes["detections_per_class"]
         )
-        found += [(box, kind, scores[box, kind]) for box in selected]
+        detections += [(box, kind, scores[box, kind]) for box in selected]
         # A stable sort, as the kernel merges each class into those before it.
-        found = sorted(found, key=lambda each: -each[2])[: attributes["max_detections"]]
-    return found, len(found)
+        detections = sorted(detections, key=lambda detection: -detection[2])[
+            : attributes["max_detections"]
+        ]
+    return detections, len(detections)
 
 
 def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -195,15 +199,15 @@ def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarra
     # An extra class is the background, the first one.
     scores = real[1][0][:, real[1].shape[2] - attributes["num_classes"] :]
     choose = _regular if attributes["use_regular_nms"] else _fast
-    found, count = choose(boxes, scores, attributes)
-    each = attributes["max_classes_per_detection"]
-    known = min(each, attributes["num_classes"])
+    detections, count = choose(boxes, scores, attributes)
+    per_class = attributes["max_classes_per_detection"]
+    known = min(per_class, attributes["num_classes"])
     results = [np.zeros(result.shape, np.float32) for result in operator.results]
-    for number, (box, kind, score) in enumerate(found):
+    for number, (box, kind, score) in enumerate(detections):
         index = number
         if not attributes["use_regular_nms"]:
             # The kernel leaves entries of missing classes free.
-            index = number // known * each + number % known
+            index = number // known * per_class + number % known
         results[0][0, index], results[1][0, index], results[2][0, index] = boxes[box], kind, score
     results[3][0] = count
     return results

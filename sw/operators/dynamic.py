@@ -46,7 +46,7 @@ def _product_shapes(operator: HostOperator, attributes: Attributes) -> list[Shap
     require(len(operator.sources) in (3, 4), "3 or 4 inputs", len(operator.sources))
     first, second, *points = operator.sources
     require((second.data is None) == (len(points) == 2), "zero points of computed operands")
-    require(all(np.prod(each.shape) == 1 for each in points), "one zero point")
+    require(all(np.prod(point.shape) == 1 for point in points), "one zero point")
     good = min(len(first.shape), len(second.shape)) >= 2 and first.shape[-1] == second.shape[-2]
     require(good, f"rows of {second.shape[-2:]}", first.shape)
     batches = np.broadcast_shapes(first.shape[:-2], second.shape[:-2])
@@ -76,7 +76,7 @@ def _convolution_shapes(operator: HostOperator, attributes: Attributes) -> list[
     require(channels % (inputs // depth) == 0, "whole groups of channels", weights.shape)
     require(np.prod(point.shape) == 1, "one zero point", point.shape)
     margins = [attributes.integers(name, 2, 0, EXTENT) for name in ("before", "after")]
-    padded = [sum(each) for each in zip(extents, *margins, strict=True)]
+    padded = [sum(lengths) for lengths in zip(extents, *margins, strict=True)]
     return [(batch, *window_counts(padded, kernel, attributes, dilated=True), channels)]
 
 

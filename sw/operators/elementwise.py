@@ -113,9 +113,9 @@ def _is_power(tensor: Tensor) -> bool:
 
 def _require_shifts(tensors: Sequence[Tensor]) -> None:
     """Refuse a result of a smaller scale than those before it."""
-    *given, most = (tensor.quantization.scale for tensor in tensors if tensor.quantization)
-    if max(given) > most * 1.01:
-        raise ModelError(f"wanted a scale of at least the inputs', got {most:.6g}")
+    *inputs, output = (tensor.quantization.scale for tensor in tensors if tensor.quantization)
+    if max(inputs) > output * 1.01:
+        raise ModelError(f"wanted a scale of at least the inputs', got {output:.6g}")
 
 
 def _read_binary(table: type) -> Callable[[Node], dict[str, Any]]:
@@ -212,23 +212,23 @@ def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[Vi
     for position, (view, other) in enumerate(zip(views, views[::-1], strict=True)):
         if view is None:
             views[position] = _constant(lowering, operation, numbers[position], other)
-    found = [view for view in views if view is not None]
-    shapes = [lowering.extents_of(view) for view in found]
-    extents = tuple(max(each) for each in zip(*shapes, strict=True))
+    present = [view for view in views if view is not None]
+    shapes = [lowering.extents_of(view) for view in present]
+    extents = tuple(max(extent) for extent in zip(*shapes, strict=True))
     fits = all(n in (1, m) for shape in shapes for n, m in zip(shape, extents, strict=True))
     ranks = {len(lowering.graph.tensors[n].shape) for n in numbers if n in lowering.views}
     alike = shapes[0] == shapes[1] or (fits and len(ranks) == 1)
     size = math.prod(extents) * lowering.items
     if not alike or lowering.graph.tensors[operation.outputs[0]].elements != size:
         raise CompileError(f"wanted inputs laid out alike, got {shapes[0]}, {shapes[1]}")
-    for position, view in enumerate(found):
+    for position, view in enumerate(present):
         channels = shapes[position][2]
         if channels != extents[2]:
-            found[position] = _spread(lowering, operation, numbers[position], extents[2])
+            present[position] = _spread(lowering, operation, numbers[position], extents[2])
         elif position < whole and not lowering.covers(view):
             lowering.copy(operation, numbers[position], view)
-            found[position] = lowering.views[numbers[position]]
-    return found
+            present[position] = lowering.views[numbers[position]]
+    return present
 
 
 def _constant(lowering: Lowering, operation: Operation, number: int, other: View | None) -> View:
@@ -251,12 +251,12 @@ def _pixels(lowering: Lowering, operation: Operation, constant: Tensor, other: V
     assert constant.data is not None
     shape = lowering.graph.tensors[operation.outputs[0]].shape
     rows, columns, channels = lowering.extents_of(other)
-    whole = np.broadcast_to(constant.data, shape)
+    repeated = np.broadcast_to(constant.data, shape)
     size = rows * columns * channels * lowering.items
-    if whole.size == size:
-        samples = whole.reshape(lowering.items, rows, columns, channels)
-    elif channels == 1 and whole.size == size * shape[-1]:
-        samples = whole.reshape(lowering.items, rows, columns, shape[-1])
+    if repeated.size == size:
+        samples = repeated.reshape(lowering.items, rows, columns, channels)
+    elif channels == 1 and repeated.size == size * shape[-1]:
+        samples = repeated.reshape(lowering.items, rows, columns, shape[-1])
     else:
         got = f"{constant.shape} on {rows} x {columns} x {channels}"
         raise CompileError(f"wanted a constant that is no larger than the other input, got {got}")
@@ -270,7 +270,7 @@ def _pixels(lowering: Lowering, operation: Operation, constant: Tensor, other: V
 
 def _spread(lowering: Lowering, operation: Operation, number: int, channels: int) -> View:
     """Return an input of one channel repeated in all: a matrix layer of ones makes it."""
-    kept = lowering.views.copy()
+    views = lowering.views.copy()
     view = lowering.views[number]
     shape = view.height, view.width, channels
     value = add_product(
@@ -282,7 +282,7 @@ def _spread(lowering: Lowering, operation: Operation, number: int, channels: int
         result=lowering.add(number, shape),
         grid=shape[:2],
     )
-    lowering.views = kept
+    lowering.views = views
     return View(value, 0, 0, *shape[:2])
 
 
@@ -335,8 +335,8 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
     activation = operation.attributes["activation"]
     scaling = multiplication_scaling(factor, source, output, weights.reshape(-1, 1), activation)
     # A single channel is multiplied by all constants.
-    each = int(lowering.extents_of(view)[2] == len(weights))
-    product(lowering, operation, view, weights, scaling, depth_multiplier=each)
+    repeats = int(lowering.extents_of(view)[2] == len(weights))
+    product(lowering, operation, view, weights, scaling, depth_multiplier=repeats)
 
 
 def _multiply(lowering: Lowering, operation: Operation) -> None:
@@ -352,7 +352,7 @@ def _multiply(lowering: Lowering, operation: Operation) -> None:
 def _product_option(graph: Graph, operation: Operation) -> str:
     """Return the option of cores that multiply two values, unless a matrix layer does it."""
     constants = (graph.tensors[number].data for number in operation.inputs[:2])
-    data = next((each for each in constants if each is not None), None)
+    data = next((constant for constant in constants if constant is not None), None)
     if data is None:
         return "elementwise_products"
     rows = data.reshape(-1, data.shape[-1] if data.shape else 1)

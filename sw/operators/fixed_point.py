@@ -25,11 +25,11 @@ def factors(operator: HostOperator) -> np.ndarray:
     """
     (source, weights), (output,) = operator.sources[:2], operator.results
     scales = np.array(weights.scales or [weights.scale], np.float64)
-    each = source.scale * scales
+    factors = source.scale * scales
     if operator.attributes.get("unsigned"):
         # Convolutions of uint8 multiply scales in single precision.
-        each = each.astype(np.float32).astype(np.float64)
-    return each / output.scale
+        factors = factors.astype(np.float32).astype(np.float64)
+    return factors / output.scale
 
 
 def times(x: np.ndarray, multiplier: np.ndarray | int, shift: np.ndarray | int) -> np.ndarray:
@@ -118,8 +118,8 @@ def _scales(graph: Graph, operation: Operation) -> list[Quantization | None]:
 def quotients(graph: Graph, operation: Operation) -> list[float]:
     """Return the scale of each input over that of the result."""
     output = graph.tensors[operation.outputs[0]].quantization
-    found = _scales(graph, operation)
-    return [each.scale / output.scale for each in found if each and output]
+    quantizations = _scales(graph, operation)
+    return [source.scale / output.scale for source in quantizations if source and output]
 
 
 def products(graph: Graph, operation: Operation) -> list[float]:

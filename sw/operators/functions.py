@@ -65,9 +65,9 @@ def _populated(function: Callable[[np.ndarray], np.ndarray]) -> Table:
             scaled = function(inputs) * (real.ONE / output.scales[0])
         # Past this they saturate with any zero point.
         scaled = np.clip(scaled, -ENTRIES, ENTRIES)
-        whole = np.trunc(scaled)
-        away = np.abs(scaled - whole) >= np.float32(0.5)
-        return whole + np.copysign(away.astype(np.float32), scaled) + output.zero_point
+        integers = np.trunc(scaled)
+        away = np.abs(scaled - integers) >= np.float32(0.5)
+        return integers + np.copysign(away.astype(np.float32), scaled) + output.zero_point
 
     return fill
 
@@ -218,11 +218,11 @@ def _tanh_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
 
 def _read_prelu(node: Node) -> dict[str, Any]:
     node.require_inputs(2)
-    given, slope = node.constant(1, (np.int8, np.float32), "alpha"), node.tensor(1)
+    constants, slope = node.constant(1, (np.int8, np.float32), "alpha"), node.tensor(1)
     if slope.dtype == np.float32:
         return {}
     require_per_tensor(slope)
-    values = np.unique(given)
+    values = np.unique(constants)
     assert slope.quantization is not None
     if values.size != 1:
         return {}
@@ -238,7 +238,7 @@ def _prelu_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]
     good = alpha.dtype in ("int8", _REAL) and real_alpha == (source.dtype == _REAL)
     require(good, "int8 alpha, or float32 of float32", alpha.dtype)
     pairs = zip(reversed(slope), reversed(shape), strict=False)
-    good = len(slope) <= len(shape) and all(n in (1, most) for n, most in pairs)
+    good = len(slope) <= len(shape) and all(n in (1, extent) for n, extent in pairs)
     require(good, "alpha to broadcast", f"{slope} on {shape}")
     return [shape]
 
@@ -271,11 +271,11 @@ def _run_gelu(operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequence[
     return way(_gelu(operator.attributes))(operator, arrays)
 
 
-def _function(kind: str, fill: Table, *others: str, **about: Any) -> Operator:
+def _function(kind: str, fill: Table, *others: str, **fields: Any) -> Operator:
     """Return the record of a function that a table does for int8, and ``real`` for other types."""
-    kernels = {"plain": about.pop("kernel", None) or of_each(about.pop("real"))}
-    if "int16" in about:
-        kernels["int16"] = about.pop("int16")
+    kernels = {"plain": fields.pop("kernel", None) or of_each(fields.pop("real"))}
+    if "int16" in fields:
+        kernels["int16"] = fields.pop("int16")
     return Operator(
         kind=kind,
         types=(("int8", *others), SAME),
@@ -284,7 +284,7 @@ def _function(kind: str, fill: Table, *others: str, **about: Any) -> Operator:
         lower=lookup,
         core=f"int8: {ALONE}",
         host=", ".join(("int8", *others)),
-        **{"shapes": same_shape, **about},
+        **{"shapes": same_shape, **fields},
     )
 
 

@@ -25,8 +25,8 @@ def _require_inside(indices: np.ndarray, extents: np.ndarray | int) -> None:
     """Refuse indices that are not from 0 to ``extents`` - 1."""
     good = (indices >= 0) & (indices < extents)
     if not good.all():
-        most = np.broadcast_to(extents, indices.shape)[~good][0] - 1
-        require(False, f"indices from 0 to {most}", indices[~good][0])
+        last = np.broadcast_to(extents, indices.shape)[~good][0] - 1
+        require(False, f"indices from 0 to {last}", indices[~good][0])
 
 
 def _read_gather(node: Node) -> dict[str, Any]:
@@ -55,8 +55,10 @@ def _run_gather(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np
     batches = math.prod(shape[:batch])
     outer, inner = math.prod(shape[batch:axis]), math.prod(shape[axis + 1 :])
     rows = indices.reshape(batches, -1)
-    found = array.reshape(batches, outer, shape[axis], inner)[np.arange(batches)[:, None], :, rows]
-    return [found.transpose(0, 2, 1, 3).reshape(operator.results[0].shape)]
+    elements = array.reshape(batches, outer, shape[axis], inner)[
+        np.arange(batches)[:, None], :, rows
+    ]
+    return [elements.transpose(0, 2, 1, 3).reshape(operator.results[0].shape)]
 
 
 def _gather_nd_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
@@ -83,8 +85,8 @@ def _scatter_shapes(operator: HostOperator, attributes: Attributes) -> list[Shap
     shape = tuple(attributes.integers("shape", len(operator.results[0].shape), 1, 1 << 31))
     good = bool(indices) and 1 <= indices[-1] <= len(shape)
     require(good, f"indices of up to {len(shape)} dimensions", indices)
-    wanted = (*indices[:-1], *shape[indices[-1] :])
-    require(updates == wanted, f"updates of shape {wanted}", updates)
+    result = (*indices[:-1], *shape[indices[-1] :])
+    require(updates == result, f"updates of shape {result}", updates)
     return [shape]
 
 

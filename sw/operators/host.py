@@ -74,7 +74,7 @@ def _operand(tensors: Sequence[Tensor] | Mapping[int, Tensor], number: int, batc
 
 def _plain(value: Any) -> Any:
     """Return an attribute as JSON gives it back."""
-    return [_plain(each) for each in value] if isinstance(value, (tuple, list)) else value
+    return [_plain(element) for element in value] if isinstance(value, (tuple, list)) else value
 
 
 def infer(tensors: Sequence[Tensor], operation: Operation, node: Node) -> list[tuple[int, ...]]:
@@ -105,7 +105,7 @@ def check_operation(tensors: Sequence[Tensor], operation: Operation) -> None:
     record = OPERATORS[operation.kind]
     numbers = [number for number in record.inputs(operation) if number != -1]
     sources = [tensors[number] for number in (numbers[:1] if record.weighted else numbers)]
-    sources = [each for place, each in enumerate(sources) if place not in record.aside]
+    sources = [source for place, source in enumerate(sources) if place not in record.aside]
     results = [tensors[number] for number in operation.outputs]
     if not (record.moves or record.plain or "channel_scales" in operation.attributes):
         for tensor in (*sources, *results):
@@ -154,14 +154,14 @@ def evaluate(
     """
     record = OPERATORS[operation.kind]
     numbers = [number for number in record.inputs(operation) if number != -1]
-    found = [tensors[number].data for number in numbers]
-    if record.kernel is None or (not record.static and any(data is None for data in found)):
+    constants = [tensors[number].data for number in numbers]
+    if record.kernel is None or (not record.static and any(data is None for data in constants)):
         return None
     # Layers with weights check themselves which operands are constant.
     computed = {*(numbers[:1] if record.weighted else numbers), *operation.outputs}
     arrays = [
         np.empty(0) if data is None else data[None] if number in computed else data
-        for number, data in zip(numbers, found, strict=True)
+        for number, data in zip(numbers, constants, strict=True)
     ]
     used = {
         n: _computed(tensors[n]) if n in computed else tensors[n] for n in {*numbers, *computed}
@@ -192,12 +192,12 @@ def run(operator: HostOperator, values: Mapping[int, np.ndarray]) -> dict[int, n
     """
     arrays = [_array(operand, values) for operand in operator.sources]
     try:
-        made = OPERATORS[operator.kind].compute(operator, arrays)
+        computed = OPERATORS[operator.kind].compute(operator, arrays)
     except Mismatch as mismatch:
         label = f"operator {operator.place} {operator.kind} ({short_name(operator.name)!r})"
         raise OperandError(f"{label}: {mismatch}") from None
     results = {}
-    for operand, array in zip(operator.results, made, strict=True):
+    for operand, array in zip(operator.results, computed, strict=True):
         assert array.dtype == operand.dtype and array.shape[1:] == operand.shape, operator.name
         results[operand.tensor] = array
     return results

@@ -93,7 +93,7 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
     and columns into frames of zeros, which are added.
     """
     graph, number = lowering.graph, operation.outputs[0]
-    extents, wanted = graph.tensors[number].shape, lowering.shapes[number]
+    extents, target = graph.tensors[number].shape, lowering.shapes[number]
     along = len(extents), operation.attributes["axis"]
     side = {(4, 1): 0, (4, 2): 1, (4, 3): 2, (3, 1): 1, (3, 2): 2, (2, 1): 2}.get(along)
     output = graph.tensors[number].quantization
@@ -110,17 +110,17 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
         shape = lowering.extents(source)
         sizes.append(shape[side])
         others = [n for axis, n in enumerate(shape) if axis != side]
-        if others != [n for axis, n in enumerate(wanted) if axis != side]:
-            raise CompileError(f"wanted inputs laid out alike, got {shape} for {wanted}")
+        if others != [n for axis, n in enumerate(target) if axis != side]:
+            raise CompileError(f"wanted inputs laid out alike, got {shape} for {target}")
         if lowering.values[view.value].fill != fill:
             raise CompileError("wanted zero points around its inputs")
-    if sum(sizes) != wanted[side]:
-        raise CompileError(f"wanted inputs of {wanted[side]} together, got {sizes}")
+    if sum(sizes) != target[side]:
+        raise CompileError(f"wanted inputs of {target[side]} together, got {sizes}")
     if side == 2:
-        _side_by_side(lowering, operation, wanted)
+        _side_by_side(lowering, operation, target)
         return
     if along == (3, 1) and all(lowering.covers(lowering.views[n]) for n in operation.inputs):
-        _side_by_side(lowering, operation, (1, 1, wanted[1] * wanted[2]))
+        _side_by_side(lowering, operation, (1, 1, target[1] * target[2]))
         return
     centred = exact_scaling(-fill, 0)
     scalings = centred, centred, exact_scaling(0, fill)
@@ -128,10 +128,10 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
     for source, size in zip(operation.inputs, sizes, strict=True):
         view = lowering.views[source]
         top, left = (before, 0) if side == 0 else (0, before)
-        frame = View(view.value, view.top - top, view.left - left, *wanted[:2])
-        kept = lowering.views[source]
+        frame = View(view.value, view.top - top, view.left - left, *target[:2])
+        original = lowering.views[source]
         framed = lowering.copy(operation, number, frame)
-        lowering.views[source] = kept
+        lowering.views[source] = original
         before += size
         if total < 0:
             total = framed
@@ -140,24 +140,24 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
             total = add_sum(lowering, operation, [total, framed], scalings, tail=last)
 
 
-def _side_by_side(lowering: Lowering, operation: Operation, wanted: tuple[int, int, int]) -> None:
+def _side_by_side(lowering: Lowering, operation: Operation, shape: tuple[int, int, int]) -> None:
     """Let the layers of the inputs write their channels into the result; copy others there.
 
     Inputs of several pixels for a result of one are rows: their pixels count as channels.
     """
     number, before = operation.outputs[0], 0
     views = [lowering.views[source] for source in operation.inputs]
-    result = lowering.add(number, wanted)
+    result = lowering.add(number, shape)
     for source, view in zip(operation.inputs, views, strict=True):
         pixels, channels = view.height * view.width, lowering.values[view.value].channels
-        row = pixels != wanted[0] * wanted[1]
+        row = pixels != shape[0] * shape[1]
         maker = None if row else _maker(lowering, operation, source)
         if maker is None:
             lowering.views.pop(number)
             seen = (1, 1, pixels * channels) if row else None
             start = View(view.value, 0, 0, 1, 1) if row else view
             lowering.vector(operation, start, seen=seen)
-            lowering.views[number] = View(result, 0, 0, *wanted[:2])
+            lowering.views[number] = View(result, 0, 0, *shape[:2])
             maker = len(lowering.layers) - 1
         layer = lowering.layers[maker]
         assert not isinstance(layer, Sum)

@@ -38,8 +38,8 @@ def _read(node: Node) -> dict[str, Any]:
     if options.FusedActivationFunction() != tflite.ActivationFunctionType.TANH:
         raise ModelError("wanted the activation TANH")
     node.require_inputs(1, _INPUTS, results=None)
-    given = tuple(n for n, tensor in enumerate(node.inputs) if tensor is not None)
-    for number in given:
+    present = tuple(n for n, tensor in enumerate(node.inputs) if tensor is not None)
+    for number in present:
         tensor = node.tensor(number)
         if number not in (_X, _H, _C):
             if tensor.data is None:
@@ -51,7 +51,7 @@ def _read(node: Node) -> dict[str, Any]:
     if len(node.intermediates) != 5:
         raise ModelError(f"wanted 5 intermediate tensors, got {len(node.intermediates)}")
     return {
-        "given": given,
+        "given": present,
         "time_major": bool(options.TimeMajor()),
         "cell_clip": float(options.CellClip()),
         "projection_clip": float(options.ProjClip()),
@@ -62,20 +62,20 @@ def _read(node: Node) -> dict[str, Any]:
 
 def _scale(tensor: Tensor) -> tuple[float, int]:
     """Return scale and zero point of an intermediate tensor; 1 and 0 of one that has none."""
-    found = tensor.quantization
-    return (found.scale, found.zero_point) if found else (1.0, 0)
+    quantization = tensor.quantization
+    return (quantization.scale, quantization.zero_point) if quantization else (1.0, 0)
 
 
 def _operands(operator: HostOperator, attributes: Attributes) -> dict[int, Operand]:
     """Return operands by their positions in the model."""
-    given = attributes.integers("given", len(operator.sources), 0, _INPUTS - 1)
-    require(sorted(set(given)) == given, "positions in order", given)
-    return dict(zip(given, operator.sources, strict=True))
+    present = attributes.integers("given", len(operator.sources), 0, _INPUTS - 1)
+    require(sorted(set(present)) == present, "positions in order", present)
+    return dict(zip(present, operator.sources, strict=True))
 
 
-def _check_constants(found: dict[int, Operand], width: int, cells: int, outputs: int) -> None:
+def _check_constants(constants: dict[int, Operand], width: int, cells: int, outputs: int) -> None:
     """Refuse constants of other types and shapes, or not of all gates."""
-    gates = [name for name in _GATES if name != "input" or _WEIGHTS in found]
+    gates = [name for name in _GATES if name != "input" or _WEIGHTS in constants]
     sizes: dict[int, tuple[str, Shape]] = {_PROJECTION: ("int8", (outputs, cells))}
     sizes[_PROJECTION_BIAS] = ("int32", (outputs,))
     for gate in gates:
@@ -86,22 +86,23 @@ def _check_constants(found: dict[int, Operand], width: int, cells: int, outputs:
         sizes[_NORMS + index] = ("int16", (cells,))
         if gate in _PEEPHOLES:
             sizes[_PEEPHOLES[gate]] = ("int16", (cells,))
-    for index, operand in found.items():
+    for index, operand in constants.items():
         if index not in (_X, _H, _C):
             require(index in sizes, "no constants of an input gate left out")
             got = (operand.dtype, operand.shape)
             require(got == sizes[index] and operand.data is not None, f"{sizes[index]}", got)
     if "input" in gates:
-        require({_RECURRENT, _BIAS} <= found.keys(), "all constants of the input gate")
+        require({_RECURRENT, _BIAS} <= constants.keys(), "all constants of the input gate")
     for family in (_PEEPHOLES.values(), range(_NORMS, _INPUTS)):
         operands = {index for index in family if index in sizes}
         require(
-            not operands & found.keys() or operands <= found.keys(), "such constants of all gates"
+            not operands & constants.keys() or operands <= constants.keys(),
+            "such constants of all gates",
         )
 
 
 def _shapes(operator: HostOperator, attributes: Attributes) -> Sequence[Shape]:
-    found = _operands(operator, attributes)
+    operands = _operands(operator, attributes)
     for name in ("cell_clip", "projection_clip"):
         attributes.real(name)
     attributes.integer("hidden_zero_point", -128, 127)
@@ -111,11 +112,12 @@ def _shapes(operator: HostOperator, attributes: Attributes) -> Sequence[Shape]:
     assert scales is not None
     for scale in scales:
         require(type(scale) is float and 1e-30 < scale < 1e30, "scales above 0", scale)
-    wanted = {_X, _H, _C, *range(2, 5), *range(6, 9), *range(13, 16)}
+    required = {_X, _H, _C, *range(2, 5), *range(6, 9), *range(13, 16)}
     require(
-        wanted <= found.keys(), "all weights and biases, but for those of an input gate left out"
+        required <= operands.keys(),
+        "all weights and biases, but for those of an input gate left out",
     )
-    state, cell, source = found[_H], found[_C], found[_X]
+    state, cell, source = operands[_H], operands[_C], operands[_X]
     require(len(source.shape) == 3, "an input of three dimensions", source.shape)
     require(len(cell.shape) == len(state.shape) == 2, "states of two dimensions")
     require(cell.dtype == "int16" and state.dtype == "int8", "states of int16 and int8")
@@ -126,9 +128,9 @@ def _shapes(operator: HostOperator, attributes: Attributes) -> Sequence[Shape]:
     bits = 15 + math.frexp(cell.scale)[1] - 1
     require(0 <= bits <= _BITS, f"cells of 0 to {_BITS} integer bits", bits)
     for index in (_X, _H, _C):
-        require(found[index].data is None, "computed input and states")
-    require(_PROJECTION in found or outputs == cells, "a projection")
-    _check_constants(found, source.shape[2], cells, outputs)
+        require(operands[index].data is None, "computed input and states")
+    require(_PROJECTION in operands or outputs == cells, "a projection")
+    _check_constants(operands, source.shape[2], cells, outputs)
     return [(*source.shape[:2], outputs), state.shape, cell.shape]
 
 
@@ -151,11 +153,11 @@ class _Layer:
             self._clip(attributes["projection_clip"], _H, 127),
         )
 
-    def _clip(self, limit: float, index: int, most: int) -> int:
+    def _clip(self, limit: float, index: int, saturated: int) -> int:
         if limit <= 0:
             return 0
         ratio = np.float32(limit) / np.float32(self.operands[index].scale)
-        return int(min(max(ratio, np.float32(-most - 1)), np.float32(most)))
+        return int(min(max(ratio, np.float32(-saturated - 1)), np.float32(saturated)))
 
     def scale(self, index: int) -> np.float32:
         return np.float32(self.operands[index].scale)
@@ -241,8 +243,8 @@ def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarra
         shapes = [operand.shape for operand in operator.results]
         results.append([array.reshape(s) for array, s in zip((y, h, c), shapes, strict=True)])
     types = [operand.dtype for operand in operator.results]
-    made = zip(*results, strict=True)
-    return [np.stack(part).astype(dtype) for part, dtype in zip(made, types, strict=True)]
+    outputs = zip(*results, strict=True)
+    return [np.stack(part).astype(dtype) for part, dtype in zip(outputs, types, strict=True)]
 
 
 OPERATORS = (

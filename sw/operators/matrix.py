@@ -107,12 +107,12 @@ def _ungrouped(weights: np.ndarray, inputs: int) -> np.ndarray:
     channels, depth = len(weights), weights.shape[3]
     if depth == inputs:
         return weights
-    whole = np.zeros((*weights.shape[:3], inputs), weights.dtype)
-    each = channels * depth // inputs
+    dense = np.zeros((*weights.shape[:3], inputs), weights.dtype)
+    group = channels * depth // inputs
     for channel in range(channels):
-        first = channel // each * depth
-        whole[channel, :, :, first : first + depth] = weights[channel]
-    return whole
+        first = channel // group * depth
+        dense[channel, :, :, first : first + depth] = weights[channel]
+    return dense
 
 
 def _weights(lowering: Lowering, operation: Operation) -> np.ndarray:
@@ -127,9 +127,9 @@ def lower_convolution(scale: Scale) -> Lower:
 
     def lower(lowering: Lowering, operation: Operation) -> None:
         view = lowering.view(operation)
-        weights, each = _weights(lowering, operation), 0
+        weights, repeats = _weights(lowering, operation), 0
         if "depth_multiplier" in operation.attributes:
-            each = weights.shape[3] // lowering.values[view.value].channels
+            repeats = weights.shape[3] // lowering.values[view.value].channels
             weights = weights.transpose(3, 1, 2, 0)
         else:
             weights = _ungrouped(weights, lowering.values[view.value].channels)
@@ -160,7 +160,7 @@ def lower_convolution(scale: Scale) -> Lower:
             stride=attributes["stride"],
             dilation=attributes["dilation"],
             grid=(rows, columns),
-            depth_multiplier=each,
+            depth_multiplier=repeats,
         )
 
     return lower
@@ -270,17 +270,17 @@ def _dense_factors(graph: Graph, operation: Operation) -> list[float]:
     Raises UndefinedError if int16 gives results past 32 bits, to which the kernel casts its
     float64.
     """
-    found = weighted(0, 1)(graph, operation)
+    scaling = weighted(0, 1)(graph, operation)
     source, weights = (graph.tensors[number] for number in operation.inputs[:2])
-    if not found or weights.data is None or source.dtype != np.int16:
-        return found
+    if not scaling or weights.data is None or source.dtype != np.int16:
+        return scaling
     scale, kernel, output = ends_of_two(graph, operation)
     sums = np.abs(weights.data.astype(np.int64)).sum(axis=1) << 15
     sums += np.abs(bias_of(graph, operation, len(sums)))
-    most = float((sums * kernel.scales).max()) * scale.scale / output.scale
-    if most >= 1 << 31:
-        raise UndefinedError(f"wanted results within 32 bits before the clamp, got {most:.9g}")
-    return found
+    greatest = float((sums * kernel.scales).max()) * scale.scale / output.scale
+    if greatest >= 1 << 31:
+        raise UndefinedError(f"wanted results within 32 bits before the clamp, got {greatest:.9g}")
+    return scaling
 
 
 def _run_dense(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -310,8 +310,8 @@ def convolution_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np
 
     They are added up in float64, which is exact far below 2^53.
     """
-    whole = window_sums(operator, arrays).astype(np.int64)
-    return whole + arrays[2].reshape(-1).astype(np.int64) if len(arrays) > 2 else whole
+    sums = window_sums(operator, arrays).astype(np.int64)
+    return sums + arrays[2].reshape(-1).astype(np.int64) if len(arrays) > 2 else sums
 
 
 def window_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndarray:

@@ -62,7 +62,7 @@ def _fixed_logarithm(x: np.ndarray) -> np.ndarray:
     second = saturated(x << spare_of_root)
     r = np.minimum(first, second)
     bits = 31 - _TERM_BITS
-    whole = np.maximum(
+    scaled = np.maximum(
         ((_SUM_BITS - spare) << bits) + quarter, ((_SUM_BITS - spare_of_root) << bits) - quarter
     )
     half = (r + _FOURTH_ROOT + 1) >> 1
@@ -71,7 +71,7 @@ def _fixed_logarithm(x: np.ndarray) -> np.ndarray:
     above = high_product(q, r) + high_product(high_product(q, squared), _CUBE)
     below = high_product(half, _CONSTANT + q + high_product(squared, _SQUARE))
     below = reciprocal(below + high_product(q, _LINEAR))
-    terms = high_product(whole, _LOG_TWO) + high_product(halved(above, _TERM_BITS), below)
+    terms = high_product(scaled, _LOG_TWO) + high_product(halved(above, _TERM_BITS), below)
     return saturated(terms << 1)
 
 
@@ -127,8 +127,8 @@ def _norm_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
 def _run_norm(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     x = arrays[0].astype(np.int64) - operator.sources[0].zero_point
     sums, inverse = np.unique(np.square(x).sum(axis=-1, keepdims=True), return_inverse=True)
-    found = np.array([inverse_root(value) for value in sums.tolist()], np.int64)
-    roots, shifts = found[inverse.reshape(*x.shape[:-1], 1)].transpose(-1, *range(x.ndim))
+    inverses = np.array([inverse_root(value) for value in sums.tolist()], np.int64)
+    roots, shifts = inverses[inverse.reshape(*x.shape[:-1], 1)].transpose(-1, *range(x.ndim))
     # 7 fractional bits; uint8 has them before the multiplication.
     unsigned = bool(operator.attributes.get("unsigned"))
     values = times(x << 7, roots, shifts) if unsigned else times(x, roots, shifts + 7)

@@ -179,7 +179,7 @@ def _run_average(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
         for row in range(high)
         for column in range(wide)
     ]
-    high_each, wide_each = ([end - first for first, end in each] for each in (rows, columns))
+    high_each, wide_each = ([end - first for first, end in ends] for ends in (rows, columns))
     counts = np.outer(high_each, wide_each)
     unsigned, both = operator.attributes["unsigned"], (meaning(source), meaning(output))
     return [averaged(np.stack(taps), counts[..., None], *both, unsigned=unsigned)]

@@ -56,15 +56,15 @@ def where(record: Operator) -> str:
     """Return the targets of an operator: core, table, view, host or constant, or two of them."""
     if record.static:
         return "constant"
-    found = []
+    lines = []
     if record.kind in (*RESHAPES, "PAD", "PADV2"):
-        found.append("view")
+        lines.append("view")
     elif record.lower:
         always = record.table is not None and not record.single
-        found.append("core (table)" if always or record.kind == "PRELU" else "core")
+        lines.append("core (table)" if always or record.kind == "PRELU" else "core")
     if record.kernel:
-        found.append("host")
-    return ", ".join(found)
+        lines.append("host")
+    return ", ".join(lines)
 
 
 def as_markdown() -> str:

@@ -146,10 +146,10 @@ def _blocks(operator: HostOperator, attributes: Attributes) -> tuple[list[int], 
 def _space_to_batch_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     batch, *extents = operator.sources[0].shape
     blocks, margins = _blocks(operator, attributes)
-    whole = [n + sum(margin) for n, margin in zip(extents, margins, strict=False)]
-    good = all(n % b == 0 for n, b in zip(whole, blocks, strict=True))
-    require(good, "whole blocks", f"{whole} for {blocks}")
-    counts = (n // b for n, b in zip(whole, blocks, strict=True))
+    padded = [n + sum(margin) for n, margin in zip(extents, margins, strict=False)]
+    good = all(n % b == 0 for n, b in zip(padded, blocks, strict=True))
+    require(good, "whole blocks", f"{padded} for {blocks}")
+    counts = (n // b for n, b in zip(padded, blocks, strict=True))
     return [(batch * math.prod(blocks), *counts, *extents[len(blocks) :])]
 
 
@@ -164,8 +164,8 @@ def _batch_to_space_shapes(operator: HostOperator, attributes: Attributes) -> li
 
 def _run_space_to_batch(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     blocks, margins = operator.attributes["blocks"], operator.attributes["margins"]
-    zero_point, rest = operator.sources[0].zero_point, arrays[0].ndim - 2 - len(blocks)
-    around = [(0, 0), (0, 0), *margins, *[(0, 0)] * rest]
+    zero_point, inner = operator.sources[0].zero_point, arrays[0].ndim - 2 - len(blocks)
+    around = [(0, 0), (0, 0), *margins, *[(0, 0)] * inner]
     x = np.pad(arrays[0], around, constant_values=zero_point)
     split = [n for e, b in zip(x.shape[2:], blocks, strict=False) for n in (e // b, b)]
     parts = x.reshape(*x.shape[:2], *split, *x.shape[2 + len(blocks) :])
@@ -179,11 +179,11 @@ def _run_batch_to_space(operator: HostOperator, arrays: Sequence[np.ndarray]) ->
     (x,), shape, count = arrays, operator.results[0].shape, len(blocks)
     parts = x.reshape(len(x), *blocks, -1, *x.shape[2:])
     pairs = [axis for n in range(count) for axis in (2 + count + n, 1 + n)]
-    whole = parts.transpose(0, 1 + count, *pairs, *range(2 + 2 * count, parts.ndim))
+    merged = parts.transpose(0, 1 + count, *pairs, *range(2 + 2 * count, parts.ndim))
     extents = [n * block for n, block in zip(x.shape[2:], blocks, strict=False)]
-    whole = whole.reshape(len(x), shape[0], *extents, *x.shape[2 + count :])
+    merged = merged.reshape(len(x), shape[0], *extents, *x.shape[2 + count :])
     starts = [slice(m[0], m[0] + n) for m, n in zip(margins, shape[1:], strict=False)]
-    return [whole[(slice(None), slice(None), *starts)]]
+    return [merged[(slice(None), slice(None), *starts)]]
 
 
 OPERATORS = (

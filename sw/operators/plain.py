@@ -51,8 +51,8 @@ def quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype == np.float32:
         return a / b
     _require_divisors(b)
-    whole = np.abs(a.astype(np.int64)) // np.abs(b.astype(np.int64))
-    return np.where((a < 0) != (b < 0), -whole, whole)
+    quotient = np.abs(a.astype(np.int64)) // np.abs(b.astype(np.int64))
+    return np.where((a < 0) != (b < 0), -quotient, quotient)
 
 
 def floor_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -65,8 +65,8 @@ def floor_rest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return remainders that have the sign of the divisor."""
     if a.dtype != np.float32:
         _require_divisors(b)
-    rest = np.fmod(a, b)
-    return np.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
+    remainder = np.fmod(a, b)
+    return np.where((remainder != 0) & ((b < 0) != (remainder < 0)), remainder + b, remainder)
 
 
 def greater(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -106,10 +106,10 @@ def _powers(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.nda
     kind = operator.results[0].dtype
     require(kind == "float32" or bool((exponent >= 0).all()), "exponents of at least 0")
     if exponent.size == 1 and operator.sources[0].shape != operator.sources[1].shape:
-        given = exponent.reshape(-1)[0]
-        whole = np.rint(given)
-        if abs(given - whole) < _NEARLY and 1 <= whole < 1 << 31:
-            result = _multiplied_out(base, int(whole))
+        value = exponent.reshape(-1)[0]
+        rounded = np.rint(value)
+        if abs(value - rounded) < _NEARLY and 1 <= rounded < 1 << 31:
+            result = _multiplied_out(base, int(rounded))
             return [result.reshape(operator.results[0].shape)]
     values = (power if kind == "float32" else _whole_power)(base, exponent)
     return [values.astype(kind)]

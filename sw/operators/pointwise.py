@@ -98,8 +98,8 @@ def _run_quantize(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[
     scale, zero_point = _scales(operator, output)
     ratio = (array / scale).astype(np.float64)
     # Past this they saturate whatever the zero point; no number counts as nothing.
-    most = 4 * limits.max + 8
-    ratio = np.clip(np.nan_to_num(ratio, nan=0.0), -most, most)
+    limit = 4 * limits.max + 8
+    ratio = np.clip(np.nan_to_num(ratio, nan=0.0), -limit, limit)
     rounded = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio) + zero_point
     return [np.clip(rounded, limits.min, limits.max).astype(output.dtype)]
 

@@ -91,9 +91,9 @@ def _laid_out(lowering: Lowering, operation: Operation) -> View:
     if len(shape) != 3 or (height, width) != (1, 1) or not lowering.covers(view):
         got = f"{shape} as {(height, width, channels)}"
         raise CompileError(f"wanted an input whose channels are its last dimension, got {got}")
-    wanted = rows, 1, shape[-1]
+    target = rows, 1, shape[-1]
     seen = View(view.value, 0, 0, rows, 1)
-    lowering.vector(operation, seen, number=number, kind="RESHAPE", seen=wanted)
+    lowering.vector(operation, seen, number=number, kind="RESHAPE", seen=target)
     lowering.views[number], view = view, lowering.views[number]
     return view
 
@@ -173,8 +173,8 @@ def _rows(operator: HostOperator, array: np.ndarray) -> np.ndarray:
     """Return an array with the reduced dimensions as one last dimension, in their order."""
     axes = [axis + 1 for axis in operator.attributes["axes"]]
     moved = np.moveaxis(array, axes, range(-len(axes), 0)) if axes else array[..., None]
-    kept = moved.shape[: moved.ndim - max(1, len(axes))]
-    return moved.reshape(*kept, -1)
+    extents = moved.shape[: moved.ndim - max(1, len(axes))]
+    return moved.reshape(*extents, -1)
 
 
 def _by_steps(combine: np.ufunc) -> Kernel:
@@ -209,8 +209,8 @@ def _sum_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
         if not operator.attributes.get("unsigned"):
             # The kernel casts results from float32 to int32.
             count = math.prod(source.shape) // max(1, math.prod(shapes[0]))
-            most = factor * count * (2 * abs(np.iinfo(source.dtype).min) - 1)
-            require(most < 1 << 31, "sums within 32 bits in steps of the result", f"{most:.6g}")
+            limit = factor * count * (2 * abs(np.iinfo(source.dtype).min) - 1)
+            require(limit < 1 << 31, "sums within 32 bits in steps of the result", f"{limit:.6g}")
     return shapes
 
 

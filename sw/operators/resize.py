@@ -82,8 +82,8 @@ def _nearest(source: int, result: int, align: bool, half: bool) -> np.ndarray:
     offset = np.float32(0.5 if half else 0)
     origins = (np.arange(result, dtype=np.float32) + offset) * scale
     # The kernel rounds halves up; none is below zero.
-    whole = np.floor(origins.astype(np.float64) + 0.5) if align else np.floor(origins)
-    return np.clip(whole.astype(np.int64), 0, source - 1)
+    nearest = np.floor(origins.astype(np.float64) + 0.5) if align else np.floor(origins)
+    return np.clip(nearest.astype(np.int64), 0, source - 1)
 
 
 def _run_nearest(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

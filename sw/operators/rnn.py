@@ -53,11 +53,13 @@ def _shapes(operator: HostOperator, attributes: Attributes) -> Sequence[Shape]:
         constants = (weights, recurrent, bias)
         types = {operand.dtype for operand in (*constants, state)}
         require(types == {"float32"}, "float32 throughout", sorted(types))
-        require(all(each.data is not None for each in constants), "constant weights and bias")
+        require(
+            all(constant.data is not None for constant in constants), "constant weights and bias"
+        )
         require(state.data is None, "a computed state")
         cells, shapes = bias.shape[:1], [operand.shape for operand in (*constants, state)]
-        wanted = [(*cells, source.shape[-1]), (*cells, *cells), cells, (batch, *cells)]
-        require(shapes == wanted, f"shapes {wanted}", shapes)
+        required = [(*cells, source.shape[-1]), (*cells, *cells), cells, (batch, *cells)]
+        require(shapes == required, f"shapes {required}", shapes)
     widths = [layer[2].shape[0] for layer in layers]
     widths = [sum(widths)] if attributes.flag("merged") else widths
     states = [layer[3].shape for layer in layers]
@@ -71,17 +73,17 @@ def _directions(operands: Sequence[Any]) -> list[Sequence[Any]]:
 
 def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     attributes = operator.attributes
-    x, *rest = arrays
+    x, *constants = arrays
     # Time before batch.
     x = x[None] if x.ndim == 2 else x if attributes["time_major"] else x.swapaxes(0, 1)
     results, states = [], []
-    for way, (weights, recurrent, bias, h) in zip((1, -1), _directions(rest), strict=False):
-        made = []
+    for way, (weights, recurrent, bias, h) in zip((1, -1), _directions(constants), strict=False):
+        outputs = []
         for step in x[::way]:
             total = summed(step[:, None] * weights, bias)
             h = activated(summed(h[:, None] * recurrent, total), attributes["activation"])
-            made.append(h)
-        y = np.stack(made[::way])
+            outputs.append(h)
+        y = np.stack(outputs[::way])
         y = y.swapaxes(0, 1) if not attributes["time_major"] else y
         results.append(y)
         states.append(h)

@@ -14,8 +14,8 @@ from celosia.sw.operators.functions import same_shape
 
 def _read_axis(node: Node) -> dict[str, Any]:
     node.require_inputs(2)
-    (given,) = node.indices(1, "axis")[:1] or [0]
-    return {"axis": node.axis(given)}
+    (number,) = node.indices(1, "axis")[:1] or [0]
+    return {"axis": node.axis(number)}
 
 
 def _extreme_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:

@@ -37,7 +37,7 @@ def _sliced(
         if axis >= len(numbers[0]):
             taken, step = range(extent), 1
         else:
-            first, last, step = (each[axis] for each in numbers)
+            first, last, step = (values[axis] for values in numbers)
             open_first, open_last, drops = (bool(mask >> axis & 1) for mask in masks)
             if drops:
                 last = first + 1 if first != -1 else extent
@@ -91,13 +91,15 @@ def _spelt_out(
             added.append(result)
             result += 1
             continue
-        whole = position in dots
-        for _ in range(covered if whole else 1):
+        is_ellipsis = position in dots
+        for _ in range(covered if is_ellipsis else 1):
             axis = len(spelt[0])
-            for side, each in enumerate(spelt):
-                each.append((0, 0, 1)[side] if whole else numbers[side][position])
+            for side, entry in enumerate(spelt):
+                entry.append((0, 0, 1)[side] if is_ellipsis else numbers[side][position])
             names = ("begin", "end", "shrink")
-            taken = [name != "shrink" if whole else masks.has(name, position) for name in names]
+            taken = [
+                name != "shrink" if is_ellipsis else masks.has(name, position) for name in names
+            ]
             bits = [mask | one << axis for mask, one in zip(bits, taken, strict=True)]
             result += not taken[2]
     return spelt, bits, tuple(added)
@@ -108,7 +110,7 @@ def _read_strided_slice(node: Node) -> dict[str, Any]:
     roles = ((1, "begin"), (2, "end"), (3, "strides"))
     numbers = [node.indices(position, role) for position, role in roles]
     options = node.require_options(tflite.StridedSliceOptions)
-    if len({len(given) for given in numbers}) != 1:
+    if len({len(values) for values in numbers}) != 1:
         raise ModelError(f"wanted begin, end and strides of {node.rank} dimensions, got {numbers}")
     if 0 in numbers[2]:
         raise ModelError(f"wanted strides other than 0, got {numbers[2]}")
@@ -175,15 +177,15 @@ def _run_slice(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.
 
 def _read_split(node: Node) -> dict[str, Any]:
     node.require_inputs(2, results=None)
-    (given,) = node.indices(0, "axis")[:1] or [0]
-    return {"axis": node.axis(given, len(node.tensor(1).shape))}
+    (number,) = node.indices(0, "axis")[:1] or [0]
+    return {"axis": node.axis(number, len(node.tensor(1).shape))}
 
 
 def _infer_split_sizes(node: Node) -> list[Shape]:
     """Return the shapes of the parts; one of size -1 takes the rest."""
     node.require_inputs(3, results=None)
-    (given,) = node.indices(2, "axis")[:1] or [0]
-    shape, axis, sizes = node.tensor(0).shape, node.axis(given), node.indices(1, "sizes")
+    (number,) = node.indices(2, "axis")[:1] or [0]
+    shape, axis, sizes = node.tensor(0).shape, node.axis(number), node.indices(1, "sizes")
     left = shape[axis] - sum(size for size in sizes if size != -1)
     parts = [left if size == -1 else size for size in sizes]
     if len(parts) != len(node.outputs) or sum(parts) != shape[axis] or min(parts) < 0:
@@ -194,24 +196,28 @@ def _infer_split_sizes(node: Node) -> list[Shape]:
 def _read_split_sizes(node: Node) -> dict[str, Any]:
     """Read SPLIT_V, whose parts are of any sizes."""
     node.require_inputs(3, results=None)
-    (given,) = node.indices(2, "axis")[:1] or [0]
-    axis = node.axis(given)
-    wanted = node.indices(1, "sizes")
-    found = [each.shape[axis] if len(each.shape) == node.rank else 0 for each in node.outputs]
-    pairs = zip(wanted, found, strict=False)
-    if len(wanted) != len(found) or any(a not in (-1, b) for a, b in pairs):
-        raise ModelError(f"wanted results of {wanted} along axis {axis}, got {found}")
+    (number,) = node.indices(2, "axis")[:1] or [0]
+    axis = node.axis(number)
+    sizes = node.indices(1, "sizes")
+    lengths = [
+        output.shape[axis] if len(output.shape) == node.rank else 0 for output in node.outputs
+    ]
+    pairs = zip(sizes, lengths, strict=False)
+    if len(sizes) != len(lengths) or any(a not in (-1, b) for a, b in pairs):
+        raise ModelError(f"wanted results of {sizes} along axis {axis}, got {lengths}")
     return {"axis": axis}
 
 
 def _split_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     shape = operator.sources[0].shape
     axis = attributes.integer("axis", 0, len(shape) - 1)
-    found = [result.shape for result in operator.results]
-    require(all(len(each) == len(shape) for each in found), f"results of {len(shape)} dimensions")
-    parts = [each[axis] for each in found]
+    shapes = [result.shape for result in operator.results]
+    require(
+        all(len(result) == len(shape) for result in shapes), f"results of {len(shape)} dimensions"
+    )
+    parts = [result[axis] for result in shapes]
     if operator.kind == "SPLIT":
-        parts = [shape[axis] // len(found)] * len(found)
+        parts = [shape[axis] // len(shapes)] * len(shapes)
     require(sum(parts) == shape[axis], f"parts that make up {shape[axis]}", parts)
     return [(*shape[:axis], part, *shape[axis + 1 :]) for part in parts]
 
@@ -264,21 +270,21 @@ def _take(lowering: Lowering, operation: Operation, number: int, ways: list[_Way
     value = lowering.values[view.value]
     extents = view.height, view.width, value.channels
     shape = lowering.graph.tensors[source].shape
-    wanted = (1,) * (4 - len(shape)) + shape[1:]
+    natural = (1,) * (4 - len(shape)) + shape[1:]
     seen = None
-    if extents != wanted:
-        vector = value.height * value.width == 1 and value.channels == math.prod(wanted)
+    if extents != natural:
+        vector = value.height * value.width == 1 and value.channels == math.prod(natural)
         if not vector or not lowering.covers(view):
-            raise CompileError(f"wanted an input laid out as {wanted}, got {extents}")
-        high, wide, depth = wanted
+            raise CompileError(f"wanted an input laid out as {natural}, got {extents}")
+        high, wide, depth = natural
         extents = seen = high, wide, depth
     rows, columns, channels = ways
     shape = rows[1], columns[1], extents[2]
-    whole = all(way == (0, n, 1) for way, n in zip(ways[:2], extents, strict=False))
+    complete = all(way == (0, n, 1) for way, n in zip(ways[:2], extents, strict=False))
     every = channels == (0, extents[2], 1)
     if not every and extents[2] * channels[1] > MOST_MOVED:
         raise CompileError(f"wanted at most {MOST_MOVED} ones to move channels")
-    if every or seen or not whole:
+    if every or seen or not complete:
         axes = [
             Axis(first, step, count, 1, first + (count - 1) * step + 1)
             for first, count, step in (rows, columns)

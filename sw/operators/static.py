@@ -16,8 +16,8 @@ def _shape_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]
 
 def _run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     shape = operator.sources[0].shape
-    found = shape if operator.kind == "SHAPE" else len(shape)
-    return [np.array([found], operator.results[0].dtype)]
+    content = shape if operator.kind == "SHAPE" else len(shape)
+    return [np.array([content], operator.results[0].dtype)]
 
 
 OPERATORS = tuple(

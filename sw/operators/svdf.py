@@ -42,9 +42,9 @@ def _shapes(operator: HostOperator, attributes: Attributes) -> Sequence[Shape]:
     require(len(sources) in (4, 5), "4 or 5 inputs", len(sources))
     source, features, times, state = *sources[:3], sources[-1]
     kinds = _TYPES[source.dtype]
-    wanted = kinds if len(sources) == 5 else (*kinds[:3], kinds[4])
+    types = kinds if len(sources) == 5 else (*kinds[:3], kinds[4])
     got = tuple(operand.dtype for operand in sources)
-    require(got == wanted, f"types {', '.join(wanted)}", ", ".join(got))
+    require(got == types, f"types {', '.join(types)}", ", ".join(got))
     require(all(operand.data is not None for operand in sources[1:-1]), "constant weights and bias")
     require(state.data is None, "a computed state")
     names = ("RELU",) if source.dtype == "int8" else ACTIVATIONS
@@ -60,13 +60,13 @@ def _shapes(operator: HostOperator, attributes: Attributes) -> Sequence[Shape]:
     for operand in (features, times, state):
         require(operand.zero_point == 0, f"zero point 0 of {operand.name!r}", operand.zero_point)
     require(state.shape == (batch, memory * filters), "a state of all filters", state.shape)
-    kept = operator.results[-1]
+    successor = operator.results[-1]
     require(len(operator.results) == 2, "two results", len(operator.results))
-    require(kept.dtype == state.dtype, f"{state.dtype} as the next state", kept.dtype)
+    require(successor.dtype == state.dtype, f"{state.dtype} as the next state", successor.dtype)
     require(operator.results[0].dtype == source.dtype, f"{source.dtype} as result")
     if source.dtype == "int8":
-        found = _factors(operator)
-        require(all(0 < f < MOST_FACTOR for f in found), "factors from 0 to 2^30", found)
+        factors = _factors(operator)
+        require(all(0 < f < MOST_FACTOR for f in factors), "factors from 0 to 2^30", factors)
     return [(batch, filters // rank), state.shape]
 
 
@@ -81,10 +81,10 @@ def _factors(operator: HostOperator) -> list[float]:
 def _run_int8(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     source, output = operator.sources[0], operator.results[0]
     first, second = (quantize_multiplier(factor) for factor in _factors(operator))
-    x, kernel, over_time, kept = (a.astype(np.int64) for a in (*arrays[:3], arrays[-1]))
+    x, kernel, over_time, state = (a.astype(np.int64) for a in (*arrays[:3], arrays[-1]))
     sums = (x - source.zero_point) @ kernel.T
     fresh = word(times(sums, *first))
-    window = kept.reshape(len(x), *over_time.shape)
+    window = state.reshape(len(x), *over_time.shape)
     window[..., -1] = fresh
     # The kernel's sums wrap around.
     totals = (window * over_time).sum(axis=-1).reshape(len(x), -1, operator.attributes["rank"])
@@ -95,8 +95,8 @@ def _run_int8(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.n
 
 
 def _run_float(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    x, kernel, weights, kept = *arrays[:3], arrays[-1]
-    window = kept.reshape(len(x), *weights.shape).copy()
+    x, kernel, weights, state = *arrays[:3], arrays[-1]
+    window = state.reshape(len(x), *weights.shape).copy()
     window[..., -1] = summed(x[:, None] * kernel)
     sums = summed(window * weights).reshape(len(x), -1, operator.attributes["rank"])
     totals = summed(sums) + (arrays[3] if len(arrays) == 5 else np.float32(0))

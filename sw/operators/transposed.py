@@ -25,12 +25,12 @@ def _margins(
     extents: Sequence[int], window: Sequence[int], attributes: dict[str, Any]
 ) -> list[int]:
     """Return the rows and columns before a result that a TRANSPOSE_CONV leaves out."""
-    whole = []
+    before = []
     for extent, taps, stride in zip(extents, window, attributes["stride"], strict=True):
         same = attributes["padding"] == "SAME"
         count = -(-extent // stride) if same else (extent - taps) // stride + 1
-        whole.append(max(0, (count - 1) * stride + taps - extent) // 2)
-    return whole
+        before.append(max(0, (count - 1) * stride + taps - extent) // 2)
+    return before
 
 
 def _read_transposed(node: Node) -> dict[str, Any]:
@@ -64,8 +64,8 @@ def transposed_shapes(operator: HostOperator, attributes: Attributes) -> list[Sh
     counts = window_counts(result[1:3], taps, attributes)
     require(counts == extents, f"{extents} pixels from a result of {result}", counts)
     margins = attributes.integers("margins", 2, 0, EXTENT)
-    wanted = _margins(result[1:3], taps, operator.attributes)
-    require(margins == wanted, f"margins of {wanted}", margins)
+    required = _margins(result[1:3], taps, operator.attributes)
+    require(margins == required, f"margins of {required}", margins)
     return [(batch, *result[1:3], channels)]
 
 
@@ -105,18 +105,20 @@ def _apart(lowering: Lowering, operation: Operation, stride: tuple[int, int]) ->
     number, view = operation.inputs[0], lowering.view(operation)
     if not lowering.covers(view):
         lowering.copy(operation, number, view)
-    tensor, whole = lowering.graph.tensors[number], lowering.views[number]
+    tensor, source = lowering.graph.tensors[number], lowering.views[number]
     if (
         tensor.quantization is None
-        or lowering.values[whole.value].fill != tensor.quantization.zero_point
+        or lowering.values[source.value].fill != tensor.quantization.zero_point
     ):
         raise CompileError("wanted zero points around its input")
     origins = []
-    for extent, step in zip((whole.height, whole.width), stride, strict=True):
+    for extent, step in zip((source.height, source.width), stride, strict=True):
         # Elements past the edge are the zero point.
-        found = [at // step if at % step == 0 else extent for at in range((extent - 1) * step + 1)]
-        origins.append(found)
-    return lowering.take(operation, whole, origins)
+        indices = [
+            at // step if at % step == 0 else extent for at in range((extent - 1) * step + 1)
+        ]
+        origins.append(indices)
+    return lowering.take(operation, source, origins)
 
 
 def lower_transposed(scale: Callable[..., Scaling]) -> Lower:

@@ -14,12 +14,12 @@ _ZERO = np.float32(0)
 def summed(terms: np.ndarray, start: np.ndarray | np.float32 = _ZERO) -> np.ndarray:
     """Return sums of float32 along the last dimension, added to ``start``."""
     count = terms.shape[-1]
-    whole = count - count % _LANES
+    aligned = count - count % _LANES
     lanes = np.zeros((*terms.shape[:-1], _LANES), np.float32)
-    for n in range(0, whole, _LANES):
+    for n in range(0, aligned, _LANES):
         lanes = lanes + terms[..., n : n + _LANES]
     total = start + (lanes[..., 0] + lanes[..., 1] + lanes[..., 2] + lanes[..., 3])
-    for n in range(whole, count):
+    for n in range(aligned, count):
         total = total + terms[..., n]
     return total
 
@@ -37,14 +37,14 @@ def _tanh(x: np.ndarray) -> np.ndarray:
     """Return ``ptanh_float`` of Eigen, without fused multiplications."""
     x = np.clip(x, -_TANH_END, _TANH_END)
     square = x * x
-    numerator, denominator = (_polynomial(square, each) for each in _TANH)
+    numerator, denominator = (_polynomial(square, coefficients) for coefficients in _TANH)
     return (square * x * numerator + x) / denominator
 
 
 def _polynomial(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:
-    first, *rest = map(np.float32, coefficients)
+    first, *others = map(np.float32, coefficients)
     total = np.full_like(x, first)
-    for coefficient in rest:
+    for coefficient in others:
         total = total * x + coefficient
     return total
 

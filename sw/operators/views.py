@@ -31,23 +31,23 @@ def _lower_reshape(lowering: Lowering, operation: Operation) -> None:
         lowering.copy(operation, number, view)
         view = lowering.views[number]
     value = lowering.values[view.value]
-    wanted, got = lowering.shapes[number], (value.height, value.width, value.channels)
+    shape, got = lowering.shapes[number], (value.height, value.width, value.channels)
     image = len(lowering.graph.tensors[number].shape) == 4
     kinds = {reader.kind for reader in lowering.readers.get(number, [])}
     bytewise = kinds <= (OF_BYTES | OF_ROWS if value.height == 1 else OF_BYTES)
-    row = wanted[0] == 1 < value.height and wanted[2] == value.channels
+    row = shape[0] == 1 < value.height and shape[2] == value.channels
     if row and not image and lowering.leads_to(number, OF_ROWS):
         windows = tuple(
             Windows(result=(0, y * value.width), count=(1, value.width), source=(y, 0), size=(1, 1))
             for y in range(value.height)
         )
-        lowering.vector(operation, view, shape=wanted, windows=windows)
-    elif wanted == got or not image or bytewise:
+        lowering.vector(operation, view, shape=shape, windows=windows)
+    elif shape == got or not image or bytewise:
         lowering.views[number] = view
     elif value.height == 1:
-        lowering.vector(operation, View(view.value, 0, 0, *wanted[:2]), seen=wanted)
+        lowering.vector(operation, View(view.value, 0, 0, *shape[:2]), seen=shape)
     else:
-        raise CompileError(f"wanted one shape of images, got {got} and {wanted}")
+        raise CompileError(f"wanted one shape of images, got {got} and {shape}")
 
 
 def _lower_pad(lowering: Lowering, operation: Operation) -> None:
@@ -84,7 +84,7 @@ def _read_reshape(node: Node) -> dict[str, Any]:
     if node.optional(1) is not None:
         shape = node.indices(1, "shape")
         known = len(shape) == len(result) and all(
-            extent in (-1, found) for extent, found in zip(shape, result, strict=True)
+            extent in (-1, length) for extent, length in zip(shape, result, strict=True)
         )
         if not known:
             raise ModelError(f"wanted a result of shape {tuple(shape)}, got {result}")
@@ -110,8 +110,8 @@ def _infer_reshape(node: Node) -> list[Shape]:
 
 def _infer_expand_dims(node: Node) -> list[Shape]:
     node.require_inputs(2)
-    (given,) = node.indices(1, "axis")[:1] or [0]
-    shape, axis = node.tensor(0).shape, node.axis(given, node.rank + 1)
+    (number,) = node.indices(1, "axis")[:1] or [0]
+    shape, axis = node.tensor(0).shape, node.axis(number, node.rank + 1)
     return [(*shape[:axis], 1, *shape[axis:])]
 
 
@@ -119,10 +119,10 @@ def _infer_squeeze(node: Node) -> list[Shape]:
     """Return the shape without the dimensions that the options name, or without all of 1."""
     node.require_inputs(1)
     shape, options = node.tensor(0).shape, node.options(tflite.SqueezeOptions)
-    given = [options.SqueezeDims(n) for n in range(options.SqueezeDimsLength())] if options else []
-    dropped = {node.axis(axis) for axis in given}
+    axes = [options.SqueezeDims(n) for n in range(options.SqueezeDimsLength())] if options else []
+    dropped = {node.axis(axis) for axis in axes}
     if any(shape[axis] != 1 for axis in dropped):
-        raise ModelError(f"wanted extents of 1 to drop, got {given} of {shape}")
+        raise ModelError(f"wanted extents of 1 to drop, got {axes} of {shape}")
     ones = dropped or {axis for axis, extent in enumerate(shape) if extent == 1}
     return [tuple(extent for axis, extent in enumerate(shape) if axis not in ones)]
 
@@ -160,12 +160,12 @@ def _read_pad(node: Node) -> dict[str, Any]:
     node.require_inputs(2, 3)
     margins, source = node.margins(), node.tensor(0)
     value = source.quantization.zero_point if source.quantization else 0
-    given = node.optional(2)
-    if given is not None:
+    shape_input = node.optional(2)
+    if shape_input is not None:
         constant = node.constant(2, (source.dtype.type,), "value")
         if constant.size != 1:
             raise ModelError(f"wanted one value, got {constant.size}")
-        if source.quantization and not source.quantization.equals(given.quantization):
+        if source.quantization and not source.quantization.equals(shape_input.quantization):
             raise ModelError("wanted the same scale and zero point on both sides")
         value = constant.reshape(-1)[0].item()
     return margins | {"value": value}

@@ -35,12 +35,12 @@ def _sigmoid() -> np.ndarray:
 _SIGMOID = _sigmoid()
 
 
-def _thirds(operator: HostOperator, arrays: Sequence[np.ndarray], most: int) -> np.ndarray:
-    """Return inputs in units of 1 / 12288; power-of-two scales shift by up to ``most``."""
+def _thirds(operator: HostOperator, arrays: Sequence[np.ndarray], limit: int) -> np.ndarray:
+    """Return inputs in units of 1 / 12288; power-of-two scales shift by up to ``limit``."""
     (source,) = operator.sources
     exponent = math.log2(source.scale)
     shift = 12 + round(exponent)
-    if abs(exponent - round(exponent)) < _NEARLY and 0 <= shift <= most:
+    if abs(exponent - round(exponent)) < _NEARLY and 0 <= shift <= limit:
         multiplier, shift = 3 << shift, 0
     else:
         exact, shift = source.scale * 4096 * 3, 0
@@ -51,12 +51,12 @@ def _thirds(operator: HostOperator, arrays: Sequence[np.ndarray], most: int) -> 
     return ((x * multiplier + ((1 << shift) >> 1)).astype(np.int32) >> shift).astype(np.int64)
 
 
-def _interpolated(x: np.ndarray, bits: int, most: int) -> np.ndarray:
+def _interpolated(x: np.ndarray, bits: int, saturated: int) -> np.ndarray:
     """Return sigmoid of whole numbers from 0 on, whose last ``bits`` lie between two entries."""
     entry = np.minimum(x >> bits, 254)
     below, part = _SIGMOID[entry], x & ((1 << bits) - 1)
     between = (below << bits) + part * (_SIGMOID[entry + 1] - below)
-    return np.where(x >> bits >= 255, most, between)
+    return np.where(x >> bits >= 255, saturated, between)
 
 
 def logistic(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -96,8 +96,8 @@ def _table(
 
 def _away(x: np.ndarray) -> np.ndarray:
     """Return numbers rounded, halves away from zero."""
-    whole = np.trunc(x)
-    return whole + np.copysign((np.abs(x - whole) >= 0.5).astype(x.dtype), x)
+    integers = np.trunc(x)
+    return integers + np.copysign((np.abs(x - integers) >= 0.5).astype(x.dtype), x)
 
 
 _UNIT = np.float64(1 << 15)
@@ -121,7 +121,7 @@ def tabulated(function: real.Function, bound: int | None = None) -> Kernel:
     """
 
     def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        source, output = (single(each) for each in (*operator.sources, *operator.results))
+        source, output = (single(operand) for operand in (*operator.sources, *operator.results))
 
         def bounded(x: np.ndarray) -> np.ndarray:
             results = function(x)
@@ -137,7 +137,7 @@ def tabulated(function: real.Function, bound: int | None = None) -> Kernel:
 
 def square_root(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return square roots, rounded down; those of numbers below zero are zero."""
-    source, output = (single(each) for each in (*operator.sources, *operator.results))
+    source, output = (single(operand) for operand in (*operator.sources, *operator.results))
     x = np.maximum(arrays[0], 0).astype(np.float32)
     return finished(np.trunc(np.sqrt(source * x) / output), operator.results[0])
 

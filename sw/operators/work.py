@@ -34,7 +34,7 @@ def macs(operator: HostOperator) -> int:
     if kind == "FULLY_CONNECTED":
         return _elements(result) * second.shape[-1]
     if kind in _RECURRENT:
-        weights = (each for each in operator.sources if each.data and len(each.shape) == 2)
+        weights = (source for source in operator.sources if source.data and len(source.shape) == 2)
         return _elements(first) // first.shape[-1] * sum(map(_elements, weights))
     if kind in _MATRICES:
         return _elements(result) * first.shape[-1]
