@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from celosia.hw.flow import places, tools
-from celosia.hw.flow.netlist import column_of
+from celosia.hw.flow.clocks import Clock, clocks, reached
+from celosia.hw.flow.netlist import aliases, column_of
 from celosia.hw.flow.parts import Family, FpgaPart
 from celosia.hw.flow.tools import Progress
 from celosia.hw.verilog.sources import Source
@@ -61,7 +62,7 @@ _STAGES = {
 
 #: A round of router 2, and how many there may be: seeds that get to their end take 40 to 210. Where
 #: the wires wanted twice become this many times as many as they once were, they rise without end.
-_ROUND = re.compile(r"Info: +iter=(\d+) wires=\d+ overused=([1-9]\d*) ")
+_ROUND = re.compile(r"Info: +iter=(\d+) wires=\d+ overused=(\d+) ")
 _ROUNDS = 600
 _RISEN = 8
 #: So few wires may become more for a while.
@@ -93,6 +94,10 @@ class Design:
         Instances that are no blocks, see ``netlist.Blocks``.
     sources : mapping of str to Source
         Where its signals are declared, see ``sources.separate``.
+    own_clock : str
+        Net of the clock of ``megahertz`` if it meets all others in crossings alone.
+    other_megahertz : float
+        Wanted clock of the others then.
     """
 
     name: str
@@ -103,6 +108,8 @@ class Design:
     project: Mapping[str, str] = field(default_factory=dict)
     opened: Sequence[str] = ()
     sources: Mapping[str, Source] = field(default_factory=dict)
+    own_clock: str = ""
+    other_megahertz: float = 0.0
 
     @property
     def script(self) -> str:
@@ -124,9 +131,10 @@ class TooLargeError(tools.ToolError):
 class Run(NamedTuple):
     """One placed and routed design.
 
-    ``used`` holds the cells of each kind and how many the part has, ``fmax`` the clock in MHz of
-    the slowest domain. ``routed`` is for the packer, ``placed`` the netlist with places, ``delays``
-    the delays as SDF; the three exist for the best seed alone.
+    ``used`` holds the cells of each kind and how many the part has, ``fmax`` the wanted clock in
+    MHz by the share that the slowest of ``clocks`` reaches of its own. ``routed`` is for the
+    packer, ``placed`` the netlist with places, ``delays`` the delays as SDF; the three exist for
+    the best seed alone.
     """
 
     seed: int
@@ -135,6 +143,7 @@ class Run(NamedTuple):
     routed: Path
     placed: Path
     delays: Path
+    clocks: tuple[Clock, ...] = ()
 
 
 def synthesised(design: Design, directory: Path, report: Progress = lambda line: None) -> Path:
@@ -206,9 +215,10 @@ def _placed(design: Design, directory: Path, seeds: Sequence[int], report: Progr
         return []
     fixed = places.fix(netlist, design.name, design.part, report)
     stamp = f"{fixed.stem}_{_digest(design)}"
+    own = aliases(netlist, design.name, design.own_clock)
 
     def place(seed: int) -> Run:
-        return _place(design, fixed, directory / f"{stamp}_{seed}", seed, report)
+        return _place(design, fixed, directory / f"{stamp}_{seed}", seed, own, report)
 
     too_large: list[TooLargeError] = []
 
@@ -249,8 +259,13 @@ def _digest(design: Design) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _place(design: Design, netlist: Path, base: Path, seed: int, report: Progress) -> Run:
-    """Place and route with one seed, or take what an earlier run left."""
+def _place(
+    design: Design, netlist: Path, base: Path, seed: int, own: frozenset[str], report: Progress
+) -> Run:
+    """Place and route with one seed, or take what an earlier run left.
+
+    ``own``: names of the clock that meets the others in crossings.
+    """
     family = design.part.family
     names = {kind: Path(f"{base}.{kind}") for kind in ("report.json", "routed", "placed", "sdf")}
     result = names["report.json"]
@@ -271,6 +286,8 @@ def _place(design: Design, netlist: Path, base: Path, seed: int, report: Progres
             arguments += _filled(family.constraints, file=pins.name)
         watch = _Stages(family, lambda stage: report(f"seed {seed}: {stage}"))
         tools.run(family.router, arguments, Path(f"{base}.log"), watch.line)
+        if watch.left:
+            raise tools.ToolError(f"the router ended with {watch.left} wires used twice")
         if "--write" in family.routed:
             names["placed"].write_bytes(names["routed"].read_bytes())
         partial.rename(result)
@@ -280,33 +297,15 @@ def _place(design: Design, netlist: Path, base: Path, seed: int, report: Progres
         for cell, count in record["utilization"].items()
         if count["used"]
     }
-    run = Run(
-        seed, _clock(record, design.megahertz), used, names["routed"], names["placed"], names["sdf"]
-    )
+    files = (names[kind] for kind in ("routed", "placed", "sdf"))
+    fmax = reached(record, design.megahertz, own)
+    run = Run(seed, fmax, used, *files, clocks=clocks(record))
     report(f"seed {seed}: {run.fmax:.1f} MHz")
     return run
 
 
 def _filled(arguments: Iterable[str], **values: str) -> list[str]:
     return [argument.format(**values) for argument in arguments]
-
-
-def _clock(record: dict[str, Any], megahertz: float) -> float:
-    """Return the clock that was reached by a report of nextpnr, where ``megahertz`` was wanted.
-
-    Other clocks of the design are multiples of it: all must be reached. A path from one of them to
-    another one has a period of the faster, which nextpnr does not check.
-    """
-    clocks = record["fmax"]
-    reached = [clock["achieved"] / clock["constraint"] for clock in clocks.values()]
-    for path in record.get("critical_paths", ()):
-        # "posedge" or "negedge", then the clock.
-        start, end = (path[name].partition(" ")[2] for name in ("from", "to"))
-        if start != end and start in clocks and end in clocks:
-            nanoseconds = sum(step["delay"] for step in path["path"])
-            fastest = max(clocks[start]["constraint"], clocks[end]["constraint"])
-            reached.append(1000 / (nanoseconds * fastest))
-    return megahertz * min(reached)
 
 
 class _Passes:
@@ -333,6 +332,8 @@ class _Stages:
         self.stage = ""
         self.lacking: list[str] = []
         self.least = math.inf
+        # Wires used twice after the latest round of the router.
+        self.left = 0
 
     def line(self, text: str) -> None:
         count = _COUNT.match(text)
@@ -351,8 +352,9 @@ class _Stages:
         if not match:
             return
         rounds, wires = map(int, match.groups())
-        self.least = min(self.least, wires)
-        if rounds >= _ROUNDS or wires > _RISEN * max(self.least, _FEW):
+        self.left = wires
+        self.least = min(self.least, wires or self.least)
+        if wires and (rounds >= _ROUNDS or wires > _RISEN * max(self.least, _FEW)):
             raise tools.ToolError(f"no way for {wires} wires after {rounds} rounds of the router")
 
 

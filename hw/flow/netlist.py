@@ -75,6 +75,13 @@ def read(path: Path, top: str) -> Netlist:
     return Netlist(cells, dict(nets))
 
 
+def aliases(path: Path, top: str, name: str) -> frozenset[str]:
+    """Return all names that a net has in a netlist as JSON; nothing for no name."""
+    nets = json.loads(path.read_text())["modules"][top]["netnames"] if name else {}
+    bits = nets[name]["bits"] if name else []
+    return frozenset(plain(other) for other, net in nets.items() if net["bits"] == bits)
+
+
 class Blocks:
     """Blocks of a design, by the names of their cells and nets.
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -58,12 +58,28 @@ class Late(NamedTuple):
 
 
 class Delays(NamedTuple):
-    """A graph of pins, each ``(cell, port)``; times in ps."""
+    """A graph of pins, each ``(cell, port)``; times in ps.
+
+    ``clocks``: pins that launch, or have a setup time, to the pin that drives their clock.
+    """
 
     wires: dict[tuple[str, str], list[tuple[tuple[str, str], int]]]
     arcs: dict[tuple[str, str], list[tuple[str, int]]]
     launches: dict[tuple[str, str], int]
     setups: dict[tuple[str, str], int]
+    clocks: Mapping[tuple[str, str], tuple[str, str]] = {}
+
+    def of_clock(self, cells: Collection[str], *, others: bool = False) -> "Delays":
+        """Return the paths from and to the clock that some cells drive, or from and to others."""
+
+        def chosen(pins: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+            return {
+                pin: time
+                for pin, time in pins.items()
+                if (self.clocks.get(pin, ("", ""))[0] in cells) != others
+            }
+
+        return self._replace(launches=chosen(self.launches), setups=chosen(self.setups))
 
     def unwired(self) -> "Delays":
         """Return the same with wires that take no time."""
@@ -82,8 +98,10 @@ def _name(text: str) -> str:
 
 def read(lines: Iterable[str]) -> Delays:
     """Return the delays of an SDF of nextpnr; times are held against clocks and launch paths."""
-    delays = Delays(defaultdict(list), defaultdict(list), {}, {})
+    clocked: dict[tuple[str, str], tuple[str, str]] = {}
+    delays = Delays(defaultdict(list), defaultdict(list), {}, {}, clocked)
     clocks: set[str] = set()
+    drivers: dict[tuple[str, str], tuple[str, str]] = {}
     cell = ""
     for line in lines:
         word = line.lstrip()
@@ -105,9 +123,14 @@ def read(lines: Iterable[str]) -> Delays:
             pin = (cell, match[1])
             delays.setups[pin] = max(_longest(match[3]), delays.setups.get(pin, 0))
             clocks.add(match[2])
+            clocked[pin] = (cell, match[2])
     for cell, port in [pin for pin in delays.arcs if pin[1] in clocks]:
         for output, delay in delays.arcs.pop((cell, port)):
             delays.launches[cell, output] = delay
+            clocked[cell, output] = (cell, port)
+    for start, ends in delays.wires.items():
+        drivers.update((end, start) for end, _ in ends if end[1] in clocks)
+    clocked.update({pin: drivers[clock] for pin, clock in clocked.items() if clock in drivers})
     return delays
 
 
@@ -256,7 +279,11 @@ def _end(
     if named:
         name = max(named, key=lambda text: (sources[text].assigned, text.count(".")))
         return End(name, sources[name].place, block)
-    # A memory or a primitive, named after its instance: any signal of its module has the file.
+    # An input of a module, or a memory or a primitive that is named after its instance: any signal
+    # of the module has the file.
+    public = [name for name in names if not name.startswith("$")]
+    if cell.startswith("$") and public:
+        cell = max(public, key=lambda text: text.count("."))
     module = cell.rpartition(".")[0]
     while module and module not in sources:
         module = module.rpartition(".")[0]

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from celosia.hw.flow import netlist, paths, tools
+from celosia.hw.flow.clocks import net_of
+from celosia.hw.flow.depth import Depth, depth, graph
 from celosia.hw.flow.flow import Design, Run, speeds, synthesised
 from celosia.hw.flow.parts import COLUMNS
 
@@ -40,6 +42,8 @@ class Report:
         The fastest first; none where the design was only synthesised.
     blocks : dict
         Block, to column of ``COLUMNS``, to how many; as synthesised.
+    depth : Depth
+        LUTs in a row, as synthesised.
     slowest : list of paths.TimingPath
         The worst paths of the fastest run.
     unwired : paths.TimingPath, optional
@@ -57,6 +61,7 @@ class Report:
     design: Design
     runs: Sequence[Run]
     blocks: dict[str, dict[str, int]]
+    depth: Depth
     slowest: list[paths.TimingPath] = field(default_factory=list)
     unwired: paths.TimingPath | None = None
     late: paths.Late | None = None
@@ -88,6 +93,7 @@ class Report:
             },
             "asked_mhz": self.design.megahertz,
             "blocks": self.blocks,
+            "depth": self.depth.as_dict(),
         }
         if self.runs:
             least, middle, most = self.fmax_mhz
@@ -97,6 +103,10 @@ class Report:
                 "median": middle,
                 "maximum": most,
                 "seeds": {run.seed: run.fmax for run in sorted(self.runs)},
+            }
+            record["clocks"] = {
+                clock.net: {"reached_mhz": clock.reached, "wanted_mhz": clock.wanted}
+                for clock in self.runs[0].clocks
             }
             record["cells"] = {
                 kind: {"used": used, "available": there}
@@ -122,8 +132,10 @@ def examine(design: Design, directory: Path, runs: Sequence[Run]) -> Report:
     cells = netlist.read(synthesised(design, directory), design.name)
     known = netlist.assign(cells, blocks)
     areas = netlist.areas(cells, known, family)
+    ends = paths.ends(cells, known, design.sources)
+    depths = depth(paths.Timing(graph(cells, family), ends))
     if not runs:
-        return Report(design=design, runs=runs, blocks=areas)
+        return Report(design=design, runs=runs, blocks=areas, depth=depths)
     best = runs[0]
     placed = netlist.read(best.placed, design.name)
     belongs = netlist.assign(placed, blocks, known)
@@ -134,16 +146,40 @@ def examine(design: Design, directory: Path, runs: Sequence[Run]) -> Report:
             places.append(Place(int(place[1]), int(place[2]), belongs[name], entry[0]))
     with best.delays.open() as lines:
         delays = paths.read(lines)
-    timing = paths.Timing(delays, paths.ends(cells, known, design.sources))
+    timings = [(paths.Timing(delays, ends), design.megahertz)]
+    if design.own_clock:
+        own = netlist.aliases(synthesised(design, directory), design.name, design.own_clock)
+        nets = {net for net, names in placed.nets.items() if not own.isdisjoint(map(net_of, names))}
+        drivers = {name for name, cell in placed.cells.items() if not nets.isdisjoint(cell.outputs)}
+        timings = [
+            (paths.Timing(delays.of_clock(drivers), ends), design.megahertz),
+            (paths.Timing(delays.of_clock(drivers, others=True), ends), design.other_megahertz),
+        ]
+    slowest = [path for timing, _ in timings for path in timing.slowest()]
     return Report(
         design=design,
         runs=runs,
         blocks=areas,
-        slowest=timing.slowest(),
-        unwired=timing.unwired(),
-        late=timing.late(1000 / design.megahertz),
-        beyond=[(times * best.fmax, timing.late(1000 / (times * best.fmax))) for times in _BEYOND],
+        depth=depths,
+        slowest=sorted(slowest, key=lambda path: -path.nanoseconds),
+        unwired=timings[0][0].unwired(),
+        late=_late(timings, 1),
+        beyond=[
+            (times * best.fmax, _late(timings, times * best.fmax / design.megahertz))
+            for times in _BEYOND
+        ],
         places=places,
+    )
+
+
+def _late(timings: Sequence[tuple[paths.Timing, float]], factor: float) -> paths.Late:
+    """Return what is too late where all clocks, in MHz, are ``factor`` times as fast."""
+    late = [timing.late(1000 / (factor * megahertz)) for timing, megahertz in timings]
+    starts = (start for clock in late for start in clock.starts)
+    return paths.Late(
+        sum(clock.ends for clock in late),
+        sum(clock.late for clock in late),
+        sorted(starts, key=lambda start: -start.nanoseconds),
     )
 
 
@@ -162,12 +198,15 @@ def as_text(report: Report) -> str:
         )
         lines.append(f"{'Fmax':<16} {text}")
         lines.append(f"{'requested':<16} {report.design.megahertz:.1f} MHz")
+        for clock in report.runs[0].clocks:
+            lines.append(f"{clock.net:<16} {clock.reached:.1f} of {clock.wanted:.1f} MHz")
     lines += ["", f"{'block':<16} " + " ".join(f"{column:>9}" for column in COLUMNS)]
     blocks = dict(report.blocks)
     outside = {netlist.OUTSIDE: blocks.pop(netlist.OUTSIDE)} if netlist.OUTSIDE in blocks else {}
     total = {column: sum(row[column] for row in blocks.values()) for column in COLUMNS}
     for block, row in {**blocks, "total": total, **outside}.items():
         lines.append(f"{block:<16} " + " ".join(f"{row[column]:>9,}" for column in COLUMNS))
+    lines += ["", *report.depth.lines()]
     if report.slowest:
         lines += ["", "slowest paths"]
     for path in report.slowest:
@@ -179,9 +218,9 @@ def as_text(report: Report) -> str:
         ends = "inputs of registers, memories and multipliers"
         lines += ["", f"too late for the requested clock: {share} {ends}, from"]
         for start in report.late.starts[:_STARTS]:
-            source = start.start.source or "source unknown"
-            text = f"{start.nanoseconds:>6.2f} ns {start.ends:>7,}  {start.start.name} ({source})"
-            lines.append(text)
+            signal = start.start
+            place = f"({signal.source or 'source unknown'}), {signal.block}"
+            lines.append(f"{start.nanoseconds:>6.2f} ns {start.ends:>7,}  {signal.name} {place}")
     if report.beyond:
         lines += ["", f"{'clock':<16} {'too late':>9} {'signals that start it':>25}"]
     for clock, late in report.beyond:

@@ -1,5 +1,6 @@
 """Boards, each a file of ``constraints``: part, clock, memory, core and target of litex-boards."""
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,9 @@ BAUD = 3_000_000
 
 #: Share of cycles in which long bursts move data: refreshes and changes of rows take the others.
 _SHARE = 0.97
+#: Cycles that a transfer of an AXI channel takes between two clocks: of its sender's, at most, then
+#: of its receiver's (``hw/litex/crossing.py``).
+CROSSING = (1, 4)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,17 +46,19 @@ class Board:
     config : Config
         Sizes of the core.
     clock_hz : int
-        Frequency of core, bus and memory controller.
+        Frequency of the core.
+    bus_clock_hz : int
+        Frequency of bus, bridge and memory controller; 0 for that of the core.
     memory : str
         Memory chip.
     memory_bytes : int
         Bytes of external memory.
     memory_width : int
-        Bytes that it moves in a cycle of the core.
+        Bytes that it moves in a cycle of the bus.
     loader : str
         What openFPGALoader calls the board; empty where nobody looked.
-    memory_latency : int
-        Cycles from an address to the first beat.
+    bus_latency : int
+        Cycles of the bus from an address to the first beat.
     seeds : int
         Number of placements.
     processor : bool
@@ -70,11 +76,12 @@ class Board:
     part: str
     config: Config
     clock_hz: int
+    bus_clock_hz: int = 0
     memory: str
     memory_bytes: int
     loader: str = ""
     memory_width: int = 4
-    memory_latency: int = 32
+    bus_latency: int = 32
     seeds: int = 5
     processor: bool = False
     cores: int = 1
@@ -98,9 +105,35 @@ class Board:
         return part
 
     @property
+    def has_own_clock(self) -> bool:
+        """True if the core has another clock than the rest of the system."""
+        return self.bus_clock_hz > 0
+
+    @property
+    def bus_hz(self) -> int:
+        """Frequency of bus, bridge and memory controller."""
+        return self.bus_clock_hz or self.clock_hz
+
+    @property
+    def clocks(self) -> tuple[int, int]:
+        """Frequencies of the core and of the bus."""
+        return self.clock_hz, self.bus_hz
+
+    @property
+    def memory_latency(self) -> int:
+        """Cycles of the core from an address to the first beat."""
+        if not self.has_own_clock:
+            return self.bus_latency
+        # The address crosses to the bus, the data back.
+        sender, receiver = CROSSING
+        bus = self.bus_latency + receiver + sender
+        return sender + receiver + math.ceil(bus * self.clock_hz / self.bus_hz)
+
+    @property
     def memory_bandwidth(self) -> float:
-        """Beats of the core's bus for each cycle, of long bursts."""
-        return _SHARE * min(1, self.memory_width / self.config.bus_bytes)
+        """Beats of the core's bus for each of its cycles, of long bursts."""
+        beats = self.memory_width / self.config.bus_bytes
+        return _SHARE * min(1, beats * self.bus_hz / self.clock_hz)
 
 
 #: Keys of a board's file, each with its type and the field of ``Board``.
@@ -109,17 +142,18 @@ _KEYS: dict[str, tuple[type, str]] = {
     "part": (str, "part"),
     "core": (str, "config"),
     "clock_hz": (int, "clock_hz"),
+    "bus_clock_hz": (int, "bus_clock_hz"),
     "loader": (str, "loader"),
     "seeds": (int, "seeds"),
     "memory.chip": (str, "memory"),
     "memory.bytes": (int, "memory_bytes"),
     "memory.width": (int, "memory_width"),
-    "memory.latency": (int, "memory_latency"),
+    "memory.latency": (int, "bus_latency"),
     "litex.target": (str, "module"),
     "litex.serial_pins": (str, "serial_pins"),
     "litex.options": (dict, "options"),
 }
-_OPTIONAL = ("loader", "seeds", "memory.width", "memory.latency")
+_OPTIONAL = ("bus_clock_hz", "loader", "seeds", "memory.width", "memory.latency")
 _OPTIONAL += ("litex.serial_pins", "litex.options")
 _KINDS = {str: "a text", int: "a whole number above 0", dict: "a table"}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from litex.build.generic_platform import ConstraintError
 from litex.soc.cores.uart import RS232PHY
+from migen import ClockDomain
 
 from celosia.hw.flow import tools
 from celosia.hw.flow.flow import Design, packed, placed
@@ -22,6 +23,8 @@ from celosia.hw.verilog.build import TOP, verilog_with_sources
 
 #: Top module, and files.
 NAME = "board"
+#: Clock domain of a core with a clock of its own.
+_CLOCK = "core"
 #: Instances from the top down that are no blocks; the cores of a pod are blocks.
 _OPENED = (TOP, f"{TOP}.core")
 
@@ -41,10 +44,18 @@ def system(board: Board) -> Any:
     Raises
     ------
     ValueError
-        If the board has no LiteDRAM.
+        If the board has no LiteDRAM, or no PLL for the clock of the core.
     """
     soc = target(board)
-    equip(soc, board.sizes, RS232PHY(soc.platform.request("serial"), board.clock_hz, BAUD))
+    clock = None
+    if board.has_own_clock:
+        pll = getattr(soc.crg, "pll", None)
+        if pll is None:
+            raise ValueError("bus_clock_hz: wanted a target with crg.pll, got none")
+        clock = ClockDomain(_CLOCK)
+        pll.create_clkout(clock, board.clock_hz, with_reset=False)
+    line = RS232PHY(soc.platform.request("serial"), board.bus_hz, BAUD)
+    equip(soc, board.sizes, line, clock)
     return soc
 
 
@@ -96,7 +107,8 @@ def design(board: Board) -> tuple[Design, dict[str, Any]]:
             raise ValueError(f"{board.name}: pins: {error}") from None
         except (AssertionError, ValueError) as error:
             text = str(error) or "No PLL config found"
-            raise ValueError(f"{board.name}: {text}, {board.clock_hz / 1e6:g} MHz") from None
+            clocks = " and ".join(f"{hz / 1e6:g}" for hz in dict.fromkeys(board.clocks))
+            raise ValueError(f"{board.name}: {text}, {clocks} MHz") from None
         texts = {
             path.name: "".join(
                 line
@@ -120,8 +132,10 @@ def design(board: Board) -> tuple[Design, dict[str, Any]]:
         project=texts,
         opened=_OPENED,
         sources=sources,
+        own_clock=f"{_CLOCK}_clk" if board.has_own_clock else "",
+        other_megahertz=board.bus_hz / 1e6,
     )
-    return result, describe(soc, board.sizes, BAUD)
+    return result, describe(soc, board.sizes, BAUD, board.clock_hz)
 
 
 def build(

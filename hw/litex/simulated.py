@@ -11,6 +11,7 @@ from litex.build.io import CRG
 from litex.build.sim import SimPlatform
 from litex.soc.cores.uart import RS232PHYModel
 from litex.soc.integration.soc_core import SoCCore
+from migen import ClockDomain
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PodConfig
@@ -56,12 +57,13 @@ class SimulatedSystem(_System):
     config : Config or PodConfig
         Sizes.
     board : Board, optional
-        Board whose memory chip and PHY it has; otherwise 32 MB of SDRAM with 16 data lines.
+        Board whose memory chip, PHY and ratio of clocks it has; otherwise it has 32 MB of SDRAM
+        with 16 data lines, and one clock.
     processor : bool
         Whether it has a processor.
     """
 
-    #: Cycles of a simulated second: so few that the time-outs of the line pass quickly.
+    #: Cycles of the bus in a simulated second: so few that the time-outs of the line pass quickly.
     clock_hz = 100_000
     #: Data sheet by which the model of the chip checks the controller.
     chip = MT48LC16M16
@@ -70,7 +72,9 @@ class SimulatedSystem(_System):
         self, config: Config | PodConfig, board: Board | None = None, processor: bool = False
     ) -> None:
         serial = [Subsignal(name, Pins(width)) for name, width in _STREAMS]
-        platform = SimPlatform("SIM", [("sys_clk", 0, Pins(1)), ("serial", 0, *serial)])
+        clocks = [(name, 0, Pins(1)) for name in ("sys_clk", "core_clk")]
+        platform = SimPlatform("SIM", [*clocks, ("serial", 0, *serial)])
+        core_clock = platform.request("core_clk")
         self.crg = CRG(platform.request("sys_clk"))
         none = ("integrated_sram_size", "with_uart", "with_timer", "with_ctrl")
         options = {**dict.fromkeys(none, 0), "cpu_type": None, **(OPTIONS if processor else {})}
@@ -89,7 +93,12 @@ class SimulatedSystem(_System):
         self.sdrphy = model
         self.ddrphy = (Levelled if phy.read_leveling else RegisteredPhy)(model)
         self.add_sdram(phy=self.ddrphy, module=module, l2_cache_size=0)
-        equip(self, config, self.line(platform.request("serial")))
+        domain, self.core_hz = None, self.clock_hz
+        if board and board.has_own_clock:
+            domain = ClockDomain("core")
+            self.comb += domain.clk.eq(core_clock)
+            self.core_hz = round(self.clock_hz * board.clock_hz / board.bus_hz)
+        equip(self, config, self.line(platform.request("serial")), domain)
 
     def line(self, pads: Any) -> Any:
         """Return the line of some pads: streams of bytes."""
@@ -122,7 +131,7 @@ def simulated(
         soc.finalize()
         text = soc.platform.get_verilog(soc, name=TOP).main_source
     return "\n".join((_ended(text), *processor_verilog(soc), verilog(config))), describe(
-        soc, config, baud=soc.clock_hz
+        soc, config, baud=soc.clock_hz, clock_hz=soc.core_hz
     )
 
 

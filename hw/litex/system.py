@@ -10,6 +10,8 @@ from litedram.frontend.axi import LiteDRAMAXI2Native
 from litedram.init import get_sdram_phy_init_sequence
 from litex.soc.integration.export import get_csr_json
 from litex.soc.integration.soc import SoCRegion
+from migen import ResetSignal
+from migen.genlib.resetsync import AsyncResetSynchronizer
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.pod import PAGE, PodConfig
@@ -60,7 +62,7 @@ def require_memory(soc: Any) -> None:
         )
 
 
-def equip(soc: Any, config: Config | PodConfig, line: Any) -> None:
+def equip(soc: Any, config: Config | PodConfig, line: Any, clock: Any = None) -> None:
     """Add a core or a pod, and the bridge of the host's line, to a system.
 
     Parameters
@@ -71,6 +73,8 @@ def equip(soc: Any, config: Config | PodConfig, line: Any) -> None:
         Sizes.
     line : module
         The line: streams ``source`` and ``sink`` of bytes, as ``UARTPHY`` of LiteX has.
+    clock : ClockDomain, optional
+        Clock of the core alone; otherwise it has that of the system. It gets the system's reset.
 
     Raises
     ------
@@ -82,7 +86,10 @@ def equip(soc: Any, config: Config | PodConfig, line: Any) -> None:
     cores = config.cores if isinstance(config, PodConfig) else 1
     if cores > 1 and soc.cpu_type:
         raise ValueError(f"soc: wanted one core beside a processor, got {cores}")
-    soc.celosia = core = Celosia(config)
+    if clock is not None:
+        soc.cd_core = clock
+        soc.specials += AsyncResetSynchronizer(clock, ResetSignal("sys"))
+    soc.celosia = core = Celosia(config, "sys" if clock is None else clock.name)
     for n, memory in enumerate(core.memories):
         name = f"celosia_{n}" if n else "celosia"
         port, skid = port_of(soc, memory.data_width, name), Skidded(memory)
@@ -98,19 +105,26 @@ def equip(soc: Any, config: Config | PodConfig, line: Any) -> None:
         soc.irq.add("celosia", use_loc_if_exists=True)
 
 
-def describe(soc: Any, config: Config | PodConfig, baud: int) -> dict[str, Any]:
-    """Return what a host must know of a finished system, see ``docs/how-to/litex.md``."""
+def describe(
+    soc: Any, config: Config | PodConfig, baud: int, clock_hz: float | None = None
+) -> dict[str, Any]:
+    """Return what a host must know of a finished system, see ``docs/how-to/litex.md``.
+
+    ``clock_hz``: that of a core with its own.
+    """
     exported = json.loads(get_csr_json(soc.csr_regions, soc.constants, soc.mem_regions))
     registers = {name: entry["addr"] for name, entry in exported["csr_registers"].items()}
     memory, settings = exported["memories"]["main_ram"], soc.sdram.controller.settings
     processor = describe_processor(soc, registers)
     alone = soc.cpu_type and not processor
+    clocks = {"core": clock_hz or soc.sys_clk_freq, "bus": soc.sys_clk_freq}
     core, cores = (config.core, config.cores) if isinstance(config, PodConfig) else (config, 1)
     return {
         "preset": core.name,
         "fingerprint": core.fingerprint,
         "cores": cores,
         "baud": baud,
+        "clocks": clocks,
         "memory": memory["base"],
         "memory_bytes": memory["size"],
         "registers": _REGISTERS,

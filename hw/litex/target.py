@@ -70,7 +70,7 @@ def target(board: Board) -> Any:
     Its ``chip`` is the memory chip, of ``litedram.modules``; ``phy_settings`` are those of the PHY
     of the board.
     """
-    options = {**board.options, "sys_clk_freq": board.clock_hz}
+    options = {**board.options, "sys_clk_freq": board.bus_hz}
     if board.processor:
         importlib.import_module(PACKAGE)
         options |= OPTIONS

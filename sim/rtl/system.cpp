@@ -18,12 +18,25 @@ struct System {
     std::unique_ptr<Vsoc> soc = std::make_unique<Vsoc>(&context);
     std::deque<uint8_t> to;
     uint64_t cycle = 0;
+    // Time, half a cycle of the bus and of the core, and the next edge of the core's clock.
+    uint64_t now = 0, bus, core, edge;
+
+    System(uint64_t bus, uint64_t core) : bus(bus), core(core), edge(core) {}
+
+    void pass() {
+        for (now += bus; edge <= now; edge += core) {
+            soc->core_clk = !soc->core_clk;
+            soc->eval();
+        }
+    }
 
     void tick() {
         soc->sys_clk = 0;
         soc->eval();
+        pass();
         soc->sys_clk = 1;
         soc->eval();
+        pass();
         cycle++;
     }
 
@@ -45,7 +58,8 @@ struct System {
 
 extern "C" {
 
-System* system_open() { return new System; }
+// Half a cycle of the bus and of the core, in any unit.
+System* system_open(uint64_t bus, uint64_t core) { return new System(bus, core); }
 
 void system_close(System* system) { delete system; }
 

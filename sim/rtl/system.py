@@ -86,9 +86,11 @@ class SimulatedLine:
 
     def __init__(self, path: Path) -> None:
         library: Any = ctypes.CDLL(str(path))
-        self._hertz = description(path)["baud"]
+        described = description(path)
+        self._hertz = described["baud"]
         self.seconds_per_byte = 1 / self._hertz
         size, cycles = ctypes.c_size_t, ctypes.c_uint64
+        library.system_open.argtypes = [cycles, cycles]
         library.system_open.restype = ctypes.c_void_p
         library.system_close.argtypes = [ctypes.c_void_p]
         library.system_cycle.argtypes = [ctypes.c_void_p]
@@ -99,7 +101,9 @@ class SimulatedLine:
         library.system_receive.argtypes = [ctypes.c_void_p, ctypes.c_char_p, size, cycles, cycles]
         library.system_receive.restype = size
         self._library = library
-        self._system = library.system_open()
+        clocks = described["clocks"]
+        # The slower the clock, the longer its cycle.
+        self._system = library.system_open(round(clocks["core"]), round(clocks["bus"]))
 
     def send(self, data: bytes) -> None:
         """Send bytes."""

@@ -118,6 +118,8 @@ def run_synth(arguments: argparse.Namespace) -> None:
     from celosia.hw.flow.parts import PARTS, part_named
 
     config, directory = arguments.preset, _directory(arguments.directory)
+    if arguments.json:
+        writable(arguments.json)
     part, seeds = part_named(arguments.part), range(1, arguments.seeds + 1)
     if part is None or not part.is_open:
         known = ", ".join(name for name, part in PARTS.items() if part.is_open)
@@ -127,6 +129,9 @@ def run_synth(arguments: argparse.Namespace) -> None:
         from celosia.hw.synthesis import synthesise
 
         result = synthesise(config, part=part, seeds=seeds, directory=directory, report=_reporter())
+        figures = {"preset": config.name, **result.as_dict()} if arguments.json else {}
+    if arguments.json:
+        write_atomically({arguments.json: json_bytes(figures)})
     print(f"{config.name} on {part.title}")
     print(as_text(result), end="")
 
@@ -280,6 +285,7 @@ def add_parsers(command: Commands) -> None:
     parser.add_argument(
         "--directory", type=Path, default=Path("build/synth"), metavar="D", help="of the results"
     )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
 
     parser = command("build", "make the bitstream of a board with a core", run_build)
     parser.add_argument("board", metavar="BOARD", help=_BOARD)

@@ -4,12 +4,13 @@ import json
 import shutil
 from pathlib import Path
 
+import prerequisites
 import pytest
 from flow_bench import TOOLS, make_tools
 
 from celosia.hw import synthesis
 from celosia.hw.arch.presets import preset
-from celosia.hw.flow.tools import ToolError
+from celosia.hw.flow.tools import ToolError, find
 
 CONFIG = preset("nano,unified_bytes=1024,weight_tiles=4")
 
@@ -73,6 +74,21 @@ def test_without_seeds_it_is_synthesised_alone(tools):
     made = synthesis.synthesise(CONFIG, seeds=[], directory=tools)
     assert made.blocks and not made.runs and not made.used
     assert not (tools / "nextpnr.runs").exists()
+
+
+#: Inputs of `nano` over these depths, and its greatest, with Yosys 0.70; others may differ.
+DEPTH = {"over_7": 1389, "over_8": 898, "greatest": 13}
+
+
+@pytest.mark.slow
+def test_logic_depth_of_nano(tmp_path, figure):
+    with prerequisites.needed(ToolError):
+        find("yosys")
+    part = synthesis.PARTS["LFE5U-25F-CABGA381"]
+    made = synthesis.synthesise(preset("nano"), seeds=[], directory=tmp_path, part=part)
+    got = {name: made.depth.as_dict()[name] for name in DEPTH}
+    assert all(got[name] <= 1.03 * most for name, most in DEPTH.items()), got
+    figure(f"nano: LUTs in a row {got}")
 
 
 def test_a_seed_that_fails_reports_where_its_log_is(tools):

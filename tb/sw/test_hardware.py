@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from celosia.hw import synthesis
 from celosia.hw.arch.presets import preset
 from celosia.hw.environment.extras import install_command
 from celosia.hw.flow import tools as flow_tools
+from celosia.hw.flow.depth import DeepPath, Depth
 from celosia.hw.flow.flow import Design, Run
 from celosia.hw.flow.parts import part_named
 from celosia.hw.flow.paths import End, Late, Start
@@ -67,7 +69,7 @@ def tools(folder, monkeypatch):
     return made
 
 
-def test_synth(capsys, monkeypatch):
+def test_synth(capsys, monkeypatch, tmp_path):
     requested = {}
 
     def fake(config, *, part, seeds, directory, report):
@@ -83,9 +85,11 @@ def test_synth(capsys, monkeypatch):
         ]
         blocks = {"matrix": {"LUT": 1200, "FF": 7, "DSP": 16, "block RAM": 0}}
         design = Design(name="celosia", verilog="", part=part, megahertz=1)
-        late = Late(9, 2, [Start(End("core.a", "a.py:1", "core"), 12.5, 2)])
+        signal = End("core.a", "a.py:1", "core")
+        late = Late(9, 2, [Start(signal, 12.5, 2)])
+        deep = Depth({"core": Counter({9: 2, 8: 1, 3: 6})}, [DeepPath(9, 2, signal, signal)])
         beyond = [(208.96, late)]
-        return Report(design=design, runs=runs, blocks=blocks, late=late, beyond=beyond)
+        return Report(design=design, runs=runs, blocks=blocks, depth=deep, late=late, beyond=beyond)
 
     monkeypatch.setattr(synthesis, "synthesise", fake)
     assert main(["synth"]) == 0
@@ -103,15 +107,23 @@ def test_synth(capsys, monkeypatch):
     assert "Fmax 98.0 / 100.0 / 104.5 MHz (minimum / median / maximum of 5 seeds)".split() in lines
     assert ["matrix", "1,200", "7", "16", "0"] in lines
     text = "too late for the requested clock: 2 of 9 inputs of registers"
-    assert text in printed.out and "12.50 ns 2 core.a (a.py:1)".split() in lines
+    assert text in printed.out and "12.50 ns 2 core.a (a.py:1), core".split() in lines
+    assert "core 9 3 2 9".split() in lines and "total 9 3 2 9".split() in lines
+    assert "9 2 core.a (a.py:1) -> core.a (a.py:1), core".split() in lines
     assert lines[-1] == "209.0 MHz 2 1".split()
     command = "synth --preset nano --seeds 2 --directory d --part iCE40UP5K"
     assert main(command.split()) == 0
     wanted = {"config": "nano", "seeds": [1, 2], "directory": Path("d")}
     assert requested == {**wanted, "part": "iCE40UP5K"}
     assert "99.0 / 100.1 / 101.2 MHz" in capsys.readouterr().out
-    assert main("synth --seeds 0".split()) == 0
+    figures = tmp_path / "figures.json"
+    assert main(["synth", "--seeds", "0", "--json", str(figures)]) == 0
     assert "Fmax" not in capsys.readouterr().out
+    record = json.loads(figures.read_text())
+    depth = {"inputs": 9, "over_7": 3, "over_8": 2, "greatest": 9}
+    assert record["preset"] == "edge" and record["depth"]["blocks"] == {"core": depth}
+    assert record["depth"].items() >= depth.items()
+    assert record["depth"]["paths"][0]["start"]["source"] == "a.py:1"
     for name, part in (("LFE5U-25F", "LFE5U-25F-CABGA381"), ("LFE5U-85F", "LFE5U-85F")):
         assert main(f"synth --part {name}".split()) == 0
         assert requested["part"] == part
@@ -318,6 +330,19 @@ def test_a_seed_that_the_router_gets_nowhere_with_is_ended(wires, end, tools, ca
     assert main("build ulx3s-12f --seeds 2".split()) == 0
     printed = capsys.readouterr()
     assert f"seed 1: no way for {end} rounds of the router" in printed.err
+    assert "92.0 / 92.0 / 92.0 MHz (minimum / median / maximum of 1 seed)" in printed.out
+
+
+def test_a_run_that_the_router_leaves_unfinished_has_no_clock(tools, capsys):
+    router = tools / "nextpnr-ecp5"
+    lines = "\n".join(
+        f"echo 'Info: iter={n} wires=9 overused={left} overuse=1'" for n, left in ((1, 5), (2, 3))
+    )
+    text = f'[ $seed = 2 ] || {{ {lines}\n}}\necho "ran $seed"'
+    router.write_text(router.read_text().replace('echo "ran $seed"', text))
+    assert main("build ulx3s-12f --seeds 2".split()) == 0
+    printed = capsys.readouterr()
+    assert "seed 1: the router ended with 3 wires used twice" in printed.err
     assert "92.0 / 92.0 / 92.0 MHz (minimum / median / maximum of 1 seed)" in printed.out
 
 
