@@ -140,7 +140,7 @@ def as_markdown(
                 f"`{config.name}`",
                 *took.areas,
                 took.spread,
-                f"{board.clock_hz / 1e6:g}",
+                " / ".join(f"{hz / 1e6:g}" for hz in dict.fromkeys(board.clocks)),
                 f"{peak:.1f}",
                 *(f"{paces[name][network]:,.0f}" for network in _NETWORKS),
             ]

@@ -132,9 +132,9 @@ class Run(NamedTuple):
     """One placed and routed design.
 
     ``used`` holds the cells of each kind and how many the part has, ``fmax`` the wanted clock in
-    MHz by the share that the slowest of ``clocks`` reaches of its own. ``routed`` is for the
-    packer, ``placed`` the netlist with places, ``delays`` the delays as SDF; the three exist for
-    the best seed alone.
+    MHz, times the least share that one of ``clocks`` reaches. ``routed`` is for the packer,
+    ``placed`` the netlist with places, ``delays`` the delays as SDF; the three exist for the best
+    seed alone.
     """
 
     seed: int

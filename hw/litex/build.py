@@ -23,7 +23,7 @@ from celosia.hw.verilog.build import TOP, verilog_with_sources
 
 #: Top module, and files.
 NAME = "board"
-#: Clock domain of a core with a clock of its own.
+#: Clock domain of a core with its own clock.
 _CLOCK = "core"
 #: Instances from the top down that are no blocks; the cores of a pod are blocks.
 _OPENED = (TOP, f"{TOP}.core")
@@ -105,8 +105,10 @@ def design(board: Board) -> tuple[Design, dict[str, Any]]:
             soc.build(build_name=NAME, build_dir=folder, run=False)
         except ConstraintError as error:
             raise ValueError(f"{board.name}: pins: {error}") from None
-        except (AssertionError, ValueError) as error:
-            text = str(error) or "No PLL config found"
+        except (ArithmeticError, AssertionError, ValueError) as error:
+            # The search of a Gowin PLL for several clocks may divide by zero.
+            text = "" if isinstance(error, ArithmeticError) else str(error)
+            text = text or "No PLL config found"
             clocks = " and ".join(f"{hz / 1e6:g}" for hz in dict.fromkeys(board.clocks))
             raise ValueError(f"{board.name}: {text}, {clocks} MHz") from None
         texts = {

@@ -12,10 +12,9 @@ _Module: Any = LiteXModule
 
 
 class Crossing(_Module):
-    """AXI4 or AXI4-Lite bus between a master and a slave with clocks of their own.
+    """AXI4 or AXI4-Lite bus between a master and a slave with different clocks.
 
-    Both are in reset at the same time for some cycles of each clock, and nothing moves between the
-    end of one reset and that of the other; otherwise the counters of the FIFOs disagree.
+    A reset is one of both domains, for three cycles of each: the counters of the FIFOs must agree.
 
     Parameters
     ----------

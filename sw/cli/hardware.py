@@ -294,7 +294,9 @@ def add_parsers(command: Commands) -> None:
     parser.add_argument(
         "--seeds", type=whole, metavar="N", help="placements (those of the board: 5)"
     )
-    parser.add_argument("--clock", type=number, metavar="MHZ", help="of core and memory")
+    parser.add_argument(
+        "--clock", type=number, metavar="MHZ", help="of core, and of memory unless it has its own"
+    )
     parser.add_argument("--cpu", choices=("vexriscv",), help="processor beside the core")
     parser.add_argument(
         "--sources", action="store_true", help="only write Verilog, pins and project"

@@ -1,4 +1,4 @@
-"""A LiteX system in Verilator whose core has a clock of its own."""
+"""A LiteX system in Verilator whose core has its own clock."""
 
 import random
 from dataclasses import replace

@@ -1,5 +1,6 @@
 """Files of boards: what they may say, and what is refused."""
 
+from dataclasses import replace
 from importlib.resources import as_file, files
 
 import prerequisites
@@ -44,6 +45,21 @@ def test_a_board_is_a_file(path):
     assert read_board(path).pins == "IO_LOC a 1;\n"
 
 
+def test_a_board_with_two_clocks(path):
+    """A word takes as long as before, and a beat of the bus more cycles of a faster core."""
+    text = TEXT.replace("clock_hz = 40_000_000", "clock_hz = 60_000_000\nbus_clock_hz = 40_000_000")
+    one, path = read_board(path), path.with_name("two.toml")
+    path.write_text(text)
+    two = read_board(path)
+    assert (one.has_own_clock, one.clocks) == (False, (40_000_000, 40_000_000))
+    assert (two.has_own_clock, two.clocks) == (True, (60_000_000, 40_000_000))
+    # Its own five cycles and those of the bus, 20 for the memory and five for the crossings.
+    assert two.memory_latency == 5 + 1.5 * (20 + 5) + 0.5
+    assert two.memory_bandwidth == pytest.approx(one.memory_bandwidth / 1.5)
+    slower = replace(two, clock_hz=20_000_000)
+    assert slower.memory_bandwidth == one.memory_bandwidth
+
+
 def test_each_file_is_a_board():
     paths = set(CONSTRAINTS.iterdir())
     assert set(BOARDS) == {path.stem for path in paths if path.suffix == ".toml"}
@@ -62,6 +78,7 @@ def test_each_file_is_a_board():
         ("title", "name", "wanted keys of title, part, .*, got 'name'"),
         ('title = "Mine"\n', "", "wanted title, got none"),
         ("bytes = 8_388_608\n", "", "wanted memory.bytes, got none"),
+        ("title =", "bus_clock_hz = 0\ntitle =", "bus_clock_hz: wanted a whole .* above 0, got 0"),
         ("40_000_000", "40.5", "clock_hz: wanted a whole number above 0, got 40.5"),
         ("= 20", "= 0", "memory.latency: wanted a whole number above 0, got 0"),
         ("= 20", "= true", "memory.latency: wanted a whole number above 0, got True"),

@@ -120,7 +120,7 @@ def test_time_of_a_transfer_and_of_many(name, clocks):
     """The first takes CROSSING cycles at most, then one comes in each cycle of the slower clock."""
     made = Crossed(axi.AXIInterface)
     (sender, sending), (receiver, receiving) = made.channel(name)
-    halves = dict(zip(("fast", "slow"), clocks, strict=True))
+    halves: dict[str, int] = dict(zip(("fast", "slow"), clocks, strict=True))
     cycles, times = {sending: 0, receiving: 0}, {}
     count, first = 60, []
 
