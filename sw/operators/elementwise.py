@@ -321,13 +321,11 @@ def _lower_product(lowering: Lowering, operation: Operation) -> None:
     graph = lowering.graph
     number, constant = sorted(operation.inputs[:2], key=lambda n: graph.tensors[n].data is not None)
     if number not in lowering.views or graph.tensors[constant].data is None:
-        _multiply(lowering, operation)
-        return
+        return _multiply(lowering, operation)
     view = lowering.views[number]
     pixels = _pixels(lowering, operation, graph.tensors[constant], view)
     if pixels.shape[:2] != (1, 1):
-        _multiply(lowering, operation)
-        return
+        return _multiply(lowering, operation)
     source, second, output = meanings(graph, number, constant, operation.outputs[0])
     weights = without_zero(pixels[0, 0], second.zero_point).reshape(-1, 1, 1, 1)
     # The kernel multiplies and divides in single precision.

@@ -47,16 +47,13 @@ async def test_longest_instructions_fit_the_queue(depth, unit):
     dut = build(depth=depth, unit=unit)
     registers = [register.code for register in commands.REGISTERS[unit]]
     words = [*registers, EXECUTORS[unit][0].value] * (depth + 1)
-    taken = []
+    taken = 0
     ctx = await pysim.simulation(dut)
     ctx.set(dut.push.valid, 1)
     for _ in range(8 * len(words)):
-        word = words[len(taken)]
-        ctx.set(dut.push.payload, {"bits": word, "go": word == words[-1]})
-        *_, ready = await ctx.tick().sample(dut.push.ready)
-        if ready:
-            taken.append(1)
-    assert len(taken) == len(words) - 1
+        ctx.set(dut.push.payload, {"bits": words[taken], "go": words[taken] == words[-1]})
+        taken += (await ctx.tick().sample(dut.push.ready))[-1]
+    assert taken == len(words) - 1
 
 
 @pytest.mark.parametrize("depth", [3, 4])
@@ -68,8 +65,7 @@ async def test_queue_depth_instructions_wait(depth):
     ctx.set(dut.push.payload, {"bits": Opcode.FILL.value, "go": 1})
     ctx.set(dut.push.valid, 1)
     for _ in range(8 * depth):
-        *_, ready = await ctx.tick().sample(dut.push.ready)
-        taken += ready
+        taken += (await ctx.tick().sample(dut.push.ready))[-1]
     assert taken == depth
 
 
@@ -79,7 +75,6 @@ async def test_a_grant_makes_a_place(depth, offset):
     """Also in the cycle in which the queue would become full."""
     dut = build(depth=depth)
     ctx = await pysim.simulation(dut)
-    ctx.set(dut.push.payload, {"bits": Opcode.FILL.value, "go": 1})
     for _ in range(depth - 1):
         await pysim.put(ctx, dut.push, {"bits": Opcode.FILL.value, "go": 1})
     await ctx.tick().repeat(8)
@@ -142,10 +137,9 @@ class Bench:
                 running.append(max(earliest, running[-1] if running else 0))
 
     async def semaphores(self, ctx):
-        dut = self.dut
         while True:
             grant = self.rng.random() < self.grant
-            ctx.set(dut.granted, ctx.get(dut.requesting) and grant)
+            ctx.set(self.dut.granted, ctx.get(self.dut.requesting) and grant)
             await ctx.tick()
 
     async def watch(self, ctx):
@@ -276,8 +270,9 @@ async def test_activity_separates_idle_cycles():
     # The unit goes on with what it has; only a drain is overruled.
     for unit in (Activity.BUSY, Activity.MEMORY, Activity.WEIGHTS):
         assert await settle(ctx, dut, unit=unit, lacking=0xFFF) == unit.value
-    drain = await settle(ctx, dut, unit=Activity.DRAIN, lacking=0xFFF)
-    assert drain == Activity.SEMAPHORE.value + 5
+    assert (
+        await settle(ctx, dut, unit=Activity.DRAIN, lacking=0xFFF) == Activity.SEMAPHORE.value + 5
+    )
     await pysim.pulse(ctx, dut.granted)
     assert not ctx.get(dut.requesting)
     # There is an instruction, and it waits for no semaphore.
