@@ -9,6 +9,7 @@ from celosia.sw.compiler.layout.choose import choose
 from celosia.sw.compiler.layout.limits import misfit
 from celosia.sw.compiler.layout.pitches import lay_out
 from celosia.sw.compiler.layout.placement import Arrangement
+from celosia.sw.compiler.layout.stripes import joint_cycles
 from celosia.sw.compiler.layout.tile import tile
 from celosia.sw.compiler.schedule.pace import layer_cycles, overlap_gains
 from celosia.sw.layers.errors import CompileError
@@ -17,7 +18,7 @@ from celosia.sw.layers.network import Network
 #: Choices of bands, each for the stripes of the one before it.
 _TURNS = 3
 #: Cycles from one stripe to the next, besides its work.
-_STRIPE = 100
+_STRIPE = 40
 
 
 def arrange(network: Network, config: Config, batch: int) -> Arrangement | CompileError:
@@ -68,14 +69,14 @@ def _cycles(about: Arrangement) -> int:
         tiles = (tiled.periods - tiled.resident) * tiled.period if tiled.streams else 0
         tiles *= stripes * config.tile_bytes // config.bus_bytes
         if number in placement.direct:
-            # Rows that two stripes read are drained into the buffers of both.
+            # Rows that two laps read are drained twice.
             height = network.values[layer.result].height
-            vector = vector * max(placement.rows_read(network, number + 1), height) // height
+            vector = vector * placement.direct[number].written // height
         units = array, vector + loads, loads + stores + tiles
         pending = tuple(map(sum, zip(pending, units, strict=True)))
         total += _STRIPE * (stripes - 1)
         if number not in placement.direct:
-            total, pending = total + max(pending), (0, 0, 0)
+            total, pending = total + joint_cycles(*pending), (0, 0, 0)
     return total
 
 
@@ -86,7 +87,12 @@ def _arranged(
     layouts = lay_out(network, bands, config)
     tiling = tile(network, layouts, bands, config)
     gains = overlap_gains(network, tiling, layouts, config)
-    placement = allocate(network, layouts, tiling, gains, config, batch)
+
+    def cycles(number: int, stripes: int) -> tuple[int, int]:
+        layer = network.layers[number]
+        return layer_cycles(layer, tiling.layers[number], layouts[layer.source], config, stripes)
+
+    placement = allocate(network, layouts, tiling, gains, cycles, config, batch)
     if isinstance(placement, CompileError):
         return placement
     return Arrangement(network, tiling, placement, config)

@@ -25,9 +25,18 @@ RING_HELD = 3
 SCRATCH_SHARE = 4
 #: Regions of such tiles that are filled in turn (``mnist_vit``: +0.4 %, +1.5 %).
 SCRATCH_TURNS = 4
-#: Row stripes, at least, of a value that passes from one layer to the next: the
-#: second layer begins after one of them (no effect).
-DIRECT_STRIPES = 8
+#: Turns, at least, of a chain of layers whose rows pass from one to the next: each layer begins
+#: after one turn of the layer before (no effect).
+CHAIN_TURNS = 6
+#: Layers of a chain, at most.
+CHAIN_LAYERS = 8
+#: A share 1 / 2ⁿ of the unified buffer remains free in each further search for addresses.
+CHAIN_SLACK = (5, 4, 3)
+#: A share 1 / n of the cycles of the second busiest unit that the busiest one waits (measured in 15
+#: layers and chains: 1 / 4 to 1 / 2).
+WAITED = 3
+#: Cycles that a layer waits at the start of a turn, about.
+TURN_CYCLES = 40
 
 # Bands.
 

@@ -102,7 +102,8 @@ def fill(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
     middle = address + above * layout.pitch
     rows = inside[1] - inside[0]
     after = layout.after if region.rows[1] == value.height + layout.bottom else 0
-    after = layout.beyond if region.stripe else after
+    if region.stripe:
+        after = 0 if about.passage(region.value) else layout.beyond
     rectangles = (
         (address, above, layout.pitch),
         (middle, rows, left),

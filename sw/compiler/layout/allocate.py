@@ -8,23 +8,22 @@ sub-batch is computed, the input of the next is loaded, if the buffer has space 
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
 
 from celosia.hw.arch.config import ADDRESS_BITS, TABLE_BYTES, Config
 from celosia.sw.compiler import policy
+from celosia.sw.compiler.layout.chains import Chain, Chains
 from celosia.sw.compiler.layout.pack import packed_bytes
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.placement import Placement, ValueAddresses, per_image_layers
 from celosia.sw.compiler.layout.scratch import spread_layers
 from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
-from celosia.sw.compiler.layout.stripes import result_rows, source_rows, stripe_bytes, widest
+from celosia.sw.compiler.layout.stripes import Passage
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network, attached
-from celosia.sw.layers.spec import Layer, MatrixLayer
 
 #: External addresses of tables start at multiples of this: no burst crosses a 4 KiB page early.
 ALIGNMENT = 4096
@@ -35,6 +34,7 @@ def allocate(
     layouts: tuple[Layout, ...],
     tiling: Tiling,
     gains: Sequence[int],
+    cycles: Callable[[int, int], tuple[int, int]],
     config: Config,
     batch: int,
 ) -> Placement | CompileError:
@@ -42,13 +42,16 @@ def allocate(
 
     - ``network``, ``layouts``, ``tiling``, ``config``: results of the passes before, and the core.
     - ``gains``: by layer, the cycles saved if the next layer begins before its end.
+    - ``cycles``: cycles of a layer in the array and in the vector unit, in some row stripes.
     - ``batch``: samples of one run of the program, at least 1.
 
     Returns the error of a layer if one sample alone does not fit. Raises CompileError if external
     memory is too small for the batch.
     """
     spread = spread_layers(network, tiling.scratch, config)
-    allocator = _Allocator(network, layouts, config, gains, spread)
+    per_image = per_image_layers(network, config)
+    chains = Chains(network, layouts, tiling, config, per_image, cycles)
+    allocator = _Allocator(network, layouts, config, gains, spread, chains)
     chosen = allocator.choose(batch)
     if isinstance(chosen, CompileError):
         return chosen
@@ -104,7 +107,7 @@ class _Choice:
     stripes: dict[tuple[int, int], tuple[int, ...]]
     stripe_rows: dict[int, int]
     overlap: frozenset[int]
-    direct: frozenset[int]
+    direct: Mapping[int, Passage]
 
 
 class _Allocator:
@@ -115,18 +118,16 @@ class _Allocator:
         config: Config,
         gains: Sequence[int],
         alone: frozenset[int],
+        chains: Chains,
     ) -> None:
         self.network = network
         self.layouts = layouts
         self.config = config
-        self.per_image = per_image_layers(network, config)
+        self.per_image = chains.per_image
         self.gains = gains
-        self.overlap = self.direct = frozenset[int]()
-        self.stuck: CompileError | None = None
+        self.overlap = frozenset[int]()
         self.alone = alone
-        self.widest = cache(
-            lambda number, values, space: widest(network, layouts, number, values, space, config)
-        )
+        self.chains = chains
 
     def choose(self, batch: int) -> _Choice | CompileError:
         """Return the best use of the unified buffer; values too large go outside, largest first.
@@ -139,14 +140,26 @@ class _Allocator:
         ways = [frozenset(large[:count]) for count in range(len(large) + 1)]
         # More values outside leave more space inside.
         first = bisect_left(ways, True, key=self.may_fit)
-        for spilled in ways[first:]:
+        for spilled in self.by_cycles(ways[first:]):
             found = self.best_order(batch, (False,) if spilled else (True, False), spilled)
             if found is not None:
                 return found
-        if self.stuck is None:
+        if self.chains.stuck is None:
             for spilled in ways[:first]:
                 self.best_order(batch, (False,), spilled)
-        return self.stuck or self.why()
+        return self.chains.stuck or self.why()
+
+    def by_cycles(self, ways: list[frozenset[int]]) -> Iterator[frozenset[int]]:
+        """Yield sets of values outside; all values inside first, then by the estimated cycles."""
+        if ways and not ways[0]:
+            yield ways.pop(0)
+        found: list[tuple[int, int]] = []
+        for index, spilled in enumerate(ways):
+            spans = self.spans(1, False, False, spilled)
+            chosen = self.chains.choose(spans, spilled, self.config.unified_bytes)
+            if chosen is not None:
+                found.append((chosen[0], index))
+        yield from (ways[index] for _, index in sorted(found))
 
     def may_fit(self, spilled: frozenset[int]) -> bool:
         """Return whether the values kept inside could fit, even with no other bytes beside them."""
@@ -160,15 +173,11 @@ class _Allocator:
         """Return the best use of the buffer, with as many overlapping layers as fit."""
 
         def fits(ends: frozenset[int]) -> _Choice | None:
-            self.overlap = ends | self.direct
+            self.overlap = ends
             choices = (self.best(batch, way, spilled) for way in permanent)
             return next((choice for choice in choices if choice is not None), None)
 
-        self.direct = self.passed_on(spilled)
         alone = fits(frozenset())
-        if alone is None and self.direct:
-            self.direct = frozenset()
-            alone = fits(frozenset())
         if alone is None:
             return None
         network = self.network
@@ -190,25 +199,6 @@ class _Allocator:
             if found is not None and found.samples >= alone.samples:
                 best, taken = found, taken | {end}
         return best
-
-    def passed_on(self, spilled: frozenset[int]) -> frozenset[int]:
-        """Return the layers whose results the next one reads from buffers, some rows at a time."""
-        network, found = self.network, set[int]()
-        for number, (layer, after) in enumerate(pairwise(network.layers)):
-            result = layer.result
-            if (
-                result in spilled
-                and self.network.readers[result] == [number + 1]
-                and self.network.makers[result] == [number]
-                and not network.values[result].is_output
-                and isinstance(layer, MatrixLayer)
-                and isinstance(after, MatrixLayer)
-                and layer.source not in spilled
-                and after.result not in spilled
-                and number + 1 != self.per_image
-            ):
-                found.add(number)
-        return frozenset(found)
 
     def until(self, number: int) -> int:
         """Return the last layer that may begin before the end of a layer."""
@@ -265,46 +255,6 @@ class _Allocator:
             spans += [Span((number, -1, turn), count, birth, death) for turn in range(turns)]
         return spans
 
-    def buffers(
-        self, spans: Sequence[Span], spilled: frozenset[int]
-    ) -> tuple[list[Span], dict[int, int]] | None:
-        """Return stripe buffers, and the rows of each layer's stripes; None if they do not fit."""
-        result: list[Span] = []
-        rows: dict[int, int] = {}
-        needed = bytes_needed(spans, len(self.network.layers), self.config.rows)
-        for number, layer in enumerate(self.network.layers):
-            if not spilled & {*layer.sources, layer.result}:
-                continue
-            if number in self.direct:
-                continue
-            first = number - 1 if number - 1 in self.direct else number
-            taken = max(needed[first : number + 1])
-            space = self.config.unified_bytes - taken
-            most, turns = self.widest(
-                number, spilled.intersection((*layer.sources, layer.result)), space
-            )
-            if not most:
-                self.stuck = CompileError(
-                    f"strips of one row do not fit beside {taken} bytes, "
-                    f"wanted at most unified_bytes = {self.config.unified_bytes}",
-                    layer=layer.name,
-                    place=layer.place,
-                )
-                return None
-            height = result_rows(self.network, layer)
-            if first < number:
-                # The second layer begins after the first one has made a stripe.
-                most = min(most, -(-height // policy.DIRECT_STRIPES))
-                if turns < 2:
-                    return None
-            rows[number] = -(-height // -(-height // most))
-            if first < number and not _two_buffers_do(self.network, layer, height, rows[number]):
-                return None
-            sizes = stripe_bytes(self.network, self.layouts, number, rows[number], spilled)
-            for value, size in sizes.items():
-                result += [Span((value, number, t), size, first, number) for t in range(turns)]
-        return result, rows
-
     def whole(self, number: int) -> bool:
         """Return whether a value is kept for all samples of a sub-batch, for batched layers."""
         network = self.network
@@ -314,20 +264,22 @@ class _Allocator:
         self, samples: int, ahead: bool, permanent: bool, spilled: frozenset[int]
     ) -> _Choice | None:
         """Return the addresses for a size of sub-batch, or None if they do not fit."""
-        spans = self.spans(samples, ahead, permanent, spilled)
-        found = self.buffers(spans, spilled)
-        if found is None:
-            return None
-        buffers, rows = found
-        spans = spans + buffers
-        if max(bytes_needed(spans, len(self.network.layers), 1)) > self.config.unified_bytes:
-            return None
-        by_birth = sorted(spans, key=lambda span: span.birth)
-        by_count = sorted(spans, key=lambda span: -span.count)
-        for order, alternate in ((by_birth, False), (by_count, False), (by_birth, True)):
-            addresses = first_fit(order, self.config, alternate)
-            if addresses is not None:
-                return self.choice(samples, spilled, addresses, rows, permanent)
+        whole = self.spans(samples, ahead, permanent, spilled)
+        for share in (0, *policy.CHAIN_SLACK) if spilled else (0,):
+            space = self.config.unified_bytes
+            space -= space >> share if share else 0
+            chosen = self.chains.choose(whole, spilled, space)
+            if chosen is None:
+                return None
+            spans = _with_buffers(whole, chosen[1])
+            if max(bytes_needed(spans, len(self.network.layers), 1)) > self.config.unified_bytes:
+                return None
+            by_birth = sorted(spans, key=lambda span: span.birth)
+            by_count = sorted(spans, key=lambda span: -span.count)
+            for order, alternate in ((by_birth, False), (by_count, False), (by_birth, True)):
+                addresses = first_fit(order, self.config, alternate)
+                if addresses is not None:
+                    return self.choice(samples, spilled, addresses, chosen[1], permanent)
         return None
 
     def choice(
@@ -335,7 +287,7 @@ class _Allocator:
         samples: int,
         spilled: frozenset[int],
         addresses: dict[tuple[int, int, int], int],
-        rows: dict[int, int],
+        chains: Sequence[Chain],
         permanent: bool,
     ) -> _Choice:
         """Return the use of the buffer with the given addresses of all copies."""
@@ -349,7 +301,10 @@ class _Allocator:
             if layer < 0
         }
         stripes = {key: turns for key, turns in copies.items() if key[1] >= 0}
-        return _Choice(samples, spilled, values, stripes, rows, self.overlap, self.direct)
+        rows = {chain.last: chain.rows for chain in chains}
+        direct = {n: passed for chain in chains for n, passed in chain.passages.items()}
+        overlap = self.overlap | direct.keys()
+        return _Choice(samples, spilled, values, stripes, rows, overlap, direct)
 
     def why(self) -> CompileError:
         """Return the error of a network of which one sample does not fit: its largest layer."""
@@ -378,14 +333,19 @@ def _largest(fit: Callable[[int], _Choice | None], batch: int) -> _Choice | None
     return fit(-(-batch // -(-batch // low))) if low else None
 
 
-def _two_buffers_do(network: Network, layer: Layer, height: int, rows: int) -> bool:
-    """Return whether a layer's stripes of ``rows`` can read two buffers in turn.
-
-    A row passed to the next layer is written into the buffers of this stripe and of the next one,
-    so three must not read it. A stripe that reads margins alone would wait for nothing.
-    """
-    reads = [source_rows(layer, (n, min(n + rows, height))) for n in range(0, height, rows)]
-    last = network.values[layer.sources[0]].height
-    if not all(one[0] < last and one[1] > 0 for one in reads):
-        return False
-    return all(one[1] <= other[0] for one, other in zip(reads, reads[2:], strict=False))
+def _with_buffers(spans: Sequence[Span], chains: Sequence[Chain]) -> list[Span]:
+    """Return the spans of values, which live as long as chains that use them, and of buffers."""
+    result = list(spans)
+    for chain in chains:
+        result = [
+            replace(span, death=chain.last)
+            if span.birth <= chain.last and chain.first <= span.death < chain.last
+            else span
+            for span in result
+        ]
+        result += [
+            Span((value, number, turn), size, chain.first, chain.last)
+            for (value, number), (size, turns) in chain.buffers.items()
+            for turn in range(turns)
+        ]
+    return result

@@ -1,16 +1,16 @@
 """Addresses in the unified buffer and in external memory."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from celosia.hw.arch.config import ADDRESS_BITS, Config
 from celosia.sw.compiler.layout.pitches import Layout
-from celosia.sw.compiler.layout.stripes import source_rows
+from celosia.sw.compiler.layout.stripes import Passage, even_rows, row_beats, source_rows
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import MatrixLayer, Sum
+from celosia.sw.layers.spec import MatrixLayer, Range, Sum
 
 
 def per_image_layers(network: Network, config: Config) -> int:
@@ -58,8 +58,8 @@ class Placement:
     #: By layer, the rows of its result that it makes at a time, if not all.
     stripe_rows: Mapping[int, int]
     overlap: frozenset[int]  #: Layers after which the next one may begin early.
-    #: Layers whose results the next one reads from its buffers, without external memory.
-    direct: frozenset[int]
+    #: By layer whose result the next one reads from a buffer, without external memory: its rows.
+    direct: Mapping[int, Passage]
 
     def address(self, value: int, sub_batch: int, sample: int) -> int:
         """Return the address of a sample of the batch, in its sub-batch, in the unified buffer."""
@@ -74,34 +74,31 @@ class Placement:
         """Return whether a value lies in external memory and only passes through buffers."""
         return value not in self.values
 
+    def cut(self, network: Network, number: int) -> Sequence[Range]:
+        """Return the row stripes in which a layer makes its result."""
+        if number in self.direct:
+            return self.direct[number].made
+        height = network.values[network.layers[number].result].height
+        return even_rows(height, self.stripe_rows.get(number, height))
+
     def cuts(self, network: Network, number: int) -> int:
         """Return the number of row stripes in which a layer makes its result."""
-        reader = number + (number in self.direct)
-        height = network.values[network.layers[reader].result].height
-        return -(-height // self.stripe_rows.get(reader, height))
-
-    def rows_read(self, network: Network, number: int) -> int:
-        """Return the rows of a source that the stripes of a layer read, together."""
-        layer = network.layers[number]
-        height, step = network.values[layer.result].height, self.stripe_rows[number]
-        cut = [(first, min(first + step, height)) for first in range(0, height, step)]
-        spans = [source_rows(layer, rows) for rows in cut]
-        return sum(last - first for first, last in spans)
+        return len(self.cut(network, number))
 
     def beats(self, network: Network, number: int, config: Config) -> tuple[int, int]:
         """Return the beats of the bus in which a layer's stripes are loaded, and stored."""
-        if number not in self.stripe_rows:
-            return 0, 0
 
         def moved(value: int, rows: int) -> int:
-            about = network.values[value]
-            return rows * about.width * -(-about.channels // config.bus_bytes)
+            return rows * row_beats(network.values[value], self.layouts[value], config)
 
         layer = network.layers[number]
         passed = network.layers[number - 1].result if number - 1 in self.direct else None
-        sources = [v for v in layer.sources if self.outside(v) and v != passed]
-        rows = self.rows_read(network, number)
-        height = network.values[layer.result].height if self.outside(layer.result) else 0
+        sources = [v for v in dict.fromkeys(layer.sources) if self.outside(v) and v != passed]
+        cut = [rows for rows in self.cut(network, number) if rows[0] < rows[1]]
+        spans = [source_rows(layer, rows) for rows in cut] if sources else []
+        rows, height = sum(last - first for first, last in spans), 0
+        if self.outside(layer.result) and number not in self.direct:
+            height = network.values[layer.result].height
         return sum(moved(source, rows) for source in sources), moved(layer.result, height)
 
     def moved(self, by: int) -> "Placement":
@@ -138,3 +135,8 @@ class Arranged:
     def __init__(self, about: Arrangement) -> None:
         self.about = about
         self.network, self.tiling, self.placement, self.config = about
+
+    def passage(self, value: int) -> Passage | None:
+        """Return how a value passes from one layer to the next, if it does."""
+        direct = self.placement.direct
+        return next((direct[n] for n in self.network.makers[value] if n in direct), None)

@@ -86,8 +86,9 @@ class Areas(Arranged):
             return [Area(value, samples, rows, (first, first + self.config.columns), stripe)]
         assert isinstance(layer, MatrixLayer)
         tiled, layout = self.tiling.layers[action.layer], self.placement.layouts[layer.source]
-        # A stripe ends with its own last row.
-        band = None if action.source else tiled.band
+        # A stripe of a value in external memory ends with its own last row.
+        apart = action.source and not self.passage(layer.source)
+        band = None if apart else tiled.band
         channels, some = EVERYTHING, product_rows(layer, rows, band, layout)
         value, first = self.network.values[layer.source], action.first_step * self.config.rows
         last = action.last_step * self.config.rows

@@ -41,7 +41,9 @@ class Job:
     #: True if drains come between the tiles of the next job, so that they do not fill the queue of
     #: the vector unit.
     late: bool = False
-    #: Jobs of the next layer that come first, because this one overwrites values that they read.
+    #: Jobs of the layer before that come first, and those of the next layer, whose values this one
+    #: overwrites.
+    needs: int = 0
     waits: int = 0
 
 
@@ -62,39 +64,30 @@ class Interleaver(Arranged):
         """Cycles of all actions so far."""
         return max(self.pace.matrix, self.pace.vector)
 
-    def order(self, layers: Sequence[list[Job]]) -> Iterator[Action]:
-        """Yield the actions of layers; jobs of two successive layers take turns."""
-        current: list[Job] = []
-        for following in layers:
-            needs = self._needs(current, following)
-            done = start = 0
-            while done < len(current):
-                first = self._next(current, done, following, start, needs)
-                if first:
-                    yield from self._emit(following[start])
-                    start += 1
-                else:
-                    yield from self._emit(current[done])
-                    done += 1
-            current = following[start:]
+    def order(self, layers: Sequence[list[Job]], *, chain: bool = False) -> Iterator[Action]:
+        """Yield the actions of layers; jobs of two successive layers, or of a chain, take turns."""
+        done = [0] * len(layers)
+        for first, jobs in enumerate(layers):
+            last = len(layers) if chain else min(first + 2, len(layers))
+            if not chain and first + 1 < last:
+                self._set_needs(jobs[done[first] :], layers[first + 1], done[first])
+            while done[first] < len(jobs):
+                ready = (n for n in range(first, last) if _is_ready(layers, done, n))
+                chosen = next(ready)
+                for other in ready:
+                    if self._precedes(layers[other][done[other]], layers[chosen][done[chosen]]):
+                        chosen = other
+                yield from self._emit(layers[chosen][done[chosen]])
+                done[chosen] += 1
             self.made = self.made[-policy.RECENT_DRAINS :]
-        for job in current:
-            yield from self._emit(job)
 
     def flush(self) -> Iterator[Action]:
         """Yield late drains."""
         while self.late:
             yield from self._drain()
 
-    def _next(
-        self, current: list[Job], done: int, following: list[Job], start: int, needs: list[int]
-    ) -> bool:
-        """Return whether a job of the following layer is next."""
-        if current[done].waits > start:
-            return True
-        if start == len(following) or needs[start] > done:
-            return False
-        first, second = current[done], following[start]
+    def _precedes(self, second: Job, first: Job) -> bool:
+        """Return whether a job comes before one of an earlier layer."""
         begin, other = self._start(first), self._start(second)
         if other < begin:
             return True
@@ -134,11 +127,14 @@ class Interleaver(Arranged):
                 return end
         return start
 
-    def _needs(self, current: list[Job], following: list[Job]) -> list[int]:
-        """Return for each job of a layer the number of jobs of the layer before that come first."""
+    def _set_needs(self, current: list[Job], following: list[Job], done: int) -> None:
+        """Set for each job of a layer the number of jobs of the layer before that come first.
+
+        ``done`` is the number of those before ``current``.
+        """
         # The last job that writes an area.
         writers: dict[Area, int] = {}
-        for number, job in enumerate(current, 1):
+        for number, job in enumerate(current, done + 1):
             areas = map(self.areas.writes, (*job.before, *chain(*job.drains)))
             writers |= {area: number for area in areas if area}
         reads = []
@@ -150,7 +146,8 @@ class Interleaver(Arranged):
             reads.append({*areas, *(area for area in stores if area)})
         last = _last_writers(writers, list(set().union(*reads)))
         most = (max((last[area] for area in areas), default=0) for areas in reads)
-        return list(accumulate(most, max))
+        for job, needs in zip(following, accumulate(most, max), strict=True):
+            job.needs = needs
 
     def _emit(self, job: Job) -> Iterator[Action]:
         """Yield the actions of a job, without late drains."""
@@ -196,6 +193,15 @@ class Interleaver(Arranged):
         area = self.areas.writes(action)
         if area:
             self.made.append((area, self.pace.vector + drain_latency(self.config)))
+
+
+def _is_ready(layers: Sequence[list[Job]], done: Sequence[int], number: int) -> bool:
+    """Return whether the next job of a layer has what it needs, and overwrites nothing needed."""
+    if done[number] == len(layers[number]):
+        return False
+    job = layers[number][done[number]]
+    needs = done[number - 1] if number else 0
+    return job.needs <= needs and (not job.waits or job.waits <= done[number + 1])
 
 
 def _last_writers(writers: dict[Area, int], reads: list[Area]) -> dict[Area, int]:

@@ -142,8 +142,10 @@ class Jobs(Arranged):
     ) -> Iterator[Job]:
         """Yield one pass over the output tiles; the first group of them goes stage by stage."""
         tiles = self.tiling.layers[number].tiles
-        in_flight = self.block_tiling.tiles_in_flight(number, block)
-        first = min(tiles, in_flight)
+        in_flight = min(tiles, self.block_tiling.tiles_in_flight(number, block))
+        if stages is WHOLE:
+            in_flight = -(-tiles // -(-tiles // in_flight))
+        first = in_flight
         if len(stages) > 1 and (loads or self.block_tiling.band_before(number)):
             most = policy.ARRIVING_TILES if loads else max(in_flight, policy.AFTER_BAND)
             first = min(

@@ -1,6 +1,6 @@
 """Loads and stores of a schedule: inputs, outputs, row stripes and margins."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 
@@ -28,19 +28,16 @@ class Movement(Arranged):
         return {source: number for number, layer in layers for source in layer.sources}
 
     def load_stripe(
-        self, number: int, sub_batch: int, samples: Range, cut: list[Range], index: int
+        self, number: int, sub_batch: int, samples: Range, cut: Sequence[Range], index: int
     ) -> Iterator[Action]:
         """Yield the loads of the source rows that a stripe reads, and their margins."""
         layer = self.network.layers[number]
-        if index >= len(cut):
+        if index >= len(cut) or cut[index][0] == cut[index][1]:
             return
         rows = source_rows(layer, cut[index])
         for value in dict.fromkeys(layer.sources):
             stripe = self.buffer(value, number, index, rows[0])
-            if stripe is None or (
-                number - 1 in self.placement.direct
-                and value == self.network.layers[number - 1].result
-            ):
+            if stripe is None or self.passage(value):
                 continue
             region = self.everything(value, sub_batch, samples)._replace(rows=rows, stripe=stripe)
             layout = self.placement.layouts[value]
@@ -51,12 +48,15 @@ class Movement(Arranged):
                 yield LoadRegion(region=region._replace(rows=inside), layer=number)
 
     def buffer(self, value: int, number: int, index: int, first: int) -> Stripe | None:
-        """Return the buffer of a layer's stripe that begins at row ``first`` of an external value.
+        """Return the buffer of a layer's stripe, which begins at row ``first`` of a value.
 
         None for a value that the unified buffer holds.
         """
         if not self.placement.outside(value):
             return None
+        passed = self.passage(value)
+        if passed:
+            return Stripe(layer=number, turn=0, first=passed.first(index))
         turns = len(self.placement.stripes[value, number])
         return Stripe(layer=number, turn=index % turns, first=first)
 

@@ -58,18 +58,20 @@ class _Scheduler(Arranged):
     def layers(self, numbers: range, sub_batch: int, samples: Range) -> Iterator[Action]:
         """Yield the actions of some layers; jobs of those in the unified buffer take turns."""
         waiting: list[list[Job]] = []
+        direct, first = self.placement.direct, numbers.start
         for number in numbers:
             stripes = number in self.placement.stripe_rows
-            if number in self.placement.direct:
-                jobs = self.stripes.passed_on(number, sub_batch, samples)
+            if number in direct:
+                continue
+            if stripes:
+                waiting += self.stripes.chain(range(first, number + 1), sub_batch, samples)
             else:
-                jobs = (self.stripes.in_stripes if stripes else self.layer)(
-                    number, sub_batch, samples
-                )
-            waiting += [jobs] if jobs else []
+                jobs = self.layer(number, sub_batch, samples)
+                waiting += [jobs] if jobs else []
+            first = number + 1
             last = number + 1 == len(self.network.layers) or not self.jobs.joins(number + 1)
             if last and not self.block_tiling.overlaps(number):
-                yield from self.order.order(waiting)
+                yield from self.order.order(waiting, chain=stripes)
                 waiting = []
                 if stripes or number + 1 in self.placement.stripe_rows:
                     yield from self.order.flush()

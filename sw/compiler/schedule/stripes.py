@@ -1,10 +1,10 @@
 """Jobs of layers that compute row stripes of values too large for the unified buffer."""
 
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
 
 from celosia.sw.compiler.layout.placement import Arranged
-from celosia.sw.compiler.layout.stripes import source_rows
+from celosia.sw.compiler.layout.stripes import rows_after, source_rows
 from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
@@ -32,141 +32,126 @@ class Stripes(Arranged):
         self.moves = moves
         self.jobs = jobs
 
-    def cut(self, number: int) -> list[tuple[int, int]]:
-        """Return the row stripes in which a layer makes its result."""
-        height = self.network.values[self.network.layers[number].result].height
-        step = self.placement.stripe_rows[number]
-        return [(first, min(first + step, height)) for first in range(0, height, step)]
+    def chain(self, numbers: Sequence[int], sub_batch: int, samples: Range) -> list[list[Job]]:
+        """Return the jobs of each layer of a chain.
 
-    def passed_on(self, number: int, sub_batch: int, samples: Range) -> list[Job]:
-        """Return the jobs of a layer whose result the next one reads from two buffers in turn.
-
-        Rows that two stripes of the next layer read are drained into the buffers of both. Rows
-        between two stripes are not computed.
+        A layer begins a turn when the layer before has ended it, and writes rows of a lap when the
+        next layer has read those of the lap before.
         """
-        layer, after = self.network.layers[number], self.network.layers[number + 1]
-        height = self.network.values[layer.result].height
-        cut = self.cut(number + 1)
-        readers = [
-            len(list(self.jobs.stripe(number + 1, sub_batch, samples, rows))) for rows in cut
-        ]
-        reads = [source_rows(after, rows) for rows in cut]
-        buffers = [
-            Stripe(layer=number + 1, turn=turn % 2, first=first)
-            for turn, (first, _) in enumerate(reads)
-        ]
-        found: list[Job] = []
-        before: list[Action] = []
-        for value in dict.fromkeys(layer.sources):
-            if self.moves.is_fresh(number, value, sub_batch, samples):
-                before += self.moves.load(number, value, sub_batch, samples)
-        before += self.moves.prefetch(number, sub_batch, samples)
-        before += self.fill(number, sub_batch, samples, reads[0], buffers[0])
-        done = 0
-        for turn, (first, last) in enumerate(reads):
-            done, last = max(done, first), min(last, height)
-            more = buffers[turn + 1 : turn + 2]
-            shared = max(done, min(reads[turn + 1][0], last)) if more else last
-            for rows, stripes in (((done, shared), 1), ((shared, last), 2)):
-                jobs = (
-                    self.jobs.stripe(number, sub_batch, samples, rows) if rows[0] < rows[1] else ()
-                )
+        layers = [list(self.turns(number, sub_batch, samples)) for number in numbers]
+        ends = [list(accumulate(map(len, turns))) for turns in layers]
+        for index, number in enumerate(numbers):
+            passed = self.placement.direct.get(number)
+            value = self.network.layers[number].result
+            layout = self.placement.layouts[value]
+            for turn, jobs in enumerate(layers[index]):
                 for job in jobs:
-                    if stripes == 2 and rows[0] == shared and more:
-                        before += self.fill(number, sub_batch, samples, reads[turn + 1], more[0])
-                        more = []
-                    job.before = before + job.before
-                    before = []
-                    job.waits = sum(readers[: max(0, turn + stripes - 2)])
-                    job.drains = [
-                        [
-                            action._replace(result=stripe) if isinstance(action, Drain) else action
-                            for stripe in buffers[turn : turn + stripes]
-                            for action in drains
-                        ]
-                        for drains in job.drains
-                    ]
-                    found.append(job)
-            if more:
-                before += self.fill(number, sub_batch, samples, reads[turn + 1], more[0])
-            done = max(done, last)
-        return found
+                    job.needs = ends[index - 1][turn] if index else 0
+                    if passed:
+                        more = rows_after(layout, layout.spare)
+                        free = passed.waits(turn, passed.made[turn], more)
+                        job.waits = ends[index + 1][free - 1] if free else 0
+        return [list(chain(*turns)) for turns in layers]
 
-    def fill(
-        self, number: int, sub_batch: int, samples: Range, rows: Range, stripe: Stripe
-    ) -> Iterator[Action]:
-        """Yield the filling of the margins of a buffer."""
-        value = self.network.layers[number].result
-        layout = self.placement.layouts[value]
-        if layout.margins or layout.beyond:
-            region = self.moves.everything(value, sub_batch, samples)._replace(
-                rows=rows, stripe=stripe
-            )
-            yield FillMargins(region=region, layer=number)
-
-    def in_stripes(self, number: int, sub_batch: int, samples: Range) -> list[Job]:
-        """Return the jobs of a layer by stripes, with loads one stripe ahead."""
+    def turns(self, number: int, sub_batch: int, samples: Range) -> Iterator[list[Job]]:
+        """Yield the jobs of each turn of a layer, with loads one turn ahead."""
         layer = self.network.layers[number]
-        cut = self.cut(number)
+        cut = self.placement.cut(self.network, number)
+        passed = self.placement.direct.get(number)
         before: list[Action] = []
         if not self.placement.outside(layer.result):
             before += self.moves.margins(layer.result, sub_batch, samples, number)
         for value in dict.fromkeys(layer.sources):
             if self.moves.is_fresh(number, value, sub_batch, samples):
                 before += self.moves.load(number, value, sub_batch, samples)
-        turns = [self.placement.stripes.get((source, number), (0,)) for source in layer.sources]
-        ahead = max(len(addresses) for addresses in turns) - 1
+        counts = [
+            len(self.placement.stripes.get((source, number), (0,)))
+            for source in layer.sources
+            if not self.passage(source)
+        ]
+        ahead = max([1, *counts]) - 1
         if ahead:
             before += self.moves.load_stripe(number, sub_batch, samples, cut, 0)
-        found: list[Job] = []
         for turn, rows in enumerate(cut):
-            jobs = [
-                self.passed(job, turn, rows)
-                for job in self.jobs.stripe(number, sub_batch, samples, rows)
-            ]
-            jobs[0].before += before
-            jobs[0].before += self.moves.load_stripe(number, sub_batch, samples, cut, turn + ahead)
+            before += self.fills(number, sub_batch, samples, turn)
+            before += self.moves.load_stripe(number, sub_batch, samples, cut, turn + ahead)
+            if rows[0] == rows[1]:
+                yield []
+                continue
+            jobs: list[Job] = []
+            if passed:
+                lap = min(max(passed.first(turn + passed.period), rows[0]), rows[1])
+                buffers = [
+                    Stripe(number + 1, 0, passed.first(n)) for n in (turn, turn + passed.period)
+                ]
+                for some, count in (((rows[0], lap), 1), ((lap, rows[1]), 2)):
+                    if some[0] < some[1]:
+                        jobs += self.some(number, sub_batch, samples, turn, some, buffers[:count])
+            else:
+                result = self.moves.buffer(layer.result, number, turn, rows[0])
+                jobs += self.some(number, sub_batch, samples, turn, rows, [result])
+                region = self.moves.everything(layer.result, sub_batch, samples)
+                region = region._replace(rows=rows)
+                if result:
+                    region = region._replace(stripe=result, channels=self.jobs.made(number))
+                # The last layer that makes a value in the unified buffer stores it.
+                if result or self.jobs.completes(number):
+                    jobs[-1].drains[-1].append(StoreRegion(region=region, layer=number))
+            jobs[0].before[:0] = before
             before = []
-            result = self.moves.buffer(layer.result, number, turn, rows[0])
-            region = self.moves.everything(layer.result, sub_batch, samples)._replace(rows=rows)
-            if result:
-                region = region._replace(stripe=result, channels=self.jobs.made(number))
-            # The last layer that makes a value in the unified buffer stores it.
-            if result or self.jobs.completes(number):
-                jobs[-1].drains[-1].append(StoreRegion(region=region, layer=number))
-            found += jobs
-        found[-1].drains[-1] += self.moves.prefetch(number, sub_batch, samples)
-        return found
+            if rows[1] == cut[-1][1]:
+                jobs[-1].drains[-1] += self.moves.prefetch(number, sub_batch, samples)
+            yield jobs
 
-    def passed(self, job: Job, turn: int, rows: Range) -> Job:
-        """Return a job on some rows of a result whose values pass through buffers."""
-        first = next(action for action in chain(*job.tiles, *job.drains))
-        assert isinstance(first, (Multiply, PoolRegion, AddRegion))
-        number = first.layer
+    def fills(self, number: int, sub_batch: int, samples: Range, turn: int) -> Iterator[Action]:
+        """Yield the filling of margins of rows that pass to the next layer.
+
+        If the layer makes no rows in a turn, the next layer fills them.
+        """
+        for maker in (number, number - 1):
+            passed = self.placement.direct.get(maker)
+            if passed is None or (passed.made[turn][0] < passed.made[turn][1]) != (maker == number):
+                continue
+            value = self.network.layers[maker].result
+            layout, rows = self.placement.layouts[value], passed.entering(turn)
+            if (layout.margins or layout.beyond) and rows[0] < rows[1]:
+                region = self.moves.everything(value, sub_batch, samples)
+                stripe = Stripe(maker + 1, 0, passed.first(turn))
+                region = region._replace(rows=rows, stripe=stripe)
+                yield FillMargins(region=region, layer=maker)
+
+    def some(
+        self,
+        number: int,
+        sub_batch: int,
+        samples: Range,
+        turn: int,
+        rows: Range,
+        results: Sequence[Stripe | None],
+    ) -> Iterator[Job]:
+        """Yield the jobs on some rows of a turn, written to each of some buffers."""
         layer = self.network.layers[number]
-        start = source_rows(layer, rows)[0]
+        start = source_rows(layer, self.placement.cut(self.network, number)[turn])[0]
         sources = [self.moves.buffer(value, number, turn, start) for value in layer.sources]
-        result = self.moves.buffer(layer.result, number, turn, rows[0])
 
-        def changed(action: Action) -> Action:
+        def changed(action: Action) -> list[Action]:
             match action:
-                case Multiply():
-                    return action._replace(source=sources[0])
                 case Drain():
-                    return action._replace(result=result)
+                    return [action._replace(result=result) for result in results]
                 case PoolRegion():
-                    return action._replace(source=sources[0], result=result)
+                    return [action._replace(source=sources[0], result=r) for r in results]
                 case AddRegion():
-                    return action._replace(sources=(sources[0], sources[1]), result=result)
+                    ends = results if action.step == 2 else results[:1]
+                    pair = sources[0], sources[1]
+                    return [action._replace(sources=pair, result=result) for result in ends]
+                case StoreRegion():
+                    return []
                 case _:
                     raise TypeError(action)
 
-        return Job(
-            before=job.before,
-            tiles=[[a._replace(source=sources[0]) for a in tile] for tile in job.tiles],
-            drains=[
-                [changed(a) for a in drains if not isinstance(a, StoreRegion)]
-                for drains in job.drains
-            ],
-            late=job.late,
-        )
+        for job in self.jobs.stripe(number, sub_batch, samples, rows):
+            for tile in job.tiles:
+                assert all(isinstance(action, Multiply) for action in tile)
+                tile[:] = [action._replace(source=sources[0]) for action in tile]
+            job.drains = [list(chain(*map(changed, drains))) for drains in job.drains]
+            yield job
