@@ -8,7 +8,7 @@ from celosia.sw.compiler.layout.bands import Band
 from celosia.sw.compiler.layout.choose import choose
 from celosia.sw.compiler.layout.limits import misfit
 from celosia.sw.compiler.layout.pitches import lay_out
-from celosia.sw.compiler.layout.placement import Arrangement
+from celosia.sw.compiler.layout.placement import Arrangement, Placement
 from celosia.sw.compiler.layout.stripes import joint_cycles
 from celosia.sw.compiler.layout.tile import tile
 from celosia.sw.compiler.schedule.pace import layer_cycles, overlap_gains
@@ -37,9 +37,9 @@ def arrange(network: Network, config: Config, batch: int) -> Arrangement | Compi
     while isinstance(result, Arrangement) and result.placement.stripe_rows and len(found) < _TURNS:
         found.append(result)
         following = choose(network, config, result.placement)
-        if following == bands:
+        if following == bands and len(found) > 1:
             break
-        bands, result = following, _arranged(network, following, config, batch)
+        bands, result = following, _arranged(network, following, config, batch, result.placement)
     bands, result = first, whole
     while True:
         if isinstance(result, CompileError):
@@ -81,11 +81,16 @@ def _cycles(about: Arrangement) -> int:
 
 
 def _arranged(
-    network: Network, bands: Mapping[int, Band], config: Config, batch: int
+    network: Network,
+    bands: Mapping[int, Band],
+    config: Config,
+    batch: int,
+    before: Placement | None = None,
 ) -> Arrangement | CompileError:
-    """Return the tiles and addresses for some bands."""
+    """Return the tiles and addresses for some bands; ``before``: row stripes, about."""
     layouts = lay_out(network, bands, config)
-    tiling = tile(network, layouts, bands, config)
+    stripes = [before.cuts(network, n) for n in range(len(network.layers))] if before else None
+    tiling = tile(network, layouts, bands, config, stripes)
     gains = overlap_gains(network, tiling, layouts, config)
 
     def cycles(number: int, stripes: int) -> tuple[int, int]:

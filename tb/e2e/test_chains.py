@@ -97,7 +97,9 @@ class Blocks:
 
     def table(self) -> None:
         """Append a function of each element."""
-        self.layers.append(w.Function(kind="LOGISTIC", output_scale=1 / 256, output_zero_point=-128))
+        self.layers.append(
+            w.Function(kind="LOGISTIC", output_scale=1 / 256, output_zero_point=-128)
+        )
 
 
 def network(seed: int) -> tuple[bytes, np.ndarray, str]:

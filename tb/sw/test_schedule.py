@@ -43,7 +43,7 @@ def outputs(content: bytes, config: Config, batch: int = 1) -> np.ndarray:
 EXPANDED = {
     stride: write_sequential(
         [convolution(48, 8), depthwise(48, stride), convolution(8, 48)],
-        input_shape=(1, 23, 24, 8),
+        input_shape=(1, 47, 48, 8),
         input_scale=0.5,
     )
     for stride in (1, 2)
@@ -53,7 +53,7 @@ EXPANDED = {
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("batch", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_rows_pass_to_the_next_layer_without_external_memory(stride: int, batch: int) -> None:
-    small = preset(f"edge,unified_bytes={45056 if stride == 1 else 24576}")
+    small = preset(f"edge,unified_bytes={65536 if stride == 1 else 49152}")
     program = compile_graph(load(EXPANDED[stride]), small, batch)
     stored = sum(i.rows * i.length for i in program.main.instructions if i.opcode is Opcode.STORE)
     assert stored == batch * int(np.prod(program.outputs[0].shape))
@@ -66,8 +66,8 @@ def test_rows_pass_to_the_next_layer_without_external_memory(stride: int, batch:
 def test_rows_between_stripes_are_not_computed(size: int, stride: int) -> None:
     layers = [convolution(9, 5), convolution(32, 9), depthwise(32, stride, size)]
     layers.append(convolution(12, 32))
-    content = write_sequential(layers, input_shape=(1, 19, 19, 5), input_scale=0.5)
-    small = preset("micro,unified_bytes=8192")
+    content = write_sequential(layers, input_shape=(1, 39, 39, 5), input_scale=0.5)
+    small = preset("micro,unified_bytes=16384")
     notes = [layer.note for layer in compile_graph(load(content), small).layers]
     assert any("from the layer before, " in note for note in notes)
     np.testing.assert_array_equal(outputs(content, small), outputs(content, preset("edge")))
@@ -77,7 +77,7 @@ def test_rows_between_stripes_are_not_computed(size: int, stride: int) -> None:
 def test_a_stripe_of_margins_alone_goes_through_external_memory(above, below, size) -> None:
     pad = Pad(before=(0, above, 0, 0), after=(0, below, 0, 0))
     layers = [convolution(9, 5), convolution(32, 9), pad, convolution(12, 32, size)]
-    content = write_sequential(layers, input_shape=(1, 19, 19, 5), input_scale=0.5)
+    content = write_sequential(layers, input_shape=(1, 39, 39, 5), input_scale=0.5)
     small = preset("edge,unified_bytes=16384")
     notes = [layer.note for layer in compile_graph(load(content), small).layers]
     assert any("through external memory, " in note for note in notes)

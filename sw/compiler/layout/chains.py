@@ -9,7 +9,6 @@ rows that every layer before it makes. A layer by itself is the shortest chain.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
 
 from celosia.hw.arch.config import Config
 from celosia.sim.timing.costs import drain_gap
@@ -182,7 +181,9 @@ class Chains:
             rows = -(-height // -(-height // most)) if most else 0
             return self.chain(self.plan(numbers, rows, outside), turns) if most else None
         plans = []
-        for rows in sorted({-(-height // turns) for turns in range(policy.CHAIN_TURNS, height + 1)}):
+        for rows in sorted(
+            {-(-height // turns) for turns in range(policy.CHAIN_TURNS, height + 1)}
+        ):
             plan = self.grown(self.plan(numbers, rows, outside), space)
             if plan is None:
                 break
@@ -210,7 +211,9 @@ class Chains:
                 layout, step = self.layouts[passed], min(step, height)
                 middle = min((height - step) // 2, height - step - 1) if height > step else 0
                 begin, end = source_rows(layer, (middle, middle + step))
-                step = max(1, source_rows(layer, (min(middle + step, height - 1), height))[0] - begin)
+                step = max(
+                    1, source_rows(layer, (min(middle + step, height - 1), height))[0] - begin
+                )
                 halo = max(0, end - begin - step) + rows_after(layout, layout.beyond)
                 further = halo + rows_after(layout, layout.spare)
                 links.append(_Link(number - 1, step, halo, min(turns, 2 + -(-further // step))))
@@ -223,7 +226,9 @@ class Chains:
         """
 
         def fits(links: Sequence[_Link]) -> bool:
-            buffers: Buffers = {key: (self.size(key[0], rows), 2) for key, rows in plan.outer.items()}
+            buffers: Buffers = {
+                key: (self.size(key[0], rows), 2) for key, rows in plan.outer.items()
+            }
             for link in links:
                 value = self.network.layers[link.number].result
                 buffers[value, link.number + 1] = self.size(value, link.rows), 1
@@ -260,8 +265,8 @@ class Chains:
     def estimated(self, plan: _Plan) -> int:
         """Return the estimated cycles of a chain.
 
-        Loads and drains write the unified buffer both. Array and vector unit do not work at the same
-        time in the first turn and in the last one.
+        Loads and drains write the unified buffer both. In the first turn and in the last one, array
+        and vector unit do not work at the same time.
         """
         config, network = self.config, self.network
         array = vector = apart = beats = 0
@@ -275,7 +280,9 @@ class Chains:
                 beats += tiles * config.tile_bytes // config.bus_bytes
         vector += sum(self.twice(link, plan.turns) for link in plan.links)
         for (value, number), rows in plan.outer.items():
-            moved = plan.turns * rows * row_beats(network.values[value], self.layouts[value], config)
+            moved = (
+                plan.turns * rows * row_beats(network.values[value], self.layouts[value], config)
+            )
             beats += moved
             vector += moved * (value != network.layers[number].result)
         start = (apart - max(array, vector)) // plan.turns

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from celosia.hw.arch.config import PROGRAM_BYTES, Config
 from celosia.sim.timing.costs import drain_cycles, pass_cycles
 from celosia.sw.compiler import policy
+from celosia.sw.compiler.layout.bands import Band, vectors
 from celosia.sw.compiler.layout.pitches import Segment
 from celosia.sw.layers.spec import MatrixLayer
 
@@ -50,23 +51,33 @@ class Demand:
 
 
 def demand_of(
-    layer: MatrixLayer, segments: TileSegments, first: bool, ring: int, period: int, config: Config
+    layer: MatrixLayer,
+    segments: TileSegments,
+    first: bool,
+    ring: int,
+    period: int,
+    config: Config,
+    stripes: int = 1,
+    band: tuple[Band, int] | None = None,
 ) -> Demand:
-    """Return the demand of a layer, for one sample."""
+    """Return the demand of a layer, for one sample, in some row stripes.
+
+    ``band``: its band, and the pixels of its source from one row to the next.
+    """
     steps = steps_of(segments, config)
     first = first and steps * len(segments) <= period
     if not all(segment.side_by_side for tile in segments for segment in tile):
         period = steps
-    sums = layer.pixels
+    sums = math.prod(vectors(band[0], *layer.output, band[1])) if band else layer.pixels
     array = steps * pass_cycles(sums, config)
     vector = sums * drain_cycles(min(layer.channels, config.columns), config)
-    blocks = -(-sums // config.accumulator_depth)
+    blocks = max(stripes, -(-sums // config.accumulator_depth))
     instruction = PROGRAM_BYTES / config.bus_bytes
     beats = config.tile_bytes / config.bus_bytes + instruction / min(period, steps)
     fixed = 2 * instruction * blocks * len(segments)
     cycles, tiles = len(segments) * max(array, vector), steps * len(segments)
-    turns = takes_turns(steps, tiles, ring) and blocks * tiles * beats > cycles
-    once = turns or policy.RING_HELD * tiles <= ring
+    turns = stripes == 1 and takes_turns(steps, tiles, ring) and blocks * tiles * beats > cycles
+    once = turns or (stripes == 1 and policy.RING_HELD * tiles <= ring)
     return Demand(tiles, period, cycles, fixed, beats if once else blocks * beats, first, turns)
 
 

@@ -128,9 +128,16 @@ class Tiling:
 
 
 def tile(
-    network: Network, layouts: Sequence[Layout], bands: Mapping[int, Band], config: Config
+    network: Network,
+    layouts: Sequence[Layout],
+    bands: Mapping[int, Band],
+    config: Config,
+    stripes: Sequence[int] | None = None,
 ) -> Tiling:
-    """Return the tiles of the layers for a core; ``bands`` are those of layers with one."""
+    """Return the tiles of the layers for a core.
+
+    ``bands``: of layers with one; ``stripes``: in how many row stripes each layer works, if known.
+    """
     cut = [_segments(network, n, layouts, bands, config, None) for n in range(len(network.layers))]
     sizes = [steps_of(segments, config) * len(segments) for segments in cut]
     scratch = scratch_of(network, config)
@@ -154,10 +161,12 @@ def tile(
             keep,
             max(1, keep // policy.RING_FETCHES),
             config,
+            stripes[number] if stripes else 1,
+            (bands[number], layouts[layer.source].row) if number in bands else None,
         )
         if isinstance(layer, MatrixLayer)
         else None
-        for layer, segments in zip(network.layers, cut, strict=True)
+        for number, (layer, segments) in enumerate(zip(network.layers, cut, strict=True))
     ]
     slots, used = reside(demands, tiles - keep)
     layers = [
