@@ -80,6 +80,7 @@ RULES = (
         "celosia.sw.litert",
         (*OPERATORS, "celosia.sw.export.tflite", "celosia.sw.litert", "celosia.sw.runtime"),
     ),
+    Rule("celosia.sw.onnx", (*COMPILER, *RUNTIME, "celosia.sw.onnx", "onnx")),
     Rule("celosia.sw.profile", (ARCH, "celosia.sim", "celosia.sw", "numpy"), ("jinja2",)),
     Rule("celosia.sw.cli.messages", ("celosia.sim.rtl", "celosia.sw")),
     Rule("celosia_examples", EXAMPLES, ("PIL", "ai_edge_litert", "matplotlib")),

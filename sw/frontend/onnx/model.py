@@ -41,7 +41,9 @@ _BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError,
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinear", "QGemm", *DYNAMIC)
 
 
-def load(content: bytes, name: str = "model", shapes: Shapes | None = None) -> Graph:
+def load(
+    content: bytes, name: str = "model", shapes: Shapes | None = None, *, floats: bool = False
+) -> Graph:
     """Return the graph of a model quantised to int8 or uint8.
 
     A first extent that is not fixed is 1.
@@ -49,21 +51,22 @@ def load(content: bytes, name: str = "model", shapes: Shapes | None = None) -> G
     - ``content``: of an ``.onnx`` file.
     - ``name``: of the file, for messages.
     - ``shapes``: of inputs whose extents are free.
+    - ``floats``: whether a model may compute in float alone, all of it on the host.
 
     Raises ModelError if it is damaged, not quantised, or uses something unsupported. One line that
     names the file and the operators.
     """
     try:
-        return with_names(_graph(read(content, shapes), name))
+        return with_names(_graph(read(content, shapes), name, floats=floats))
     except ModelError as error:
         raise type(error)(f"{name}: {error}") from None
     except _BROKEN:
         raise ModelError(f"{name}: damaged .onnx file") from None
 
 
-def _graph(source: OnnxModel, name: str) -> Graph:
+def _graph(source: OnnxModel, name: str, *, floats: bool) -> Graph:
     quantised = any(node.kind.startswith(_QUANTISED) for node in source.nodes)
-    if not quantised and all(end.dtype.kind == "f" for end in source.inputs):
+    if not (floats or quantised) and all(end.dtype.kind == "f" for end in source.inputs):
         raise FloatModelError("float model; `celosia quantize` makes it int8")
     units = Units(source)
     builder = Builder(name)

@@ -1,0 +1,1 @@
+"""Backend of ONNX: models and nodes run through ONNX's own interface."""
