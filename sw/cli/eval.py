@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> None:
     except InputError as error:
         raise InputError(f"{program.name}: {error}") from None
     arrays = _arrays(arguments, samples, program)
-    results, costs = carried_out(program, arguments.preset, arrays, arguments)
+    results, costs = carried_out(program, arrays, arguments)
     guesses = guesses_of(results[index], port, len(classes))
     evaluation = Evaluation(
         dataset=labelled.name,

@@ -97,6 +97,7 @@ def run(arguments: argparse.Namespace) -> None:
         if arguments.shape:
             raise InputError(f"{model}: wanted a model for --shape, got a program")
         program = source
+        program.require(config or program.config, str(model))
     else:
         report_choices(source, arguments.signature)
         share = -(-inputs.count_of(samples) // arguments.cores)
@@ -106,7 +107,7 @@ def run(arguments: argparse.Namespace) -> None:
             f"{model}: program was compiled for batch {program.batch}, got --batch {batch}"
         )
     arrays = inputs.prepare(samples, program.inputs, arguments)
-    results, costs = carried_out(program, config or program.config, arrays, arguments)
+    results, costs = carried_out(program, arrays, arguments)
     contents: dict[str | Path, bytes] = {**inputs.written(files, outs, results)}
     pace = _pace(costs, arguments.board)
     if arguments.stats:
@@ -124,12 +125,11 @@ def compiled(graph: Graph, config: Config, batch: int | None, default: int) -> P
 
 
 def carried_out(
-    program: Program, config: Config, arrays: list[np.ndarray], arguments: argparse.Namespace
+    program: Program, arrays: list[np.ndarray], arguments: argparse.Namespace
 ) -> tuple[list[np.ndarray], Statistics]:
     """Return outputs and costs of a program on the device and the processes of the arguments."""
     device, options = arguments.device, device_options(arguments)
     workers = workers_of(arguments)
-    program.require(config)
     if "cores" in options and program.variables:
         raise InputError(f"--cores: wanted a model without state, got {program.name}")
     if device in ("machine", "rtl") and (workers != Workers() or not program.variables):

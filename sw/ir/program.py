@@ -160,8 +160,15 @@ class Program:
             total, self.layers, self.host
         )
 
-    def require(self, config: Config) -> None:
+    def require(self, config: Config, name: str = "") -> None:
         """Refuse a core of another configuration.
+
+        Parameters
+        ----------
+        config
+            Configuration of the core.
+        name
+            Name of the program in the message, as that of its file; else its model's.
 
         Raises
         ------
@@ -170,7 +177,7 @@ class Program:
         """
         if self.config.fingerprint != config.fingerprint:
             raise ProgramError(
-                f"{self.name}: program was compiled for {self.config.name} "
+                f"{name or self.name}: program was compiled for {self.config.name} "
                 f"({self.config.fingerprint:08x}), the core is {config.name} "
                 f"({config.fingerprint:08x})"
             )

@@ -241,7 +241,7 @@ def test_bad_input(refused: Callable[[str], str], command: str, says: str) -> No
         ("m.prog --input m.prog", "m.prog: not an .npy file"),
         ("m.prog --input cut.npy", "cut.npy: truncated or damaged .npy file"),
         ("m.prog --input objects.npy", "objects.npy: Python objects"),
-        ("m.prog --input x.npy --preset micro", "compiled for nano"),
+        ("m.prog --input x.npy --preset micro", "m.prog: program was compiled for nano"),
         ("m.prog --input x.npy --batch 5", "program was compiled for batch 3, got --batch 5"),
         (
             "m.prog --input x.npy --device gpu",
