@@ -60,7 +60,7 @@ unified buffer | memory/unified_buffer | unified_buffer memory_parity | | buffer
     unified_buffer
 runs | memory/runs memory/run_start memory/serial_runs | memory_runs memory_serial_runs |
     matrix_reads | | vector matrix
-weight buffer | memory/weight_buffer | memory_weight_buffer memory_parity | | | weight_buffer
+weight buffer | memory/weight_buffer | memory_parity | | | weight_buffer
 parameters, tables | memory/parameter_memory memory/table_memory | memory_parameter
     memory_parity | | | vector
 parity | memory/parity vector/watch | memory_parity vector_watch | | | vector matrix | alone
@@ -73,7 +73,7 @@ matrix control | matrix/control matrix/completion matrix/prefetcher matrix/spaci
 matrix addresses | matrix/addresses matrix/reads | matrix_addresses matrix_reads | | | matrix
 matrix moves | matrix/moves | matrix_moves | | move_order | matrix
 matrix unit | matrix/unit matrix/verdict | matrix_verdict | | | matrix
-accumulators | memory/accumulators | memory_accumulators memory_parity | | | accumulators
+accumulators | memory/accumulators | memory_parity | | | accumulators
 vector control | vector/control vector/task lib/loop_nest | vector_control lib_loop_nest | | |
     vector
 vector source | vector/source vector/reads vector/responses vector/window | vector_reads
