@@ -88,6 +88,8 @@ LATER_STAGE = 16
 #: array starts (``fashion_b``: +0.5 %, +0.1 %; ``pretrainedResnet_quant``: 0, +0.1 %).
 FIRST_BYTES = 192
 LOAD_BYTES = 1024
+#: Bytes of the rows of a stripe in each load: others come between them.
+STRIPE_BYTES = 2048
 #: Steps of a vector that are loaded before the others (no effect).
 FIRST_STEPS = 4
 #: Output tiles that share one pass over an input that is still being loaded (``mnist_mlp``: +0.6 %,

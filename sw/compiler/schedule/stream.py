@@ -7,8 +7,10 @@ soon are not fetched again.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
+from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.placement import Arranged, Arrangement
 from celosia.sw.compiler.layout.stripes import product_rows, source_rows
 from celosia.sw.compiler.layout.tile import Tables
@@ -71,7 +73,7 @@ class _Streamer(Arranged):
         super().__init__(about)
         self.constants = Constants(about)
         self.pace = Pace(about)
-        split = list(self.constants.split(actions))
+        split = list(chain(*(self._rows(a) for a in self.constants.split(actions))))
         self.actions = [a for a in split if not isinstance(a, LoadRegion)]
         self.loads = _Loads(self._uses(split))
         #: By the position of an action: the offset of its constants in their fetch.
@@ -91,6 +93,23 @@ class _Streamer(Arranged):
         self.work: list[Work] = []
         #: By the position of a later action: the cycle at which its loads are complete.
         self.arrived: dict[int, int] = {}
+
+    def _rows(self, action: Action) -> Iterator[Action]:
+        """Yield the loads of a stripe some rows at a time, so that others come between them.
+
+        Rows whose pixels lie apart take an instruction each.
+        """
+        if not isinstance(action, LoadRegion) or not action.region.stripe:
+            yield action
+            return
+        region = action.region
+        value, layout = self.network.values[region.value], self.placement.layouts[region.value]
+        step = max(1, policy.STRIPE_BYTES // (value.width * value.channels))
+        if layout.pixel != value.channels:
+            step = 1
+        for first in range(*region.rows, step):
+            rows = first, min(first + step, region.rows[1])
+            yield action._replace(region=region._replace(rows=rows))
 
     def _fetched(self, *, matrix: bool) -> Iterator[Use]:
         """Yield the uses of weights that stream, or of parameters."""
