@@ -11,6 +11,8 @@ from celosia.sim.timing.costs import drain_latency, sum_latency
 from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.emit.access import Access
 from celosia.sw.compiler.layout.residence import Demand, reside
+from celosia.sw.compiler.layout.tile import Ring
+from celosia.sw.compiler.schedule.rings import Queue
 from celosia.sw.frontend.tflite import load
 from celosia.sw.layers.spec import MatrixLayer
 from celosia.sw.runtime.interpreter import open_session
@@ -155,3 +157,27 @@ def test_few_tiles_of_the_first_layer_stay() -> None:
 def test_latencies_are_those_of_the_estimate() -> None:
     config = preset("edge")
     assert (sum_latency(config), drain_latency(config)) == (44, 43)
+
+
+@pytest.mark.parametrize(
+    ("slots", "counts", "ahead", "after"),
+    [
+        (3, (1, 1, 1, 1), [4, 5, 6], 4),
+        (4, (4, 1), [4], 4),
+        # The next one does not fit after the second.
+        (5, (2, 2, 2), [4, 6], 4),
+        (6, (2, 2, 2, 1), [4, 6, 8], 4),
+    ],
+)
+def test_all_slots_of_a_ring_hold_constants(
+    slots: int, counts: tuple[int, ...], ahead: list[int], after: int
+) -> None:
+    """``ahead``: slots before the first use; ``after``: of the next constants after it."""
+    queue = Queue(Ring(4, slots), [(n, n, count) for n, count in enumerate(counts)])
+    fetched = []
+    while queue.position is not None:
+        fetched.append(queue.fetch()[1])
+    assert fetched == ahead
+    assert queue.take(until=9) == ahead[0]
+    assert queue.position == len(ahead) and queue.fetch() == (len(ahead), after, counts[len(ahead)])
+    assert queue.freed(after, 1) == 9
