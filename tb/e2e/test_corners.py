@@ -296,3 +296,33 @@ def test_constant_outputs(dtype: str) -> None:
     content = w.serialize(chain.graph(first, chain.number))
     x = np.arange(6).astype(dtype).reshape(3, 1, 2)
     agreement.compare(content, x, sizes="micro")
+
+
+@pytest.mark.parametrize("read_as", ["image", "output"])
+def test_a_part_of_a_concatenation_that_others_read(read_as: str, rng: np.random.Generator) -> None:
+    """By another name: a reshape is no work."""
+    chain, parts = w.Chain((1, 1, 1, 6), 0.1, 3), []
+
+    def product(channels: int) -> None:
+        weights = rng.integers(-99, 100, (channels, 1, 1, chain.last.shape[3])).astype(np.int8)
+        w.Convolution(
+            weights=weights,
+            weight_scale=0.01,
+            bias=np.arange(channels, dtype=np.int32),
+            output_scale=0.2,
+        ).add(chain)
+
+    for channels in (8, 5):
+        chain.back_to(0)
+        product(channels)
+        image = chain.number
+        chain.operator("RESHAPE", (1, channels), [np.array([1, channels], np.int32)])
+        parts.append((image, chain.number))
+    chain.operator("CONCATENATION", (1, 13), inputs=[row for _, row in parts], axis=1)
+    ends = [chain.number, parts[0][0]]
+    if read_as == "image":
+        chain.back_to(parts[0][0])
+        product(7)
+        ends[1] = chain.number
+    x = rng.integers(-128, 128, (4, 1, 1, 1, 6)).astype(np.int8)
+    agreement.compare(w.serialize(chain.graph(*ends)), x, sizes="micro")
