@@ -101,8 +101,9 @@ def fill(about: Addressing, region: Region, layer: int) -> Iterator[Step]:
     address = about.address(region._replace(columns=(-left, 0)))
     middle = address + above * layout.pitch
     rows = inside[1] - inside[0]
-    after = layout.beyond if region.stripe else layout.after
-    after = 0 if region.stripe and about.passage(region.value) else after
+    after = layout.after if region.rows[1] == value.height + layout.bottom else 0
+    if region.stripe:
+        after = 0 if about.passage(region.value) else layout.beyond
     rectangles = (
         (address, above, layout.pitch),
         (middle, rows, left),
