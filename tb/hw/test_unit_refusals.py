@@ -10,6 +10,7 @@ from vector_sizes import sizes as vector_sizes
 from celosia.hw.arch.presets import PRESETS
 from celosia.hw.dma.load import LoadUnit
 from celosia.hw.dma.sizes import LoadSizes
+from celosia.hw.dma.splitter import BurstSplitter
 from celosia.hw.matrix.unit import MatrixUnit
 from celosia.hw.vector.task import VectorSizes
 from celosia.hw.vector.unit import VectorUnit
@@ -17,6 +18,12 @@ from celosia.hw.vector.unit import VectorUnit
 
 def load(visible_cycles: int) -> LoadUnit:
     return LoadUnit(sizes=LoadSizes.of(PRESETS["nano"]), visible_cycles=visible_cycles)
+
+
+def splitter(burst_beats: int) -> BurstSplitter:
+    return BurstSplitter(
+        data_bytes=32, burst_beats=burst_beats, local_bits=8, extent_bits=8, limits=[1], tag=1
+    )
 
 
 def matrix(**changes: Any) -> MatrixUnit:
@@ -40,6 +47,7 @@ VISIBLE = "visible_cycles: wanted at least"
     ("make", "changes", "message"),
     [
         (load, {"visible_cycles": 0}, f"{VISIBLE} 1, got 0"),
+        (splitter, {"burst_beats": 256}, "at most 4096 bytes, got 256 beats of 32"),
         (matrix, {"weight_rows": 3}, "weight_rows: wanted a divisor of rows = 4, got 3"),
         (matrix, {"accumulator_depth": 6}, "depth: wanted a power of two, at least 4, got 6"),
         (vector, {"lanes": 3}, LANES),

@@ -53,7 +53,7 @@ AXI reader, writer | axi/reader axi/writer | axi_reader axi_writer | axi_signatu
 AXI arbiter, slices, queue | axi/arbiter lib/skid_buffer lib/queue axi/signature | axi_arbiter
     axi_signature lib_skid_buffer lib_queue | | axi_arbiter queues
 ports of units | streams | streams axi_reader | | | store matrix
-splitter | dma/splitter | dma_splitter | | dma_splitter | load store
+splitter | dma/splitter | | | dma_splitter | load store
 load | dma/load dma/decoder dma/receiver | | | | load store
 store | dma/store dma/gather | | | gather | store
 unified buffer | memory/unified_buffer | unified_buffer memory_parity | | buffer |
