@@ -16,7 +16,7 @@ _MODULES = (
     "onnx",
     "celosia.sw.frontend.onnx.file.versions",
     "celosia.sw.frontend.onnx.file.shapes",
-    "celosia.sw.quantize.dynamic",
+    "celosia.sw.quantize.in_float",
 )
 _TYPES = {"tensor(float)": "float32", "tensor(int32)": "int32", "tensor(int64)": "int64"}
 

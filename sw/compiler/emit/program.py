@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from celosia.hw.arch.isa import Opcode
 from celosia.sw.compiler.emit.access import Owner, Step
 from celosia.sw.compiler.emit.addressing import Addressing
-from celosia.sw.compiler.emit.dynamic import move_weights, multiply_moved, spread_sums
 from celosia.sw.compiler.emit.matrix import multiply
+from celosia.sw.compiler.emit.moved_weights import move_weights, multiply_moved, spread_sums
 from celosia.sw.compiler.emit.moves import constants, fill, move
 from celosia.sw.compiler.emit.softmax import softmax
 from celosia.sw.compiler.emit.vector import add, drain, pool

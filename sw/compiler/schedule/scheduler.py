@@ -11,7 +11,7 @@ from itertools import chain
 from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.placement import Arranged, Arrangement
 from celosia.sw.compiler.schedule.actions import Action, FillMargins, LoadRegion
-from celosia.sw.compiler.schedule.dynamic import DynamicJobs
+from celosia.sw.compiler.schedule.dynamic_jobs import DynamicJobs
 from celosia.sw.compiler.schedule.interleave import Interleaver, Job
 from celosia.sw.compiler.schedule.jobs import Jobs
 from celosia.sw.compiler.schedule.movement import Movement
