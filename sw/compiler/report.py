@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
-from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
-from celosia.hw.arch.isa import Instruction, Kind, Opcode, Unit
-from celosia.sw.ir.parts import HostOperator, Section
+from celosia.hw.arch.isa import Unit
+from celosia.sw.ir.parts import HostOperator, Section, moved_bytes
 from celosia.sw.ir.program import Program
+from celosia.sw.operators.work import host_work
 
 
 class Alone(NamedTuple):
@@ -201,20 +201,8 @@ def _moved(program: Program, sections: Sequence[Section]) -> list[int]:
     for section in sections:
         for instruction, layer in zip(section.instructions, section.layers, strict=True):
             if layer >= 0:
-                moved[layer] += _bytes(instruction, program.config)
+                moved[layer] += moved_bytes(instruction, program.config)
     return moved
-
-
-def _bytes(instruction: Instruction, config: Config) -> int:
-    match instruction.opcode:
-        case Opcode.LOAD | Opcode.STORE:
-            return instruction.rows * instruction.length
-        case Opcode.LOAD_WEIGHTS:
-            return instruction.tiles * config.tile_bytes
-        case Opcode.LOAD_PARAMS:
-            channels = instruction.kind == Kind.CHANNELS.value
-            return instruction.count * (PARAMETER_BYTES if channels else TABLE_BYTES)
-    return 0
 
 
 def as_csv(table: Sequence[Row]) -> str:
@@ -262,6 +250,7 @@ def as_dict(
         "peak_bytes": peak,
         "clock_hz": clock_hz,
         "inferences_per_second": pace,
+        "host": host_work(program)._asdict(),
         "layers": [asdict(row) for row in table[:-1]],
         "total": asdict(total),
         "whole": measured.whole._asdict() if measured else None,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from celosia.hw.arch import commands, isa
+from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
 
 #: Samples of one run of a program, at most.
 MOST_BATCH = 4096
@@ -43,6 +44,19 @@ class Section:
     def instructions(self) -> list[isa.Instruction]:
         """All instructions, decoded."""
         return commands.decode(self.code)
+
+
+def moved_bytes(instruction: isa.Instruction, config: Config) -> int:
+    """Return the bytes that an instruction moves over the bus."""
+    match instruction.opcode:
+        case isa.Opcode.LOAD | isa.Opcode.STORE:
+            return instruction.rows * instruction.length
+        case isa.Opcode.LOAD_WEIGHTS:
+            return instruction.tiles * config.tile_bytes
+        case isa.Opcode.LOAD_PARAMS:
+            channels = instruction.kind == isa.Kind.CHANNELS.value
+            return instruction.count * (PARAMETER_BYTES if channels else TABLE_BYTES)
+    return 0
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,11 @@
 """Multiplications of operators that the host runs, and their share of a model."""
 
 import math
+from typing import NamedTuple
 
-from celosia.sw.ir.parts import HostOperator, Operand
+import numpy as np
+
+from celosia.sw.ir.parts import HostOperator, Operand, moved_bytes
 from celosia.sw.ir.program import Program
 
 #: Convolutions, whose weights have the output channels first, or last.
@@ -44,6 +47,32 @@ def macs(operator: HostOperator) -> int:
     return 0
 
 
+class HostWork(NamedTuple):
+    """Work of a program's operators on the host, for one input, and its share of all work."""
+
+    operators: int
+    macs: int
+    macs_share: float
+    bytes: int  #: Read and written, constants included; the core's are those on its bus.
+    bytes_share: float
+
+
+def host_work(program: Program) -> HostWork:
+    """Return the work of the operators that the host runs."""
+    if not program.host:
+        return HostWork(0, 0, 0.0, 0, 0.0)
+    on_host = sum(map(macs, program.host))
+    operands = (o for step in program.host for o in (*step.sources, *step.results))
+    moved = sum(_elements(o) * np.dtype(o.dtype).itemsize for o in operands)
+    config, sections = program.config, program.per_batch
+    on_bus = sum(moved_bytes(i, config) for section in sections for i in section.instructions)
+    shares = (
+        part / (part + core) if part else 0.0
+        for part, core in ((on_host, program.macs), (moved, on_bus / program.batch))
+    )
+    return HostWork(len(program.host), on_host, next(shares), moved, next(shares))
+
+
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
@@ -57,6 +86,7 @@ def host_share(program: Program) -> str:
         return f"all {count} operators on the host" if count > 1 else "its operator on the host"
     text = f"{_counted(count, 'operator')} on the host, "
     text += f"{_counted(len(program.layers), 'layer')} on the core"
-    on_host = sum(map(macs, program.host))
-    total = on_host + program.macs
-    return f"{text} with {program.macs / total:.1%} of the multiplications" if total else text
+    work = host_work(program)
+    text += f" with {1 - work.bytes_share:.1%} of the bytes"
+    multiplies = work.macs + program.macs
+    return f"{text} and {1 - work.macs_share:.1%} of the multiplications" if multiplies else text

@@ -203,7 +203,7 @@ class Session:
                     values |= host.run(step, values)
                 except host.OperandError as error:
                     raise InputError(str(error)) from None
-                self.statistics.seconds += time.perf_counter() - start
+                self.statistics.add_host(time.perf_counter() - start)
         self._variables = {v.port.tensor: values[v.successor] for v in self.program.variables}
         self.statistics.inputs += samples
         values |= {n: _shifted(values[n]) for n in self._unsigned.intersection(values)}

@@ -35,6 +35,7 @@ class ShardResult(NamedTuple):
     setup: RunResult
     costs: RunResult
     seconds: float
+    host_seconds: float
 
 
 class Runner:
@@ -73,7 +74,7 @@ class Runner:
         session.statistics = costs = Statistics(session.program)
         outputs = session.run(shard.inputs)
         result = RunResult(costs.cycles, costs.counters, array=costs.array)
-        return ShardResult(outputs, self._setup, result, costs.seconds)
+        return ShardResult(outputs, self._setup, result, costs.seconds, costs.host_seconds)
 
     def _open(self) -> Session:
         program = Program.from_bytes(self._content)
@@ -120,6 +121,7 @@ def run_on_workers(
             outputs.append(result.outputs)
             samples = len(result.outputs[0])
             total.add(result.costs, samples, result.seconds)
+            total.host_seconds += result.host_seconds
             bar.update(samples)
     if workers.several:
         total.seconds = time.perf_counter() - start

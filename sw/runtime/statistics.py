@@ -7,6 +7,7 @@ from typing import Any
 from celosia.hw.notebook import html_table
 from celosia.sw.driver.core import RunResult
 from celosia.sw.ir.program import Program
+from celosia.sw.operators.work import host_work
 
 
 class Statistics:
@@ -22,8 +23,8 @@ class Statistics:
         Samples computed, padding of the last batch not counted.
     setup_counters, counters : dict or None
         For each unit, cycles by class.
-    seconds : float
-        Host's time of the runs, without set-up.
+    seconds, host_seconds : float
+        Host's time of the runs, without set-up, and that of its own operators.
     array : str or None
         As in ``RunResult``.
     """
@@ -35,7 +36,7 @@ class Statistics:
         self.setup_cycles: int | None = None
         self.cycles: int | None = None
         self.inputs = 0
-        self.seconds = 0.0
+        self.seconds = self.host_seconds = 0.0
         self.setup_counters: dict[str, dict[str, int]] | None = None
         self.counters: dict[str, dict[str, int]] | None = None
 
@@ -54,9 +55,14 @@ class Statistics:
         self.inputs += inputs
         self.seconds += seconds
 
+    def add_host(self, seconds: float) -> None:
+        """Count the time of an operator of the host."""
+        self.seconds += seconds
+        self.host_seconds += seconds
+
     @property
     def macs(self) -> int:
-        """Multiplications of the model, for all inputs."""
+        """Multiplications of the core, for all inputs."""
         return self.program.macs * self.inputs
 
     @property
@@ -94,6 +100,7 @@ class Statistics:
             "macs": self.macs,
             "utilisation": self.utilisation,
             "seconds": self.seconds,
+            "host": host_work(self.program)._asdict() | {"seconds": self.host_seconds},
             "counters": self.counters,
             "setup_counters": self.setup_counters,
         }

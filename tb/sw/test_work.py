@@ -1,5 +1,6 @@
 """Share of a model that the host runs."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,21 @@ def test_share_in_report_and_run(tmp_path: Path, capsys: pytest.CaptureFixture) 
     chain.operator("BATCH_MATMUL", (1, 15), [np.ones((4, 15), np.float32)])
     (tmp_path / "net.tflite").write_bytes(w.serialize(chain.graph()))
     np.save(tmp_path / "x.npy", np.ones((1, 5), np.int8))
-    wanted = " operators on the host, 1 layer on the core with 25.0% of the multiplications"
+    wanted = " of the bytes and 25.0% of the multiplications"
     assert main(["report", str(tmp_path / "net.tflite")]) == 0
     assert any(line.endswith(wanted) for line in capsys.readouterr().out.splitlines())
+    assert main(["report", str(tmp_path / "net.tflite"), "--json", f"{tmp_path}/r.json"]) == 0
+    work = json.loads((tmp_path / "r.json").read_text())["host"]
+    capsys.readouterr()
+    assert (work["operators"], work["macs"], work["macs_share"]) == (4, 60, 0.75)
+    # The core moves the 5 and 4 bytes of its ends.
+    assert work["bytes_share"] == work["bytes"] / (work["bytes"] + 9)
+    # The smallest: 4 int8, and 4, 60 and 15 float32.
+    assert work["bytes"] >= 4 + 4 * (4 + 4 + 60 + 15)
     ends = [f"--input={tmp_path}/x.npy", f"--output={tmp_path}/y.npy", "--device=machine"]
+    ends.append(f"--stats={tmp_path}/s.json")
     assert main(["run", str(tmp_path / "net.tflite"), *ends]) == 0
     assert capsys.readouterr().out.rstrip().endswith(wanted)
+    stats = json.loads((tmp_path / "s.json").read_text())
+    assert stats["host"].items() >= work.items()
+    assert 0 < stats["host"]["seconds"] < stats["seconds"]
