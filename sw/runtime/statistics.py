@@ -24,7 +24,7 @@ class Statistics:
     setup_counters, counters : dict or None
         For each unit, cycles by class.
     seconds, host_seconds : float
-        Host's time of the runs, without set-up, and that of its own operators.
+        Host's time of the runs, without set-up, and that of its operators.
     array : str or None
         As in ``RunResult``.
     """
