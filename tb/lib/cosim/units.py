@@ -36,6 +36,7 @@ class Unit:
         while True:
             await bench.edge
             self.activity.append(ports.activity.bits)
+            assert self.activity[-1] <= Activity.DRAIN.value
             is_idle = ports.activity.bits == Activity.IDLE.value
             assert is_idle == bool(ports.idle.bits) or (self.drains and not is_idle)
             if ports.done.bits:
