@@ -75,8 +75,14 @@ class _Work(NamedTuple):
 class _Choice:
     def __init__(self, network: Network, config: Config, placement: Placement | None) -> None:
         self.network = network
-        self.placement = placement
         self.config = config
+        #: By layer, its row stripes, and the beats of their loads.
+        self.stripes = [
+            (placement.cuts(network, n), placement.beats(network, n, config)[0])
+            if placement
+            else (1, 0)
+            for n in range(len(network.layers))
+        ]
         self.bands: dict[int, Band] = {}
         self.layouts = dict(enumerate(lay_out(network, {}, config)))
         self.work = {
@@ -207,10 +213,7 @@ class _Choice:
         """Return the work of a layer."""
         config, source = self.config, layouts[layer.source]
         band = bands.get(number)
-        stripes, loads = 1, 0
-        if self.placement:
-            stripes = self.placement.cuts(self.network, number)
-            loads = self.placement.beats(self.network, number, config)[0]
+        stripes, loads = self.stripes[number]
         if band is None:
             value = self.network.values[layer.source]
             count = -(-layer.channels // config.columns)
@@ -220,12 +223,14 @@ class _Choice:
             return _Work(count, array, 0, steps, count * config.columns, stripes, loads)
         made = band.channels * layer.depth_multiplier
         tiles = tile_segments(layer, band, source, config)
-        steps = sum(segment.steps(config) for tile in tiles for segment in tile)
+        # Without further summands all tiles have the same steps.
+        steps = [steps_of([tile], config) for tile in tiles[: None if layer.summands > 1 else 1]]
         rows, width = -(-layer.output[0] // stripes), layer.output[1]
         pixels = math.prod(vectors(band, rows, width, source.row))
         drained = pixels * drain_cycles(band.count * made, config) + drain_gap(config)
-        count, slots = len(tiles), len(tiles) * steps_of(tiles, config)
-        array, drained = stripes * steps * pass_cycles(pixels, config), count * stripes * drained
+        count, slots = len(tiles), len(tiles) * max(steps)
+        passes = sum(steps) * (count // len(steps))
+        array, drained = stripes * passes * pass_cycles(pixels, config), count * stripes * drained
         parameters = count * parameters_of_tile(made, config)
         return _Work(count, array, drained, slots, parameters, stripes, loads)
 
