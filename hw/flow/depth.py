@@ -61,8 +61,12 @@ class Depth(NamedTuple):
         for block, depths in {**self.blocks, "total": self.total}.items():
             row = _figures(depths).values()
             yield f"{block:<16} " + " ".join(f"{figure:>9,}" for figure in row)
-        yield from ("", f"{'depth':>5} {'inputs':>7}  from, to")
-        for path in self.paths[:_ROWS]:
+        yield from ("", f"{'depth':>5} {'inputs':>7}  from, to the deepest")
+        starts: dict[str, DeepPath] = {}
+        for path in self.paths:
+            first = starts.get(path.start.name, path._replace(inputs=0))
+            starts[path.start.name] = first._replace(inputs=first.inputs + path.inputs)
+        for path in list(starts.values())[:_ROWS]:
             ends = (f"{end.name} ({end.source or 'source unknown'})" for end in path[2:])
             yield f"{path.depth:>5} {path.inputs:>7,}  {' -> '.join(ends)}, {path.end.block}"
 

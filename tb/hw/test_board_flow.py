@@ -53,6 +53,50 @@ def test_a_design_becomes_a_bitstream(tmp_path, figure):
     figure(f"lamp: {least:.0f} MHz")
 
 
+#: The lamp, and a counter with another clock of the same loop; a bit crosses each way.
+TWO_CLOCKS = """\
+module lamp(input clk25, output led);
+  wire back, out, core_clk;
+  EHXPLLL #(.CLKI_DIV(1), .CLKFB_DIV(2), .CLKOP_DIV(12), .CLKOS_ENABLE("ENABLED"), .CLKOS_DIV(7),
+    .FEEDBK_PATH("CLKOP")) pll (
+    .CLKI(clk25), .CLKFB(back), .CLKOP(back), .CLKOS(out), .RST(1'b0));
+  assign core_clk = out;
+  reg [23:0] count = 0, fast = 0;
+  reg [1:0] there = 0, again = 0;
+  always @(posedge back) begin count <= count + 1; again <= {again[0], fast[23]}; end
+  always @(posedge core_clk) begin fast <= fast + there[1]; there <= {there[0], count[5]}; end
+  assign led = count[23] ^ again[1];
+endmodule
+"""
+
+
+def test_two_clocks_that_meet_in_crossings(tmp_path):
+    """Crossings have no time to keep: a clock that is reached by each of the two is enough."""
+    part = PARTS["LFE5U-12F-CABGA381"]
+    with prerequisites.needed(ToolError):
+        find(part.family.router)
+    made = Design(
+        name="lamp",
+        verilog=TWO_CLOCKS,
+        part=part,
+        megahertz=85.7,
+        pins=PINS,
+        own_clock="core_clk",
+        other_megahertz=50,
+    )
+    runs = placed(made, tmp_path, seeds=[1])
+    (run,) = runs
+    assert sorted(round(clock.wanted, 1) for clock in run.clocks) == [50.0, 85.7]
+    shares = [clock.reached / clock.wanted for clock in run.clocks]
+    assert run.fmax == pytest.approx(85.7 * min(shares)) and min(shares) > 1
+    report = examine(made, tmp_path, runs)
+    late = report.late
+    assert late is not None and late.late == 0 and late.ends >= 48
+    domains = {"count": 0, "again": 0, "led": 0, "fast": 1, "there": 1}
+    pairs = [(domains[path.start.name], domains[path.end.name]) for path in report.slowest]
+    assert set(pairs) == {(0, 0), (1, 1)}
+
+
 class MultiplyAdd(Component):
     """A multiplier without registers and an adder, one after the other."""
 

@@ -24,6 +24,8 @@ class Crossed(migen.Module):
 
     def __init__(self, kind, **sizes):
         self.master, self.slave = kind(**SIZES, **sizes), kind(**SIZES, **sizes)
+        self.clock_domains.cd_fast = migen.ClockDomain("fast")
+        self.clock_domains.cd_slow = migen.ClockDomain("slow")
         self.submodules += crossing.Crossing(self.master, self.slave, "fast", "slow")
 
     def channel(self, name):
@@ -112,6 +114,41 @@ def test_every_transfer_comes_once_and_in_order(kind, clocks, jitter, pauses, se
         processes[receiving].append(receive(receiver, got[name], 40, rng, pauses[1]))
     run(made, processes, dict(zip(("fast", "slow"), clocks, strict=True)), jitter, seed)
     assert got == sent
+
+
+@pytest.mark.parametrize("order", [("fast", "slow"), ("slow", "fast")])
+@pytest.mark.parametrize("name", ["aw", "r"])
+def test_a_reset_of_both_leaves_nothing(name, order, seed):
+    """What waited is lost, and what comes between the two ends of the reset is not."""
+    rng = random.Random(f"{seed} {name} {order}")
+    made = Crossed(axi.AXIInterface)
+    (sender, sending), (receiver, receiving) = made.channel(name)
+    old, new = (
+        [tuple(rng.randrange(1 << len(field)) for field in fields(sender)) for _ in range(count)]
+        for count in (7, 12)
+    )
+    resets = {"fast": made.cd_fast.rst, "slow": made.cd_slow.rst}
+    got: list[tuple[int, ...]] = []
+
+    def source():
+        yield from send(sender, old, rng, 0)
+        for reset in resets.values():
+            yield reset.eq(1)
+        yield from [None] * 12
+        for domain in order:
+            yield resets[domain].eq(0)
+            yield
+            if domain == sending:
+                yield from send(sender, new, rng, 0)
+            else:
+                yield from [None] * 12
+
+    def sink():
+        yield from [None] * 80
+        yield from receive(receiver, got, len(new), rng, 0.3)
+
+    run(made, {sending: [source()], receiving: [sink()]}, {"fast": 500, "slow": 733}, 10, seed)
+    assert got == new
 
 
 @pytest.mark.parametrize("clocks", [(500, 733), (733, 500), (500, 1370), (500, 500)])
