@@ -17,9 +17,9 @@ BAUD = 3_000_000
 
 #: Share of cycles in which long bursts move data: refreshes and changes of rows take the others.
 _SHARE = 0.97
-#: Cycles that a transfer of an AXI channel takes between two clocks: of its sender's, at most, then
-#: of its receiver's (``hw/litex/crossing.py``).
-CROSSING = (1, 4)
+#: Cycles that a transfer of an AXI channel takes between two clocks, of its sender and of its
+#: receiver (``hw/litex/crossing.py``): half a cycle more or less, as their edges meet.
+CROSSING = (0.5, 3.5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ class Board:
         # The address crosses to the bus, the data back.
         sender, receiver = CROSSING
         bus = self.bus_latency + receiver + sender
-        return sender + receiver + math.ceil(bus * self.clock_hz / self.bus_hz)
+        return math.ceil(sender + receiver + bus * self.clock_hz / self.bus_hz)
 
     @property
     def memory_bandwidth(self) -> float:

@@ -25,8 +25,8 @@ class Crossing(_Module):
 
     Timing
     ------
-    A transfer each cycle of the slower clock. It takes at most ``CROSSING`` cycles: one to write
-    it, two until the receiver sees the sender's counter, one to compare it, and one register.
+    A transfer each cycle of the slower clock. It takes ``CROSSING`` cycles of ``boards``: to write
+    it; two until the receiver sees the sender's counter, one to compare it, and one register.
     """
 
     def __init__(self, master: Any, slave: Any, master_domain: str, slave_domain: str) -> None:

@@ -53,8 +53,8 @@ def test_a_board_with_two_clocks(path):
     two = read_board(path)
     assert (one.has_own_clock, one.clocks) == (False, (40_000_000, 40_000_000))
     assert (two.has_own_clock, two.clocks) == (True, (60_000_000, 40_000_000))
-    # Its own five cycles and those of the bus, 20 for the memory and five for the crossings.
-    assert two.memory_latency == 5 + 1.5 * (20 + 5) + 0.5
+    # Its own four cycles and those of the bus, 20 for the memory and four for the crossings.
+    assert two.memory_latency == 4 + 1.5 * (20 + 4)
     assert two.memory_bandwidth == pytest.approx(one.memory_bandwidth / 1.5)
     slower = replace(two, clock_hz=20_000_000)
     assert slower.memory_bandwidth == one.memory_bandwidth
