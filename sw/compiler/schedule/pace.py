@@ -16,6 +16,7 @@ from celosia.sim.timing.costs import (
     softmax_cycles,
     sum_latency,
 )
+from celosia.sim.timing.traffic import Port
 from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.bands import vectors
 from celosia.sw.compiler.layout.pitches import Layout
@@ -31,6 +32,7 @@ from celosia.sw.compiler.schedule.actions import (
     MultiplyMoved,
     PoolRegion,
     SpreadSums,
+    StoreRegion,
 )
 from celosia.sw.compiler.schedule.blocks import rows_of
 from celosia.sw.compiler.schedule.pooling import pooled_extents
@@ -56,6 +58,8 @@ class Pace(Arranged):
             for name in ("matrix", "vector", "load")
         }
         self.load_start = 0
+        # Stores on the bus, drains that write the unified buffer, and the end of loads into it.
+        self.stores, self.drains, self.filled, self.stored = Port(), Port(), 0, 0
 
     def pixels(self, action: Multiply | Drain) -> int:
         """Return the rows of accumulators that an action of a matrix layer fills or drains."""
@@ -121,6 +125,11 @@ class Pace(Arranged):
             self.sums[action.half] = self.matrix + sum_latency(self.config)
             return self.matrix
         self.vector = start + cycles
+        self.drains.take(start, self.vector, 1.0)
+        if self.filled > start:
+            # Loads wait for drains.
+            self.filled += cycles
+            self.bus = max(self.bus, self.filled)
         if not isinstance(action, PoolRegion):
             self.drained[action.half] = self.vector + drain_latency(self.config)
         return self.vector
@@ -136,17 +145,29 @@ class Pace(Arranged):
         """Return whether the load unit has not begun a load when the next one is dispatched."""
         return self.load_start > self.dispatched
 
-    def load(self, beats: int, free: int = 0) -> int:
-        """Advance the clocks by a load to an address free at ``free``; return its end."""
+    def store(self, beats: int) -> None:
+        """Advance the clocks by the store of a stripe; loads take turns with it."""
+        self.dispatch("vector")
+        start = max(self.vector + drain_latency(self.config), self.stored)
+        self.stored = start + 2 * beats
+        self.stores.take(start, self.stored, 0.5)
+
+    def load(self, beats: int, free: int = 0, *, fills: bool = False) -> int:
+        """Advance the clocks by a load to an address free at ``free``; return its end.
+
+        ``fills``: true if it fills the buffer of a stripe, and waits for drains.
+        """
         self.dispatch("load")
         start = max(self.bus, self.dispatched, free)
         self.queues["load"].append(start)
         self.load_start = start
-        self.bus = start + beats
+        self.bus = math.ceil(self.stores.end(start, beats))
+        if fills:
+            self.bus = self.filled = max(self.bus, math.ceil(self.drains.end(start, beats)))
         return arrival(self.bus)
 
-    def beats(self, action: LoadRegion) -> int:
-        """Return the beats of the bus of a load of a region."""
+    def beats(self, action: LoadRegion | StoreRegion) -> int:
+        """Return the beats of the bus of a load or store of a region."""
         region = action.region
         rows = math.prod(last - first for first, last in (region.samples, region.rows))
         return rows * -(-(region.columns[1] - region.columns[0]) // self.config.bus_bytes)

@@ -137,7 +137,10 @@ class _Streamer(Arranged):
             self.loads.now = number
             if isinstance(action, (StoreRegion, FillMargins)):
                 self.work.append(action)
-                self.pace.dispatch("vector")
+                if isinstance(action, StoreRegion) and action.region.stripe:
+                    self.pace.store(self.pace.beats(action))
+                else:
+                    self.pace.dispatch("vector")
                 continue
             self._need(number)
             if isinstance(action, (MoveWeights, MultiplyMoved)):
@@ -174,7 +177,8 @@ class _Streamer(Arranged):
 
     def _load(self) -> None:
         position, _, action = self.loads.waiting.popleft()
-        ready = self.pace.load(self.pace.beats(action))
+        stripe = action.region.stripe is not None
+        ready = self.pace.load(self.pace.beats(action), fills=stripe)
         self.arrived[position] = max(ready, self.arrived.get(position, 0))
         self.work.append(action)
 
