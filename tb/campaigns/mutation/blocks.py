@@ -58,8 +58,8 @@ load | dma/load dma/decoder dma/receiver | | | | load store
 store | dma/store dma/gather | | | gather | store
 unified buffer | memory/unified_buffer | unified_buffer memory_parity | | buffer |
     unified_buffer
-runs | memory/runs memory/run_start memory/serial_runs | memory_runs memory_serial_runs |
-    matrix_reads | | vector matrix
+runs | memory/runs memory/run_start memory/serial_runs | memory_runs memory_serial_runs | | |
+    vector matrix
 weight buffer | memory/weight_buffer | memory_parity | | | weight_buffer
 parameters, tables | memory/parameter_memory memory/table_memory | memory_parameter
     memory_parity | | | vector
@@ -70,7 +70,7 @@ array | matrix/array | matrix_array | | | array core
 large array | matrix/shared | matrix_shared | | | | alone
 matrix control | matrix/control matrix/completion matrix/prefetcher matrix/spacing |
     matrix_control matrix_completion matrix_prefetcher matrix_spacing | | | matrix
-matrix addresses | matrix/addresses matrix/reads | matrix_addresses matrix_reads | | | matrix
+matrix addresses | matrix/addresses matrix/reads | matrix_addresses | | | matrix
 matrix moves | matrix/moves | matrix_moves | | move_order | matrix
 matrix unit | matrix/unit matrix/verdict | matrix_verdict | | | matrix
 accumulators | memory/accumulators | memory_parity | | | accumulators
@@ -79,7 +79,7 @@ vector control | vector/control vector/task lib/loop_nest | vector_control lib_l
 vector source | vector/source vector/reads vector/responses vector/window | vector_reads
     vector_window vector_responses vector_writer | | | vector
 vector pipe | vector/pipe vector/accumulate vector/sums vector/destination vector/writer
-    vector/datapath vector/unit | vector_accumulate vector_sums vector_writer
+    vector/datapath vector/unit | vector_sums vector_writer
     vector_pipe vector_datapath | | | vector
 requantiser | vector/requantize vector/multiplier lib/delay lib/fanout | vector_requantize
     lib_delay lib_fanout | | multipliers requantizer | vector
