@@ -76,8 +76,8 @@ matrix unit | matrix/unit matrix/verdict | matrix_verdict | | | matrix
 accumulators | memory/accumulators | memory_parity | | | accumulators
 vector control | vector/control vector/task lib/loop_nest | vector_control lib_loop_nest | | |
     vector
-vector source | vector/source vector/reads vector/responses vector/window | vector_reads
-    vector_window vector_responses vector_writer | | | vector
+vector source | vector/source vector/reads vector/responses vector/window | vector_window
+    vector_writer | | | vector
 vector pipe | vector/pipe vector/accumulate vector/sums vector/destination vector/writer
     vector/datapath vector/unit | vector_sums vector_writer
     vector_pipe vector_datapath | | | vector
