@@ -164,7 +164,7 @@ def result(kind: str, arrays: list[np.ndarray], fields: dict[str, Any], shape, r
         case "RepeatedErrors":
             return grown(arrays[0], fields)
         case "SoftmaxErrors":
-            return softmax(*arrays[:2], arrays[2:], fields["steps"])
+            return softmax(arrays[0], arrays[1], arrays[2:], fields["steps"])
         case "RESHAPE":
             return arrays[0].reshape(shape)
         case "CONCATENATION":
