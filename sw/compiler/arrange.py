@@ -45,7 +45,7 @@ def arrange(network: Network, config: Config, batch: int) -> Arrangement | Compi
         if isinstance(result, CompileError):
             outside = bands.keys()
         else:
-            outside = result.placement.stripe_rows.keys() | result.placement.direct
+            outside = result.placement.in_turns
         if not outside & bands.keys():
             break
         bands = {number: band for number, band in bands.items() if number not in outside}

@@ -86,6 +86,13 @@ class Blocks:
         if self.shape == before:
             self.layers.append(w.Add(second=name, output_scale=0.07, output_zero_point=3))
 
+    def residual(self) -> None:
+        """Append a 1 × 1 convolution, an ADD of what it reads, and a 3 × 3 convolution."""
+        name = self.name
+        self.pointwise(self.shape[2])
+        self.layers.append(w.Add(second=name, output_scale=0.07, output_zero_point=3))
+        self.pointwise(self.shape[2], 3)
+
     def separable(self) -> None:
         """Append a depthwise layer and a 1 × 1 convolution."""
         self.depthwise()
@@ -143,6 +150,22 @@ def test_bytes(name) -> None:
         content, x, sizes = network(seed)
         programs.append(compare(content, x, sizes=sizes, batch=1 + seed % 2))
     assert any(map(is_chain, programs))
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "channels", "unified"), [(64, 50, 12, 16), (80, 60, 8, 24)]
+)
+def test_sum_inside_a_chain(rows, columns, channels, unified) -> None:
+    stack = Blocks(np.random.default_rng(0), rows, columns, 3)
+    stack.pointwise(channels, 3)
+    stack.residual()
+    stack.residual()
+    content = w.write_sequential(
+        stack.layers, input_shape=(1, rows, columns, 3), input_scale=0.03, input_zero_point=5
+    )
+    x = stack.rng.integers(-128, 128, (1, 1, rows, columns, 3)).astype(np.int8)
+    program = compare(content, x, sizes=f"micro,unified_bytes={unified * 1024}")
+    assert is_chain(program)
 
 
 @pytest.mark.slow

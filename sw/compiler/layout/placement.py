@@ -74,6 +74,11 @@ class Placement:
         """Return whether a value lies in external memory and only passes through buffers."""
         return value not in self.values
 
+    @property
+    def in_turns(self) -> frozenset[int]:
+        """Layers that make some rows of their results at a time."""
+        return frozenset((*self.stripe_rows, *self.direct))
+
     def cut(self, network: Network, number: int) -> Sequence[Range]:
         """Return the row stripes in which a layer makes its result."""
         if number in self.direct:

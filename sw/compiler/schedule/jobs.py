@@ -41,13 +41,12 @@ class Jobs(Arranged):
 
     def joins(self, number: int) -> bool:
         """Return whether a layer runs jointly with the layer before it."""
-        stripes = self.placement.stripe_rows
+        in_turns = self.placement.in_turns
         return (
             attached(self.network, number)
             and self.tiling.layers[number - 1].band is None
             and number != self.placement.per_image
-            and number not in stripes
-            and number - 1 not in stripes
+            and in_turns.isdisjoint((number - 1, number))
         )
 
     def vector_jobs(
