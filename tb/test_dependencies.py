@@ -35,6 +35,7 @@ MODEL = (ARCH, "celosia.sim", "numpy")
 LAYERS = (ARCH, "celosia.sw.ir", "celosia.sw.layers", "numpy", "tflite")
 OPERATORS = (*LAYERS, "celosia.sw.operators", "flatbuffers")
 FRONTEND = (*OPERATORS, "celosia.sw.files", "celosia.sw.frontend")
+ESTIMATE = tuple(f"celosia.sim.timing.{name}" for name in ("costs", "traffic"))
 COMPILER = (*LAYERS, "celosia.sw.compiler", "celosia.sw.operators")
 QUANTIZE = tuple(f"celosia.sw.{name}" for name in ("files", "ir", "quantize", "runtime.arrays"))
 RUNTIME = tuple(f"celosia.sw.{name}" for name in ("driver", "frontend", "runtime", "shipped"))
@@ -65,7 +66,7 @@ RULES = (
     Rule("celosia.sw.ir", (ARCH, "celosia.sw.files", "celosia.sw.ir", "numpy")),
     Rule("celosia.sw.layers", LAYERS),
     Rule("celosia.sw.operators", OPERATORS),
-    Rule("celosia.sw.compiler", (*COMPILER, "celosia.sim.timing.costs"), ("celosia.sim.check",)),
+    Rule("celosia.sw.compiler", (*COMPILER, *ESTIMATE), ("celosia.sim.check",)),
     Rule("celosia.sw.frontend", FRONTEND),
     Rule("celosia.sw.frontend.onnx", (*FRONTEND, "onnx")),
     Rule("celosia.sw.driver", (ARCH, "celosia.sw.driver"), ("serial",)),
