@@ -26,14 +26,14 @@ SCRATCH_SHARE = 4
 #: Regions of such tiles that are filled in turn (``mnist_vit``: +0.4 %, +1.5 %).
 SCRATCH_TURNS = 4
 #: Turns, at least, of a chain of layers whose rows pass from one to the next: each layer begins
-#: after one turn of the layer before (no effect).
+#: after one turn of the layer before.
 CHAIN_TURNS = 6
 #: Layers of a chain, at most.
 CHAIN_LAYERS = 8
 #: A share 1 / 2ⁿ of the unified buffer remains free in each further search for addresses.
 CHAIN_SLACK = (5, 4, 3)
-#: A share 1 / n of the cycles of the second busiest unit that the busiest one waits (measured in 15
-#: layers and chains: 1 / 4 to 1 / 2).
+#: A share 1 / n of the cycles of the second busiest unit that the busiest one waits (1 / 6 to 1 / 2
+#: in ten layers and chains of MobileNetV1).
 WAITED = 3
 #: Cycles that a layer waits at the start of a turn, about.
 TURN_CYCLES = 40
