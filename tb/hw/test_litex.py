@@ -372,36 +372,3 @@ def test_a_board_is_the_same_tomorrow():
     text = build.design(board)[0].verilog
     assert text == build.design(board)[0].verilog
     assert "Date" not in text
-
-
-def test_a_core_with_a_clock_of_its_own():
-    board = replace(
-        boards.BOARDS["ulx3s-12f"], config=CONFIG, clock_hz=62_500_000, bus_clock_hz=50_000_000
-    )
-    made, description = build.design(board)
-    assert description["clocks"] == {"core": 62_500_000, "bus": 50_000_000}
-    assert (made.megahertz, made.own_clock, made.other_megahertz) == (62.5, "core_clk", 50)
-    # Outputs of one oscillator.
-    divisions = {
-        name: int(n) for name, n in re.findall(r"\.(CLKO\w+)_DIV\s+\(\d+'d(\d+)\)", made.verilog)
-    }
-    assert divisions["CLKOP"] * 50 == divisions["CLKOS3"] * 62.5
-    (celosia,) = re.findall(r"(?s)\ncelosia celosia\((.*?)\);", made.verilog)
-    assert re.search(r"\.clk\s+\(core_clk\)", celosia) and re.search(
-        r"\.rst\s+\(core_rst\)", celosia
-    )
-    with pytest.raises(ValueError, match="wanted a target with crg.pll, got none|62.5 and 48 MHz"):
-        build.design(
-            replace(
-                boards.BOARDS["tang-nano-20k"],
-                config=CONFIG,
-                clock_hz=62_500_000,
-                bus_clock_hz=48_000_000,
-            )
-        )
-
-
-def test_a_clock_that_the_loop_cannot_make():
-    board = replace(boards.BOARDS["ulx3s-12f"], config=CONFIG, clock_hz=900_000_000)
-    with pytest.raises(ValueError, match="ulx3s-12f: No PLL config found, 900 MHz"):
-        build.design(board)

@@ -224,7 +224,7 @@ class _Choice:
         made = band.channels * layer.depth_multiplier
         tiles = tile_segments(layer, band, source, config)
         # Without further summands all tiles have the same steps.
-        steps = [steps_of([tile], config) for tile in tiles[: None if layer.summands > 1 else 1]]
+        steps = [steps_of((tile,), config) for tile in tiles[: None if layer.summands > 1 else 1]]
         rows, width = -(-layer.output[0] // stripes), layer.output[1]
         pixels = math.prod(vectors(band, rows, width, source.row))
         drained = pixels * drain_cycles(band.count * made, config) + drain_gap(config)
