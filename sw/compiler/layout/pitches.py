@@ -209,15 +209,16 @@ def _used(segment: Segment, used: np.ndarray, rows: int) -> Iterator[Segment]:
 
     Steps side by side are one read.
     """
-    run = segment.run if segment.skip else 1
+    # A step of short runs ends with one, where the next step may begin.
+    run, width = (segment.run, rows // segment.run * segment.run) if segment.skip else (1, rows)
     starts: list[int] = []
     for tap in np.flatnonzero(used[segment.taps]).tolist():
-        if not starts or tap >= starts[-1] + rows:
+        if not starts or tap >= starts[-1] + width:
             starts.append(tap // run * run)
     for stretch in np.split(starts, np.flatnonzero(np.diff(starts) != rows) + 1):
         if stretch.size:
             first = int(stretch[0])
-            taps = segment.taps[first : int(stretch[-1]) + rows]
+            taps = segment.taps[first : int(stretch[-1]) + width]
             offset = segment.offset + first + first // run * segment.skip * rows
             yield Segment(offset, taps, segment.run if segment.skip else len(taps), segment.skip)
 
