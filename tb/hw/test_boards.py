@@ -3,6 +3,7 @@
 from dataclasses import replace
 from importlib.resources import as_file, files
 
+import documents
 import prerequisites
 import pytest
 
@@ -45,18 +46,20 @@ def test_a_board_is_a_file(path):
     assert read_board(path).pins == "IO_LOC a 1;\n"
 
 
-def test_a_board_with_two_clocks(path):
+def test_a_board_with_two_clocks(path, root):
     """A word takes as long as before, and a beat of the bus more cycles of a faster core."""
-    text = TEXT.replace("clock_hz = 40_000_000", "clock_hz = 60_000_000\nbus_clock_hz = 40_000_000")
+    page = documents.blocks((root / "docs/how-to/boards.md").read_text())
+    (clocks,) = (block.text for block in page if block.argument == "tb/hw/test_boards.py")
+    text = TEXT.replace("clock_hz = 40_000_000\n", clocks)
     one, path = read_board(path), path.with_name("two.toml")
     path.write_text(text)
     two = read_board(path)
     assert (one.has_own_clock, one.clocks) == (False, (40_000_000, 40_000_000))
-    assert (two.has_own_clock, two.clocks) == (True, (60_000_000, 40_000_000))
+    assert (two.has_own_clock, two.clocks) == (True, (62_500_000, 50_000_000))
     # Its own four cycles and those of the bus, 20 for the memory and four for the crossings.
-    assert two.memory_latency == 4 + 1.5 * (20 + 4)
-    assert two.memory_bandwidth == pytest.approx(one.memory_bandwidth / 1.5)
-    slower = replace(two, clock_hz=20_000_000)
+    assert two.memory_latency == 4 + 1.25 * (20 + 4)
+    assert two.memory_bandwidth == pytest.approx(one.memory_bandwidth / 1.25)
+    slower = replace(two, clock_hz=25_000_000)
     assert slower.memory_bandwidth == one.memory_bandwidth
 
 
