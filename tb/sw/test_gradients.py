@@ -202,6 +202,7 @@ def depthwise_in_tensorflow(tf: Any, x: Any, taps: Any, kernel: Any, windows: An
     return tf.concat(parts, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_gradients_are_those_of_tensorflow(name: str, seed: int) -> None:
     tf = prerequisites.package("tensorflow")
