@@ -93,9 +93,9 @@ def test_bytes(name, dtype, rng) -> None:
 
 def test_cycles(rng, verilator) -> None:
     name = "stride 1"
-    shape = (80, 80, PLANS[name][0])
+    sizes, shape = "edge,unified_bytes=16384", (56, 56, PLANS[name][0])
     x = rng.integers(-128, 128, (1, 1, *shape)).astype(np.int8)
     content = network(rng, name, *shape[:2])
-    assert is_striped_band(compile_graph(load(content), preset("edge")))
+    assert is_striped_band(compile_graph(load(content), preset(sizes)))
     # Moves of single pixels compete with drains at the unified buffer: counted by shares.
-    compare_cycles(content, x, sizes="edge", tolerance=0.04)
+    compare_cycles(content, x, sizes=sizes, tolerance=0.04)
