@@ -264,14 +264,14 @@ class _Allocator:
         self, samples: int, ahead: bool, permanent: bool, spilled: frozenset[int]
     ) -> _Choice | None:
         """Return the addresses for a size of sub-batch, or None if they do not fit."""
-        whole = self.spans(samples, ahead, permanent, spilled)
+        copies = self.spans(samples, ahead, permanent, spilled)
         for share in (0, *policy.CHAIN_SLACK) if spilled else (0,):
             space = self.config.unified_bytes
             space -= space >> share if share else 0
-            chosen = self.chains.choose(whole, spilled, space)
+            chosen = self.chains.choose(copies, spilled, space)
             if chosen is None:
                 return None
-            spans = _with_buffers(whole, chosen[1])
+            spans = _with_buffers(copies, chosen[1])
             if max(bytes_needed(spans, len(self.network.layers), 1)) > self.config.unified_bytes:
                 return None
             by_birth = sorted(spans, key=lambda span: span.birth)

@@ -177,9 +177,11 @@ class Chains:
         numbers = range(first, last + 1)
         height = result_rows(self.network, self.network.layers[last])
         if first == last:
-            most, turns = widest(self.network, self.layouts, first, outside, space, self.config)
-            rows = -(-height // -(-height // most)) if most else 0
-            return self.chain(self.plan(numbers, rows, outside), turns) if most else None
+            widest_rows, turns = widest(
+                self.network, self.layouts, first, outside, space, self.config
+            )
+            rows = -(-height // -(-height // widest_rows)) if widest_rows else 0
+            return self.chain(self.plan(numbers, rows, outside), turns) if widest_rows else None
         plans = []
         for rows in sorted(
             {-(-height // turns) for turns in range(policy.CHAIN_TURNS, height + 1)}
@@ -304,8 +306,8 @@ class Chains:
                 reads = cut
                 if value != layer.result:
                     reads = [source_rows(layer, rows) for rows in cut if rows[0] < rows[1]]
-                most = max(end - begin for begin, end in reads)
-                buffers[value, number] = self.size(value, most), turns
+                height = max(end - begin for begin, end in reads)
+                buffers[value, number] = self.size(value, height), turns
             if number > plan.numbers[0]:
                 period = next(link.period for link in plan.links if link.number == number - 1)
                 passed = passage(network, self.layouts, number - 1, cut, period)

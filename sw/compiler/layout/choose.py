@@ -221,17 +221,17 @@ class _Choice:
             steps = array // pass_cycles(layer.pixels, config)
             array = max(array, stripes * steps * pass_cycles(1, config))
             return _Work(count, array, 0, steps, count * config.columns, stripes, loads)
-        made = band.channels * layer.depth_multiplier
+        channels = band.channels * layer.depth_multiplier
         tiles = tile_segments(layer, band, source, config)
         # Without further summands all tiles have the same steps.
         steps = [steps_of((tile,), config) for tile in tiles[: None if layer.summands > 1 else 1]]
         rows, width = -(-layer.output[0] // stripes), layer.output[1]
         pixels = math.prod(vectors(band, rows, width, source.row))
-        drained = pixels * drain_cycles(band.count * made, config) + drain_gap(config)
+        drained = pixels * drain_cycles(band.count * channels, config) + drain_gap(config)
         count, slots = len(tiles), len(tiles) * max(steps)
         passes = sum(steps) * (count // len(steps))
         array, drained = stripes * passes * pass_cycles(pixels, config), count * stripes * drained
-        parameters = count * parameters_of_tile(made, config)
+        parameters = count * parameters_of_tile(channels, config)
         return _Work(count, array, drained, slots, parameters, stripes, loads)
 
 

@@ -111,9 +111,8 @@ def tile_segments(
     layer: MatrixLayer, band: Band, source: Layout, config: Config
 ) -> tuple[tuple[Segment, ...], ...]:
     """Return the reads of the reduction of each tile of a layer with a band."""
-    each = layer.depth_multiplier
-    made = band.channels * each
-    all_tiles = (band_segments(layer, band, source, config),) * (layer.channels // made)
+    count = layer.channels // (band.channels * layer.depth_multiplier)
+    all_tiles = (band_segments(layer, band, source, config),) * count
     if layer.summands == 1:
         return all_tiles
     large = np.any(layer.parts(0, layer.channels)[1].reshape(len(all_tiles), -1), axis=1)

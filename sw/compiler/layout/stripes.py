@@ -108,21 +108,21 @@ def passage(
     value, after = network.layers[number].result, network.layers[number + 1]
     layout, height = layouts[value], network.values[value].height
     more = rows_after(layout, layout.beyond)
-    made, reads, done, end = list[Range](), list[Range](), 0, 0
+    results, reads, last_made, end = list[Range](), list[Range](), 0, 0
     for rows in cut:
         first, last = source_rows(after, rows) if rows[0] < rows[1] else (end, end)
         end = max(end, last + more)
         reads.append((first, end))
-        rows = max(done, first), min(end, height)
-        made.append(rows if rows[0] < rows[1] else (done, done))
-        done = made[-1][1]
-    found = Passage(tuple(made), tuple(reads), period)
+        rows = max(last_made, first), min(end, height)
+        results.append(rows if rows[0] < rows[1] else (last_made, last_made))
+        last_made = results[-1][1]
+    passed = Passage(tuple(results), tuple(reads), period)
     spare = rows_after(layout, layout.spare)
     holds = all(
-        rows[1] <= found.first(turn + 2 * period) and found.waits(turn, rows, spare) <= turn
-        for turn, rows in enumerate(made)
+        rows[1] <= passed.first(turn + 2 * period) and passed.waits(turn, rows, spare) <= turn
+        for turn, rows in enumerate(results)
     )
-    return found if holds and made[0][0] < made[0][1] else None
+    return passed if holds and results[0][0] < results[0][1] else None
 
 
 def result_rows(network: Network, layer: Layer) -> int:
