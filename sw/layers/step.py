@@ -132,9 +132,9 @@ class Step:
         operation = Operation(kind, len(self.operations), tuple(inputs), (number,), attributes)
         self.operations.append(operation)
         if self.compute:
-            made = self.tensors[number]
+            result = self.tensors[number]
             contents = self.compute(self.tensors, operation)
-            self.tensors[number] = Tensor(made.name, made.shape, made.dtype, _PLAIN, contents)
+            self.tensors[number] = Tensor(result.name, result.shape, result.dtype, _PLAIN, contents)
         self.exponents[number] = self.exponents.get(inputs[0], 0)
         return number
 
@@ -190,10 +190,10 @@ class Step:
 
     def error(self, number: int) -> int:
         """Return the errors of a tensor of the network: the sum of those of its readers."""
-        found = self.errors[number]
-        if len(found) == 1:
-            return found[0]
-        return self.shifted(self.aligned(f"error_{number}", found), low=-MOST)
+        parts = self.errors[number]
+        if len(parts) == 1:
+            return parts[0]
+        return self.shifted(self.aligned(f"error_{number}", parts), low=-MOST)
 
     # Operations with shifts.
 

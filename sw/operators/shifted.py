@@ -169,8 +169,8 @@ def _convolution_shapes(operator: HostOperator, attributes: Attributes) -> list[
     kernel = _windows_of(operator, attributes, extents, counts)
     weights = operator.sources[1].shape
     require(len(weights) == 3, "a matrix of weights", weights)
-    wanted = _weights_of(operator, attributes, kernel, inputs, weights[2])
-    require(weights == wanted, f"weights of shape {wanted}", weights)
+    expected = _weights_of(operator, attributes, kernel, inputs, weights[2])
+    require(weights == expected, f"weights of shape {expected}", weights)
     return _check(operator, attributes, (batch, *counts, weights[2]))
 
 
@@ -179,8 +179,8 @@ def _turned_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape
     extents = attributes.integers("extents", 2, 1, EXTENT)
     inputs = attributes.integer("inputs", 1, EXTENT)
     kernel = _windows_of(operator, attributes, extents, counts)
-    wanted = _weights_of(operator, attributes, kernel, inputs, outputs)
-    require(operator.sources[1].shape == wanted, f"weights of shape {wanted}")
+    expected = _weights_of(operator, attributes, kernel, inputs, outputs)
+    require(operator.sources[1].shape == expected, f"weights of shape {expected}")
     return _check(operator, attributes, (batch, *extents, inputs))
 
 

@@ -101,9 +101,9 @@ def _run_softmax(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
     classes = logits.shape[-1]
     below = np.maximum(logits - logits.max(axis=-1, keepdims=True), -128)
     powers = exponentials(operator.attributes["steps"])[below + 128]
-    rest = powers.sum(axis=-1, keepdims=True) - ONE
+    excess = powers.sum(axis=-1, keepdims=True) - ONE
     half = 1 << (_RECIPROCAL_SHIFT - 1)
-    index = np.minimum((rest + half) >> _RECIPROCAL_SHIFT, 255)
+    index = np.minimum((excess + half) >> _RECIPROCAL_SHIFT, 255)
     error = ONE * labels - reciprocals()[index] * powers
     for number, noise in enumerate(noises):
         error = error @ projection(classes) if number else error
