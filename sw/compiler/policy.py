@@ -107,3 +107,6 @@ PART_INSTRUCTIONS = 1 << 19
 #: A share 1 / n of them remains free when a batch is advised: instructions are not quite in
 #: proportion to samples.
 SPARE_INSTRUCTIONS = 10
+
+#: Layers before its first reader from which on an input of a batched layer has its bytes.
+LEAD_LAYERS = 3

@@ -88,7 +88,9 @@ class Network:
 
 
 def attached(network: Network, number: int) -> bool:
-    """Return whether a layer is a sum that runs jointly with the matrix layer before it.
+    """Return whether a layer runs jointly with the layer before it: it drains the same sums.
+
+    A Sum may run jointly with the matrix layer before it.
 
     Then each block is added as soon as it is drained, in the same rows of accumulators. A sum that
     is the first reader of an input runs alone, because the input would arrive too late.
@@ -96,6 +98,8 @@ def attached(network: Network, number: int) -> bool:
     if number == 0:
         return False
     layer, before = network.layers[number], network.layers[number - 1]
+    if isinstance(layer, DynamicProduct):
+        return layer.shares
     return (
         isinstance(layer, Sum)
         and isinstance(before, MatrixLayer)

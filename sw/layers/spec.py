@@ -73,6 +73,7 @@ class MatrixLayer(_Layer):
     macs: int  #: Multiplications of the model, for each sample.
     #: Output channels computed from each source channel alone, 0 if all depend on all.
     depth_multiplier: int = 0
+    stored: int = -1  #: Input whose bytes in external memory are the tiles; -1 for constants.
 
     def inputs(self, first: int, last: int) -> tuple[int, int]:
         """Return first and number of the source channels that some output channels read."""
@@ -253,6 +254,24 @@ class Correction:
     times: int
 
 
+@dataclass(frozen=True)
+class Addend:
+    """Matrix that is added to sums, times a factor."""
+
+    value: int
+    factor: int
+    #: Its rows, one for all or as many as there are sums, and its columns, which repeat.
+    rows: int
+    columns: int
+
+    @property
+    def tiles(self) -> tuple[int, ...]:
+        """Numbers of int8 on the diagonals of tiles; one after the other they make the factor."""
+        most = 127 if self.factor > 0 else -128
+        count, rest = divmod(self.factor, most)
+        return (most,) * count + ((rest,) if rest else ())
+
+
 def extents_of(
     rows: int, taps: int, channels: int, turned: tuple[bool, bool]
 ) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -285,6 +304,13 @@ class DynamicProduct(_Layer):
     columns: Correction | None = None
     #: Term of the second zero point, times the sums of the first matrix's rows: ``channels`` bytes.
     lines: Correction | None = None
+    addends: tuple[Addend, ...] = ()  #: Besides the products; without taps there are no products.
+    #: Input whose bytes in external memory are parameters of channels: they shift the product in
+    #: place before addends come. -1 for none.
+    stepped: int = -1
+    column: int = 0  #: First column of the second matrix, if some are read, which is not turned.
+    span: int = 0  #: Its columns, if some are read; else 0.
+    shares: bool = False  #: True if the sums are those of the layer before, drained once more.
 
     pool = Pool(window=(1, 1), stride=(1, 1))
 
@@ -312,20 +338,29 @@ class DynamicProduct(_Layer):
     def sources(self) -> tuple[int, ...]:
         """Values read."""
         terms = (self.columns, self.lines)
-        return (self.source, self.second, *(term.value for term in terms if term))
+        corrections = (term.value for term in terms if term)
+        return (self.source, self.second, *corrections, *(one.value for one in self.addends))
+
+    @property
+    def factors(self) -> tuple[int, ...]:
+        """Numbers on the diagonals of the tiles of all addends, each once."""
+        return tuple(sorted({factor for one in self.addends for factor in one.tiles}))
 
     @property
     def passes(self) -> int:
         """Passes over each tile, with those of the zero points."""
-        return 1 + sum(term.times for term in (self.columns, self.lines) if term)
+        corrections = sum(term.times for term in (self.columns, self.lines) if term)
+        return bool(self.taps) + corrections
 
     @property
     def extents(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Rows and columns of the first and second matrices as they lie in their values."""
-        return extents_of(self.rows, self.taps, self.channels, self.turned)
+        return extents_of(self.rows, self.taps, self.span or self.channels, self.turned)
 
-    def pixels_of(self, term: Term) -> int:
+    def pixels_of(self, term: "Term | Addend") -> int:
         """Return the value whose bytes the array multiplies for a term."""
+        if isinstance(term, Addend):
+            return term.value
         if term is not Term.COLUMNS:
             return self.source
         assert self.columns

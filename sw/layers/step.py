@@ -28,6 +28,9 @@ _SPREAD = 24
 #: Greatest power of two by which a bias is multiplied.
 _BIAS_SHIFT = 6
 
+#: Bytes of the parameters of a channel.
+RECORD_BYTES = 16
+
 _PLAIN = Quantization(np.ones(1, np.float32), np.zeros(1, np.int64))
 
 #: Adds the errors of an operator's inputs and the steps of its weights, given the tensor of the
@@ -39,12 +42,18 @@ Choose = Callable[[str, Callable[[int], np.ndarray]], int]
 
 @dataclass(frozen=True)
 class Weights:
-    """Matrix of weights that train: tensors of its high and low bytes."""
+    """Matrix of weights that train: tensors of its high and low bytes, by blocks of columns."""
 
     name: str
-    high: int
-    low: int
+    highs: tuple[int, ...]
+    lows: tuple[int, ...]
     shape: tuple[int, ...]
+
+    @property
+    def high(self) -> int:
+        """The high bytes of weights of one block."""
+        (number,) = self.highs
+        return number
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,8 @@ class Sums:
     """Sums of an operation, before shift and clamp.
 
     ``role``: name of the shift; ``exponent``: of the sums; ``addends``: tensors and factors;
-    ``noise``: shape of noise as wide as the shift, which is added, or none.
+    ``noise``: shape of noise as wide as the shift, which is added, or none; ``records``: parameters
+    that shift the product before addends are added, or none.
     """
 
     role: str
@@ -63,6 +73,7 @@ class Sums:
     attributes: dict[str, Any] = field(default_factory=dict)
     addends: tuple[tuple[int, int], ...] = ()
     noise: tuple[int, ...] | None = None
+    records: int | None = None
 
 
 class Step:
@@ -70,6 +81,7 @@ class Step:
 
     - ``network``: the graph to train; its tensors have other numbers.
     - ``batch``: images of a step. ``width``: columns of noise, which repeat.
+    - ``most``: elements of a matrix of weights, at most, that is not divided into blocks.
     - ``choose``: returns shifts.
     - ``compute``: returns the result of an operation of tensors with contents, or None.
     """
@@ -79,10 +91,11 @@ class Step:
         network: Graph,
         batch: int,
         width: int,
+        most: int,
         choose: Choose,
         compute: Callable[[Sequence[Tensor], Operation], np.ndarray | None] | None = None,
     ) -> None:
-        self.network, self.batch, self.width = network, batch, width
+        self.network, self.batch, self.width, self.most = network, batch, width, most
         self.choose, self.compute = choose, compute
         self.tensors: list[Tensor] = []
         self.operations: list[Operation] = []
@@ -90,6 +103,10 @@ class Step:
         self.states: list[State] = []
         self.exponents: dict[int, int] = {}
         self.shifts: dict[str, int] = {}
+        #: Exponents of the steps of weights, by the tensor of their high bytes.
+        self.gradients: dict[int, int] = {}
+        #: Role of the shift by the name of an input of parameters.
+        self.records: dict[str, str] = {}
         #: Bits of the noise by the name of its input.
         self.noises: dict[str, int] = {}
         #: Tensors of the step, by tensor of the network: values, and errors of each reader.
@@ -210,31 +227,20 @@ class Step:
     ) -> int:
         """Add sums, shifted; the shift of their role unless given; ``top``: greatest real value."""
         attributes = {"low": low, "high": high, "rounding": rounding, "kept_bits": kept_bits}
-        attributes |= sums.attributes
+        attributes |= {"stepped": sums.records is not None} | sums.attributes
         inputs = [*sums.operands, *(number for number, _ in sums.addends)]
         factors = tuple(factor for _, factor in sums.addends)
-
-        def results(shift: int) -> np.ndarray:
-            tensors = [*self.tensors, Tensor("", sums.shape, np.dtype(np.int8), _PLAIN)]
-            every = attributes | {"shift": shift, "bias": 0, "factors": factors}
-            trial = Operation(sums.kind, 0, tuple(inputs), (len(self.tensors),), every)
-            assert self.compute
-            contents = self.compute(tensors, trial)
-            assert contents is not None
-            return contents
-
         if shift is None:
-            shift = self.shifts[sums.role] = self.choose(sums.role, results)
+            shift = self.shift_of(sums, low=low, high=high, rounding=rounding)
         if top is not None:
             attributes["high"] = min(MOST, round(top * 2.0 ** -(sums.exponent + shift)))
         bias = 0
         if sums.noise:
-            name = f"{sums.role}/noise"
-            self.noises[name] = max(0, min(shift, NOISE_BITS))
-            factor = 1 << max(shift - NOISE_BITS, 0)
-            # The noise is as coarse as its factor: half of that makes its mean right.
-            inputs.append(self.input(name, sums.noise))
+            noise, factor = self.noise(f"{sums.role}/noise", sums.noise, shift)
+            inputs.append(noise)
             factors, bias = (*factors, factor), factor >> 1
+        if sums.records is not None:
+            inputs.append(sums.records)
         number = self.operate(
             sums.kind,
             inputs,
@@ -247,6 +253,33 @@ class Step:
         )
         self.exponents[number] = sums.exponent + shift
         return number
+
+    def shift_of(self, sums: Sums, **fields: Any) -> int:
+        """Return the shift of the role of sums, which is chosen by their results."""
+        ends = {"low": -128, "high": 127, "rounding": "UP", "kept_bits": 0, "bias": 0}
+        inputs = [*sums.operands, *(number for number, _ in sums.addends)]
+        every = ends | fields | {"stepped": False} | sums.attributes
+        every["factors"] = tuple(factor for _, factor in sums.addends)
+
+        def results(shift: int) -> np.ndarray:
+            tensors = [*self.tensors, Tensor("", sums.shape, np.dtype(np.int8), _PLAIN)]
+            attributes = every | {"shift": shift}
+            trial = Operation(sums.kind, 0, tuple(inputs), (len(self.tensors),), attributes)
+            assert self.compute
+            contents = self.compute(tensors, trial)
+            assert contents is not None
+            return contents
+
+        self.shifts[sums.role] = self.choose(sums.role, results)
+        return self.shifts[sums.role]
+
+    def noise(self, name: str, shape: Sequence[int], shift: int) -> tuple[int, int]:
+        """Add an input of noise as wide as a shift, and return its factor, too.
+
+        The noise is as coarse as its factor: half of that, as a bias, makes its mean right.
+        """
+        self.noises[name] = max(0, min(shift, NOISE_BITS))
+        return self.input(name, shape), 1 << max(shift - NOISE_BITS, 0)
 
     def aligned(self, role: str, numbers: Sequence[int]) -> Sums:
         """Return the sums of tensors, brought to one exponent."""
@@ -264,16 +297,17 @@ class Step:
         self,
         role: str,
         first: int,
-        second: int,
+        second: int | tuple[int, ...],
         turned: tuple[bool, bool] = (False, False),
         **fields: Any,
     ) -> Sums:
         """Return the sums of a product of two matrices, which may be transposed."""
-        rows = self.shape(first)[1 + turned[0]]
-        columns = self.shape(second)[2 - turned[1]]
-        exponent = self.exponents[first] + self.exponents[second]
-        attributes = {"adj_x": turned[0], "adj_y": turned[1]}
-        operands = (first, second)
+        blocks = (second,) if isinstance(second, int) else second
+        rows, total = self.shape(first)[1 + turned[0]], sum(self.shape(n)[2] for n in blocks)
+        columns = self.shape(blocks[0])[1] if turned[1] else total
+        exponent = self.exponents[first] + self.exponents[blocks[0]]
+        attributes = {"adj_x": turned[0], "adj_y": turned[1], "column": 0, "columns": total}
+        operands = (first, *blocks)
         return Sums(
             role, "ShiftedProduct", operands, (1, rows, columns), exponent, attributes, **fields
         )
@@ -293,27 +327,40 @@ class Step:
         limit = (MOST << LOW_BITS) + (1 << (LOW_BITS - 1)) - 1
         wide = np.clip(np.rint(steps * float(1 << LOW_BITS)), -limit, limit).astype(np.int64)
         highs = (wide + (1 << (LOW_BITS - 1))) >> LOW_BITS
-        shape, parts = (1, *first.shape), []
-        for kind, contents in (("high", highs), ("low", wide - (highs << LOW_BITS))):
-            data = contents.astype(np.int8).reshape(shape)
-            parts.append(self.tensor(f"{name}/{kind}", shape, data if self.compute else None))
-            self.states.append(State(parts[-1], parts[-1], data))
-            self.exponents[parts[-1]] = exponent
-        return Weights(name, parts[0], parts[1], shape)
+        lows = wide - (highs << LOW_BITS)
+        count = first.shape[1]
+        width = self.width if first.size > self.most else count
+        parts: dict[str, list[int]] = {"high": [], "low": []}
+        for start in range(0, count, width):
+            for kind, contents in (("high", highs), ("low", lows)):
+                data = contents[None, :, start : start + width].astype(np.int8)
+                label = f"{name}/{kind}_{start}" if count > width else f"{name}/{kind}"
+                parts[kind].append(self.tensor(label, data.shape, data if self.compute else None))
+                self.states.append(State(parts[kind][-1], parts[kind][-1], data))
+                self.exponents[parts[kind][-1]] = exponent
+        return Weights(name, tuple(parts["high"]), tuple(parts["low"]), (1, *first.shape))
 
     def update(self, weights: Weights, sums: Sums) -> None:
         """Add the update of weights by sums of gradients, which are as large as the weights."""
-        columns = min(self.width, weights.shape[2])
-        steps = self.shifted(replace(sums, noise=(1, 1, columns)))
-        addends = ((weights.high, 1 << LOW_BITS), (weights.low, 1), (steps, 1))
-        both = self.sum_of(f"{weights.name}/new", addends)
-        high = self.shifted(both, shift=LOW_BITS, low=-MOST, high=MOST)
-        low = self.shifted(both, shift=0, kept_bits=LOW_BITS)
-        successors = {weights.high: high, weights.low: low}
-        self.states = [
-            replace(state, successor=successors.get(state.tensor, state.successor))
-            for state in self.states
-        ]
+        shift, start, several = self.shift_of(sums), 0, len(weights.highs) > 1
+        for high, low in zip(weights.highs, weights.lows, strict=True):
+            shape, fields = self.shape(high), dict(sums.attributes)
+            if several:
+                fields |= {"column": start, "columns": shape[2]}
+            name = f"{sums.role}/noise_{start}" if several else f"{sums.role}/noise"
+            records = self.input(name, (1, shape[2], RECORD_BYTES))
+            self.records[name] = sums.role
+            addends = ((high, 1 << LOW_BITS), (low, 1))
+            both = replace(sums, shape=shape, attributes=fields, addends=addends, records=records)
+            new_high = self.shifted(both, shift=LOW_BITS, low=-MOST, high=MOST)
+            new_low = self.shifted(both, shift=0, kept_bits=LOW_BITS)
+            self.gradients[high] = sums.exponent + shift
+            successors = {high: new_high, low: new_low}
+            self.states = [
+                replace(state, successor=successors.get(state.tensor, state.successor))
+                for state in self.states
+            ]
+            start += shape[2]
 
     def bias(self, operation: Operation, exponent: int) -> Weights | None:
         """Add the bias of an operation, its third input, if it has one; ``exponent``: of sums."""

@@ -52,7 +52,7 @@ def dense(step: Step, operation: Operation) -> Backward:
     name, activation = step.name(operation), operation.attributes["activation"]
     x = step.matrix(step.value(operation))
     weights = step.weights(name, step.contents(operation, 1).T)
-    sums = step.product(f"{name}/sum", x, weights.high)
+    sums = step.product(f"{name}/sum", x, weights.highs)
     bias = step.bias(operation, sums.exponent)
     sums = step.with_bias(sums, bias)
     _activated(step, operation, sums, activation, rounding="AWAY")
@@ -61,7 +61,9 @@ def dense(step: Step, operation: Operation) -> Backward:
         errors = _masked(step, operation, errors, activation)
         if step.needs(operation):
             noise = (1, step.batch, min(step.width, weights.shape[1]))
-            turned = step.product(f"{name}/error", errors, weights.high, (False, True), noise=noise)
+            turned = step.product(
+                f"{name}/error", errors, weights.highs, (False, True), noise=noise
+            )
             before = step.shifted(turned, low=-MOST)
             step.add_error(operation, step.reshaped(before, step.extents(operation.inputs[0])))
         step.update(weights, step.product(f"{name}/step", x, errors, (True, False)))

@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.record import (
     EXTENT,
     INT8,
@@ -20,6 +23,9 @@ from celosia.sw.layers.record import (
     each_sample,
     require,
 )
+from celosia.sw.layers.shifted import Matrix, ShiftedLayers, shift_scaling
+from celosia.sw.layers.step import RECORD_BYTES
+from celosia.sw.layers.values import Scaling
 from celosia.sw.operators.windows import image
 
 _Arrays = Sequence[np.ndarray]
@@ -69,6 +75,14 @@ def spread(addend: np.ndarray, images: int, pixels: int, channels: int) -> np.nd
     return np.broadcast_to(rows, (images, pixels, channels))
 
 
+def stepped(sums: np.ndarray, records: np.ndarray) -> np.ndarray:
+    """Return sums shifted by parameters of channels: noise as bias, and shifts to the right."""
+    fields = np.ascontiguousarray(records.reshape(-1, RECORD_BYTES))
+    bias = fields[:, :4].copy().view("<i4")[:, 0].astype(np.int64)
+    right = fields[:, 9].astype(np.int64)
+    return (sums + bias + ((1 << right) >> 1)) >> right
+
+
 def _check(operator: HostOperator, attributes: Attributes, shape: Shape) -> list[Shape]:
     """Check the attributes of shift and addends of a result, whose shape is returned."""
     attributes.integer("shift", -_LEFT, _RIGHT)
@@ -81,7 +95,12 @@ def _check(operator: HostOperator, attributes: Attributes, shape: Shape) -> list
     require(isinstance(factors, list | tuple), "factors of addends", factors)
     attributes.integers("factors", len(factors or ()), -_FACTOR, _FACTOR)
     pixels = int(np.prod(shape[1:-1], dtype=np.int64))
-    for addend in operator.sources[len(operator.sources) - len(factors or ()) :]:
+    last = len(operator.sources)
+    if attributes.flag("stepped"):
+        last -= 1
+        records = operator.sources[last].shape
+        require(records == (1, shape[-1], RECORD_BYTES), "parameters of each channel", records)
+    for addend in operator.sources[last - len(factors or ()) : last]:
         rows = int(np.prod(addend.shape[:-1], dtype=np.int64))
         good = rows in (1, shape[0] * pixels, shape[0] + pixels - 1)
         good = good and 0 < addend.shape[-1] <= shape[-1]
@@ -95,11 +114,14 @@ def _kernel(sums: _Sums) -> Kernel:
     def run(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
         attributes, shape = operator.attributes, operator.results[0].shape
         factors = attributes["factors"]
-        first = len(arrays) - len(factors)
-        total = sums(operator, arrays[:first]) + attributes["bias"]
+        first = len(arrays) - len(factors) - attributes["stepped"]
+        total = sums(operator, arrays[:first])
+        if attributes["stepped"]:
+            total = stepped(total, arrays[-1])
         extents = (shape[0], int(np.prod(shape[1:-1])), shape[-1])
-        for addend, factor in zip(arrays[first:], factors, strict=True):
+        for addend, factor in zip(arrays[first:], factors, strict=False):
             total = total + factor * spread(addend, *extents)
+        total = total + attributes["bias"]
         return [shifted(total, attributes).reshape(shape)]
 
     return each_sample(run)
@@ -115,8 +137,21 @@ def _matrix(shape: Shape) -> Shape:
     return shape[1:]
 
 
+def _second(operator: HostOperator, shapes: Sequence[Shape]) -> Shape:
+    """Return rows and columns of the second matrix, which is divided by columns into several."""
+    rows = {shape[0] for shape in shapes}
+    require(len(rows) == 1, "blocks of as many rows", shapes)
+    return (rows.pop(), sum(shape[1] for shape in shapes))
+
+
 def _product_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
-    first, second = (_matrix(operand.shape) for operand in operator.sources[:2])
+    factors = operator.attributes.get("factors", ())
+    count = len(operator.sources) - len(factors) - bool(operator.attributes.get("stepped"))
+    matrices = operator.sources[:count]
+    first, *blocks = (_matrix(operand.shape) for operand in matrices)
+    second = _second(operator, blocks)
+    start = attributes.integer("column", 0, second[1] - 1)
+    second = (second[0], attributes.integer("columns", 1, second[1] - start))
     first = first[::-1] if attributes.flag("adj_x") else first
     second = second[::-1] if attributes.flag("adj_y") else second
     require(first[1] == second[0], f"a second matrix of {first[1]} rows", second)
@@ -124,7 +159,9 @@ def _product_shapes(operator: HostOperator, attributes: Attributes) -> list[Shap
 
 
 def _product_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
-    first, second = (array[0] for array in arrays)
+    first, second = arrays[0][0], np.concatenate(arrays[1:], axis=2)[0]
+    start = operator.attributes["column"]
+    second = second[:, start : start + operator.attributes["columns"]]
     first = first.T if operator.attributes["adj_x"] else first
     return exact(first, second.T if operator.attributes["adj_y"] else second)[None]
 
@@ -252,14 +289,69 @@ def _correlation_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
     return (wide * flat[:, None]).sum(axis=0)[None]
 
 
+def _lower(lowering: Lowering, operation: Operation) -> None:
+    """Lower a product of two matrices, or none, with addends."""
+    attributes, layers = operation.attributes, ShiftedLayers(lowering, operation)
+    names = ("bias", "rounding", "kept_bits", "low", "high")
+    scaling = shift_scaling(attributes["shift"], **{name: attributes[name] for name in names})
+    count = len(operation.inputs) - len(attributes["factors"]) - attributes["stepped"]
+    shape = lowering.graph.tensors[operation.outputs[0]].shape
+    extents = (int(np.prod(shape[:-1])), shape[-1])
+    turned = attributes.get("adj_x", False), attributes.get("adj_y", False)
+    if count > 2:
+        if any(turned) or attributes["factors"]:
+            raise CompileError("wanted one block of a second matrix")
+        _blocks(layers, scaling, operation.inputs, extents)
+        return
+    last = count + len(attributes["factors"])
+    matrices = [layers.matrix(number) for number in operation.inputs[:last]]
+    addends = list(zip(matrices[count:], attributes["factors"], strict=True))
+    if any(matrix.rows not in (1, extents[0]) for matrix, _ in addends):
+        raise CompileError("wanted addends of one row, or of all rows")
+    if not count:
+        layers.sums(scaling, None, addends, shape=extents)
+        return
+    columns = None if turned[1] else (attributes["column"], attributes["columns"])
+    product = matrices[0], matrices[1]
+    records = layers.input(operation.inputs[-1]) if attributes["stepped"] else -1
+    layers.sums(scaling, product, addends, turned=turned, columns=columns, stepped=records)
+
+
+def _blocks(
+    layers: ShiftedLayers, scaling: Scaling, inputs: Sequence[int], extents: tuple[int, int]
+) -> None:
+    """Lower a product by blocks of columns; those of inputs that are whole tiles are stored."""
+    x, lowering = layers.matrix(inputs[0]), layers.lowering
+    result = Matrix(lowering.add(layers.operation.outputs[0], (1, *extents)), *extents)
+    widest = max(lowering.graph.tensors[number].shape[2] for number in inputs[1:])
+    start = 0
+    for number in inputs[1:]:
+        width = lowering.graph.tensors[number].shape[2]
+        if number in lowering.graph.inputs and width == widest:
+            layers.stored_product(scaling, x, number, result, start)
+        else:
+            layers.sums(scaling, (x, layers.matrix(number)), result=result, first_channel=start)
+        start += width
+
+
 _STEP = "a step of training"
 OPERATORS = tuple(
-    Operator(kind=kind, shapes=shapes, types=INT8, plain=True, kernel=_kernel(sums), host=_STEP)
-    for kind, shapes, sums in (
-        ("ShiftedProduct", _product_shapes, _product_sums),
-        ("ShiftedSum", _sum_shapes, _nothing),
-        ("ShiftedConvolution", _convolution_shapes, _convolution_sums),
-        ("TurnedConvolution", _turned_shapes, _turned_sums),
-        ("ShiftedCorrelation", _correlation_shapes, _correlation_sums),
+    Operator(
+        kind=kind,
+        shapes=shapes,
+        types=INT8,
+        plain=True,
+        kernel=_kernel(sums),
+        lower=lower,
+        option=(lambda graph, operation: "activation_weights") if lower else None,
+        core=_STEP if lower else None,
+        host=_STEP,
+    )
+    for kind, shapes, sums, lower in (
+        ("ShiftedProduct", _product_shapes, _product_sums, _lower),
+        ("ShiftedSum", _sum_shapes, _nothing, _lower),
+        ("ShiftedConvolution", _convolution_shapes, _convolution_sums, None),
+        ("TurnedConvolution", _turned_shapes, _turned_sums, None),
+        ("ShiftedCorrelation", _correlation_shapes, _correlation_sums, None),
     )
 )

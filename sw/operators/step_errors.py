@@ -7,8 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.record import EXTENT, INT8, Attributes, Operator, Shape, each_sample, require
+from celosia.sw.layers.shifted import ShiftedLayers, shift_scaling
+from celosia.sw.layers.spec import Windows
+from celosia.sw.layers.tables import BYTES
 from celosia.sw.operators.windows import image
 
 _Arrays = Sequence[np.ndarray]
@@ -113,6 +118,53 @@ def _run_softmax(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
     return [error.astype(np.int8)]
 
 
+#: Masks: the least int8 where errors do not pass. Twice that, added to an error, is less still;
+#: the clamp makes -128 of it, and a table 0 of that.
+_MASK, _TWICE = -128, 2
+
+
+def _lower_masked(lowering: Lowering, operation: Operation) -> None:
+    layers, attributes = ShiftedLayers(lowering, operation), operation.attributes
+    errors, values = (layers.matrix(number) for number in operation.inputs)
+    inside = (BYTES > attributes["low"]) & (BYTES < attributes["high"])
+    shape = values.rows, values.columns
+    masks = layers.vector(values, shape, table=np.where(inside, 0, _MASK).astype(np.int8))
+    table = np.where(BYTES == _MASK, 0, BYTES).astype(np.int8)
+    addends = ((errors, 1), (masks, _TWICE))
+    layers.sums(shift_scaling(0), None, addends, shape=shape, table=table)
+
+
+def _lower_softmax(lowering: Lowering, operation: Operation) -> None:
+    """Lower the errors of logits.
+
+    The reciprocals of the sums are brought to the diagonal of a matrix, which scales the rows of
+    exponentials: off the diagonal an addend takes them past the clamp at 0.
+    """
+    layers = ShiftedLayers(lowering, operation)
+    logits, labels, first, second = (layers.matrix(number) for number in operation.inputs)
+    rows, classes = logits.rows, logits.columns
+    windows = (Windows(result=(0, 0), count=(1, rows), source=(0, 0), size=(1, classes)),)
+    seen, stride = (1, rows * classes, 1), (1, classes)
+    greatest = layers.vector(logits, (rows, 1), windows=windows, seen=seen, stride=stride)
+    ones = np.ones((1, max(rows, classes)), np.int8)
+    table = np.zeros(256, np.int8)
+    table[:129] = exponentials(operation.attributes["steps"])
+    minus = layers.constant(-ones[:, :classes])
+    powers = layers.sums(
+        shift_scaling(0), (greatest, minus), ((logits, 1),), table=np.roll(table, -128)
+    )
+    index = shift_scaling(_RECIPROCAL_SHIFT, bias=-ONE, zero_point=-128)
+    column = layers.constant(ones[:, :classes].T)
+    table = np.roll(-reciprocals(), -128).astype(np.int8)
+    parts = layers.sums(index, (powers, column), table=table)
+    off = layers.constant(ONE * (1 - np.eye(rows, dtype=np.int8)))
+    row = layers.constant(ones[:, :rows])
+    diagonal = layers.sums(shift_scaling(0, high=0), (parts, row), ((off, 1),))
+    ends = shift_scaling(_ERROR_SHIFT, low=-ONE)
+    errors = layers.sums(ends, (diagonal, powers), ((labels, ONE), (first, 1)))
+    layers.sums(ends, (errors, layers.constant(projection(classes))), ((second, 1),))
+
+
 OPERATORS = tuple(
     Operator(
         kind=kind,
@@ -120,12 +172,15 @@ OPERATORS = tuple(
         types=INT8,
         plain=True,
         kernel=each_sample(kernel),
+        lower=lower,
+        option=(lambda graph, operation: "activation_weights") if lower else None,
+        core="a step of training" if lower else None,
         host="a step of training",
     )
-    for kind, shapes, kernel in (
-        ("MaskedErrors", _masked_shapes, _run_masked),
-        ("MaximumErrors", _grown_shapes, _run_maxima),
-        ("RepeatedErrors", _grown_shapes, _run_repeated),
-        ("SoftmaxErrors", _softmax_shapes, _run_softmax),
+    for kind, shapes, kernel, lower in (
+        ("MaskedErrors", _masked_shapes, _run_masked, _lower_masked),
+        ("MaximumErrors", _grown_shapes, _run_maxima, None),
+        ("RepeatedErrors", _grown_shapes, _run_repeated, None),
+        ("SoftmaxErrors", _softmax_shapes, _run_softmax, _lower_softmax),
     )
 )

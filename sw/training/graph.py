@@ -24,13 +24,16 @@ class StepGraph:
 
     - ``graph``: inputs are images, labels and noise; states are the bytes of the weights.
     - ``shifts``: by role. ``noises``: bits of the noise, by the name of its input.
-    - ``exponents``: by tensor.
+    - ``records``: role of the shift, by the name of an input of parameters.
+    - ``exponents``: by tensor. ``gradients``: those of the steps of weights, by high bytes.
     """
 
     graph: Graph
     shifts: Mapping[str, int]
     noises: Mapping[str, int]
+    records: Mapping[str, str]
     exponents: Mapping[int, int]
+    gradients: Mapping[int, int]
 
 
 def trained(network: Graph) -> Graph:
@@ -63,19 +66,21 @@ def step_graph(
     *,
     loss: str = "softmax",
     width: int = 16,
+    most: int = 1 << 14,
     calibration: Sequence[np.ndarray] = (),
 ) -> StepGraph:
     """Return the graph of a step of a network.
 
     - ``network``: a graph with a batch of 1 whose weights are the first ones.
-    - ``batch``: images of a step. ``width``: columns of noise.
+    - ``batch``: images of a step. ``width``: columns of noise, and of a block of weights.
+    - ``most``: elements of a matrix of weights that is not divided into blocks.
     - ``choose``: returns shifts.
     - ``calibration``: int8 images and labels, to compute the results that ``choose`` looks at.
 
     Raises CompileError if a layer does not train; the message names it.
     """
     network = trained(network)
-    step = Step(network, batch, width, choose, _compute if len(calibration) else None)
+    step = Step(network, batch, width, most, choose, _compute if len(calibration) else None)
     contents = [*calibration, None, None]
     (source,), (output,) = network.inputs, network.outputs
     images = step.input("images", step.extents(source), contents[0])
@@ -98,7 +103,7 @@ def step_graph(
     for operation, backward in reversed(backwards):
         backward(step.error(operation.outputs[0]))
     graph = step.graph((logits,)) if not calibration else network
-    return StepGraph(graph, step.shifts, step.noises, step.exponents)
+    return StepGraph(graph, step.shifts, step.noises, step.records, step.exponents, step.gradients)
 
 
 def _loss(step: Step, logits: int, labels: int, loss: str) -> int:

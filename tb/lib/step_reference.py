@@ -39,7 +39,6 @@ def finish(sums: np.ndarray, fields: dict[str, Any], real: bool) -> np.ndarray:
 
 def added(sums: np.ndarray, addends: list[np.ndarray], fields: dict[str, Any]) -> np.ndarray:
     """Add addends, row by row; overlapping ones begin a row later for each image."""
-    sums = sums + fields["bias"] if sums.dtype != float else sums
     images, channels = sums.shape[0], sums.shape[-1]
     flat = sums.reshape(images, -1, channels)
     for addend, factor in zip(addends, fields["factors"], strict=True):
@@ -50,7 +49,17 @@ def added(sums: np.ndarray, addends: list[np.ndarray], fields: dict[str, Any]) -
             first = image * pixels if len(wide) == images * pixels else image
             part = wide[first : first + pixels] if len(wide) > 1 else wide
             flat[image] += factor * part
-    return flat.reshape(sums.shape)
+    return flat.reshape(sums.shape) + (0 if sums.dtype == float else fields["bias"])
+
+
+def stepped(sums: np.ndarray, records: np.ndarray) -> np.ndarray:
+    """Divide the sums of each channel by the shift of its parameters; noise is their bias."""
+    raw = [bytes(int(x) & 255 for x in record) for record in records[0]]
+    shifts = np.array([record[9] for record in raw])
+    if sums.dtype == float:
+        return sums / 2.0**shifts
+    noise = np.array([int.from_bytes(record[:4], "little", signed=True) for record in raw])
+    return np.floor((sums + noise) / 2.0**shifts + 0.5).astype(np.int64)
 
 
 def taps(shape, fields, counts):
@@ -75,6 +84,12 @@ def matrices(weights: np.ndarray, inputs: int, fields: dict[str, Any]) -> np.nda
     for channel in range(outputs):
         whole[:, channel // (outputs // inputs), channel] = weights[0, :, channel]
     return whole
+
+
+def product(x, y, fields):
+    y = y[..., fields["column"] : fields["column"] + fields["columns"]]
+    x = x.swapaxes(1, 2) if fields["adj_x"] else x
+    return x @ (y.swapaxes(1, 2) if fields["adj_y"] else y)
 
 
 def convolution(x, weights, fields, shape):
@@ -142,18 +157,18 @@ def pooled(x, fields, shape, kind, real):
 def result(kind: str, arrays: list[np.ndarray], fields: dict[str, Any], shape, real: bool):
     """Return the result of an operation."""
     sums: dict[str, Any] = {
-        "ShiftedProduct": lambda x, y: (
-            (x.swapaxes(1, 2) if fields["adj_x"] else x)
-            @ (y.swapaxes(1, 2) if fields["adj_y"] else y)
-        ),
+        "ShiftedProduct": lambda x, *blocks: product(x, np.dstack(blocks), fields),
         "ShiftedSum": lambda: np.zeros(shape, float if real else np.int64),
         "ShiftedConvolution": lambda x, w: convolution(x, w, fields, shape),
         "TurnedConvolution": lambda e, w: turned(e, w, fields, shape),
         "ShiftedCorrelation": lambda x, e: correlation(x, e, fields, shape),
     }
     if kind in sums:
+        *arrays, records = arrays if fields["stepped"] else (*arrays, None)
         first = len(arrays) - len(fields["factors"])
-        return finish(added(sums[kind](*arrays[:first]), arrays[first:], fields), fields, real)
+        total = sums[kind](*arrays[:first])
+        total = total if records is None else stepped(total, records)
+        return finish(added(total, arrays[first:], fields), fields, real)
     match kind:
         case "MaskedErrors":
             top = fields["high"] if fields["high"] < 128 else np.inf

@@ -1,6 +1,5 @@
 """Graphs of training steps: gradients against finite differences, integers against a reference."""
 
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +8,7 @@ import prerequisites
 import pytest
 import step_reference as reference
 from float_networks import Layers
+from step_inputs import contents, labels_of, shift_of
 
 from celosia.sw.ir.graph import Graph
 from celosia.sw.layers.errors import CompileError
@@ -86,26 +86,6 @@ def network(name: str, seed: int) -> Graph:
     return layers.graph()
 
 
-def shift_of(role: str, _: object) -> int:
-    """Return some shift of 0 to 9 for each role, always the same."""
-    return zlib.crc32(role.encode()) % 10 if "step" in role else 5 + zlib.crc32(role.encode()) % 3
-
-
-def contents(found: StepGraph, rng: np.random.Generator) -> dict[int, np.ndarray]:
-    """Return random inputs, and the first states."""
-    values = {}
-    for number in found.graph.inputs:
-        tensor = found.graph.tensors[number]
-        bits = found.noises.get(tensor.name)
-        half = 128 if bits is None else (1 << bits) >> 1
-        low = 0 if bits is None else -half
-        values[number] = rng.integers(low, max(half, 1), tensor.shape, np.int8)
-    values[labels_of(found.graph)] = np.where(
-        np.arange(4) == rng.integers(0, 4, (1, BATCH, 1)), 127, 0
-    )
-    return values | {state.tensor: state.initial for state in found.graph.states}
-
-
 def without_noise(found: StepGraph, seed: int) -> dict[int, np.ndarray]:
     values, tensors = contents(found, np.random.default_rng(seed)), found.graph.tensors
     return {n: v * (tensors[n].name not in found.noises) for n, v in values.items()}
@@ -114,17 +94,13 @@ def without_noise(found: StepGraph, seed: int) -> dict[int, np.ndarray]:
 def gradients(found: StepGraph, made: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
     """Return the real gradient of each matrix of weights, by the tensor of its high bytes."""
     tensors = found.graph.tensors
-    numbers = {tensors[state.tensor].name: state.tensor for state in found.graph.states}
-    steps = [
-        o.outputs[0] for o in found.graph.operations if tensors[o.outputs[0]].name[-5:] == "/step"
-    ]
-    return {
-        numbers[f"{tensors[n].name[:-5]}/high"]: made[n] * 2.0 ** found.exponents[n] for n in steps
-    }
-
-
-def labels_of(graph: Graph) -> int:
-    return next(n for n in graph.inputs if graph.tensors[n].name == "labels")
+    successors = {tensors[s.tensor].name: (s.tensor, s.successor) for s in found.graph.states}
+    result = {}
+    for high, exponent in found.gradients.items():
+        low = successors[tensors[high].name.replace("/high", "/low")][0]
+        new = made[successors[tensors[high].name][1]]
+        result[high] = (64 * (new - made[high]) - made[low]) * 2.0**exponent
+    return result
 
 
 #: 1 / count has seven bits.

@@ -5,7 +5,7 @@ from celosia.sw.compiler.emit.access import Step, span
 from celosia.sw.compiler.emit.addressing import Addressing, loops
 from celosia.sw.compiler.emit.vector import vector
 from celosia.sw.compiler.schedule.actions import MoveWeights, MultiplyMoved, Region, SpreadSums
-from celosia.sw.layers.spec import DynamicProduct, Range, Term
+from celosia.sw.layers.spec import Addend, DynamicProduct, Range, Term
 
 _Fields = dict[str, int]
 
@@ -39,7 +39,9 @@ def multiply_moved(about: Addressing, action: MultiplyMoved) -> Step:
     layer = about.network.layers[action.layer]
     assert isinstance(layer, DynamicProduct)
     taps = _taps(about, layer, action)
-    if action.term is Term.COLUMNS:
+    if isinstance(action.term, Addend):
+        taps, region, fields = _addend(about, action, action.term)
+    elif action.term is Term.COLUMNS:
         region = _constant(about, layer, action, taps[1] - taps[0])
         fields = loops((1, 1, action.rows[1] - action.rows[0]), (0, 0, 0))
     else:
@@ -72,12 +74,13 @@ def spread_sums(about: Addressing, action: SpreadSums, slot: int) -> Step:
         (about.half(action.half, writes=True),),
         slot,
         layer.scalings[1],
+        each=about.config.columns if action.each else 0,
         source=Space.ACCUMULATORS,
         destination=Space.ACCUMULATORS,
         # Passes add to all columns.
         channels=about.config.columns,
         source_base=base + action.row,
-        **loops((1, 1, action.rows), (0, 0, 0), "source_"),
+        **loops((1, 1, action.rows), (0, 0, int(action.each)), "source_"),
         destination_base=base + action.accumulator,
         destination_x_stride=int(action.rows > 1),
     )
@@ -110,6 +113,8 @@ def _vectors(
     # In a flat value, a matrix follows the one before.
     row, before = (matrix, 0) if found.height > 1 else (0, matrix * height)
     rows, columns = (lanes, pixels) if turned else (pixels, lanes)
+    if side and layer.column:
+        columns = columns[0] + layer.column, columns[1] + layer.column
     first = (before + rows[0]) * pitch + columns[0]
     ends = first, (before + rows[1] - 1) * pitch + columns[1]
     region = Region(value, action.sub_batch, action.block.samples, (row, row + 1), ends)
@@ -119,10 +124,27 @@ def _vectors(
     return region, fields
 
 
+def _addend(
+    about: Addressing, action: MultiplyMoved, addend: Addend
+) -> tuple[Range, Region, _Fields]:
+    """Return the channels of an output tile of an addend, their region, and the loops over it."""
+    first, last = about.channels(action.layer, action.tile)
+    start, count = first % addend.columns, last - first
+    value, layout = about.network.values[addend.value], about.placement.layouts[addend.value]
+    pitch = layout.pixel if value.channels == addend.columns else addend.columns
+    rows = action.rows if addend.rows > 1 else (0, 1)
+    columns = rows[0] * pitch + start, (rows[1] - 1) * pitch + start + count
+    samples = action.block.samples
+    region = Region(addend.value, action.sub_batch, samples, (0, 1), columns)
+    turns, stride = action.rows[1] - action.rows[0], pitch if addend.rows > 1 else 0
+    return (0, count), region, loops((1, 1, turns), (0, 0, stride))
+
+
 def _constant(
     about: Addressing, layer: DynamicProduct, action: MoveWeights | MultiplyMoved, count: int
 ) -> Region:
     """Return the region of some bytes of the constant of a term."""
+    assert isinstance(action.term, Term)
     term = {Term.COLUMNS: layer.columns, Term.LINES: layer.lines}[action.term]
     assert term
     return Region(term.value, action.sub_batch, action.block.samples, (0, 1), (0, count))

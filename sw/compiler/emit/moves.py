@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 
+from celosia.hw.arch.config import PARAMETER_BYTES
 from celosia.hw.arch.isa import Instruction, Kind, Opcode
 from celosia.sw.compiler.emit.access import Access, Step, span
 from celosia.sw.compiler.emit.addressing import Addressing
+from celosia.sw.compiler.layout.tile import copied_parameters
 from celosia.sw.compiler.schedule.actions import Fetch, Region
+from celosia.sw.layers.spec import DynamicProduct
 
 #: Bytes that one pixel of FILL may have.
 _MOST_CHANNELS = (1 << 16) - 1
@@ -16,7 +19,13 @@ def constants(about: Addressing, fetch: Fetch) -> Step:
     place, memory = about.placement, fetch.memory
     by_layer = {"weights": place.weights, "parameters": place.parameters}
     base = by_layer[memory][fetch.layer] if memory in by_layer else place.tables
-    fields = {"external": base + fetch.offset(about.config)}
+    external = base + fetch.offset(about.config)
+    layer = about.network.layers[fetch.layer]
+    if memory == "parameters" and isinstance(layer, DynamicProduct) and layer.stepped >= 0:
+        copied = copied_parameters(layer, about.tiling.layers[fetch.layer])
+        if fetch.first >= copied:
+            external = place.stepped[fetch.layer] + (fetch.first - copied) * PARAMETER_BYTES
+    fields = {"external": external}
     if memory == "weights":
         i = Instruction(Opcode.LOAD_WEIGHTS, **fields, tile=fetch.slot, tiles=fetch.count)
     else:

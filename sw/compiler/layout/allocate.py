@@ -15,6 +15,7 @@ from functools import cache
 from celosia.hw.arch.config import ADDRESS_BITS, TABLE_BYTES, Config
 from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.chains import Chain, Chains
+from celosia.sw.compiler.layout.in_place import in_place, users
 from celosia.sw.compiler.layout.pack import packed_bytes
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.placement import Placement, ValueAddresses, per_image_layers
@@ -24,6 +25,7 @@ from celosia.sw.compiler.layout.stripes import Passage
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network, attached
+from celosia.sw.layers.spec import DynamicProduct, MatrixLayer
 
 #: External addresses of tables start at multiples of this: no burst crosses a 4 KiB page early.
 ALIGNMENT = 4096
@@ -69,8 +71,10 @@ def allocate(
     external = {
         number: take((1 if value.contents is not None else batch) * value.bytes_per_item)
         for number, value in enumerate(network.values)
-        if value.is_input or value.is_output
+        if (value.is_input or value.is_output) and value.original < 0
     }
+    copies = {n: v.original for n, v in enumerate(network.values) if v.original >= 0}
+    external |= {number: external[original] for number, original in copies.items()}
     for number, value in enumerate(network.values):
         # Samples follow one another in external memory.
         if number in chosen.spilled and number not in external:
@@ -86,8 +90,18 @@ def allocate(
         values=chosen.values,
         layouts=layouts,
         external=external,
-        weights=tuple(weights for weights, _ in pairs),
+        weights=tuple(
+            external[layer.stored]
+            if isinstance(layer, MatrixLayer) and layer.stored >= 0
+            else first
+            for layer, (first, _) in zip(network.layers, pairs, strict=True)
+        ),
         parameters=tuple(parameters for _, parameters in pairs),
+        stepped={
+            number: external[layer.stepped]
+            for number, layer in enumerate(network.layers)
+            if isinstance(layer, DynamicProduct) and layer.stepped >= 0
+        },
         tables=tables,
         code=address,
         stripes=chosen.stripes,
@@ -128,6 +142,9 @@ class _Allocator:
         self.overlap = frozenset[int]()
         self.alone = alone
         self.chains = chains
+        self.lead = 0
+        self.births: dict[int, int] = {}
+        self.in_place = in_place(network, layouts, config)
 
     def choose(self, batch: int) -> _Choice | CompileError:
         """Return the best use of the unified buffer; values too large go outside, largest first.
@@ -213,6 +230,15 @@ class _Allocator:
 
     def best(self, batch: int, permanent: bool, spilled: frozenset[int]) -> _Choice | None:
         """Return the use for the largest sub-batch that fits, with inputs ahead if possible."""
+        for lead in (policy.LEAD_LAYERS, 0) if not self.per_image else (0,):
+            self.lead = lead
+            found = self.largest(batch, permanent, spilled)
+            if found is not None:
+                return found
+        return None
+
+    def largest(self, batch: int, permanent: bool, spilled: frozenset[int]) -> _Choice | None:
+        """Return the use for the largest sub-batch, with inputs of the next one if they fit."""
         fit = cache(lambda samples, ahead: self.fit(samples, ahead, permanent, spilled))
         whole = fit(batch, False)
         if whole is not None and not self.per_image:
@@ -237,12 +263,18 @@ class _Allocator:
         for number, value in enumerate(self.network.values):
             layout = self.layouts[number]
             uses, births = self.network.readers[number], self.network.makers[number]
-            if number in spilled or not (uses or births):
+            if number in spilled or not (uses or births) or number in self.in_place:
                 continue
             birth = births[0] if births else uses[0]
             if births and attached(self.network, birth):
                 birth -= 1
-            death = end if value.is_output else self.until(max([birth, *uses]))
+            # Batched layers store an output when it is complete.
+            kept = value.is_output and self.per_image > 0
+            results = [n for n, source in self.in_place.items() if source == number]
+            ends = [n for value in results for n in users(self.network, value)]
+            death = end if kept else self.until(max([birth, *births, *uses, *ends]))
+            if value.is_input and not births:
+                birth = max(0, birth - self.lead)
             count = layout.sample_pitch * (samples if self.whole(number) else 1)
             # An input of per-image and batched layers arrives by sample, and stays.
             both = self.whole(number) and birth < self.per_image
@@ -279,6 +311,9 @@ class _Allocator:
             for order, alternate in ((by_birth, False), (by_count, False), (by_birth, True)):
                 addresses = first_fit(order, self.config, alternate)
                 if addresses is not None:
+                    for number, source in self.in_place.items():
+                        addresses[number, -1, 0] = addresses[source, -1, 0]
+                    self.births = {span.key[0]: span.birth for span in spans if span.key[1] < 0}
                     return self.choice(samples, spilled, addresses, chosen[1], permanent)
         return None
 
@@ -296,7 +331,12 @@ class _Allocator:
             copies[value, layer] = (*copies.get((value, layer), ()), addresses[value, layer, turn])
         layouts = self.layouts
         values = {
-            value: ValueAddresses(turns, self.whole(value), permanent and layouts[value].margins)
+            value: ValueAddresses(
+                turns,
+                self.whole(value),
+                permanent and layouts[value].margins,
+                self.births.get(value, 0),
+            )
             for (value, layer), turns in copies.items()
             if layer < 0
         }

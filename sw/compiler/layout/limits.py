@@ -33,6 +33,9 @@ def misfit(network: Network, layouts: Sequence[Layout], config: Config) -> Compi
             if sees_rows(layer, number, value):
                 return _error(layer, "wanted an input that nobody else pads")
     for layer in network.layers:
+        if isinstance(layer, MatrixLayer) and layer.stored >= 0:
+            if not layer.channels == config.columns == config.tile_row_bytes:
+                return _error(layer, f"wanted blocks of {config.columns} columns")
         if isinstance(layer, MatrixLayer) and math.prod(layer.pool.window) > (
             config.accumulator_depth
         ):

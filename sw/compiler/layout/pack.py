@@ -33,7 +33,9 @@ def packed(
 
 def packed_bytes(layer: Layer, tiled: TiledLayer, config: Config) -> tuple[int, int]:
     """Return the bytes of a layer's weights and of its parameters, packed."""
-    return tiled.weight_tiles * config.tile_bytes, parameters_of(layer, tiled) * PARAMETER_BYTES
+    stored = isinstance(layer, MatrixLayer) and layer.stored >= 0
+    weights = 0 if stored else tiled.weight_tiles * config.tile_bytes
+    return weights, parameters_of(layer, tiled) * PARAMETER_BYTES
 
 
 def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config) -> bytes:
@@ -42,9 +44,14 @@ def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config
     Taps and channels past the end of a segment or of the layer are zero. ``source`` is the layout
     of the value read.
     """
-    if not isinstance(layer, MatrixLayer):
-        return b""
     rows, columns = config.rows, config.columns
+    if isinstance(layer, DynamicProduct):
+        tiles = np.zeros((len(layer.factors), rows, config.tile_row_bytes), np.int8)
+        each = np.arange(min(rows, columns))
+        tiles[:, each, each] = np.array(layer.factors, np.int8)[:, None]
+        return tiles.tobytes()
+    if not isinstance(layer, MatrixLayer) or layer.stored >= 0:
+        return b""
     image = np.zeros((tiled.tiles, tiled.steps, rows, config.tile_row_bytes), np.int8)
     for number, tile in enumerate(tiled.segments):
         first = number * tiled.channels
@@ -82,7 +89,8 @@ def pack_parameters(layer: Layer, tiled: TiledLayer) -> bytes:
             image[name][tile * tiled.parameters + lane] = getattr(layer.scaling, name)
         elif not isinstance(layer, MatrixLayer):
             values = [getattr(scaling, name)[0] for scaling in layer.scalings]
-            image[name] = np.repeat(values, tiled.parameters)
+            repeated = np.repeat(values, tiled.parameters)
+            image[name][: len(repeated)] = repeated
         elif tiled.band:
             values = getattr(layer.scaling, name).reshape(tiled.tiles, tiled.channels)
             image[name] = values[:, each % tiled.channels].reshape(-1)

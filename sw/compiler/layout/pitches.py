@@ -326,6 +326,8 @@ def _banded(
 def sees_rows(layer: Layer, number: int, value: Value) -> bool:
     """Return whether a layer reads a vector as several rows, or as an image."""
     if isinstance(layer, DynamicProduct):
+        if not layer.taps:
+            return False
         ends = zip((layer.source, layer.second), layer.extents, strict=True)
         return any(number == end and value.channels != depth for end, (_, depth) in ends)
     if isinstance(layer, MatrixLayer):

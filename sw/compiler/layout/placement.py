@@ -33,6 +33,7 @@ class ValueAddresses:
     addresses: tuple[int, ...]
     whole: bool  #: True if it holds all samples of a sub-batch, else one.
     permanent: bool  #: True if no other bytes ever use the addresses.
+    since: int = 0  #: Layer from whose begin on the addresses are free for it.
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Placement:
     #: External address of each layer's tiles and channel parameters.
     weights: tuple[int, ...]
     parameters: tuple[int, ...]
+    #: By layer, external address of the parameters that shift its product in place.
+    stepped: Mapping[int, int]
     #: External address of the tables, and the first address free for code.
     tables: int
     code: int
@@ -116,6 +119,7 @@ class Placement:
             external={value: address + by for value, address in self.external.items()},
             weights=tuple(address + by for address in self.weights),
             parameters=tuple(address + by for address in self.parameters),
+            stepped={number: address + by for number, address in self.stepped.items()},
             tables=self.tables + by,
             code=self.code + by,
         )

@@ -37,9 +37,12 @@ class Demand:
     #: True if it reads an input, which takes the first cycles of the bus, and has few tiles.
     first: bool
     turns: bool  #: True if blocks take turns on a tile, which streams once.
+    stored: bool = False  #: True if tiles change from run to run, so that none is resident.
 
     def staying(self, level: float) -> int:
         """Return the resident periods with which the bus is busy at most a share of the time."""
+        if self.stored:
+            return 0
         if self.first:
             return -(-self.tiles // self.period)
         streamed = max(0.0, level * self.cycles - self.fixed) / self.each
@@ -78,7 +81,8 @@ def demand_of(
     cycles, tiles = len(segments) * max(array, vector), steps * len(segments)
     turns = stripes == 1 and takes_turns(steps, tiles, ring) and blocks * tiles * beats > cycles
     once = turns or (stripes == 1 and policy.RING_HELD * tiles <= ring)
-    return Demand(tiles, period, cycles, fixed, beats if once else blocks * beats, first, turns)
+    each = beats if once else blocks * beats
+    return Demand(tiles, period, cycles, fixed, each, first, turns, layer.stored >= 0)
 
 
 def takes_turns(steps: int, tiles: int, ring: int) -> bool:

@@ -59,7 +59,7 @@ def scratch_of(network: Network, config: Config) -> Scratch:
     space = config.weight_tiles // policy.SCRATCH_SHARE - len(constants)
     # One instruction counts fewer rows of tiles than the accumulators have.
     most = (config.accumulator_rows - 1) // config.rows
-    longest = max(-(-layer.taps // config.rows) for layer in layers.values())
+    longest = max(-(-max(layer.taps, 1) // config.rows) for layer in layers.values())
     # Two regions at least, so that one fills while the other is multiplied.
     steps = min(longest, max(1, space // 2), most)
     turns = min(policy.SCRATCH_TURNS, space // steps)

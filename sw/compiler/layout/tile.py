@@ -141,8 +141,10 @@ def tile(
     cut = [_segments(network, n, layouts, bands, config, None) for n in range(len(network.layers))]
     sizes = [steps_of(segments, config) * len(segments) for segments in cut]
     scratch = scratch_of(network, config)
-    keep, tiles = 0, scratch.first
-    if sum(sizes) > tiles:
+    fixed = [_diagonals(layer) for layer in network.layers]
+    keep, tiles = 0, scratch.first - sum(fixed)
+    stored = any(isinstance(layer, MatrixLayer) and layer.stored >= 0 for layer in network.layers)
+    if sum(sizes) > tiles or stored:
         keep = max(tiles // policy.RING_SHARE, min(tiles, 2))
     if keep:
         # The ring holds several fetches.
@@ -169,11 +171,16 @@ def tile(
         for number, (layer, segments) in enumerate(zip(network.layers, cut, strict=True))
     ]
     slots, used = reside(demands, tiles - keep)
+    for number, count in enumerate(fixed):
+        if count:
+            slots[number] = used, count, 1
+            used += count
+    tiles += sum(fixed)
     layers = [
         TiledLayer(
             segments=segments,
-            steps=steps_of(segments, config),
-            tiles=len(segments),
+            steps=fixed[number] or steps_of(segments, config),
+            tiles=1 if fixed[number] else len(segments),
             channels=_channels(layer, bands.get(number), config),
             parameters=parameters_of_tile(_channels(layer, bands.get(number), config), config),
             band=bands.get(number),
@@ -187,6 +194,8 @@ def tile(
     ]
     weights = Ring(used, tiles - used)
     sizes = [parameters_of(*pair) for pair in zip(network.layers, layers, strict=True)]
+    changing = [isinstance(x, DynamicProduct) and x.stepped >= 0 for x in network.layers]
+    sizes = [config.parameter_channels if c else n for n, c in zip(sizes, changing, strict=True)]
     channels, parameters = _stay(sizes, config.parameter_channels, config.columns)
     layers = [
         replace(tiled, first_channel=first) for tiled, first in zip(layers, channels, strict=True)
@@ -194,6 +203,11 @@ def tile(
     tables = _tables(network, config)
     exponentials = _exponentials(network, tables, config)
     return Tiling(tuple(layers), weights, parameters, tables, exponentials, scratch)
+
+
+def _diagonals(layer: Layer) -> int:
+    """Return the constant tiles of a product of two computed matrices."""
+    return len(layer.factors) if isinstance(layer, DynamicProduct) else 0
 
 
 def _channels(layer: Layer, band: Band | None, config: Config) -> int:
@@ -290,7 +304,8 @@ def parameters_of(layer: Layer, tiled: TiledLayer) -> int:
     if isinstance(layer, MatrixLayer):
         return tiled.parameters * tiled.tiles
     if isinstance(layer, DynamicProduct):
-        return copied_parameters(layer, tiled) + tiled.parameters
+        tiles = -(-layer.channels // tiled.channels) if layer.stepped >= 0 else 1
+        return copied_parameters(layer, tiled) + tiled.parameters * tiles
     return tiled.parameters * len(layer.scalings)
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
-from celosia.sw.layers.spec import Range, Term
+from celosia.sw.layers.spec import Addend, Range, Term
 
 
 class Stripe(NamedTuple):
@@ -134,18 +134,22 @@ class MultiplyMoved(NamedTuple):
     sub_batch: int
     layer: int
     head: int
+    tile: int
     rows: Range
     first_step: int
     last_step: int
     half: int
     accumulator: int
     accumulate: bool
-    term: Term
+    term: Term | Addend
     slot: int
 
 
 class SpreadSums(NamedTuple):
-    """Copy a row of sums of an output tile to other rows, ``accumulator`` and those after it."""
+    """Copy a row of sums of an output tile to other rows, ``accumulator`` and those after it.
+
+    If ``each``, the rows are those of the sums themselves, which are shifted in place.
+    """
 
     block: Block
     sub_batch: int
@@ -155,6 +159,7 @@ class SpreadSums(NamedTuple):
     row: int
     accumulator: int
     rows: int
+    each: bool = False
 
 
 class Drain(NamedTuple):

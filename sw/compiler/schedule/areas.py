@@ -17,7 +17,7 @@ from celosia.sw.compiler.schedule.actions import (
     StoreRegion,
     Stripe,
 )
-from celosia.sw.layers.spec import DynamicProduct, MatrixLayer, Pooling, Range, Sum
+from celosia.sw.layers.spec import Addend, DynamicProduct, MatrixLayer, Pooling, Range, Sum
 
 #: All rows, or all channels.
 EVERYTHING = (-(1 << 62), 1 << 62)
@@ -56,7 +56,7 @@ class Areas(Arranged):
         layer, tiled = self.network.layers[action.layer], self.tiling.layers[action.layer]
         assert not isinstance(layer, Pooling)
         start = action.tile * tiled.channels + (
-            layer.first if isinstance(layer, MatrixLayer) else 0
+            layer.first if isinstance(layer, MatrixLayer | DynamicProduct) else 0
         )
         channels = start, start + tiled.channels
         return Area(layer.result, *action.block[:2], channels, action.result)
@@ -110,8 +110,10 @@ class Areas(Arranged):
         """Return the area that an action of a product of two computed matrices reads."""
         layer = self.network.layers[action.layer]
         assert isinstance(layer, DynamicProduct)
-        read = layer.tiles_of if isinstance(action, MoveWeights) else layer.pixels_of
-        value = read(action.term)
+        moved = isinstance(action, MoveWeights)
+        value = layer.tiles_of(action.term) if moved else layer.pixels_of(action.term)
+        if isinstance(action.term, Addend):
+            return Area(value, action.block.samples, EVERYTHING)
         matrix = layer.matrices[isinstance(action, MoveWeights)][action.head]
         head = matrix, matrix + 1
         rows = head if self.network.values[value].height > 1 else EVERYTHING

@@ -61,7 +61,7 @@ class Constants(Arranged):
         layer, tiled = self.network.layers[action.layer], self.tiling.layers[action.layer]
         if isinstance(action, SpreadSums):
             assert isinstance(layer, DynamicProduct)
-            return copied_parameters(layer, tiled)
+            return copied_parameters(layer, tiled) + action.tile * tiled.parameters * action.each
         if isinstance(action, Drain):
             if isinstance(layer, DynamicProduct) and not layer.by_channel:
                 return 0
@@ -76,6 +76,9 @@ class Constants(Arranged):
             return None
         total = parameters_of(self.network.layers[action.layer], tiled)
         most = self.tiling.parameters.count // policy.RING_FETCHES // tiled.parameters
+        layer = self.network.layers[action.layer]
+        if isinstance(layer, DynamicProduct) and layer.stepped >= 0:
+            most = 1
         count = max(1, most) * tiled.parameters
         first = channel // count * count
         return first, min(count, total - first), channel - first

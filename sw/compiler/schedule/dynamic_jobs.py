@@ -18,6 +18,7 @@ from celosia.sw.compiler.schedule.actions import (
 from celosia.sw.compiler.schedule.blocks import even
 from celosia.sw.compiler.schedule.interleave import Job
 from celosia.sw.compiler.schedule.movement import Movement
+from celosia.sw.layers.network import attached
 from celosia.sw.layers.spec import DynamicProduct, Range, Term
 
 
@@ -53,6 +54,9 @@ class DynamicJobs:
         for index, works in enumerate(groups):
             following = groups[index + 1] if index + 1 < len(groups) else []
             job = Job(drains=[list(self.drained(work)) for work in works])
+            if self.layer.stepped >= 0:
+                yield from self.in_pairs(groups, index)
+                continue
             if self.spreads:
                 # Sums of columns for the next job are copied meanwhile, in the other half.
                 passes = [action for work in works for action in self.multiplied(work)]
@@ -67,11 +71,43 @@ class DynamicJobs:
                 job.tiles[0].insert(0, self.constant(works[0]))
             yield job
 
+    def in_pairs(self, groups: Sequence[Sequence["_Work"]], index: int) -> Iterator[Job]:
+        """Yield a job whose sums are shifted in place before addends come.
+
+        The products of the second job of a pair come before the addends of the first, in the other
+        half: meanwhile the sums of the first are shifted.
+        """
+        begun: list[OnSums] = [a for work in groups[index] for a in self.shifted(work, 0)]
+        added: list[OnSums] = [a for work in groups[index] for a in self.added(work)]
+        following = groups[index + 1] if index + 1 < len(groups) else []
+        after: list[OnSums] = [a for work in following for a in self.shifted(work, 1)]
+        tiles = [added] if index % 2 else [begun, after, added]
+        drains = [list(self.drained(work)) for work in groups[index]]
+        yield Job(tiles=[tile for tile in tiles if tile], drains=drains)
+
+    def shifted(self, work: "_Work", half: int) -> Iterator[OnSums]:
+        """Yield the products of some work, the first addends, and the shift in place."""
+        if self.once:
+            yield self.moved(work)
+        for action in self.multiplied(work):
+            yield action if isinstance(action, MoveWeights) else action._replace(half=half)
+        yield SpreadSums(
+            block=work.block,
+            sub_batch=self.sub_batch,
+            layer=self.number,
+            tile=work.tile,
+            half=half,
+            row=work.row,
+            accumulator=work.row,
+            rows=work.rows[1] - work.rows[0],
+            each=True,
+        )
+
     def in_turn(self, works: Sequence["_Work"]) -> Iterator[list[OnSums]]:
         """Yield the moves of several tiles, then the passes of each; the first tile has landed."""
         for first in range(0, len(works), self.scratch.turns):
             some = works[first : first + self.scratch.turns]
-            if self.once:
+            if self.once and self.steps:
                 yield [self.moved(work) for work in some]
             for work in some:
                 yield list(self.multiplied(work))
@@ -116,7 +152,7 @@ class DynamicJobs:
 
     def moved(self, work: "_Work") -> MoveWeights:
         """Return the move of all steps of a tile."""
-        return MoveWeights(**self.about(work, 0, self.steps), tile=work.tile, term=Term.PRODUCT)
+        return MoveWeights(**self.about(work, 0, self.steps), term=Term.PRODUCT)
 
     def begun(self, works: Sequence["_Work"], half: int) -> Iterator[OnSums]:
         """Yield the moves of tiles, and copies of their column sums to all rows of a job.
@@ -148,15 +184,29 @@ class DynamicJobs:
             about = self.about(work, first, min(first + most, self.steps))
             if not self.once:
                 about["slot"] = self.scratch.slot(next(self.turns))
-                yield MoveWeights(**about, tile=work.tile, term=Term.PRODUCT)
+                yield MoveWeights(**about, term=Term.PRODUCT)
             yield MultiplyMoved(**about, **sums, accumulate=spread or first > 0, term=Term.PRODUCT)
             for _ in range(layer.columns.times if layer.columns and not spread else 0):
                 yield MultiplyMoved(**about, **sums, accumulate=True, term=Term.COLUMNS)
+        if layer.stepped < 0:
+            yield from self.added(work)
         if layer.lines:
             for step in list(range(self.steps)) * layer.lines.times:
                 about = self.about(work, step, step + 1)
                 about["slot"] = self.scratch.constants[self.number]
                 yield MultiplyMoved(**about, **sums, accumulate=True, term=Term.LINES)
+
+    def added(self, work: "_Work") -> Iterator[MultiplyMoved]:
+        """Yield the passes of addends."""
+        tiled = self.moves.tiling.layers[self.number]
+        sums: dict[str, Any] = {"rows": work.rows, "half": 0, "accumulator": work.row}
+        started = self.steps > 0
+        for addend in self.layer.addends:
+            for factor in addend.tiles:
+                fields: dict[str, Any] = self.about(work, 0, 1)
+                fields["slot"] = tiled.slot(self.layer.factors.index(factor))
+                yield MultiplyMoved(**fields, **sums, accumulate=started, term=addend)
+                started = True
 
     def about(self, work: "_Work", first: int, last: int) -> dict[str, Any]:
         """Return fields of the actions on some steps of a tile."""
@@ -165,6 +215,7 @@ class DynamicJobs:
             "sub_batch": self.sub_batch,
             "layer": self.number,
             "head": work.head,
+            "tile": work.tile,
             "first_step": first,
             "last_step": last,
             "slot": self.scratch.slot(work.turn),
@@ -173,8 +224,8 @@ class DynamicJobs:
     def constant(self, work: "_Work") -> MoveWeights:
         """Return the move of the tile of equal weights, which lasts for all jobs."""
         about = self.about(work, 0, 1)
-        about["slot"] = self.scratch.constants[self.number]
-        return MoveWeights(**about, tile=0, term=Term.LINES)
+        about |= {"tile": 0, "slot": self.scratch.constants[self.number]}
+        return MoveWeights(**about, term=Term.LINES)
 
     def drained(self, work: "_Work") -> Iterator[Action]:
         """Yield the drain of an output tile, then stores of complete results."""
@@ -187,7 +238,23 @@ class DynamicJobs:
             half=0,
             accumulator=work.row,
         )
+        following = self.number + 1
+        if following < len(moves.network.layers) and attached(moves.network, following):
+            after = DynamicJobs(moves, following, self.sub_batch)
+            yield from after.drained(work)
+        value, pixel = (
+            moves.network.values[layer.result],
+            moves.placement.layouts[layer.result].pixel,
+        )
+        if layer.stepped >= 0 and value.channels == layer.channels == pixel and self.tiles == 1:
+            # Each job stores its own rows.
+            region = moves.everything(layer.result, self.sub_batch, block.samples)
+            columns = work.rows[0] * pixel, work.rows[1] * pixel
+            yield from moves.store(self.number, region._replace(columns=columns))
+            return
         if work.tile + 1 < self.tiles or work.rows[1] < layer.rows:
+            return
+        if moves.network.makers[layer.result][-1] != self.number:
             return
         region = moves.everything(layer.result, self.sub_batch, block.samples)
         if layer.output[0] > 1:

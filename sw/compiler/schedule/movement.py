@@ -15,6 +15,7 @@ from celosia.sw.compiler.schedule.actions import (
     StoreRegion,
     Stripe,
 )
+from celosia.sw.layers.network import attached
 from celosia.sw.layers.spec import Range
 
 
@@ -26,6 +27,28 @@ class Movement(Arranged):
         """First layer that reads each value."""
         layers = reversed([*enumerate(self.network.layers)])
         return {source: number for number, layer in layers for source in layer.sources}
+
+    @cached_property
+    def loaded_at(self) -> dict[int, int]:
+        """Layer with which the load of each value comes: its first reader, or one before that."""
+        result = dict(self.first_use)
+        if self.placement.per_image:
+            return result
+        for value, use in self.first_use.items():
+            kept = self.placement.values.get(value)
+            first = use if kept is None else min(use, kept.since)
+            while first < use and attached(self.network, first):
+                first += 1
+            result[value] = first
+        return result
+
+    def early(self, number: int) -> list[int]:
+        """Return the values that are loaded with a layer that does not read them."""
+        return [
+            value
+            for value, layer in self.loaded_at.items()
+            if layer == number and value not in self.network.layers[number].sources
+        ]
 
     def load_stripe(
         self, number: int, sub_batch: int, samples: Range, cut: Sequence[Range], index: int
@@ -62,9 +85,9 @@ class Movement(Arranged):
 
     def is_fresh(self, number: int, value: int, sub_batch: int, samples: Range) -> bool:
         """Return whether a layer is the first reader of an input that has not been loaded ahead."""
-        if not self.network.values[value].is_input or self.first_use[value] != number:
+        if not self.network.values[value].is_input or self.placement.outside(value):
             return False
-        if self.placement.outside(value):
+        if self.loaded_at[value] != number:
             return False
         ahead = len(self.placement.values[value].addresses) == 2
         return not ahead or (
@@ -129,9 +152,9 @@ class Movement(Arranged):
         """Yield the loads of the next sample's or sub-batch's inputs with a separate address."""
         sub_batches = self.placement.sub_batches
         for value in dict.fromkeys(self.network.layers[number].sources):
-            if not self.network.values[value].is_input or self.first_use[value] != number:
+            if not self.network.values[value].is_input or self.placement.outside(value):
                 continue
-            if self.placement.outside(value):
+            if self.first_use[value] != number:
                 continue
             kept = self.placement.values[value]
             last = sum(sub_batches[sub_batch])

@@ -191,8 +191,11 @@ def layer_cycles(
         return 0, 3 * tiles * math.prod(layer.output) * groups
     if isinstance(layer, DynamicProduct):
         steps, pixels = -(-layer.taps // config.rows), layer.heads * layer.rows
-        each = layer.passes * pass_cycles(layer.rows, config) + config.rows
-        return tiles * steps * layer.heads * each, tiles * pixels * groups
+        rows = pass_cycles(layer.rows, config)
+        added = sum(len(addend.tiles) for addend in layer.addends) * rows
+        each = layer.passes * rows + config.rows
+        array = tiles * layer.heads * (steps * each + added)
+        return array, tiles * pixels * groups
     if tiled.band:
         rows, width = layer.output
         pixels = math.prod(vectors(tiled.band, -(-rows // stripes), width, source.row))

@@ -83,6 +83,10 @@ class _Scheduler(Arranged):
         if self.jobs.joins(number):
             return []
         before: list[Action] = []
+        early: list[Action] = []
+        for value in self.moves.early(number):
+            if self.moves.is_fresh(number, value, sub_batch, samples):
+                early += self.moves.load(number, value, sub_batch, samples)
         margins = list(self.moves.margins(layer.result, sub_batch, samples, number))
         if number + 1 < len(self.network.layers) and self.jobs.joins(number + 1):
             margins += self.moves.margins(
@@ -100,6 +104,7 @@ class _Scheduler(Arranged):
         before += self.moves.prefetch(number, sub_batch, samples)
         jobs = self.jobs_of(number, sub_batch, samples, staged)
         jobs[0].before[:0] = before
+        jobs[-1].before += early
         if not any(isinstance(action, LoadRegion) for action in before):
             # The vector unit is idle while the first sums are made.
             jobs[0].drains[0][:0] = margins

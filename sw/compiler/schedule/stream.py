@@ -32,7 +32,7 @@ from celosia.sw.compiler.schedule.actions import (
 from celosia.sw.compiler.schedule.constants import READERS, Constants, Reader
 from celosia.sw.compiler.schedule.pace import Pace
 from celosia.sw.compiler.schedule.rings import Queue, Use
-from celosia.sw.layers.spec import DynamicProduct, MatrixLayer, Pooling
+from celosia.sw.layers.spec import Addend, DynamicProduct, MatrixLayer, Pooling
 
 
 class Bound(NamedTuple):
@@ -240,6 +240,8 @@ class _Streamer(Arranged):
             return not isinstance(action, Multiply) or self._taps(action, region)
         if isinstance(action, (MoveWeights, MultiplyMoved)):
             assert isinstance(layer, DynamicProduct)
+            if isinstance(action.term, Addend):
+                return True
             matrix = layer.matrices[isinstance(action, MoveWeights)][action.head]
             return region.rows[0] <= matrix < region.rows[1]
         stripes = action.sources if isinstance(action, AddRegion) else (action.source,)

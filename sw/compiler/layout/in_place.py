@@ -1,0 +1,46 @@
+"""Results of sums that take the place of an addend."""
+
+from collections.abc import Sequence
+
+from celosia.hw.arch.config import Config
+from celosia.sw.compiler.layout.pitches import Layout
+from celosia.sw.compiler.layout.scratch import tile_columns
+from celosia.sw.layers.network import Network, attached
+from celosia.sw.layers.spec import DynamicProduct
+
+
+def users(network: Network, value: int) -> list[int]:
+    """Return the layers that make and read a value."""
+    return [*network.makers[value], *network.readers[value]]
+
+
+def in_place(network: Network, layouts: Sequence[Layout], config: Config) -> dict[int, int]:
+    """Return the results of sums that replace an addend row by row, and these addends.
+
+    Nothing reads the addend later, and one output tile has all columns.
+    """
+    found: dict[int, int] = {}
+    for number, layer in enumerate(network.layers):
+        if not isinstance(layer, DynamicProduct) or network.readers[layer.result]:
+            continue
+        if layer.taps and layer.stepped < 0:
+            continue
+        last = number
+        while last + 1 < len(network.layers) and attached(network, last + 1):
+            last += 1
+        for addend in layer.addends:
+            value = addend.value
+            alike = layouts[value] == layouts[layer.result]
+            narrow = addend.columns == layer.channels <= tile_columns(config)
+            if (
+                alike
+                and narrow
+                and addend.rows == layer.rows
+                and network.readers[value][-1] <= last
+                and network.values[value].is_input
+                and not network.values[value].is_output
+                and value not in found.values()
+            ):
+                found[layer.result] = value
+                break
+    return found

@@ -1,0 +1,241 @@
+"""Layers of shifted sums: products of two computed matrices, and addends times factors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from celosia.hw.arch.isa import Rounding
+from celosia.sw.ir.graph import Operation
+from celosia.sw.ir.labels import layer_name
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.lowering import Lowering, View
+from celosia.sw.layers.spec import Addend, DynamicProduct, Layer, MatrixLayer, Pool
+from celosia.sw.layers.values import Scaling, uniform_scaling
+
+#: With a shift of one to the left, this multiplier is one.
+_ONE, _LEFT = 1 << 30, 1
+
+#: An input of so many bytes is loaded again after so many layers: its bytes are free between.
+_LARGE, _NEAR = 1 << 12, 6
+
+
+def shift_scaling(
+    shift: int,
+    *,
+    bias: int = 0,
+    rounding: str = "UP",
+    kept_bits: int = 0,
+    zero_point: int = 0,
+    low: int = -128,
+    high: int = 127,
+) -> Scaling:
+    """Return the parameters that shift sums: see ``operators.shifted.shifted``."""
+    # A shift to the left wraps with DOUBLE alone; with kept bits nothing is left to round.
+    way = Rounding.SINGLE if rounding == "UP" and not kept_bits else Rounding.DOUBLE
+    scaling = uniform_scaling(bias, (_ONE, _LEFT), way, (zero_point, low, high))
+    if kept_bits:
+        # The shift to the left drops the bits above; the sign is that of the highest one left.
+        left, right = 32 - kept_bits, 31 - kept_bits
+    elif rounding == "HALVED":
+        # As LiteRT: half of the sum is rounded, then the rest of the shift.
+        left, right = max(0, 1 - shift), max(0, shift - 1)
+    else:
+        left, right = _LEFT + max(0, -shift), max(0, shift)
+    return replace(scaling, left=scaling.left * 0 + left, right=scaling.right * 0 + right)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Matrix in a value: all of it, rows one after the other."""
+
+    value: int
+    rows: int
+    columns: int
+
+
+class ShiftedLayers:
+    """Layers of one operation, in order; the last makes its result."""
+
+    def __init__(self, lowering: Lowering, operation: Operation) -> None:
+        self.lowering, self.operation = lowering, operation
+
+    def matrix(self, number: int) -> Matrix:
+        """Return a tensor as a matrix; raises CompileError if the core does not compute it."""
+        lowering = self.lowering
+        shape = lowering.graph.tensors[number].shape
+        data = lowering.graph.tensors[number].data
+        if data is not None:
+            return self.constant(data.reshape(-1, shape[-1]))
+        if number not in lowering.views:
+            raise CompileError("wanted inputs that the core computes")
+        view = self.reloaded(number)
+        value = lowering.values[view.value]
+        if value.height > 1 or not lowering.covers(view):
+            raise CompileError("wanted inputs of one row")
+        return Matrix(view.value, value.bytes_per_item // shape[-1], shape[-1])
+
+    def reloaded(self, number: int) -> View:
+        """Return the view of a tensor; an input that was last read long ago is loaded again."""
+        lowering = self.lowering
+        view = lowering.views[number]
+        value = lowering.values[view.value]
+        uses = [n for n, layer in enumerate(lowering.layers) if view.value in layer.sources]
+        long_ago = uses and len(lowering.layers) - uses[-1] > _NEAR
+        states = {state.tensor for state in lowering.graph.states}
+        if number not in states or not long_ago or value.bytes_per_item < _LARGE:
+            return view
+        original = view.value if value.original < 0 else value.original
+        lowering.values.append(replace(value, original=original, spread=False))
+        lowering.views[number] = replace(view, value=len(lowering.values) - 1)
+        return lowering.views[number]
+
+    def stored_product(
+        self, scaling: Scaling, matrix: Matrix, number: int, result: Matrix, first: int
+    ) -> None:
+        """Add a product by an input whose bytes are tiles; it does not pass the unified buffer."""
+        lowering, operation = self.lowering, self.operation
+        _, taps, channels = lowering.graph.tensors[number].shape
+        wide = np.ones(channels, np.int64)
+        names = ("bias", "multiplier", "left", "right")
+        parameters = {name: getattr(scaling, name) * wide for name in names}
+        lowering.layers.append(
+            MatrixLayer(
+                name=layer_name(lowering.graph.tensors, operation),
+                kind=operation.kind,
+                place=operation.place,
+                source=matrix.value,
+                result=result.value,
+                first=first,
+                origin=(0, 0),
+                kernel=(1, 1),
+                stride=(1, 1),
+                dilation=(1, 1),
+                grid=(1, matrix.rows),
+                pool=Pool(window=(1, 1), stride=(1, 1)),
+                weights=np.zeros((channels, 1, 1, taps), np.int8),
+                scaling=replace(scaling, **parameters),
+                macs=matrix.rows * taps * channels,
+                stored=lowering.views[number].value,
+            )
+        )
+
+    def input(self, number: int) -> int:
+        """Return the value of an input of the core's part that is not read as a matrix."""
+        if number not in self.lowering.graph.inputs:
+            raise CompileError("wanted parameters that the host writes")
+        return self.lowering.views[number].value
+
+    def constant(self, contents: np.ndarray) -> Matrix:
+        """Return a constant matrix, int8."""
+        rows, columns = contents.shape
+        contents = contents.reshape(1, rows, columns).astype(np.int8)
+        view = self.lowering.constant(self.operation.outputs[0], contents)
+        return Matrix(view.value, rows, columns)
+
+    def turned(self, matrix: Matrix) -> Matrix:
+        """Return a matrix that is read by columns: its pixels lie spread in the banks."""
+        lowering = self.lowering
+        value = lowering.values[matrix.value]
+        if value.channels != matrix.columns:
+            raise CompileError(f"wanted rows of {value.channels}, got {matrix.columns}")
+        lowering.values[matrix.value] = replace(value, spread=True)
+        return matrix
+
+    def vector(self, matrix: Matrix, shape: tuple[int, int], **fields: Any) -> Matrix:
+        """Add work of the vector unit on a matrix; its result has another shape."""
+        value = self.lowering.values[matrix.value]
+        view = View(matrix.value, 0, 0, 1, value.width)
+        layers = self.lowering.layers
+        number = self.lowering.vector(self.operation, view, shape=(1, *shape), **fields)
+        # As soon as its source is complete: the vector unit has less to do there than later.
+        made = [n for n, layer in enumerate(layers) if layer.result == matrix.value]
+        if made and not isinstance(layers[made[-1] + 1], DynamicProduct):
+            layers.insert(made[-1] + 1, layers.pop())
+        elif made and not getattr(layers[made[-1] + 1], "shares", False):
+            layers.insert(made[-1] + 1, layers.pop())
+        return Matrix(number, *shape)
+
+    def sums(
+        self,
+        scaling: Scaling,
+        product: tuple[Matrix, Matrix] | None,
+        addends: Sequence[tuple[Matrix, int]] = (),
+        *,
+        turned: tuple[bool, bool] = (False, False),
+        shape: tuple[int, int] | None = None,
+        table: np.ndarray | None = None,
+        columns: tuple[int, int] | None = None,
+        result: Matrix | None = None,
+        first_channel: int = 0,
+        stepped: int = -1,
+    ) -> Matrix:
+        """Add shifted sums of a product and addends times factors.
+
+        ``columns``: first and number of those of the second matrix, all unless given; ``result``:
+        matrix of which the sums are some columns, from ``first_channel`` on; ``stepped``: input
+        of parameters that shift the product before addends are added.
+        """
+        lowering, operation = self.lowering, self.operation
+        if product:
+            first, second = product
+            rows, taps = (first.rows, first.columns)[:: -1 if turned[0] else 1]
+            width = second.rows if turned[1] else second.columns
+            column, width = columns or (0, width)
+            ends = first.value, second.value
+            for matrix, is_turned in zip(product, turned, strict=True):
+                if is_turned:
+                    self.turned(matrix)
+        else:
+            assert shape
+            (rows, width), taps, column = shape, 0, 0
+            ends = addends[0][0].value, addends[0][0].value
+        number = operation.outputs[0]
+        value = result.value if result else lowering.add(number, (1, rows, width))
+        layer = DynamicProduct(
+            name=layer_name(lowering.graph.tensors, operation),
+            kind=operation.kind,
+            place=operation.place,
+            source=ends[0],
+            second=ends[1],
+            result=value,
+            first=first_channel,
+            matrices=((0,), (0,)),
+            rows=rows,
+            taps=taps,
+            channels=width,
+            turned=turned,
+            column=column,
+            span=product[1].columns if product and columns else 0,
+            output=(1, rows),
+            stepped=stepped,
+            scalings=(scaling, shift_scaling(0)),
+            addends=tuple(
+                Addend(matrix.value, factor, matrix.rows, matrix.columns)
+                for matrix, factor in addends
+                if factor
+            ),
+            table=table,
+        )
+        before = lowering.layers[-1] if lowering.layers else None
+        lowering.layers.append(replace(layer, shares=_same_sums(before, layer)))
+        return Matrix(value, rows, width)
+
+
+def _same_sums(before: Layer | None, layer: DynamicProduct) -> bool:
+    """Return whether two products have the same sums."""
+    if not isinstance(before, DynamicProduct):
+        return False
+    names = (
+        "sources",
+        "addends",
+        "rows",
+        "taps",
+        "channels",
+        "turned",
+        "column",
+        "first",
+        "stepped",
+    )
+    return all(getattr(before, name) == getattr(layer, name) for name in names)
