@@ -7,6 +7,7 @@ from float_networks import Layers
 from step_inputs import contents, shift_of
 
 from celosia.hw.arch.presets import preset
+from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training.graph import StepGraph, step_graph
@@ -14,13 +15,16 @@ from celosia.sw.training.graph import StepGraph, step_graph
 #: Images of a step of ``test_gradients``.
 BATCH = 3
 
+#: Cycles of a step of MLP 784-128-10 by the program of sw/training/step, on the RTL.
+MLP_CYCLES = 62_822
 
-def step(sizes: tuple[int, ...], seed: int, most: int) -> StepGraph:
+
+def step(sizes: tuple[int, ...], seed: int, most: int, batch: int = BATCH) -> StepGraph:
     layers = Layers(sizes[:1], seed)
     for outputs in sizes[1:-1]:
         layers.dense(outputs, "RELU", bias=False)
     layers.dense(sizes[-1], bias=False)
-    return step_graph(layers.graph(), BATCH, shift_of, most=most)
+    return step_graph(layers.graph(), batch, shift_of, most=most)
 
 
 @pytest.mark.parametrize(
@@ -54,3 +58,12 @@ def test_steps_equal_the_reference(name: str, sizes: tuple[int, ...], most: int,
             for state in graph.states:
                 made = session._variables[state.tensor]
                 np.testing.assert_array_equal(made.reshape(-1), values[state.tensor].reshape(-1))
+
+
+def test_a_step_takes_no_more_cycles_than_the_program_for_one_network() -> None:
+    config = preset("edge,activation_weights=true")
+    program = compile_steps(step((784, 128, 10), 0, 1 << 14, 32).graph, config).program
+    (part,) = program.parts
+    assert not program.host
+    (section,) = part.mains
+    assert estimate(section.instructions, config).total < MLP_CYCLES

@@ -52,7 +52,9 @@ def _steps(about: Addressing, work: Work) -> Iterator[Step]:
         case LoadRegion():
             yield from move(about, Opcode.LOAD, work.region, work.layer)
         case StoreRegion():
-            yield from move(about, Opcode.STORE, work.region, work.layer)
+            steps = move(about, Opcode.STORE, work.region, work.layer)
+            first = () if work.after is None else (about.half(work.after, writes=False),)
+            yield from (step._replace(accesses=(*step.accesses, *first)) for step in steps)
         case FillMargins():
             yield from fill(about, work.region, work.layer)
         case MoveWeights():

@@ -52,10 +52,15 @@ class LoadRegion(NamedTuple):
 
 
 class StoreRegion(NamedTuple):
-    """Copy a region from the unified buffer to external memory."""
+    """Copy a region from the unified buffer to external memory.
+
+    ``after``: half of the accumulators whose sums are made first, so that the array reads the
+    unified buffer alone; none unless given.
+    """
 
     region: Region
     layer: int
+    after: int | None = None
 
 
 @dataclass(frozen=True)

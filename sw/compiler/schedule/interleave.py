@@ -28,6 +28,7 @@ from celosia.sw.compiler.schedule.actions import (
 )
 from celosia.sw.compiler.schedule.areas import Area, Areas
 from celosia.sw.compiler.schedule.pace import Pace
+from celosia.sw.layers.spec import DynamicProduct
 
 
 @dataclass(eq=False)
@@ -52,6 +53,8 @@ class Interleaver(Arranged):
 
     def __init__(self, about: Arrangement) -> None:
         super().__init__(about)
+        #: Stores that wait until the array has read what it needs for the next sums.
+        self.held: list[StoreRegion] = []
         self.half = 0  #: Half of the accumulators that the next job fills.
         self.late: list[list[Action]] = []  #: Late drains, by output tile.
         #: Ends of emitted drains, with the areas that they write.
@@ -85,6 +88,11 @@ class Interleaver(Arranged):
         """Yield late drains."""
         while self.late:
             yield from self._drain()
+
+    def end(self) -> Iterator[Action]:
+        """Yield late drains, then stores that were held back."""
+        yield from self.flush()
+        yield from self._release()
 
     def _precedes(self, second: Job, first: Job) -> bool:
         """Return whether a job comes before one of an earlier layer."""
@@ -164,6 +172,7 @@ class Interleaver(Arranged):
             if self.late:
                 yield from self._drain()
         yield from self.flush()
+        yield from self._release(self.half if job.tiles else None)
         self.late = [
             [a._replace(half=self.half) if isinstance(a, (Drain, AddRegion)) else a for a in drains]
             for drains in job.drains
@@ -171,6 +180,13 @@ class Interleaver(Arranged):
         if not job.late:
             yield from self.flush()
         self.half ^= 1
+
+    def _release(self, after: int | None = None) -> Iterator[Action]:
+        """Yield the stores that were held back."""
+        held, self.held = self.held, []
+        for action in held:
+            self._clock(action)
+            yield action._replace(after=after)
 
     def _independent(self, actions: Sequence[Action]) -> bool:
         """Return whether actions read nothing that late drains write."""
@@ -181,6 +197,11 @@ class Interleaver(Arranged):
     def _drain(self) -> Iterator[Action]:
         """Yield the late drain of one tile."""
         for action in self.late.pop(0):
+            layer = self.network.layers[action.layer]
+            stepped = isinstance(layer, DynamicProduct) and layer.stepped >= 0
+            if isinstance(action, StoreRegion) and stepped:
+                self.held.append(action)
+                continue
             self._clock(action)
             yield action
 

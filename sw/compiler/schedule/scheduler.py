@@ -53,7 +53,7 @@ class _Scheduler(Arranged):
                 # The next input may overwrite values still to be written and stored.
                 yield from self.order.flush()
             yield from self.layers(range(per_image, count), sub_batch, (first, first + samples))
-        yield from self.order.flush()
+        yield from self.order.end()
 
     def layers(self, numbers: range, sub_batch: int, samples: Range) -> Iterator[Action]:
         """Yield the actions of some layers; jobs of those in the unified buffer take turns."""
