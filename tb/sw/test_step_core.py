@@ -33,6 +33,13 @@ def step(sizes: tuple[int, ...], seed: int, most: int, batch: int = BATCH) -> St
         ("edge", (45, 21, 18, 4), 1 << 14),
         ("edge,unified_bytes=32768", (200, 48, 4), 1 << 12),  # Three blocks of columns.
         ("edge,accumulator_depth=64", (150, 32, 4), 1 << 10),  # Sums of three jobs.
+        # Slow drains: no job of another layer comes between two of a pair.
+        (
+            "micro,rows=16,columns=16,lanes=2,bus_bytes=4,unified_bytes=16384,weight_tiles=256,"
+            "accumulator_depth=64,parameter_channels=64",
+            (116, 52, 4),
+            1 << 12,
+        ),
         ("nano,rows=16,columns=16,weight_tiles=128,unified_bytes=16384", (30, 17, 4), 1 << 14),
     ],
 )

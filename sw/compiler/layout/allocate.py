@@ -273,6 +273,10 @@ class _Allocator:
             results = [n for n, source in self.in_place.items() if source == number]
             ends = [n for value in results for n in users(self.network, value)]
             death = end if kept else self.until(max([birth, *births, *uses, *ends]))
+            made = [n for number in (number, *results) for n in self.network.makers[number]]
+            if any(self.stores_late(maker) for maker in made):
+                # Its store comes after the first sums of the next layer.
+                death = self.until(min(death + 1, end - 1))
             if value.is_input and not births:
                 birth = max(0, birth - self.lead)
             count = layout.sample_pitch * (samples if self.whole(number) else 1)
@@ -286,6 +290,11 @@ class _Allocator:
                 birth = 0
             spans += [Span((number, -1, turn), count, birth, death) for turn in range(turns)]
         return spans
+
+    def stores_late(self, number: int) -> bool:
+        """Return whether a layer's results are stored after the next sums are made."""
+        layer = self.network.layers[number]
+        return isinstance(layer, DynamicProduct) and layer.stepped >= 0
 
     def whole(self, number: int) -> bool:
         """Return whether a value is kept for all samples of a sub-batch, for batched layers."""
