@@ -131,6 +131,9 @@ class ShiftedLayers:
         """Return a constant matrix, int8."""
         rows, columns = contents.shape
         contents = contents.reshape(1, rows, columns).astype(np.int8)
+        for number, value in enumerate(self.lowering.values):
+            if value.contents is not None and np.array_equal(value.contents, contents):
+                return Matrix(number, rows, columns)
         view = self.lowering.constant(self.operation.outputs[0], contents)
         return Matrix(view.value, rows, columns)
 
