@@ -99,6 +99,7 @@ class Session:
         #: Numbers of the cores that work.
         self.cores = list(range(len(self.pod.cores)))
         self.statistics = Statistics(program, len(self.cores))
+        #: By tensor, the contents of variables for each core, shape ``(cores, *port.shape)``.
         self._variables: dict[int, np.ndarray] = {}
         self.reset()
         # The part whose constants and margins are in the core; True if those of all parts are.
@@ -127,10 +128,33 @@ class Session:
 
     def reset(self) -> None:
         """Give all variables their initial contents."""
-        for variable in self.program.variables:
-            port = variable.port
-            contents = np.frombuffer(variable.data, port.dtype).reshape(1, *port.shape)
-            self._variables[port.tensor] = contents
+        ports = {variable.port.name: variable for variable in self.program.variables}
+        self.assign({name: np.frombuffer(v.data, v.port.dtype) for name, v in ports.items()})
+
+    def variables(self) -> dict[str, np.ndarray]:
+        """Return the contents of all variables by name, shape ``(cores, *shape)``."""
+        ports = [variable.port for variable in self.program.variables]
+        return {port.name: self._variables[port.tensor].copy() for port in ports}
+
+    def assign(self, contents: Mapping[str, np.ndarray]) -> None:
+        """Give variables, by name, other contents, on all cores.
+
+        Raises
+        ------
+        InputError
+            If there is no such variable, or contents are of another size or type.
+        """
+        ports = {variable.port.name: variable.port for variable in self.program.variables}
+        for name, array in contents.items():
+            if name not in ports:
+                raise InputError(f"wanted one of {', '.join(ports)}, got {name!r}")
+            port = ports[name]
+            if array.dtype != port.dtype or array.size != port.elements:
+                wanted = f"{port.elements} elements of {port.dtype}"
+                got = f"{array.size} of {array.dtype}"
+                raise InputError(f"{label(port)}: wanted {wanted}, got {got}")
+            one = array.reshape(1, *port.shape)
+            self._variables[port.tensor] = one.repeat(len(self.pod.cores), axis=0)
 
     def begin(self, sample: int) -> None:
         """Continue before a sample as the session that has run all samples before it.
@@ -148,7 +172,9 @@ class Session:
         elif sample and self._counts_loads:
             self._loaded = None
 
-    def run(self, inputs: Sequence[np.ndarray], *, progress: bool = False) -> list[np.ndarray]:
+    def run(
+        self, inputs: Sequence[np.ndarray], *, progress: bool = False, by_core: bool = False
+    ) -> list[np.ndarray]:
         """Return the outputs for any number of inputs.
 
         For a program with variables, these are as many invocations, in order.
@@ -160,6 +186,9 @@ class Session:
             same N.
         progress : bool
             Whether to show a progress bar on stderr, when it is a terminal and it takes long.
+        by_core : bool
+            Whether each invocation of a program with variables has a core for itself, with the
+            variables of that core; else all have those of the first core.
 
         Returns
         -------
@@ -175,6 +204,10 @@ class Session:
             If the device stops with an error; names the instruction and the layer.
         """
         count, parts, limit = count_of(self.program, inputs), len(self.program.parts), self.together
+        if by_core:
+            limit = len(self.cores)
+            if count > limit:
+                raise InputError(f"wanted at most {limit} invocations, one a core, got {count}")
         with tqdm(
             total=count * parts,
             unit="input",
@@ -193,7 +226,7 @@ class Session:
         samples = len(inputs[0])
         values = {port.tensor: x for port, x in zip(self.program.inputs, inputs, strict=True)}
         values |= {n: _shifted(values[n]) for n in self._unsigned.intersection(values)}
-        values |= self._variables
+        values |= {number: array[:samples] for number, array in self._variables.items()}
         for step in self.program.steps:
             if isinstance(step, Part):
                 values |= self._on_core(step, values, samples, bar)
@@ -204,7 +237,10 @@ class Session:
                 except host.OperandError as error:
                     raise InputError(str(error)) from None
                 self.statistics.add_host(time.perf_counter() - start)
-        self._variables = {v.port.tensor: values[v.successor] for v in self.program.variables}
+        for variable in self.program.variables:
+            number, shape = variable.port.tensor, (samples, *variable.port.shape)
+            parts = values[variable.successor].reshape(shape), self._variables[number][samples:]
+            self._variables[number] = np.concatenate(parts)
         self.statistics.inputs += samples
         values |= {n: _shifted(values[n]) for n in self._unsigned.intersection(values)}
         return [values[port.tensor].reshape(samples, *port.shape) for port in self.program.outputs]

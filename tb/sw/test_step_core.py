@@ -9,6 +9,8 @@ from step_inputs import contents, shift_of
 from celosia.hw.arch.presets import preset
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler.compile import compile_steps
+from celosia.sw.ir.graph import Graph
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training.graph import StepGraph, step_graph
 
@@ -19,12 +21,42 @@ BATCH = 3
 MLP_CYCLES = 62_822
 
 
+def state_of(graph: Graph, name: str) -> int:
+    return next(s.tensor for s in graph.states if graph.tensors[s.tensor].name == name)
+
+
+def images_of(program: Program, graph: Graph, values: dict[int, np.ndarray]) -> list[np.ndarray]:
+    """Return the inputs of one step as a session takes them."""
+    ports = zip(graph.inputs, program.inputs, strict=True)
+    return [values[n].astype(np.int8).reshape(1, *port.shape) for n, port in ports]
+
+
 def step(sizes: tuple[int, ...], seed: int, most: int, batch: int = BATCH) -> StepGraph:
     layers = Layers(sizes[:1], seed)
     for outputs in sizes[1:-1]:
         layers.dense(outputs, "RELU", bias=False)
     layers.dense(sizes[-1], bias=False)
     return step_graph(layers.graph(), batch, shift_of, most=most)
+
+
+def require_equal(found: StepGraph, name: str, seed: int) -> Program:
+    """Compare three steps with the reference; return their program."""
+    graph, rng = found.graph, np.random.default_rng(seed)
+    program = compile_steps(graph, preset(f"{name},activation_weights=true")).program
+    values = contents(found, rng)
+    with open_session(program, device="machine") as session:
+        for _ in range(3):
+            values |= {n: v for n, v in contents(found, rng).items() if n in graph.inputs}
+            expected = reference.evaluate(graph, values)
+            (logits,) = session.run(images_of(program, graph, values))
+            np.testing.assert_array_equal(
+                logits.reshape(-1), expected[graph.outputs[0]].reshape(-1)
+            )
+            values |= {s.tensor: expected[s.successor] for s in graph.states}
+            for name, array in session.variables().items():
+                number = state_of(graph, name)
+                np.testing.assert_array_equal(array.reshape(-1), values[number].reshape(-1))
+    return program
 
 
 @pytest.mark.parametrize(
@@ -44,27 +76,38 @@ def step(sizes: tuple[int, ...], seed: int, most: int, batch: int = BATCH) -> St
     ],
 )
 def test_steps_equal_the_reference(name: str, sizes: tuple[int, ...], most: int, seed: int) -> None:
-    found = step(sizes, seed, most)
-    graph, rng = found.graph, np.random.default_rng(seed)
-    program = compile_steps(graph, preset(f"{name},activation_weights=true")).program
+    program = require_equal(step(sizes, seed, most), name, seed)
     assert not program.host
-    values = contents(found, rng)
-    with open_session(program, device="machine") as session:
-        for _ in range(3):
-            values |= {n: v for n, v in contents(found, rng).items() if n in graph.inputs}
-            expected = reference.evaluate(graph, values)
-            inputs = [
-                values[n].astype(np.int8).reshape(1, *p.shape)
-                for n, p in zip(graph.inputs, program.inputs, strict=True)
-            ]
-            (logits,) = session.run(inputs)
-            np.testing.assert_array_equal(
-                logits.reshape(-1), expected[graph.outputs[0]].reshape(-1)
-            )
-            values |= {s.tensor: expected[s.successor] for s in graph.states}
-            for state in graph.states:
-                made = session._variables[state.tensor]
-                np.testing.assert_array_equal(made.reshape(-1), values[state.tensor].reshape(-1))
+
+
+def test_the_host_runs_operations_that_the_core_does_not(seed: int) -> None:
+    layers = Layers((7, 6, 2), seed)
+    layers.conv(5)
+    layers.pool("MAX_POOL_2D", 2, 2)
+    layers.conv(8, stride=(2, 2))
+    layers.dense(4)
+    require_equal(step_graph(layers.graph(), BATCH, shift_of), "edge", seed)
+
+
+def test_each_core_has_weights_of_its_own(seed: int) -> None:
+    found = step((20, 9, 4), seed, 1 << 14)
+    graph, rng = found.graph, np.random.default_rng(seed)
+    program = compile_steps(graph, preset("edge,activation_weights=true")).program
+    cores = [contents(found, rng) for _ in range(2)]
+    with open_session(program, device="machine", cores=2) as session:
+        for _ in range(2):
+            parts = [images_of(program, graph, values) for values in cores]
+            session.run([np.concatenate(pair) for pair in zip(*parts, strict=True)], by_core=True)
+            for place, values in enumerate(cores):
+                expected = reference.evaluate(graph, values)
+                values |= {s.tensor: expected[s.successor] for s in graph.states}
+                for name, array in session.variables().items():
+                    np.testing.assert_array_equal(array[place], values[state_of(graph, name)][0])
+        kept = session.variables()
+        session.reset()
+        session.assign({name: array[1] for name, array in kept.items()})
+        for name, array in session.variables().items():
+            np.testing.assert_array_equal(array, np.stack([kept[name][1]] * 2))
 
 
 def test_a_step_takes_no_more_cycles_than_the_program_for_one_network() -> None:

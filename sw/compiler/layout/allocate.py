@@ -18,7 +18,12 @@ from celosia.sw.compiler.layout.chains import Chain, Chains
 from celosia.sw.compiler.layout.in_place import in_place, users
 from celosia.sw.compiler.layout.pack import packed_bytes
 from celosia.sw.compiler.layout.pitches import Layout
-from celosia.sw.compiler.layout.placement import Placement, ValueAddresses, per_image_layers
+from celosia.sw.compiler.layout.placement import (
+    Placement,
+    ValueAddresses,
+    external_addresses,
+    per_image_layers,
+)
 from celosia.sw.compiler.layout.scratch import spread_layers
 from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
 from celosia.sw.compiler.layout.stripes import Passage
@@ -68,17 +73,7 @@ def allocate(
     constants = [packed_bytes(*p, config) for p in zip(network.layers, tiling.layers, strict=True)]
     pairs = [(take(weights), take(parameters)) for weights, parameters in constants]
     tables = take(TABLE_BYTES * (tiling.tables.size + tiling.exponentials.size))
-    external = {
-        number: take((1 if value.contents is not None else batch) * value.bytes_per_item)
-        for number, value in enumerate(network.values)
-        if (value.is_input or value.is_output) and value.original < 0
-    }
-    copies = {n: v.original for n, v in enumerate(network.values) if v.original >= 0}
-    external |= {number: external[original] for number, original in copies.items()}
-    for number, value in enumerate(network.values):
-        # Samples follow one another in external memory.
-        if number in chosen.spilled and number not in external:
-            external[number] = take(value.bytes_per_item)
+    external = external_addresses(network, chosen.spilled, batch, take)
     if address >> ADDRESS_BITS:
         got = f"wanted at most 4 GiB of external memory, got {address} bytes"
         raise CompileError(got, layer="network")
