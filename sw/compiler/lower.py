@@ -5,6 +5,7 @@ Maxima and activations after a product become part of it.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from celosia.sw.ir.graph import Graph
 from celosia.sw.layers.errors import CompileError
@@ -32,7 +33,29 @@ def lower(graph: Graph, items: int | None = None) -> Network:
         except CompileError as error:
             raise error.at(label, operation.place) from None
     outputs = lowering.finish()
-    return lowering.network(in_order(lowering.layers), outputs)
+    return _in_place(lowering.network(in_order(lowering.layers), outputs), graph)
+
+
+def _in_place(network: Network, graph: Graph) -> Network:
+    """Return a network whose new states take the external memory of the old ones.
+
+    States of one row are loaded as one; nothing may load the old one after a layer begins the new.
+    """
+    values = list(network.values)
+    for state in graph.states:
+        old, new = network.inputs.get(state.tensor, -1), network.outputs.get(state.successor, -1)
+        if old == new or -1 in (old, new) or values[new].is_input or values[new].original >= 0:
+            continue
+        first = old if values[old].original < 0 else values[old].original
+        copies = [n for n, v in enumerate(values) if first in (n, v.original)]
+        loads = [readers[0] for n in copies if (readers := network.readers[n])]
+        loads += [n for n, x in enumerate(network.layers) if getattr(x, "stored", -1) in copies]
+        sizes = {values[n].bytes_per_item for n in (old, new)}
+        rows = values[first].height, values[new].height
+        if rows == (1, 1) and len(sizes) == 1 and not values[first].is_output:
+            if max(loads, default=0) <= min(network.makers[new]):
+                values[new] = replace(values[new], original=first)
+    return replace(network, values=tuple(values))
 
 
 def in_order(layers: Sequence[Layer]) -> tuple[Layer, ...]:

@@ -105,6 +105,20 @@ class Program:
         return tuple(step for step in self.steps if isinstance(step, HostOperator))
 
     @property
+    def in_place(self) -> tuple[Variable, ...]:
+        """Variables that stay in external memory: their successors take their place there."""
+        if self.host or len(self.parts) != 1:
+            return ()
+        (part,) = self.parts
+        ends = {port.tensor: port.address for port in (*part.inputs, *part.outputs)}
+        read = {port.tensor for port in part.inputs} - {port.tensor for port in self.outputs}
+        return tuple(
+            v
+            for v in self.variables
+            if v.port.tensor in read and ends[v.port.tensor] == ends.get(v.successor)
+        )
+
+    @property
     def setup(self) -> Section:
         """One-time loads of resident constants, of a program of one part and section."""
         return self._only([part.setups for part in self.parts])

@@ -20,7 +20,8 @@ class Value:
     fill: int = 0  #: int8 of the bytes around the pixels, for consumers that read past the edge.
     #: True if pixels lie 1 byte modulo R apart, so that R pixels have one byte each in R banks.
     spread: bool = False
-    original: int = -1  #: Input whose bytes in external memory it has; -1 for its own.
+    #: Input whose bytes in external memory it has, or whose place it takes; -1 for its own.
+    original: int = -1
     #: True if the host writes it, reads it.
     is_input: bool = False
     is_output: bool = False

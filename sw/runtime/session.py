@@ -12,7 +12,7 @@ from tqdm import tqdm
 from celosia.hw.arch import isa
 from celosia.sw.driver.core import RunResult
 from celosia.sw.driver.device import Device, DeviceError, PodDevice
-from celosia.sw.ir.parts import Part, Section
+from celosia.sw.ir.parts import Part, Port, Section
 from celosia.sw.ir.program import Program
 from celosia.sw.operators import host
 from celosia.sw.runtime.arrays import InputError, label
@@ -99,9 +99,10 @@ class Session:
         #: Numbers of the cores that work.
         self.cores = list(range(len(self.pod.cores)))
         self.statistics = Statistics(program, len(self.cores))
-        #: By tensor, the contents of variables for each core, shape ``(cores, *port.shape)``.
+        #: By tensor, the variables that stay in the memories of the cores, and the contents of the
+        #: others for each core, shape ``(cores, *port.shape)``.
+        self._in_place = {variable.port.tensor: variable for variable in program.in_place}
         self._variables: dict[int, np.ndarray] = {}
-        self.reset()
         # The part whose constants and margins are in the core; True if those of all parts are.
         self._loaded: Part | None = None
         self._kept = False
@@ -115,6 +116,7 @@ class Session:
                 host.check(operator)
             if len(self.cores) > 1:
                 self.pod.keep_private(*private_range(program))
+            self.reset()
             for segment in program.segments:
                 self.pod.write_shared(segment.address, segment.data)
             for _, section in program.sections:
@@ -133,8 +135,14 @@ class Session:
 
     def variables(self) -> dict[str, np.ndarray]:
         """Return the contents of all variables by name, shape ``(cores, *shape)``."""
-        ports = [variable.port for variable in self.program.variables]
-        return {port.name: self._variables[port.tensor].copy() for port in ports}
+        return {v.port.name: self._contents(v.port).copy() for v in self.program.variables}
+
+    def _contents(self, port: Port) -> np.ndarray:
+        """Return the contents of a variable for each core."""
+        if port.tensor not in self._in_place:
+            return self._variables[port.tensor]
+        raw = [core.read(port.address, port.bytes_per_item) for core in self.pod.cores]
+        return np.frombuffer(b"".join(raw), port.dtype).reshape(-1, *port.shape)
 
     def assign(self, contents: Mapping[str, np.ndarray]) -> None:
         """Give variables, by name, other contents, on all cores.
@@ -153,6 +161,10 @@ class Session:
                 wanted = f"{port.elements} elements of {port.dtype}"
                 got = f"{array.size} of {array.dtype}"
                 raise InputError(f"{label(port)}: wanted {wanted}, got {got}")
+            if port.tensor in self._in_place:
+                for core in self.pod.cores:
+                    core.write(port.address, np.ascontiguousarray(array).tobytes())
+                continue
             one = array.reshape(1, *port.shape)
             self._variables[port.tensor] = one.repeat(len(self.pod.cores), axis=0)
 
@@ -239,6 +251,8 @@ class Session:
                 self.statistics.add_host(time.perf_counter() - start)
         for variable in self.program.variables:
             number, shape = variable.port.tensor, (samples, *variable.port.shape)
+            if number in self._in_place:
+                continue
             parts = values[variable.successor].reshape(shape), self._variables[number][samples:]
             self._variables[number] = np.concatenate(parts)
         self.statistics.inputs += samples
@@ -250,8 +264,9 @@ class Session:
     ) -> dict[int, np.ndarray]:
         """Run a part on all samples, in batches; return its outputs by number of tensor."""
         count, batch = samples * part.items, self.program.batch
-        inputs = [values[port.tensor].reshape(count, *port.shape) for port in part.inputs]
-        outputs = [np.empty((count, *port.shape), np.int8) for port in part.outputs]
+        sources, ports = self._moved(part)
+        inputs = [(port, values[port.tensor].reshape(count, *port.shape)) for port in sources]
+        outputs = [(port, np.empty((count, *port.shape), np.int8)) for port in ports]
         if self._loaded is not part:
             start = time.perf_counter()
             for loaded in self._load(part):
@@ -262,7 +277,7 @@ class Session:
         while left:
             shares = [(core, left.popleft()) for core in self.cores[: len(left)]]
             for core, (first, last) in shares:
-                self._write(core, part, [array[first:last] for array in inputs])
+                self._write(core, [(port, array[first:last]) for port, array in inputs])
             start = time.perf_counter()
             running = [core for core, _ in shares]
             for section in part.mains:
@@ -273,13 +288,19 @@ class Session:
                 if core not in running:
                     left.appendleft((first, last))
                     continue
-                for output, port in zip(outputs, part.outputs, strict=True):
+                for port, output in outputs:
                     place = port.address, (last - first) * port.bytes_per_item
                     raw = self.pod.cores[core].read(*place)
                     output[first:last] = np.frombuffer(raw, np.int8).reshape(-1, *port.shape)
                 bar.update((last - first) / part.items)
-        pairs = zip(part.outputs, outputs, strict=True)
-        return {port.tensor: output.reshape(samples, -1) for port, output in pairs}
+        return {port.tensor: output.reshape(samples, -1) for port, output in outputs}
+
+    def _moved(self, part: Part) -> tuple[list[Port], list[Port]]:
+        """Return what the host writes and reads for a batch: all but variables in place."""
+        read = {port.tensor for port in self.program.outputs}
+        kept = {v.successor for v in self._in_place.values()} - read
+        sources = [port for port in part.inputs if port.tensor not in self._in_place]
+        return sources, [port for port in part.outputs if port.tensor not in kept]
 
     def _load(self, part: Part) -> list[RunResult]:
         """Load a part's resident constants; the section may contain HALT alone."""
@@ -292,9 +313,9 @@ class Session:
         self._loaded = part
         return results
 
-    def _write(self, core: int, part: Part, inputs: Sequence[np.ndarray]) -> None:
+    def _write(self, core: int, inputs: Sequence[tuple[Port, np.ndarray]]) -> None:
         """Write one batch into the memory of a core, filled up with zero points."""
-        for array, port in zip(inputs, part.inputs, strict=True):
+        for port, array in inputs:
             missing = (self.program.batch - len(array)) * port.bytes_per_item
             padding = np.full(missing, port.zero_point, np.int8).tobytes()
             data = np.ascontiguousarray(array).tobytes() + padding
@@ -303,7 +324,7 @@ class Session:
     def _run(self, section: Section, cores: list[int]) -> tuple[RunResult, list[int]]:
         """Run a section on some cores; return the longest result, and the cores that ended it.
 
-        Raises DeviceError if no core works.
+        Raises DeviceError if no core works, or one that has variables does not.
         """
         # The contents of the cores are unknown if this does not end.
         before = self._loaded, self._kept
@@ -319,7 +340,7 @@ class Session:
                 good.append(result)
         working = [core for core in self.cores if core not in failures]
         for core, text in failures.items():
-            if not working:
+            if not working or self._in_place:
                 raise DeviceError(text if len(self.pod.cores) == 1 else f"core {core}: {text}")
             print(f"core {core}: {text}; the others do its work", file=sys.stderr)
         self.cores, (self._loaded, self._kept) = working, before

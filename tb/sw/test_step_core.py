@@ -9,7 +9,7 @@ from step_inputs import contents, shift_of
 from celosia.hw.arch.presets import preset
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler.compile import compile_steps
-from celosia.sw.ir.graph import Graph
+from celosia.sw.ir.graph import Graph, Operation, Quantization, State, Tensor
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training.graph import StepGraph, step_graph
@@ -78,6 +78,29 @@ def require_equal(found: StepGraph, name: str, seed: int) -> Program:
 def test_steps_equal_the_reference(name: str, sizes: tuple[int, ...], most: int, seed: int) -> None:
     program = require_equal(step(sizes, seed, most), name, seed)
     assert not program.host
+    assert program.in_place == program.variables
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_state_that_is_read_late_is_not_replaced(late: bool) -> None:
+    """Operations between make it worth to load the old state again."""
+    count, between = 1 << 12, 8
+    plain = Quantization(np.ones(1, np.float32), np.zeros(1, np.int64))
+    names = ("x", "old", "new", *(f"sum_{n}" for n in range(between)), "result")
+    tensors = tuple(Tensor(name, (1, 1, count), np.dtype(np.int8), plain) for name in names)
+    fields = {"shift": 0, "rounding": "UP", "kept_bits": 0, "bias": 0, "stepped": False}
+    fields |= {"low": -128, "high": 127, "factors": (1, 1)}
+    inputs = [(0, 1), *((0, n) for n in range(2, between + 2)), (1 if late else 2, between + 2)]
+    sums = [Operation("ShiftedSum", n, ends, (n + 2,), fields) for n, ends in enumerate(inputs)]
+    states = (State(1, 2, np.ones((1, 1, count), np.int8)),)
+    graph = Graph("late", tensors, tuple(sums), (0,), (between + 3,), states=states)
+    program = compile_steps(graph, preset("edge,activation_weights=true")).program
+    assert len(program.in_place) == (not late)
+    with open_session(program, device="machine") as session:
+        (results,) = session.run([np.full((3, 1, count), 5, np.int8)])
+    old, new = np.array([1, 6, 11]), np.array([6, 11, 16])
+    expected = (old if late else new) + new + 5 * between
+    np.testing.assert_array_equal(results[:, 0], np.repeat(expected[:, None], count, 1))
 
 
 def test_the_host_runs_operations_that_the_core_does_not(seed: int) -> None:
