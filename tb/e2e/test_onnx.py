@@ -3,7 +3,8 @@
 import numpy as np
 import prerequisites
 import pytest
-from whole_networks.onnx import NETWORKS, inputs, open_reference, quantised
+from onnx_graphs import reference
+from whole_networks.onnx import NETWORKS, inputs, quantised
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
@@ -16,10 +17,10 @@ COUNT, MANY = 200, 1_000
 
 def differing(content: bytes, program: Program, *, signed: bool, count: int, seed: int):
     """Return the greatest difference of each value in steps of the result."""
-    reference = open_reference(content, signed=signed)
-    (end,) = reference.get_inputs()
+    session = reference(content, signed=signed)
+    (end,) = session.get_inputs()
     x = inputs(tuple(end.shape[1:]), count, seed)
-    results = [reference.run(None, {end.name: each[None]})[0] for each in x]
+    results = [session.run(None, {end.name: each[None]})[0] for each in x]
     wanted = np.concatenate([np.asarray(each) for each in results])
     with open_session(program) as session:
         (got,) = session.run([x])

@@ -3,13 +3,9 @@
 from typing import Any
 
 import numpy as np
-import prerequisites
 import pytest
-from onnx_operator import IMAGE, SAME, Case, bias, case, differences, model, results, weights
-
-onnx = prerequisites.package("onnx")
-
-helper, numpy_helper = onnx.helper, onnx.numpy_helper
+from onnx_graphs import Net, helper, onnx, results
+from onnx_operator import IMAGE, SAME, Case, bias, case, differences, model, weights
 
 
 def whole(*numbers: int) -> np.ndarray:
@@ -284,9 +280,12 @@ def test_indices_are_an_output(kind, axis, keepdims):
     """The last operator of a network that labels pixels; equal values are frequent."""
     given = model(case(kind, (1, 40, 6, 5), axis=axis, keepdims=keepdims), np.int8)
     del given.graph.node[-1]
-    given.graph.output[0].CopyFrom(helper.make_tensor_value_info("f", onnx.TensorProto.INT64, None))
+    name = given.graph.node[-1].output[0]
+    given.graph.output[0].CopyFrom(
+        helper.make_tensor_value_info(name, onnx.TensorProto.INT64, None)
+    )
     x = np.random.default_rng(1).integers(-128, 128, (20, 1, 40, 6, 5)).astype(np.int8)
-    got, wanted = results(given.SerializeToString(), {"x0": x})
+    (got,), (wanted,) = results(given.SerializeToString(), {"x0": x})
     assert got.dtype == np.int64
     np.testing.assert_array_equal(got, wanted)
 
@@ -294,22 +293,11 @@ def test_indices_are_an_output(kind, axis, keepdims):
 @pytest.mark.parametrize("kind", ["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"])
 def test_condition_is_computed(kind):
     """One input where it compares with the other one, else that; many are equal."""
-    scale = [
-        numpy_helper.from_array(np.float32(0.04), "s"),
-        numpy_helper.from_array(np.int8(2), "z"),
-    ]
-    ends = [helper.make_tensor_value_info(x, onnx.TensorProto.INT8, IMAGE) for x in "ab"]
-    nodes = [
-        *(helper.make_node("DequantizeLinear", [x, "s", "z"], [f"{x}d"]) for x in "ab"),
-        helper.make_node(kind, ["ad", "bd"], ["condition"]),
-        helper.make_node("Where", ["condition", "ad", "bd"], ["f"]),
-        helper.make_node("QuantizeLinear", ["f", "s", "z"], ["y"]),
-    ]
-    result = helper.make_tensor_value_info("y", onnx.TensorProto.INT8, None)
-    graph = helper.make_graph(nodes, "g", ends, [result], scale)
-    content = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
-    ).SerializeToString()
+    net = Net(dtype=np.int8, a=IMAGE, b=IMAGE)
+    ends = net.scale(*SAME)
+    a, b = (net.add("DequantizeLinear", x, *ends) for x in "ab")
+    y = net.add("Where", net.add(kind, a, b), a, b)
+    content = net.content(net.add("QuantizeLinear", y, *ends))
     first, second = np.random.default_rng(1).integers(-3, 4, (2, 20, *IMAGE)).astype(np.int8)
-    got, wanted = results(content, {"a": first, "b": second})
+    (got,), (wanted,) = results(content, {"a": first, "b": second})
     np.testing.assert_array_equal(got, wanted)

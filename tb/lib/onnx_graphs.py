@@ -16,17 +16,21 @@ onnxruntime = prerequisites.package("onnxruntime")
 
 helper, numpy_helper = onnx.helper, onnx.numpy_helper
 
-FLOAT = onnx.TensorProto.FLOAT
+
+def numbers(*shape: int, seed: int = 8) -> np.ndarray:
+    """Return random numbers around 0, float32."""
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
 class Net:
     """A graph under construction, from inputs named in ``ends``.
 
-    - ``ends``: shapes of the float inputs, by name.
+    - ``dtype``: of its inputs, and of its outputs.
+    - ``ends``: shapes of the inputs, by name.
     """
 
-    def __init__(self, opset: int = 17, **ends: tuple[Any, ...]) -> None:
-        self.ends, self.opset = ends, opset
+    def __init__(self, opset: int = 17, dtype: Any = np.float32, **ends: tuple[Any, ...]) -> None:
+        self.ends, self.opset, self.dtype = ends, opset, np.dtype(dtype)
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.random = np.random.default_rng(5)
@@ -60,37 +64,51 @@ class Net:
         ends = self.constant(scale), self.constant(points, np.int8)
         return self.add("DequantizeLinear", self.constant(data), *ends, **more)
 
-    def proto(self, *results: str, ir_version: int = 9) -> Any:
-        """Return the model; its outputs are float."""
-        ends = [helper.make_tensor_value_info(n, FLOAT, shape) for n, shape in self.ends.items()]
-        outputs = [helper.make_tensor_value_info(name, FLOAT, None) for name in results]
+    def proto(self, *results: str, ir_version: int = 9, dtype: Any = None) -> Any:
+        """Return the model; ``dtype``: of the outputs, that of the inputs unless given."""
+        kinds = [helper.np_dtype_to_tensor_dtype(np.dtype(d or self.dtype)) for d in (None, dtype)]
+        ends = [helper.make_tensor_value_info(n, kinds[0], shape) for n, shape in self.ends.items()]
+        outputs = [helper.make_tensor_value_info(name, kinds[1], None) for name in results]
         graph = helper.make_graph(self.nodes, "g", ends, outputs, self.constants)
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=ir_version)
 
-    def content(self, *results: str) -> bytes:
-        """Return the file."""
-        return self.proto(*results).SerializeToString()
+    def content(self, *results: str, **more: Any) -> bytes:
+        """Return the file; options as those of ``proto``."""
+        return self.proto(*results, **more).SerializeToString()
 
 
-def reference(content: bytes) -> Any:
-    """Return ONNX Runtime's CPU provider, which fuses pairs of int8."""
+def reference(content: bytes, *, signed: bool = True) -> Any:
+    """Return ONNX Runtime's CPU provider with its default optimisations.
+
+    With ``signed`` it fuses int8 as it does uint8, which is its default only on Arm.
+    """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
-    options.add_session_config_entry("session.qdqisint8allowed", "1")
+    if signed:
+        options.add_session_config_entry("session.qdqisint8allowed", "1")
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
 def results(
     content: bytes, inputs: Mapping[str, np.ndarray], core: str = "edge", **options: Any
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return the outputs of both, of samples along a first axis of 1 in the model."""
+    """Return the outputs of both, of samples along the first axis.
+
+    Arrays have the dimensions of the model, where it has a first axis of 1, or one more.
+    """
     session = reference(content)
+    ranks = {end.name: len(end.shape) for end in session.get_inputs()}
     count = len(next(iter(inputs.values())))
-    runs = [session.run(None, {k: x[n : n + 1] for k, x in inputs.items()}) for n in range(count)]
-    wanted = [np.concatenate(made) for made in zip(*runs, strict=True)]
+    samples = (
+        {name: x[n] if x.ndim > ranks[name] else x[n : n + 1] for name, x in inputs.items()}
+        for n in range(count)
+    )
+    runs = [session.run(None, sample) for sample in samples]
+    wanted = [np.stack(arrays) for arrays in zip(*runs, strict=True)]
     program = compile_graph(load(content, **options), preset(core), 4)
     with open_session(program) as driver:
-        got = driver.run([inputs[port.name] for port in program.inputs])
+        got = driver.run([inputs[port.name].reshape(-1, *port.shape) for port in program.inputs])
+    assert [a.dtype for a in got] == [b.dtype for b in wanted]
     return [a.reshape(b.shape) for a, b in zip(got, wanted, strict=True)], wanted

@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from whole_networks.onnx import inputs, open_reference, quantised
+from onnx_graphs import reference
+from whole_networks.onnx import inputs, quantised
 
 from celosia.onnx import Backend
 
@@ -36,10 +37,10 @@ def test_tests_of_onnx() -> None:
 
 def test_quantised_model() -> None:
     content = quantised("cnn-qdq")
-    reference = open_reference(content, signed=True)
-    end = reference.get_inputs()[0]
+    session = reference(content)
+    end = session.get_inputs()[0]
     x = inputs(tuple(end.shape[1:]), 3, 1)
-    wanted = np.concatenate([reference.run(None, {end.name: one[None]})[0] for one in x])
+    wanted = np.concatenate([session.run(None, {end.name: one[None]})[0] for one in x])
     model = onnx.load_from_string(content)
     (got,) = Backend.run_model(model, [x], config="micro")
     assert np.array_equal(got, wanted)

@@ -5,17 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx_graphs import Net, results
+from onnx_graphs import Net, numbers, results
 
 _SHAPE, _COUNT = (1, 4, 6, 7), 12
 
 
-def _numbers(*shape: int) -> np.ndarray:
-    return np.random.default_rng(8).normal(size=shape).astype(np.float32) * 2
-
-
 def compare(content: bytes, *shape: int) -> None:
-    got, wanted = results(content, {"x": _numbers(_COUNT, *shape)})
+    got, wanted = results(content, {"x": numbers(_COUNT, *shape) * 2})
     for one, other in zip(got, wanted, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
 

@@ -4,15 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from onnx_graphs import Net, results
+from onnx_graphs import Net, numbers, results
 
 from celosia.sw.frontend.source import load
 
 _SHAPE, _COUNT = (1, 4, 6, 8), 12
-
-
-def _numbers(*shape: int) -> np.ndarray:
-    return np.random.default_rng(8).normal(size=shape).astype(np.float32)
 
 
 def _product(**more) -> bytes:
@@ -58,7 +54,7 @@ def test_constants_that_pass_operators(name):
     kinds = {operation.kind for operation in load(content).operations}
     assert kinds & {"QLinearConv", "QLinearMatMul"}
     shape = (8,) if "transpose" in name else _SHAPE[1:]
-    (got,), (wanted,) = results(content, {"x": _numbers(_COUNT, *shape)})
+    (got,), (wanted,) = results(content, {"x": numbers(_COUNT, *shape)})
     np.testing.assert_array_equal(got, wanted)
 
 
@@ -66,7 +62,7 @@ def _float_weights(kind: str, *nodes: str, point: int = -7, bias: bool = True, *
     """Float weights between DequantizeLinear and QuantizeLinear."""
     net = Net(x=(1, 8) if kind == "Gemm" else _SHAPE)
     shape = {"Conv": (6, 4, 3, 3), "ConvTranspose": (4, 6, 3, 3), "Gemm": (8, 6)}[kind]
-    ends = [net.constant(_numbers(*shape)), *([net.constant(_numbers(6))] if bias else [])]
+    ends = [net.constant(numbers(*shape)), *([net.constant(numbers(6))] if bias else [])]
     x = net.add(kind, net.quantized("x"), *ends, **more)
     for node in nodes:
         bounds = [net.constant(-0.6), net.constant(2.1)] if node == "Clip" else []
@@ -92,7 +88,7 @@ FLOAT_WEIGHTS: dict[str, Callable[[], bytes]] = {
 def test_float_weights_of_quantised_operators(name):
     """ONNX Runtime quantises them."""
     shape = (8,) if "gemm" in name else _SHAPE[1:]
-    (got,), (wanted,) = results(FLOAT_WEIGHTS[name](), {"x": _numbers(_COUNT, *shape) * 2})
+    (got,), (wanted,) = results(FLOAT_WEIGHTS[name](), {"x": numbers(_COUNT, *shape) * 2})
     np.testing.assert_allclose(got, wanted, atol=1e-6)
 
 
@@ -106,7 +102,7 @@ def test_resize_of_integers(dtype, factors):
     scales = net.constant(np.array([1, 1, *factors], np.float32))
     x = net.add("Resize", x, "", scales, mode="linear", nearest_mode="floor")
     content = net.content(net.add("DequantizeLinear", x, *ends))
-    (got,), (wanted,) = results(content, {"x": _numbers(_COUNT, *_SHAPE[1:]) * 3})
+    (got,), (wanted,) = results(content, {"x": numbers(_COUNT, *_SHAPE[1:]) * 3})
     np.testing.assert_array_equal(got, wanted)
 
 
@@ -115,7 +111,7 @@ def test_results_of_split(count):
     net = Net(18, x=_SHAPE)
     net.add("Split", net.quantized("x"), results=count, num_outputs=count, axis=1)
     names = [f"t{len(net.nodes) - 1}_{number}" for number in range(count)]
-    got, wanted = results(net.content(*names), {"x": _numbers(_COUNT, *_SHAPE[1:])})
+    got, wanted = results(net.content(*names), {"x": numbers(_COUNT, *_SHAPE[1:])})
     for a, b in zip(got, wanted, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -131,7 +127,7 @@ def test_a_range_that_the_graph_computes():
     weights = net.constant(np.arange(-36, 36, dtype=np.int8).reshape(2, 4, 3, 3))
     sums = net.add("Cast", net.add("ConvInteger", x, weights, point), to=1)
     content = net.content(net.add("Mul", sums, scale), net.add("DequantizeLinear", x, scale, point))
-    samples = _numbers(_COUNT, *_SHAPE[1:]) * np.linspace(1, 3, _COUNT).reshape(-1, 1, 1, 1)
+    samples = numbers(_COUNT, *_SHAPE[1:]) * np.linspace(1, 3, _COUNT).reshape(-1, 1, 1, 1)
     got, wanted = results(content, {"x": samples.astype(np.float32)})
     for a, b in zip(got, wanted, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -145,9 +141,9 @@ def _recurrent(
     net = Net(x=(1, 5, 6))
     x = net.add("Transpose", net.quantized("x"), perm=[1, 0, 2])
     shapes = (count, gates * 7, 6), (count, gates * 7, 7), (count, 2 * gates * 7)
-    ends = [net.constant(_numbers(*shape) / 2) for shape in shapes]
+    ends = [net.constant(numbers(*shape) / 2) for shape in shapes]
     if state:
-        ends += ["", net.constant(_numbers(count, 1, 7))]
+        ends += ["", net.constant(numbers(count, 1, 7))]
     names = 3 if kind == "LSTM" else 2
     y = net.add(kind, x, *ends, results=names, hidden_size=7, direction=direction, **more)
     last = f"{y[:-1]}1"
@@ -169,6 +165,6 @@ RECURRENT: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_layers(name):
     """All steps, and the last state."""
-    got, wanted = results(RECURRENT[name](), {"x": _numbers(4, 5, 6)})
+    got, wanted = results(RECURRENT[name](), {"x": numbers(4, 5, 6)})
     for a, b in zip(got, wanted, strict=True):
         np.testing.assert_allclose(a, b, atol=2e-6)

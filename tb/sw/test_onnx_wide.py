@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx_graphs import Net, onnx, results
+from onnx_graphs import Net, numbers, onnx, results
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
@@ -16,10 +16,6 @@ _SOLID, _IMAGE, _COUNT = (1, 3, 6, 5, 7), (1, 4, 6, 8), 3
 
 #: Part of the values at which a sum in float may lie between two results.
 _TIES = 1 / 500
-
-
-def _numbers(*shape: int) -> np.ndarray:
-    return np.random.default_rng(3).normal(size=shape).astype(np.float32)
 
 
 def _solid(**more) -> bytes:
@@ -33,7 +29,7 @@ def _solid(**more) -> bytes:
 
 def _solid_float() -> bytes:
     net = Net(x=_SOLID)
-    weights, bias = net.constant(_numbers(4, 3, 2, 3, 2)), net.constant(_numbers(4))
+    weights, bias = net.constant(numbers(4, 3, 2, 3, 2)), net.constant(numbers(4))
     return net.content(net.add("Conv", net.quantized("x"), weights, bias, pads=[1, 1, 1, 0, 0, 1]))
 
 
@@ -60,7 +56,7 @@ def _cubic(**more) -> bytes:
     net = Net(x=_IMAGE)
     scales = net.constant(np.array([1, 1, 2, 0.7], np.float32))
     y = net.add(
-        "Resize", net.quantized("x"), net.constant(_numbers(0)), scales, mode="cubic", **more
+        "Resize", net.quantized("x"), net.constant(numbers(0)), scales, mode="cubic", **more
     )
     return net.content(net.quantized(y, 0.0413, -1))
 
@@ -84,7 +80,7 @@ def _channels(kind: str) -> bytes:
 
 def _vector() -> bytes:
     net = Net(x=_IMAGE)
-    return net.content(net.add("MatMul", net.quantized("x"), net.constant(_numbers(8))))
+    return net.content(net.add("MatMul", net.quantized("x"), net.constant(numbers(8))))
 
 
 CASES: dict[str, Callable[[], bytes]] = {
@@ -154,7 +150,7 @@ def test_many_operators_in_float():
     x = y = net.quantized("x")
     for _ in range(600):
         y = net.add("Add", y, x)
-    (got,), (wanted,) = results(net.content(y), {"x": _numbers(2, 8)})
+    (got,), (wanted,) = results(net.content(y), {"x": numbers(2, 8)})
     np.testing.assert_array_equal(got, wanted)
 
 

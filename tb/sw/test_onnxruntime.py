@@ -1,14 +1,11 @@
 """NumPy's account of ONNX Runtime's kernels against ONNX Runtime."""
 
 import numpy as np
-import prerequisites
 import pytest
+from onnx_graphs import Net, reference
 
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.layers import onnxruntime as kernels
-
-onnx = prerequisites.package("onnx")
-ort = prerequisites.package("onnxruntime")
 
 TYPES = (np.uint8, np.int8)
 SINGLE = np.float32
@@ -39,31 +36,17 @@ class Ends:
         return (array.astype(int) - (128 if self.unsigned else 0)).astype(np.int8)
 
 
-def run(kind, inputs, dtype, domain="com.microsoft", **printed):
+def run(kind, inputs, dtype, domain="com.microsoft", **options):
     """Return the result of one node: inputs that are tuples are computed, others constants."""
-    from onnx import helper, numpy_helper
-
-    names, constants, ends, feeds = [], [], [], {}
-    for number, array in enumerate(inputs):
-        name = f"x{number}"
-        names.append(name)
-        if isinstance(array, tuple):
-            (feeds[name],) = array
-            kind_of = helper.np_dtype_to_tensor_dtype(feeds[name].dtype)
-            ends.append(helper.make_tensor_value_info(name, kind_of, feeds[name].shape))
-        else:
-            constants.append(numpy_helper.from_array(array, name))
-    result = helper.make_tensor_value_info(
-        "y", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None
-    )
-    node = helper.make_node(kind, names, ["y"], domain=domain, **printed)
-    graph = helper.make_graph([node], "node", ends, [result], constants)
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    session = ort.InferenceSession(model.SerializeToString(), options)
-    return np.asarray(session.run(None, feeds)[0])
+    feeds = {f"x{n}": array[0] for n, array in enumerate(inputs) if isinstance(array, tuple)}
+    shapes = {name: x.shape for name, x in feeds.items()}
+    net = Net(dtype=next(iter(feeds.values())).dtype, **shapes)
+    names = [
+        f"x{n}" if isinstance(array, tuple) else net.constant(array)
+        for n, array in enumerate(inputs)
+    ]
+    content = net.content(net.add(kind, *names, domain=domain, **options), dtype=dtype)
+    return np.asarray(reference(content).run(None, feeds)[0])
 
 
 def pairs(ends):

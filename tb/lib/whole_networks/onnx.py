@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import onnx_graphs
 import prerequisites
+from onnx_graphs import onnx
 
-onnx = prerequisites.package("onnx")
-onnxruntime = prerequisites.package("onnxruntime")
 quantization = prerequisites.package("onnxruntime.quantization")
 
-helper, numpy_helper = onnx.helper, onnx.numpy_helper
 _QDQ, _QOPERATOR = quantization.QuantFormat.QDQ, quantization.QuantFormat.QOperator
 _S8, _U8 = quantization.QuantType.QInt8, quantization.QuantType.QUInt8
 
@@ -23,61 +22,36 @@ _S8, _U8 = quantization.QuantType.QInt8, quantization.QuantType.QUInt8
 _SAMPLES = 16
 
 
-class Net:
+class Net(onnx_graphs.Net):
     """A float model under construction; each method adds an operator and returns its result."""
 
     def __init__(self, shape: tuple[int, ...], *, opset: int, batch: str | int = 1) -> None:
+        super().__init__(opset, x=(batch, *shape))
         self._random = np.random.RandomState(22)
-        self.shape = shape
-        self._opset, self._batch = opset, batch
-        self._nodes: list[Any] = []
-        self._constants: list[Any] = []
 
-    def add(self, kind: str, *inputs: str, results: int = 1, **printed: Any) -> str:
-        """Add a node; of several results the others are named after the first."""
-        name = f"{kind.lower()}_{len(self._nodes)}"
-        names = [name, *(f"{name}_{number}" for number in range(1, results))]
-        self._nodes.append(helper.make_node(kind, inputs, names, name, **printed))
-        return name
-
-    def constant(self, data: Any) -> str:
-        """Add a constant."""
-        name = f"constant_{len(self._constants)}"
-        self._constants.append(numpy_helper.from_array(np.asarray(data), name))
-        return name
-
-    def weights(self, *shape: int, taps: int | None = None) -> str:
+    def numbers(self, *shape: int, taps: int | None = None) -> str:
         """Add random weights that keep the spread of numbers."""
         scale = np.sqrt(1.5 / (taps or np.prod(shape[1:])))
         return self.constant((self._random.normal(size=shape) * scale).astype(np.float32))
 
-    def conv(self, x: str, inputs: int, outputs: int, size: int = 3, **printed: Any) -> str:
+    def conv(self, x: str, inputs: int, outputs: int, size: int = 3, **options: Any) -> str:
         """Add a convolution; the default padding keeps the extents."""
-        weights = self.weights(outputs, inputs // printed.get("group", 1), size, size)
+        weights = self.numbers(outputs, inputs // options.get("group", 1), size, size)
         bias = self.constant((self._random.normal(size=outputs) * 0.2).astype(np.float32))
-        printed = {"pads": [size // 2] * 4, **printed} if "auto_pad" not in printed else printed
-        return self.add("Conv", x, weights, bias, **printed)
+        options = {"pads": [size // 2] * 4, **options} if "auto_pad" not in options else options
+        return self.add("Conv", x, weights, bias, **options)
 
     def gemm(self, x: str, inputs: int, outputs: int) -> str:
         """Add a matrix multiplication as PyTorch exports it."""
         bias = self.constant((self._random.normal(size=outputs) * 0.2).astype(np.float32))
-        return self.add("Gemm", x, self.weights(outputs, inputs), bias, transB=1)
+        return self.add("Gemm", x, self.numbers(outputs, inputs), bias, transB=1)
 
     def relu(self, x: str) -> str:
         return self.add("Relu", x)
 
     def model(self, *results: str) -> Any:
         """Return the model, checked."""
-        ends = [
-            helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in results
-        ]
-        first = helper.make_tensor_value_info(
-            "x", onnx.TensorProto.FLOAT, (self._batch, *self.shape)
-        )
-        graph = helper.make_graph(self._nodes, "net", [first], ends, self._constants)
-        opsets = [helper.make_opsetid("", self._opset)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-        model = onnx.shape_inference.infer_shapes(model)
+        model = onnx.shape_inference.infer_shapes(self.proto(*results, ir_version=8))
         onnx.checker.check_model(model)
         return model
 
@@ -117,7 +91,7 @@ def _depthwise(opset: int) -> Any:
 def _mlp(opset: int) -> Any:
     net = Net((1, 8, 8), opset=opset)
     x = net.relu(net.gemm(net.add("Flatten", "x"), 64, 48))
-    x = net.add("MatMul", x, net.weights(48, 32, taps=48))
+    x = net.add("MatMul", x, net.numbers(48, 32, taps=48))
     x = net.relu(net.add("Add", x, net.constant(np.linspace(-1, 1, 32, dtype=np.float32))))
     x = net.add("Softmax", net.gemm(x, 32, 10), axis=-1)
     return net.model(x)
@@ -152,7 +126,7 @@ def _dynamic(opset: int) -> Any:
     gate = net.add("Sigmoid", net.conv(net.relu(net.conv(gate, 8, 4, 1)), 4, 8, 1))
     x = net.add("LeakyRelu", net.conv(net.add("Mul", x, gate), 8, 8), alpha=0.1)
     extents = net.add("Shape", x)
-    first = net.add("Gather", extents, net.constant(np.int64(0)))
+    first = net.add("Gather", extents, net.constant(np.array(0)))
     first = net.add("Unsqueeze", first, net.constant(np.array([0])))
     shape = net.add("Concat", first, net.constant(np.array([-1])), axis=0)
     return net.model(net.gemm(net.add("Reshape", x, shape), 8 * 36, 5))
@@ -230,19 +204,6 @@ def quantised(name: str, *, narrow: bool = False) -> bytes:
             return Path(target).read_bytes()
     finally:
         logging.disable(logging.NOTSET)
-
-
-def open_reference(content: bytes, *, signed: bool) -> Any:
-    """Return ONNX Runtime's CPU provider with its default optimisations.
-
-    With ``signed`` it fuses int8 as it does uint8, which is its default only on Arm.
-    """
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = 1
-    if signed:
-        options.add_session_config_entry("session.qdqisint8allowed", "1")
-    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
 def inputs(shape: tuple[int, ...], count: int, seed: int) -> np.ndarray:
