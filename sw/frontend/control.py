@@ -8,17 +8,18 @@ results of one.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tflite
 
 from celosia.sw.frontend.subgraphs import Subgraph, read_subgraph
-from celosia.sw.frontend.tables import File
-from celosia.sw.frontend.variables import Variables
 from celosia.sw.ir.graph import Operation, Tensor, short_name
 from celosia.sw.layers.node import ModelError, Node, described
 from celosia.sw.operators.host import check_operation
+
+if TYPE_CHECKING:
+    from celosia.sw.frontend.tflite import Reader
 
 __all__ = ["KINDS", "Control"]
 
@@ -32,31 +33,13 @@ _MOST_OPERATORS = 1 << 12
 _Called = tuple[list[Operation], tuple[int, ...]]
 
 
-class Reader(Protocol):
-    """The reader of the file."""
-
-    file: File
-    variables: Variables
-    numbers: Sequence[int]  #: Numbers in the graph of the subgraph's tensors.
-    count: int
-    #: Tensors of the graph whose recorded shapes are not relied on, that are uint8 in the file, and
-    #: that keep their contents.
-    open: set[int]
-    unsigned: set[int]
-    persistent: set[int]
-
-    def inputs(self, operator: Any, tensors: Sequence[Tensor]) -> tuple[int, ...]: ...
-    def outputs(self, operator: Any) -> tuple[int, ...]: ...
-    def operations(self, operators: Sequence[Any], tensors: list[Tensor]) -> list[Operation]: ...
-
-
 class Control:
     """Calls of subgraphs.
 
     ``reader``: reads the operators.
     """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: "Reader") -> None:
         self.reader = reader
         self._subgraphs: dict[int, Subgraph] = {}
         #: Constants and variables of subgraphs, the same for all calls.

@@ -52,7 +52,7 @@ def load(source: str | Path | bytes, signature: str | None = None) -> Graph:
     that names the file and the tensor or operator.
     """
     with _opened(source) as (name, content):
-        return with_names(_Reader(content, name).graph(signature))
+        return with_names(Reader(content, name).graph(signature))
 
 
 def signatures_of(source: str | Path | bytes) -> dict[str, Signature]:
@@ -78,7 +78,7 @@ def _opened(source: str | Path | bytes) -> Iterator[tuple[str, bytes]]:
         raise ModelError(f"{name}: truncated or damaged .tflite file") from None
 
 
-class _Reader:
+class Reader:
     """One file being read. Errors other than ModelError mean that the file is damaged."""
 
     def __init__(self, content: bytes, name: str, *, initial: bool = False) -> None:
@@ -86,18 +86,18 @@ class _Reader:
         self.initial = initial
         self.name = name
         self.main = 0
-        # Tensors whose recorded shapes are not relied on.
+        #: Tensors whose recorded shapes are not relied on.
         self.open: set[int] = set()
-        # Tensors that are uint8 in the file, and weights of these less their zero points.
+        #: Tensors that are uint8 in the file, and weights of these less their zero points.
         self.unsigned: set[int] = set()
         self.centred: dict[int, int] = {}
         # Operations that are not in the file, before the one being read.
         self.added: list[Operation] = []
         self.count = 0
         self.variables = Variables()
-        # Variable tensors.
+        #: Variable tensors.
         self.persistent: set[int] = set()
-        # Numbers in the graph of the tensors of the subgraph being read.
+        #: Numbers in the graph of the tensors of the subgraph being read.
         self.numbers: Sequence[int] = ()
         self.control = control.Control(self)
 
@@ -163,7 +163,7 @@ class _Reader:
         number = options.InitSubgraphIndex()
         if not 0 <= number < self.file.model.SubgraphsLength() or number == self.main:
             raise ModelError(f"wanted a subgraph after the main one, got {number}")
-        reader = _Reader(self.file.content, self.name, initial=True)
+        reader = Reader(self.file.content, self.name, initial=True)
         _, tensors, operations = reader._begin(number)
         if operations:
             raise ModelError("wanted variables initialised with constants, got computed ones")

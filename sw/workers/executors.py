@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
@@ -33,31 +33,29 @@ class _Shard(NamedTuple):
     lost: int = 0
 
 
-class Backend(Protocol):
+class Backend:
     """An executor, and what to do when it fails."""
 
     executor: Any  #: concurrent.futures.Executor.
+    count = 1  #: Its processes.
 
     @property
     def width(self) -> int:
         """Shards under way at most."""
-        ...
+        return self.count
 
     def require_alive(self) -> None:
         """Raise WorkersError if no shard can finish any more."""
-        ...
 
     def require_again(self, error: BaseException) -> None:
-        """Raise WorkersError unless the shard of a future with this error can be done again."""
-        ...
+        """Raise an error unless the shard of a future with this one can be done again."""
+        raise error
 
     def restart(self) -> None:
         """Make the executor usable again."""
-        ...
 
     def close(self) -> None:
         """End the work; shards that wait are dropped."""
-        ...
 
 
 def outcomes(
@@ -116,11 +114,7 @@ def outcomes(
 
 def _submit(executor: Executor, parcel: Parcel, shard: _Shard) -> "Future[Outcome]":
     # Pickled here, because Dask would take tuples and lists apart.
-    return executor.submit(_carried_out, parcel, pickle.dumps(shard.content))
-
-
-def _carried_out(parcel: Parcel, shard: bytes) -> Outcome:
-    return carried_out(parcel, pickle.loads(shard))
+    return executor.submit(carried_out, parcel, pickle.dumps(shard.content))
 
 
 def _lost(shard: _Shard) -> _Shard:
@@ -131,23 +125,20 @@ def _lost(shard: _Shard) -> _Shard:
     return shard._replace(lost=lost)
 
 
-class Processes:
+class Processes(Backend):
     """Processes of this machine, which end with it.
 
     - ``count``: number of processes, and of shards under way.
     """
 
     def __init__(self, count: int) -> None:
-        self.width = count
+        self.count = count
         self._others = set(multiprocessing.active_children())
         self.executor = self._started()
 
     def _started(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self.width, context, initializer=_begin)
-
-    def require_alive(self) -> None:
-        """Do nothing: the executor notices each process that ends."""
+        return ProcessPoolExecutor(self.count, context, initializer=_begin)
 
     def require_again(self, error: BaseException) -> None:
         """Raise an error that is not the end of a process."""
@@ -185,7 +176,7 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-class Cluster:
+class Cluster(Backend):
     """Workers of a Dask cluster; its scheduler gives the shard of a worker that ended to another.
 
     - ``address``: of the scheduler, ``tcp://HOST:PORT``.
@@ -226,9 +217,6 @@ class Cluster:
         if isinstance(error, (CancelledError, OSError)):
             raise self._error("the connection is lost") from None
         raise error
-
-    def restart(self) -> None:
-        """Do nothing: no shard is done again here."""
 
     def _error(self, text: str) -> WorkersError:
         return WorkersError(f"scheduler: {self._address}: {text}")

@@ -117,11 +117,11 @@ class _Here:
 _here = _Here()
 
 
-def carried_out(parcel: Parcel, shard: Any) -> Outcome:
-    """Return the outcome of a parcel's function for one shard, in this process."""
+def carried_out(parcel: Parcel, shard: bytes) -> Outcome:
+    """Return the outcome of a parcel's function for one pickled shard, in this process."""
     try:
         with _here.lock:
-            return Outcome(_here.of(parcel)(shard), None)
+            return Outcome(_here.of(parcel)(pickle.loads(shard)), None)
     except Exception as error:
         return Outcome(None, _portable(error))
 

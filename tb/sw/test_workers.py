@@ -2,6 +2,7 @@
 
 import logging
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -87,20 +88,20 @@ def test_a_shard_that_ends_every_worker(calls: Path) -> None:
     assert job.calls.count(3) == 3
 
 
-class Breaking:
+class Breaking(executors.Backend):
     """An executor in this process, which is broken at some submissions or in some shards."""
 
     def __init__(self, refused: set[int], broken: set[int], width: int) -> None:
-        self.executor, self.width = self, width
-        self.refused, self.broken, self.count = refused, broken, 0
+        self.executor, self.count = self, width
+        self.refused, self.broken, self.submitted = refused, broken, 0
         self.restarts = 0
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        self.count += 1
-        if self.count in self.refused:
+        self.submitted += 1
+        if self.submitted in self.refused:
             raise BrokenProcessPool
         future = Future[Any]()
-        if self.count in self.broken:
+        if self.submitted in self.broken:
             future.set_exception(BrokenProcessPool())
         else:
             future.set_result(function(*arguments))
@@ -144,7 +145,7 @@ def test_a_function_is_closed_when_another_comes(tmp_path: Path) -> None:
         jobs.append(Square(tmp_path / name))
     parcels = list(map(parcel.packed, jobs))
     for number, closed in ((0, []), (0, []), (1, ["one"]), (2, ["one", "other"])):
-        assert parcel.carried_out(parcels[number], 5).result == 25
+        assert parcel.carried_out(parcels[number], pickle.dumps(5)).result == 25
         assert sorted(path.parent.name for path in tmp_path.glob("*/closed")) == closed
 
 
@@ -197,7 +198,7 @@ def test_other_code_is_refused(monkeypatch: pytest.MonkeyPatch, cluster: Cluster
 
 
 def test_code_that_is_missing() -> None:
-    outcome = parcel.carried_out(parcel.Parcel("no_such_package", "", b""), 1)
+    outcome = parcel.carried_out(parcel.Parcel("no_such_package", "", b""), b"")
     assert str(outcome.error) == "wanted the package no_such_package, this Python finds none"
 
 
