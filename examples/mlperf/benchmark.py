@@ -4,32 +4,19 @@ import hashlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
-from celosia import Config, InputError, profile
+from celosia import InputError, profile
 from celosia.sw.files import read_file
 from celosia.sw.ir.program import Program
+from celosia.sw.networks.comparison import Setting, compare, reference
 from celosia.sw.runtime.arrays import random_samples
 from celosia.sw.runtime.opening import open_session
 from celosia_examples.mlperf.published import MODELS, REPOSITORY, Model
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """A core with its external memory, and a clock if it is that of a board."""
-
-    #: The board, or the core; its memory in words.
-    name: str
-    memory: str
-    config: Config  #: Sizes of the core.
-    latency: int = 32  #: Cycles from a request to external memory to its first beat.
-    bandwidth: float = 1.0  #: Beats of external memory per cycle, above 0 up to 2.
-    clock_hz: int | None = None  #: Clock of the board in Hz.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,38 +171,11 @@ class _Case:
         if not self._expected:
             rng = np.random.default_rng(self._seed)
             self._arrays = [random_samples(rng, port, self._inputs) for port in program.inputs]
-            self._expected = _reference(self._content, self._arrays)
+            self._expected = reference(self._content, self._arrays)
         compared = different = 0
         with open_session(program, **options) as session:
-            for number, expected in enumerate(self._expected):
-                outputs = session.run([array[number : number + 1] for array in self._arrays])
-                for ours, theirs in zip(outputs, expected, strict=True):
-                    compared += theirs.nbytes
-                    different += _different(ours, theirs)
+            for size, wrong in compare(session, self._arrays, self._expected):
+                compared, different = compared + size, different + wrong
                 bar.update()
             cycles = session.statistics.cycles_per_input
         return _Outcome(compared, different, None if cycles is None else round(cycles))
-
-
-def _different(ours: np.ndarray, theirs: np.ndarray) -> int:
-    """Return the number of bytes that differ."""
-    both = [np.frombuffer(array.tobytes(), np.uint8) for array in (ours, theirs)]
-    return int(np.count_nonzero(both[0] != both[1]))
-
-
-def _reference(content: bytes, arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
-    """Return the outputs of LiteRT's reference kernels for each input, one after the other."""
-    litert: Any = import_module("ai_edge_litert.interpreter")
-    interpreter = litert.Interpreter(
-        model_content=content,
-        experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF,
-    )
-    interpreter.allocate_tensors()
-    results = []
-    for number in range(len(arrays[0])):
-        for details, array in zip(interpreter.get_input_details(), arrays, strict=True):
-            interpreter.set_tensor(details["index"], array[number : number + 1])
-        interpreter.invoke()
-        outputs = interpreter.get_output_details()
-        results.append([interpreter.get_tensor(details["index"]) for details in outputs])
-    return results

@@ -19,8 +19,9 @@ from celosia.sw.cli.arguments import (
 )
 from celosia.sw.cli.messages import Failure, Missing
 from celosia.sw.files import writable, write_atomically
+from celosia.sw.networks.comparison import of_board, of_core
 from celosia_examples.mlperf import page
-from celosia_examples.mlperf.benchmark import Benchmark, Setting, model_files, run_benchmark
+from celosia_examples.mlperf.benchmark import Benchmark, model_files, run_benchmark
 
 _ENDINGS = (".md", ".html", ".json")
 
@@ -57,7 +58,8 @@ def run(arguments: argparse.Namespace) -> None:
     folder = arguments.models or os.environ.get("CELOSIA_MODELS")
     files = model_files(Path(folder) if folder else None)
     writable(output, sources=tuple(files.values()))
-    settings = [_core(arguments), *map(_of_board, dict.fromkeys(arguments.board))]
+    settings = [of_core(arguments.preset)]
+    settings += [of_board(board_of(name)) for name in dict.fromkeys(arguments.board)]
     try:
         import_module("ai_edge_litert.interpreter")
     except ImportError:
@@ -78,23 +80,6 @@ def run(arguments: argparse.Namespace) -> None:
     ]
     if wrong:
         raise Failure(f"mlperf: output bytes differ from LiteRT: {'; '.join(wrong)}")
-
-
-def _core(arguments: argparse.Namespace) -> Setting:
-    config = arguments.preset
-    return Setting(name=f"core {config.name}", memory="memory of one beat a cycle", config=config)
-
-
-def _of_board(name: str) -> Setting:
-    board = board_of(name)
-    return Setting(
-        name=board.title,
-        memory=f"SDRAM {board.memory}",
-        config=board.config,
-        latency=board.memory_latency,
-        bandwidth=board.memory_bandwidth,
-        clock_hz=board.clock_hz,
-    )
 
 
 def _text(benchmark: Benchmark, ending: str) -> str:

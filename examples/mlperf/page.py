@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from celosia_examples.mlperf.benchmark import Benchmark, ModelResult, Setting
+from celosia.sw.networks.comparison import Setting
+from celosia_examples.mlperf.benchmark import Benchmark, ModelResult
 from celosia_examples.mlperf.published import MODELS, PEERS, REPOSITORY
 
 TITLE = "MLPerf Tiny"

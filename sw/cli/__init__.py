@@ -24,6 +24,7 @@ MODULES = (
     "assembly",
     "run",
     "eval",
+    "networks",
     "models",
     "doctor",
     "hardware",

@@ -20,10 +20,10 @@ from random_networks.recurrent import shift_register
 from celosia.hw.arch.presets import preset
 from celosia.hw.litex.boards import BOARDS
 from celosia.sw.cli import main
+from celosia.sw.networks.comparison import Setting
 from celosia.sw.runtime.machine import MachineDevice
 from celosia.sw.runtime.session import Session
 from celosia_examples.mlperf import benchmark, page
-from celosia_examples.mlperf.benchmark import Setting
 from celosia_examples.mlperf.published import MODELS, PEERS
 
 ROOT = Path(__file__).resolve().parents[2]
