@@ -25,7 +25,7 @@ from celosia.sw.layers.onnxruntime import (
 )
 from celosia.sw.layers.products import dynamic_product, product, weights_option
 from celosia.sw.layers.quantize import ends, ends_of_two
-from celosia.sw.layers.record import Attributes, Operator, Shape, require
+from celosia.sw.layers.record import EXTENT, Attributes, Operator, Shape, require
 from celosia.sw.layers.single_scaling import (
     addition_scalings,
     average_scaling,
@@ -52,6 +52,9 @@ from celosia.sw.operators.transposed import lower_transposed, transposed_shapes,
 from celosia.sw.operators.windows import image
 
 _Arrays = Sequence[np.ndarray]
+
+#: Elements of windows by row and by column, where pads of the graph do not count.
+_COUNTS = ("rows", "columns")
 
 
 def _scales(operand: Operand) -> np.ndarray:
@@ -156,7 +159,11 @@ def _lower_mean(lowering: Lowering, operation: Operation) -> None:
 
 def _average_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     attributes.flag("unsigned")
-    return pool_shapes(operator, attributes)
+    ((_, *counts, _),) = shapes = pool_shapes(operator, attributes)
+    for name, count in zip(_COUNTS, counts, strict=True):
+        if name in operator.attributes:
+            attributes.integers(name, count, 1, EXTENT)
+    return shapes
 
 
 def _run_average(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
@@ -179,14 +186,17 @@ def _run_average(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
         for row in range(high)
         for column in range(wide)
     ]
-    high_each, wide_each = ([end - first for first, end in ends] for ends in (rows, columns))
-    counts = np.outer(high_each, wide_each)
+    spanned = ([end - first for first, end in ends] for ends in (rows, columns))
+    each = zip(_COUNTS, spanned, strict=True)
+    counts = np.outer(*(operator.attributes.get(name, inside) for name, inside in each))
     unsigned, both = operator.attributes["unsigned"], (meaning(source), meaning(output))
     return [averaged(np.stack(taps), counts[..., None], *both, unsigned=unsigned)]
 
 
 def _lower_average(lowering: Lowering, operation: Operation) -> None:
     """Lower means of windows whose quotients are never near a half."""
+    if _COUNTS[0] in operation.attributes:
+        raise CompileError("wanted pads that count, or those of SAME")
     scaling = partial(average_scaling, *ends(lowering.graph, operation))
     lower_pool(lowering, operation, scaling, Window.SUM)
 

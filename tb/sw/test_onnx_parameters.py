@@ -105,6 +105,8 @@ CASES: dict[str, Callable[[], bytes]] = {
     "gemm-bias-scale": lambda: _gemm(0.0025),
     "gemm-bias-zero-point": lambda: _gemm(point=-70),
     "gemm-beta": lambda: _gemm(beta=0.5),
+    "gemm-beta-bias-scale": lambda: _gemm(0.0025, beta=0.5),
+    "gemm-beta-bias-zero-point": lambda: _gemm(point=-70, beta=2.0),
     "gemm-alpha": lambda: _gemm(alpha=2.0),
     "gemm-transB": lambda: _gemm(transB=1),
     "softmax-then-relu": lambda: _after("Softmax", axis=-1),
@@ -127,6 +129,14 @@ CASES: dict[str, Callable[[], bytes]] = {
         np.array([6, 9]),
         opset=18,
         axes=[2, 3],
+        keep_aspect_ratio_policy="not_larger",
+    ),
+    "resize-policy-linear": lambda: _moved(
+        "Resize",
+        *(_single([]), _single([]), np.array([9, 6])),
+        opset=18,
+        axes=[2, 3],
+        mode="linear",
         keep_aspect_ratio_policy="not_larger",
     ),
     "maxpool-ceil_mode": lambda: _moved(

@@ -64,6 +64,14 @@ def nonzero(operand: Operand | None) -> Operand | None:
     return replace(operand, data=held, quantization=replace(meaning, scales=scales))
 
 
+def rescaled(operand: Operand | None, factor: float) -> Operand:
+    """Return a constant whose numbers are multiplied by a factor."""
+    if operand is None or operand.data is None or operand.quantization is None or factor <= 0:
+        raise ModelError(f"wanted constant weights, and alpha greater than 0, got {factor:g}")
+    scales = operand.quantization.scales * np.float32(factor)
+    return replace(operand, quantization=replace(operand.quantization, scales=scales))
+
+
 def quantised_weights(kind: str, inputs: list[Operand | None]) -> list[Operand | None]:
     """Return the operands of an operator, float weights as ONNX Runtime quantises them.
 

@@ -1,5 +1,7 @@
 """Kinds of operators, and the types of their results."""
 
+from dataclasses import replace
+
 import numpy as np
 from onnx import helper
 
@@ -58,6 +60,11 @@ def moves(node: OnnxNode) -> bool:
     """Return whether the results of an operator are elements of its input."""
     means = node.kind == "Resize" and node.attributes.get("mode") in _MEANS
     return node.kind in MOVERS and not means
+
+
+def results(node: OnnxNode, source: Operand) -> tuple[Operand, ...]:
+    """Return the results of an operator that moves an operand."""
+    return tuple(replace(source, name=name, data=None) for name in node.outputs if name)
 
 
 def quantised_type(node: OnnxNode, zero_point: np.dtype | None) -> np.dtype:

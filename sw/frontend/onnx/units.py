@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.frontend.onnx.constants import kernel_operands, quantised_weights
+from celosia.sw.frontend.onnx.constants import kernel_operands, quantised_weights, rescaled
 from celosia.sw.frontend.onnx.file.nodes import LINEAR, OnnxAttributes, OnnxEnd, OnnxModel, OnnxNode
 from celosia.sw.frontend.onnx.functions import BOUNDS, FUNCTIONS, bound, evaluate
 from celosia.sw.frontend.onnx.kinds import (
@@ -24,6 +24,7 @@ from celosia.sw.frontend.onnx.kinds import (
     VIEWS,
     moves,
     quantised_type,
+    results,
     types,
 )
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
@@ -227,6 +228,8 @@ class Units:
         unscaled = any(operand and operand.quantization is None for operand in operands)
         if unscaled or any(operand in self.pending for operand in names):
             return None
+        if node.kind == "Gemm" and node.attributes.get("beta", 1.0) != 1 and len(names) > 2:
+            return None
         operands = [self._operand(operand) if operand else None for operand in node.inputs]
         if self.readers[name] == self.readers[node.outputs[0]] == 1:
             operands = quantised_weights(node.kind, operands)
@@ -254,7 +257,7 @@ class Units:
         """Make the unit of an operator in float whose inputs are made."""
         if moves(node):
             source = self._real(node.input(0))
-            outputs = _results(node, source)
+            outputs = results(node, source)
             self.units.append(self._moved(node, source, outputs))
         else:
             ends = [self._read_by(node.kind, end) if end else None for end in node.inputs]
@@ -337,12 +340,16 @@ class Units:
             raise ModelError("a float result is not supported")
         if None in inputs[: len(positions)]:
             return
+        attributes, alpha = node.attributes, node.attributes.get("alpha", 1.0)
+        if kind == "Gemm" and alpha != 1:
+            # A factor of the product and of the bias in its units.
+            inputs[1], attributes = rescaled(inputs[1], alpha), attributes.extended(alpha=1.0)
         operands = kernel_operands(kind, inputs)
         assert operands
         dtype = inputs[0].dtype if inputs[0] else np.dtype(np.uint8)
         output = Operand(node.outputs[0], dtype, self._meaning(node, result))
         self.integers[output.name] = output
-        unit = Unit(kind, node, Operands(operands), (output,), attributes=node.attributes)
+        unit = Unit(kind, node, Operands(operands), (output,), attributes=attributes)
         if kind in ("LeakyRelu", "Sigmoid"):
             unit = replace(unit, function=_function(kind, node))
         self.units.append(unit)
@@ -368,7 +375,7 @@ class Units:
                 self.pending.update(dict.fromkeys(filter(None, node.outputs), node))
             return
         source = where[name]
-        outputs = _results(node, source)
+        outputs = results(node, source)
         where.update((output.name, output) for output in outputs)
         self.units.append(self._moved(node, source, outputs, integers=where is self.integers))
 
@@ -387,10 +394,6 @@ class Units:
         attributes = node.attributes.extended(integers=integers)
         inputs = Operands((source, *parameters))
         return Unit(node.kind, node, inputs, outputs, attributes=attributes)
-
-
-def _results(node: OnnxNode, source: Operand) -> tuple[Operand, ...]:
-    return tuple(replace(source, name=name, data=None) for name in node.outputs if name)
 
 
 def _function(kind: str, node: OnnxNode) -> Callable[[np.ndarray], np.ndarray]:

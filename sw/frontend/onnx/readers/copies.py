@@ -64,11 +64,6 @@ def _extents(unit: Unit, shape: tuple[int, ...]) -> tuple[list[int], list[np.flo
     entries = ratios if lengths is None else lengths
     if entries is None or len(entries) != len(axes):
         raise ModelError(f"wanted scales or sizes of {len(axes)} axes")
-    if lengths is not None and policy is not None:
-        # One factor for all axes.
-        pairs = [(shape[axis], size) for axis, size in zip(axes, lengths, strict=True)]
-        factor = policy(size / extent for extent, size in pairs)
-        lengths = [math.floor(extent * factor + 0.5) for extent, _ in pairs]
     for number, axis in enumerate(axes):
         if lengths is not None:
             sizes[axis] = lengths[number]
@@ -76,6 +71,10 @@ def _extents(unit: Unit, shape: tuple[int, ...]) -> tuple[list[int], list[np.flo
         elif ratios is not None:
             factors[axis] = np.float32(ratios[number])
             sizes[axis] = math.floor(np.float32(shape[axis]) * factors[axis])
+    if lengths is not None and policy is not None:
+        factor = policy(factors[axis] for axis in axes)
+        for axis in axes:
+            factors[axis], sizes[axis] = factor, math.floor(shape[axis] * factor + 0.5)
     if sizes[:2] != [*shape[:2]] or min(sizes) < 1:
         raise ModelError(f"wanted rows and columns resized, got {sizes} from {shape}")
     return sizes, factors

@@ -1,5 +1,6 @@
 """Readers of operators that compute each element by itself, and of SOFTMAX."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -163,14 +164,14 @@ def last_axis(builder: Builder, value: Value, axis: int) -> Value:
 def softmax(builder: Builder, unit: Unit) -> None:
     """Read Softmax."""
     value, (of,) = builder.value(unit.inputs[0]), unit.outputs
-    rank = len(value.shape)
-    axis = unit.attributes.get("axis", -1) % rank
+    shape, axis = value.shape, unit.attributes.get("axis", -1) % len(value.shape)
     # Before opset 13 Softmax made two dimensions of all.
-    if unit.attributes.get("opset", 13) < 13 and axis != rank - 1:
-        raise ModelError(f"wanted the last axis of opset {unit.attributes['opset']}, got {axis}")
+    if unit.attributes.get("opset", 13) < 13 and axis != len(shape) - 1:
+        value = builder.reshaped(value, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+        axis = 1
     value = last_axis(builder, value, axis)
     number = builder.operate("QLinearSoftmax", [value.number], value.stored, of)
-    builder.alike(of, number, value)
+    builder.define(of, number, shape, value.source, value.order)
 
 
 ELEMENTWISE: dict[str, _Reader] = {

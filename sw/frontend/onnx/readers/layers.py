@@ -207,12 +207,12 @@ def average_pool(builder: Builder, unit: Unit) -> None:
     windows = pooling(unit, value, ())
     if windows.apart:
         raise ModelError("wanted windows of 1 or 2 dimensions, without dilation")
-    counted = bool(unit.attributes.get("count_include_pad"))
-    if counted and windows.same and any(map(any, windows.pads)):
-        raise ModelError("pads that are counted are not supported")
-    fill = builder.meaning(value).zero_point if counted else None
-    unsigned = of.dtype == np.uint8
-    number = windows.pooled(builder, value, of, "QLinearAveragePool", fill, unsigned=unsigned)
+    more: dict[str, Any] = {"counted": bool(unit.attributes.get("count_include_pad"))}
+    if not (more["counted"] or windows.same):
+        more |= {name: windows.inside(axis) for axis, name in enumerate(("rows", "columns"))}
+    more["unsigned"] = of.dtype == np.uint8
+    fill = builder.meaning(value).zero_point
+    number = windows.pooled(builder, value, of, "QLinearAveragePool", fill, **more)
     windows.define(builder, of, number, windows.shape[1])
 
 

@@ -122,18 +122,19 @@ class Windows:
         pixels = np.arange(self.counts[axis])[:, None] * step + taps
         return ((pixels >= 0) & (pixels < extent)).sum(axis=1).tolist()
 
-    def image(self, builder: Builder, value: Value, fill: float | None) -> tuple[int, str]:
+    def image(
+        self, builder: Builder, value: Value, fill: float, *, counted: bool = False
+    ) -> tuple[int, str]:
         """Return the padded input and the kind of padding that is left.
 
-        ``fill`` is the value of the padding; None for windows that count only elements inside.
+        - ``fill``: value of the padding.
+        - ``counted``: whether a window counts its padding.
         """
         image = builder.image(value, self.shape)
         if not any(map(any, self.pads)):
             return image.number, "VALID"
-        if self.same:
+        if self.same and not counted:
             return image.number, "SAME"
-        if fill is None:
-            raise ModelError(f"pads {self.pads} that are not counted are not supported")
         before, after = ((0, pad[0], pad[1], 0) for pad in zip(*self.pads, strict=True))
         tensor = builder.tensors[image.number]
         of = Operand(tensor.name, tensor.dtype, tensor.quantization)
@@ -200,11 +201,13 @@ class Windows:
         value: Value,
         of: Operand,
         kind: str,
-        fill: float | None,
+        fill: float,
+        *,
+        counted: bool = False,
         **more: Any,
     ) -> int:
-        """Add a pooling; return its result. ``fill``: as for ``image``."""
-        source, padding = self.image(builder, value, fill)
+        """Add a pooling; return its result. ``fill``, ``counted``: as for ``image``."""
+        source, padding = self.image(builder, value, fill, counted=counted)
         attributes = {"stride": self.stride, "window": self.kernel, "activation": "NONE", **more}
         shape = self.result(self.shape[1])
         return builder.operate(kind, [source], shape, of, padding=padding, **attributes)
