@@ -15,7 +15,7 @@ from celosia.sw.ir.program import Program
 from celosia.sw.quantize.process import Converter
 from celosia.sw.quantize.sources import require_tools, source_of
 from celosia.sw.runtime.arrays import InputError, quantized
-from celosia.sw.runtime.opening import graph_of
+from celosia.sw.runtime.opening import Shapes, graph_of
 
 
 def compile(
@@ -23,6 +23,7 @@ def compile(
     config: Config | str = "edge",
     batch: int = 1,
     signature: str | None = None,
+    shapes: Shapes | None = None,
 ) -> Program:
     """Return the program of a quantised network.
 
@@ -38,6 +39,9 @@ def compile(
     signature : str, optional
         Signature of a ``.tflite`` file, or name of a subgraph without one; the first subgraph
         unless given.
+    shapes : mapping of str to tuple of int, optional
+        Shapes of the inputs of an ``.onnx`` file whose extents are free, by name; no name stands
+        for the only input.
 
     Returns
     -------
@@ -55,7 +59,7 @@ def compile(
     >>> compile("mnist_mlp", config="nano", batch=16).inputs[0].shape
     (784,)
     """
-    graph = graph_of(model, signature)
+    graph = graph_of(model, signature, shapes)
     return compile_graph(graph, preset(config) if isinstance(config, str) else config, batch)
 
 
@@ -63,6 +67,7 @@ def quantize(
     model: str | Path,
     calibration: np.ndarray | Mapping[str, np.ndarray],
     output: str | Path | None = None,
+    shapes: Shapes | None = None,
 ) -> bytes:
     """Return a float network in int8, and write it where ``output`` names a file.
 
@@ -77,6 +82,8 @@ def quantize(
         name where there are several.
     output : str or pathlib.Path, optional
         File to write: ``.onnx`` for a network of ONNX, else ``.tflite``.
+    shapes : mapping of str to tuple of int, optional
+        As in ``compile``.
 
     Returns
     -------
@@ -98,7 +105,7 @@ def quantize(
         if Path(output).suffix.lower() != source.result:
             raise InputError(f"output: wanted a name with {source.result}, got {str(output)!r}")
         writable(Path(output), sources=(path,))
-    with Converter(path) as converter:
+    with Converter(path, shapes) as converter:
         content = converter.quantized(_samples(calibration, converter.ports))
     if output is not None:
         write_atomically({output: content})

@@ -17,7 +17,9 @@ from celosia.sw.cli.arguments import (
     add_files,
     add_machine,
     add_shape,
+    add_signature,
     add_workers,
+    report_choices,
     shapes_of,
     whole,
 )
@@ -57,6 +59,7 @@ def add_parsers(command: Commands) -> None:
     )
     parser.add_argument("--output", metavar="NAME", help="the output with the scores, of several")
     inputs.add_conversions(parser)
+    add_signature(parser)
     add_device(parser, "machine")
     add_batch(parser, None, f"samples of one run (up to {_BATCH})")
     add_cores(parser)
@@ -81,7 +84,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise InputError("eval: wanted either --dataset or --data")
     model = model_path(arguments.model)
     writable(arguments.png, arguments.stats, sources=(model,))
-    graph = load(model, shapes_of(arguments))
+    graph = load(model, shapes_of(arguments), arguments.signature)
+    report_choices(graph, arguments.signature)
     names, outputs = inputs.ends_of(graph)
     index = _output(arguments.output, model, outputs)
     samples = _data(arguments, model, names)

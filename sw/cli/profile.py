@@ -3,8 +3,18 @@
 import argparse
 from pathlib import Path
 
-from celosia.sw.cli.arguments import Commands, add_batch, add_machine, add_output
+from celosia.sw.cli.arguments import (
+    Commands,
+    add_batch,
+    add_machine,
+    add_output,
+    add_shape,
+    add_signature,
+    report_choices,
+    shapes_of,
+)
 from celosia.sw.files import json_bytes, writable, write_atomically
+from celosia.sw.frontend.source import load
 from celosia.sw.shipped import model_path
 
 
@@ -17,6 +27,8 @@ def add_parsers(command: Commands) -> None:
         "--trace", type=Path, metavar="FILE", help="write a trace for Perfetto, as JSON"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON")
+    add_signature(parser)
+    add_shape(parser)
     add_batch(parser, 1, "inputs of one run (1)")
     add_machine(parser)
 
@@ -33,8 +45,10 @@ def run(arguments: argparse.Namespace) -> None:
         page = Path(f"{model.stem}.html")
     files = [file for file in (page, arguments.trace, arguments.json) if file]
     writable(*files, sources=(model,))
+    graph = load(model, shapes_of(arguments), arguments.signature)
+    report_choices(graph, arguments.signature)
     result = profile(
-        model,
+        graph,
         config=arguments.preset,
         batch=arguments.batch,
         latency=arguments.latency,

@@ -94,8 +94,6 @@ def run(arguments: argparse.Namespace) -> None:
     writable(*paths, arguments.stats, *wave_files(arguments), sources=sources)
     batch = arguments.batch
     if isinstance(source, Program):
-        if arguments.shape:
-            raise InputError(f"{model}: wanted a model for --shape, got a program")
         program = source
         program.require(config or program.config, str(model))
     else:

@@ -22,7 +22,7 @@ from celosia.sw.profile.buffer import Contents, contents
 from celosia.sw.profile.estimates import Estimates, estimates
 from celosia.sw.profile.events import LANES, Event, events
 from celosia.sw.profile.losses import CAUSES, Causes, Stretch, causes, reason, stretches
-from celosia.sw.runtime.opening import graph_of
+from celosia.sw.runtime.opening import Shapes, graph_of
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,8 @@ def profile(
     latency: int = COSTS.memory,
     bandwidth: float = COSTS.bandwidth,
     clock_hz: float | None = None,
+    signature: str | None = None,
+    shapes: Shapes | None = None,
 ) -> Profile:
     """Compile a model and return the profile of one batch, without running it.
 
@@ -184,6 +186,8 @@ def profile(
         Beats of external memory per cycle, above 0 up to 2.
     clock_hz : float, optional
         Clock of the core in Hz: times and inferences per second follow from it.
+    signature, shapes : optional
+        As in ``celosia.compile``.
 
     Returns
     -------
@@ -199,5 +203,5 @@ def profile(
     if clock_hz is not None and not clock_hz > 0:
         raise ValueError(f"clock_hz: wanted a clock above 0 Hz, got {clock_hz}")
     sizes = preset(config) if isinstance(config, str) else config
-    compiled = compile_steps(graph_of(model), sizes, batch)
+    compiled = compile_steps(graph_of(model, signature, shapes), sizes, batch)
     return Profile(estimates(compiled, latency=latency, bandwidth=bandwidth, clock_hz=clock_hz))

@@ -15,7 +15,7 @@ from celosia.sw.ir.notebook import ends_table
 from celosia.sw.ir.parts import MOST_BATCH, Port
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.arrays import label, names_of, quantized
-from celosia.sw.runtime.opening import Source, is_program, open_program, open_session
+from celosia.sw.runtime.opening import Shapes, Source, is_program, open_program, open_session
 from celosia.sw.runtime.session import InputError, Session, Statistics
 from celosia.sw.runtime.signatures import SignatureRunner
 from celosia.sw.shipped import model_path
@@ -30,7 +30,7 @@ class Interpreter:
         A ``.tflite`` or ``.onnx`` file, a program's, or the name of a shipped model.
     model_content : bytes, optional
         The contents instead of the path.
-    device, config, signature, **options
+    device, config, signature, shapes, **options
         As in ``open_program`` and ``open_session``.
 
     Raises
@@ -55,13 +55,14 @@ class Interpreter:
         device: str = "machine",
         config: Config | str = "edge",
         signature: str | None = None,
+        shapes: Shapes | None = None,
         **options: Any,
     ) -> None:
         source = model_path if model_content is None else model_content
         if source is None or (model_path is not None and model_content is not None):
             raise ValueError("wanted one of model_path and model_content")
         self._source: Source = source
-        self._compiling = {"config": config, "signature": signature}
+        self._compiling = {"config": config, "signature": signature, "shapes": shapes}
         self._options = {"device": device, **options}
         self._program = open_program(source, **self._compiling)
         self._samples = max(self._program.inputs[0].items, self._program.batch)
@@ -266,7 +267,7 @@ class InferenceSession:
     ----------
     path_or_bytes : str, pathlib.Path or bytes
         A ``.tflite`` or ``.onnx`` model or a program, or the name of a shipped model.
-    device, config, batch, signature, **options
+    device, config, batch, signature, shapes, **options
         As in ``open_program`` and ``open_session``. The device is held until ``close``, or the end
         of a ``with`` block.
 
@@ -284,9 +285,11 @@ class InferenceSession:
         config: Config | str = "edge",
         batch: int | None = None,
         signature: str | None = None,
+        shapes: Shapes | None = None,
         **options: Any,
     ) -> None:
-        program = open_program(path_or_bytes, config=config, batch=batch, signature=signature)
+        compiling: dict[str, Any] = {"config": config, "signature": signature, "shapes": shapes}
+        program = open_program(path_or_bytes, batch=batch, **compiling)
         self._device = device
         self._session = open_session(program, device=device, **options)
 

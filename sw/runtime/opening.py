@@ -16,9 +16,13 @@ from celosia.sw.shipped import model_path
 
 #: Path of a model or a program, name of a shipped model, or the contents of a file.
 Source = str | Path | bytes
+#: Shapes of inputs by name.
+Shapes = Mapping[str, tuple[int, ...]]
 
 
-def graph_of(model: Source | Graph, signature: str | None = None) -> Graph:
+def graph_of(
+    model: Source | Graph, signature: str | None = None, shapes: Shapes | None = None
+) -> Graph:
     """Return the graph of a model.
 
     Parameters
@@ -26,8 +30,8 @@ def graph_of(model: Source | Graph, signature: str | None = None) -> Graph:
     model : str, pathlib.Path, bytes or Graph
         A ``.tflite`` or ``.onnx`` file: its path or its contents; the name of a shipped model; or
         a graph, which is returned.
-    signature : str, optional
-        Signature of a ``.tflite`` file, as in ``read_source``.
+    signature, shapes : optional
+        As in ``read_source``.
 
     Returns
     -------
@@ -41,7 +45,7 @@ def graph_of(model: Source | Graph, signature: str | None = None) -> Graph:
     """
     if isinstance(model, Graph):
         return model
-    return load(model if isinstance(model, bytes) else model_path(model), signature=signature)
+    return load(model if isinstance(model, bytes) else model_path(model), shapes, signature)
 
 
 def is_program(source: Source) -> bool:
@@ -57,7 +61,7 @@ def is_program(source: Source) -> bool:
 
 def read_source(
     source: Source,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    shapes: Shapes | None = None,
     signature: str | None = None,
 ) -> Graph | Program:
     """Return the graph of a model, or the program of a program's file.
@@ -67,7 +71,8 @@ def read_source(
     source : str, pathlib.Path or bytes
         Path of a model or a program, name of a shipped model, or the contents of a file.
     shapes : mapping of str to tuple of int, optional
-        Shapes of the inputs of an ``.onnx`` file whose extents are free, by name.
+        Shapes of the inputs of an ``.onnx`` file whose extents are free, by name; no name stands
+        for the only input.
     signature : str, optional
         Signature of a ``.tflite`` file, or a subgraph without one; its first subgraph unless given.
 
@@ -85,10 +90,11 @@ def read_source(
     source = source if isinstance(source, bytes) else model_path(source)
     if not is_program(source):
         return load(source, shapes, signature)
-    if signature is not None:
-        name = "program" if isinstance(source, bytes) else source
-        requirement = "wanted no signature for a program, which was compiled from one"
-        raise ProgramError(f"{name}: {requirement}, got {signature!r}")
+    name = "program" if isinstance(source, bytes) else source
+    for option, value in (("signature", signature), ("shape", shapes)):
+        if value:
+            requirement = f"wanted no {option} for a program, which was compiled from one"
+            raise ProgramError(f"{name}: {requirement}, got {value!r}")
     return Program.from_bytes(source) if isinstance(source, bytes) else Program.load(source)
 
 
@@ -98,6 +104,7 @@ def open_program(
     config: Config | str = "edge",
     batch: int | None = None,
     signature: str | None = None,
+    shapes: Shapes | None = None,
 ) -> Program:
     """Return the program of a model or of a program's file.
 
@@ -110,7 +117,7 @@ def open_program(
         The core, or the preset; a program has its own.
     batch : int, optional
         Samples of one run; 1 unless given. A program has its own.
-    signature : str, optional
+    signature, shapes : optional
         As in ``read_source``.
 
     Raises
@@ -119,7 +126,7 @@ def open_program(
         If there is no shipped model or preset of this name, or the source cannot be used or
         compiled (``ModelError``, ``CompileError``, ``ProgramError``).
     """
-    read = read_source(source, signature=signature)
+    read = read_source(source, shapes, signature)
     if isinstance(read, Program):
         return read
     sizes = preset(config) if isinstance(config, str) else config

@@ -214,3 +214,10 @@ def test_commands_take_a_signature(tmp_path: Path, capsys: pytest.CaptureFixture
     assert [row["operator"] for row in json.loads((tmp_path / "r.json").read_text())["layers"]] == [
         "RELU_N1_TO_1"
     ]
+    main(["profile", model, "--signature=c", f"--json={tmp_path}/p.json"])
+    assert json.loads((tmp_path / "p.json").read_text())["layers"][0]["operator"] == "RELU_N1_TO_1"
+    np.save(tmp_path / "labels.npy", np.zeros(len(X), np.int64))
+    labelled = [f"--data=x={tmp_path}/x.npy", f"--labels={tmp_path}/labels.npy"]
+    assert main(["eval", model, "--signature=encode", *labelled]) == 0
+    assert main(["eval", model, "--signature=decode", *labelled]) == 2
+    assert "with NAME of 'y'" in capsys.readouterr().err

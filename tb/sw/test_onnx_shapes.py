@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx_graphs import Net, reference
 
+import celosia
 from celosia.sw.cli import main
 from celosia.sw.frontend.source import load
 from celosia.sw.layers.node import ModelError
@@ -61,11 +62,29 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
     wanted = reference(_network()).run(None, {"x": x})[0]
     np.testing.assert_array_equal(np.load("y.npy"), wanted)
     assert main(["report", "net.onnx", "--shape", "x=1,3,6,5"]) == 0
+    assert main(["profile", "net.onnx", "--json", "p.json", "--shape", "x=1,3,6,5"]) == 0
     assert main(["compile", "net.onnx", "-o", "net.bin", "--shape", "x=1,3,6,5"]) == 0
     assert main(["run", "net.bin", *files, "--shape", "1,3,6,5"]) != 0
-    assert "wanted a model for --shape, got a program" in capsys.readouterr().err
+    assert "wanted no shape for a program" in capsys.readouterr().err
     assert main(["report", "mnist_mlp", "--shape", "1,3,6,5"]) != 0
     assert "wanted an .onnx file for --shape" in capsys.readouterr().err
+
+
+def test_python() -> None:
+    """Of ``InferenceSession`` and ``Interpreter``, ``compile`` and ``profile``."""
+    content, shapes = _network(), {"x": (1, 3, 6, 5)}
+    x = np.random.default_rng(1).normal(size=(3, 3, 6, 5)).astype(np.float32)
+    with celosia.InferenceSession(content, shapes=shapes, batch=2) as session:
+        (y,) = session.run(None, {"x": x})
+    np.testing.assert_array_equal(y, reference(content).run(None, {"x": x})[0])
+    interpreter = celosia.Interpreter(model_content=content, shapes={"": (1, 3, 6, 5)})
+    interpreter.resize_tensor_input(0, (3, 3, 6, 5))
+    interpreter.allocate_tensors()
+    assert interpreter.get_output_details()[0]["shape"].tolist() == [3, 4]
+    program = celosia.compile(content, shapes=shapes)
+    assert celosia.profile(content, shapes=shapes).program.memory_bytes == program.memory_bytes
+    with pytest.raises(ValueError, match="wanted no shape for a program"):
+        celosia.InferenceSession(program.to_bytes(), shapes=shapes)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,10 @@ from celosia.sw.layers.node import ModelError
 Shapes = Mapping[str, tuple[int, ...]]
 
 #: Requirement of an input whose extents are free.
-FREE = "wanted fixed extents but the first; --shape NAME=1,3,224,224 fixes those of an input"
+FREE = (
+    "wanted fixed extents but the first; --shape NAME=1,3,224,224, in Python shapes, fixes those "
+    "of an input"
+)
 
 
 def fix(model: onnx.ModelProto, shapes: Shapes) -> None:
