@@ -21,7 +21,7 @@ from celosia.sw.ir.parts import HostOperator
 from celosia.sw.layers.errors import CompileError, UndefinedError
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.quantize import activation_range
-from celosia.sw.layers.shapes import DENSE, RESHAPES, items_of
+from celosia.sw.layers.shapes import DENSE, RESHAPES, STEPS, items_of
 from celosia.sw.operators.host import host_operator
 from celosia.sw.operators.registry import OPERATORS, runs_on_host
 
@@ -158,7 +158,8 @@ def _plan(
             steps += [host_operator(graph.tensors, o, items, notes[o.place]) for o in operations]
             continue
         part = _part(graph, operations)
-        network = _lowered(part, items if notes and items > 1 else None)
+        alone = 1 if graph.states else None
+        network = _lowered(part, items if notes and items > 1 else alone)
         if isinstance(network, CompileError):
             return network
         steps.append((part, network))
@@ -217,7 +218,7 @@ def _mixes(graph: Graph, operation: Operation, *, alone: bool) -> bool:
 
     ``alone``: there is one sample, so that only its attributes can show that.
     """
-    if operation.kind in (*RESHAPES, *DENSE):
+    if operation.kind in (*RESHAPES, *DENSE, *STEPS):
         return False
     ends = [graph.tensors[number] for number in (*_operands(operation), *operation.outputs)]
     firsts = {tensor.shape[:1] for tensor in ends if tensor.data is None}

@@ -18,6 +18,16 @@ DENSE = ("FULLY_CONNECTED", "QLinearMatMul")
 #: Operators that give the same bytes another shape.
 RESHAPES = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
 
+#: Operators of training steps, whose images of a batch are one row of pixels, and those that may
+#: stand between them.
+STEPS = frozenset(
+    {
+        *("ShiftedSum", "ShiftedConvolution", "TurnedConvolution", "ShiftedCorrelation"),
+        *("MaskedErrors", "MaximumErrors", "RepeatedErrors"),
+    }
+)
+OF_STEPS = STEPS.union({*RESHAPES, "AVERAGE_POOL_2D", "MAX_POOL_2D"})
+
 #: Operators that read all bytes in a row, whatever the shape of their input.
 OF_BYTES = frozenset({*DENSE, *RESHAPES})
 
@@ -55,15 +65,21 @@ def shapes_of(graph: Graph, items: int) -> dict[int, tuple[int, int, int]]:
     """Return rows, columns and channels of one sample of each tensor that is computed.
 
     Tensors of four dimensions are images. Those of three are one row of pixels, as are results of
-    matrix products. All others are vectors, one pixel. An input that is only reshaped to images is
-    an image, too.
+    matrix products, and all images of a batch in training steps. All others are vectors, one
+    pixel. An input that is only reshaped to images is an image, too.
     """
     shapes: dict[int, tuple[int, int, int]] = {}
+    kinds: dict[int, set[str]] = {}
+    for operation in graph.operations:
+        for number in (*operation.inputs, *operation.outputs):
+            kinds.setdefault(number, set()).add(operation.kind)
 
     def image(number: int) -> tuple[int, int, int] | None:
         shape = graph.tensors[number].shape
         if len(shape) != 4:
             return None
+        if items == 1 and kinds[number] <= OF_STEPS and not kinds[number].isdisjoint(STEPS):
+            return 1, shape[0] * shape[1] * shape[2], shape[3]
         if shape[0] != items:
             name = graph.tensors[number].name
             got = f"wanted a batch of {items}, got shape {shape}"

@@ -6,12 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from celosia.hw.arch.isa import Rounding
+from celosia.hw.arch.isa import Rounding, Window
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.labels import layer_name
 from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.grids import Grid, Reads
 from celosia.sw.layers.lowering import Lowering, View
-from celosia.sw.layers.spec import Addend, DynamicProduct, Layer, MatrixLayer, Pool
+from celosia.sw.layers.spec import (
+    Addend,
+    DynamicProduct,
+    Layer,
+    MatrixLayer,
+    Padded,
+    Pool,
+    Pooling,
+    Windows,
+)
 from celosia.sw.layers.values import Scaling, uniform_scaling
 
 #: With a shift of one to the left, this multiplier is one.
@@ -121,6 +131,34 @@ class ShiftedLayers:
             )
         )
 
+    def padded(self, matrix: Matrix, images: Sequence[int], grid: Grid, spread: bool) -> Matrix:
+        """Return images on a grid, copied unless they were; ``images``: number, rows, columns."""
+        lowering, operation = self.lowering, self.operation
+        for layer in lowering.layers:
+            if isinstance(layer, Padded) and (layer.source, layer.grid) == (matrix.value, grid):
+                if lowering.values[layer.result].spread == spread:
+                    return Matrix(layer.result, grid.pixels, matrix.columns)
+        count, rows, columns = images
+        everything = Windows(result=(0, 0), count=(1, grid.pixels), source=(0, 0), size=(1, 1))
+        shape = 1, grid.pixels, matrix.columns
+        layer = Padded(
+            name=layer_name(lowering.graph.tensors, operation),
+            kind=operation.kind,
+            place=operation.place,
+            source=matrix.value,
+            result=lowering.add(operation.outputs[0], shape),
+            combine=Window.MAX,
+            stride=(1, 1),
+            windows=(everything,),
+            scalings=(shift_scaling(0),),
+            seen=(count * rows, columns, matrix.columns),
+            grid=grid,
+        )
+        lowering.layers.append(layer)
+        value = lowering.values[layer.result]
+        lowering.values[layer.result] = replace(value, spread=spread)
+        return Matrix(layer.result, grid.pixels, matrix.columns)
+
     def input(self, number: int) -> int:
         """Return the value of an input of the core's part that is not read as a matrix."""
         if number not in self.lowering.graph.inputs:
@@ -142,9 +180,19 @@ class ShiftedLayers:
         lowering = self.lowering
         value = lowering.values[matrix.value]
         if value.channels != matrix.columns:
-            raise CompileError(f"wanted rows of {value.channels}, got {matrix.columns}")
+            return self.turned(self.rows(matrix))
         lowering.values[matrix.value] = replace(value, spread=True)
         return matrix
+
+    def rows(self, matrix: Matrix) -> Matrix:
+        """Return a copy of a matrix whose pixels are its rows, which may exist."""
+        lowering, shape = self.lowering, (1, matrix.rows, matrix.columns)
+        for layer in lowering.layers:
+            if type(layer) is Pooling and (layer.source, layer.seen) == (matrix.value, shape):
+                return replace(matrix, value=layer.result)
+        view = View(matrix.value, 0, 0, *shape[:2])
+        number = lowering.vector(self.operation, view, kind="COPY", seen=shape)
+        return replace(matrix, value=number)
 
     def vector(self, matrix: Matrix, shape: tuple[int, int], **fields: Any) -> Matrix:
         """Add work of the vector unit on a matrix; its result has another shape."""
@@ -170,26 +218,31 @@ class ShiftedLayers:
         shape: tuple[int, int] | None = None,
         table: np.ndarray | None = None,
         columns: tuple[int, int] | None = None,
+        reads: Reads | None = None,
         result: Matrix | None = None,
         first_channel: int = 0,
         stepped: int = -1,
     ) -> Matrix:
         """Add shifted sums of a product and addends times factors.
 
-        ``columns``: first and number of those of the second matrix, all unless given; ``result``:
-        matrix of which the sums are some columns, from ``first_channel`` on; ``stepped``: input
-        of parameters that shift the product before addends are added.
+        ``columns``: first and number of those of the second matrix, all unless given; ``reads``:
+        windows that are the rows of the first matrix, a grid; ``result``: matrix of which the sums
+        are some columns, from ``first_channel`` on; ``stepped``: input of parameters that shift the
+        product before addends are added.
         """
         lowering, operation = self.lowering, self.operation
         if product:
             first, second = product
             rows, taps = (first.rows, first.columns)[:: -1 if turned[0] else 1]
+            if reads:
+                rows, taps = reads.rows, reads.taps
             width = second.rows if turned[1] else second.columns
             column, width = columns or (0, width)
-            ends = first.value, second.value
-            for matrix, is_turned in zip(product, turned, strict=True):
-                if is_turned:
-                    self.turned(matrix)
+            if turned[0]:
+                first = self.turned(first)
+            if turned[1]:
+                second = self.turned(second)
+            product, ends = (first, second), (first.value, second.value)
         else:
             assert shape
             (rows, width), taps, column = shape, 0, 0
@@ -210,9 +263,10 @@ class ShiftedLayers:
             channels=width,
             turned=turned,
             column=column,
-            span=product[1].columns if product and columns else 0,
+            span=product[1].columns if product and columns and not turned[1] else 0,
             output=(1, rows),
             stepped=stepped,
+            reads=reads,
             scalings=(scaling, shift_scaling(0)),
             addends=tuple(
                 Addend(matrix.value, factor, matrix.rows, matrix.columns)
@@ -240,5 +294,6 @@ def _same_sums(before: Layer | None, layer: DynamicProduct) -> bool:
         "column",
         "first",
         "stepped",
+        "reads",
     )
     return all(getattr(before, name) == getattr(layer, name) for name in names)

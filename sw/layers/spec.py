@@ -7,6 +7,7 @@ import numpy as np
 
 from celosia.hw.arch.isa import Mode, Window
 from celosia.sw.layers.errors import require_layer
+from celosia.sw.layers.grids import Grid, Reads
 from celosia.sw.layers.values import Scaling
 
 #: From the first to after the last.
@@ -201,6 +202,13 @@ class Transpose(Pooling):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Padded(Pooling):
+    """A copy of images to a grid with zeros around them; ``seen`` are all rows of the images."""
+
+    grid: Grid
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Sum(_Layer):
     """Two values, each rescaled, combined, and rescaled again.
 
@@ -310,6 +318,7 @@ class DynamicProduct(_Layer):
     stepped: int = -1
     column: int = 0  #: First column of the second matrix, if some are read, which is not turned.
     span: int = 0  #: Its columns, if some are read; else 0.
+    reads: Reads | None = None  #: Windows that are rows of the first matrix, if they are.
     shares: bool = False  #: True if the sums are those of the layer before, drained once more.
 
     pool = Pool(window=(1, 1), stride=(1, 1))
@@ -322,7 +331,12 @@ class DynamicProduct(_Layer):
     @property
     def macs(self) -> int:
         """Multiplications of the model, for each sample."""
-        return self.heads * self.rows * self.taps * self.channels
+        return self.heads * self.rows * self.taps * self.groups * self.channels
+
+    @property
+    def groups(self) -> int:
+        """Groups of taps, whose products are added."""
+        return len(self.reads.groups) if self.reads else 1
 
     @property
     def scaling(self) -> Scaling:

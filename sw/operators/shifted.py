@@ -5,7 +5,7 @@ No file of a model has them; ``gradient`` of other records makes them. A matrix 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,23 +14,23 @@ from celosia.sw.ir.parts import HostOperator
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.record import (
-    EXTENT,
     INT8,
     Attributes,
     Kernel,
+    Lower,
     Operator,
     Shape,
+    Shapes,
     each_sample,
     require,
 )
 from celosia.sw.layers.shifted import Matrix, ShiftedLayers, shift_scaling
 from celosia.sw.layers.step import RECORD_BYTES
 from celosia.sw.layers.values import Scaling
-from celosia.sw.operators.windows import image
 
 _Arrays = Sequence[np.ndarray]
 #: Returns sums of products, shape ``(images, pixels, channels)``, of operands of one sample.
-_Sums = Callable[[HostOperator, _Arrays], np.ndarray]
+Sums = Callable[[HostOperator, _Arrays], np.ndarray]
 
 #: Roundings: halves up; halves away from zero; the last after a first bit that is rounded up.
 ROUNDINGS = ("UP", "AWAY", "HALVED")
@@ -83,7 +83,7 @@ def stepped(sums: np.ndarray, records: np.ndarray) -> np.ndarray:
     return (sums + bias + ((1 << right) >> 1)) >> right
 
 
-def _check(operator: HostOperator, attributes: Attributes, shape: Shape) -> list[Shape]:
+def check(operator: HostOperator, attributes: Attributes, shape: Shape) -> list[Shape]:
     """Check the attributes of shift and addends of a result, whose shape is returned."""
     attributes.integer("shift", -_LEFT, _RIGHT)
     attributes.name("rounding", ROUNDINGS)
@@ -108,7 +108,7 @@ def _check(operator: HostOperator, attributes: Attributes, shape: Shape) -> list
     return [shape]
 
 
-def _kernel(sums: _Sums) -> Kernel:
+def _kernel(sums: Sums) -> Kernel:
     """Return the kernel of an operator from its sums of products."""
 
     def run(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
@@ -155,7 +155,7 @@ def _product_shapes(operator: HostOperator, attributes: Attributes) -> list[Shap
     first = first[::-1] if attributes.flag("adj_x") else first
     second = second[::-1] if attributes.flag("adj_y") else second
     require(first[1] == second[0], f"a second matrix of {first[1]} rows", second)
-    return _check(operator, attributes, (1, first[0], second[1]))
+    return check(operator, attributes, (1, first[0], second[1]))
 
 
 def _product_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
@@ -168,153 +168,58 @@ def _product_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
 
 def _sum_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     require(len(operator.attributes.get("factors", ())) == len(operator.sources), "factors")
-    return _check(operator, attributes, operator.results[0].shape)
+    return check(operator, attributes, operator.results[0].shape)
 
 
 def _nothing(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
     return np.zeros((1, 1, 1), np.int64)
 
 
-def _windows_of(
-    operator: HostOperator, attributes: Attributes, extents: Sequence[int], counts: Sequence[int]
-) -> Sequence[int]:
-    """Return rows and columns of the kernel; check that windows cover images of some extents."""
-    kernel = attributes.integers("kernel", 2, 1, EXTENT)
-    stride = attributes.integers("stride", 2, 1, EXTENT)
-    before = attributes.integers("before", 2, 0, EXTENT)
-    for n in (0, 1):
-        last = (counts[n] - 1) * stride[n] - before[n]
-        good = before[n] < kernel[n] and last < extents[n]
-        require(good, "windows that reach the image", (tuple(extents), tuple(counts)))
-    return kernel
+class Parts(NamedTuple):
+    """Layers of an operation, and the parts of its sums besides products."""
+
+    layers: ShiftedLayers
+    scaling: Scaling
+    operands: Sequence[int]
+    addends: list[tuple[Matrix, int]]
+    stepped: int  #: Value of parameters that shift the product; -1 for none.
 
 
-def _weights_of(
-    operator: HostOperator, attributes: Attributes, kernel: Sequence[int], inputs: int, outputs: int
-) -> Shape:
-    """Return the shape of the matrix of weights between so many channels."""
-    taps = kernel[0] * kernel[1]
-    if attributes.flag("depthwise"):
-        require(outputs % inputs == 0, f"a multiple of {inputs} channels", outputs)
-        return (1, taps, outputs)
-    return (1, taps * inputs, outputs)
-
-
-def _convolution_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
-    batch, *extents, inputs = image(operator.sources[0].shape)
-    counts = attributes.integers("extents", 2, 1, EXTENT)
-    kernel = _windows_of(operator, attributes, extents, counts)
-    weights = operator.sources[1].shape
-    require(len(weights) == 3, "a matrix of weights", weights)
-    expected = _weights_of(operator, attributes, kernel, inputs, weights[2])
-    require(weights == expected, f"weights of shape {expected}", weights)
-    return _check(operator, attributes, (batch, *counts, weights[2]))
-
-
-def _turned_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
-    batch, *counts, outputs = image(operator.sources[0].shape)
-    extents = attributes.integers("extents", 2, 1, EXTENT)
-    inputs = attributes.integer("inputs", 1, EXTENT)
-    kernel = _windows_of(operator, attributes, extents, counts)
-    expected = _weights_of(operator, attributes, kernel, inputs, outputs)
-    require(operator.sources[1].shape == expected, f"weights of shape {expected}")
-    return _check(operator, attributes, (batch, *extents, inputs))
-
-
-def _correlation_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
-    batch, *extents, inputs = image(operator.sources[0].shape)
-    errors = image(operator.sources[1].shape)
-    require(errors[0] == batch, f"errors of {batch} images", errors[0])
-    kernel = _windows_of(operator, attributes, extents, errors[1:3])
-    shape = _weights_of(operator, attributes, kernel, inputs, errors[3])
-    return _check(operator, attributes, shape)
-
-
-def _patches(x: np.ndarray, attributes: dict[str, Any], counts: Sequence[int]) -> np.ndarray:
-    """Return the pixels under the kernel: ``(images, pixels, taps, channels)``, int8."""
-    kernel, stride, before = (attributes[name] for name in ("kernel", "stride", "before"))
-    after = [
-        max(0, (counts[n] - 1) * stride[n] + kernel[n] - before[n] - x.shape[1 + n]) for n in (0, 1)
-    ]
-    around = [(0, 0), *zip(before, after, strict=True), (0, 0)]
-    views = np.lib.stride_tricks.sliding_window_view(np.pad(x, around), tuple(kernel), (1, 2))
-    views = views[:, :: stride[0], :: stride[1]][:, : counts[0], : counts[1]]
-    taps = views.transpose(0, 1, 2, 4, 5, 3)
-    return taps.reshape(len(x), counts[0] * counts[1], kernel[0] * kernel[1], x.shape[3])
-
-
-def _convolution_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
-    (x, weights), attributes = arrays, operator.attributes
-    taps = _patches(x, attributes, attributes["extents"])
-    if not attributes["depthwise"]:
-        return exact(taps.reshape(*taps.shape[:2], -1), weights[0])
-    multiplier = weights.shape[2] // x.shape[3]
-    products = np.repeat(taps.astype(np.int64), multiplier, axis=3) * weights[0]
-    return products.sum(axis=2)
-
-
-def _turned_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
-    (errors, weights), attributes = arrays, operator.attributes
-    (rows, columns), inputs = attributes["extents"], attributes["inputs"]
-    kernel, stride, before = (attributes[name] for name in ("kernel", "stride", "before"))
-    batch, high, wide, outputs = errors.shape
-    padded = np.zeros(
-        (batch, *(kernel[n] + max((high, wide)[n] * stride[n], (rows, columns)[n]) for n in (0, 1)))
-        + (inputs,),
-        np.int64,
-    )
-    matrices = weights[0].reshape(kernel[0], kernel[1], -1, outputs)
-    for row in range(kernel[0]):
-        for column in range(kernel[1]):
-            if attributes["depthwise"]:
-                part = errors.astype(np.int64) * matrices[row, column]
-                part = part.reshape(batch, high, wide, inputs, -1).sum(axis=4)
-            else:
-                part = exact(errors, matrices[row, column].T)
-            bottom, right = row + high * stride[0], column + wide * stride[1]
-            padded[:, row : bottom : stride[0], column : right : stride[1]] += part
-    inside = padded[:, before[0] : before[0] + rows, before[1] : before[1] + columns]
-    return inside.reshape(batch, rows * columns, inputs)
-
-
-def _correlation_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
-    (x, errors), attributes = arrays, operator.attributes
-    taps = _patches(x, attributes, errors.shape[1:3])
-    flat = errors.reshape(-1, errors.shape[3])
-    taps = taps.reshape(len(flat), taps.shape[2], x.shape[3])
-    if not attributes["depthwise"]:
-        return exact(taps.reshape(len(flat), -1).T, flat)[None]
-    multiplier = errors.shape[3] // x.shape[3]
-    wide = np.repeat(taps.astype(np.int64), multiplier, axis=2)
-    return (wide * flat[:, None]).sum(axis=0)[None]
+def parts_of(lowering: Lowering, operation: Operation, overlap: int = 0) -> Parts:
+    """Return the parts of an operation; ``overlap``: rows of an addend that images share."""
+    attributes, layers = operation.attributes, ShiftedLayers(lowering, operation)
+    names = ("bias", "rounding", "kept_bits", "low", "high")
+    scaling = shift_scaling(attributes["shift"], **{name: attributes[name] for name in names})
+    last = len(operation.inputs) - attributes["stepped"]
+    count = last - len(attributes["factors"])
+    addends = [layers.matrix(number) for number in operation.inputs[count:last]]
+    rows = int(np.prod(lowering.graph.tensors[operation.outputs[0]].shape[:-1]))
+    if any(matrix.rows not in (1, rows, overlap) for matrix in addends):
+        raise CompileError("wanted addends of one row, or of all rows")
+    records = layers.input(operation.inputs[-1]) if attributes["stepped"] else -1
+    pairs = list(zip(addends, attributes["factors"], strict=True))
+    return Parts(layers, scaling, operation.inputs[:count], pairs, records)
 
 
 def _lower(lowering: Lowering, operation: Operation) -> None:
     """Lower a product of two matrices, or none, with addends."""
-    attributes, layers = operation.attributes, ShiftedLayers(lowering, operation)
-    names = ("bias", "rounding", "kept_bits", "low", "high")
-    scaling = shift_scaling(attributes["shift"], **{name: attributes[name] for name in names})
-    count = len(operation.inputs) - len(attributes["factors"]) - attributes["stepped"]
+    attributes = operation.attributes
+    layers, scaling, operands, addends, records = parts_of(lowering, operation)
     shape = lowering.graph.tensors[operation.outputs[0]].shape
     extents = (int(np.prod(shape[:-1])), shape[-1])
     turned = attributes.get("adj_x", False), attributes.get("adj_y", False)
-    if count > 2:
-        if any(turned) or attributes["factors"]:
+    if len(operands) > 2:
+        if any(turned) or addends:
             raise CompileError("wanted one block of a second matrix")
-        _blocks(layers, scaling, operation.inputs, extents)
+        _blocks(layers, scaling, operands, extents)
         return
-    last = count + len(attributes["factors"])
-    matrices = [layers.matrix(number) for number in operation.inputs[:last]]
-    addends = list(zip(matrices[count:], attributes["factors"], strict=True))
-    if any(matrix.rows not in (1, extents[0]) for matrix, _ in addends):
-        raise CompileError("wanted addends of one row, or of all rows")
-    if not count:
+    if not operands:
         layers.sums(scaling, None, addends, shape=extents)
         return
+    first, second = (layers.matrix(number) for number in operands)
     columns = None if turned[1] else (attributes["column"], attributes["columns"])
-    product = matrices[0], matrices[1]
-    records = layers.input(operation.inputs[-1]) if attributes["stepped"] else -1
-    layers.sums(scaling, product, addends, turned=turned, columns=columns, stepped=records)
+    ways = {"turned": turned, "columns": columns, "stepped": records}
+    layers.sums(scaling, (first, second), addends, **ways)
 
 
 def _blocks(
@@ -334,24 +239,25 @@ def _blocks(
         start += width
 
 
-_STEP = "a step of training"
-OPERATORS = tuple(
-    Operator(
+STEP = "a step of training"
+
+
+def record(kind: str, shapes: Shapes, sums: Sums, lower: Lower) -> Operator:
+    """Return the record of an operator of shifted sums."""
+    return Operator(
         kind=kind,
         shapes=shapes,
         types=INT8,
         plain=True,
         kernel=_kernel(sums),
         lower=lower,
-        option=(lambda graph, operation: "activation_weights") if lower else None,
-        core=_STEP if lower else None,
-        host=_STEP,
+        option=lambda graph, operation: "activation_weights",
+        core=STEP,
+        host=STEP,
     )
-    for kind, shapes, sums, lower in (
-        ("ShiftedProduct", _product_shapes, _product_sums, _lower),
-        ("ShiftedSum", _sum_shapes, _nothing, _lower),
-        ("ShiftedConvolution", _convolution_shapes, _convolution_sums, None),
-        ("TurnedConvolution", _turned_shapes, _turned_sums, None),
-        ("ShiftedCorrelation", _correlation_shapes, _correlation_sums, None),
-    )
+
+
+OPERATORS = (
+    record("ShiftedProduct", _product_shapes, _product_sums, _lower),
+    record("ShiftedSum", _sum_shapes, _nothing, _lower),
 )

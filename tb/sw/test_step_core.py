@@ -1,5 +1,7 @@
 """Steps of training on the core: programs that the compiler makes, against a reference in NumPy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import step_reference as reference
@@ -103,13 +105,46 @@ def test_a_state_that_is_read_late_is_not_replaced(late: bool) -> None:
     np.testing.assert_array_equal(results[:, 0], np.repeat(expected[:, None], count, 1))
 
 
+CONVOLUTIONS: dict[str, list[dict[str, Any]]] = {
+    "same": [{"outputs": 5}, {"outputs": 4}],
+    "valid": [
+        {"outputs": 18, "padding": "VALID"},
+        {"outputs": 20, "kernel": (2, 3), "padding": "VALID"},
+    ],
+    "strides": [{"outputs": 5, "stride": (2, 2)}, {"outputs": 6, "stride": (2, 1)}],
+    "large strides": [
+        {"outputs": 5, "stride": (2, 2), "padding": "VALID"},
+        {"outputs": 6, "stride": (3, 2), "padding": "VALID", "kernel": (1, 2)},
+    ],
+    "narrow": [{"outputs": 5, "kernel": (1, 1)}, {"outputs": 7, "kernel": (3, 1)}],
+    "wide": [{"outputs": 5, "bias": False}, {"outputs": 33, "activation": "RELU6"}],
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize(
+    "core",
+    [
+        "edge",
+        "edge,accumulator_depth=32",
+        "nano,rows=16,columns=16,weight_tiles=128,unified_bytes=65536",
+    ],
+)
+def test_convolutions_run_on_the_core(name: str, core: str, seed: int) -> None:
+    layers = Layers((7, 6, 2), seed)
+    for fields in CONVOLUTIONS[name]:
+        layers.conv(**fields)
+    layers.dense(4)
+    program = require_equal(step_graph(layers.graph(), BATCH, shift_of), core, seed)
+    assert not program.host
+
+
 def test_the_host_runs_operations_that_the_core_does_not(seed: int) -> None:
     layers = Layers((7, 6, 2), seed)
-    layers.conv(5)
-    layers.pool("MAX_POOL_2D", 2, 2)
-    layers.conv(8, stride=(2, 2))
+    layers.conv(4, depthwise=True)
     layers.dense(4)
-    require_equal(step_graph(layers.graph(), BATCH, shift_of), "edge", seed)
+    program = require_equal(step_graph(layers.graph(), BATCH, shift_of), "edge", seed)
+    assert program.host
 
 
 def test_each_core_has_weights_of_its_own(seed: int) -> None:

@@ -5,6 +5,7 @@ from celosia.sw.compiler.emit.access import Step, span
 from celosia.sw.compiler.emit.addressing import Addressing, loops
 from celosia.sw.compiler.emit.vector import vector
 from celosia.sw.compiler.schedule.actions import MoveWeights, MultiplyMoved, Region, SpreadSums
+from celosia.sw.layers.grids import Reads
 from celosia.sw.layers.spec import Addend, DynamicProduct, Range, Term
 
 _Fields = dict[str, int]
@@ -106,6 +107,8 @@ def _vectors(
     bytes of a pixel are in several rows of that, one in each.
     """
     value, turned = (layer.source, layer.second)[side], layer.turned[side]
+    if layer.reads and not side:
+        return _windows(about, layer, layer.reads, action, pixels, lanes)
     height, width = layer.extents[side]
     found, layout = about.network.values[value], about.placement.layouts[value]
     pitch = layout.pixel if found.channels == width else width
@@ -115,6 +118,8 @@ def _vectors(
     rows, columns = (lanes, pixels) if turned else (pixels, lanes)
     if side and layer.column:
         columns = columns[0] + layer.column, columns[1] + layer.column
+    if side and layer.reads:
+        before = layer.reads.groups[action.group][1]
     first = (before + rows[0]) * pitch + columns[0]
     ends = first, (before + rows[1] - 1) * pitch + columns[1]
     region = Region(value, action.sub_batch, action.block.samples, (row, row + 1), ends)
@@ -124,10 +129,34 @@ def _vectors(
     return region, fields
 
 
+def _windows(
+    about: Addressing,
+    layer: DynamicProduct,
+    reads: Reads,
+    action: MoveWeights | MultiplyMoved,
+    rows: Range,
+    taps: Range,
+) -> tuple[Region, _Fields]:
+    """Return the region of windows of a grid: all of it from the first byte on, and the loops."""
+    layout, value = about.placement.layouts[layer.source], about.network.values[layer.source]
+    (outer, middle), counts = reads.box(rows)
+    first = outer * reads.strides[0] + middle * reads.strides[1] + reads.groups[action.group][0]
+    inner = 1 if layer.turned[0] else reads.strides[2] * layout.pixel
+    strides = (reads.strides[0] * layout.pixel, reads.strides[1] * layout.pixel, inner)
+    start = first * layout.pixel + taps[0] * (layout.pixel if layer.turned[0] else 1)
+    samples, ends = action.block.samples, (start, value.width * layout.pixel)
+    fields = loops(counts, strides)
+    if layer.turned[0]:
+        fields |= {"run": 1, "skip": (layout.pixel - 1) // about.config.rows}
+    return Region(layer.source, action.sub_batch, samples, (0, 1), ends), fields
+
+
 def _addend(
     about: Addressing, action: MultiplyMoved, addend: Addend
 ) -> tuple[Range, Region, _Fields]:
     """Return the channels of an output tile of an addend, their region, and the loops over it."""
+    layer = about.network.layers[action.layer]
+    assert isinstance(layer, DynamicProduct)
     first, last = about.channels(action.layer, action.tile)
     start, count = first % addend.columns, last - first
     value, layout = about.network.values[addend.value], about.placement.layouts[addend.value]
@@ -137,6 +166,13 @@ def _addend(
     samples = action.block.samples
     region = Region(addend.value, action.sub_batch, samples, (0, 1), columns)
     turns, stride = action.rows[1] - action.rows[0], pitch if addend.rows > 1 else 0
+    reads = layer.reads
+    if reads and addend.rows not in (1, reads.rows):
+        # The rows of an image begin one after those of the image before.
+        (outer, middle), counts = reads.box(action.rows)
+        first = (outer + middle * counts[2]) * pitch + start
+        region = region._replace(columns=(first, addend.rows * pitch))
+        return (0, count), region, loops(counts, (pitch, counts[2] * pitch, pitch))
     return (0, count), region, loops((1, 1, turns), (0, 0, stride))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from celosia.hw.arch.isa import Opcode
 from celosia.sw.compiler.emit.access import Owner, Step
 from celosia.sw.compiler.emit.addressing import Addressing
+from celosia.sw.compiler.emit.grids import padded
 from celosia.sw.compiler.emit.matrix import multiply
 from celosia.sw.compiler.emit.moved_weights import move_weights, multiply_moved, spread_sums
 from celosia.sw.compiler.emit.moves import constants, fill, move
@@ -28,6 +29,7 @@ from celosia.sw.compiler.schedule.actions import (
 )
 from celosia.sw.compiler.schedule.areas import Areas
 from celosia.sw.compiler.schedule.stream import Bound, Work
+from celosia.sw.layers.spec import Padded
 
 
 def _owners(areas: Areas, work: Work) -> tuple[Owner | None, Owner | None]:
@@ -73,6 +75,8 @@ def _steps(about: Addressing, work: Work) -> Iterator[Step]:
                     yield add(about, work.action, work.slot, work.table)
                 case PoolRegion() if work.action.layer in about.tiling.exponentials.of:
                     yield from softmax(about, work.action)
+                case PoolRegion(layer=number) if isinstance(about.network.layers[number], Padded):
+                    yield from padded(about, work.action, work.slot)
                 case PoolRegion():
                     yield pool(about, work.action, work.slot, work.table)
 

@@ -271,7 +271,7 @@ class _Allocator:
             made = [n for number in (number, *results) for n in self.network.makers[number]]
             if any(self.stores_late(maker) for maker in made):
                 # Its store comes after the first sums of the next layer.
-                death = self.until(min(death + 1, end - 1))
+                death = self.until(min(self.end_of_run(death) + 1, end - 1))
             if value.is_input and not births:
                 birth = max(0, birth - self.lead)
             count = layout.sample_pitch * (samples if self.whole(number) else 1)

@@ -116,6 +116,7 @@ class MoveWeights(NamedTuple):
     """Fill tiles of the weight buffer: reduction steps of an output tile of a head.
 
     ``block`` is of the results that they are for. For the term ``LINES``, one tile of a constant.
+    ``group``: of the taps, if there are several.
     """
 
     block: Block
@@ -127,6 +128,7 @@ class MoveWeights(NamedTuple):
     last_step: int
     term: Term
     slot: int
+    group: int = 0
 
 
 class MultiplyMoved(NamedTuple):
@@ -148,6 +150,7 @@ class MultiplyMoved(NamedTuple):
     accumulate: bool
     term: Term | Addend
     slot: int
+    group: int = 0
 
 
 class SpreadSums(NamedTuple):

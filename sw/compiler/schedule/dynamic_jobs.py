@@ -1,7 +1,7 @@
 """Jobs of products of two computed matrices: tiles are moved, multiplied, and drained."""
 
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, product
 from typing import Any, NamedTuple
 
 from celosia.sw.compiler import policy
@@ -18,8 +18,20 @@ from celosia.sw.compiler.schedule.actions import (
 from celosia.sw.compiler.schedule.blocks import even
 from celosia.sw.compiler.schedule.interleave import Job
 from celosia.sw.compiler.schedule.movement import Movement
+from celosia.sw.layers.grids import Reads
 from celosia.sw.layers.network import attached
 from celosia.sw.layers.spec import DynamicProduct, Range, Term
+
+
+def boxes(reads: Reads, depth: int) -> list[Range]:
+    """Return ranges of at most ``depth`` rows that are boxes of the loops over windows."""
+    outer, middle, inner = reads.counts
+    unit = middle * inner
+    if unit <= depth:
+        return [(first * unit, last * unit) for first, last in even(0, outer, depth // unit)]
+    cut = even(0, middle, depth // inner)
+    starts = range(0, outer * unit, unit)
+    return [(start + a * inner, start + b * inner) for start in starts for a, b in cut]
 
 
 class DynamicJobs:
@@ -41,7 +53,7 @@ class DynamicJobs:
         self.scratch: Scratch = moves.tiling.scratch
         self.turns = count()
         self.steps = -(-layer.taps // moves.config.rows)
-        self.once = self.steps <= self.scratch.steps
+        self.once = self.steps <= self.scratch.steps and layer.groups == 1
         self.spreads = spreads(layer, self.scratch, moves.config)
 
     def jobs(self, samples: Range) -> Iterator[Job]:
@@ -116,7 +128,8 @@ class DynamicJobs:
         """Yield heads, output tiles and rows whose sums share a half of the accumulators."""
         turns = self.scratch.turns
         depth = self.config.accumulator_depth - self.spreads * turns
-        cut = even(0, self.layer.rows, depth)
+        reads = self.layer.reads
+        cut = boxes(reads, depth) if reads else even(0, self.layer.rows, depth)
         work = [
             (head, tile, rows)
             for head in range(self.layer.heads)
@@ -180,12 +193,14 @@ class DynamicJobs:
         """Yield the passes over a tile, and the moves of its steps unless all are in place."""
         layer, spread, most = self.layer, self.spreads, self.scratch.steps
         sums = {"rows": work.rows, "half": 0, "accumulator": work.row}
-        for first in range(0, self.steps, most):
+        for group, first in product(range(layer.groups), range(0, self.steps, most)):
             about = self.about(work, first, min(first + most, self.steps))
+            about["group"] = group
             if not self.once:
                 about["slot"] = self.scratch.slot(next(self.turns))
                 yield MoveWeights(**about, term=Term.PRODUCT)
-            yield MultiplyMoved(**about, **sums, accumulate=spread or first > 0, term=Term.PRODUCT)
+            started = spread or group > 0 or first > 0
+            yield MultiplyMoved(**about, **sums, accumulate=started, term=Term.PRODUCT)
             for _ in range(layer.columns.times if layer.columns and not spread else 0):
                 yield MultiplyMoved(**about, **sums, accumulate=True, term=Term.COLUMNS)
         if layer.stepped < 0:

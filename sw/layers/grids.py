@@ -1,0 +1,51 @@
+"""Images on grids of pixels with zeros around them, and the windows that products read there."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Images in a value of one row: rows and columns of pixels, with zeros around each image."""
+
+    images: int
+    height: int
+    width: int
+    origin: tuple[int, int]  #: Row and column of the first pixel of an image.
+    stride: tuple[int, int] = (1, 1)  #: Rows and columns from one pixel of an image to the next.
+    spare: int = 0  #: Pixels of zeros after the last image.
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of the value."""
+        return self.images * self.height * self.width + self.spare
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Rows of the first matrix of a product that are windows of pixels on a grid.
+
+    Products of several groups of taps are added.
+    """
+
+    #: Nested loops over the rows of the product, and pixels from one turn to the next. If the
+    #: matrix is turned, the innermost loop goes from channel to channel.
+    counts: tuple[int, int, int]
+    strides: tuple[int, int, int]
+    taps: int  #: Taps of each group.
+    #: First pixel of each group, and the row of the second matrix with which its taps begin.
+    groups: tuple[tuple[int, int], ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the product."""
+        return math.prod(self.counts)
+
+    def box(self, rows: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int, int]]:
+        """Return the outer and middle turn with which rows of a cut begin, and their counts."""
+        _, middle, inner = self.counts
+        first, count = rows[0] // inner, (rows[1] - rows[0]) // inner
+        start = divmod(first, middle)
+        if count % middle or start[1]:
+            return start, (1, count, inner)
+        return start, (count // middle, middle, inner)

@@ -1,0 +1,223 @@
+"""Operators of a training step: shifted sums of windows of images, and of their backward passes.
+
+The core copies images to grids with zeros around them. A product then reads windows of a grid: see
+``Reads``. No file of a model has these operators. See docs/design/training.md.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from celosia.sw.ir.graph import Operation
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.grids import Grid, Reads
+from celosia.sw.layers.lowering import Lowering
+from celosia.sw.layers.record import EXTENT, Attributes, Shape, require
+from celosia.sw.operators.shifted import check, exact, parts_of, record
+from celosia.sw.operators.windows import image
+
+_Arrays = Sequence[np.ndarray]
+
+
+def _windows_of(
+    operator: HostOperator, attributes: Attributes, extents: Sequence[int], counts: Sequence[int]
+) -> Sequence[int]:
+    """Return rows and columns of the kernel; check that windows cover images of some extents."""
+    kernel = attributes.integers("kernel", 2, 1, EXTENT)
+    stride = attributes.integers("stride", 2, 1, EXTENT)
+    before = attributes.integers("before", 2, 0, EXTENT)
+    for n in (0, 1):
+        last = (counts[n] - 1) * stride[n] - before[n]
+        good = before[n] < kernel[n] and last < extents[n]
+        require(good, "windows that reach the image", (tuple(extents), tuple(counts)))
+    return kernel
+
+
+def _weights_of(
+    operator: HostOperator, attributes: Attributes, kernel: Sequence[int], inputs: int, outputs: int
+) -> Shape:
+    """Return the shape of the matrix of weights between so many channels."""
+    taps = kernel[0] * kernel[1]
+    if attributes.flag("depthwise"):
+        require(outputs % inputs == 0, f"a multiple of {inputs} channels", outputs)
+        return (1, taps, outputs)
+    return (1, taps * inputs, outputs)
+
+
+def _convolution_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    batch, *extents, inputs = image(operator.sources[0].shape)
+    counts = attributes.integers("extents", 2, 1, EXTENT)
+    kernel = _windows_of(operator, attributes, extents, counts)
+    weights = operator.sources[1].shape
+    require(len(weights) == 3, "a matrix of weights", weights)
+    expected = _weights_of(operator, attributes, kernel, inputs, weights[2])
+    require(weights == expected, f"weights of shape {expected}", weights)
+    return check(operator, attributes, (batch, *counts, weights[2]))
+
+
+def _turned_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    batch, *counts, outputs = image(operator.sources[0].shape)
+    extents = attributes.integers("extents", 2, 1, EXTENT)
+    inputs = attributes.integer("inputs", 1, EXTENT)
+    kernel = _windows_of(operator, attributes, extents, counts)
+    expected = _weights_of(operator, attributes, kernel, inputs, outputs)
+    require(operator.sources[1].shape == expected, f"weights of shape {expected}")
+    return check(operator, attributes, (batch, *extents, inputs))
+
+
+def _correlation_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    batch, *extents, inputs = image(operator.sources[0].shape)
+    errors = image(operator.sources[1].shape)
+    require(errors[0] == batch, f"errors of {batch} images", errors[0])
+    kernel = _windows_of(operator, attributes, extents, errors[1:3])
+    shape = _weights_of(operator, attributes, kernel, inputs, errors[3])
+    return check(operator, attributes, shape)
+
+
+def _patches(x: np.ndarray, attributes: dict[str, Any], counts: Sequence[int]) -> np.ndarray:
+    """Return the pixels under the kernel: ``(images, pixels, taps, channels)``, int8."""
+    kernel, stride, before = (attributes[name] for name in ("kernel", "stride", "before"))
+    after = [
+        max(0, (counts[n] - 1) * stride[n] + kernel[n] - before[n] - x.shape[1 + n]) for n in (0, 1)
+    ]
+    around = [(0, 0), *zip(before, after, strict=True), (0, 0)]
+    views = np.lib.stride_tricks.sliding_window_view(np.pad(x, around), tuple(kernel), (1, 2))
+    views = views[:, :: stride[0], :: stride[1]][:, : counts[0], : counts[1]]
+    taps = views.transpose(0, 1, 2, 4, 5, 3)
+    return taps.reshape(len(x), counts[0] * counts[1], kernel[0] * kernel[1], x.shape[3])
+
+
+def _convolution_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
+    (x, weights), attributes = arrays, operator.attributes
+    taps = _patches(x, attributes, attributes["extents"])
+    if not attributes["depthwise"]:
+        return exact(taps.reshape(*taps.shape[:2], -1), weights[0])
+    multiplier = weights.shape[2] // x.shape[3]
+    products = np.repeat(taps.astype(np.int64), multiplier, axis=3) * weights[0]
+    return products.sum(axis=2)
+
+
+def _turned_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
+    (errors, weights), attributes = arrays, operator.attributes
+    (rows, columns), inputs = attributes["extents"], attributes["inputs"]
+    kernel, stride, before = (attributes[name] for name in ("kernel", "stride", "before"))
+    batch, high, wide, outputs = errors.shape
+    padded = np.zeros(
+        (batch, *(kernel[n] + max((high, wide)[n] * stride[n], (rows, columns)[n]) for n in (0, 1)))
+        + (inputs,),
+        np.int64,
+    )
+    matrices = weights[0].reshape(kernel[0], kernel[1], -1, outputs)
+    for row in range(kernel[0]):
+        for column in range(kernel[1]):
+            if attributes["depthwise"]:
+                part = errors.astype(np.int64) * matrices[row, column]
+                part = part.reshape(batch, high, wide, inputs, -1).sum(axis=4)
+            else:
+                part = exact(errors, matrices[row, column].T)
+            bottom, right = row + high * stride[0], column + wide * stride[1]
+            padded[:, row : bottom : stride[0], column : right : stride[1]] += part
+    inside = padded[:, before[0] : before[0] + rows, before[1] : before[1] + columns]
+    return inside.reshape(batch, rows * columns, inputs)
+
+
+def _correlation_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
+    (x, errors), attributes = arrays, operator.attributes
+    taps = _patches(x, attributes, errors.shape[1:3])
+    flat = errors.reshape(-1, errors.shape[3])
+    taps = taps.reshape(len(flat), taps.shape[2], x.shape[3])
+    if not attributes["depthwise"]:
+        return exact(taps.reshape(len(flat), -1).T, flat)[None]
+    multiplier = errors.shape[3] // x.shape[3]
+    wide = np.repeat(taps.astype(np.int64), multiplier, axis=2)
+    return (wide * flat[:, None]).sum(axis=0)[None]
+
+
+class _Grids(NamedTuple):
+    """Grids of the images of a convolution, and of the errors of its results."""
+
+    images: Grid
+    errors: Grid
+    kernel: tuple[int, int]
+    before: tuple[int, int]
+
+    @property
+    def taps(self) -> list[tuple[int, int]]:
+        """Rows and columns of the kernel, in order."""
+        return [(y, x) for y in range(self.kernel[0]) for x in range(self.kernel[1])]
+
+
+def _grids(operation: Operation, x: Sequence[int], results: Sequence[int]) -> _Grids:
+    """Return the grids of a convolution of images ``x``: both have the same rows and columns."""
+    attributes = operation.attributes
+    if attributes["depthwise"]:
+        raise CompileError("wanted a convolution of all channels")
+    kernel, stride, before = (attributes[name] for name in ("kernel", "stride", "before"))
+    high, wide = (
+        max(x[n] + kernel[n - 1] - 1, (results[n] - 1) * stride[n - 1] + kernel[n - 1])
+        for n in (1, 2)
+    )
+    origin = kernel[0] - 1 - before[0], kernel[1] - 1 - before[1]
+    # The correlation begins with the first pixel that may have an error.
+    start = origin[0] * wide + origin[1]
+    spare = max(0, (kernel[0] - 1) * wide + kernel[1] - 1 - start)
+    images = Grid(x[0], high, wide, tuple(before), (1, 1), spare)
+    errors = Grid(x[0], high, wide, origin, tuple(stride))
+    return _Grids(images, errors, tuple(kernel), tuple(before))
+
+
+def _lower_convolution(lowering: Lowering, operation: Operation) -> None:
+    """Lower windows of images times weights: a row of the kernel at a time."""
+    layers, scaling, operands, addends, _ = parts_of(lowering, operation)
+    x, results = (lowering.graph.tensors[n].shape for n in (operands[0], operation.outputs[0]))
+    grids, (down, right) = _grids(operation, x, results), operation.attributes["stride"]
+    grid, taps = grids.images, grids.kernel[1] * x[3]
+    groups = tuple((y * grid.width, y * taps) for y in range(grids.kernel[0]))
+    strides = grid.height * grid.width, down * grid.width, right
+    reads = Reads((x[0], results[1], results[2]), strides, taps, groups)
+    source = layers.padded(layers.matrix(operands[0]), x[:3], grid, spread=False)
+    layers.sums(scaling, (source, layers.matrix(operands[1])), addends, reads=reads)
+
+
+def _lower_turned(lowering: Lowering, operation: Operation) -> None:
+    """Lower the errors of the pixels of windows: a convolution with the kernel turned."""
+    errors, x = (
+        lowering.graph.tensors[n].shape for n in (operation.inputs[0], operation.outputs[0])
+    )
+    overlap = x[0] + x[1] * x[2] - 1
+    layers, scaling, operands, addends, _ = parts_of(lowering, operation, overlap)
+    grids = _grids(operation, x, errors)
+    grid, (top, left) = grids.errors, grids.before
+    groups = tuple(
+        ((top - y + grid.origin[0]) * grid.width + left - x_tap + grid.origin[1], number * x[3])
+        for number, (y, x_tap) in enumerate(grids.taps)
+    )
+    strides = grid.height * grid.width, grid.width, 1
+    reads = Reads((x[0], x[1], x[2]), strides, errors[3], groups)
+    source = layers.padded(layers.matrix(operands[0]), errors[:3], grid, spread=False)
+    weights = layers.matrix(operands[1])
+    ways = {"turned": (False, True), "columns": (0, x[3]), "reads": reads}
+    layers.sums(scaling, (source, weights), addends, **ways)
+
+
+def _lower_correlation(lowering: Lowering, operation: Operation) -> None:
+    """Lower gradients of weights: columns of images times the errors of all pixels."""
+    layers, scaling, operands, addends, records = parts_of(lowering, operation)
+    x, errors = (lowering.graph.tensors[n].shape for n in operands)
+    grids = _grids(operation, x, errors)
+    start = grids.errors.origin[0] * grids.errors.width + grids.errors.origin[1]
+    taps = grids.errors.pixels - start
+    reads = Reads((*grids.kernel, x[3]), (grids.images.width, 1, 0), taps, ((0, start),))
+    images = layers.padded(layers.matrix(operands[0]), x[:3], grids.images, spread=True)
+    pixels = layers.padded(layers.matrix(operands[1]), errors[:3], grids.errors, spread=False)
+    ways = {"turned": (True, False), "reads": reads, "stepped": records}
+    layers.sums(scaling, (images, pixels), addends, **ways)
+
+
+OPERATORS = (
+    record("ShiftedConvolution", _convolution_shapes, _convolution_sums, _lower_convolution),
+    record("TurnedConvolution", _turned_shapes, _turned_sums, _lower_turned),
+    record("ShiftedCorrelation", _correlation_shapes, _correlation_sums, _lower_correlation),
+)
