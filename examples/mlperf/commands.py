@@ -3,8 +3,12 @@
 import argparse
 import json
 import os
+import re
+import sys
 from importlib import import_module
 from pathlib import Path
+
+from tqdm import tqdm
 
 from celosia import InputError
 from celosia.hw.environment.extras import install_command
@@ -18,10 +22,12 @@ from celosia.sw.cli.arguments import (
     whole,
 )
 from celosia.sw.cli.messages import Failure, Missing
-from celosia.sw.files import writable, write_atomically
+from celosia.sw.files import json_bytes, writable, write_atomically
 from celosia.sw.networks.comparison import of_board, of_core
 from celosia_examples.mlperf import page
 from celosia_examples.mlperf.benchmark import Benchmark, model_files, run_benchmark
+from celosia_examples.mlperf.published import Model
+from celosia_examples.mlperf.submission import readme, run_modes, summary, system, tasks_of
 
 _ENDINGS = (".md", ".html", ".json")
 
@@ -45,6 +51,15 @@ def add_mlperf(command: Commands) -> None:
         metavar="BOARD",
         help="core, memory and clock of these boards, too (ulx3s-85f)",
     )
+    parser.add_argument(
+        "--submission", type=Path, metavar="FOLDER", help="instead, folder of a submission to write"
+    )
+    parser.add_argument(
+        "--submitter", default="celosia", metavar="NAME", help="with --submission (celosia)"
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="with --submission: the benchmark's data sets"
+    )
     add_output(parser, f"page to write, by its ending: {', '.join(_ENDINGS)}; else printed")
 
 
@@ -65,6 +80,9 @@ def run(arguments: argparse.Namespace) -> None:
     except ImportError:
         hint = install_command("litert")
         raise Missing(f"mlperf: LiteRT is not installed: {hint}") from None
+    if arguments.submission:
+        _submit(arguments, files)
+        return
     benchmark = run_benchmark(
         files, settings, device=arguments.device, inputs=arguments.inputs, seed=arguments.seed
     )
@@ -80,6 +98,37 @@ def run(arguments: argparse.Namespace) -> None:
     ]
     if wrong:
         raise Failure(f"mlperf: output bytes differ from LiteRT: {'; '.join(wrong)}")
+
+
+def _submit(arguments: argparse.Namespace, files: dict[Model, Path]) -> None:
+    """Write the folder of a submission: one board, the tasks that load an input each time."""
+    folder = arguments.submission
+    if len(arguments.board) != 1:
+        raise InputError(f"--submission: wanted one --board, got {len(arguments.board)}")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder}: wanted a new or an empty folder")
+    (name,) = arguments.board
+    if not re.fullmatch(r"\w[\w-]*", arguments.submitter):
+        raise InputError(f"--submitter: wanted letters and digits, got {arguments.submitter!r}")
+    setting = of_board(board_of(name))
+    top = folder / "closed" / arguments.submitter
+    tasks = tasks_of(files)
+    how = {"machine": "estimated cycles", "rtl": "cycles counted by the RTL"}[arguments.device]
+    contents = {
+        top / "systems" / f"{name}.json": json_bytes(system(setting, how)),
+        top / "code" / "README.md": readme(name, arguments.device, tasks),
+    }
+    for model, (task, path) in tqdm(tasks.items(), unit="model", delay=1, disable=None):
+        results = run_modes(path, task, setting, vars(arguments))
+        for mode, made in results.items():
+            place = top / "results" / name / task.code / mode
+            contents |= {place / file: content for file, content in made.items()}
+        print(f"{model.name:<4} {', '.join(map(summary, results.values()))}")
+    for path in contents:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(contents)
+    if not arguments.data:
+        print("no accuracy, which a submission must have: wanted --data", file=sys.stderr)
 
 
 def _text(benchmark: Benchmark, ending: str) -> str:

@@ -33,6 +33,7 @@ REASONS = {
     "extra": "needs an optional package and minutes; the page's own test runs the like",
     "hours": "takes hours",
     "install": "installs packages",
+    "sets": "needs data sets that are not part of Celosia; another test runs the like",
     "make": "runs this test among others",
     "writes": "changes the working tree",
 }
