@@ -5,7 +5,8 @@ order that depends on the processor.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from celosia.sw.ir.parts import HostOperator
 from celosia.sw.layers.record import EXTENT, FLOAT, Attributes, Operator, Shape, require
 from celosia.sw.operators.functions import same_shape
 from celosia.sw.operators.matrix import window_sums
-from celosia.sw.operators.real import Function, correct, of_each
+from celosia.sw.operators.real import correct
 from celosia.sw.operators.transposed import transposed_sums
 from celosia.sw.operators.windows import ACTIVATIONS, image, window_counts
 
@@ -58,20 +59,79 @@ def _run_transposed(operator: HostOperator, arrays: Sequence[np.ndarray]) -> lis
     return [transposed_sums(operator, arrays).astype(np.float32)]
 
 
-#: Functions of one element that LiteRT has not, by name: rounded correctly.
-FUNCTIONS: dict[str, Function] = {
+def _celu(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
+    return np.maximum(x, 0) + np.minimum(0, alpha * (np.exp(x / alpha) - 1))
+
+
+def _elu(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
+    return np.where(x >= 0, x, alpha * (np.exp(x) - 1))
+
+
+def hard_sigmoid(x: np.ndarray, *, alpha: float = 0.2, beta: float = 0.5) -> np.ndarray:
+    """Return a line between 0 and 1."""
+    return np.clip(alpha * x + beta, 0, 1)
+
+
+def _selu(
+    x: np.ndarray,
+    *,
+    alpha: float = 1.67326319217681884765625,
+    gamma: float = 1.05070102214813232421875,
+) -> np.ndarray:
+    return gamma * np.where(x > 0, x, alpha * (np.exp(x) - 1))
+
+
+def _shrink(x: np.ndarray, *, bias: float = 0.0, lambd: float = 0.5) -> np.ndarray:
+    return np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0))
+
+
+def _softplus(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def _thresholded(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
+    return np.where(x > alpha, x, 0)
+
+
+#: Functions of one element that LiteRT has not, by name; what follows it are attributes.
+FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "Acos": np.arccos,
     "Acosh": np.arccosh,
     "Asin": np.arcsin,
     "Asinh": np.arcsinh,
     "Atan": np.arctan,
     "Atanh": np.arctanh,
+    "Celu": _celu,
     "Cosh": np.cosh,
+    "Elu": _elu,
     "Erf": np.vectorize(math.erf, otypes=[np.float64]),
+    "HardSigmoid": hard_sigmoid,
+    "Mish": lambda x: x * np.tanh(_softplus(x)),
+    "Reciprocal": lambda x: 1 / x,
+    "Selu": _selu,
+    "Shrink": _shrink,
     "Sinh": np.sinh,
-    "Softplus": lambda x: np.logaddexp(0, x),
+    "Softplus": _softplus,
+    "Softsign": lambda x: x / (1 + np.abs(x)),
     "Tan": np.tan,
+    "ThresholdedRelu": _thresholded,
 }
+
+#: Attributes of these, with their values by default.
+ATTRIBUTES: dict[str, dict[str, float]] = {
+    kind: getattr(function, "__kwdefaults__", None) or {} for kind, function in FUNCTIONS.items()
+}
+
+
+def _function_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
+    for name in ATTRIBUTES[operator.kind]:
+        attributes.real(name)
+    return same_shape(operator, attributes)
+
+
+def _run_function(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return a function, rounded correctly."""
+    return [correct(partial(FUNCTIONS[operator.kind], **operator.attributes))(arrays[0])]
 
 
 OPERATORS = (
@@ -94,11 +154,11 @@ OPERATORS = (
     *(
         Operator(
             kind=kind,
-            shapes=same_shape,
+            shapes=_function_shapes,
             types=FLOAT,
-            kernel=of_each(correct(function)),
+            kernel=_run_function,
             host="float32",
         )
-        for kind, function in FUNCTIONS.items()
+        for kind in FUNCTIONS
     ),
 )

@@ -135,45 +135,6 @@ def _running(builder: Builder, unit: Unit) -> None:
     builder.define(of, number, value.shape)
 
 
-def _exponential(builder: Builder, unit: Unit) -> None:
-    """Read Celu, Elu and Selu: a line above zero, an exponential function below."""
-    value, (of,) = value_of(builder, unit.inputs[0]), unit.outputs
-    steps, selu = Steps(builder, of), unit.kind == "Selu"
-    alpha = np.float32(unit.attributes.get("alpha", 1.67326319217681884765625 if selu else 1))
-    if unit.kind == "Elu" and alpha == 1:
-        steps.one("ELU", value)
-        return
-    below = steps.two("MINIMUM", value, np.float32(0))
-    if unit.kind == "Celu":
-        below = steps.two("DIV", below, alpha)
-    below = steps.two("MUL", steps.two("SUB", steps.one("EXP", below), np.float32(1)), alpha)
-    total = steps.two("ADD", steps.two("MAXIMUM", value, np.float32(0)), below)
-    if selu:
-        gamma = unit.attributes.get("gamma", 1.05070102214813232421875)
-        steps.two("MUL", total, np.float32(gamma))
-
-
-def _product(builder: Builder, unit: Unit) -> None:
-    """Read Mish and Softsign: a value times or by a function of it."""
-    value, steps = value_of(builder, unit.inputs[0]), Steps(builder, unit.outputs[0])
-    if unit.kind == "Mish":
-        steps.two("MUL", value, steps.one("TANH", steps.one("Softplus", value)))
-    else:
-        steps.two("DIV", value, steps.two("ADD", steps.one("ABS", value), np.float32(1)))
-
-
-def _chosen(builder: Builder, unit: Unit) -> None:
-    """Read Shrink and ThresholdedRelu: zero, but past a bound."""
-    value, steps = value_of(builder, unit.inputs[0]), Steps(builder, unit.outputs[0])
-    if unit.kind == "ThresholdedRelu":
-        steps.choice("GREATER", value, unit.attributes.get("alpha", 1.0), value)
-        return
-    bias, edge = (unit.attributes.get(name, n) for name, n in (("bias", 0.0), ("lambd", 0.5)))
-    above = steps.choice("GREATER", value, edge, steps.two("SUB", value, np.float32(bias)))
-    below = steps.choice("LESS", value, -edge, steps.two("ADD", value, np.float32(bias)))
-    steps.two("ADD", above, below)
-
-
 def _quantize(builder: Builder, unit: Unit) -> None:
     """Read a QuantizeLinear in float: of a computed scale, of several, or to other integers."""
     (of,) = unit.outputs
@@ -250,20 +211,13 @@ FLOATS: dict[str, _Reader] = {
     **dict.fromkeys(("GroupNormalization", "InstanceNormalization"), _normalisation),
     "ArgMax": _index,
     "ArgMin": _index,
-    "Celu": _exponential,
     "ConvTranspose": real_transposed,
     "CumSum": _running,
     COMPUTED["DequantizeLinear"]: _dequantize,
-    "Elu": _exponential,
     INTEGERS: _integers,
     "LayerNormalization": _normalisation,
     "Mean": _mean,
-    "Mish": _product,
     "PRelu": _prelu,
     COMPUTED["QuantizeLinear"]: _quantize,
-    "Selu": _exponential,
-    "Shrink": _chosen,
-    "Softsign": _product,
     "Sum": _mean,
-    "ThresholdedRelu": _chosen,
 }

@@ -31,7 +31,7 @@ from celosia.sw.frontend.onnx.readers.steps import (
 from celosia.sw.frontend.onnx.readers.windows import Windows, deep, pooling
 from celosia.sw.layers.node import ModelError
 from celosia.sw.layers.record import ANY
-from celosia.sw.operators.floats import FUNCTIONS
+from celosia.sw.operators.floats import ATTRIBUTES, FUNCTIONS
 
 _Reader = Callable[[Builder, Unit], None]
 
@@ -88,6 +88,9 @@ def _unary(builder: Builder, unit: Unit) -> None:
         more = {"alpha": float(unit.attributes.get("alpha", 0.01))}
     elif unit.kind == "Gelu":
         more = {"approximate": unit.attributes.get("approximate", "none") == "tanh"}
+    elif unit.kind in ATTRIBUTES:
+        defaults = ATTRIBUTES[unit.kind].items()
+        more = {name: float(unit.attributes.get(name, number)) for name, number in defaults}
     number = builder.operate(_UNARY[unit.kind], [value.number], value.stored, of, **more)
     builder.alike(of, number, value)
 
@@ -178,19 +181,6 @@ def _concat(builder: Builder, unit: Unit) -> None:
     joined(builder, of, parts, unit.attributes.get("axis", 0))
 
 
-def _scaled(builder: Builder, unit: Unit) -> None:
-    """Read HardSigmoid and Reciprocal."""
-    value, (of,) = value_of(builder, unit.inputs[0]), unit.outputs
-    if unit.kind == "Reciprocal":
-        two(builder, "DIV", [np.ones((), np.float32), value], of)
-        return
-    for kind, name, default in (("MUL", "alpha", 0.2), ("ADD", "beta", 0.5)):
-        number = np.array(unit.attributes.get(name, default), np.float32)
-        two(builder, kind, [value, number], of)
-        value = builder.values[of.name]
-    clamped(builder, of, 0, 1)
-
-
 def _convolution(builder: Builder, unit: Unit) -> None:
     value, weights, of = (
         value_of(builder, unit.inputs[0]),
@@ -277,11 +267,9 @@ FLOATS: dict[str, _Reader] = {
     "Conv": _convolution,
     "Gemm": _product,
     "GlobalMaxPool": _max_pool,
-    "HardSigmoid": _scaled,
     "LogSoftmax": _softmax,
     "MatMul": _product,
     "MaxPool": _max_pool,
-    "Reciprocal": _scaled,
     "Resize": resize,
     "Softmax": _softmax,
     "Where": where,

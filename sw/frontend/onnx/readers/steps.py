@@ -1,6 +1,5 @@
 """Operations in single precision that readers of ONNX operators add."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -92,16 +91,6 @@ class Steps:
     def one(self, kind: str, value: Value, **attributes: Any) -> Value:
         """Return the result of an operation that keeps the shape."""
         number = self.builder.operate(kind, [value.number], value.stored, self.of, **attributes)
-        self.builder.alike(self.of, number, value)
-        return self.builder.values[self.of.name]
-
-    def choice(self, kind: str, value: Value, bound: float, chosen: Value) -> Value:
-        """Return a value where another one compares with a bound, else 0."""
-        condition = replace(self.of, name=f"{self.of.name} (condition)", dtype=np.dtype(np.bool_))
-        two(self.builder, kind, [value, np.float32(bound)], condition)
-        zero = self.builder.constant("zero", np.zeros([1] * len(value.stored), np.float32))
-        ends = [self.builder.values[condition.name].number, chosen.number, zero]
-        number = self.builder.operate("SELECT_V2", ends, value.stored, self.of)
         self.builder.alike(self.of, number, value)
         return self.builder.values[self.of.name]
 
