@@ -13,7 +13,6 @@ import tflite
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.layers.multiplier import quantize_multiplier
 from celosia.sw.layers.node import ModelError, Node, read_activation
-from celosia.sw.layers.quantize import BOUNDS
 from celosia.sw.layers.record import (
     EXTENT,
     FLOAT,
@@ -22,7 +21,6 @@ from celosia.sw.layers.record import (
     Operator,
     Shape,
     by_type,
-    each_sample,
     require,
 )
 from celosia.sw.operators.exponentials import (
@@ -34,7 +32,7 @@ from celosia.sw.operators.exponentials import (
 )
 from celosia.sw.operators.fixed_point import halved, inverse_root, times
 from celosia.sw.operators.functions import same_shape
-from celosia.sw.operators.pooling import pool_shapes, read_pool, spans
+from celosia.sw.operators.pooling import pool_shapes, read_pool, run_real
 from celosia.sw.operators.real import exponential, logarithm, power
 from celosia.sw.operators.windows import image
 
@@ -172,19 +170,9 @@ def _run_near(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.n
         return [x * power(base, np.array(-attributes["beta"], np.float32))]
 
 
-@each_sample
-def _run_pool(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return the root of the mean square of each window."""
-    (array,), (output,) = arrays, operator.results
-    low, high = BOUNDS[operator.attributes["activation"]]
-    result = np.empty(output.shape, np.float32)
-    for y, (top, bottom) in enumerate(spans(operator, 0)):
-        for x, (left, right) in enumerate(spans(operator, 1)):
-            window = np.square(array[:, top:bottom, left:right])
-            flat = window.reshape(len(window), -1, window.shape[-1])
-            sums = np.add.accumulate(flat, axis=1)[:, -1]
-            result[:, y, x] = np.sqrt(sums / np.float32(flat.shape[1]))
-    return [np.clip(result, low, high)]
+def _root_mean_square(part: np.ndarray, count: int) -> np.ndarray:
+    rows = np.square(part).reshape(*part.shape[:2], count, part.shape[-1])
+    return np.sqrt(np.add.accumulate(rows, axis=2)[:, :, -1] / np.float32(count))
 
 
 _LAST = "over the last dimension: int8, float32"
@@ -219,7 +207,7 @@ OPERATORS = (
         read=read_pool,
         shapes=pool_shapes,
         types=FLOAT,
-        kernel=_run_pool,
+        kernel=run_real(_root_mean_square),
         host="float32",
     ),
 )

@@ -125,7 +125,9 @@ def _run_average(operator: HostOperator, arrays: Sequence[np.ndarray]) -> Sequen
     return _run(mean)(operator, arrays)
 
 
-def _run_real(reduce: _Reduce) -> Kernel:
+def run_real(reduce: _Reduce) -> Kernel:
+    """Return the kernel of a pooling in single precision."""
+
     def run(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         low, high = BOUNDS[operator.attributes["activation"]]
         low, high = -np.inf if low is None else low, np.inf if high is None else high
@@ -164,7 +166,7 @@ OPERATORS = (
         kind="AVERAGE_POOL_2D",
         unsigned=True,
         kernel=by_type(
-            float32=_run_real(lambda part, count: part.sum(axis=(2, 3)) / np.float32(count)),
+            float32=run_real(lambda part, count: part.sum(axis=(2, 3)) / np.float32(count)),
             plain=_run_average,
         ),
         core=f"{_POOL}; element counts that a 31-bit multiplier divides by",
@@ -172,7 +174,7 @@ OPERATORS = (
     ),
     Operator(
         kind="MAX_POOL_2D",
-        kernel=by_type(float32=_run_real(_maximum), plain=_run(_maximum)),
+        kernel=by_type(float32=run_real(_maximum), plain=_run(_maximum)),
         core=f"{_POOL}; part of the previous matrix layer if windows do not overlap",
         **_POOLED,
     ),

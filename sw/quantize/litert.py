@@ -11,7 +11,7 @@ import tflite
 from celosia.sw.files import read_file
 from celosia.sw.ir.parts import Port
 from celosia.sw.quantize.hybrid import float_weights, pack
-from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, port
+from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, outputs_of, port
 from celosia.sw.quantize.symmetric import symmetric
 from celosia.sw.runtime.arrays import quantized
 
@@ -57,25 +57,11 @@ def ports_of(content: bytes) -> list[Port]:
 
 
 def run(content: bytes, arrays: Mapping[str, np.ndarray], steps: Iterable[int]) -> np.ndarray:
-    """Return the outputs of a file in float or int8, sample by sample.
-
-    - ``content``: a ``.tflite`` file with one output.
-    - ``arrays``: inputs as in ``FloatModel.ports``, with the samples first.
-    - ``steps``: numbers of the samples.
-
-    The result has shape ``(N, elements)``, of the output's type. Raises QuantizeError if there are
-    several outputs.
-    """
+    """Return the outputs of a file in float or int8, in its type, see ``outputs_of``."""
     # The kernels that XNNPACK would replace define the int8 results.
     runner = _runner(content, "BUILTIN_WITHOUT_DEFAULT_DELEGATES")
     feeds = {name: _typed(arrays[name], d) for name, d in runner.get_input_details().items()}
-    results = []
-    for step in steps:
-        outputs = runner(**{name: array[step : step + 1] for name, array in feeds.items()})
-        if len(outputs) != 1:
-            raise QuantizeError(f"wanted one output to compare with labels, got {len(outputs)}")
-        results.append(next(iter(outputs.values())).reshape(-1))
-    return np.array(results)
+    return outputs_of(lambda sample: list(runner(**sample).values()), feeds, steps)
 
 
 def _typed(array: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Float networks, the input of all quantisers."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,26 @@ class FloatModel:
     #: Takes samples that ranges are measured on, and goes through them once or several times;
     #: returns the int8 file of the same kind.
     quantize: Callable[[Iterable[Sample]], bytes]
+
+
+def outputs_of(
+    call: Callable[[Sample], Sequence[np.ndarray]], arrays: Sample, steps: Iterable[int]
+) -> np.ndarray:
+    """Return the only output of a network for samples, shape ``(N, elements)``.
+
+    - ``call``: runs it on one sample.
+    - ``arrays``: inputs as in ``FloatModel.ports``, with the samples first.
+    - ``steps``: numbers of the samples.
+
+    Raises QuantizeError if there are several outputs.
+    """
+    results = []
+    for step in steps:
+        outputs = call({name: array[step : step + 1] for name, array in arrays.items()})
+        if len(outputs) != 1:
+            raise QuantizeError(f"wanted one output to compare with labels, got {len(outputs)}")
+        results.append(outputs[0].reshape(-1))
+    return np.array(results)
 
 
 def port(name: str, shape: Iterable[int], dtype: str) -> Port:

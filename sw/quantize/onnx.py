@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.files import read_file
-from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, port
+from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, outputs_of, port
 
 #: Modules of the extra, and those that import them.
 _MODULES = (
@@ -49,15 +49,9 @@ def open_model(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) 
 
 
 def run(content: bytes, arrays: Mapping[str, np.ndarray], steps: Iterable[int]) -> np.ndarray:
-    """Return the outputs of a file with float ends, sample by sample; see ``litert.run``."""
+    """Return the outputs of a file with float ends, see ``outputs_of``."""
     session = _session(content)
-    results = []
-    for step in steps:
-        outputs = session.run(None, {n: array[step : step + 1] for n, array in arrays.items()})
-        if len(outputs) != 1:
-            raise QuantizeError(f"wanted one output to compare with labels, got {len(outputs)}")
-        results.append(outputs[0].reshape(-1))
-    return np.array(results)
+    return outputs_of(lambda sample: session.run(None, sample), arrays, steps)
 
 
 def _session(content: bytes) -> Any:

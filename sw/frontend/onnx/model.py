@@ -13,7 +13,7 @@ from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
 from celosia.sw.frontend.onnx.readers.composites import FLOATS
 from celosia.sw.frontend.onnx.readers.copies import COPIES
 from celosia.sw.frontend.onnx.readers.dynamic import DYNAMIC
-from celosia.sw.frontend.onnx.readers.elementwise import ELEMENTWISE, function, quantize
+from celosia.sw.frontend.onnx.readers.elementwise import ELEMENTWISE, function, quantize_linear
 from celosia.sw.frontend.onnx.readers.layers import LAYERS, bounded, max_pool
 from celosia.sw.frontend.onnx.readers.moves import MOVES
 from celosia.sw.frontend.onnx.readers.steps import clamped
@@ -139,7 +139,7 @@ def _read_in_float(builder: Builder, unit: Unit) -> None:
     unit.require_read()
     clamped(builder, result, unit.low, unit.high)
     source = Operands((result,))
-    quantize(builder, Unit("QuantizeLinear", unit.node, source, (of,)))
+    quantize_linear(builder, Unit("QuantizeLinear", unit.node, source, (of,)))
 
 
 def _report(blockers: list[tuple[str, str]]) -> str:

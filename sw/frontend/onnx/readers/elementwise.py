@@ -26,7 +26,7 @@ def function(builder: Builder, unit: Unit) -> None:
     builder.alike(of, builder.lookup(value.number, entries, of), value)
 
 
-def quantize(builder: Builder, unit: Unit) -> None:
+def quantize_linear(builder: Builder, unit: Unit) -> None:
     """Read QuantizeLinear of a float input; an image is brought to its stored order first."""
     value, (of,) = builder.value(unit.inputs[0]), unit.outputs
     if len(value.shape) == 4:
@@ -179,6 +179,6 @@ ELEMENTWISE: dict[str, _Reader] = {
     "Max": _extremes,
     "Min": _extremes,
     "Mul": _two,
-    "QuantizeLinear": quantize,
+    "QuantizeLinear": quantize_linear,
     "Softmax": softmax,
 }

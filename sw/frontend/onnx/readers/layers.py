@@ -74,7 +74,7 @@ def bounded(builder: Builder, unit: Unit) -> None:
 
 
 def convolution(builder: Builder, unit: Unit) -> None:
-    """Read Conv; groups of several channels become weights of zero."""
+    """Read Conv; channels that keep to themselves as those of DEPTHWISE_CONV_2D."""
     value = builder.value(unit.inputs[0])
     weights, scales = weights_of(unit.inputs[1], 0)
     windows = Windows(unit, value, weights.shape[2:])
@@ -82,20 +82,13 @@ def convolution(builder: Builder, unit: Unit) -> None:
         deep(builder, unit, windows, convolution)
         return
     weights, inputs = windows.kernels(unit, weights), windows.shape[1]
-    channels, depth, groups = len(weights), weights.shape[3], inputs // weights.shape[3]
+    channels, groups = len(weights), inputs // weights.shape[3]
     attributes: dict[str, Any] = {"stride": windows.stride, "dilation": windows.dilation}
     axis = 0
-    if groups > 1 and depth == 1:
+    if groups == inputs > 1:
         axis = 3
         weights = weights.transpose(3, 1, 2, 0)
         attributes["depth_multiplier"] = channels // groups
-    elif groups > 1:
-        wide = np.zeros((channels, *windows.kernel, inputs), np.int64)
-        outputs = channels // groups
-        for group in range(groups):
-            rows, columns = slice(group * outputs, (group + 1) * outputs), group * depth
-            wide[rows, :, :, columns : columns + depth] = weights[rows]
-        weights = wide
     meaning = builder.meaning(value)
     source, padding = windows.image(builder, value, meaning.zero_point)
     constants = kernel_constants(builder, unit, weights, scales, axis)
