@@ -104,11 +104,9 @@ class AccumulatorBench(Bench):
         same(found, expected, f"half {half}")
 
 
-@cocotb.test()
-async def both_halves(dut: Any) -> None:
+@AccumulatorBench.test(make)
+async def both_halves(bench: AccumulatorBench) -> None:
     """One half takes sums of the array while the other one is read and written."""
-    bench = AccumulatorBench(dut, make)
-    await bench.begin()
     for row in range(bench.config.accumulator_rows):
         bench.ports.port.write.drive({"enable": 1, "row": row, "mask": -1})
         await bench.ticks(1)

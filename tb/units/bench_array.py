@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import cocotb
 import numpy as np
 from cosim.bench import Bench
 from cosim.golden import block, machine_of, run, same
@@ -59,11 +58,9 @@ async def play(bench: Bench, stimulus: Stimulus) -> np.ndarray:
     return sums
 
 
-@cocotb.test()
-async def products(dut: Any) -> None:
+@Bench.test(make)
+async def products(bench: Bench) -> None:
     """Every sum of every pixel comes in its cycle, and is that of MATMUL."""
-    bench = Bench(dut, make)
-    await bench.start()
     config, machine = bench.config, machine_of(bench)
     rows, depth, gap = config.rows, config.accumulator_depth, config.rows // config.weight_rows
     for _ in range(bench.options["rounds"]):

@@ -89,11 +89,9 @@ PARAMETER_MASK = np.array([255] * 7 + [127, 31, 31] + [0] * 6, np.uint8)
 TABLE_MASK = np.array([255], np.uint8)
 
 
-@cocotb.test()
-async def random_programs(dut: Any) -> None:
+@LoadBench.test(make)
+async def random_programs(bench: LoadBench) -> None:
     """Bytes, tiles, parameters and tables are those of the machine."""
-    bench = LoadBench(dut, make)
-    await bench.begin()
     for number in range(3 * bench.options["rounds"]):
         bench.stall = 0.4 * (number % 2)
         program = [bench.draw() for _ in range(bench.rng.randint(1, 8))]
@@ -102,11 +100,9 @@ async def random_programs(dut: Any) -> None:
         bench.compare(program)
 
 
-@cocotb.test()
-async def pace(dut: Any) -> None:
+@LoadBench.test(make)
+async def pace(bench: LoadBench) -> None:
     """One beat each cycle; bursts and their beats are those of the estimator."""
-    bench = LoadBench(dut, make)
-    await bench.begin()
     length = min(112, bench.config.unified_bytes // 2)
     for external, pitch in ((0, length), (5, 200), (32, 300)):
         bench.memory.requested.clear()
@@ -131,11 +127,9 @@ async def pace(dut: Any) -> None:
     bench.compare(program)
 
 
-@cocotb.test()
-async def refusals(dut: Any) -> None:
+@LoadBench.test(make)
+async def refusals(bench: LoadBench) -> None:
     """Out of range or refused by the bus: the error of the machine, and no later effect."""
-    bench = LoadBench(dut, make)
-    await bench.begin()
     config, size = bench.config, bench.config.unified_bytes
     step = max(16, config.bus_bytes)
     wrong = [
@@ -171,11 +165,9 @@ async def refusals(dut: Any) -> None:
         await bench.again()
 
 
-@cocotb.test()
-async def ends_of_memories(dut: Any) -> None:
+@LoadBench.test(make)
+async def ends_of_memories(bench: LoadBench) -> None:
     """Beats before a refused one are written; 4 GiB are an end; bursts wait for space."""
-    bench = LoadBench(dut, make)
-    await bench.begin()
     config, memory = bench.config, bench.machine.memory
     for inside in (0, 5 * config.bus_bytes, 8 * config.bus_bytes):
         bench.stall = 0.5 * bool(inside)
@@ -202,11 +194,9 @@ async def ends_of_memories(dut: Any) -> None:
     assert await bench.runs.failure([good, wrong]) == (isa.Error.RANGE, 1)
 
 
-@cocotb.test()
-async def abort(dut: Any) -> None:
+@LoadBench.test(make)
+async def abort(bench: LoadBench) -> None:
     """After an abort nothing is requested or written, and beats under way are taken."""
-    bench = LoadBench(dut, make)
-    await bench.begin()
     bench.stall = 0.2
     for wait in (2, 4, 8, 20, 50, 90):
         states = [bench.bytes.copy()]

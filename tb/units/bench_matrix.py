@@ -92,11 +92,9 @@ class MatrixBench(Bench):
         return self.generator.matmul()
 
 
-@cocotb.test()
-async def random_programs(dut: Any) -> None:
+@MatrixBench.test(make)
+async def random_programs(bench: MatrixBench) -> None:
     """Sums, and tiles by way of later sums, are those of the machine."""
-    bench = MatrixBench(dut, make)
-    await bench.begin()
     await bench.compare("before the first program")
     for number in range(bench.options["rounds"]):
         bench.stall = 0.4 * (number % 2)
@@ -110,11 +108,9 @@ async def random_programs(dut: Any) -> None:
         await bench.write_row(row, sums, int(flags @ (1 << np.arange(flags.size))))
 
 
-@cocotb.test()
-async def pace(dut: Any) -> None:
+@MatrixBench.test(make)
+async def pace(bench: MatrixBench) -> None:
     """Passes follow one another at the pace of the estimator."""
-    bench = MatrixBench(dut, make)
-    await bench.begin()
     depth, rows = bench.config.accumulator_depth, bench.config.rows
     for pixels in (1, 2, 3, depth // 2, depth):
         fields = {"taps": 6 * rows, "x_count": pixels, "x_stride": 1}
@@ -128,11 +124,9 @@ async def pace(dut: Any) -> None:
         assert np.diff(firsts[2:6]).tolist() == [passes] * 3, (pixels, firsts)
 
 
-@cocotb.test()
-async def refusals(dut: Any) -> None:
+@MatrixBench.test(make)
+async def refusals(bench: MatrixBench) -> None:
     """An instruction out of range ends in its error; it and those after it change no other sums."""
-    bench = MatrixBench(dut, make)
-    await bench.begin()
     config = bench.config
     # Noticed by the buffer.
     late = {"unified": config.unified_bytes - config.rows - 3, "taps": 2, "run": 1, "skip": 1}
@@ -170,13 +164,9 @@ async def refusals(dut: Any) -> None:
         await bench.write_all()
 
 
-@cocotb.test()
-async def refused_moves(dut: Any) -> None:
+@MatrixBench.test(make, needs="activation_weights")
+async def refused_moves(bench: MatrixBench) -> None:
     """A MOVE_WEIGHTS out of range fills rows before the first that is wrong, and no others."""
-    bench = MatrixBench(dut, make)
-    if not bench.config.activation_weights:
-        return
-    await bench.begin()
     config = bench.config
     rows, last = config.rows, config.weight_tiles - 1
     late = {"unified": config.unified_bytes - rows - 3, "taps": 2, "run": 1, "skip": 1}
@@ -206,14 +196,10 @@ async def refused_moves(dut: Any) -> None:
         await bench.execute([Instruction(Opcode.MATMUL, **tile)])
 
 
-@cocotb.test()
-async def moves(dut: Any) -> None:
+@MatrixBench.test(make, needs="activation_weights")
+async def moves(bench: MatrixBench) -> None:
     """Rows do not overtake the tile before; tiles start when their last row will be there."""
-    bench = MatrixBench(dut, make)
     config = bench.config
-    if not config.activation_weights:
-        return
-    await bench.begin()
     rows, columns = config.rows, config.columns
     taps = min(rows, columns)
     for count in (rows, 2 * rows, rows + 1, 3):
@@ -238,21 +224,15 @@ async def moves(dut: Any) -> None:
     await bench.execute([Instruction(Opcode.MATMUL, **fields)])
 
 
-@cocotb.test()
-async def flips(dut: Any) -> None:
+@MatrixBench.test(make, needs="parity")
+async def flips(bench: MatrixBench) -> None:
     """A word of wrong parity ends the instruction that meets it, and no other."""
-    bench = MatrixBench(dut, make)
-    if not bench.config.parity:
-        return
-    await bench.begin()
     await check_flips(bench, bench.flips, 10 * bench.options["rounds"], bench.write_all)
 
 
-@cocotb.test()
-async def abort(dut: Any) -> None:
+@MatrixBench.test(make)
+async def abort(bench: MatrixBench) -> None:
     """After an abort there are no requests, and the unit is idle when its sums are stored."""
-    bench = MatrixBench(dut, make)
-    await bench.begin()
     fields = {"taps": 3 * bench.config.rows, "x_count": bench.config.accumulator_depth}
     for wait in (1, 9, 14, 30):
         for _ in range(2):

@@ -189,11 +189,9 @@ class SequencerBench(Bench):
                     assert end <= begin, (code[first], code[second])
 
 
-@cocotb.test()
-async def random_programs(dut: Any) -> None:
+@SequencerBench.test(make)
+async def random_programs(bench: SequencerBench) -> None:
     """Units get all instructions of the listing, in an order that the semaphores allow."""
-    bench = SequencerBench(dut, make)
-    await bench.begin()
     for number in range(bench.options["rounds"]):
         bench.stall = 0.4 * (number % 2)
         bench.drain = bench.rng.choice([1, 1, 60])
@@ -201,11 +199,9 @@ async def random_programs(dut: Any) -> None:
         bench.check_order()
 
 
-@cocotb.test()
-async def wrong_programs(dut: Any) -> None:
+@SequencerBench.test(make)
+async def wrong_programs(bench: SequencerBench) -> None:
     """The error of the machine; then the sequencer runs again as if nothing had been."""
-    bench = SequencerBench(dut, make)
-    await bench.begin()
     for number in range(bench.options["rounds"]):
         bench.stall = 0.4 * (number % 2)
         words = faulty(bench.config, bench.rng, KINDS[number % len(KINDS)])[1].code
@@ -224,11 +220,9 @@ async def wrong_programs(dut: Any) -> None:
         bench.check_order()
 
 
-@cocotb.test()
-async def excess_posts(dut: Any) -> None:
+@SequencerBench.test(make)
+async def excess_posts(bench: SequencerBench) -> None:
     """A post past the limit names its instruction, whichever of its unit are done by then."""
-    bench = SequencerBench(dut, make)
-    await bench.begin()
     full = [Instruction(Opcode.NOP, post=1 << 5)] * MOST_COUNT
     for opcode in (Opcode.LOAD, Opcode.STORE, Opcode.MATMUL, Opcode.VECTOR):
         one = Instruction(opcode)
@@ -238,11 +232,9 @@ async def excess_posts(dut: Any) -> None:
         await bench.recover()
 
 
-@cocotb.test()
-async def fetches(dut: Any) -> None:
+@SequencerBench.test(make)
+async def fetches(bench: SequencerBench) -> None:
     """Little is fetched after HALT; a refused fetch names the first instruction that is missing."""
-    bench = SequencerBench(dut, make)
-    await bench.begin()
     nops = encode([Instruction(Opcode.NOP)]) * 150
     assert await bench.go(encode([Instruction(Opcode.HALT)]) + nops) is None
     last = max(address for _, address, _ in bench.memory.requested)
@@ -257,11 +249,9 @@ async def fetches(dut: Any) -> None:
     assert await bench.go(encode([Instruction(Opcode.HALT)]) + nops) is None
 
 
-@cocotb.test()
-async def waits(dut: Any) -> None:
+@SequencerBench.test(make)
+async def waits(bench: SequencerBench) -> None:
     """Cycles of waits are counted by semaphore; of units that wait for ever the first is named."""
-    bench = SequencerBench(dut, make)
-    await bench.begin()
     load, halt = Instruction(Opcode.LOAD), Instruction(Opcode.HALT)
     for one, other in ((3, 9), (11, 0), (0, 11)):
         vector = Instruction(Opcode.VECTOR, wait=1 << one)

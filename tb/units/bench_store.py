@@ -64,21 +64,17 @@ class StoreBench(Bench):
         self.machine.memory[:] = self.memory.content
 
 
-@cocotb.test()
-async def random_programs(dut: Any) -> None:
+@StoreBench.test(make)
+async def random_programs(bench: StoreBench) -> None:
     """All bytes of external memory are those of the machine."""
-    bench = StoreBench(dut, make)
-    await bench.begin()
     for number in range(3 * bench.options["rounds"]):
         bench.stall = 0.4 * (number % 2)
         await bench.execute([bench.draw() for _ in range(bench.rng.randint(1, 6))])
 
 
-@cocotb.test()
-async def pace(dut: Any) -> None:
+@StoreBench.test(make)
+async def pace(bench: StoreBench) -> None:
     """One beat each cycle; bursts and their beats are those of the estimator."""
-    bench = StoreBench(dut, make)
-    await bench.begin()
     length = min(112, bench.config.unified_bytes // 2)
     for external, pitch in ((0, length), (5, 200), (32, 300)):
         first, beats = len(bench.memory.bursts), len(bench.memory.beats)
@@ -97,11 +93,9 @@ async def pace(dut: Any) -> None:
     assert bench.runs.done[-1] - bench.runs.taken[taken] <= 1.1 * count + 60
 
 
-@cocotb.test()
-async def slow_memories(dut: Any) -> None:
+@StoreBench.test(make, latency=Gatherer.SPACE - 4)
+async def slow_memories(bench: StoreBench) -> None:
     """A beat each cycle before a slow buffer; a bus that waits holds back reads, then bursts."""
-    bench = StoreBench(dut, make)
-    await bench.begin(latency=Gatherer.SPACE - 4)
     config = bench.config
     long = Instruction(Opcode.STORE, external=TARGET[0], length=config.unified_bytes)
     await bench.execute([long])
@@ -126,13 +120,9 @@ async def slow_memories(dut: Any) -> None:
     await bench.until(lambda: bench.ports.idle.bits, 2_000, "idle")
 
 
-@cocotb.test()
-async def flips(dut: Any) -> None:
+@StoreBench.test(make, needs="parity")
+async def flips(bench: StoreBench) -> None:
     """A byte of wrong parity ends the instruction that reads it, and no other."""
-    bench = StoreBench(dut, make)
-    if not bench.config.parity:
-        return
-    await bench.begin()
 
     async def renew() -> None:
         bench.machine.memory[:] = bench.memory.content
@@ -141,11 +131,9 @@ async def flips(dut: Any) -> None:
     await check_flips(bench, flips, 8 * bench.options["rounds"], renew)
 
 
-@cocotb.test()
-async def refusals(dut: Any) -> None:
+@StoreBench.test(make)
+async def refusals(bench: StoreBench) -> None:
     """Out of range, out of bounds, or refused: the error of the machine, and no later effect."""
-    bench = StoreBench(dut, make)
-    await bench.begin()
     config, size = bench.config, bench.machine.memory.size
     page = 1 << BOUND_BITS
     bench.machine.bounds = page, size - page - 1
@@ -187,11 +175,9 @@ async def refusals(dut: Any) -> None:
         await bench.again()
 
 
-@cocotb.test()
-async def abort(dut: Any) -> None:
+@StoreBench.test(make)
+async def abort(bench: StoreBench) -> None:
     """After an abort bursts under way end as the bus wants, and nothing follows."""
-    bench = StoreBench(dut, make)
-    await bench.begin()
     for wait in (*range(1, 22), 50):
         bench.stall = 0.2 * (wait % 2)
         states = [bench.memory.content.copy()]

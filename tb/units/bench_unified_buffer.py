@@ -97,11 +97,9 @@ class BufferBench(Bench):
                 await self.write(port, int(part[0]), self.machine.unified[part])
 
 
-@cocotb.test()
-async def readers_and_writers(dut: Any) -> None:
+@BufferBench.test(make)
+async def readers_and_writers(bench: BufferBench) -> None:
     """Readers get the bytes of the machine in their cycles; then both halves are written anew."""
-    bench = BufferBench(dut, make)
-    await bench.begin()
     size = bench.config.unified_bytes
     for number in range(3 * bench.options["rounds"]):
         bench.stall = 0.5 * (number % 2)
@@ -124,11 +122,9 @@ async def readers_and_writers(dut: Any) -> None:
             await task
 
 
-@cocotb.test()
-async def faults(dut: Any) -> None:
+@BufferBench.test(make)
+async def faults(bench: BufferBench) -> None:
     """A write beyond the end is reported in its cycle, and changes nothing there is."""
-    bench = BufferBench(dut, make)
-    await bench.begin()
     rows, size = bench.config.rows, bench.config.unified_bytes
     for port in range(bench.unit.writers):
         content = np.zeros(rows, np.int8)

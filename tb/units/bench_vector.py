@@ -78,11 +78,9 @@ class VectorBench(Bench):
 COUNTS = {"x_count", "y_count", "z_count", "window_x_count", "window_y_count"}
 
 
-@cocotb.test()
-async def random_programs(dut: Any) -> None:
+@VectorBench.test(make)
+async def random_programs(bench: VectorBench) -> None:
     """Bytes and sums are those of the machine."""
-    bench = VectorBench(dut, make)
-    await bench.begin()
     for number in range(bench.options["rounds"]):
         bench.stall = 0.6 * (number % 2)
         await bench.execute([bench.draw() for _ in range(bench.rng.randint(1, 6))])
@@ -91,11 +89,9 @@ async def random_programs(dut: Any) -> None:
             await bench.write_parameters()
 
 
-@cocotb.test()
-async def all_into_one_row(dut: Any) -> None:
+@VectorBench.test(make)
+async def all_into_one_row(bench: VectorBench) -> None:
     """Sums that are added to, or compared, in consecutive cycles."""
-    bench = VectorBench(dut, make)
-    await bench.begin()
     config = bench.config
     for mode in (Mode.ADD, Mode.MAX):
         fields = {"x_count": 20, "source_x_stride": 3, "channels": config.columns}
@@ -106,11 +102,9 @@ async def all_into_one_row(dut: Any) -> None:
             assert np.ptp(bench.rows.writes) + 1 == 20 * config.groups
 
 
-@cocotb.test()
-async def reads_and_pace_of_any_instruction(dut: Any) -> None:
+@VectorBench.test(make)
+async def reads_and_pace_of_any_instruction(bench: VectorBench) -> None:
     """Nothing but the bytes of its footprint is read, in the cycles of the estimator."""
-    bench = VectorBench(dut, make)
-    await bench.begin()
     config = bench.config
     for _ in range(4 * bench.options["rounds"]):
         instruction = bench.generator.vector()
@@ -130,11 +124,9 @@ async def reads_and_pace_of_any_instruction(dut: Any) -> None:
             assert len(bench.writes.cycles) == footprint.pixels(instruction) * groups
 
 
-@cocotb.test()
-async def pace(dut: Any) -> None:
+@VectorBench.test(make)
+async def pace(bench: VectorBench) -> None:
     """Elements are read, and groups written, in the cycles of the estimator."""
-    bench = VectorBench(dut, make)
-    await bench.begin()
     columns = bench.config.columns
     for windows in (1, 2):
         fields = {"x_count": 6, "source_x_stride": 1, "channels": columns, "per_channel": 1}
@@ -163,11 +155,9 @@ async def pace(dut: Any) -> None:
     assert max(gaps[-9:]) <= bench.unit.PREPARE + 6 + groups * lasting, gaps
 
 
-@cocotb.test()
-async def activity(dut: Any) -> None:
+@VectorBench.test(make)
+async def activity(bench: VectorBench) -> None:
     """A unit that waits reports MEMORY, and the next instruction waits for a write that is late."""
-    bench = VectorBench(dut, make)
-    await bench.begin()
     fields = {"channels": bench.config.columns, "destination_x_stride": 1}
     bench.stall = 0.9  # the smallest core has a write in twenty cycles
     first = len(bench.runs.activity)
@@ -189,13 +179,9 @@ async def activity(dut: Any) -> None:
     assert len(bench.runs.done) == done and len(bench.writes.cycles) == writes + 1
 
 
-@cocotb.test()
-async def flips(dut: Any) -> None:
+@VectorBench.test(make, needs="parity")
+async def flips(bench: VectorBench) -> None:
     """A word of wrong parity ends the instruction that uses it, and no other."""
-    bench = VectorBench(dut, make)
-    if not bench.config.parity:
-        return
-    await bench.begin()
 
     async def renew() -> None:
         bench.machine.unified[:], bench.machine.accumulators[:] = bench.bytes, bench.sums
@@ -234,11 +220,9 @@ SOFTMAX_OUTSIDE: list[dict[str, Any]] = [
 ]
 
 
-@cocotb.test()
-async def refusals(dut: Any) -> None:
+@VectorBench.test(make)
+async def refusals(bench: VectorBench) -> None:
     """Instructions out of range: the error, and nothing changes that they do not name."""
-    bench = VectorBench(dut, make)
-    await bench.begin()
     for number, fields in enumerate(outside(bench.config)):
         bench.stall = 0.5 * (number % 2)
         fields = {"channels": 3, "destination_x_stride": 1} | fields
@@ -265,11 +249,9 @@ async def refusals(dut: Any) -> None:
     await bench.execute([bench.draw() for _ in range(3)])
 
 
-@cocotb.test()
-async def abort(dut: Any) -> None:
+@VectorBench.test(make)
+async def abort(bench: VectorBench) -> None:
     """After an abort the unit writes what is under way, becomes idle, and stays so."""
-    bench = VectorBench(dut, make)
-    await bench.begin()
     bench.stall = 0.3
     for wait in (1, 3, 9, 20, 33, 60, 120, 240):
         for _ in range(2):

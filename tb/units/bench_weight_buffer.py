@@ -62,11 +62,9 @@ class WeightBench(Bench):
         same(found, weights, f"tile {tile}")
 
 
-@cocotb.test()
-async def tiles(dut: Any) -> None:
+@WeightBench.test(make)
+async def tiles(bench: WeightBench) -> None:
     """Tiles follow one another at full rate, while others are written by LOAD_WEIGHTS."""
-    bench = WeightBench(dut, make)
-    await bench.begin()
     config = bench.config
     segment = config.rows // config.weight_rows
     for number in range(4 * bench.options["rounds"]):

@@ -1,12 +1,14 @@
 """Component in simulation: its ports by the names of its signature, clock and reset."""
 
+import functools
 import json
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
+import cocotb
 import numpy as np
 from amaranth.hdl import Shape
 from amaranth.lib.wiring import In
@@ -117,6 +119,29 @@ class Bench:
     def cycle(self) -> int:
         """Number of this edge."""
         return int(get_sim_time("ns")) // PERIOD_NS
+
+    @classmethod
+    def test(cls, make: Callable[[Config], Any], needs: str = "", **settings: Any) -> Any:
+        """Return a decorator of tests, each of which gets a bench that has begun.
+
+        ``needs``: option without which a core passes; ``settings``: those of ``begin``.
+        """
+
+        def decorated(function: Callable[[Any], Awaitable[None]]) -> Any:
+            @functools.wraps(function)
+            async def test(dut: Any) -> None:
+                bench = cls(dut, make)
+                if not needs or getattr(bench.config, needs):
+                    await bench.begin(**settings)
+                    await function(bench)
+
+            return cocotb.test()(test)
+
+        return decorated
+
+    async def begin(self) -> None:
+        """Start; benches of a unit put into place what surrounds it, too."""
+        await self.start()
 
     async def start(self) -> None:
         """Start the clock, with all inputs zero, and reset."""
