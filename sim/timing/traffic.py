@@ -9,7 +9,8 @@ class Port:
     """Port of a memory, with the times in which users of higher priority take it."""
 
     def __init__(self) -> None:
-        self.others: deque[tuple[float, float, float]] = deque(maxlen=64)
+        # A STORE of many short rows takes the port once for each row.
+        self.others: deque[tuple[float, float, float]] = deque(maxlen=256)
 
     def take(self, start: float, end: float, share: float) -> None:
         """Reserve a share of the cycles from ``start`` to ``end`` for others."""

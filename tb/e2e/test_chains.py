@@ -181,4 +181,7 @@ def test_many(first) -> None:
 def test_cycles(first, verilator) -> None:
     for seed in range(first, first + 10):
         content, x, sizes = network(seed)
-        compare_cycles(content, x[:1], sizes=sizes)
+        # Few sizes of the buffer: each one is a model of the RTL, which takes a minute to build.
+        core, unified = sizes.split("unified_bytes=")
+        rounded = 1 << (int(unified) - 1).bit_length()
+        compare_cycles(content, x[:1], sizes=f"{core}unified_bytes={rounded}", tolerance=0.01)

@@ -238,7 +238,7 @@ def test_many_instructions_are_listed_in_part(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.slow
 def test_the_page_of_a_long_program_is_small() -> None:
-    found = profile(NETWORKS["squeezenet"].content(), batch=4)
+    found = profile(NETWORKS["squeezenet"].content(), batch=5)
     assert len(found.events) > 27_000 and len(found.to_html()) < 5_000_000
 
 

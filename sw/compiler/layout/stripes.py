@@ -154,18 +154,23 @@ def source_rows(layer: Layer, rows: Range) -> Range:
     return min(starts), max(ends)
 
 
-def product_rows(layer: MatrixLayer, rows: Range, band: Band | None, layout: Layout) -> Range:
-    """Return the rows of its source that a matrix layer reads for some rows of its result.
+def rows_read(layer: Layer, rows: Range, band: Band | None, layout: Layout) -> Range:
+    """Return the rows of its source that a layer reads for some rows of its result.
 
-    The last vector of a band may end on pixels of the next row, whose weights are 0.
+    Where pixels after a row are those before the next one, a kernel or a window may end on pixels
+    of the next row. So may the last vector of a band, whose weights are 0 there.
     """
     first, last = source_rows(layer, rows)
-    if band is None:
-        return first, last
-    width = layer.output[1]
-    made = width + band.count - 1 if band.joined else -(-width // band.count) * band.count
-    reach = (made - 1) * layer.stride[1] + (layer.kernel[1] - 1) * layer.dilation[1]
-    return first, last + (layer.origin[1] + reach >= layout.row - layout.left)
+    end = 0
+    if isinstance(layer, MatrixLayer):
+        count = layer.grid[1]
+        if band:
+            count = count + band.count - 1 if band.joined else -(-count // band.count) * band.count
+        reach = (count - 1) * layer.stride[1] + (layer.kernel[1] - 1) * layer.dilation[1]
+        end = layer.origin[1] + reach + 1
+    elif isinstance(layer, Pooling) and layer.seen is None:
+        end = max(windows.ends(layer.stride)[1] for windows in layer.windows)
+    return first, last + (layout.row > 0 and layout.left + end > layout.row)
 
 
 def stripe_bytes(

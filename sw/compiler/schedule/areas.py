@@ -2,8 +2,9 @@
 
 from typing import NamedTuple
 
+from celosia.sw.compiler.layout.bands import Band
 from celosia.sw.compiler.layout.placement import Arranged
-from celosia.sw.compiler.layout.stripes import product_rows, source_rows
+from celosia.sw.compiler.layout.stripes import rows_read, source_rows
 from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
@@ -73,7 +74,8 @@ class Areas(Arranged):
             return [self._matrix(action)]
         if isinstance(action, PoolRegion):
             assert isinstance(layer, Pooling)
-            rows = EVERYTHING if layer.seen else source_rows(layer, action.rows)
+            some = self._rows(layer, action.rows, action.source, None)
+            rows = EVERYTHING if layer.seen else some
             return [Area(layer.source, action.samples, rows, stripe=action.source)]
         samples, rows = action.block.samples, action.block.rows
         if isinstance(action, AddRegion):
@@ -86,10 +88,7 @@ class Areas(Arranged):
             return [Area(value, samples, rows, (first, first + self.config.columns), stripe)]
         assert isinstance(layer, MatrixLayer)
         tiled, layout = self.tiling.layers[action.layer], self.placement.layouts[layer.source]
-        # A stripe of a value in external memory ends with its own last row.
-        apart = action.source and not self.passage(layer.source)
-        band = None if apart else tiled.band
-        channels, some = EVERYTHING, product_rows(layer, rows, band, layout)
+        channels, some = EVERYTHING, self._rows(layer, rows, action.source, tiled.band)
         value, first = self.network.values[layer.source], action.first_step * self.config.rows
         last = action.last_step * self.config.rows
         if layer.depth_multiplier:
@@ -105,6 +104,15 @@ class Areas(Arranged):
         elif layer.kernel == (1, 1) and value.height > 1:
             channels = first, last
         return [Area(layer.source, samples, some, channels, action.source)]
+
+    def _rows(
+        self, layer: MatrixLayer | Pooling, rows: Range, stripe: Stripe | None, band: Band | None
+    ) -> Range:
+        """Return the rows of its source that a layer reads for some rows of its result."""
+        if stripe and not self.passage(layer.source):
+            # A stripe of a value in external memory ends with its own last row.
+            return source_rows(layer, rows)
+        return rows_read(layer, rows, band, self.placement.layouts[layer.source])
 
     def _matrix(self, action: MoveWeights | MultiplyMoved) -> Area:
         """Return the area that an action of a product of two computed matrices reads."""

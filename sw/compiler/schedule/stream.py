@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.placement import Arranged, Arrangement
-from celosia.sw.compiler.layout.stripes import product_rows, source_rows
+from celosia.sw.compiler.layout.stripes import rows_read, source_rows
 from celosia.sw.compiler.layout.tile import Tables
 from celosia.sw.compiler.schedule.actions import (
     Action,
@@ -32,7 +32,7 @@ from celosia.sw.compiler.schedule.actions import (
 from celosia.sw.compiler.schedule.constants import READERS, Constants, Reader
 from celosia.sw.compiler.schedule.pace import Pace
 from celosia.sw.compiler.schedule.rings import Queue, Use
-from celosia.sw.layers.spec import Addend, DynamicProduct, MatrixLayer, Pooling
+from celosia.sw.layers.spec import Addend, DynamicProduct, Pooling
 
 
 class Bound(NamedTuple):
@@ -248,13 +248,11 @@ class _Streamer(Arranged):
         if region.stripe and region.stripe not in stripes:
             return False
         rows = action.rows if pooled else action.block.rows
-        first, last = source_rows(layer, rows)
-        if isinstance(layer, MatrixLayer) and not region.stripe:
-            band, layout = (
-                self.tiling.layers[action.layer].band,
-                self.placement.layouts[layer.source],
-            )
-            first, last = product_rows(layer, rows, band, layout)
+        if region.stripe:
+            first, last = source_rows(layer, rows)
+        else:
+            band = self.tiling.layers[action.layer].band
+            first, last = rows_read(layer, rows, band, self.placement.layouts[region.value])
         return first < region.rows[1] and region.rows[0] < last
 
     def _taps(self, action: Multiply, region: Region) -> bool:
