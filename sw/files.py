@@ -86,6 +86,8 @@ def writable(*paths: Path | None, sources: tuple[Path, ...] = ()) -> None:
     for path in paths:
         if path is None:
             continue
+        if str(path) == "-":
+            raise FileError("-: wanted the name of a file, because outputs are files")
         if path.is_dir():
             raise FileError(f"{path}: wanted a file, got a directory")
         if not path.parent.is_dir():
@@ -95,6 +97,26 @@ def writable(*paths: Path | None, sources: tuple[Path, ...] = ()) -> None:
         if path.resolve() in taken and (path.is_file() or not path.exists()):
             raise FileError(f"{path}: named twice, or an input")
         taken.append(path.resolve())
+
+
+def directory_of(path: Path) -> Path:
+    """Return a folder to write into, made if there is none.
+
+    Raises
+    ------
+    FileError
+        If it is a file, or cannot be made or written.
+    """
+    if path.exists() and not path.is_dir():
+        raise FileError(f"{path}: wanted a directory, got a file")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"wanted a directory to write into ({error.strerror})"
+        raise FileError(f"{path}: {reason}") from None
+    if not os.access(path, os.W_OK):
+        raise FileError(f"{path}: wanted a directory to write into")
+    return path
 
 
 def json_bytes(content: Any) -> bytes:

@@ -28,13 +28,16 @@ def add_parsers(command: Commands) -> None:
 def assemble(arguments: argparse.Namespace) -> None:
     """Translate assembly to instructions."""
     writable(arguments.output, sources=(arguments.file,))
+    content = read_file(arguments.file)
     try:
-        text = read_file(arguments.file).decode()
+        text = content.decode()
         words = commands.encode(isa.assemble(text))
     except UnicodeDecodeError:
         raise InputError(f"{arguments.file}: not a text file") from None
     except ValueError as error:
         raise InputError(f"{arguments.file}: {error}") from None
+    if not words:
+        raise InputError(f"{arguments.file}: wanted an instruction, got none")
     if arguments.check:
         _check(arguments.file, words, arguments.check)
     write_atomically({arguments.output: words})

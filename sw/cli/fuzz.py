@@ -12,7 +12,7 @@ from tqdm import tqdm
 from celosia.hw.arch.config import PROTECTIONS, REQUANTIZERS
 from celosia.sw.cli.arguments import Commands, add_workers, seeds, whole, workers_of
 from celosia.sw.cli.messages import Failure
-from celosia.sw.files import json_bytes, writable, write_atomically
+from celosia.sw.files import directory_of, json_bytes, writable, write_atomically
 from celosia.sw.runtime.session import InputError
 from celosia.sw.workers.spread import batches, spread
 
@@ -138,7 +138,7 @@ def _save(directory: Path, seed: int, failures: list[Any]) -> list[Path]:
     from celosia.sw.fuzz.case import save
     from celosia.sw.fuzz.shrink import shrunk
 
-    directory.mkdir(parents=True, exist_ok=True)
+    directory_of(directory)
     paths: dict[str, Path] = {}
     for one in sorted(failures, key=lambda one: one.number):
         kind = one.problems[0].kind

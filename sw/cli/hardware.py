@@ -28,7 +28,7 @@ from celosia.sw.cli.arguments import (
 )
 from celosia.sw.cli.messages import Missing
 from celosia.sw.export.files import verilog_files, verilog_header
-from celosia.sw.files import json_bytes, writable, write_atomically
+from celosia.sw.files import directory_of, json_bytes, writable, write_atomically
 from celosia.sw.runtime.session import InputError
 
 _LOADER = "openFPGALoader"
@@ -44,7 +44,7 @@ def run_verilog(arguments: argparse.Namespace) -> None:
     if pod and arguments.all:
         raise InputError(f"--all: wanted one core, got {pod.cores}")
     standard = arguments.standard_axi or bool(arguments.ip_xact)
-    if arguments.block and (pod or arguments.all or standard):
+    if arguments.block is not None and (pod or arguments.all or standard):
         raise InputError("--block: wanted no --cores, --all, --standard-axi or --ip-xact beside it")
     writable(path)
     contents = verilog_files(config, path.name, everything=arguments.all)
@@ -55,7 +55,7 @@ def run_verilog(arguments: argparse.Namespace) -> None:
         if xml.resolve() in (path.with_name(name).resolve() for name in (path.name, *contents)):
             raise InputError(f"--ip-xact: wanted a file of its own, got {xml}")
     progress = _reporter() if sys.stderr.isatty() else lambda line: None
-    if arguments.block:
+    if arguments.block is not None:
         try:
             text = block_verilog(config, arguments.block, report=progress)
         except ValueError as error:
@@ -85,19 +85,6 @@ def _reporter() -> Callable[[str], None]:
     return report
 
 
-def _directory(path: Path) -> Path:
-    """Return a folder to write into, made if there is none; raises InputError if it cannot be."""
-    if path.exists() and not path.is_dir():
-        raise InputError(f"{path}: wanted a directory, got a file")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path}: wanted a directory to write into ({error.strerror})") from None
-    if not os.access(path, os.W_OK):
-        raise InputError(f"{path}: wanted a directory to write into")
-    return path
-
-
 @contextmanager
 def _tools(extra: str = "synth") -> Iterator[None]:
     """Report in one line a package of an extra, or a tool of the flow, that is missing or fails."""
@@ -117,13 +104,13 @@ def run_synth(arguments: argparse.Namespace) -> None:
     """Synthesise, place and route a core; print its resources and its clock."""
     from celosia.hw.flow.parts import PARTS, part_named
 
-    config, directory = arguments.preset, _directory(arguments.directory)
-    if arguments.json:
-        writable(arguments.json)
+    config = arguments.preset
     part, seeds = part_named(arguments.part), range(1, arguments.seeds + 1)
     if part is None or not part.is_open:
         known = ", ".join(name for name, part in PARTS.items() if part.is_open)
         raise InputError(f"part: wanted one of {known}, got {arguments.part!r}")
+    writable(arguments.json)
+    directory = directory_of(arguments.directory)
     with _tools():
         from celosia.hw.flow.report import as_text
         from celosia.hw.synthesis import synthesise
@@ -170,7 +157,7 @@ def run_build(arguments: argparse.Namespace) -> None:
     """Make the LiteX system of a board with a core, and its bitstream; print area and clock."""
     from celosia.sw.floorplan import draw
 
-    board, directory = _board(arguments.board), _directory(_folder(arguments))
+    board = _board(arguments.board)
     if arguments.preset:
         board = replace(board, config=arguments.preset)
     if arguments.clock is not None:
@@ -180,10 +167,11 @@ def run_build(arguments: argparse.Namespace) -> None:
     board = replace(board, processor=arguments.cpu is not None)
     board = replace(board, cores=arguments.cores, ports=arguments.ports)
     core = board.config.name if board.cores == 1 else f"{board.cores} x {board.config.name}"
+    if not (arguments.sources or board.fpga.is_open):
+        raise InputError(f"{board.name}: wanted --sources, no open tool makes its bitstream")
+    directory = directory_of(_folder(arguments))
     if arguments.sources:
         return _write_sources(board, directory, f"{core} on {board.title}")
-    if not board.fpga.is_open:
-        raise InputError(f"{board.name}: wanted --sources, no open tool makes its bitstream")
     seeds = range(1, (arguments.seeds or board.seeds) + 1)
     with _tools("litex"):
         from celosia.hw.flow.report import as_text

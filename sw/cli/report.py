@@ -24,7 +24,7 @@ from celosia.sw.compiler.compiled import Compiled
 from celosia.sw.compiler.node_data import node_data
 from celosia.sw.compiler.report import Measured
 from celosia.sw.compiler.report_text import as_text
-from celosia.sw.files import json_bytes, writable, write_atomically
+from celosia.sw.files import directory_of, json_bytes, writable, write_atomically
 from celosia.sw.frontend.source import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.operators.page import as_markdown
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> None:
         figures = [result.as_dict() for result in results]
         contents[arguments.json] = json_bytes(figures if len(results) > 1 else figures[0])
     if arguments.model_explorer:
-        arguments.model_explorer.mkdir(parents=True, exist_ok=True)
+        directory_of(arguments.model_explorer)
         for name, data in node_data(graphs[0], results[0].rows).items():
             contents[arguments.model_explorer / f"{name}.json"] = json_bytes(data)
     write_atomically(contents)

@@ -22,7 +22,7 @@ def open_model(path: Path) -> FloatModel:
     """Return the network of a ``.tflite`` file."""
     content = read_file(path)
     if content[4:8] != b"TFL3":
-        raise QuantizeError(f"{path}: not a .tflite file")
+        raise QuantizeError("not a .tflite file")
     return open_content(content)
 
 

@@ -204,6 +204,11 @@ def test_assemble_checks_for_a_core(refused: Callable[[str], str]) -> None:
         ("report m.tflite --latency 0", "--latency: wanted a whole number of at least 1"),
         ("report m.tflite --bandwidth 3", "bandwidth: wanted 1/1024 to 2 beats per cycle, got 3.0"),
         ("report m.tflite --measure --bandwidth nan", "bandwidth: wanted 1/1024 to 2 beats"),
+        ("report m.tflite --model-explorer bad.s/f", "f: wanted a directory to write into (Not a"),
+        ("compile m.tflite -o -", "-: wanted the name of a file"),
+        ("run m.prog --input x.npy --output y.npy --stats -", "-: wanted the name of a file"),
+        ("assemble none.s -o p", "none.s: wanted an instruction, got none"),
+        ("assemble . -o p", "celosia: .: cannot be read (Is a directory)"),
         ("assemble bad.s -o p", "bad.s: line 2: LOAD length: wanted a whole number, got 'x'"),
         ("assemble m.prog -o p", "m.prog: not a text file"),
         ("disassemble bad.s", "wanted a multiple of 4 bytes"),
@@ -215,7 +220,8 @@ def test_assemble_checks_for_a_core(refused: Callable[[str], str]) -> None:
         ("verilog --preset nano,lanes=3 -o v", "lanes: wanted"),
         ("verilog --preset giant -o v", "wanted one of pico, nano, micro, edge, tpu_v1"),
         ("synth --seeds some", "--seeds: wanted a whole number of at least 1"),
-        ("synth --part chip", "part: wanted one of LFE5U-85F, "),
+        ("verilog --preset nano --block= -o v", "block: wanted one of unified_buffer, "),
+        ("synth --part chip --directory d", "part: wanted one of LFE5U-85F, "),
         ("synth --preset giant", "wanted one of pico, nano, micro, edge, tpu_v1"),
         ("synth --directory bad.s", "bad.s: wanted a directory, got a file"),
         ("build toaster", "board: wanted one of colorlight-i5, "),
@@ -231,7 +237,10 @@ def test_bad_input(refused: Callable[[str], str], command: str, says: str) -> No
     Path("cut.prog").write_bytes(Path("m.prog").read_bytes()[:-30])
     Path("bad.s").write_text("HALT\nLOAD length=x\n")
     Path("zeros.bin").write_bytes(bytes(64))
+    Path("none.s").write_text("# nothing\n")
+    names = sorted(Path().rglob("*"))
     assert says in refused(command)
+    assert sorted(Path().rglob("*")) == names
 
 
 @pytest.mark.parametrize(
