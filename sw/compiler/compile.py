@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from numbers import Integral
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode
@@ -91,8 +92,8 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
 
 def _steps(graph: Graph, config: Config, batch: int, most: int) -> Compiled:
     """Compile a graph to a program whose parts have at most ``most`` instructions each."""
-    if not 1 <= batch <= MOST_BATCH:
-        raise CompileError(f"wanted 1 to {MOST_BATCH}, got {batch}", layer="batch")
+    if not (isinstance(batch, Integral) and 1 <= batch <= MOST_BATCH):
+        raise CompileError(f"wanted 1 to {MOST_BATCH}, got {batch!r}", layer="batch")
     model = simplified(graph)
     # Samples are invocations, one after the other.
     batch = 1 if model.states else batch

@@ -84,7 +84,8 @@ class Converter:
         """Return the int8 file.
 
         ``arrays``: for each of ``ports`` the samples that ranges are measured on. Raises InputError
-        if numbers are not finite; QuantizeError if the network cannot be quantised.
+        if numbers are not finite, or there are not as many of each; QuantizeError if the network
+        cannot be quantised.
         """
         for array, port in zip(arrays, self.ports, strict=True):
             if not np.isfinite(array).all():
@@ -96,6 +97,9 @@ class Converter:
         return self._call("run", _outputs, content, self._named(arrays))
 
     def _named(self, arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        counts = [len(array) for array in arrays]
+        if len(set(counts)) > 1:
+            raise InputError(f"wanted as many samples of each input, got {counts}")
         return {port.name: array for port, array in zip(self.ports, arrays, strict=True)}
 
     def _call(self, verb: str, function: Any, *arguments: Any) -> Any:

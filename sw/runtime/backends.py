@@ -15,6 +15,10 @@ DEVICES = ("machine", "rtl", "litex:SYSTEM")
 
 _LITEX = "litex:"
 
+#: Options of devices, and those of LiteRT and ONNX Runtime, which have no meaning here.
+_OPTIONS = ("latency", "bandwidth", "netlist", "waves")
+_IGNORED = ("num_threads", "provider_options", "providers", "sess_options")
+
 
 def device_name(text: str) -> str:
     """Return ``text`` if it names a device.
@@ -130,8 +134,13 @@ def open_cores(
 ) -> PodDevice:
     """Return a pod, of one core or several; ``ports`` of memory are those of several.
 
-    Other parameters and errors: see ``open_device``. Raises ``ValueError`` if there is no such pod.
+    Other parameters and errors: see ``open_device``. Raises ``ValueError`` if there is no such pod,
+    or no such option.
     """
+    if unknown := [key for key in options if key not in (*_OPTIONS, *_IGNORED)]:
+        names = ", ".join(("cores", "ports", *_OPTIONS))
+        raise ValueError(f"options: wanted some of {names}, got {unknown[0]!r}")
+    options = {key: value for key, value in options.items() if key in _OPTIONS}
     if cores == 1:
         return Cores([open_device(name, config, memory_bytes, **options)])
     return open_pod(name, PodConfig(config, cores, ports), memory_bytes, **options)

@@ -1,5 +1,6 @@
 """Free extents of ONNX inputs: ``--shape`` fixes them."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,20 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
     assert "wanted no shape for a program" in capsys.readouterr().err
     assert main(["report", "mnist_mlp", "--shape", "1,3,6,5"]) != 0
     assert "wanted an .onnx file for --shape" in capsys.readouterr().err
+
+
+def test_samples_of_several_inputs(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """As many of each, before the quantiser has a part."""
+    net = Net(x=(1, 3), z=(1, 4))
+    (tmp_path / "net.onnx").write_bytes(net.content(net.add("Concat", "x", "z", axis=1)))
+    samples = {"x": np.zeros((6, 3), np.float32), "z": np.zeros((2, 4), np.float32)}
+    np.savez(tmp_path / "x.npz", **samples)
+    files = [f"--calibration={tmp_path}/x.npz", "-o", f"{tmp_path}/q.onnx"]
+    assert main(["quantize", f"{tmp_path}/net.onnx", *files]) == 2
+    message = "wanted as many samples of each input, got [6, 2]"
+    assert capsys.readouterr().err.endswith(f"{message}\n")
+    with pytest.raises(ValueError, match=re.escape(message)):
+        celosia.quantize(tmp_path / "net.onnx", samples)
 
 
 def test_python() -> None:

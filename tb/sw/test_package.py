@@ -65,6 +65,7 @@ def test_compile(mnist_model: Path) -> None:
         ((b"nonsense",), "not a .tflite file"),
         (("mnist_mlp", "tiny"), "wanted one of pico, nano, micro, edge, tpu_v1"),
         (("mnist_mlp", "edge", 5000), "wanted 1 to 4096, got 5000"),
+        (("mnist_mlp", "edge", 1.5), "wanted 1 to 4096, got 1.5"),
     ],
 )
 def test_compile_refuses(arguments: tuple, says: str) -> None:

@@ -235,6 +235,14 @@ def test_unknown_device() -> None:
         open_device("gpu", preset("nano"), 1024)
 
 
+def test_options(program: Program) -> None:
+    """A misspelt one is refused; those of LiteRT and ONNX Runtime are taken, without effect."""
+    InferenceSession(program.to_bytes(), providers=["CPUExecutionProvider"]).close()
+    for device in ("machine", "rtl"):
+        with pytest.raises(ValueError, match="latency, bandwidth, netlist, waves, got 'latancy'"):
+            InferenceSession(program.to_bytes(), device=device, latancy=5)
+
+
 @pytest.mark.parametrize(
     "inputs",
     [[], [np.zeros((3, 12), np.uint8)], [np.zeros((3, 13), np.int8)], [np.zeros((0, 12), np.int8)]],
