@@ -45,7 +45,7 @@ def load(
     ``source``: path of a ``.tflite`` or ``.onnx`` file, or its contents; ``shapes``: of the inputs
     of an ``.onnx`` file whose extents are free, by name; no name stands for the only input;
     ``signature``: of a ``.tflite`` file, see ``tflite.load``. Raises ModelError if it cannot be
-    used; for a float model with the command that quantises it.
+    used; FloatModelError, with the command that quantises it, for a float model.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         content = bytes(source)
@@ -63,10 +63,10 @@ def load(
         try:
             return _load_onnx(read_file(path, ModelError), path.name, shapes)
         except FloatModelError:
-            raise ModelError(_float_refusal(path, "ONNX model in float")) from None
+            raise FloatModelError(_float_refusal(path, "ONNX model in float")) from None
     _require_no_shapes(shapes, path)
     if kind := _float_tflite(path):
-        raise ModelError(_float_refusal(path, kind))
+        raise FloatModelError(_float_refusal(path, kind))
     return load_tflite(path, signature)
 
 
@@ -106,7 +106,7 @@ def _require_other_kind(path: Path) -> None:
     ending = path.suffix.lower()
     if path.is_dir():
         if (path / "saved_model.pb").is_file():
-            raise ModelError(_float_refusal(path, "TensorFlow SavedModel in float"))
+            raise FloatModelError(_float_refusal(path, "TensorFlow SavedModel in float"))
         raise ModelError(f"{path}: wanted a model file, got a directory without a saved_model.pb")
     if not path.is_file():
         return
@@ -119,7 +119,7 @@ def _require_other_kind(path: Path) -> None:
         assembled = f"celosia assemble {shlex.quote(str(path))} -o {shlex.quote(path.stem)}.bin"
         raise ModelError(f"{path}: assembly; translate it: {assembled}")
     if ending in _FLOAT or _starts(path).startswith(_HDF5):
-        raise ModelError(_float_refusal(path, f"{_FLOAT.get(ending, 'Keras model')} in float"))
+        raise FloatModelError(_float_refusal(path, f"{_FLOAT.get(ending, 'Keras model')} in float"))
     if ending in _WEIGHTS:
         exported = path.with_suffix(".pt2")
         raise ModelError(

@@ -19,6 +19,8 @@ from celosia.sw.layers.errors import CompileError
 LOW_BITS = 6
 #: High bytes and errors are -MOST to MOST.
 MOST = 127
+#: Weights are -MOST_WEIGHT to MOST_WEIGHT - 1; the low bytes of one that saturates go around.
+MOST_WEIGHT = (MOST << LOW_BITS) + (1 << (LOW_BITS - 1))
 #: Bits of a byte of noise at most.
 NOISE_BITS = 8
 #: Exponents of the high bytes of int8 weights, and of images of 0 to MOST.
@@ -26,7 +28,7 @@ WEIGHT_EXPONENT, IMAGE_EXPONENT = -8, -7
 #: Root of the mean square of the high bytes of first weights, about.
 _SPREAD = 24
 #: Greatest power of two by which a bias is multiplied.
-_BIAS_SHIFT = 6
+BIAS_SHIFT = 6
 
 #: Bytes of the parameters of a channel.
 RECORD_BYTES = 16
@@ -38,6 +40,11 @@ _PLAIN = Quantization(np.ones(1, np.float32), np.zeros(1, np.int64))
 Backward = Callable[[int], None]
 #: Returns the shift of a role from its results by shift.
 Choose = Callable[[str, Callable[[int], np.ndarray]], int]
+
+
+def high_bytes(weights: np.ndarray) -> np.ndarray:
+    """Return the high bytes of weights, which multiply: those over ``2^LOW_BITS``, rounded."""
+    return (weights + (1 << (LOW_BITS - 1))) >> LOW_BITS
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,10 @@ class Step:
         self.errors: dict[int, list[int]] = {}
         #: Tensors of the network that depend on weights.
         self.learning: set[int] = set()
+        #: Matrices of weights that train.
+        self.trained: list[Weights] = []
+        #: Whether weights added are constants.
+        self.is_fixed = False
 
     # Tensors.
 
@@ -324,9 +335,13 @@ class Step:
             fits = round(math.log2(mean / _SPREAD)) if mean else WEIGHT_EXPONENT
             exponent = WEIGHT_EXPONENT if first.dtype == np.int8 else fits
         steps = first if first.dtype == np.int8 else first * 2.0**-exponent
-        limit = (MOST << LOW_BITS) + (1 << (LOW_BITS - 1)) - 1
+        limit = MOST_WEIGHT - 1
         wide = np.clip(np.rint(steps * float(1 << LOW_BITS)), -limit, limit).astype(np.int64)
-        highs = (wide + (1 << (LOW_BITS - 1))) >> LOW_BITS
+        highs = high_bytes(wide)
+        if self.is_fixed:
+            number = self.constant(f"{name}/high", highs[None].astype(np.int8))
+            self.exponents[number] = exponent
+            return Weights(name, (number,), (), (1, *first.shape))
         lows = wide - (highs << LOW_BITS)
         count = first.shape[1]
         width = self.width if first.size > self.most else count
@@ -338,7 +353,10 @@ class Step:
                 parts[kind].append(self.tensor(label, data.shape, data if self.compute else None))
                 self.states.append(State(parts[kind][-1], parts[kind][-1], data))
                 self.exponents[parts[kind][-1]] = exponent
-        return Weights(name, tuple(parts["high"]), tuple(parts["low"]), (1, *first.shape))
+        self.trained.append(
+            Weights(name, tuple(parts["high"]), tuple(parts["low"]), (1, *first.shape))
+        )
+        return self.trained[-1]
 
     def update(self, weights: Weights, sums: Sums) -> None:
         """Add the update of weights by sums of gradients, which are as large as the weights."""
@@ -368,11 +386,11 @@ class Step:
             return None
         first = self.contents(operation, 2).reshape(1, -1)
         real = first * (2.0**exponent if first.dtype == np.int32 else 1)
-        return self.weights(f"{self.name(operation)}/bias", real, exponent + _BIAS_SHIFT)
+        return self.weights(f"{self.name(operation)}/bias", real, exponent + BIAS_SHIFT)
 
     def with_bias(self, sums: Sums, bias: Weights | None) -> Sums:
         """Return sums with a bias, if there is one."""
-        return replace(sums, addends=((bias.high, 1 << _BIAS_SHIFT),)) if bias else sums
+        return replace(sums, addends=((bias.high, 1 << BIAS_SHIFT),)) if bias else sums
 
     def contents(self, operation: Operation, position: int) -> np.ndarray:
         """Return the contents of a constant input of an operation of the network.

@@ -51,7 +51,10 @@ def dense(step: Step, operation: Operation) -> Backward:
     """Add a FULLY_CONNECTED."""
     name, activation = step.name(operation), operation.attributes["activation"]
     x = step.matrix(step.value(operation))
-    weights = step.weights(name, step.contents(operation, 1).T)
+    first = step.contents(operation, 1).T
+    if first.shape[0] != step.shape(x)[2]:
+        raise CompileError(f"wanted {first.shape[0]} values of an image, got {step.shape(x)[2]}")
+    weights = step.weights(name, first)
     sums = step.product(f"{name}/sum", x, weights.highs)
     bias = step.bias(operation, sums.exponent)
     sums = step.with_bias(sums, bias)
@@ -215,7 +218,8 @@ def addition(step: Step, operation: Operation) -> Backward:
     if -1 in numbers or step.shape(numbers[0]) != step.shape(numbers[1]):
         raise CompileError("wanted a sum of two computed values of one shape")
     chosen = operation.attributes["activation"]
-    _activated(step, operation, step.aligned(f"{step.name(operation)}/sum", numbers), chosen)
+    sums = step.aligned(f"{step.name(operation)}/sum", numbers)
+    _activated(step, operation, sums, chosen, rounding="AWAY")
 
     def backward(errors: int) -> None:
         errors = _masked(step, operation, errors, chosen)

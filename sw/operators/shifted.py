@@ -16,7 +16,6 @@ from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.record import (
     INT8,
     Attributes,
-    Kernel,
     Lower,
     Operator,
     Shape,
@@ -36,6 +35,10 @@ Sums = Callable[[HostOperator, _Arrays], np.ndarray]
 ROUNDINGS = ("UP", "AWAY", "HALVED")
 #: Greatest shifts, to the left and to the right, and greatest factor of an addend.
 _LEFT, _RIGHT, _FACTOR = 7, 30, 1 << 14
+#: Products of two int8 whose sums float32 holds.
+_MOST_TERMS = (1 << 24) >> 14
+#: Sums of products of each operator of shifted sums.
+_SUMS: dict[str, Sums] = {}
 
 
 def shifted(sums: np.ndarray, attributes: dict[str, Any]) -> np.ndarray:
@@ -108,28 +111,33 @@ def check(operator: HostOperator, attributes: Attributes, shape: Shape) -> list[
     return [shape]
 
 
-def _kernel(sums: Sums) -> Kernel:
-    """Return the kernel of an operator from its sums of products."""
+def product_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
+    """Return the sums of products of an operator of one sample: no shift, and no addends."""
+    fields = operator.attributes
+    operands = arrays[: len(arrays) - len(fields["factors"]) - fields["stepped"]]
+    return _SUMS[operator.kind](operator, operands)
 
-    def run(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
-        attributes, shape = operator.attributes, operator.results[0].shape
-        factors = attributes["factors"]
-        first = len(arrays) - len(factors) - attributes["stepped"]
-        total = sums(operator, arrays[:first])
-        if attributes["stepped"]:
-            total = stepped(total, arrays[-1])
-        extents = (shape[0], int(np.prod(shape[1:-1])), shape[-1])
-        for addend, factor in zip(arrays[first:], factors, strict=False):
-            total = total + factor * spread(addend, *extents)
-        total = total + attributes["bias"]
-        return [shifted(total, attributes).reshape(shape)]
 
-    return each_sample(run)
+def finished(operator: HostOperator, sums: np.ndarray, arrays: _Arrays) -> np.ndarray:
+    """Return the result of an operator of one sample from its sums of products."""
+    attributes, shape = operator.attributes, operator.results[0].shape
+    factors = attributes["factors"]
+    first = len(arrays) - len(factors) - attributes["stepped"]
+    total = stepped(sums, arrays[-1]) if attributes["stepped"] else sums
+    extents = (shape[0], int(np.prod(shape[1:-1])), shape[-1])
+    for addend, factor in zip(arrays[first:], factors, strict=False):
+        total = total + factor * spread(addend, *extents)
+    return shifted(total + attributes["bias"], attributes).reshape(shape)
+
+
+def _run(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
+    return [finished(operator, product_sums(operator, arrays), arrays)]
 
 
 def exact(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return the product of integer matrices, int64; float64 holds all sums."""
-    return (one.astype(np.float64) @ other.astype(np.float64)).astype(np.int64)
+    """Return the product of matrices of int8, int64; the type of floats holds all sums."""
+    kind = np.float32 if one.shape[-1] <= _MOST_TERMS else np.float64
+    return (one.astype(kind) @ other.astype(kind)).astype(np.int64)
 
 
 def _matrix(shape: Shape) -> Shape:
@@ -244,12 +252,13 @@ STEP = "a step of training"
 
 def record(kind: str, shapes: Shapes, sums: Sums, lower: Lower) -> Operator:
     """Return the record of an operator of shifted sums."""
+    _SUMS[kind] = sums
     return Operator(
         kind=kind,
         shapes=shapes,
         types=INT8,
         plain=True,
-        kernel=_kernel(sums),
+        kernel=each_sample(_run),
         lower=lower,
         option=lambda graph, operation: "activation_weights",
         core=STEP,

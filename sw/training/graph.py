@@ -7,7 +7,7 @@ import numpy as np
 
 from celosia.sw.ir.graph import Graph, Operation, Tensor
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.layers.step import IMAGE_EXPONENT, MOST, Backward, Choose, Step
+from celosia.sw.layers.step import IMAGE_EXPONENT, MOST, Backward, Choose, Step, Weights
 from celosia.sw.operators.host import evaluate
 from celosia.sw.operators.registry import OPERATORS
 
@@ -15,7 +15,7 @@ from celosia.sw.operators.registry import OPERATORS
 LOSSES = ("softmax", "squares")
 
 #: Steps of the logits in which e^x grows by e.
-_STEPS = 6.0
+STEPS = 6.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,12 +23,18 @@ class StepGraph:
     """Graph of a training step.
 
     - ``graph``: inputs are images, labels and noise; states are the bytes of the weights.
+    - ``network``: what trains, without a softmax at its end.
+    - ``values``: tensors of the step by tensor of the network.
+    - ``weights``: matrices that train, in the order of the network.
     - ``shifts``: by role. ``noises``: bits of the noise, by the name of its input.
     - ``records``: role of the shift, by the name of an input of parameters.
     - ``exponents``: by tensor. ``gradients``: those of the steps of weights, by high bytes.
     """
 
     graph: Graph
+    network: Graph
+    values: Mapping[int, int]
+    weights: Sequence[Weights]
     shifts: Mapping[str, int]
     noises: Mapping[str, int]
     records: Mapping[str, str]
@@ -39,8 +45,7 @@ class StepGraph:
 def trained(network: Graph) -> Graph:
     """Return a network without the softmax at its end, which is part of the loss.
 
-    Raises CompileError if it has not one input and one output, or operators that do not train: all
-    of them are named.
+    Raises CompileError if it has not one input and one output.
     """
     operations = network.operations
     if operations and operations[-1].kind == "SOFTMAX":
@@ -49,13 +54,6 @@ def trained(network: Graph) -> Graph:
     counts = len(network.inputs), len(network.outputs)
     if counts != (1, 1) or not network.operations:
         raise CompileError(f"wanted one input and one output, got {counts[0]} and {counts[1]}")
-    unknown = [
-        network.label(operation)
-        for operation in network.operations
-        if operation.kind not in OPERATORS or OPERATORS[operation.kind].gradient is None
-    ]
-    if unknown:
-        raise CompileError(f"wanted layers that train, got {'; '.join(unknown)}")
     return network
 
 
@@ -67,6 +65,8 @@ def step_graph(
     loss: str = "softmax",
     width: int = 16,
     most: int = 1 << 14,
+    last: int | None = None,
+    exponent: int = IMAGE_EXPONENT,
     calibration: Sequence[np.ndarray] = (),
 ) -> StepGraph:
     """Return the graph of a step of a network.
@@ -75,35 +75,65 @@ def step_graph(
     - ``batch``: images of a step. ``width``: columns of noise, and of a block of weights.
     - ``most``: elements of a matrix of weights that is not divided into blocks.
     - ``choose``: returns shifts.
+    - ``last``: layers with weights that train, counted from the end; all unless given.
+    - ``exponent``: of the images.
     - ``calibration``: int8 images and labels, to compute the results that ``choose`` looks at.
 
-    Raises CompileError if a layer does not train; the message names it.
+    Raises CompileError if layers do not train; the message names all of them.
     """
     network = trained(network)
     step = Step(network, batch, width, most, choose, _compute if len(calibration) else None)
     contents = [*calibration, None, None]
     (source,), (output,) = network.inputs, network.outputs
     images = step.input("images", step.extents(source), contents[0])
-    step.values[source], step.exponents[images] = images, IMAGE_EXPONENT
-    backwards: list[tuple[Operation, Backward]] = []
-    for operation in network.operations:
-        gradient = OPERATORS[operation.kind].gradient
-        assert gradient
-        count = len(step.states)
-        try:
-            backward = gradient(step, operation)
-        except CompileError as error:
-            raise error.at(network.label(operation), operation.place) from None
-        if len(step.states) > count or step.learning.intersection(operation.inputs):
-            step.learning.update(operation.outputs)
-            backwards.append((operation, backward))
+    step.values[source], step.exponents[images] = images, exponent
+    backwards = _forward(step, last)
     logits = step.values[output]
     labels = step.input("labels", step.shape(logits), contents[1])
     step.errors[output] = [_loss(step, logits, labels, loss)]
     for operation, backward in reversed(backwards):
         backward(step.error(operation.outputs[0]))
-    graph = step.graph((logits,)) if not calibration else network
-    return StepGraph(graph, step.shifts, step.noises, step.records, step.exponents, step.gradients)
+    return StepGraph(
+        graph=step.graph((logits,)) if not calibration else network,
+        network=network,
+        values=step.values,
+        weights=step.trained,
+        shifts=step.shifts,
+        noises=step.noises,
+        records=step.records,
+        exponents=step.exponents,
+        gradients=step.gradients,
+    )
+
+
+def _forward(step: Step, last: int | None) -> list[tuple[Operation, Backward]]:
+    """Add the forward pass; return the operations that errors pass, with their backward passes."""
+    operations = step.network.operations
+    weighted = [o for o in operations if o.kind in OPERATORS and OPERATORS[o.kind].weighted]
+    training = weighted[max(0, len(weighted) - last) :] if last else weighted
+    backwards: list[tuple[Operation, Backward]] = []
+    refusals = []
+    for operation in operations:
+        record = OPERATORS.get(operation.kind)
+        step.is_fixed = bool(weighted) and operation in weighted and operation not in training
+        count = len(step.states)
+        try:
+            if record is None or record.gradient is None:
+                raise CompileError("does not train")
+            backward = record.gradient(step, operation)
+        except CompileError as error:
+            refusals.append(f"{step.network.label(operation)}: {error.reason}")
+            # A stand-in: layers after it are checked, too.
+            for number in operation.outputs:
+                step.values[number] = step.input(f"result {number}", step.extents(number))
+                step.exponents[step.values[number]] = 0
+            continue
+        if len(step.states) > count or step.learning.intersection(operation.inputs):
+            step.learning.update(operation.outputs)
+            backwards.append((operation, backward))
+    if refusals:
+        raise CompileError(f"wanted layers that train, got {'; '.join(refusals)}")
+    return backwards
 
 
 def _loss(step: Step, logits: int, labels: int, loss: str) -> int:
@@ -116,7 +146,7 @@ def _loss(step: Step, logits: int, labels: int, loss: str) -> int:
     rows = (*shape[:2], min(step.width, shape[2]))
     noises = [step.input(name, rows) for name in ("softmax/noise", "mean/noise")]
     step.noises |= {"softmax/noise": 7, "mean/noise": 7}
-    errors = step.operate("SoftmaxErrors", (logits, labels, *noises), shape, "loss", steps=_STEPS)
+    errors = step.operate("SoftmaxErrors", (logits, labels, *noises), shape, "loss", steps=STEPS)
     step.exponents[errors] = 0
     return errors
 

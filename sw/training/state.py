@@ -12,6 +12,7 @@ import numpy as np
 from celosia.sw.files import read_file, write_atomically
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.shipped import ALIASES
+from celosia.sw.training.calibration import Calibration
 from celosia.sw.training.scheme import MOST_WEIGHT, TrainableNetwork
 
 _FORMAT = 1
@@ -60,6 +61,7 @@ class State:
     validations: list[tuple[float, float]] = field(default_factory=list)
     cycles: int = 0
     steps: int = 0
+    calibration: Calibration = field(default_factory=Calibration)
 
     @property
     def best_accuracy(self) -> float:

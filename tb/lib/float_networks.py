@@ -1,5 +1,6 @@
 """Small float networks to train: graphs with random weights."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -72,3 +73,70 @@ class Layers:
 
     def graph(self) -> Graph:
         return Graph("small", tuple(self.tensors), tuple(self.operations), (0,), (self.last,))
+
+
+def _dense(layers: Layers) -> None:
+    layers.dense(7, "RELU")
+    layers.dense(9, "RELU6", bias=False)
+
+
+def _conv(kernel: tuple[int, int], stride: tuple[int, int], padding: str) -> Callable:
+    def add(layers: Layers) -> None:
+        layers.conv(4, kernel, stride, padding)
+        layers.conv(5, kernel, (1, 1), padding, "NONE", bias=False)
+
+    return add
+
+
+def _depthwise(layers: Layers) -> None:
+    layers.conv(6, depthwise=True, padding="VALID")
+    layers.conv(6, (1, 1), activation="RELU6")
+    layers.conv(12, (3, 2), (2, 2), depthwise=True)
+
+
+def _pools(kind: str) -> Callable:
+    def add(layers: Layers) -> None:
+        layers.conv(3, activation="NONE")
+        layers.pool(kind, 2, 2)
+        layers.conv(3)
+        layers.pool(kind, 1, 3)
+
+    return add
+
+
+def _mean(layers: Layers) -> None:
+    layers.conv(5)
+    layers.add("MEAN", [layers.last], (1, 5), axes=(1, 2), keepdims=False)
+
+
+def _branches(layers: Layers) -> None:
+    first = layers.conv(4)
+    second = layers.conv(4, (1, 1), activation="NONE")
+    shape = layers.shape
+    third = layers.add("ADD", [first, second], shape, activation="RELU")
+    layers.add("RELU6", [layers.conv(4, activation="NONE")], shape)
+    layers.add("CONCATENATION", [layers.last, third, first], (*shape[:3], 12), axis=3)
+    layers.conv(2, activation="NONE")
+
+
+NETWORKS: dict[str, Callable[[Layers], None]] = {
+    "dense": _dense,
+    "conv": _conv((3, 3), (1, 1), "SAME"),
+    "conv-valid": _conv((2, 3), (1, 1), "VALID"),
+    "conv-stride": _conv((3, 3), (2, 2), "SAME"),
+    "conv-stride-valid": _conv((1, 2), (2, 1), "VALID"),
+    "depthwise": _depthwise,
+    "maximum": _pools("MAX_POOL_2D"),
+    "average": _pools("AVERAGE_POOL_2D"),
+    "mean": _mean,
+    "branches": _branches,
+}
+
+
+def network(name: str, seed: int) -> Graph:
+    layers = Layers((7, 6, 2), seed)
+    NETWORKS[name](layers)
+    if len(layers.shape) > 2:
+        layers.flat()
+    layers.dense(4)
+    return layers.graph()

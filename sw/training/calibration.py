@@ -1,0 +1,163 @@
+"""Shifts of a training from what its steps compute: nobody sets them by hand.
+
+Shifts of sums and errors are the least at which calibration images hardly saturate. The shift of an
+update keeps it in proportion to its weights. All are watched while the network trains. See
+docs/design/training.md.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from celosia.sw.layers.step import LOW_BITS, MOST
+from celosia.sw.training.carriers import HostSteps
+from celosia.sw.training.graph import StepGraph
+
+#: Steps after which shifts are looked at.
+WATCHED_STEPS = 20
+#: Images that calibrate the first shifts.
+IMAGES = 128
+#: Share of results that is below the limits of first results.
+_PERCENTILE = 99.9
+_SUM_LIMIT, _LOGIT_LIMIT, _ERROR_LIMIT = 100, 48, 60
+#: Observations in a row that count; share of saturated results that is too many, in the mean and at
+#: once; and greatest error that is too small.
+_OBSERVATIONS = 5
+_SATURATED, _FULL, _SMALL = 0.005, 0.05, 24
+#: Greatest shift of an update: sums and noise are int32.
+_MOST_SHIFT = 24
+#: Part of the old mean in that of the sizes of gradients.
+_KEPT = 0.5
+#: First and last ratio of update and weights: from random weights, and from trained ones.
+_RANDOM, _TRAINED = (2.0**-6, 2.0**-10), (2.0**-8, 2.0**-11)
+#: Root of the mean square of high bytes: of first weights, about, and the greatest.
+_SPREAD, _MOST_SPREAD = 24.0, 48.0
+
+
+@dataclass
+class Calibration:
+    """Shifts of a training, and what they rest on.
+
+    - ``shifts``: by role.
+    - ``sizes``: of gradients, smoothed, by role.
+    - ``ends``: last observations of sums and errors: share of saturated results, and the greatest.
+    - ``is_trained``: whether the first weights are trained ones.
+    """
+
+    shifts: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, float] = field(default_factory=dict)
+    ends: dict[str, list[list[float]]] = field(default_factory=dict)
+    is_trained: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields, in types of JSON."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_dict(cls, fields: Any) -> "Calibration":
+        """Return the calibration of such fields; raises ValueError if they are damaged."""
+        calibration = cls(**fields)
+        parts = (calibration.shifts, calibration.sizes, calibration.ends)
+        kinds = (int, float, list)
+        for part, kind in zip(parts, kinds, strict=True):
+            if any(not isinstance(value, kind) for value in part.values()):
+                raise ValueError("calibration")
+        for rows in calibration.ends.values():
+            if any(len(row) != 2 or not all(map(math.isfinite, row)) for row in rows):
+                raise ValueError("calibration")
+        return calibration
+
+    def ratio(self, progress: float) -> float:
+        """Return the ratio of update and weights after a part of the training, 0 to 1."""
+        first, last = _TRAINED if self.is_trained else _RANDOM
+        return first * (last / first) ** progress
+
+    def watch(self, step: StepGraph, host: HostSteps, ratio: float) -> bool:
+        """Look at the results of a step on the host; return whether a shift of a sum changed.
+
+        ``ratio``: of updates and weights.
+        """
+        names = {tensor.name: number for number, tensor in enumerate(step.graph.tensors)}
+        before = dict(self.shifts)
+        for role in before:
+            if role not in host.sums:
+                self._watch_sums(role, host.values[names[role]])
+        roots = {f"{m.name}/step": v for m, v in zip(step.weights, host.weights, strict=True)}
+        updates = {role: _root(np.concatenate(sums, axis=-1)) for role, sums in host.sums.items()}
+        for role, size in updates.items():
+            weights = _SPREAD * (1 << LOW_BITS)
+            if "/bias/" not in role:
+                weights = max(1.0, _root(roots[role]))
+            self._watch_update(role, size / weights, ratio)
+        return any(before[role] != self.shifts[role] for role in before if role not in updates)
+
+    def _watch_sums(self, role: str, results: np.ndarray) -> None:
+        sizes = np.abs(results.astype(np.int16))
+        rows = self.ends.setdefault(role, [])
+        rows.append([float((sizes >= MOST).mean()), float(sizes.max())])
+        del rows[:-_OBSERVATIONS]
+        shares, greatest = zip(*rows, strict=True)
+        is_full = shares[-1] > _FULL
+        if not is_full and len(rows) < _OBSERVATIONS:
+            return
+        change = 0
+        if is_full or np.mean(shares) > _SATURATED:
+            change = 1
+        elif "error" in role and max(greatest) < _SMALL and self.shifts[role] > 0:
+            change = -1
+        if change:
+            self.shifts[role] += change
+            rows.clear()
+
+    def _watch_update(self, role: str, size: float, ratio: float) -> None:
+        first = role not in self.sizes
+        self.sizes[role] = size if first else _KEPT * self.sizes[role] + (1 - _KEPT) * size
+        shift = round(math.log2(max(self.sizes[role] / ratio, 1)))
+        if not first:
+            shift = max(self.shifts[role] - 1, min(self.shifts[role] + 1, shift))
+        self.shifts[role] = min(shift, _MOST_SHIFT)
+
+
+def _root(values: np.ndarray) -> float:
+    """Return the root of the mean square."""
+    return math.sqrt(float(np.mean(np.square(values, dtype=np.float64))))
+
+
+def bounded(step: StepGraph, weights: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return weights whose matrices are as large as weights may be; biases follow theirs.
+
+    Without a bound they grow, and a deep network drifts: each update adds to their length.
+    """
+    factors = {
+        matrix.name: min(1.0, _MOST_SPREAD * (1 << LOW_BITS) / max(_root(values), 1.0))
+        for matrix, values in zip(step.weights, weights, strict=True)
+        if not matrix.name.endswith("/bias")
+    }
+    results = []
+    for matrix, values in zip(step.weights, weights, strict=True):
+        factor = factors.get(matrix.name.removesuffix("/bias"), 1.0)
+        scaled = values if factor == 1 else np.rint(values * factor).astype(np.int32)
+        results.append(scaled)
+    return results
+
+
+def least(role: str, is_last: bool, results: Callable[[int], np.ndarray]) -> int:
+    """Return the first shift of a role: the least at which few results are at the limit.
+
+    That of an update follows from the first step.
+    """
+    if role.endswith("/step"):
+        return 0
+    limit = _LOGIT_LIMIT if is_last else _ERROR_LIMIT if "error" in role else _SUM_LIMIT
+    low, high = 0, _MOST_SHIFT
+    while low < high:
+        middle = (low + high) // 2
+        sizes = np.abs(results(middle).astype(np.int16))
+        if np.percentile(sizes, _PERCENTILE) <= limit:
+            high = middle
+        else:
+            low = middle + 1
+    return low

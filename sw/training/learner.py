@@ -1,0 +1,228 @@
+"""Training by step graphs: any network whose operators have gradients."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from celosia.sw.ir.graph import Graph
+from celosia.sw.layers.step import MOST, MOST_WEIGHT, NOISE_BITS, RECORD_BYTES
+from celosia.sw.training import batches
+from celosia.sw.training.calibration import IMAGES, WATCHED_STEPS, Calibration, bounded, least
+from celosia.sw.training.carriers import Carrier, HostSteps, Inputs
+from celosia.sw.training.deployed import tflite_of
+from celosia.sw.training.graph import StepGraph, step_graph, trained
+from celosia.sw.training.state import State
+
+#: Share of right calibration images from which first weights count as trained ones.
+_TRAINED_SHARE = 0.5
+#: Parameters of a channel that shift its sums.
+_RECORD = np.dtype(
+    {
+        "names": ["bias", "multiplier", "left", "right"],
+        "formats": ["<i4", "<u4", "u1", "u1"],
+        "offsets": [0, 4, 8, 9],
+        "itemsize": RECORD_BYTES,
+    }
+)
+
+
+class Learner:
+    """Trains a network, step by step.
+
+    - ``network``: in real numbers, with its first weights.
+    - ``batch``: images of a step; ``cores``: steps from the same weights, whose changes add up.
+    - ``exponent``: of the images. ``last``: layers that train, counted from the end.
+    - ``width``: columns of a core. ``most``: elements of a matrix that is not divided into blocks.
+    - ``opened``: returns what carries a step.
+
+    Raises CompileError if layers do not train.
+    """
+
+    def __init__(
+        self,
+        network: Graph,
+        *,
+        batch: int,
+        seed: int,
+        exponent: int,
+        last: int | None = None,
+        cores: int = 1,
+        width: int = 16,
+        most: int = 1 << 30,
+        opened: Callable[[StepGraph], Carrier] = HostSteps,
+    ) -> None:
+        self.network, self.batch, self.seed, self.cores = network, batch, seed, cores
+        self.opened = opened
+        self.options = {"width": width, "most": most, "last": last, "exponent": exponent}
+        self.calibration = Calibration()
+        self.step = step_graph(network, batch, lambda *_: 8, **self.options)
+        self.host = HostSteps(self.step)
+        self.carrier: Carrier | None = None
+        self.cycles = 0
+        #: Factor of the updates, for schedules of others.
+        self.rate = 1.0
+
+    def start(self, state: State, images: np.ndarray, labels: np.ndarray) -> None:
+        """Prepare to go on from a state; a new one gets first weights and shifts.
+
+        ``images``: int8; ``labels``: classes.
+        """
+        self.calibration = state.calibration
+        if not self.calibration.shifts:
+            self._calibrate(state, images[:IMAGES], labels[:IMAGES])
+        self._build(state.weights)
+
+    def _calibrate(self, state: State, images: np.ndarray, labels: np.ndarray) -> None:
+        """Choose the first shifts by the results of some images."""
+        final = [o for o in trained(self.network).operations if len(o.inputs) > 1][-1]
+        last = f"{final.kind.lower()}_{final.place}/sum"
+        contents = [images, _one_hot(labels, self.classes)]
+        count = len(images)
+        shifts = step_graph(
+            self.network,
+            count,
+            lambda role, results: least(role, role == last, results),
+            calibration=[self._shaped(images, count), contents[1]],
+            **self.options,
+        ).shifts
+        self.calibration.shifts = dict(shifts)
+        self._build(None)
+        state.weights = self.host.weights
+        self.calibration.is_trained = self.accuracy(images, labels) >= _TRAINED_SHARE
+
+    @property
+    def classes(self) -> int:
+        """Logits of an image."""
+        return self.step.graph.tensors[self.step.graph.outputs[0]].shape[-1]
+
+    def _shaped(self, images: np.ndarray, count: int) -> np.ndarray:
+        shape = self.step.graph.tensors[self.host.names["images"]].shape
+        if len(shape) == 3:
+            return images.reshape(1, count, shape[2])
+        return images.reshape(count, *shape[1:])
+
+    def _build(self, weights: Sequence[np.ndarray] | None) -> None:
+        """Make the graph of a step with the present shifts, and open what carries it."""
+        shifts = self.calibration.shifts
+        self.step = step_graph(
+            self.network, self.batch, lambda role, _: shifts[role], **self.options
+        )
+        self.host = HostSteps(self.step)
+        self.close()
+        if weights is not None:
+            self.carrier = self.opened(self.step)
+            self.carrier.weights = list(weights)
+
+    def close(self) -> None:
+        """Close what carries the steps."""
+        if self.carrier:
+            self.cycles += self.carrier.cycles
+            self.carrier.close()
+        self.carrier = None
+
+    def train(
+        self,
+        state: State,
+        images: np.ndarray,
+        labels: np.ndarray,
+        progress: float,
+        keys: Sequence[tuple[int, ...]],
+    ) -> list[np.ndarray]:
+        """Run a step of each core; return the logits of their images.
+
+        - ``images``, ``labels``: of all cores. ``progress``: part of the training that is over.
+        - ``keys``: of the noise, for each core.
+        """
+        assert self.carrier
+        parts = [slice(n * self.batch, (n + 1) * self.batch) for n in range(len(keys))]
+        if -state.steps % WATCHED_STEPS < len(keys):
+            self._watch(images[parts[0]], labels[parts[0]], progress, keys[0])
+        before = self.carrier.weights if len(keys) > 1 else []
+        results, changes = [], [0 * array for array in before]
+        for part, key in zip(parts, keys, strict=True):
+            if before:
+                self.carrier.weights = before
+            inputs = self._inputs(images[part], labels[part], key)
+            results.append(self.carrier.run(inputs))
+            if before:
+                pairs = zip(self.carrier.weights, before, strict=True)
+                after = [new - old for new, old in pairs]
+                changes = [a + b for a, b in zip(changes, after, strict=True)]
+        if before:
+            sums = [a + b for a, b in zip(before, changes, strict=True)]
+            self.carrier.weights = [
+                np.clip(array, -MOST_WEIGHT, MOST_WEIGHT - 1).astype(np.int32) for array in sums
+            ]
+        state.steps += len(keys)
+        return results
+
+    def _watch(
+        self, images: np.ndarray, labels: np.ndarray, progress: float, key: tuple[int, ...]
+    ) -> None:
+        """Look at the results of a step on the host, and correct shifts and weights."""
+        assert self.carrier
+        weights = self.carrier.weights
+        self.host.weights = weights
+        self.host.run(self._inputs(images, labels, key))
+        ratio = self.calibration.ratio(progress) * self.rate / self.cores**0.5
+        changed = self.calibration.watch(self.step, self.host, ratio)
+        weights = bounded(self.step, weights)
+        if changed:
+            self._build(weights)
+        else:
+            self.carrier.weights = weights
+
+    def _inputs(self, images: np.ndarray, labels: np.ndarray, key: tuple[int, ...]) -> Inputs:
+        """Return the inputs of a step, with noise by a key."""
+        step, random = self.step, batches.generator(self.seed, *key, batches.NOISE)
+        columns = {f"{matrix.name}/step": matrix.shape[2] for matrix in step.weights}
+        records: dict[str, np.ndarray] = {}
+        inputs = {}
+        for number in step.graph.inputs:
+            name, shape = step.graph.tensors[number].name, step.graph.tensors[number].shape
+            if name == "images":
+                inputs[name] = self._shaped(images, self.batch)
+            elif name == "labels":
+                inputs[name] = _one_hot(labels, shape[-1]).reshape(shape)
+            elif role := step.records.get(name):
+                # All blocks of a matrix draw at once: noise does not depend on their number.
+                if role not in records:
+                    shift = self.calibration.shifts[role]
+                    records[role] = _records(shift, columns[role], random)
+                part, records[role] = np.split(records[role], [shape[1]])
+                inputs[name] = part[None]
+            else:
+                half = 1 << step.noises[name] >> 1
+                assert step.noises[name] <= NOISE_BITS
+                inputs[name] = random.integers(-half, max(half, 1), shape, np.int8)
+        return inputs
+
+    def accuracy(self, images: np.ndarray, labels: np.ndarray) -> float:
+        """Return the share of images that the present weights of the host have right."""
+        right = 0
+        for first in range(0, len(labels), self.batch):
+            classes = labels[first : first + self.batch]
+            some = np.zeros((self.batch, *images.shape[1:]), np.int8)
+            some[: len(classes)] = images[first : first + self.batch]
+            logits = self.host.forward(self._shaped(some, self.batch))
+            right += int((logits.argmax(1)[: len(classes)] == classes).sum())
+        return right / len(labels)
+
+    def file(self, weights: Sequence[np.ndarray]) -> bytes:
+        """Return the ``.tflite`` file of the network with some weights."""
+        return tflite_of(self.network, self.step, weights)
+
+
+def _one_hot(labels: np.ndarray, classes: int) -> np.ndarray:
+    """Return labels as a step takes them: MOST for the right class."""
+    return np.where(np.arange(classes) == labels[:, None], MOST, 0).astype(np.int8)[None]
+
+
+def _records(shift: int, columns: int, random: np.random.Generator) -> np.ndarray:
+    """Return parameters that shift sums, with noise as bias, one row for each column."""
+    half = 1 << shift >> 1
+    rows = np.zeros(columns, _RECORD)
+    # With a shift of one to the left, this multiplier is one.
+    rows["multiplier"], rows["left"], rows["right"] = 1 << 30, 1, shift
+    rows["bias"] = random.integers(-half, max(half, 1), columns)
+    return rows.view(np.int8).reshape(columns, RECORD_BYTES)

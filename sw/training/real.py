@@ -1,0 +1,76 @@
+"""Networks in real numbers: what a model computes without its quantisation."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from celosia.sw.ir.graph import Graph, Operation, Tensor
+from celosia.sw.operators.registry import OPERATORS
+
+#: Operators that change the quantisation of a value alone.
+_CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
+#: Operators whose activation becomes an operator.
+_POOLINGS = ("MAX_POOL_2D", "AVERAGE_POOL_2D")
+
+
+def real_network(graph: Graph) -> Graph:
+    """Return a network in float32 that computes the same but for the rounding.
+
+    Constants of integers are the real numbers that they mean; conversions between types go; the
+    activation of a pooling is an operator.
+    """
+    tensors = [_real(tensor) for tensor in graph.tensors]
+    operations: list[Operation] = []
+    values = list(range(len(tensors)))
+    for operation in graph.operations:
+        inputs = tuple(n if n == -1 else values[n] for n in operation.inputs)
+        if operation.kind in _CONVERSIONS:
+            values[operation.outputs[0]] = inputs[0]
+            continue
+        if OPERATORS[operation.kind].weighted and len(inputs) > 2 and inputs[2] != -1:
+            tensors[inputs[2]] = _bias(graph.tensors, operation)
+        activation = operation.attributes.get("activation", "NONE")
+        if operation.kind in _POOLINGS and activation != "NONE":
+            (result,) = operation.outputs
+            tensors.append(replace(tensors[result], name=f"{tensors[result].name}/pooled"))
+            pooled = (len(tensors) - 1,)
+            fields = operation.attributes | {"activation": "NONE"}
+            operations.append(replace(operation, inputs=inputs, outputs=pooled, attributes=fields))
+            operation = replace(operation, kind=activation, attributes={})
+            inputs = pooled
+        operations.append(replace(operation, inputs=inputs))
+    outputs = tuple(values[number] for number in graph.outputs)
+    ends = replace(graph, tensors=tuple(tensors), operations=tuple(operations), outputs=outputs)
+    return replace(ends, unsigned=frozenset())
+
+
+def _real(tensor: Tensor) -> Tensor:
+    """Return a tensor in float32; integers without a scale, as shapes are, stay."""
+    data, quantization = tensor.data, tensor.quantization
+    if tensor.dtype.kind == "f":
+        data = None if data is None else data.astype(np.float32)
+    elif quantization is None:
+        return tensor
+    elif data is not None:
+        extents = np.ones(data.ndim, np.int64)
+        if len(quantization.scales) > 1:
+            extents[quantization.axis] = len(quantization.scales)
+        scales, zeros = (
+            array.reshape(extents) if data.ndim else array[0]
+            for array in (quantization.scales, quantization.zero_points)
+        )
+        data = ((data.astype(np.float64) - zeros) * scales).astype(np.float32)
+    return Tensor(tensor.name, tensor.shape, np.dtype(np.float32), None, data)
+
+
+def _bias(tensors: Sequence[Tensor], operation: Operation) -> Tensor:
+    """Return the bias of an operation in float32: its scale is that of input times weights."""
+    source, weights, bias = (tensors[number] for number in operation.inputs[:3])
+    if bias.data is None or bias.dtype.kind == "f":
+        return _real(bias)
+    scales = np.float64(1)
+    for tensor in (source, weights):
+        scales = scales * (tensor.quantization.scales if tensor.quantization else 1.0)
+    data = (bias.data.astype(np.float64) * scales).astype(np.float32)
+    return Tensor(bias.name, bias.shape, np.dtype(np.float32), None, data)
