@@ -1,6 +1,7 @@
 """Accuracy of a model on labelled data, its mistakes, and a picture of them."""
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,6 @@ import numpy as np
 from celosia.sw.files import png_bytes
 from celosia.sw.ir.graph import short_name
 from celosia.sw.ir.parts import Port
-from celosia.sw.ir.program import Program
 from celosia.sw.runtime.arrays import quantized
 from celosia.sw.runtime.session import InputError, Statistics
 
@@ -96,24 +96,20 @@ def confusion_matrix(labels: np.ndarray, guesses: np.ndarray, classes: int) -> n
     return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
 
 
-def inputs_of(program: Program, dataset: str, images: np.ndarray) -> np.ndarray:
+def inputs_of(name: str, ports: Sequence[Port], dataset: str, images: np.ndarray) -> np.ndarray:
     """Return images as inputs of a classifier of the data set.
 
-    - ``program``: a model that takes pixels scaled to 0 … 1.
+    - ``name``, ``ports``: of a model that takes pixels scaled to 0 … 1, and its inputs.
     - ``dataset``: one of ``celosia.sw.data.DATASETS``.
     - ``images``: uint8, shape ``(N, 28, 28)``.
 
-    Returns int8, shape ``(N, *program.inputs[0].shape)``. Raises InputError if the model has other
-    inputs.
+    Returns shape ``(N, *ports[0].shape)``. Raises InputError if the model has other inputs.
     """
-    size, got = images[0].size, [port.elements for port in program.inputs]
+    size, got = images[0].size, [port.elements for port in ports]
     if got != [size]:
         numbers = " and ".join(map(str, got))
-        raise InputError(
-            f"{program.name}: wanted {size} numbers in, as {dataset} has, got {numbers}"
-        )
-    port = program.inputs[0]
-    return quantized((images / np.float32(255)).reshape(-1, *port.shape), port)
+        raise InputError(f"{name}: wanted {size} numbers in, as {dataset} has, got {numbers}")
+    return quantized((images / np.float32(255)).reshape(-1, *ports[0].shape), ports[0])
 
 
 def classes_of(port: Port, labelled: Labelled) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from celosia.sw.cli.arguments import (
     shapes_of,
     whole,
 )
+from celosia.sw.cli.labelled import LabelledInputs, labelled_inputs
 from celosia.sw.cli.run import carried_out, compiled
 from celosia.sw.evaluate import (
     Evaluation,
@@ -36,7 +36,6 @@ from celosia.sw.evaluate import (
 )
 from celosia.sw.files import json_bytes, writable, write_atomically
 from celosia.sw.frontend.source import load
-from celosia.sw.images import labelled_pictures
 from celosia.sw.ir.graph import short_name
 from celosia.sw.ir.names import Names
 from celosia.sw.ir.program import Program
@@ -69,13 +68,6 @@ def add_parsers(command: Commands) -> None:
     parser.add_argument("--png", type=Path, metavar="F", help="confusion matrix to draw ")
     parser.add_argument("--stats", type=Path, metavar="S.json", help="also write all figures")
     add_machine(parser)
-
-
-class _Data(NamedTuple):
-    """Samples, by the model's names, and their labels."""
-
-    contents: dict[str, inputs.InputData]
-    labelled: Labelled
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -133,7 +125,7 @@ def _output(name: str | None, model: Path, outputs: Sequence[str]) -> int:
     raise InputError(f"{model.name}: --output: wanted one of {shown}, got {name!r}")
 
 
-def _data(arguments: argparse.Namespace, model: Path, names: Names) -> _Data:
+def _data(arguments: argparse.Namespace, model: Path, names: Names) -> LabelledInputs:
     """Return the samples and labels that the arguments name."""
     limit = arguments.limit
     if arguments.dataset:
@@ -144,35 +136,22 @@ def _data(arguments: argparse.Namespace, model: Path, names: Names) -> _Data:
         labelled = Labelled(
             name=arguments.dataset, labels=labels[:limit], classes=classes, note=note
         )
-        return _Data({names[0]: inputs.InputData(arguments.dataset, images[:limit])}, labelled)
-    folder = Path(arguments.data[0])
-    if len(arguments.data) == len(names) == 1 and folder.is_dir() and not arguments.labels:
-        return _of_folder(folder, names[0], limit)
-    if not arguments.labels:
-        raise InputError("--data: wanted --labels, or a folder with a folder for each class")
-    contents = inputs.gather(f"{model.name}: --data", arguments.data, names)
-    labels = inputs.read_labels(arguments.labels, inputs.count_of(contents))
-    return _Data(
-        {name: one.first(limit) for name, one in contents.items()},
-        Labelled(name=" ".join(arguments.data), labels=labels[:limit]),
+        return LabelledInputs(
+            {names[0]: inputs.InputData(arguments.dataset, images[:limit])}, labelled
+        )
+    return labelled_inputs(
+        "--data",
+        arguments.data,
+        arguments.labels,
+        names,
+        limit=limit,
+        origin=f"{model.name}: ",
     )
 
 
-def _of_folder(folder: Path, name: str, limit: int | None) -> _Data:
-    """Return the pictures of a folder with a folder for each class."""
-    pictures, classes = labelled_pictures(folder) or ([], ())
-    if len(classes) < 2:
-        raise InputError(f"{folder}: wanted a folder for each of 2 classes or more, or --labels")
-    if limit:
-        # A first part with all classes in it, the same each time.
-        order = np.random.default_rng(0).permutation(len(pictures))[:limit]
-        pictures = [pictures[n] for n in sorted(order)]
-    labels = np.array([label for _, label in pictures], np.int64)
-    labelled = Labelled(name=str(folder), labels=labels, classes=classes)
-    return _Data({name: inputs.InputData(str(folder), [path for path, _ in pictures])}, labelled)
-
-
-def _arrays(arguments: argparse.Namespace, samples: _Data, program: Program) -> list[np.ndarray]:
+def _arrays(
+    arguments: argparse.Namespace, samples: LabelledInputs, program: Program
+) -> list[np.ndarray]:
     """Return the samples as the program takes them."""
     if not arguments.dataset:
         return inputs.prepare(samples.contents, program.inputs, arguments)
@@ -181,4 +160,4 @@ def _arrays(arguments: argparse.Namespace, samples: _Data, program: Program) -> 
             raise InputError(f"--{name}: wanted --data for it, got --dataset")
     (one,) = samples.contents.values()
     assert isinstance(one.contents, np.ndarray)
-    return [inputs_of(program, arguments.dataset, one.contents)]
+    return [inputs_of(program.name, program.inputs, arguments.dataset, one.contents)]

@@ -162,15 +162,15 @@ def read_array(path: Path) -> np.ndarray:
     return _array(read_file(path), str(path))
 
 
-def read_labels(path: Path, count: int) -> np.ndarray:
-    """Return the labels of samples.
+def read_labels(path: Path, count: int, option: str = "--labels") -> np.ndarray:
+    """Return the labels of samples; ``option``: that names the file.
 
     Raises InputError if they are no integers, one for each sample.
     """
     array = read_array(path)
     if array.dtype.kind not in "iu" or array.shape not in ((count,), (count, 1)):
         raise InputError(
-            f"--labels: {path}: wanted integers of shape [{count}], "
+            f"{option}: {path}: wanted integers of shape [{count}], "
             f"got {array.dtype} of shape {list(array.shape)}"
         )
     return array.reshape(-1).astype(np.int64)

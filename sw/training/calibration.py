@@ -6,7 +6,7 @@ docs/design/training.md.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,19 +22,22 @@ WATCHED_STEPS = 20
 IMAGES = 128
 #: Share of results that is below the limits of first results.
 _PERCENTILE = 99.9
-_SUM_LIMIT, _LOGIT_LIMIT, _ERROR_LIMIT = 100, 48, 60
+_SUM_LIMIT, _LOGIT_LIMIT, _ERROR_LIMIT = 100, 48, 100
 #: Observations in a row that count; share of saturated results that is too many, in the mean and at
-#: once; and greatest error that is too small.
+#: once.
 _OBSERVATIONS = 5
-_SATURATED, _FULL, _SMALL = 0.005, 0.05, 24
+_SATURATED, _FULL = 0.005, 0.05
+#: Sizes below which so many percent of the results are, and that are too small for results of
+#: errors, of sums and of logits, in the mean; and the part of them that is too small at once.
+_SIZED, _SMALL_ERRORS, _SMALL_SUMS, _SMALL_LOGITS, _TINY = 99.5, 28, 20, 8, 0.5
 #: Greatest shift of an update: sums and noise are int32.
 _MOST_SHIFT = 24
 #: Part of the old mean in that of the sizes of gradients.
 _KEPT = 0.5
 #: First and last ratio of update and weights: from random weights, and from trained ones.
 _RANDOM, _TRAINED = (2.0**-6, 2.0**-10), (2.0**-8, 2.0**-11)
-#: Root of the mean square of high bytes: of first weights, about, and the greatest.
-_SPREAD, _MOST_SPREAD = 24.0, 48.0
+#: Greatest root of the mean square of high bytes, and results that count as the size of biases.
+_MOST_SPREAD, _BIASES = 48.0, 8.0
 
 
 @dataclass
@@ -43,7 +46,8 @@ class Calibration:
 
     - ``shifts``: by role.
     - ``sizes``: of gradients, smoothed, by role.
-    - ``ends``: last observations of sums and errors: share of saturated results, and the greatest.
+    - ``ends``: last observations of sums and errors: share of saturated results, and
+      size that most are below.
     - ``is_trained``: whether the first weights are trained ones.
     """
 
@@ -57,17 +61,18 @@ class Calibration:
         return dict(vars(self))
 
     @classmethod
-    def from_dict(cls, fields: Any) -> "Calibration":
+    def from_dict(cls, fields: Any, roles: Set[str]) -> "Calibration":
         """Return the calibration of such fields; raises ValueError if they are damaged."""
         calibration = cls(**fields)
-        parts = (calibration.shifts, calibration.sizes, calibration.ends)
-        kinds = (int, float, list)
-        for part, kind in zip(parts, kinds, strict=True):
-            if any(not isinstance(value, kind) for value in part.values()):
-                raise ValueError("calibration")
+        if set(calibration.shifts) not in (set(), set(roles)):
+            raise ValueError("roles")
+        numbers = [*calibration.sizes.values()]
         for rows in calibration.ends.values():
-            if any(len(row) != 2 or not all(map(math.isfinite, row)) for row in rows):
-                raise ValueError("calibration")
+            numbers += [number for share, greatest in rows for number in (share, greatest)]
+        good = all(isinstance(number, float) and math.isfinite(number) for number in numbers)
+        shifts = calibration.shifts.values()
+        if not good or any(type(shift) is not int or not 0 <= shift <= 30 for shift in shifts):
+            raise ValueError("numbers")
         return calibration
 
     def ratio(self, progress: float) -> float:
@@ -84,32 +89,34 @@ class Calibration:
         before = dict(self.shifts)
         for role in before:
             if role not in host.sums:
-                self._watch_sums(role, host.values[names[role]])
+                small = _SMALL_ERRORS if "error" in role else _SMALL_SUMS
+                small = _SMALL_LOGITS if role == step.last else small
+                self._watch_sums(role, host.values[names[role]], small)
         roots = {f"{m.name}/step": v for m, v in zip(step.weights, host.weights, strict=True)}
         updates = {role: _root(np.concatenate(sums, axis=-1)) for role, sums in host.sums.items()}
         for role, size in updates.items():
-            weights = _SPREAD * (1 << LOW_BITS)
-            if "/bias/" not in role:
+            if role.endswith("/bias/step"):
+                # In steps of a bias, which are those of the sums.
+                shift = self.shifts[role.removesuffix("bias/step") + "sum"]
+                weights = _BIASES * 2.0**shift
+            else:
                 weights = max(1.0, _root(roots[role]))
             self._watch_update(role, size / weights, ratio)
         return any(before[role] != self.shifts[role] for role in before if role not in updates)
 
-    def _watch_sums(self, role: str, results: np.ndarray) -> None:
+    def _watch_sums(self, role: str, results: np.ndarray, small: float) -> None:
+        """Look at results of a role; ``small``: size that is too small."""
         sizes = np.abs(results.astype(np.int16))
         rows = self.ends.setdefault(role, [])
-        rows.append([float((sizes >= MOST).mean()), float(sizes.max())])
+        rows.append([float((sizes >= MOST).mean()), float(np.percentile(sizes, _SIZED))])
         del rows[:-_OBSERVATIONS]
-        shares, greatest = zip(*rows, strict=True)
-        is_full = shares[-1] > _FULL
-        if not is_full and len(rows) < _OBSERVATIONS:
-            return
-        change = 0
-        if is_full or np.mean(shares) > _SATURATED:
-            change = 1
-        elif "error" in role and max(greatest) < _SMALL and self.shifts[role] > 0:
-            change = -1
-        if change:
-            self.shifts[role] += change
+        share, size = (float(column) for column in np.mean(rows, axis=0))
+        if len(rows) == _OBSERVATIONS:
+            is_full, is_small = share > _SATURATED, size < small
+        else:
+            is_full, is_small = rows[-1][0] > _FULL, rows[-1][1] < _TINY * small
+        if is_full or (is_small and self.shifts[role] > 0):
+            self.shifts[role] += 1 if is_full else -1
             rows.clear()
 
     def _watch_update(self, role: str, size: float, ratio: float) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.ir.program import Program
-from celosia.sw.layers.step import LOW_BITS, high_bytes
+from celosia.sw.layers.step import LOW_BITS, MOST_WEIGHT, high_bytes
 from celosia.sw.operators import host
 from celosia.sw.operators.shifted import finished, product_sums
 from celosia.sw.runtime.session import Session
@@ -28,8 +28,11 @@ class Carrier(Protocol):
     weights: list[np.ndarray]
     cycles: int
 
-    def run(self, inputs: Inputs) -> np.ndarray:
-        """Run a step; return the logits, int8, one row for each image."""
+    def run(self, batches: Sequence[Inputs]) -> list[np.ndarray]:
+        """Run a step for each batch, all from the same weights; add all changes to them.
+
+        Returns the logits of each, int8, one row for each image.
+        """
         ...
 
     def close(self) -> None:
@@ -37,30 +40,54 @@ class Carrier(Protocol):
         ...
 
 
-def bytes_of(step: StepGraph, weights: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
-    """Return the states of a step that weights are, by tensor."""
-    states = {}
+def states_of(step: StepGraph, weights: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the states of a step that weights are, by name."""
+    states, tensors = {}, step.graph.tensors
     for matrix, values in zip(step.weights, weights, strict=True):
         highs, start = high_bytes(values), 0
         lows = values - (highs << LOW_BITS)
         for high, low in zip(matrix.highs, matrix.lows, strict=True):
-            end = start + step.graph.tensors[high].shape[2]
+            end = start + tensors[high].shape[2]
             for number, array in ((high, highs), (low, lows)):
-                states[number] = array[None, :, start:end].astype(np.int8)
+                states[tensors[number].name] = array[None, :, start:end].astype(np.int8)
             start = end
     return states
 
 
-def weights_of(step: StepGraph, states: Mapping[int, np.ndarray]) -> list[np.ndarray]:
-    """Return the weights that the states of a step are: see ``bytes_of``."""
-    matrices = []
+def weights_of(step: StepGraph, states: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """Return the weights that the states of a step are: see ``states_of``."""
+    matrices, tensors = [], step.graph.tensors
     for matrix in step.weights:
+        rows = matrix.shape[1]
         high, low = (
-            np.concatenate([states[n].reshape(matrix.shape[1], -1) for n in numbers], axis=1)
+            np.concatenate([states[tensors[n].name].reshape(rows, -1) for n in numbers], axis=1)
             for numbers in (matrix.highs, matrix.lows)
         )
         matrices.append((high.astype(np.int32) << LOW_BITS) + low)
     return matrices
+
+
+def summed(before: Sequence[np.ndarray], after: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
+    """Return weights with the changes of several steps; those beyond the limits become these."""
+    return [
+        np.clip(old + sum(new - old for new in several), -MOST_WEIGHT, MOST_WEIGHT - 1)
+        for old, *several in zip(before, *after, strict=True)
+    ]
+
+
+def _in_turn(
+    carrier: Carrier, one: Callable[[Inputs], np.ndarray], batches: Sequence[Inputs]
+) -> list[np.ndarray]:
+    """Run steps of several batches one after the other, from the same weights."""
+    if len(batches) == 1:
+        return [one(batches[0])]
+    before, results, after = carrier.weights, [], []
+    for inputs in batches:
+        carrier.weights = before
+        results.append(one(inputs))
+        after.append(carrier.weights)
+    carrier.weights = summed(before, after)
+    return results
 
 
 class HostSteps:
@@ -84,13 +111,20 @@ class HostSteps:
     @property
     def weights(self) -> list[np.ndarray]:
         """Weights of all matrices, int32."""
-        return weights_of(self.step, self.states)
+        tensors = self.step.graph.tensors
+        return weights_of(self.step, {tensors[n].name: a for n, a in self.states.items()})
 
     @weights.setter
     def weights(self, weights: Sequence[np.ndarray]) -> None:
-        self.states = bytes_of(self.step, weights)
+        names = states_of(self.step, weights)
+        tensors = self.step.graph.tensors
+        self.states = {n: names[tensors[n].name] for n in self.states}
 
-    def run(self, inputs: Inputs) -> np.ndarray:
+    def run(self, batches: Sequence[Inputs]) -> list[np.ndarray]:
+        """Run a step for each batch: see ``Carrier``."""
+        return _in_turn(self, self.one, batches)
+
+    def one(self, inputs: Inputs) -> np.ndarray:
         """Run a step; return the logits."""
         self._evaluate(inputs, len(self.operators))
         graph, values = self.step.graph, self.values
@@ -156,18 +190,37 @@ class CoreSteps:
     @property
     def weights(self) -> list[np.ndarray]:
         """Weights of all matrices, int32."""
-        return weights_of(self.step, self.session.variables)
+        return self._weights()[0]
 
     @weights.setter
     def weights(self, weights: Sequence[np.ndarray]) -> None:
-        self.session.variables = bytes_of(self.step, weights)
+        self.session.assign(states_of(self.step, weights))
 
-    def run(self, inputs: Inputs) -> np.ndarray:
-        """Run a step; return the logits."""
-        ports = self.program.inputs
-        arrays = [inputs[port.name].reshape(1, *port.shape) for port in ports]
-        (logits,) = self.session.run(arrays)
-        return logits.reshape(-1, logits.shape[-1])
+    def _weights(self) -> list[list[np.ndarray]]:
+        """Return the weights of each core."""
+        variables = self.session.variables()
+        cores = len(next(iter(variables.values())))
+        return [
+            weights_of(self.step, {name: array[core] for name, array in variables.items()})
+            for core in range(cores)
+        ]
+
+    def run(self, batches: Sequence[Inputs]) -> list[np.ndarray]:
+        """Run a step for each batch, on a core each if the program runs on the core alone."""
+        if len(batches) == 1 or self.program.host:
+            return _in_turn(self, lambda inputs: self._run([inputs])[0], batches)
+        before = self.weights
+        results = self._run(batches, by_core=True)
+        self.weights = summed(before, self._weights()[: len(batches)])
+        return results
+
+    def _run(self, batches: Sequence[Inputs], *, by_core: bool = False) -> list[np.ndarray]:
+        arrays = [
+            np.stack([inputs[port.name].reshape(port.shape) for inputs in batches])
+            for port in self.program.inputs
+        ]
+        (logits,) = self.session.run(arrays, by_core=by_core)
+        return list(logits.reshape(len(batches), -1, logits.shape[-1]))
 
     def close(self) -> None:
         """Close the session."""

@@ -10,6 +10,7 @@ from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.step import IMAGE_EXPONENT, MOST, Backward, Choose, Step, Weights
 from celosia.sw.operators.host import evaluate
 from celosia.sw.operators.registry import OPERATORS
+from celosia.sw.operators.step_errors import MOST_CLASSES
 
 #: Losses: softmax cross-entropy, and half of the mean squared error.
 LOSSES = ("softmax", "squares")
@@ -40,6 +41,13 @@ class StepGraph:
     records: Mapping[str, str]
     exponents: Mapping[int, int]
     gradients: Mapping[int, int]
+
+    @property
+    def last(self) -> str:
+        """Role of the sums of the last layer with weights."""
+        operations = self.network.operations
+        layer = [o for o in operations if OPERATORS[o.kind].weighted][-1]
+        return f"{layer.kind.lower()}_{layer.place}/sum"
 
 
 def trained(network: Graph) -> Graph:
@@ -88,9 +96,11 @@ def step_graph(
     images = step.input("images", step.extents(source), contents[0])
     step.values[source], step.exponents[images] = images, exponent
     backwards = _forward(step, last)
-    logits = step.values[output]
+    result = step.values[output]
+    logits = step.matrix(result)
     labels = step.input("labels", step.shape(logits), contents[1])
-    step.errors[output] = [_loss(step, logits, labels, loss)]
+    errors = _loss(step, logits, labels, loss)
+    step.errors[output] = [step.reshaped(errors, step.shape(result))]
     for operation, backward in reversed(backwards):
         backward(step.error(operation.outputs[0]))
     return StepGraph(
@@ -143,6 +153,8 @@ def _loss(step: Step, logits: int, labels: int, loss: str) -> int:
         addends = ((labels, 1), (logits, -1))
         sums = step.sum_of("loss", addends, step.exponents[logits])
         return step.shifted(sums, shift=0, low=-MOST)
+    if not 2 <= shape[2] <= MOST_CLASSES:
+        raise CompileError(f"wanted 2 to {MOST_CLASSES} classes, got {shape[2]}", layer="loss")
     rows = (*shape[:2], min(step.width, shape[2]))
     noises = [step.input(name, rows) for name in ("softmax/noise", "mean/noise")]
     step.noises |= {"softmax/noise": 7, "mean/noise": 7}

@@ -1,16 +1,17 @@
 """Training by step graphs: any network whose operators have gradients."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from celosia.sw.ir.graph import Graph
-from celosia.sw.layers.step import MOST, MOST_WEIGHT, NOISE_BITS, RECORD_BYTES
+from celosia.sw.layers.step import MOST, RECORD_BYTES
+from celosia.sw.operators.registry import OPERATORS
 from celosia.sw.training import batches
 from celosia.sw.training.calibration import IMAGES, WATCHED_STEPS, Calibration, bounded, least
 from celosia.sw.training.carriers import Carrier, HostSteps, Inputs
 from celosia.sw.training.deployed import tflite_of
-from celosia.sw.training.graph import StepGraph, step_graph, trained
+from celosia.sw.training.graph import StepGraph, step_graph
 from celosia.sw.training.state import State
 
 #: Share of right calibration images from which first weights count as trained ones.
@@ -58,7 +59,7 @@ class Learner:
         self.step = step_graph(network, batch, lambda *_: 8, **self.options)
         self.host = HostSteps(self.step)
         self.carrier: Carrier | None = None
-        self.cycles = 0
+        self._cycles = 0
         #: Factor of the updates, for schedules of others.
         self.rate = 1.0
 
@@ -74,8 +75,7 @@ class Learner:
 
     def _calibrate(self, state: State, images: np.ndarray, labels: np.ndarray) -> None:
         """Choose the first shifts by the results of some images."""
-        final = [o for o in trained(self.network).operations if len(o.inputs) > 1][-1]
-        last = f"{final.kind.lower()}_{final.place}/sum"
+        last = self.step.last
         contents = [images, _one_hot(labels, self.classes)]
         count = len(images)
         shifts = step_graph(
@@ -89,6 +89,24 @@ class Learner:
         self._build(None)
         state.weights = self.host.weights
         self.calibration.is_trained = self.accuracy(images, labels) >= _TRAINED_SHARE
+        # Guesses of random weights are not sure.
+        self.calibration.shifts[last] += not self.calibration.is_trained
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of all steps so far, where the carrier counts them."""
+        return self._cycles + (self.carrier.cycles if self.carrier else 0)
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of a step: forward, errors and gradients of the layers that train."""
+        tensors, layers = self.step.network.tensors, []
+        for operation in self.step.network.operations:
+            if OPERATORS[operation.kind].weighted:
+                result, weights = tensors[operation.outputs[0]], tensors[operation.inputs[1]]
+                layers.append(result.elements * weights.elements // result.shape[-1])
+        training = layers[-(self.options["last"] or len(layers)) :]
+        return self.batch * (sum(layers) + 2 * sum(training) - training[0])
 
     @property
     def classes(self) -> int:
@@ -103,10 +121,7 @@ class Learner:
 
     def _build(self, weights: Sequence[np.ndarray] | None) -> None:
         """Make the graph of a step with the present shifts, and open what carries it."""
-        shifts = self.calibration.shifts
-        self.step = step_graph(
-            self.network, self.batch, lambda role, _: shifts[role], **self.options
-        )
+        self.step = self._step(self.calibration.shifts)
         self.host = HostSteps(self.step)
         self.close()
         if weights is not None:
@@ -116,13 +131,13 @@ class Learner:
     def close(self) -> None:
         """Close what carries the steps."""
         if self.carrier:
-            self.cycles += self.carrier.cycles
+            self._cycles += self.carrier.cycles
             self.carrier.close()
         self.carrier = None
 
     def train(
         self,
-        state: State,
+        steps: int,
         images: np.ndarray,
         labels: np.ndarray,
         progress: float,
@@ -130,31 +145,19 @@ class Learner:
     ) -> list[np.ndarray]:
         """Run a step of each core; return the logits of their images.
 
-        - ``images``, ``labels``: of all cores. ``progress``: part of the training that is over.
+        - ``steps``: before this one. ``images``, ``labels``: of all cores.
+        - ``progress``: part of the training that is over.
         - ``keys``: of the noise, for each core.
         """
         assert self.carrier
         parts = [slice(n * self.batch, (n + 1) * self.batch) for n in range(len(keys))]
-        if -state.steps % WATCHED_STEPS < len(keys):
+        if -steps % WATCHED_STEPS < len(keys):
             self._watch(images[parts[0]], labels[parts[0]], progress, keys[0])
-        before = self.carrier.weights if len(keys) > 1 else []
-        results, changes = [], [0 * array for array in before]
-        for part, key in zip(parts, keys, strict=True):
-            if before:
-                self.carrier.weights = before
-            inputs = self._inputs(images[part], labels[part], key)
-            results.append(self.carrier.run(inputs))
-            if before:
-                pairs = zip(self.carrier.weights, before, strict=True)
-                after = [new - old for new, old in pairs]
-                changes = [a + b for a, b in zip(changes, after, strict=True)]
-        if before:
-            sums = [a + b for a, b in zip(before, changes, strict=True)]
-            self.carrier.weights = [
-                np.clip(array, -MOST_WEIGHT, MOST_WEIGHT - 1).astype(np.int32) for array in sums
-            ]
-        state.steps += len(keys)
-        return results
+        inputs = [
+            self._inputs(images[part], labels[part], key)
+            for part, key in zip(parts, keys, strict=True)
+        ]
+        return self.carrier.run(inputs)
 
     def _watch(
         self, images: np.ndarray, labels: np.ndarray, progress: float, key: tuple[int, ...]
@@ -163,7 +166,7 @@ class Learner:
         assert self.carrier
         weights = self.carrier.weights
         self.host.weights = weights
-        self.host.run(self._inputs(images, labels, key))
+        self.host.one(self._inputs(images, labels, key))
         ratio = self.calibration.ratio(progress) * self.rate / self.cores**0.5
         changed = self.calibration.watch(self.step, self.host, ratio)
         weights = bounded(self.step, weights)
@@ -193,7 +196,6 @@ class Learner:
                 inputs[name] = part[None]
             else:
                 half = 1 << step.noises[name] >> 1
-                assert step.noises[name] <= NOISE_BITS
                 inputs[name] = random.integers(-half, max(half, 1), shape, np.int8)
         return inputs
 
@@ -208,9 +210,12 @@ class Learner:
             right += int((logits.argmax(1)[: len(classes)] == classes).sum())
         return right / len(labels)
 
-    def file(self, weights: Sequence[np.ndarray]) -> bytes:
-        """Return the ``.tflite`` file of the network with some weights."""
-        return tflite_of(self.network, self.step, weights)
+    def file(self, weights: Sequence[np.ndarray], shifts: Mapping[str, int]) -> bytes:
+        """Return the ``.tflite`` file of the network with some weights and shifts."""
+        return tflite_of(self.network, self._step(shifts), weights)
+
+    def _step(self, shifts: Mapping[str, int]) -> StepGraph:
+        return step_graph(self.network, self.batch, lambda role, _: shifts[role], **self.options)
 
 
 def _one_hot(labels: np.ndarray, classes: int) -> np.ndarray:

@@ -66,7 +66,9 @@ _CALIBRATION = 100
 
 def _quantized(graph: Graph, samples: Sequence[np.ndarray]) -> Origin:
     port = _port(graph)
-    real = [(array.astype(np.float32) - port.zero_point) * np.float32(port.scale) for array in samples]
+    real = [
+        (array.astype(np.float32) - port.zero_point) * np.float32(port.scale) for array in samples
+    ]
     return Origin(real_network(graph), real if port.scale else list(samples))
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from celosia.sw.files import read_file, write_atomically
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.shipped import ALIASES
 from celosia.sw.training.calibration import Calibration
-from celosia.sw.training.scheme import MOST_WEIGHT, TrainableNetwork
+from celosia.sw.training.scheme import MOST_WEIGHT
 
 _FORMAT = 1
 
@@ -25,7 +26,9 @@ class Settings:
     ``core``: preset; ``batch``: images of a step; ``seed``: of weights, split, order and noise;
     ``limit``: images to train and validate with, all if None; ``patience``: epochs without a better
     validation after which training stops, none if None; ``dropout``: in hidden matrix products;
-    ``cores``: that train at the same time; ``images``: digest of images and labels.
+    ``cores``: that train at the same time; ``last``: layers that train, all if None; ``random``:
+    whether first weights are random; ``model``: digest of the network; ``images``: digest of images
+    and labels.
     """
 
     network: str
@@ -37,6 +40,9 @@ class Settings:
     patience: int | None = None
     dropout: bool = False
     cores: int = 1
+    last: int | None = None
+    random: bool = False
+    model: str = ""
     images: str = ""
 
 
@@ -46,6 +52,7 @@ class State:
 
     ``epoch``, ``step``: the next step; ``weights``: of all layers, int32; ``best``: those of the
     best validation; ``right``, ``seen``: images since the last point of the curve;
+    ``calibration``, ``best_shifts``: shifts, and those of ``best``;
     ``curve``: epochs passed and the share of right training images since the point before;
     ``validations``: epochs passed and accuracy; ``cycles``, ``steps``: cycles counted, where the
     device counts them, and steps.
@@ -61,6 +68,7 @@ class State:
     validations: list[tuple[float, float]] = field(default_factory=list)
     cycles: int = 0
     steps: int = 0
+    best_shifts: dict[str, int] = field(default_factory=dict)
     calibration: Calibration = field(default_factory=Calibration)
 
     @property
@@ -77,7 +85,7 @@ class State:
 
 
 _COUNTS = ("epoch", "step", "right", "seen", "cycles", "steps")
-_PLAIN = (*_COUNTS, "curve", "validations")
+_PLAIN = (*_COUNTS, "curve", "validations", "best_shifts")
 
 
 def save(path: Path, state: State, settings: Settings) -> None:
@@ -85,7 +93,8 @@ def save(path: Path, state: State, settings: Settings) -> None:
     record = {
         "format": _FORMAT,
         "settings": asdict(settings),
-        "state": {name: getattr(state, name) for name in _PLAIN},
+        "state": {name: getattr(state, name) for name in _PLAIN}
+        | {"calibration": state.calibration.as_dict()},
     }
     arrays: dict[str, Any] = {f"weights{n}": array for n, array in enumerate(state.weights)}
     arrays |= {f"best{n}": array for n, array in enumerate(state.best)}
@@ -94,10 +103,13 @@ def save(path: Path, state: State, settings: Settings) -> None:
     write_atomically({path: file.getvalue()})
 
 
-def restore(path: Path, settings: Settings, network: TrainableNetwork) -> State:
+def restore(
+    path: Path, settings: Settings, shapes: Sequence[tuple[int, ...]], roles: Set[str] = frozenset()
+) -> State:
     """Return the state of a checkpoint.
 
-    Raises InputError if it is damaged, or of other settings.
+    ``shapes``: of the weights; ``roles``: of shifts. Raises InputError if it is damaged, or of
+    other settings.
     """
     content = read_file(path)
     try:
@@ -114,8 +126,12 @@ def restore(path: Path, settings: Settings, network: TrainableNetwork) -> State:
         counts = [plain[name] for name in _COUNTS]
         if any(not isinstance(count, int) or count < 0 for count in counts):
             raise ValueError("counts")
-        state = State(weights=_arrays(arrays, "weights", network), **plain | curves)
-        state.best = _arrays(arrays, "best", network) if "best0" in arrays else []
+        calibration = Calibration.from_dict(plain.pop("calibration", {}), roles)
+        if set(plain.get("best_shifts", {})) not in (set(), roles):
+            raise ValueError("shifts")
+        fields = plain | curves | {"calibration": calibration}
+        state = State(weights=_arrays(arrays, "weights", shapes), **fields)
+        state.best = _arrays(arrays, "best", shapes) if "best0" in arrays else []
     except (ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile):
         raise InputError(f"{path}: not a checkpoint of this network, or damaged") from None
     current = asdict(settings)
@@ -131,11 +147,13 @@ def restore(path: Path, settings: Settings, network: TrainableNetwork) -> State:
     return state
 
 
-def _arrays(saved: dict[str, np.ndarray], name: str, network: TrainableNetwork) -> list[np.ndarray]:
+def _arrays(
+    saved: dict[str, np.ndarray], name: str, shapes: Sequence[tuple[int, ...]]
+) -> list[np.ndarray]:
     """Return the arrays of all layers; raises ValueError or KeyError if they do not fit."""
-    arrays = [saved[f"{name}{n}"] for n in range(len(network.layers))]
-    for array, layer in zip(arrays, network.layers, strict=True):
-        if array.shape != (layer.rows, layer.outputs) or array.dtype != np.int32:
+    arrays = [saved[f"{name}{n}"] for n in range(len(shapes))]
+    for array, shape in zip(arrays, shapes, strict=True):
+        if array.shape != shape or array.dtype != np.int32:
             raise ValueError(name)
         if array.min() < -MOST_WEIGHT or array.max() >= MOST_WEIGHT:
             raise ValueError(name)

@@ -19,7 +19,7 @@ from celosia.sw import data
 from celosia.sw.training import batches
 from celosia.sw.training.networks import NETWORKS
 from celosia.sw.training.scheme import ONE, Conv, Layer, TrainableNetwork
-from celosia.sw.training.trainer import Images, split
+from celosia.sw.training.epochs import Images, split
 
 #: Images of one forward pass.
 _AT_ONCE = 200
@@ -122,7 +122,8 @@ def scaled(images: np.ndarray) -> np.ndarray:
 def train(network: TrainableNetwork, dataset: str, epochs: int, rate: float, seed: int) -> float:
     """Train, print the accuracy of each epoch, and return that on the test images."""
     layers = network.layers
-    training, validation = split(*data.load(dataset, "train"), seed)
+    images, labels = data.load(dataset, "train")
+    training, validation = split(batches.pixels(images), labels, seed)
     images, labels = data.load(dataset, "test")
     test = Images(batches.pixels(images), labels)
     source = batches.generator(seed, batches.WEIGHTS)

@@ -57,14 +57,14 @@ def test_confusion_matrix(rng: np.random.Generator) -> None:
 
 def test_inputs_are_pixels_from_0_to_1(program: Program, rng: np.random.Generator) -> None:
     images = rng.integers(0, 256, (3, 28, 28), np.uint8)
-    x = evaluate.inputs_of(program, "mnist", images)
+    x = evaluate.inputs_of(program.name, program.inputs, "mnist", images)
     assert x.dtype == np.int8 and x.shape == (3, 784)
     assert np.array_equal(x, (images.reshape(3, 784) ^ 0x80).view(np.int8))
 
 
 def test_other_images_are_refused(program: Program) -> None:
     with pytest.raises(InputError, match="wanted 729 numbers in, as mnist has, got 784"):
-        evaluate.inputs_of(program, "mnist", np.zeros((3, 27, 27), np.uint8))
+        evaluate.inputs_of(program.name, program.inputs, "mnist", np.zeros((3, 27, 27), np.uint8))
 
 
 def test_figures(program: Program) -> None:

@@ -20,6 +20,7 @@ from celosia.sw.cli import main, train
 from celosia.sw.data import Half
 from celosia.sw.training import batches
 from celosia.sw.training.state import State
+from celosia.sw.training.trainer import Trainer
 
 COMMAND = ("train", "mnist_mlp", "--limit", "400")
 MODEL, CURVE = Path("mnist_mlp_trained.tflite"), Path("mnist_mlp_trained.png")
@@ -96,7 +97,7 @@ def resumed(
     wanted = model.read_bytes(), checkpoint.read_bytes(), Path("s.json").read_text()
     for path in (model, checkpoint):
         path.unlink()
-    run, passed = train.Trainer._step, 0
+    run, passed = Trainer._step, 0
 
     def stopped(*arguments: Any) -> None:
         nonlocal passed
@@ -107,10 +108,10 @@ def resumed(
             os.kill(os.getpid(), signal.SIGINT)
         run(*arguments)
 
-    monkeypatch.setattr(train.Trainer, "_step", stopped)
+    monkeypatch.setattr(Trainer, "_step", stopped)
     assert main(command) == 130
     assert not model.exists()
-    monkeypatch.setattr(train.Trainer, "_step", run)
+    monkeypatch.setattr(Trainer, "_step", run)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert main([*command, "--resume"]) == 0
     assert (model.read_bytes(), checkpoint.read_bytes(), Path("s.json").read_text()) == wanted
@@ -207,7 +208,7 @@ def test_it_stops_early(
 ) -> None:
     """It prints the share of each epoch: the mean of the points that belong to it."""
     found = iter([0.5, 0.7, 0.6, 0.7, 0.9])
-    monkeypatch.setattr(train.Trainer, "accuracy", lambda *_: next(found))
+    monkeypatch.setattr(Trainer, "accuracy", lambda *_: next(found))
     command = [*COMMAND, "--epochs", "9", "--patience", "2", "--stats", "s.json"]
     assert main(command) == 0
     figures = json.loads(Path("s.json").read_text())

@@ -24,7 +24,8 @@ from celosia.sw.training.scheme import Dense, TrainableNetwork
 from celosia.sw.training.state import State
 from celosia.sw.training.step.layout import Layout
 from celosia.sw.training.step.program import instructions
-from celosia.sw.training.trainer import Images, Trainer, split
+from celosia.sw.training.epochs import Images, split
+from celosia.sw.training.trainer import Trainer
 
 CORES = (
     "edge",
@@ -126,7 +127,7 @@ def test_cores_add_their_changes(
     # Some weights reach their limits.
     known = [weights.limited(60 * each) for each in weights.random(SMALL, seed)]
     state, steps = State(weights=known), list[int]()
-    with trainer.opened(state) as pod:
+    with trainer.opened(state, images) as pod:
         for _ in range(epochs):
             trainer.epoch(state, pod, images, lambda _, some: steps.append(some))
     assert steps == [cores, 1] * epochs and state.steps == (cores + 1) * epochs
@@ -212,7 +213,7 @@ def test_cycles_are_those_of_the_slowest_core(monkeypatch: pytest.MonkeyPatch, s
     count = 5 * SMALL.batch
     images = Images(np.zeros((count, 45), np.int8), np.zeros(count, np.int64))
     state = State(weights=weights.random(SMALL, seed))
-    with trainer.opened(state) as pod:
+    with trainer.opened(state, images) as pod:
         trainer.epoch(state, pod, images, lambda *_: None)
     # Four cores at once, then one.
     assert (state.steps, state.cycles) == (5, 400 + 100)
@@ -226,7 +227,6 @@ def test_points_of_the_curve(cores: int, steps: int, monkeypatch: pytest.MonkeyP
     device: Any = SimpleNamespace(cores=range(cores))
 
     def step(_: Trainer, state: State, __: object, some: list[int]) -> None:
-        state.step += len(some)
         state.seen += len(some)
         state.right += sum(some)
 
@@ -269,7 +269,7 @@ def test_no_image_trains_and_validates(count: int) -> None:
         assert sorted([*training.labels, *validation.labels]) == list(range(count))
         assert len(validation) == max(1, count // 12)
         for part in (training, validation):
-            np.testing.assert_array_equal(part.images, batches.pixels(images[part.labels]))
+            np.testing.assert_array_equal(part.images, images[part.labels])
         chosen.append(validation.labels.tolist())
     assert count < 100 or chosen[0] != chosen[1]
 

