@@ -3,7 +3,7 @@
 import argparse
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def described(arguments: argparse.Namespace) -> Training:
     return _of_model(arguments)
 
 
-def _settings(arguments: argparse.Namespace, **fields: object) -> Settings:
+def _settings(arguments: argparse.Namespace, **fields: Any) -> Settings:
     return Settings(
         core=arguments.preset.name,
         seed=arguments.seed,

@@ -1,7 +1,6 @@
 """Carriers of training steps: NumPy on the host, and a program on a device."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -18,26 +17,51 @@ from celosia.sw.training.graph import StepGraph
 Inputs = Mapping[str, np.ndarray]
 
 
-class Carrier(Protocol):
-    """Runs steps; keeps the weights from one to the next.
+class Carrier:
+    """Runs steps of a graph; keeps the weights from one to the next."""
 
-    - ``weights``: of all matrices of a step, int32.
-    - ``cycles``: counted so far, where the carrier counts them.
-    """
+    step: StepGraph
+    #: Cycles so far, where the carrier counts them.
+    cycles = 0
 
-    weights: list[np.ndarray]
-    cycles: int
+    def states(self) -> list[dict[str, np.ndarray]]:
+        """Return the states by name, of each core."""
+        raise NotImplementedError
+
+    def assign(self, states: Mapping[str, np.ndarray]) -> None:
+        """Give the states other contents, on all cores."""
+        raise NotImplementedError
+
+    def one(self, inputs: Inputs) -> np.ndarray:
+        """Run a step on the first core; return the logits, int8, one row for each image."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release what runs the steps."""
+
+    @property
+    def weights(self) -> list[np.ndarray]:
+        """Weights of all matrices, int32."""
+        return weights_of(self.step, self.states()[0])
+
+    @weights.setter
+    def weights(self, weights: Sequence[np.ndarray]) -> None:
+        self.assign(states_of(self.step, weights))
 
     def run(self, batches: Sequence[Inputs]) -> list[np.ndarray]:
         """Run a step for each batch, all from the same weights; add all changes to them.
 
-        Returns the logits of each, int8, one row for each image.
+        Returns the logits of each.
         """
-        ...
-
-    def close(self) -> None:
-        """Release what runs the steps."""
-        ...
+        if len(batches) == 1:
+            return [self.one(batches[0])]
+        before, results, after = self.weights, [], []
+        for inputs in batches:
+            self.weights = before
+            results.append(self.one(inputs))
+            after.append(self.weights)
+        self.weights = summed(before, after)
+        return results
 
 
 def states_of(step: StepGraph, weights: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
@@ -75,22 +99,7 @@ def summed(before: Sequence[np.ndarray], after: Sequence[list[np.ndarray]]) -> l
     ]
 
 
-def _in_turn(
-    carrier: Carrier, one: Callable[[Inputs], np.ndarray], batches: Sequence[Inputs]
-) -> list[np.ndarray]:
-    """Run steps of several batches one after the other, from the same weights."""
-    if len(batches) == 1:
-        return [one(batches[0])]
-    before, results, after = carrier.weights, [], []
-    for inputs in batches:
-        carrier.weights = before
-        results.append(one(inputs))
-        after.append(carrier.weights)
-    carrier.weights = summed(before, after)
-    return results
-
-
-class HostSteps:
+class HostSteps(Carrier):
     """Steps in NumPy.
 
     ``values``: tensors of the last step by number; ``sums``: sums of products of the gradients of
@@ -99,36 +108,30 @@ class HostSteps:
 
     def __init__(self, step: StepGraph) -> None:
         graph = step.graph
-        self.step, self.cycles = step, 0
+        self.step = step
         self.operators = [host.host_operator(graph.tensors, o) for o in graph.operations]
-        self.states = {state.tensor: state.initial for state in graph.states}
+        self._states = {state.tensor: state.initial for state in graph.states}
         self.names = {graph.tensors[number].name: number for number in graph.inputs}
         tensors = enumerate(graph.tensors)
         self.constants = {n: tensor.data for n, tensor in tensors if tensor.data is not None}
         self.values: dict[int, np.ndarray] = {}
         self.sums: dict[str, list[np.ndarray]] = {}
 
-    @property
-    def weights(self) -> list[np.ndarray]:
-        """Weights of all matrices, int32."""
+    def states(self) -> list[dict[str, np.ndarray]]:
+        """Return the states by name."""
         tensors = self.step.graph.tensors
-        return weights_of(self.step, {tensors[n].name: a for n, a in self.states.items()})
+        return [{tensors[number].name: array for number, array in self._states.items()}]
 
-    @weights.setter
-    def weights(self, weights: Sequence[np.ndarray]) -> None:
-        names = states_of(self.step, weights)
+    def assign(self, states: Mapping[str, np.ndarray]) -> None:
+        """Give the states other contents."""
         tensors = self.step.graph.tensors
-        self.states = {n: names[tensors[n].name] for n in self.states}
-
-    def run(self, batches: Sequence[Inputs]) -> list[np.ndarray]:
-        """Run a step for each batch: see ``Carrier``."""
-        return _in_turn(self, self.one, batches)
+        self._states = {number: states[tensors[number].name] for number in self._states}
 
     def one(self, inputs: Inputs) -> np.ndarray:
         """Run a step; return the logits."""
         self._evaluate(inputs, len(self.operators))
         graph, values = self.step.graph, self.values
-        self.states = {state.tensor: values[state.successor] for state in graph.states}
+        self._states = {state.tensor: values[state.successor] for state in graph.states}
         return self._logits()
 
     def forward(self, images: np.ndarray) -> np.ndarray:
@@ -144,7 +147,7 @@ class HostSteps:
 
     def _evaluate(self, inputs: Inputs, count: int) -> None:
         """Run the first operations."""
-        graph, values = self.step.graph, self.constants | self.states
+        graph, values = self.step.graph, self.constants | self._states
         values |= {self.names[name]: array for name, array in inputs.items()}
         sums: dict[int, np.ndarray] = {}
         self.values, self.sums = values, {}
@@ -164,11 +167,8 @@ class HostSteps:
                 self.sums.setdefault(role, []).append(sums[records])
             values[result] = finished(operator, sums[records], arrays)
 
-    def close(self) -> None:
-        """Release nothing."""
 
-
-class CoreSteps:
+class CoreSteps(Carrier):
     """Steps of a program on a device.
 
     - ``step``: the graph; ``config``: the core.
@@ -187,31 +187,28 @@ class CoreSteps:
         """Cycles of the core so far, where the device counts them."""
         return self.session.statistics.cycles or 0
 
-    @property
-    def weights(self) -> list[np.ndarray]:
-        """Weights of all matrices, int32."""
-        return self._weights()[0]
-
-    @weights.setter
-    def weights(self, weights: Sequence[np.ndarray]) -> None:
-        self.session.assign(states_of(self.step, weights))
-
-    def _weights(self) -> list[list[np.ndarray]]:
-        """Return the weights of each core."""
+    def states(self) -> list[dict[str, np.ndarray]]:
+        """Return the states by name, of each core."""
         variables = self.session.variables()
         cores = len(next(iter(variables.values())))
-        return [
-            weights_of(self.step, {name: array[core] for name, array in variables.items()})
-            for core in range(cores)
-        ]
+        return [{name: array[core] for name, array in variables.items()} for core in range(cores)]
+
+    def assign(self, states: Mapping[str, np.ndarray]) -> None:
+        """Give the states other contents, on all cores."""
+        self.session.assign(states)
+
+    def one(self, inputs: Inputs) -> np.ndarray:
+        """Run a step on the first core; return the logits."""
+        return self._run([inputs])[0]
 
     def run(self, batches: Sequence[Inputs]) -> list[np.ndarray]:
         """Run a step for each batch, on a core each if the program runs on the core alone."""
         if len(batches) == 1 or self.program.host:
-            return _in_turn(self, lambda inputs: self._run([inputs])[0], batches)
+            return super().run(batches)
         before = self.weights
         results = self._run(batches, by_core=True)
-        self.weights = summed(before, self._weights()[: len(batches)])
+        after = [weights_of(self.step, states) for states in self.states()[: len(batches)]]
+        self.weights = summed(before, after)
         return results
 
     def _run(self, batches: Sequence[Inputs], *, by_core: bool = False) -> list[np.ndarray]:

@@ -1,6 +1,6 @@
 """Training of a network on a device, epoch by epoch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -73,7 +73,9 @@ class Trainer(EpochTrainer):
         while some := list(islice(packed, len(device.cores))):
             yield some
 
-    def _step(self, state: State, device: PodDevice, some: list[tuple[np.ndarray, bytes]]) -> None:
+    def _step(
+        self, state: State, device: PodDevice, some: Sequence[tuple[np.ndarray, bytes]]
+    ) -> None:
         """Run a step on one core for each batch, and count the images that the logits had right."""
         for core, (_, packed) in zip(device.cores, some, strict=False):
             core.write(self.layout.host, packed)

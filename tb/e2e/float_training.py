@@ -17,9 +17,9 @@ from training_reference import patches
 
 from celosia.sw import data
 from celosia.sw.training import batches
+from celosia.sw.training.epochs import Images, split
 from celosia.sw.training.networks import NETWORKS
 from celosia.sw.training.scheme import ONE, Conv, Layer, TrainableNetwork
-from celosia.sw.training.epochs import Images, split
 
 #: Images of one forward pass.
 _AT_ONCE = 200

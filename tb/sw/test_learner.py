@@ -1,12 +1,24 @@
 """Training of any network: shifts without settings, carriers, files."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import prerequisites
 import pytest
-from float_networks import NETWORKS, network
+from float_networks import NETWORKS, Layers, network
 
+from celosia.hw.arch.presets import preset
+from celosia.sw.cli import main, train
+from celosia.sw.frontend.source import load
 from celosia.sw.ir.graph import Graph
+from celosia.sw.runtime.opening import open_session
+from celosia.sw.training import batches
+from celosia.sw.training.carriers import CoreSteps
+from celosia.sw.training.graph_trainer import GraphTrainer
 from celosia.sw.training.learner import Learner
+from celosia.sw.training.real import real_network
 from celosia.sw.training.state import State
 
 BATCH = 4
@@ -37,5 +49,156 @@ def test_files_have_the_logits_of_the_step(name: str, seed: int) -> None:
         expected.append(trainer.host.forward(images[first : first + BATCH]))
     logits = np.concatenate(expected)
     assert np.unique(logits).size > 8
-    (outputs,) = prerequisites.litert_outputs(trainer.file(state.weights), images)
+    (outputs,) = prerequisites.litert_outputs(
+        trainer.file(state.weights, trainer.calibration.shifts), images
+    )
     np.testing.assert_array_equal(outputs.reshape(40, -1), logits)
+
+
+def trained(trainer: Learner, images: np.ndarray, labels: np.ndarray, steps: int) -> State:
+    """Return the state after some steps."""
+    state = State(weights=[])
+    trainer.start(state, images, labels)
+    assert trainer.carrier
+    for step in range(steps):
+        chosen = batches.order(0, step, len(labels))[: BATCH * trainer.cores]
+        keys = [(0, step, core) for core in range(trainer.cores)]
+        trainer.train(step, images[chosen], labels[chosen], step / steps, keys)
+    state.weights = trainer.carrier.weights
+    return state
+
+
+@pytest.mark.parametrize("name", ["dense", "conv", "depthwise", "branches"])
+def test_it_learns_without_settings(name: str) -> None:
+    """Of samples that it has not seen, at least nine in ten are right; by chance one in four."""
+    graph = network(name, 1)
+    images, labels = samples(graph, 400, 1)
+    trainer = Learner(graph, batch=16, seed=1, exponent=-7)
+    state = State(weights=[])
+    trainer.start(state, images[:300], labels[:300])
+    for step in range(60):
+        chosen = batches.order(1, step, 300)[:16]
+        trainer.train(step, images[chosen], labels[chosen], step / 60, [(0, step)])
+    assert trainer.carrier
+    trainer.host.weights = trainer.carrier.weights
+    assert trainer.accuracy(images[300:], labels[300:]) > 0.9
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("name", ["dense", "conv"])
+def test_carriers_give_the_same_bits(name: str, cores: int, seed: int) -> None:
+    """Matrices on the core are divided into blocks, those on the host are not."""
+    graph = network(name, seed)
+    images, labels = samples(graph, 60, seed)
+    config = preset("edge,activation_weights=true")
+    weights = []
+    for opened, most in (
+        (None, 1 << 30),
+        (lambda step: CoreSteps(step, config, lambda p: open_session(p, cores=cores)), 1 << 10),
+    ):
+        options = {"opened": opened} if opened else {}
+        trainer = learner(graph, seed, cores=cores, most=most, **options)
+        weights.append(trained(trainer, images, labels, 22).weights)
+        trainer.close()
+    for one, other in zip(*weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_last_layers_alone_train(seed: int) -> None:
+    graph = network("conv", seed)
+    images, labels = samples(graph, 40, seed)
+    trainer = learner(graph, seed, last=2)
+    state = trained(trainer, images, labels, 3)
+    names = [matrix.name for matrix in trainer.step.weights]
+    assert names == ["conv_2d_1", "fully_connected_3", "fully_connected_3/bias"]
+    files = [
+        learner(graph, seed).network,
+        load(trainer.file(state.weights, state.calibration.shifts)),
+    ]
+    first, after = (real_network(each).tensors for each in files)
+    kernels = [next(t.data for t in each if t.shape == (4, 3, 3, 2)) for each in (first, after)]
+    step = 2.0 ** trainer.step.exponents[trainer.step.weights[0].high]
+    np.testing.assert_allclose(kernels[0], kernels[1], atol=2 * step)
+
+
+def test_all_layers_that_do_not_train_are_in_one_message(seed: int) -> None:
+    layers = Layers((4, 4, 2))
+    layers.add("TANH", [layers.last], layers.shape)
+    layers.conv(2)
+    layers.add("MAX_POOL_2D", [layers.last], (1, 2, 2, 2), window=(3, 3), stride=(1, 1))
+    layers.add("SIN", [layers.last], layers.shape)
+    layers.flat()
+    layers.dense(2)
+    text = r"operator 0 TANH .*does not train; operator 2 MAX_POOL_2D .*side by side.*3 SIN"
+    with pytest.raises(ValueError, match=text):
+        learner(layers.graph(), seed)
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An int8 file, samples of four classes and their labels, in the present folder."""
+    monkeypatch.chdir(tmp_path)
+    graph = network("conv", 3)
+    images, labels = samples(graph, 120, 3)
+    trainer, state = learner(graph, 3), State(weights=[])
+    trainer.start(state, images, labels)
+    path = Path("net.tflite")
+    path.write_bytes(trainer.file(state.weights, trainer.calibration.shifts))
+    np.save("x.npy", images / np.float32(128))
+    np.save("y.npy", labels)
+    return path
+
+
+COMMAND = "train net.tflite --data x.npy --labels y.npy --batch 8".split()
+
+
+def test_a_file_trains(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """LiteRT has the accuracy that the command prints."""
+    more = ["--validation-data", "x.npy", "--validation-labels", "y.npy"]
+    assert main([*COMMAND, *more, "--epochs", "2", "-o", "a.tflite"]) == 0
+    printed = capsys.readouterr().out
+    images = (np.load("x.npy") * 128).astype(np.int8)
+    (scores,) = prerequisites.litert_outputs(Path("a.tflite").read_bytes(), images)
+    share = (scores.reshape(120, -1).argmax(1) == np.load("y.npy")).mean()
+    assert share > 0.8 and f"validation               {share:.2%}" in printed
+
+
+def test_a_resumed_run_gives_the_same_bits(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on from a checkpoint between two looks at the shifts."""
+    monkeypatch.setattr(train, "_CHECKPOINT_STEPS", 5)
+    command = [*COMMAND, "--epochs", "2", "-o", "a.tflite"]
+    assert main(command) == 0
+    names = ("a.tflite", "a.checkpoint.npz")
+    expected = [Path(name).read_bytes() for name in names]
+    for name in names:
+        Path(name).unlink()
+    run, passed = GraphTrainer._step, iter(range(100))
+
+    def stopped(*arguments: Any) -> None:
+        if next(passed) == 18:
+            raise KeyboardInterrupt
+        run(*arguments)
+
+    monkeypatch.setattr(GraphTrainer, "_step", stopped)
+    assert main(command) == 130
+    monkeypatch.setattr(GraphTrainer, "_step", run)
+    assert main([*command, "--resume"]) == 0
+    assert [Path(name).read_bytes() for name in names] == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("train net.tflite", "train: wanted either --dataset or --data"),
+        ("train net.tflite --data x.npy", "--data: wanted --labels, or a folder"),
+        ("train net.tflite --data x.npy --labels w.npy", "labels: wanted 0 to 3, got 0 to 4"),
+        ("train none.tflite --data x.npy --labels y.npy", "none.tflite: no such file"),
+        (f"{' '.join(COMMAND)} --preset edge", "wanted a core with activation_weights=true"),
+        (f"{' '.join(COMMAND)} --limit 9", "--limit: wanted at least 16 images, got 9"),
+        (f"{' '.join(COMMAND)} --dropout", "--dropout: wanted one of mnist_mlp"),
+        (f"{' '.join(COMMAND)} -o net.tflite", "net.tflite"),
+    ],
+)
+def test_refusals(arguments: str, message: str, model: Path, refused: Callable[[str], str]) -> None:
+    np.save("w.npy", np.where(np.arange(120) == 5, 4, np.load("y.npy")))
+    assert message in refused(arguments)

@@ -19,12 +19,12 @@ from celosia.sw.driver.core import RunResult
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.pods import Cores
 from celosia.sw.training import batches, export, weights
+from celosia.sw.training.epochs import Images, split
 from celosia.sw.training.networks import NETWORKS
 from celosia.sw.training.scheme import Dense, TrainableNetwork
 from celosia.sw.training.state import State
 from celosia.sw.training.step.layout import Layout
 from celosia.sw.training.step.program import instructions
-from celosia.sw.training.epochs import Images, split
 from celosia.sw.training.trainer import Trainer
 
 CORES = (
