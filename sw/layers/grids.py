@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,31 @@ class Grid:
     def pixels(self) -> int:
         """Pixels of the value."""
         return self.images * self.height * self.width + self.spare
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Pixels that are repeated for all pixels of windows side by side, which fill the images."""
+
+    window: tuple[int, int]
+    count: int  #: Windows in a row of them.
+
+    @property
+    def width(self) -> int:
+        """Pixels in a row of an image."""
+        return self.window[1] * self.count
+
+    def cuts(self, rows: tuple[int, int]) -> list[tuple[int, int]]:
+        """Return parts of a range of whole rows of pixels, each of one row of windows."""
+        first, last = (row // self.width for row in rows)
+        high = self.window[0]
+        ends = [first, *range((first // high + 1) * high, last, high), last]
+        return [(a * self.width, b * self.width) for a, b in pairwise(ends)]
+
+    def box(self, rows: tuple[int, int]) -> tuple[int, tuple[int, int, int]]:
+        """Return the first pixel that a part repeats, and the counts of the loops over the part."""
+        first, last = (row // self.width for row in rows)
+        return first // self.window[0] * self.count, (last - first, self.count, self.window[1])
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ RESHAPES = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
 STEPS = frozenset(
     {
         *("ShiftedSum", "ShiftedConvolution", "TurnedConvolution", "ShiftedCorrelation"),
-        *("MaskedErrors", "MaximumErrors", "RepeatedErrors"),
+        *("MaskedErrors", "MaximumErrors", "RepeatedErrors", "ShiftedProduct", "SoftmaxErrors"),
     }
 )
 OF_STEPS = STEPS.union({*RESHAPES, "AVERAGE_POOL_2D", "MAX_POOL_2D"})
@@ -69,6 +69,7 @@ def shapes_of(graph: Graph, items: int) -> dict[int, tuple[int, int, int]]:
     pixel. An input that is only reshaped to images is an image, too.
     """
     shapes: dict[int, tuple[int, int, int]] = {}
+    step = items == 1 and any(operation.kind in STEPS for operation in graph.operations)
     kinds: dict[int, set[str]] = {}
     for operation in graph.operations:
         for number in (*operation.inputs, *operation.outputs):
@@ -78,7 +79,7 @@ def shapes_of(graph: Graph, items: int) -> dict[int, tuple[int, int, int]]:
         shape = graph.tensors[number].shape
         if len(shape) != 4:
             return None
-        if items == 1 and kinds[number] <= OF_STEPS and not kinds[number].isdisjoint(STEPS):
+        if step and kinds[number] <= OF_STEPS:
             return 1, shape[0] * shape[1] * shape[2], shape[3]
         if shape[0] != items:
             name = graph.tensors[number].name

@@ -10,7 +10,7 @@ from celosia.hw.arch.isa import Rounding, Window
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.labels import layer_name
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.layers.grids import Grid, Reads
+from celosia.sw.layers.grids import Grid, Reads, Repeats
 from celosia.sw.layers.lowering import Lowering, View
 from celosia.sw.layers.spec import (
     Addend,
@@ -63,6 +63,7 @@ class Matrix:
     value: int
     rows: int
     columns: int
+    repeats: Repeats | None = None  #: Repeats of its rows, of an addend.
 
 
 class ShiftedLayers:
@@ -269,7 +270,7 @@ class ShiftedLayers:
             reads=reads,
             scalings=(scaling, shift_scaling(0)),
             addends=tuple(
-                Addend(matrix.value, factor, matrix.rows, matrix.columns)
+                Addend(matrix.value, factor, matrix.rows, matrix.columns, matrix.repeats)
                 for matrix, factor in addends
                 if factor
             ),

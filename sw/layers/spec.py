@@ -7,7 +7,7 @@ import numpy as np
 
 from celosia.hw.arch.isa import Mode, Window
 from celosia.sw.layers.errors import require_layer
-from celosia.sw.layers.grids import Grid, Reads
+from celosia.sw.layers.grids import Grid, Reads, Repeats
 from celosia.sw.layers.values import Scaling
 
 #: From the first to after the last.
@@ -271,6 +271,7 @@ class Addend:
     #: Its rows, one for all or as many as there are sums, and its columns, which repeat.
     rows: int
     columns: int
+    repeats: Repeats | None = None  #: Repeats of its rows, if they are those of windows.
 
     @property
     def tiles(self) -> tuple[int, ...]:

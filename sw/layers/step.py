@@ -30,9 +30,7 @@ _SPREAD = 24
 #: Greatest power of two by which a bias is multiplied.
 BIAS_SHIFT = 6
 
-#: Bytes of the parameters of a channel.
-RECORD_BYTES = 16
-
+RECORD_BYTES = 16  #: Bytes of the parameters of a channel.
 _PLAIN = Quantization(np.ones(1, np.float32), np.zeros(1, np.int64))
 
 #: Adds the errors of an operator's inputs and the steps of its weights, given the tensor of the
@@ -202,6 +200,11 @@ class Step:
         shape = self.shape(number)
         values = math.prod(shape) // self.batch
         return self.reshaped(number, (1, self.batch, values))
+
+    def pixels(self, number: int) -> int:
+        """Return a tensor as a matrix, one row for each pixel."""
+        *counts, channels = self.shape(number)
+        return self.reshaped(number, (1, math.prod(counts), channels))
 
     def shape(self, number: int) -> tuple[int, ...]:
         """Return the shape of a tensor."""

@@ -40,10 +40,8 @@ def _update_bias(step: Step, bias: Weights | None, errors: int) -> None:
     """Add the update of a bias: the sums of errors over all pixels."""
     if bias is None:
         return
-    shape = step.shape(errors)
-    rows = math.prod(shape[:-1])
-    matrix = step.reshaped(errors, (1, rows, shape[-1]))
-    ones = step.constant(f"{bias.name}/ones", np.ones((1, 1, rows), np.int8))
+    matrix = step.pixels(errors)
+    ones = step.constant(f"{bias.name}/ones", np.ones((1, 1, step.shape(matrix)[1]), np.int8))
     step.update(bias, step.product(f"{bias.name}/step", ones, matrix))
 
 
@@ -175,7 +173,8 @@ def _average_errors(step: Step, operation: Operation, errors: int, window: tuple
         # 64 to 127 times two to the power of a shift is about 1 / count.
         shift = math.floor(math.log2(count)) + 1
         sums = step.sum_of(name, ((errors, round((64 << shift) / count)),))
-        errors, exponent = step.shifted(sums, shift=6), step.exponents[errors] - shift
+        exponent = step.exponents[errors] - shift
+        errors = step.shifted(sums, shift=6, low=-MOST)
     grown = {"window": window, "extents": shape[1:3]}
     before = step.operate("RepeatedErrors", (errors,), shape, f"{name}/repeated", **grown)
     step.exponents[before] = exponent
@@ -242,24 +241,20 @@ def concatenation(step: Step, operation: Operation) -> Backward:
         if less := greatest - step.exponents[number]:
             sums = step.sum_of(f"{name}/{place}", ((number, 1),), step.exponents[number])
             number = step.shifted(sums, shift=less, rounding="HALVED")
-        alike.append(number)
-    step.result(operation, step.operate("CONCATENATION", alike, shape, name, axis=len(shape) - 1))
+        alike.append(step.pixels(number))
+    pixels = (1, math.prod(shape[:-1]), shape[-1])
+    joined = step.operate("CONCATENATION", alike, pixels, name, axis=2)
+    step.result(operation, step.reshaped(joined, shape))
 
     def backward(errors: int) -> None:
-        first = 0
-        for position, number in enumerate(numbers):
+        first, errors = 0, step.pixels(errors)
+        for position, number in enumerate(alike):
             part = step.shape(number)
-            fields = {
-                "begin": (*(0 for _ in part[1:]), first),
-                "count": part,
-                "stride": (1,) * len(part),
-                "dropped": (),
-                "added": (),
-            }
+            fields = {"begin": (0, 0, first), "count": part, "stride": (1, 1, 1)}
+            fields |= {"dropped": (), "added": ()}
             name = f"{step.name(operation)}/error_{position}"
-            step.add_error(
-                operation, step.operate("SLICE", (errors,), part, name, **fields), position
-            )
+            own = step.operate("SLICE", (errors,), part, name, **fields)
+            step.add_error(operation, step.reshaped(own, step.shape(numbers[position])), position)
             first += part[-1]
 
     return backward

@@ -32,6 +32,7 @@ from celosia.sw.layers.record import (
     require,
 )
 from celosia.sw.layers.shapes import padding, rectangles
+from celosia.sw.layers.spec import Windows
 from celosia.sw.layers.values import Scaling
 from celosia.sw.operators import gradients
 from celosia.sw.operators.fixed_point import meaning
@@ -60,9 +61,12 @@ def lower_pool(
 ) -> None:
     """Lower a pooling that is a layer by itself; ``scaling`` follows from a window's elements."""
     view = lowering.view(operation)
-    windows = rectangles(
-        lowering.windows(operation, (view.height, view.width)), view.top, view.left
-    )
+    batch, *seen = lowering.graph.tensors[operation.inputs[0]].shape
+    if lowering.shapes[operation.inputs[0]] == tuple(seen):
+        axes = lowering.windows(operation, (view.height, view.width))
+        windows, rows = rectangles(axes, view.top, view.left), None
+    else:
+        windows, rows = _of_batch(lowering, operation), (batch * seen[0], seen[1], seen[2])
     sizes = [math.prod(w.size) if combine is Window.SUM else 1 for w in windows]
     counts = sorted(set(sizes))
     pairs = zip(windows, sizes, strict=True)
@@ -72,8 +76,26 @@ def lower_pool(
         windows=tuple(replace(w, parameters=counts.index(size)) for w, size in pairs),
         scalings=[scaling(count) for count in counts],
         shape=lowering.shapes[operation.outputs[0]],
+        seen=rows,
         stride=operation.attributes["stride"],
         combine=combine,
+    )
+
+
+def _of_batch(lowering: Lowering, operation: Operation) -> tuple[Windows, ...]:
+    """Return windows of images that are one row of pixels, those of each row of results."""
+    images, high, wide = lowering.graph.tensors[operation.outputs[0]].shape[:3]
+    height = lowering.graph.tensors[operation.inputs[0]].shape[1]
+    (down, _), size = operation.attributes["stride"], operation.attributes["window"]
+    return tuple(
+        Windows(
+            result=(0, (image * high + row) * wide),
+            count=(1, wide),
+            source=(image * height + row * down, 0),
+            size=size,
+        )
+        for image in range(images)
+        for row in range(high)
     )
 
 

@@ -3,15 +3,18 @@
 No file of a model has them; ``gradient`` of other records makes them. See docs/design/training.md.
 """
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.grids import Grid, Repeats
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.record import EXTENT, INT8, Attributes, Operator, Shape, each_sample, require
-from celosia.sw.layers.shifted import ShiftedLayers, shift_scaling
+from celosia.sw.layers.shifted import Matrix, ShiftedLayers, shift_scaling
 from celosia.sw.layers.spec import Windows
 from celosia.sw.layers.tables import BYTES
 from celosia.sw.operators.windows import image
@@ -134,6 +137,44 @@ def _lower_masked(lowering: Lowering, operation: Operation) -> None:
     layers.sums(shift_scaling(0), None, addends, shape=shape, table=table)
 
 
+def _repeated(
+    lowering: Lowering, operation: Operation, numbers: Sequence[int]
+) -> tuple[ShiftedLayers, tuple[int, int], list[Matrix]]:
+    """Return matrices whose rows are repeated in windows, and the extents of the result.
+
+    If the windows do not fill the images, copies with zeros beside them.
+    """
+    layers, attributes = ShiftedLayers(lowering, operation), operation.attributes
+    shape = lowering.graph.tensors[operation.outputs[0]].shape
+    counts = lowering.graph.tensors[numbers[0]].shape[1:3]
+    window = attributes["window"]
+    repeats = Repeats((window[0], window[1]), counts[1])
+    matrices = [replace(layers.matrix(number), repeats=repeats) for number in numbers]
+    filled = (shape[0], counts[0] * window[0], counts[1] * window[1])
+    if filled != shape[:3]:
+        grid, extents = Grid(*shape[:3], (0, 0)), (math.prod(filled), shape[3])
+        parts = [layers.sums(shift_scaling(0), None, ((m, 1),), shape=extents) for m in matrices]
+        matrices = [layers.padded(part, filled, grid, spread=False) for part in parts]
+    return layers, (math.prod(shape[:3]), shape[3]), matrices
+
+
+def _lower_repeated(lowering: Lowering, operation: Operation) -> None:
+    layers, shape, (errors,) = _repeated(lowering, operation, operation.inputs)
+    layers.sums(shift_scaling(0), None, ((errors, 1),), shape=shape)
+
+
+def _lower_maxima(lowering: Lowering, operation: Operation) -> None:
+    """Lower the errors of maxima: results less their maxima are 0 where they are equal."""
+    errors, results, maxima = operation.inputs
+    layers, shape, repeated = _repeated(lowering, operation, (errors, maxima))
+    table = np.where(BYTES == 0, 0, _MASK).astype(np.int8)
+    addends = ((layers.matrix(results), 1), (repeated[1], -1))
+    masks = layers.sums(shift_scaling(0), None, addends, shape=shape, table=table)
+    table = np.where(BYTES == _MASK, 0, BYTES).astype(np.int8)
+    addends = ((repeated[0], 1), (masks, _TWICE))
+    layers.sums(shift_scaling(0), None, addends, shape=shape, table=table)
+
+
 def _lower_softmax(lowering: Lowering, operation: Operation) -> None:
     """Lower the errors of logits.
 
@@ -179,8 +220,8 @@ OPERATORS = tuple(
     )
     for kind, shapes, kernel, lower in (
         ("MaskedErrors", _masked_shapes, _run_masked, _lower_masked),
-        ("MaximumErrors", _grown_shapes, _run_maxima, None),
-        ("RepeatedErrors", _grown_shapes, _run_repeated, None),
+        ("MaximumErrors", _grown_shapes, _run_maxima, _lower_maxima),
+        ("RepeatedErrors", _grown_shapes, _run_repeated, _lower_repeated),
         ("SoftmaxErrors", _softmax_shapes, _run_softmax, _lower_softmax),
     )
 )

@@ -1,5 +1,6 @@
 """Steps of training on the core: programs that the compiler makes, against a reference in NumPy."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,48 @@ def test_convolutions_run_on_the_core(name: str, core: str, seed: int) -> None:
     layers = Layers((7, 6, 2), seed)
     for fields in CONVOLUTIONS[name]:
         layers.conv(**fields)
+    layers.dense(4)
+    program = require_equal(step_graph(layers.graph(), BATCH, shift_of), core, seed)
+    assert not program.host
+
+
+def maxima(layers: Layers) -> None:
+    layers.conv(5)
+    layers.pool("MAX_POOL_2D", 2, 3)
+    layers.conv(20)
+    layers.pool("MAX_POOL_2D", 2, 1)
+
+
+def windows_beside(layers: Layers) -> None:
+    """Add a pooling that leaves out a row and a column."""
+    layers.conv(5, (2, 2), padding="VALID")
+    layers.pool("MAX_POOL_2D", 2, 2)
+
+
+def means(layers: Layers) -> None:
+    layers.conv(5)
+    layers.pool("AVERAGE_POOL_2D", 2, 2)
+    layers.conv(4)
+    shape = layers.shape
+    layers.add("MEAN", [layers.last], (1, shape[3]), axes=(1, 2), keepdims=False)
+
+
+def joined(layers: Layers) -> None:
+    first = layers.conv(4)
+    second = layers.conv(4, activation="NONE")
+    third = layers.add("ADD", [first, second], layers.shape, activation="RELU")
+    shape = (*layers.shape[:3], 8)
+    layers.add("CONCATENATION", [first, third], shape, axis=3)
+    layers.conv(3)
+
+
+@pytest.mark.parametrize("core", ["edge", "edge,accumulator_depth=32"])
+@pytest.mark.parametrize("build", [maxima, windows_beside, means, joined])
+def test_poolings_and_branches_run_on_the_core(
+    build: Callable[[Layers], None], core: str, seed: int
+) -> None:
+    layers = Layers((8, 6, 2), seed)
+    build(layers)
     layers.dense(4)
     program = require_equal(step_graph(layers.graph(), BATCH, shift_of), core, seed)
     assert not program.host

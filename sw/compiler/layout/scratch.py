@@ -48,6 +48,12 @@ def scratch_limit(network: Network, config: Config) -> str:
         # Half of the tiles are for those of activations, and for tiles that stream.
         wanted = f"at most {config.weight_tiles // 2} constant tiles of addends"
         return f"wanted {wanted}, got {diagonals}"
+    inner = [layer.reads.counts[2] for layer in _products(network).values() if layer.reads]
+    addends = [addend for layer in _products(network).values() for addend in layer.addends]
+    inner += [addend.repeats.width for addend in addends if addend.repeats]
+    if max(inner, default=0) > config.accumulator_depth:
+        wanted = f"rows of at most accumulator_depth = {config.accumulator_depth} pixels"
+        return f"wanted {wanted}, got {max(inner)}"
     if config.accumulator_rows <= config.rows:
         wanted = f"more than {config.rows} rows of accumulators"
         return f"wanted {wanted}, got {config.accumulator_rows}"

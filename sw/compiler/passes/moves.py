@@ -161,7 +161,7 @@ def slice_first(state: Rewriting, last: Operation) -> list[Operation] | None:
         return None
     before = state.shape(shaped.inputs[0])
     found = _same_axis(before, shape, changed[0])
-    if found is None:
+    if found is None or len(before) > len(shape):
         return None
     axis, inner = found
     begin = tuple(

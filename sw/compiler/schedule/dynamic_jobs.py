@@ -130,6 +130,10 @@ class DynamicJobs:
         depth = self.config.accumulator_depth - self.spreads * turns
         reads = self.layer.reads
         cut = boxes(reads, depth) if reads else even(0, self.layer.rows, depth)
+        if unit := max((a.repeats.width for a in self.layer.addends if a.repeats), default=0):
+            # Whole rows of pixels.
+            parts = even(0, self.layer.rows // unit, depth // unit)
+            cut = [(first * unit, last * unit) for first, last in parts]
         work = [
             (head, tile, rows)
             for head in range(self.layer.heads)
@@ -214,13 +218,16 @@ class DynamicJobs:
     def added(self, work: "_Work") -> Iterator[MultiplyMoved]:
         """Yield the passes of addends."""
         tiled = self.moves.tiling.layers[self.number]
-        sums: dict[str, Any] = {"rows": work.rows, "half": 0, "accumulator": work.row}
         started = self.steps > 0
         for addend in self.layer.addends:
+            cut = addend.repeats.cuts(work.rows) if addend.repeats else [work.rows]
             for factor in addend.tiles:
                 fields: dict[str, Any] = self.about(work, 0, 1)
                 fields["slot"] = tiled.slot(self.layer.factors.index(factor))
-                yield MultiplyMoved(**fields, **sums, accumulate=started, term=addend)
+                fields |= {"half": 0, "accumulate": started, "term": addend}
+                for rows in cut:
+                    row = work.row + rows[0] - work.rows[0]
+                    yield MultiplyMoved(**fields, rows=rows, accumulator=row)
                 started = True
 
     def about(self, work: "_Work", first: int, last: int) -> dict[str, Any]:
