@@ -48,6 +48,17 @@ class Repeats:
 
 
 @dataclass(frozen=True)
+class Group:
+    """Taps of windows: where they begin in both matrices of a product."""
+
+    pixel: int = 0  #: First pixel of the first matrix, for the first window.
+    column: int = 0  #: First of its columns.
+    row: int = 0  #: First row of the second matrix.
+    block: int = 0  #: Index of the second matrix.
+    missing: int = 0  #: Taps that other groups have and this one has not.
+
+
+@dataclass(frozen=True)
 class Reads:
     """Rows of the first matrix of a product that are windows of pixels on a grid.
 
@@ -58,9 +69,8 @@ class Reads:
     #: matrix is turned, the innermost loop goes from channel to channel.
     counts: tuple[int, int, int]
     strides: tuple[int, int, int]
-    taps: int  #: Taps of each group.
-    #: First pixel of each group, and the row of the second matrix with which its taps begin.
-    groups: tuple[tuple[int, int], ...]
+    taps: int  #: Taps of each group, at most.
+    groups: tuple[Group, ...]
 
     @property
     def rows(self) -> int:

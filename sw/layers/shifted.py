@@ -63,7 +63,9 @@ class Matrix:
     value: int
     rows: int
     columns: int
-    repeats: Repeats | None = None  #: Repeats of its rows, of an addend.
+    #: Of an addend: column that is added to the first channel, and repeats of its rows.
+    first: int = 0
+    repeats: Repeats | None = None
 
 
 class ShiftedLayers:
@@ -188,6 +190,8 @@ class ShiftedLayers:
     def rows(self, matrix: Matrix) -> Matrix:
         """Return a copy of a matrix whose pixels are its rows, which may exist."""
         lowering, shape = self.lowering, (1, matrix.rows, matrix.columns)
+        if lowering.values[matrix.value].channels == matrix.columns:
+            return matrix
         for layer in lowering.layers:
             if type(layer) is Pooling and (layer.source, layer.seen) == (matrix.value, shape):
                 return replace(matrix, value=layer.result)
@@ -220,6 +224,7 @@ class ShiftedLayers:
         table: np.ndarray | None = None,
         columns: tuple[int, int] | None = None,
         reads: Reads | None = None,
+        blocks: Sequence[int] = (),
         result: Matrix | None = None,
         first_channel: int = 0,
         stepped: int = -1,
@@ -227,7 +232,8 @@ class ShiftedLayers:
         """Add shifted sums of a product and addends times factors.
 
         ``columns``: first and number of those of the second matrix, all unless given; ``reads``:
-        windows that are the rows of the first matrix, a grid; ``result``: matrix of which the sums
+        windows that are the rows of the first matrix, a grid; ``blocks``: values of further second
+        matrices; ``result``: matrix of which the sums
         are some columns, from ``first_channel`` on; ``stepped``: input of parameters that shift the
         product before addends are added.
         """
@@ -268,10 +274,11 @@ class ShiftedLayers:
             output=(1, rows),
             stepped=stepped,
             reads=reads,
+            blocks=tuple(blocks),
             scalings=(scaling, shift_scaling(0)),
             addends=tuple(
-                Addend(matrix.value, factor, matrix.rows, matrix.columns, matrix.repeats)
-                for matrix, factor in addends
+                Addend(m.value, factor, m.rows, m.columns, m.first, m.repeats)
+                for m, factor in addends
                 if factor
             ),
             table=table,

@@ -271,6 +271,7 @@ class Addend:
     #: Its rows, one for all or as many as there are sums, and its columns, which repeat.
     rows: int
     columns: int
+    first: int = 0  #: Column that is added to the first channel.
     repeats: Repeats | None = None  #: Repeats of its rows, if they are those of windows.
 
     @property
@@ -320,6 +321,8 @@ class DynamicProduct(_Layer):
     column: int = 0  #: First column of the second matrix, if some are read, which is not turned.
     span: int = 0  #: Its columns, if some are read; else 0.
     reads: Reads | None = None  #: Windows that are rows of the first matrix, if they are.
+    #: Values of further second matrices, which groups of taps multiply.
+    blocks: tuple[int, ...] = ()
     shares: bool = False  #: True if the sums are those of the layer before, drained once more.
 
     pool = Pool(window=(1, 1), stride=(1, 1))
@@ -354,7 +357,8 @@ class DynamicProduct(_Layer):
         """Values read."""
         terms = (self.columns, self.lines)
         corrections = (term.value for term in terms if term)
-        return (self.source, self.second, *corrections, *(one.value for one in self.addends))
+        added = (one.value for one in self.addends)
+        return (self.source, self.second, *self.blocks, *corrections, *added)
 
     @property
     def factors(self) -> tuple[int, ...]:
@@ -372,6 +376,10 @@ class DynamicProduct(_Layer):
         """Rows and columns of the first and second matrices as they lie in their values."""
         return extents_of(self.rows, self.taps, self.span or self.channels, self.turned)
 
+    def taps_of(self, group: int) -> int:
+        """Return the taps of a group."""
+        return self.taps - (self.reads.groups[group].missing if self.reads else 0)
+
     def pixels_of(self, term: "Term | Addend") -> int:
         """Return the value whose bytes the array multiplies for a term."""
         if isinstance(term, Addend):
@@ -381,10 +389,11 @@ class DynamicProduct(_Layer):
         assert self.columns
         return self.columns.value
 
-    def tiles_of(self, term: Term) -> int:
-        """Return the value of which the tiles for a term are made."""
+    def tiles_of(self, term: Term, group: int = 0) -> int:
+        """Return the value of which the tiles for a term, and a group of taps, are made."""
         if term is not Term.LINES:
-            return self.second
+            block = self.reads.groups[group].block if self.reads else 0
+            return (self.second, *self.blocks)[block]
         assert self.lines
         return self.lines.value
 

@@ -5,6 +5,7 @@ No file of a model has them; ``gradient`` of other records makes them. A matrix 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.grids import Group, Reads
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.record import (
     INT8,
@@ -216,10 +218,13 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
     shape = lowering.graph.tensors[operation.outputs[0]].shape
     extents = (int(np.prod(shape[:-1])), shape[-1])
     turned = attributes.get("adj_x", False), attributes.get("adj_y", False)
+    if len(operands) > 2 and turned == (False, True):
+        _turned_blocks(layers, scaling, operands, addends)
+        return
     if len(operands) > 2:
-        if any(turned) or addends:
+        if any(turned):
             raise CompileError("wanted one block of a second matrix")
-        _blocks(layers, scaling, operands, extents)
+        _blocks(layers, scaling, operands, addends, extents)
         return
     if not operands:
         layers.sums(scaling, None, addends, shape=extents)
@@ -230,20 +235,53 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
     layers.sums(scaling, (first, second), addends, **ways)
 
 
-def _blocks(
-    layers: ShiftedLayers, scaling: Scaling, inputs: Sequence[int], extents: tuple[int, int]
+def _turned_blocks(
+    layers: ShiftedLayers,
+    scaling: Scaling,
+    operands: Sequence[int],
+    addends: Sequence[tuple[Matrix, int]],
 ) -> None:
-    """Lower a product by blocks of columns; those of inputs that are whole tiles are stored."""
+    """Lower a product by the columns of several blocks, which are added."""
+    first, *blocks = (layers.matrix(number) for number in operands)
+    taps = blocks[0].columns
+    groups = tuple(
+        Group(column=number * taps, block=number, missing=taps - block.columns)
+        for number, block in enumerate(blocks)
+    )
+    reads = Reads((1, 1, first.rows), (0, 0, 1), taps, groups)
+    layers.sums(
+        scaling,
+        (layers.rows(first), blocks[0]),
+        addends,
+        turned=(False, True),
+        reads=reads,
+        blocks=[layers.turned(block).value for block in blocks[1:]],
+    )
+
+
+def _blocks(
+    layers: ShiftedLayers,
+    scaling: Scaling,
+    inputs: Sequence[int],
+    addends: Sequence[tuple[Matrix, int]],
+    extents: tuple[int, int],
+) -> None:
+    """Lower a product by blocks of columns, with addends.
+
+    Blocks of inputs that are whole tiles are stored, if there are no addends.
+    """
     x, lowering = layers.matrix(inputs[0]), layers.lowering
     result = Matrix(lowering.add(layers.operation.outputs[0], (1, *extents)), *extents)
     widest = max(lowering.graph.tensors[number].shape[2] for number in inputs[1:])
     start = 0
     for number in inputs[1:]:
         width = lowering.graph.tensors[number].shape[2]
-        if number in lowering.graph.inputs and width == widest:
+        if number in lowering.graph.inputs and width == widest and not addends:
             layers.stored_product(scaling, x, number, result, start)
         else:
-            layers.sums(scaling, (x, layers.matrix(number)), result=result, first_channel=start)
+            parts = [(replace(matrix, first=start), factor) for matrix, factor in addends]
+            pair = x, layers.matrix(number)
+            layers.sums(scaling, pair, parts, result=result, first_channel=start)
         start += width
 
 

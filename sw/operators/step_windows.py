@@ -12,7 +12,7 @@ import numpy as np
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.layers.grids import Grid, Reads
+from celosia.sw.layers.grids import Grid, Group, Reads
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.record import EXTENT, Attributes, Shape, require
 from celosia.sw.operators.shifted import check, exact, parts_of, record
@@ -174,7 +174,7 @@ def _lower_convolution(lowering: Lowering, operation: Operation) -> None:
     x, results = (lowering.graph.tensors[n].shape for n in (operands[0], operation.outputs[0]))
     grids, (down, right) = _grids(operation, x, results), operation.attributes["stride"]
     grid, taps = grids.images, grids.kernel[1] * x[3]
-    groups = tuple((y * grid.width, y * taps) for y in range(grids.kernel[0]))
+    groups = tuple(Group(y * grid.width, row=y * taps) for y in range(grids.kernel[0]))
     strides = grid.height * grid.width, down * grid.width, right
     reads = Reads((x[0], results[1], results[2]), strides, taps, groups)
     source = layers.padded(layers.matrix(operands[0]), x[:3], grid, spread=False)
@@ -190,9 +190,10 @@ def _lower_turned(lowering: Lowering, operation: Operation) -> None:
     layers, scaling, operands, addends, _ = parts_of(lowering, operation, overlap)
     grids = _grids(operation, x, errors)
     grid, (top, left) = grids.errors, grids.before
+    down, right = top + grid.origin[0], left + grid.origin[1]
     groups = tuple(
-        ((top - y + grid.origin[0]) * grid.width + left - x_tap + grid.origin[1], number * x[3])
-        for number, (y, x_tap) in enumerate(grids.taps)
+        Group((down - high) * grid.width + right - wide, row=number * x[3])
+        for number, (high, wide) in enumerate(grids.taps)
     )
     strides = grid.height * grid.width, grid.width, 1
     reads = Reads((x[0], x[1], x[2]), strides, errors[3], groups)
@@ -209,7 +210,7 @@ def _lower_correlation(lowering: Lowering, operation: Operation) -> None:
     grids = _grids(operation, x, errors)
     start = grids.errors.origin[0] * grids.errors.width + grids.errors.origin[1]
     taps = grids.errors.pixels - start
-    reads = Reads((*grids.kernel, x[3]), (grids.images.width, 1, 0), taps, ((0, start),))
+    reads = Reads((*grids.kernel, x[3]), (grids.images.width, 1, 0), taps, (Group(row=start),))
     images = layers.padded(layers.matrix(operands[0]), x[:3], grids.images, spread=True)
     pixels = layers.padded(layers.matrix(operands[1]), errors[:3], grids.errors, spread=False)
     ways = {"turned": (True, False), "reads": reads, "stepped": records}

@@ -106,6 +106,24 @@ def test_a_state_that_is_read_late_is_not_replaced(late: bool) -> None:
     np.testing.assert_array_equal(results[:, 0], np.repeat(expected[:, None], count, 1))
 
 
+@pytest.mark.parametrize(
+    "core",
+    [
+        "edge",
+        "edge,accumulator_depth=32",
+        "nano,rows=8,columns=8,weight_tiles=128,unified_bytes=65536",
+    ],
+)
+def test_layers_of_several_blocks_with_biases(core: str, seed: int) -> None:
+    """The last block of the second layer is narrow, and the errors of its inputs are needed."""
+    layers = Layers((50,), seed)
+    for outputs in (64, 40):
+        layers.dense(outputs, "RELU")
+    layers.dense(4)
+    found = step_graph(layers.graph(), BATCH, shift_of, most=1 << 11)
+    assert not require_equal(found, core, seed).host
+
+
 CONVOLUTIONS: dict[str, list[dict[str, Any]]] = {
     "same": [{"outputs": 5}, {"outputs": 4}],
     "valid": [

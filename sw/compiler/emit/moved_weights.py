@@ -90,7 +90,7 @@ def spread_sums(about: Addressing, action: SpreadSums, slot: int) -> Step:
 def _taps(about: Addressing, layer: DynamicProduct, action: MoveWeights | MultiplyMoved) -> Range:
     """Return the first tap of an action's steps, and the one after the last."""
     rows = about.config.rows
-    return action.first_step * rows, min(action.last_step * rows, layer.taps)
+    return action.first_step * rows, min(action.last_step * rows, layer.taps_of(action.group))
 
 
 def _vectors(
@@ -106,12 +106,14 @@ def _vectors(
     ``pixels`` are rows of the matrix, ``lanes`` columns; if it lies turned in its value, the
     bytes of a pixel are in several rows of that, one in each.
     """
-    value, turned = (layer.source, layer.second)[side], layer.turned[side]
+    value, turned = layer.source, layer.turned[side]
+    if side:
+        value = layer.tiles_of(Term.PRODUCT, action.group)
     if layer.reads and not side:
         return _windows(about, layer, layer.reads, action, pixels, lanes)
     height, width = layer.extents[side]
     found, layout = about.network.values[value], about.placement.layouts[value]
-    pitch = layout.pixel if found.channels == width else width
+    pitch = layout.pixel if found.channels == width or layer.reads else width
     matrix = layer.matrices[side][action.head]
     # In a flat value, a matrix follows the one before.
     row, before = (matrix, 0) if found.height > 1 else (0, matrix * height)
@@ -119,7 +121,7 @@ def _vectors(
     if side and layer.column:
         columns = columns[0] + layer.column, columns[1] + layer.column
     if side and layer.reads:
-        before = layer.reads.groups[action.group][1]
+        before = layer.reads.groups[action.group].row
     first = (before + rows[0]) * pitch + columns[0]
     ends = first, (before + rows[1] - 1) * pitch + columns[1]
     region = Region(value, action.sub_batch, action.block.samples, (row, row + 1), ends)
@@ -140,10 +142,12 @@ def _windows(
     """Return the region of windows of a grid: all of it from the first byte on, and the loops."""
     layout, value = about.placement.layouts[layer.source], about.network.values[layer.source]
     (outer, middle), counts = reads.box(rows)
-    first = outer * reads.strides[0] + middle * reads.strides[1] + reads.groups[action.group][0]
+    group = reads.groups[action.group]
+    first = outer * reads.strides[0] + middle * reads.strides[1] + group.pixel
     inner = 1 if layer.turned[0] else reads.strides[2] * layout.pixel
     strides = (reads.strides[0] * layout.pixel, reads.strides[1] * layout.pixel, inner)
     start = first * layout.pixel + taps[0] * (layout.pixel if layer.turned[0] else 1)
+    start += group.column
     samples, ends = action.block.samples, (start, value.width * layout.pixel)
     fields = loops(counts, strides)
     if layer.turned[0]:
@@ -158,7 +162,7 @@ def _addend(
     layer = about.network.layers[action.layer]
     assert isinstance(layer, DynamicProduct)
     first, last = about.channels(action.layer, action.tile)
-    start, count = first % addend.columns, last - first
+    start, count = (addend.first + first) % addend.columns, last - first
     value, layout = about.network.values[addend.value], about.placement.layouts[addend.value]
     pitch = layout.pixel if value.channels == addend.columns else addend.columns
     rows = action.rows if addend.rows > 1 else (0, 1)

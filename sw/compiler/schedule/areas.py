@@ -118,8 +118,10 @@ class Areas(Arranged):
         """Return the area that an action of a product of two computed matrices reads."""
         layer = self.network.layers[action.layer]
         assert isinstance(layer, DynamicProduct)
-        moved = isinstance(action, MoveWeights)
-        value = layer.tiles_of(action.term) if moved else layer.pixels_of(action.term)
+        if isinstance(action, MoveWeights):
+            value = layer.tiles_of(action.term, action.group)
+        else:
+            value = layer.pixels_of(action.term)
         if isinstance(action.term, Addend):
             return Area(value, action.block.samples, EVERYTHING)
         matrix = layer.matrices[isinstance(action, MoveWeights)][action.head]

@@ -1,7 +1,7 @@
 """Jobs of products of two computed matrices: tiles are moved, multiplied, and drained."""
 
 from collections.abc import Iterator, Sequence
-from itertools import count, product
+from itertools import count
 from typing import Any, NamedTuple
 
 from celosia.sw.compiler import policy
@@ -197,8 +197,10 @@ class DynamicJobs:
         """Yield the passes over a tile, and the moves of its steps unless all are in place."""
         layer, spread, most = self.layer, self.spreads, self.scratch.steps
         sums = {"rows": work.rows, "half": 0, "accumulator": work.row}
-        for group, first in product(range(layer.groups), range(0, self.steps, most)):
-            about = self.about(work, first, min(first + most, self.steps))
+        counts = [-(-layer.taps_of(n) // self.config.rows) for n in range(layer.groups)]
+        parts = [(n, first) for n, count in enumerate(counts) for first in range(0, count, most)]
+        for group, first in parts:
+            about = self.about(work, first, min(first + most, counts[group]))
             about["group"] = group
             if not self.once:
                 about["slot"] = self.scratch.slot(next(self.turns))
