@@ -85,3 +85,23 @@ class Reads:
         if count % middle or start[1]:
             return start, (1, count, inner)
         return start, (count // middle, middle, inner)
+
+
+@dataclass(frozen=True)
+class Addend:
+    """Matrix that is added to sums, times a factor."""
+
+    value: int
+    factor: int
+    #: Its rows, one for all or as many as there are sums, and its columns, which repeat.
+    rows: int
+    columns: int
+    first: int = 0  #: Column that is added to the first channel.
+    repeats: Repeats | None = None  #: Repeats of its rows, if they are those of windows.
+
+    @property
+    def tiles(self) -> tuple[int, ...]:
+        """Numbers of int8 on the diagonals of tiles; one after the other they make the factor."""
+        most = 127 if self.factor > 0 else -128
+        count, rest = divmod(self.factor, most)
+        return (most,) * count + ((rest,) if rest else ())

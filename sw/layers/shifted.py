@@ -10,10 +10,9 @@ from celosia.hw.arch.isa import Rounding, Window
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.labels import layer_name
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.layers.grids import Grid, Reads, Repeats
+from celosia.sw.layers.grids import Addend, Grid, Reads, Repeats
 from celosia.sw.layers.lowering import Lowering, View
 from celosia.sw.layers.spec import (
-    Addend,
     DynamicProduct,
     Layer,
     MatrixLayer,

@@ -7,7 +7,7 @@ import numpy as np
 
 from celosia.hw.arch.isa import Mode, Window
 from celosia.sw.layers.errors import require_layer
-from celosia.sw.layers.grids import Grid, Reads, Repeats
+from celosia.sw.layers.grids import Addend, Grid, Reads
 from celosia.sw.layers.values import Scaling
 
 #: From the first to after the last.
@@ -260,26 +260,6 @@ class Correction:
 
     value: int
     times: int
-
-
-@dataclass(frozen=True)
-class Addend:
-    """Matrix that is added to sums, times a factor."""
-
-    value: int
-    factor: int
-    #: Its rows, one for all or as many as there are sums, and its columns, which repeat.
-    rows: int
-    columns: int
-    first: int = 0  #: Column that is added to the first channel.
-    repeats: Repeats | None = None  #: Repeats of its rows, if they are those of windows.
-
-    @property
-    def tiles(self) -> tuple[int, ...]:
-        """Numbers of int8 on the diagonals of tiles; one after the other they make the factor."""
-        most = 127 if self.factor > 0 else -128
-        count, rest = divmod(self.factor, most)
-        return (most,) * count + ((rest,) if rest else ())
 
 
 def extents_of(

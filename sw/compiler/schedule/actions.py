@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
-from celosia.sw.layers.spec import Addend, Range, Term
+from celosia.sw.layers.grids import Addend
+from celosia.sw.layers.spec import Range, Term
 
 
 class Stripe(NamedTuple):

@@ -18,7 +18,8 @@ from celosia.sw.compiler.schedule.actions import (
     StoreRegion,
     Stripe,
 )
-from celosia.sw.layers.spec import Addend, DynamicProduct, MatrixLayer, Pooling, Range, Sum
+from celosia.sw.layers.grids import Addend
+from celosia.sw.layers.spec import DynamicProduct, MatrixLayer, Pooling, Range, Sum
 
 #: All rows, or all channels.
 EVERYTHING = (-(1 << 62), 1 << 62)

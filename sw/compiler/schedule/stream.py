@@ -32,7 +32,8 @@ from celosia.sw.compiler.schedule.actions import (
 from celosia.sw.compiler.schedule.constants import READERS, Constants, Reader
 from celosia.sw.compiler.schedule.pace import Pace
 from celosia.sw.compiler.schedule.rings import Queue, Use
-from celosia.sw.layers.spec import Addend, DynamicProduct, Pooling
+from celosia.sw.layers.grids import Addend
+from celosia.sw.layers.spec import DynamicProduct, Pooling
 
 
 class Bound(NamedTuple):
