@@ -152,7 +152,8 @@ def _repeated(
     matrices = [replace(layers.matrix(number), repeats=repeats) for number in numbers]
     filled = (shape[0], counts[0] * window[0], counts[1] * window[1])
     if filled != shape[:3]:
-        grid, extents = Grid(*shape[:3], (0, 0)), (math.prod(filled), shape[3])
+        grid = Grid(shape[0], shape[1], shape[2], (0, 0))
+        extents = math.prod(filled), shape[3]
         parts = [layers.sums(shift_scaling(0), None, ((m, 1),), shape=extents) for m in matrices]
         matrices = [layers.padded(part, filled, grid, spread=False) for part in parts]
     return layers, (math.prod(shape[:3]), shape[3]), matrices
