@@ -28,6 +28,7 @@ MODULES = (
     "models",
     "doctor",
     "hardware",
+    "explore",
     "fuzz",
 )
 

@@ -1,0 +1,188 @@
+"""``celosia explore``: cores that fit a board or a part, and the fastest of them for networks."""
+
+import argparse
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from celosia.hw.arch.config import Config
+from celosia.sw.cli.arguments import (
+    Commands,
+    add_files,
+    add_preset,
+    add_workers,
+    board_of,
+    number,
+    whole,
+    workers_of,
+)
+from celosia.sw.explore.area import Model, known_syntheses, read_syntheses
+from celosia.sw.explore.search import (
+    COMB,
+    MOST,
+    Candidate,
+    Room,
+    clock_of,
+    cycles_of,
+    fitting,
+    front,
+    room_of,
+    text_of,
+)
+from celosia.sw.files import json_bytes, read_file, writable, write_atomically
+from celosia.sw.frontend.source import load
+from celosia.sw.runtime.session import InputError
+from celosia.sw.shipped import model_path
+from celosia.sw.workers.spread import spread
+
+#: Cells of a part that options give.
+_CELLS = ("luts", "dsps", "rams")
+
+
+def add_parsers(command: Commands) -> None:
+    """Add the command."""
+    parser = command("explore", "find the cores that fit a board and run models fastest", run)
+    parser.add_argument(
+        "models", nargs="*", metavar="MODEL", help=".tflite or .onnx file, or a shipped model"
+    )
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--board", metavar="B", help="beside memory controller and bridge")
+    place.add_argument("--part", metavar="P", help="an ECP5 with the core alone")
+    for name in _CELLS:
+        text = f"{name[:-1].upper()} that the core may take"
+        parser.add_argument(f"--{name}", type=whole, metavar="N", help=text)
+    parser.add_argument("--clock", type=number, metavar="MHZ", help="clock of all cores")
+    add_preset(parser)
+    add_files(parser, "--synthesis", "FILE", "also fit to this report of celosia synth --json")
+    parser.add_argument("--errors", action="store_true", help="print the errors of the areas")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all cores as JSON")
+    add_workers(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print the cores that nothing beats in time and area, and how to build the fastest."""
+    if bool(arguments.models) == arguments.errors:
+        raise InputError("explore: wanted a MODEL or --errors")
+    model = Model([*known_syntheses(), *_syntheses(arguments.synthesis)])
+    if arguments.errors:
+        print(_errors(model), end="")
+        return
+    models = [model_path(name) for name in arguments.models]
+    writable(arguments.json, sources=tuple(models))
+    board, part, room = _place(arguments)
+    graphs = [load(path) for path in models]
+    cores = fitting(arguments.preset, part, room, model)
+    memory = [_memory(board, config) for config, _ in cores]
+    jobs = [*zip((config for config, _ in cores), memory, strict=True)]
+    key = repr(jobs).encode() + b"".join(map(read_file, models))
+    shards = spread(partial(_cycles, graphs), jobs, workers_of(arguments), key=key)
+    counts = list(tqdm(shards, total=len(jobs), unit="core", delay=1, disable=None))
+    candidates = [
+        Candidate(config, area, cycles, arguments.clock or _clock(board, part, room, area.luts))
+        for (config, area), cycles in zip(cores, counts, strict=True)
+        if cycles
+    ]
+    if not candidates:
+        raise InputError("explore: no core fits that runs all models")
+    best = front(candidates)
+    if arguments.json:
+        figures = [_as_dict(one, is_best=one in best) for one in candidates]
+        write_atomically({arguments.json: json_bytes(figures)})
+    print(_table(best, arguments.models), end="")
+    core = text_of(best[0].config)
+    place = f"build {board.name}" if board else "synth"
+    option = "" if board else f" --part {part.name}"
+    print(f"\ncelosia {place} --preset {core}{option}")
+
+
+def _syntheses(paths: list[str]) -> list[Any]:
+    result = []
+    for path in paths:
+        try:
+            result += read_syntheses([json.loads(read_file(path))])
+        except ValueError as error:
+            raise InputError(f"{path}: {error}") from None
+    return result
+
+
+def _place(arguments: argparse.Namespace) -> tuple[Any, Any, Room]:
+    """Return the board if there is one, the part, and the room on it."""
+    from celosia.hw.flow.parts import ECP5, PARTS, part_named
+
+    board = board_of(arguments.board) if arguments.board else None
+    part = board.fpga if board else part_named(arguments.part or "LFE5U-85F")
+    if part is None or part.family is not ECP5:
+        known = ", ".join(name for name, one in PARTS.items() if one.family is ECP5)
+        wrong = board.part if board else arguments.part
+        raise InputError(f"explore: wanted a part of {known}, got {wrong}")
+    luts, dsps, rams = (getattr(arguments, name) for name in _CELLS)
+    room = room_of(part.multipliers, has_system=board is not None)
+    multipliers = room.multipliers if dsps is None else dsps
+    room = Room(
+        room.luts if luts is None else COMB * luts,
+        multipliers,
+        room.memories if rams is None else rams,
+    )
+    return board, replace(part, multipliers=multipliers), room
+
+
+def _memory(board: Any, config: Config) -> dict[str, float]:
+    """Return latency and bandwidth of a board's memory for a core; one beat a cycle without."""
+    if board is None:
+        return {}
+    own = replace(board, config=config)
+    return {"latency": own.memory_latency, "bandwidth": own.memory_bandwidth}
+
+
+def _cycles(graphs: list[Any], job: tuple[Config, dict[str, float]]) -> tuple[int, ...] | None:
+    config, memory = job
+    return cycles_of(config, graphs=graphs, memory=memory)
+
+
+def _clock(board: Any, part: Any, room: Room, luts: int) -> float:
+    """Return the clock in MHz: of builds, but not above that of a board's design."""
+    clock = clock_of(part.name, MOST * COMB * luts / room.luts)
+    return min(clock, board.clock_hz / 1e6) if board else clock
+
+
+def _table(candidates: list[Candidate], models: list[str]) -> str:
+    """Return the table of cores, the fastest first."""
+    names = [Path(name).stem for name in models]
+    heads = ["core", "LUT", "FF", "DSP", "block RAM", "MHz", *(f"{n}, cycles, ms" for n in names)]
+    rows = [heads]
+    for one in candidates:
+        times = [f"{n:,} {n / one.megahertz / 1e3:.3g}" for n in one.cycles]
+        counts = [f"{count:,}" for count in one.area]
+        rows.append([text_of(one.config), *counts, f"{one.megahertz:g}", *times])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _errors(model: Model) -> str:
+    """Return the errors of LUT and FF at each synthesis, fitted with it and without it."""
+    lines = ["cells core                          with it  without it"]
+    for kind in ("LUT", "FF"):
+        rows = model.errors(kind)
+        lines += [f"{kind:<5} {name[:28]:<28} {a:+8.1%} {b:+10.1%}" for name, a, b in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _as_dict(candidate: Candidate, *, is_best: bool) -> dict[str, Any]:
+    """Return the figures of a core; fields: ``docs/reference/json.md``."""
+    return {
+        "preset": text_of(candidate.config),
+        **dict(
+            zip(("luts", "registers", "multipliers", "block_rams"), candidate.area, strict=True)
+        ),
+        "megahertz": candidate.megahertz,
+        "cycles": candidate.cycles,
+        "seconds": candidate.seconds,
+        "is_best": is_best,
+    }

@@ -1,0 +1,1 @@
+"""Cores that fit a part or a board, their cycles on networks, area and clock."""

@@ -1,0 +1,162 @@
+"""``celosia explore``: areas beside measured ones, cores that fit, and the fastest of them."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from celosia.hw.arch.presets import PRESETS, preset
+from celosia.hw.flow.parts import PARTS, part_named
+from celosia.hw.litex.boards import BOARDS
+from celosia.sw.cli import main
+from celosia.sw.explore import search
+from celosia.sw.explore.area import SYNTHESES, Area, Model, known_syntheses
+from celosia.sw.explore.search import Candidate, Room, clock_of, fitting, front, text_of
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = json.loads(SYNTHESES.read_text())
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return Model(known_syntheses())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row['preset']}-{row['part'][:9]}" for row in ROWS])
+def test_memories_and_multipliers_are_those_of_syntheses(row: dict, model: Model) -> None:
+    part = part_named(row["part"].partition(",")[0])
+    assert part
+    area = model.area(part.suited(preset(row["preset"])))
+    assert area.multipliers == sum(row["DSP"].values())
+    assert area.memories == sum(row["block RAM"].values())
+    assert area.luts == pytest.approx(sum(row["LUT"].values()), rel=0.03)
+    assert area.registers == pytest.approx(sum(row["FF"].values()), rel=0.03)
+
+
+def test_errors_without_a_synthesis(model: Model) -> None:
+    """Only one core has cells in logic: nothing else shows their area."""
+    for kind, limit in (("LUT", 0.08), ("FF", 0.06)):
+        for name, _, without in model.errors(kind):
+            assert name == "edge,lanes=16" or abs(without) < limit, (kind, name)
+
+
+def test_a_report_joins_the_fit(tmp_path: Path, model: Model, capsys) -> None:
+    """A core that is larger than the model has it moves the areas of others."""
+    cells = {"LUT": 6000, "FF": 5000, "DSP": 0, "block RAM": 0}
+    blocks = {name: cells for name in ("matrix", "vector", "sequencer", "load")}
+    blocks["outside"] = {"LUT": 10**6, "FF": 10**6, "DSP": 0, "block RAM": 0}
+    report = {"preset": "micro,lanes=4", "part": "LFE5U-85F, speed grade 6", "blocks": blocks}
+    path = tmp_path / "synth.json"
+    path.write_text(json.dumps(report))
+    assert main(f"explore --errors --synthesis {path}".split()) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if "micro,lanes=4" in line)
+    before = model.area(PARTS["LFE5U-85F"].suited(preset("micro,lanes=4"))).luts
+    assert float(row.split()[-1].rstrip("%")) == pytest.approx(100 * (before / 24_000 - 1), abs=0.1)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_names_of_cores(name: str) -> None:
+    assert text_of(PRESETS[name]) == name
+    changed = replace(PRESETS[name], queue_depth=7, activation_weights=True, name="x")
+    assert replace(preset(text_of(changed)), name="x") == changed
+
+
+def test_cores_that_fit_have_the_most_memory(model: Model) -> None:
+    part = PARTS["LFE5U-45F-CABGA381"]
+    room = search.room_of(part.multipliers, has_system=True)
+    cores = fitting(PRESETS["edge"], part, room, model)
+    keys = [(c.rows, c.columns, c.lanes, c.requantizer) for c, _ in cores]
+    assert len(keys) == len(set(keys)) > 20
+    assert all(room.holds(area) for _, area in cores)
+    # The same core with the next larger memories does not fit.
+    for core, _ in cores:
+        larger = [
+            config
+            for config in search.configurations(PRESETS["edge"])
+            if (config.rows, config.columns, config.lanes, config.requantizer)
+            == (core.rows, core.columns, core.lanes, core.requantizer)
+            and config.unified_bytes > core.unified_bytes
+        ]
+        assert not any(room.holds(model.area(part.suited(config))) for config in larger)
+    assert not fitting(PRESETS["edge"], part, Room(1000, 72, 108), model)
+
+
+def test_front() -> None:
+    areas = (900, 500, 700, 400)
+    cycles = (10, 20, 30, 40)
+    candidates = [
+        Candidate(PRESETS["nano"], Area(luts, 0, 0, 0), (count, count), 50.0)
+        for luts, count in zip(areas, cycles, strict=True)
+    ]
+    assert [one.area.luts for one in front(candidates[::-1])] == [900, 500, 400]
+    assert replace(candidates[0], cycles=(10, 40)).seconds == pytest.approx(20 / 50e6)
+
+
+def test_clocks() -> None:
+    assert clock_of("LFE5U-85F", 0.2) == clock_of("LFE5U-85F-CABGA381", 0.3) == 62.9
+    assert clock_of("LFE5U-85F", 0.9) == 56.3
+    assert clock_of("LFE5UM5G-85F-CABGA554", 0.1) == 79.8
+    assert clock_of("LFE5UM-25F-8MG285C", 0.1) == 51.8
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Only small arrays, in a folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(search, "_ARRAYS", ((4, 4), (4, 8)))
+    monkeypatch.setattr(search, "_LANES", (1, 4))
+
+
+def test_the_fastest_core_of_a_board(few: None, capsys) -> None:
+    assert main("explore mnist_mlp --board ulx3s-25f --json e.json".split()) == 0
+    *table, _, command = capsys.readouterr().out.splitlines()
+    rows: list[dict[str, Any]] = json.loads(Path("e.json").read_text())
+    best = min(rows, key=lambda row: row["seconds"])
+    assert command == f"celosia build ulx3s-25f --preset {best['preset']}"
+    assert table[1].startswith(f"{best['preset']} ") and len(table) == 1 + sum(
+        row["is_best"] for row in rows
+    )
+    board = replace(BOARDS["ulx3s-25f"], config=preset(best["preset"]))
+    memory = f"--latency {board.memory_latency} --bandwidth {board.memory_bandwidth}"
+    options = f"--preset {best['preset']} {memory}"
+    assert main(f"report mnist_mlp {options} --json r.json".split()) == 0
+    assert best["cycles"] == [json.loads(Path("r.json").read_text())["cycles"]]
+    assert best["megahertz"] == 50 and best["seconds"] == pytest.approx(best["cycles"][0] / 50e6)
+    text = (ROOT / "docs" / "reference" / "json.md").read_text()
+    assert not {field for field in rows[0] if f"`{field}`" not in text}
+
+
+def test_room_that_options_give(few: None, capsys) -> None:
+    options = "--luts 9000 --dsps 18 --rams 60 --clock 100"
+    assert main(f"explore mnist_mlp {options} --json e.json".split()) == 0
+    assert "celosia synth --preset" in capsys.readouterr().out
+    for row in json.loads(Path("e.json").read_text()):
+        assert row["luts"] <= 9000 and row["multipliers"] <= 18 and row["block_rams"] <= 60
+        assert row["megahertz"] == 100
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ("", "explore: wanted a MODEL or --errors"),
+        ("mnist_mlp --errors", "explore: wanted a MODEL or --errors"),
+        ("mnist_mlp --part GW2AR-18", "explore: wanted a part of LFE5U-85F, "),
+        ("mnist_mlp --part none", "explore: wanted a part of LFE5U-85F, "),
+        ("mnist_mlp --board vcu128", "board: wanted one of colorlight-i5"),
+        ("mnist_mlp --luts 100", "explore: no core fits that runs all models"),
+        ("mnist_mlp --synthesis wrong.json", "wrong.json: wanted a report of celosia synth --json"),
+        (
+            "mnist_mlp --synthesis ice.json",
+            "ice.json: wanted a synthesis for an ECP5, got iCE40UP5K",
+        ),
+    ],
+)
+def test_refused(options: str, wanted: str, few: None, refused: Callable[[str], str]) -> None:
+    Path("wrong.json").write_text("[]")
+    cells = {"LUT": 1, "FF": 1}
+    ice = {"preset": "pico", "part": "iCE40UP5K", "blocks": {"matrix": cells, "vector": cells}}
+    Path("ice.json").write_text(json.dumps(ice))
+    assert wanted in refused(f"explore {options}")
