@@ -22,12 +22,14 @@ def as_markdown(
     counts = ", ".join(f"{count} {state}" for state, count in states.items())
     has_vela = any(network.vela for network in networks)
     sentences = (
-        f"{len(networks)} files: {counts}. Each ran on {inputs} random inputs (seed {seed}) on the "
-        "machine model, and every output byte is compared with LiteRT's reference kernels "
+        f"Files: {len(networks)}; {counts}. Random inputs of each: {inputs}, seed {seed}. They ran on "
+        "the machine model, and every output byte is compared with LiteRT's reference kernels "
         "(BUILTIN_REF). Cycles are estimates of one inference, batch 1, of the core alone: "
         "operators on the host are left out."
     )
-    memories = [f"- {_setting(setting)}" for setting in settings]
+    memories = [
+        textwrap.fill(f"- {_setting(setting)}", 100, subsequent_indent="  ") for setting in settings
+    ]
     heads = ["file", "operators", "on the host", "MACs", "bytes"]
     heads += [f"{_column(setting)}" for setting in settings]
     rules = ["---", "---:", "---", "---:", "---", *("---:" for _ in settings)]
@@ -79,6 +81,7 @@ def as_dict(
                 "operators": network.operators,
                 "host": network.host,
                 "macs": network.macs,
+                "host_macs": network.host_macs,
                 "bytes_compared": network.compared,
                 "bytes_different": network.different,
                 "reason": network.refusal or network.failure,
@@ -122,13 +125,18 @@ def _row(network: Network, settings: Sequence[Setting], has_vela: bool) -> list[
 
 def _ratio(networks: Sequence[Network]) -> str:
     """Return a sentence with Vela's cycles as multiples of those of the first setting."""
-    ratios = [n.vela / n.cycles[0] for n in networks if n.vela and n.cycles and n.cycles[0]]
+    ratios = [
+        n.vela / n.cycles[0]
+        for n in networks
+        if n.vela and n.cycles and n.cycles[0] and not n.host_macs
+    ]
     if not ratios:
         return ""
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     return (
         f"Vela's cycles for {ACCELERATOR} are {mean:.2f} times those of the first core: geometric "
-        f"mean of {len(ratios)} files that both have work for, the least {min(ratios):.2f}."
+        f"mean of {len(ratios)} files whose multiplications all run on the core. The least: "
+        f"{min(ratios):.2f}."
     )
 
 

@@ -12,6 +12,7 @@ from celosia.sw.files import read_file
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program
 from celosia.sw.networks.comparison import Setting, compare, reference
+from celosia.sw.operators.work import host_work
 from celosia.sw.runtime.arrays import random_samples
 from celosia.sw.runtime.opening import graph_of, open_session
 from celosia.sw.runtime.session import InputError
@@ -26,6 +27,7 @@ class Network:
 
     - ``operators``: their number in the file; 0 if it cannot be read.
     - ``host``: kinds of those that run on the host.
+    - ``macs``, ``host_macs``: multiplications on the core, and on the host.
     - ``compared``, ``different``: output bytes, and those that are not LiteRT's.
     - ``refusal``: message of Celosia if it does not take the file.
     - ``failure``: message of LiteRT if it does not run the file.
@@ -37,6 +39,7 @@ class Network:
     operators: int = 0
     host: tuple[str, ...] = ()
     macs: int = 0
+    host_macs: int = 0
     compared: int = 0
     different: int = 0
     refusal: str = ""
@@ -108,6 +111,7 @@ def network(
         operators=len(graph.operations),
         host=tuple(dict.fromkeys(operator.kind for operator in program.host)),
         macs=macs,
+        host_macs=host_work(program).macs,
         compared=compared,
         different=wrong,
         failure=failure,

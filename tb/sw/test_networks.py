@@ -90,7 +90,7 @@ def test_a_page_keeps_its_other_text(folder: Path) -> None:
     for _ in range(2):
         assert main("networks nets/mnist_mlp.tflite --preset micro -o n.md".split()) == 0
     text = Path("n.md").read_text()
-    assert text.startswith("# Title\n\n<!-- begin -->\n\n1 files: 1 equal.")
+    assert text.startswith("# Title\n\n<!-- begin -->\n\nFiles: 1; 1 equal.")
     assert text.endswith("|\n\n<!-- end -->\n\nafter\n") and "old" not in text
     assert text.count("`mnist_mlp.tflite`") == 1
 
@@ -103,6 +103,7 @@ def test_cells_of_the_page() -> None:
         ),
         Network(file="b", failure="no | kernel", cycles=(1000,), vela=4000),
         Network(file="c", refusal="float weights", vela=5),
+        Network(file="d", host_macs=1, cycles=(10,), vela=90),
     ]
     text = page.as_markdown(networks, [setting], inputs=1, seed=0)
     assert "| `a` | 3 | – | 2,000 | 2 of 9 differ | 0.1 | 9,000 |" in text
