@@ -15,6 +15,7 @@ class Grid:
     origin: tuple[int, int]  #: Row and column of the first pixel of an image.
     stride: tuple[int, int] = (1, 1)  #: Rows and columns from one pixel of an image to the next.
     spare: int = 0  #: Pixels of zeros after the last image.
+    diagonal: bool = False  #: True if each pixel of a row has one byte, one channel further.
 
     @property
     def pixels(self) -> int:

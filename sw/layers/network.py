@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from celosia.sw.layers.errors import require_layer
-from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Sum
+from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Padded, Sum
 from celosia.sw.layers.values import Value
 
 
@@ -42,6 +42,7 @@ class Network:
                     covered == result.height * result.width, layer.name, "all results", covered
                 )
                 channels = layer.seen[2] if layer.seen else source.channels
+                channels = result.channels if isinstance(layer, Padded) else channels
                 shape, first = (result.height, result.width, channels), layer.first
             got = (result.height, result.width, result.channels)
             inside = got[:2] == shape[:2] and first + shape[2] <= got[2]

@@ -135,12 +135,23 @@ class ShiftedLayers:
 
     def padded(self, matrix: Matrix, images: Sequence[int], grid: Grid, spread: bool) -> Matrix:
         """Return images on a grid, copied unless they were; ``images``: number, rows, columns."""
+        seen = images[0] * images[1], images[2], matrix.columns
+        return self.copied(matrix, seen, grid, spread)
+
+    def diagonals(self, matrix: Matrix, spread: bool) -> Matrix:
+        """Return square matrices, one after the other: each row of a matrix is a diagonal."""
+        grid = Grid(matrix.rows, matrix.columns, 1, (0, 0), diagonal=True)
+        return self.copied(matrix, (matrix.rows, matrix.columns, 1), grid, spread)
+
+    def copied(
+        self, matrix: Matrix, seen: tuple[int, int, int], grid: Grid, spread: bool
+    ) -> Matrix:
+        """Return a matrix on a grid, copied unless it was; ``seen``: rows of all images."""
         lowering, operation = self.lowering, self.operation
         for layer in lowering.layers:
             if isinstance(layer, Padded) and (layer.source, layer.grid) == (matrix.value, grid):
                 if lowering.values[layer.result].spread == spread:
                     return Matrix(layer.result, grid.pixels, matrix.columns)
-        count, rows, columns = images
         everything = Windows(result=(0, 0), count=(1, grid.pixels), source=(0, 0), size=(1, 1))
         shape = 1, grid.pixels, matrix.columns
         layer = Padded(
@@ -153,7 +164,7 @@ class ShiftedLayers:
             stride=(1, 1),
             windows=(everything,),
             scalings=(shift_scaling(0),),
-            seen=(count * rows, columns, matrix.columns),
+            seen=seen,
             grid=grid,
         )
         lowering.layers.append(layer)

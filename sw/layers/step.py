@@ -7,13 +7,14 @@ the power of its tensor's exponent.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from celosia.sw.ir.graph import Graph, Operation, Quantization, State, Tensor
 from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.sums import Sums, Weights
 
 #: Bits of the low byte of a weight: a weight is ``high · 2^LOW_BITS + low``.
 LOW_BITS = 6
@@ -43,42 +44,6 @@ Choose = Callable[[str, Callable[[int], np.ndarray]], int]
 def high_bytes(weights: np.ndarray) -> np.ndarray:
     """Return the high bytes of weights, which multiply: those over ``2^LOW_BITS``, rounded."""
     return (weights + (1 << (LOW_BITS - 1))) >> LOW_BITS
-
-
-@dataclass(frozen=True)
-class Weights:
-    """Matrix of weights that train: tensors of its high and low bytes, by blocks of columns."""
-
-    name: str
-    highs: tuple[int, ...]
-    lows: tuple[int, ...]
-    shape: tuple[int, ...]
-
-    @property
-    def high(self) -> int:
-        """The high bytes of weights of one block."""
-        (number,) = self.highs
-        return number
-
-
-@dataclass(frozen=True)
-class Sums:
-    """Sums of an operation, before shift and clamp.
-
-    ``role``: name of the shift; ``exponent``: of the sums; ``addends``: tensors and factors;
-    ``noise``: shape of noise as wide as the shift, which is added, or none; ``records``: parameters
-    that shift the product before addends are added, or none.
-    """
-
-    role: str
-    kind: str
-    operands: tuple[int, ...]
-    shape: tuple[int, ...]
-    exponent: int
-    attributes: dict[str, Any] = field(default_factory=dict)
-    addends: tuple[tuple[int, int], ...] = ()
-    noise: tuple[int, ...] | None = None
-    records: int | None = None
 
 
 class Step:
@@ -328,10 +293,18 @@ class Step:
 
     # Weights.
 
-    def weights(self, name: str, first: np.ndarray, exponent: int | None = None) -> Weights:
+    def weights(
+        self,
+        name: str,
+        first: np.ndarray,
+        exponent: int | None = None,
+        *,
+        divided: bool = False,
+    ) -> Weights:
         """Add a matrix of weights that train.
 
-        ``first``: int8, or real numbers in steps of 2^exponent, one that suits them unless given.
+        ``first``: int8, or real numbers in steps of 2^exponent, one that suits them unless given;
+        ``divided``: whether a large one has several blocks of columns.
         """
         if exponent is None:
             mean = float(np.sqrt(np.mean(np.square(first, dtype=np.float64))))
@@ -347,7 +320,7 @@ class Step:
             return Weights(name, (number,), (), (1, *first.shape))
         lows = wide - (highs << LOW_BITS)
         count = first.shape[1]
-        width = self.width if first.size > self.most else count
+        width = self.width if divided and first.size > self.most else count
         parts: dict[str, list[int]] = {"high": [], "low": []}
         for start in range(0, count, width):
             for kind, contents in (("high", highs), ("low", lows)):

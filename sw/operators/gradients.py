@@ -7,7 +7,8 @@ import numpy as np
 from celosia.sw.ir.graph import Operation
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.shapes import padding
-from celosia.sw.layers.step import MOST, Backward, Step, Sums, Weights
+from celosia.sw.layers.step import MOST, Backward, Step
+from celosia.sw.layers.sums import Sums, Weights
 
 #: Greatest real values of activations that train; none for an activation without one.
 _TOPS = {"NONE": None, "RELU": None, "RELU6": 6.0}
@@ -52,7 +53,7 @@ def dense(step: Step, operation: Operation) -> Backward:
     first = step.contents(operation, 1).T
     if first.shape[0] != step.shape(x)[2]:
         raise CompileError(f"wanted {first.shape[0]} values of an image, got {step.shape(x)[2]}")
-    weights = step.weights(name, first)
+    weights = step.weights(name, first, divided=True)
     sums = step.product(f"{name}/sum", x, weights.highs)
     bias = step.bias(operation, sums.exponent)
     sums = step.with_bias(sums, bias)

@@ -13,8 +13,10 @@ from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.grids import Grid, Group, Reads
-from celosia.sw.layers.lowering import Lowering
+from celosia.sw.layers.lowering import Lowering, View
 from celosia.sw.layers.record import EXTENT, Attributes, Shape, require
+from celosia.sw.layers.shifted import Matrix, ShiftedLayers
+from celosia.sw.layers.spec import Windows
 from celosia.sw.operators.shifted import check, exact, parts_of, record
 from celosia.sw.operators.windows import image
 
@@ -152,8 +154,8 @@ class _Grids(NamedTuple):
 def _grids(operation: Operation, x: Sequence[int], results: Sequence[int]) -> _Grids:
     """Return the grids of a convolution of images ``x``: both have the same rows and columns."""
     attributes = operation.attributes
-    if attributes["depthwise"]:
-        raise CompileError("wanted a convolution of all channels")
+    if attributes["depthwise"] and x[3] != results[3]:
+        raise CompileError(f"wanted {x[3]} channels of results, got {results[3]}")
     kernel, stride, before = (attributes[name] for name in ("kernel", "stride", "before"))
     high, wide = (
         max(x[n] + kernel[n - 1] - 1, (results[n] - 1) * stride[n - 1] + kernel[n - 1])
@@ -168,6 +170,14 @@ def _grids(operation: Operation, x: Sequence[int], results: Sequence[int]) -> _G
     return _Grids(images, errors, tuple(kernel), tuple(before))
 
 
+def _weights(
+    layers: ShiftedLayers, operation: Operation, number: int, spread: bool = False
+) -> Matrix:
+    """Return the matrix between all channels; that of a depthwise layer is diagonal."""
+    matrix = layers.matrix(number)
+    return layers.diagonals(matrix, spread) if operation.attributes["depthwise"] else matrix
+
+
 def _lower_convolution(lowering: Lowering, operation: Operation) -> None:
     """Lower windows of images times weights: a row of the kernel at a time."""
     layers, scaling, operands, addends, _ = parts_of(lowering, operation)
@@ -178,7 +188,7 @@ def _lower_convolution(lowering: Lowering, operation: Operation) -> None:
     strides = grid.height * grid.width, down * grid.width, right
     reads = Reads((x[0], results[1], results[2]), strides, taps, groups)
     source = layers.padded(layers.matrix(operands[0]), x[:3], grid, spread=False)
-    layers.sums(scaling, (source, layers.matrix(operands[1])), addends, reads=reads)
+    layers.sums(scaling, (source, _weights(layers, operation, operands[1])), addends, reads=reads)
 
 
 def _lower_turned(lowering: Lowering, operation: Operation) -> None:
@@ -198,13 +208,16 @@ def _lower_turned(lowering: Lowering, operation: Operation) -> None:
     strides = grid.height * grid.width, grid.width, 1
     reads = Reads((x[0], x[1], x[2]), strides, errors[3], groups)
     source = layers.padded(layers.matrix(operands[0]), errors[:3], grid, spread=False)
-    weights = layers.matrix(operands[1])
+    weights = _weights(layers, operation, operands[1], spread=True)
     ways = {"turned": (False, True), "columns": (0, x[3]), "reads": reads}
     layers.sums(scaling, (source, weights), addends, **ways)
 
 
 def _lower_correlation(lowering: Lowering, operation: Operation) -> None:
-    """Lower gradients of weights: columns of images times the errors of all pixels."""
+    """Lower gradients of weights: columns of images times the errors of all pixels.
+
+    Those of a depthwise layer are the diagonals of the ones between all channels.
+    """
     layers, scaling, operands, addends, records = parts_of(lowering, operation)
     x, errors = (lowering.graph.tensors[n].shape for n in operands)
     grids = _grids(operation, x, errors)
@@ -214,7 +227,25 @@ def _lower_correlation(lowering: Lowering, operation: Operation) -> None:
     images = layers.padded(layers.matrix(operands[0]), x[:3], grids.images, spread=True)
     pixels = layers.padded(layers.matrix(operands[1]), errors[:3], grids.errors, spread=False)
     ways = {"turned": (True, False), "reads": reads, "stepped": records}
-    layers.sums(scaling, (images, pixels), addends, **ways)
+    depthwise = operation.attributes["depthwise"]
+    if depthwise:
+        addends = [(layers.diagonals(matrix, spread=False), factor) for matrix, factor in addends]
+    result = layers.sums(scaling, (images, pixels), addends, **ways)
+    if depthwise:
+        _take_diagonals(layers, result, reads.counts)
+
+
+def _take_diagonals(layers: ShiftedLayers, matrix: Matrix, counts: Sequence[int]) -> None:
+    """Make the result of the diagonals of square matrices."""
+    taps, channels = counts[0] * counts[1], counts[2]
+    windows = tuple(
+        Windows(result=(0, tap * channels), count=(1, channels), source=(tap, 0), size=(1, 1))
+        for tap in range(taps)
+    )
+    shape, seen = (1, taps * channels, 1), (taps, channels * channels, 1)
+    view = View(matrix.value, 0, 0, 1, matrix.rows)
+    fields = {"windows": windows, "shape": shape, "seen": seen, "stride": (1, channels + 1)}
+    layers.lowering.vector(layers.operation, view, **fields)
 
 
 OPERATORS = (

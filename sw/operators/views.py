@@ -42,6 +42,8 @@ def _lower_reshape(lowering: Lowering, operation: Operation) -> None:
             for y in range(value.height)
         )
         lowering.vector(operation, view, shape=shape, windows=windows)
+    elif shape != got and value.height == 1 and not image and "SLICE" in kinds:
+        lowering.vector(operation, View(view.value, 0, 0, *shape[:2]), seen=shape)
     elif shape == got or not image or bytewise:
         lowering.views[number] = view
     elif value.height == 1:

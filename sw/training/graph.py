@@ -7,7 +7,8 @@ import numpy as np
 
 from celosia.sw.ir.graph import Graph, Operation, Tensor
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.layers.step import IMAGE_EXPONENT, MOST, Backward, Choose, Step, Weights
+from celosia.sw.layers.step import IMAGE_EXPONENT, MOST, Backward, Choose, Step
+from celosia.sw.layers.sums import Weights
 from celosia.sw.operators.host import evaluate
 from celosia.sw.operators.registry import OPERATORS
 from celosia.sw.operators.step_errors import MOST_CLASSES

@@ -179,6 +179,12 @@ def means(layers: Layers) -> None:
     layers.add("MEAN", [layers.last], (1, shape[3]), axes=(1, 2), keepdims=False)
 
 
+def depthwise(layers: Layers) -> None:
+    layers.conv(2, depthwise=True)
+    layers.conv(20, (1, 1))
+    layers.conv(20, (3, 2), stride=(2, 1), depthwise=True)
+
+
 def joined(layers: Layers) -> None:
     first = layers.conv(4)
     second = layers.conv(4, activation="NONE")
@@ -189,18 +195,33 @@ def joined(layers: Layers) -> None:
 
 
 @pytest.mark.parametrize("core", ["edge", "edge,accumulator_depth=32"])
-@pytest.mark.parametrize("build", [maxima, windows_beside, means, joined])
+@pytest.mark.parametrize("build", [maxima, windows_beside, means, depthwise, joined])
 def test_poolings_and_branches_run_on_the_core(
     build: Callable[[Layers], None], core: str, seed: int
 ) -> None:
     layers = Layers((8, 6, 2), seed)
     build(layers)
     layers.dense(4)
-    program = require_equal(step_graph(layers.graph(), BATCH, shift_of), core, seed)
+    # Only matrices of FULLY_CONNECTED are divided into blocks.
+    program = require_equal(step_graph(layers.graph(), BATCH, shift_of, most=256), core, seed)
     assert not program.host
 
 
+def test_the_host_runs_products_whose_rows_of_pixels_the_accumulators_do_not_hold(
+    seed: int,
+) -> None:
+    layers = Layers((2, 40, 1), seed)
+    layers.conv(1, (1, 3))
+    layers.pool("MAX_POOL_2D", 1, 2)
+    layers.dense(4)
+    found = step_graph(layers.graph(), 2, shift_of)
+    program = require_equal(found, "edge,accumulator_depth=32", seed)
+    kinds = {step.kind for step in program.host}
+    assert kinds == {"ShiftedConvolution", "MaximumErrors"}
+
+
 def test_the_host_runs_operations_that_the_core_does_not(seed: int) -> None:
+    """A depthwise layer has two channels of results for each of its inputs."""
     layers = Layers((7, 6, 2), seed)
     layers.conv(4, depthwise=True)
     layers.dense(4)

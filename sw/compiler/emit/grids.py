@@ -36,7 +36,8 @@ def padded(about: Addressing, action: PoolRegion, slot: int) -> Iterator[Step]:
     pixel = source.pixel if about.network.values[layer.source].channels == depth else depth
     row, (down, right) = grid.width * result.pixel, grid.stride
     counts = (grid.images, high, columns)
-    ends = loops(counts, (grid.height * row, down * row, right * result.pixel), "destination_")
+    along = right * result.pixel + grid.diagonal
+    ends = loops(counts, (grid.height * row, down * row, along), "destination_")
     strides = {name: n for name, n in ends.items() if name.startswith("destination")}
     yield vector(
         about,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.layout.pitches import Layout, sees_rows
-from celosia.sw.compiler.layout.scratch import scratch_limit
+from celosia.sw.compiler.layout.scratch import row_limit, scratch_limit
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer
@@ -42,8 +42,9 @@ def misfit(network: Network, layouts: Sequence[Layout], config: Config) -> Compi
             high, wide = layer.pool.window
             wanted = f"windows of at most {config.accumulator_depth} sums"
             return _error(layer, f"wanted {wanted}, got {high} x {wide}")
-        if isinstance(layer, DynamicProduct) and (reason := scratch_limit(network, config)):
-            return _error(layer, reason)
+        if isinstance(layer, DynamicProduct):
+            if reason := row_limit(layer, config) or scratch_limit(network, config):
+                return _error(layer, reason)
     return None
 
 

@@ -48,16 +48,22 @@ def scratch_limit(network: Network, config: Config) -> str:
         # Half of the tiles are for those of activations, and for tiles that stream.
         wanted = f"at most {config.weight_tiles // 2} constant tiles of addends"
         return f"wanted {wanted}, got {diagonals}"
-    inner = [layer.reads.counts[2] for layer in _products(network).values() if layer.reads]
-    addends = [addend for layer in _products(network).values() for addend in layer.addends]
-    inner += [addend.repeats.width for addend in addends if addend.repeats]
-    if max(inner, default=0) > config.accumulator_depth:
-        wanted = f"rows of at most accumulator_depth = {config.accumulator_depth} pixels"
-        return f"wanted {wanted}, got {max(inner)}"
     if config.accumulator_rows <= config.rows:
         wanted = f"more than {config.rows} rows of accumulators"
         return f"wanted {wanted}, got {config.accumulator_rows}"
     return ""
+
+
+def row_limit(layer: DynamicProduct, config: Config) -> str:
+    """Return the reason why rows of pixels of a layer do not fit the accumulators, if they do not.
+
+    Loops over windows, and those that repeat pixels, are divided between such rows.
+    """
+    rows = [addend.repeats.width for addend in layer.addends if addend.repeats]
+    longest = max([*rows, layer.reads.counts[2] if layer.reads else 0])
+    if longest <= config.accumulator_depth:
+        return ""
+    return f"wanted rows of at most {config.accumulator_depth} pixels, got {longest}"
 
 
 def scratch_of(network: Network, config: Config) -> Scratch:

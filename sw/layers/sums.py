@@ -1,0 +1,40 @@
+"""Weights that train, and sums of an operation of a training step before shift and clamp."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Matrix of weights that train: tensors of its high and low bytes, by blocks of columns."""
+
+    name: str
+    highs: tuple[int, ...]
+    lows: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def high(self) -> int:
+        """The high bytes of weights of one block."""
+        (number,) = self.highs
+        return number
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums of an operation, before shift and clamp.
+
+    ``role``: name of the shift; ``exponent``: of the sums; ``addends``: tensors and factors;
+    ``noise``: shape of noise as wide as the shift, which is added, or none; ``records``: parameters
+    that shift the product before addends are added, or none.
+    """
+
+    role: str
+    kind: str
+    operands: tuple[int, ...]
+    shape: tuple[int, ...]
+    exponent: int
+    attributes: dict[str, Any] = field(default_factory=dict)
+    addends: tuple[tuple[int, int], ...] = ()
+    noise: tuple[int, ...] | None = None
+    records: int | None = None
