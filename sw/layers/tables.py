@@ -6,13 +6,15 @@ A larger weight gives the line a finer offset. Other weights give other offsets,
 every line has some that round to all of its 256 points.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from celosia.hw.arch.isa import Rounding
 from celosia.sw.ir.graph import Quantization
+from celosia.sw.ir.parts import HostOperator, Operand
 from celosia.sw.layers.errors import CompileError, UndefinedError
 from celosia.sw.layers.multiplier import quantize_multiplier
 from celosia.sw.layers.values import Scaling, scaling_of
@@ -52,6 +54,23 @@ def table(
         got = f"{source.scale:.6g} and {output.scale:.6g}"
         raise UndefinedError(f"wanted scales whose quotients fit single precision, got {got}")
     return np.clip(values, -128, 127).astype(np.int8)
+
+
+def of_kernel(kernel: Callable[..., Sequence[np.ndarray]], name: str) -> Callable[..., np.ndarray]:
+    """Return what fills the table of an operator of a value and one number: its kernel does.
+
+    - ``name``: the attribute with the number less its zero point; ``<name>_scale`` is its scale.
+    """
+
+    def fill(source: Quantization, output: Quantization, attributes: dict[str, Any]) -> np.ndarray:
+        value = Operand(0, "", (ENTRIES,), "int8", source.scale, source.zero_point)
+        constant = replace(value, shape=(1,), scale=attributes[f"{name}_scale"], data=b"")
+        result = replace(value, scale=output.scale, zero_point=output.zero_point)
+        operator = HostOperator("", "", 0, (value, constant), (result,), attributes)
+        number = np.array([attributes[name] + constant.zero_point])
+        return kernel(operator, [BYTES[None], number])[0][0]
+
+    return fill
 
 
 #: Weights that are tried, from the finest.

@@ -9,7 +9,7 @@ import numpy as np
 import tflite
 
 from celosia.hw.arch.isa import Mode
-from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.ir.graph import Graph, Operation, Tensor
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering, View, add_sum, lookup
@@ -17,7 +17,6 @@ from celosia.sw.layers.multiplier import quantize_multiplier
 from celosia.sw.layers.node import ModelError, Node, read_activation
 from celosia.sw.layers.products import add_product, product, without_zero
 from celosia.sw.layers.quantize import (
-    activation_range,
     addition_scalings,
     ends_of_two,
     exact_scaling,
@@ -34,17 +33,15 @@ from celosia.sw.layers.record import (
     Mismatch,
     Operator,
     Shape,
-    Table,
     by_type,
     require,
 )
-from celosia.sw.layers.tables import BYTES
+from celosia.sw.layers.tables import of_kernel
 from celosia.sw.operators import gradients
 from celosia.sw.operators.fixed_point import (
     centred,
     finished,
     halved,
-    multiplied,
     products,
     quotients,
     rescaled,
@@ -171,34 +168,6 @@ def _run_product(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[n
     left, right = centred(operator, arrays)
     factor = single_factor(single(first), single(second), over=single(output))
     return finished(rescaled(left * right, factor), output, operator.attributes["activation"])
-
-
-def _activated(y: np.ndarray, output: Quantization, attributes: dict[str, Any]) -> np.ndarray:
-    return np.clip(y + output.zero_point, *activation_range(attributes["activation"], output))
-
-
-def _sum_table(sign: int) -> Table:
-    """Return the table of ADD, or of SUB for -1, of a constant."""
-
-    def fill(source: Quantization, output: Quantization, attributes: dict[str, Any]) -> np.ndarray:
-        scale, constant = attributes["constant_scale"], np.array([attributes["constant"]])
-        twice = 2 * max(source.scale, scale)
-        multiplier, shift = quantize_multiplier(scale / twice)
-        other = times(constant << _SHIFT, sign * multiplier, shift)
-        x = (BYTES - source.zero_point) << _SHIFT
-        total = times(x, *quantize_multiplier(source.scale / twice)) + other
-        total = multiplied(total, twice / ((1 << _SHIFT) * output.scale))
-        return _activated(total, output, attributes)
-
-    return fill
-
-
-def _product_table(
-    source: Quantization, output: Quantization, attributes: dict[str, Any]
-) -> np.ndarray:
-    x = (BYTES - source.zero_point) * attributes["constant"]
-    factor = source.scales[0] * np.float32(attributes["constant_scale"]) / output.scales[0]
-    return _activated(multiplied(x, float(factor)), output, attributes)
 
 
 def addends(lowering: Lowering, operation: Operation, whole: int = 2) -> list[View]:
@@ -375,7 +344,7 @@ OPERATORS = (
             kernel=by_type(**dict.fromkeys(_SCALED, _run_sum(sign)), plain=clamped(of_reals)),
             lower=_lower_sum,
             gradient=gradients.addition if kind == "ADD" else None,
-            table=_sum_table(sign),
+            table=of_kernel(_run_sum(sign), "constant"),
             factors=quotients,
             core=f"two values, or a value and a constant; {REPEATED}",
             **_ARITHMETIC,
@@ -390,7 +359,7 @@ OPERATORS = (
         read=_read_binary(tflite.MulOptions),
         kernel=by_type(int8=_run_product, int16=_run_product, plain=clamped(np.multiply)),
         lower=_lower_product,
-        table=_product_table,
+        table=of_kernel(_run_product, "constant"),
         factors=products,
         option=_product_option,
         core="a value and one number, or one per channel; with `elementwise_products` as ADD",

@@ -1,17 +1,14 @@
 """MAXIMUM and MINIMUM of two operands that broadcast."""
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from celosia.hw.arch.isa import Mode
-from celosia.sw.ir.graph import Operation, Quantization
+from celosia.sw.ir.graph import Operation
 from celosia.sw.layers.lowering import Lowering, add_sum, lookup
 from celosia.sw.layers.node import Node
 from celosia.sw.layers.quantize import identity_scaling
-from celosia.sw.layers.record import Operator, Table
-from celosia.sw.layers.tables import BYTES
+from celosia.sw.layers.record import Operator
+from celosia.sw.layers.tables import of_kernel
 from celosia.sw.operators.elementwise import (
     BROADCAST,
     COMPLEMENT,
@@ -28,15 +25,6 @@ from celosia.sw.operators.plain import greater, of_two, smaller
 def _read_extreme(node: Node) -> dict[str, Any]:
     node.require_inputs(2)
     return single_constant(node.tensor(0), node.tensor(1))
-
-
-def _extreme_table(choose: Callable[..., np.ndarray]) -> Table:
-    """Return the table of MAXIMUM or MINIMUM with a constant."""
-
-    def fill(source: Quantization, output: Quantization, attributes: dict[str, Any]) -> np.ndarray:
-        return choose(BYTES, np.int64(attributes["constant"] + source.zero_point))
-
-    return fill
 
 
 def _lower_extreme(lowering: Lowering, operation: Operation) -> None:
@@ -68,7 +56,7 @@ OPERATORS = (
             keeps_scale=True,
             kernel=of_two(choose),
             lower=_lower_extreme,
-            table=_extreme_table(choose),
+            table=of_kernel(of_two(choose), "constant"),
             core=f"two values, or a value and a constant; {REPEATED}",
             host=f"{BROADCAST}, of one scale and zero point",
             **PAIRS,

@@ -30,7 +30,7 @@ from celosia.sw.layers.record import (
     by_type,
     require,
 )
-from celosia.sw.layers.tables import BYTES, ENTRIES, table
+from celosia.sw.layers.tables import BYTES, ENTRIES, of_kernel, table
 from celosia.sw.operators import real, wide
 from celosia.sw.operators.exponentials import saturated
 from celosia.sw.operators.fixed_point import (
@@ -82,24 +82,13 @@ def _either_gelu(
     return _populated(_gelu(attributes))(source, output, attributes)
 
 
-def _kinked(x: np.ndarray, below: np.ndarray, source: Quantization, output: Quantization):
-    """Return values from zero on by the ratio of scales, and those below unchanged."""
-    above = multiplied(x, float(source.scales[0] / output.scales[0]))
-    return output.zero_point + np.where(x >= 0, above, below)
-
-
 def _leaky_relu(
     source: Quantization, output: Quantization, attributes: dict[str, Any]
 ) -> np.ndarray:
     x = BYTES - source.zero_point
     factor = source.scales[0] * np.float32(attributes["alpha"]) / output.scales[0]
-    return _kinked(x, multiplied(x, float(factor)), source, output)
-
-
-def _prelu(source: Quantization, output: Quantization, attributes: dict[str, Any]) -> np.ndarray:
-    x = BYTES - source.zero_point
-    factor = source.scales[0] * np.float32(attributes["alpha_scale"]) / output.scales[0]
-    return _kinked(x, multiplied(x * attributes["alpha"], float(factor)), source, output)
+    above = multiplied(x, float(source.scales[0] / output.scales[0]))
+    return output.zero_point + np.where(x >= 0, above, multiplied(x, float(factor)))
 
 
 def _absolute(source: Quantization, output: Quantization, _: dict[str, Any]) -> np.ndarray:
@@ -378,7 +367,7 @@ OPERATORS = (
             plain=of_two(lambda x, slope: np.where(x >= 0, x, x * slope)),
         ),
         lower=lookup,
-        table=_prelu,
+        table=of_kernel(_run_prelu, "alpha"),
         single="alpha",
         factors=lambda graph, o: [*quotients(graph, o), *products(graph, o)],
         broadcasts=True,
