@@ -6,9 +6,9 @@ from typing import Any
 import networks as w
 import numpy as np
 import pytest
+from read_operators import assert_read, assert_refused, contents
 
-from celosia.sw.frontend.tflite import ModelError, load
-from celosia.sw.operators.registry import OPERATORS as READERS
+from celosia.sw.frontend.tflite import load
 
 #: Of the input of every graph here.
 SHAPE = (2, 9, 11, 3)
@@ -51,15 +51,6 @@ TWO = {"depth_multiplier": 2}
 
 def graph(*layers: w.Layer) -> w.Graph:
     return w.sequential(layers, input_shape=SHAPE, input_scale=0.5, input_zero_point=-7)
-
-
-def assert_refused(given: w.Graph, message: str) -> None:
-    with pytest.raises(ModelError) as caught:
-        load(w.serialize(given))
-    kind = given.operations[0].kind
-    assert str(caught.value).startswith(f"model: operator 0 {kind} ('output_0'): ")
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -107,36 +98,12 @@ def assert_refused(given: w.Graph, message: str) -> None:
     ],
 )
 def test_attributes(layer: w.Layer, shape: tuple[int, ...], attributes: dict[str, Any]) -> None:
-    written = graph(layer)
-    read = load(w.serialize(written))
-    (operation,) = read.operations
-    assert operation.kind == written.operations[0].kind
-    assert operation.attributes.items() >= attributes.items()
-    assert read.tensors[operation.outputs[0]].shape == shape
-    for one, other in zip(read.tensors, written.tensors, strict=True):
-        assert (one.name, one.shape, one.dtype) == (other.name, other.shape, other.dtype)
-        assert (one.data is None) == (other.data is None)
-        assert one.data is None or one.data.tobytes() == np.asarray(other.data).tobytes()
-        assert (one.quantization is None) == (other.quantization is None)
-        assert one.quantization is None or one.quantization.equals(other.quantization)
-
-
-def test_operators_that_can_be_read() -> None:
-    assert set(READERS) >= {
-        *("CONV_2D", "DEPTHWISE_CONV_2D", "MAX_POOL_2D", "AVERAGE_POOL_2D"),
-        *("FULLY_CONNECTED", "MEAN", "PAD", "PADV2"),
-        *("SOFTMAX", "RELU", "RELU6", "RELU_N1_TO_1", "QUANTIZE", "RESHAPE", "ADD"),
-    }
+    assert_read(graph(layer), shape, attributes)
 
 
 def scaled(scales: Any, zero_points: Any, axis: int = 0) -> dict[str, Any]:
     arrays = np.atleast_1d(np.float32(scales)), np.atleast_1d(np.int64(zero_points))
     return {"quantization": w.Quantization(*arrays, axis)}
-
-
-def contents(data: Any, dtype: type = np.int32) -> dict[str, Any]:
-    array = np.asarray(data, dtype)
-    return {"data": array, "shape": array.shape, "dtype": array.dtype}
 
 
 def ones(*shape: int, dtype: type = np.int8) -> dict[str, Any]:
