@@ -34,7 +34,7 @@ from celosia.sw.operators.fixed_point import (
     times_wide,
     weighted,
 )
-from celosia.sw.operators.windows import ACTIVATIONS, image, read_windows, window_counts
+from celosia.sw.operators.windows import ACTIVATIONS, image, patches, read_windows, window_counts
 
 #: Returns the parameters of the requantiser for an operation and its weights by channel.
 Scale = Callable[[Graph, Operation, np.ndarray], Scaling]
@@ -321,30 +321,15 @@ def window_sums(operator: HostOperator, arrays: Sequence[np.ndarray]) -> np.ndar
     kernel = arrays[1].astype(np.float64)
     if "depth_multiplier" not in attributes:
         kernel = _ungrouped(kernel, x.shape[3])
-    _, rows, columns, channels = output.shape
-    counts, stride, dilation = (rows, columns), attributes["stride"], attributes["dilation"]
-    size = [(taps - 1) * apart + 1 for taps, apart in zip(kernel.shape[1:3], dilation, strict=True)]
-    first = [
-        padding(attributes["padding"], x.shape[1 + n], size[n], stride[n], counts[n])
-        for n in (0, 1)
-    ]
-    last = [
-        max(0, (counts[n] - 1) * stride[n] + size[n] - first[n] - x.shape[1 + n]) for n in (0, 1)
-    ]
-    x = np.pad(x, [(0, 0), *zip(first, last, strict=True), (0, 0)])
-    sums = np.zeros((len(x), rows, columns, channels))
-    for row in range(kernel.shape[1]):
-        for column in range(kernel.shape[2]):
-            top, left = row * dilation[0], column * dilation[1]
-            part = x[
-                :,
-                top : top + (rows - 1) * stride[0] + 1 : stride[0],
-                left : left + (columns - 1) * stride[1] + 1 : stride[1],
-            ]
-            if "depth_multiplier" not in attributes:
-                sums += part @ kernel[:, row, column].T
-            else:
-                sums += np.repeat(part, channels // part.shape[-1], -1) * kernel[0, row, column]
+    views = patches(x, kernel.shape[1:3], output.shape[1:3], attributes)
+    sums = np.zeros((len(x), *output.shape[1:]))
+    for row, column in np.ndindex(*kernel.shape[1:3]):
+        part = views[..., row, column]
+        if "depth_multiplier" in attributes:
+            repeats = output.shape[3] // part.shape[-1]
+            sums += np.repeat(part, repeats, -1) * kernel[0, row, column]
+        else:
+            sums += part @ kernel[:, row, column].T
     return sums
 
 

@@ -49,7 +49,7 @@ from celosia.sw.operators.matrix import (
 from celosia.sw.operators.pooling import lower_pool, pool_shapes, spans
 from celosia.sw.operators.reductions import lower_windows
 from celosia.sw.operators.transposed import lower_transposed, transposed_shapes, transposed_sums
-from celosia.sw.operators.windows import image
+from celosia.sw.operators.windows import image, patches
 
 _Arrays = Sequence[np.ndarray]
 
@@ -168,29 +168,17 @@ def _average_shapes(operator: HostOperator, attributes: Attributes) -> list[Shap
 
 def _run_average(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
     """Return means of windows, whose elements are added row by row."""
-    (source,), (output,), x = operator.sources, operator.results, arrays[0]
-    (high, wide), (down, right) = (operator.attributes[name] for name in ("window", "stride"))
+    (source,), (output,), attributes = operator.sources, operator.results, operator.attributes
+    x = arrays[0].reshape(-1, *source.shape[1:])
+    views = patches(x, attributes["window"], output.shape[1:3], attributes, source.zero_point)
+    taps = np.moveaxis(views.reshape(*views.shape[:4], -1), -1, 0)
     rows, columns = spans(operator, 0), spans(operator, 1)
-    top, left = high - (rows[0][1] - rows[0][0]), wide - (columns[0][1] - columns[0][0])
-    bottom = max(0, (len(rows) - 1) * down + high - top - x.shape[2])
-    after = max(0, (len(columns) - 1) * right + wide - left - x.shape[3])
-    around = [(0, 0), (0, 0), (top, bottom), (left, after), (0, 0)]
-    padded = np.pad(x, around, constant_values=source.zero_point)
-    taps = [
-        padded[
-            :,
-            :,
-            row : row + (len(rows) - 1) * down + 1 : down,
-            column : column + (len(columns) - 1) * right + 1 : right,
-        ]
-        for row in range(high)
-        for column in range(wide)
-    ]
     spanned = ([end - first for first, end in ends] for ends in (rows, columns))
     each = zip(_COUNTS, spanned, strict=True)
-    counts = np.outer(*(operator.attributes.get(name, inside) for name, inside in each))
-    unsigned, both = operator.attributes["unsigned"], (meaning(source), meaning(output))
-    return [averaged(np.stack(taps), counts[..., None], *both, unsigned=unsigned)]
+    counts = np.outer(*(attributes.get(name, inside) for name, inside in each))
+    ends = meaning(source), meaning(output)
+    result = averaged(taps, counts[..., None], *ends, unsigned=attributes["unsigned"])
+    return [result.reshape(len(arrays[0]), *output.shape)]
 
 
 def _lower_average(lowering: Lowering, operation: Operation) -> None:
