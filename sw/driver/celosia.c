@@ -131,13 +131,19 @@ static celosia_result run_all(celosia *core, const celosia_section *sections, ui
     return result;
 }
 
+static celosia_result check(const celosia *core, const celosia_program *program)
+{
+    if (get(core, CELOSIA_FINGERPRINT_OFFSET) != program->fingerprint)
+        return CELOSIA_MISMATCH;
+    return program->memory_bytes > core->memory_bytes ? CELOSIA_TOO_LARGE : CELOSIA_OK;
+}
+
 celosia_result celosia_load(celosia *core, const celosia_program *program)
 {
     uint32_t n;
-    if (get(core, CELOSIA_FINGERPRINT_OFFSET) != program->fingerprint)
-        return CELOSIA_MISMATCH;
-    if (program->memory_bytes > core->memory_bytes)
-        return CELOSIA_TOO_LARGE;
+    celosia_result result = check(core, program);
+    if (result != CELOSIA_OK)
+        return result;
     set_bounds(core, program->memory_bytes);
     for (n = 0; n < program->segment_count; n++) {
         const celosia_segment *segment = &program->segments[n];
@@ -150,7 +156,9 @@ celosia_result celosia_run(celosia *core, const celosia_program *program,
                            const uint8_t *const *inputs, uint8_t *const *outputs)
 {
     uint32_t n;
-    celosia_result result;
+    celosia_result result = check(core, program);
+    if (result != CELOSIA_OK)
+        return result;
     for (n = 0; n < program->input_count; n++)
         celosia_write(core, program->inputs[n].address, inputs[n], program->inputs[n].bytes);
     result = run_all(core, program->each, program->each_count);

@@ -83,7 +83,8 @@ celosia_result celosia_init(celosia *core, uintptr_t registers, void *memory, ui
    that runs once. An instruction that points elsewhere ends with CELOSIA_ERROR_CODE_BUS. */
 celosia_result celosia_load(celosia *core, const celosia_program *program);
 
-/* Run a loaded program for a batch. Inputs and outputs have the layout of the ports. */
+/* Run a loaded program for a batch. Inputs and outputs have the layout of the ports. A program that
+   celosia_load refuses is refused here, too. */
 celosia_result celosia_run(celosia *core, const celosia_program *program,
                            const uint8_t *const *inputs, uint8_t *const *outputs);
 

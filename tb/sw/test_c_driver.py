@@ -194,23 +194,27 @@ def test_a_section_that_fails_is_the_last(
     assert system.run(bench.in_c(), x, y) == OK and system.core.error_code == 0
 
 
-def test_memory_is_as_large_as_the_program(bench: Bench) -> None:
+def test_memory_is_as_large_as_the_program(bench: Bench, rng) -> None:
     exact = bench.program.memory_bytes
+    x, y = batch(bench.program, rng), outputs(bench.program)
     for size, result in ((exact + 5, OK), (exact, OK), (exact - 1, TOO_LARGE), (1, TOO_LARGE)):
         system = System(bench.driver, size)
         assert system.found() == OK
         system.steps()
         assert system.load(bench.in_c()) == result
         assert (START in system.events) == (result == OK)
+        assert result == OK or system.run(bench.in_c(), x, y) == result
         assert result == OK or (system.near == POISON).all()
 
 
-def test_another_core_is_left_alone(bench: Bench) -> None:
-    system = bench.system()
+def test_another_core_is_left_alone(bench: Bench, rng) -> None:
+    system, x, y = bench.system(), batch(bench.program, rng), outputs(bench.program)
     assert system.found() == OK
     system.steps()
     fingerprint = NANO.fingerprint ^ 1 << 31
     assert system.load(bench.in_c(fingerprint=fingerprint)) == MISMATCH
+    assert system.run(bench.in_c(fingerprint=fingerprint), x, y) == MISMATCH
+    assert not system.steps() and (system.near == POISON).all()
     others = [("magic", 0), ("version", VERSION - 1), ("version", VERSION + 0x10000)]
     for name, value in others:
         system.values = {OFFSETS[name]: value}
