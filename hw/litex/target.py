@@ -68,17 +68,27 @@ def target(board: Board) -> Any:
     """Return the system of a board without a core, not finished.
 
     Its ``chip`` is the memory chip, of ``litedram.modules``; ``phy_settings`` are those of the PHY
-    of the board.
+    of the board. Raises ValueError if litex-boards has no such target, or this one other options.
     """
+    if not _is_target(board.module):
+        requirement = "wanted a module of litex_boards.targets"
+        raise ValueError(f"{board.name}: litex.target: {requirement}, got {board.module!r}")
     options = {**board.options, "sys_clk_freq": board.bus_hz}
     if board.processor:
         importlib.import_module(PACKAGE)
         options |= OPTIONS
-    soc = _made(board.module, options)
+    try:
+        soc = _made(board.module, options)
+    except _NOT_MADE as error:
+        requirement = f"litex.options: wanted those that {board.module} takes"
+        raise ValueError(f"{board.name}: {requirement}, got {board.options} ({error!r})") from error
     if board.processor:
         hold(soc)
     if board.serial_pins:
         platform = importlib.import_module(f"litex_boards.platforms.{board.module}")
+        if not hasattr(platform, board.serial_pins):
+            requirement = f"litex.serial_pins: wanted a list of {platform.__name__}"
+            raise ValueError(f"{board.name}: {requirement}, got {board.serial_pins!r}")
         soc.platform.add_extension(getattr(platform, board.serial_pins))
     return soc
 

@@ -114,3 +114,22 @@ def test_sites_of_the_memory_in_a_package():
     wanted = {f'IO_LOC "{name}" IO{"RL"[not x]}{y + 1}{half};' for name, y, x, half, _ in sites}
     lines = BOARDS["tang-nano-20k"].pins.splitlines()[1:]
     assert len(lines) == len(set(lines)) and set(lines) == wanted
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"module": "nothing"}, "litex.target: wanted a module of litex_boards.targets, got 'noth"),
+        (
+            {"options": {"board": "i99"}},
+            "litex.options: wanted those that colorlight_i5 takes, got",
+        ),
+        ({"serial_pins": "none"}, "litex.serial_pins: wanted a list of litex_boards.platforms.col"),
+    ],
+)
+def test_what_litex_boards_does_not_have(changes, message):
+    prerequisites.package("litex_boards")
+    from celosia.hw.litex.target import target
+
+    with pytest.raises(ValueError, match=f"^colorlight-i5: {message}"):
+        target(replace(BOARDS["colorlight-i5"], **changes))
