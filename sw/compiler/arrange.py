@@ -89,7 +89,12 @@ def _arranged(
 ) -> Arrangement | CompileError:
     """Return the tiles and addresses for some bands; ``before``: row stripes, about."""
     layouts = lay_out(network, bands, config)
-    stripes = [before.cuts(network, n) for n in range(len(network.layers))] if before else None
+    stripes = None
+    if before:
+        numbers = range(len(network.layers))
+        stripes = [
+            (before.cuts(network, n), sum(before.beats(network, n, config))) for n in numbers
+        ]
     tiling = tile(network, layouts, bands, config, stripes)
     gains = overlap_gains(network, tiling, layouts, config)
 

@@ -1,7 +1,8 @@
 """All passes, from a graph to a program."""
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from numbers import Integral
 
@@ -85,9 +86,22 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     Raises CompileError, see ``compile_graph``.
     """
     try:
-        return _steps(graph, config, batch, policy.PART_INSTRUCTIONS)
+        with _uncollected():
+            return _steps(graph, config, batch, policy.PART_INSTRUCTIONS)
     except LengthError as error:
         raise _advised(error, graph, config, batch) from None
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Pause the search for garbage in cycles: passes make many records, and few cycles."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _steps(graph: Graph, config: Config, batch: int, most: int) -> Compiled:

@@ -1,5 +1,7 @@
 """The order of work: layers that overlap, rows that pass from one to the next, what stays."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from networks import Back, Concatenate, Convolution, Depthwise, Pad, write_sequential
@@ -10,7 +12,8 @@ from celosia.hw.arch.presets import preset
 from celosia.sim.timing.costs import drain_latency, sum_latency
 from celosia.sw.compiler.compile import compile_graph, compile_steps
 from celosia.sw.compiler.emit.access import Access
-from celosia.sw.compiler.layout.residence import Demand, reside
+from celosia.sw.compiler.layout.pitches import Segment
+from celosia.sw.compiler.layout.residence import Demand, demand_of, reside
 from celosia.sw.compiler.layout.tile import Ring
 from celosia.sw.compiler.schedule.rings import Queue
 from celosia.sw.frontend.tflite import load
@@ -147,6 +150,17 @@ def test_the_bus_is_equally_busy_in_all_layers() -> None:
     assert (places[0][2], places[2][2]) == (76, 4)
     places, used = reside([demand(100, 1600), demand(100, 1600)], 80)
     assert [place[2] for place in places] == [40, 40]
+
+
+def test_loads_and_stores_of_stripes_take_the_bus() -> None:
+    config = preset("edge")
+    layer = compile_steps(load(EXPANDED[1]), config).parts[0].network.product(2)
+    tiles = ((Segment(0, np.arange(48), 48, 0),),)
+    one, other = (
+        demand_of(layer, tiles, False, 8, 1, config, stripes) for stripes in ((4, 0), (4, 500))
+    )
+    assert other == replace(one, fixed=one.fixed + 500)
+    assert other.staying(0.06) > one.staying(0.06)
 
 
 def test_few_tiles_of_the_first_layer_stay() -> None:

@@ -7,6 +7,7 @@ saves most cycles of the array, over all layers that read its source or its resu
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -83,10 +84,11 @@ class _Choice:
             else (1, 0)
             for n in range(len(network.layers))
         ]
+        self.measured = cache(self._measured)
         self.bands: dict[int, Band] = {}
         self.layouts = dict(enumerate(lay_out(network, {}, config)))
         self.work = {
-            number: self.measured(number, layer, {}, self.layouts)
+            number: self.measured(number, None, self.layouts[layer.source])
             for number, layer in enumerate(network.layers)
             if isinstance(layer, MatrixLayer)
         }
@@ -192,7 +194,7 @@ class _Choice:
             reader = self.network.layers[number]
             if isinstance(reader, MatrixLayer):
                 near.append(number)
-                work[number] = self.measured(number, reader, bands, layouts)
+                work[number] = self.measured(number, bands.get(number), layouts[reader.source])
         more = (
             _excess(sum(w.tiles for w in work.values()), config.weight_tiles),
             _excess(sum(w.parameters for w in work.values()), config.parameter_channels),
@@ -203,16 +205,9 @@ class _Choice:
         streamed = more[0] * config.tile_bytes + more[1] * PARAMETER_BYTES
         return total + streamed // config.bus_bytes, work
 
-    def measured(
-        self,
-        number: int,
-        layer: MatrixLayer,
-        bands: Mapping[int, Band],
-        layouts: Mapping[int, Layout],
-    ) -> _Work:
-        """Return the work of a layer."""
-        config, source = self.config, layouts[layer.source]
-        band = bands.get(number)
+    def _measured(self, number: int, band: Band | None, source: Layout) -> _Work:
+        """Return the work of a layer; ``source``: layout of its source."""
+        config, layer = self.config, self.network.product(number)
         stripes, loads = self.stripes[number]
         if band is None:
             value = self.network.values[layer.source]

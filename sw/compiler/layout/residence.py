@@ -60,12 +60,13 @@ def demand_of(
     ring: int,
     period: int,
     config: Config,
-    stripes: int = 1,
+    stripes: tuple[int, int] = (1, 0),
     band: tuple[Band, int] | None = None,
 ) -> Demand:
-    """Return the demand of a layer, for one sample, in some row stripes.
+    """Return the demand of a layer, for one sample.
 
-    ``band``: its band, and the pixels of its source from one row to the next.
+    - ``stripes``: its row stripes, and the beats of the bus of their loads and stores.
+    - ``band``: its band, and the pixels of its source from one row to the next.
     """
     steps = steps_of(segments, config)
     first = first and steps * len(segments) <= period
@@ -74,13 +75,14 @@ def demand_of(
     sums = math.prod(vectors(band[0], *layer.output, band[1])) if band else layer.pixels
     array = steps * pass_cycles(sums, config)
     vector = sums * drain_cycles(min(layer.channels, config.columns), config)
-    blocks = max(stripes, -(-sums // config.accumulator_depth))
+    count, moved = stripes
+    blocks = max(count, -(-sums // config.accumulator_depth))
     instruction = PROGRAM_BYTES / config.bus_bytes
     beats = config.tile_bytes / config.bus_bytes + instruction / min(period, steps)
-    fixed = 2 * instruction * blocks * len(segments)
+    fixed = moved + 2 * instruction * blocks * len(segments)
     cycles, tiles = len(segments) * max(array, vector), steps * len(segments)
-    turns = stripes == 1 and takes_turns(steps, tiles, ring) and blocks * tiles * beats > cycles
-    once = turns or (stripes == 1 and policy.RING_HELD * tiles <= ring)
+    turns = count == 1 and takes_turns(steps, tiles, ring) and blocks * tiles * beats > cycles
+    once = turns or (count == 1 and policy.RING_HELD * tiles <= ring)
     each = beats if once else blocks * beats
     return Demand(tiles, period, cycles, fixed, each, first, turns, layer.stored >= 0)
 

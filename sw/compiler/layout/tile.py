@@ -132,11 +132,12 @@ def tile(
     layouts: Sequence[Layout],
     bands: Mapping[int, Band],
     config: Config,
-    stripes: Sequence[int] | None = None,
+    stripes: Sequence[tuple[int, int]] | None = None,
 ) -> Tiling:
     """Return the tiles of the layers for a core.
 
-    ``bands``: of layers with one; ``stripes``: in how many row stripes each layer works, if known.
+    ``bands``: of layers with one; ``stripes``: by layer, the number of row stripes and the beats of
+    the bus of their loads and stores, if known.
     """
     cut = [_segments(network, n, layouts, bands, config, None) for n in range(len(network.layers))]
     sizes = [steps_of(segments, config) * len(segments) for segments in cut]
@@ -163,7 +164,7 @@ def tile(
             keep,
             max(1, keep // policy.RING_FETCHES),
             config,
-            stripes[number] if stripes else 1,
+            stripes[number] if stripes else (1, 0),
             (bands[number], layouts[layer.source].row) if number in bands else None,
         )
         if isinstance(layer, MatrixLayer)

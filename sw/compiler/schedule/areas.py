@@ -1,9 +1,10 @@
 """Areas of values that actions read and write."""
 
+from functools import cache
 from typing import NamedTuple
 
 from celosia.sw.compiler.layout.bands import Band
-from celosia.sw.compiler.layout.placement import Arranged
+from celosia.sw.compiler.layout.placement import Arranged, Arrangement
 from celosia.sw.compiler.layout.stripes import rows_read, source_rows
 from celosia.sw.compiler.schedule.actions import (
     Action,
@@ -43,7 +44,12 @@ class Area(NamedTuple):
 class Areas(Arranged):
     """Areas of the actions of a schedule."""
 
-    def writes(self, action: Action) -> Area | None:
+    def __init__(self, about: Arrangement) -> None:
+        super().__init__(about)
+        self.writes = cache(self._writes)
+        self.reads = cache(self._reads)
+
+    def _writes(self, action: Action) -> Area | None:
         """Return the area that an action writes."""
         if isinstance(action, (StoreRegion, FillMargins, LoadRegion)):
             region = action.region
@@ -63,7 +69,7 @@ class Areas(Arranged):
         channels = start, start + tiled.channels
         return Area(layer.result, *action.block[:2], channels, action.result)
 
-    def reads(self, action: Action) -> list[Area]:
+    def _reads(self, action: Action) -> list[Area]:
         """Return the areas that an action reads."""
         if isinstance(action, LoadRegion) and action.region.stripe:
             region = action.region

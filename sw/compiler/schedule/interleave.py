@@ -13,7 +13,7 @@ import numpy as np
 
 from celosia.sim.timing.costs import drain_latency, sum_latency
 from celosia.sw.compiler import policy
-from celosia.sw.compiler.layout.placement import Arranged, Arrangement
+from celosia.sw.compiler.layout.placement import Arranged
 from celosia.sw.compiler.schedule.actions import (
     Action,
     AddRegion,
@@ -49,18 +49,18 @@ class Job:
 
 
 class Interleaver(Arranged):
-    """Puts jobs in order."""
+    """Puts jobs in order; ``areas``: those of their actions."""
 
-    def __init__(self, about: Arrangement) -> None:
-        super().__init__(about)
+    def __init__(self, areas: Areas) -> None:
+        super().__init__(areas.about)
         #: Stores that wait until the array has read what it needs for the next sums.
         self.held: list[StoreRegion] = []
         self.half = 0  #: Half of the accumulators that the next job fills.
         self.late: list[list[Action]] = []  #: Late drains, by output tile.
         #: Ends of emitted drains, with the areas that they write.
         self.made: list[tuple[Area, int]] = []
-        self.pace = Pace(about)  #: Clocks of the units.
-        self.areas = Areas(about)
+        self.pace = Pace(areas.about)  #: Clocks of the units.
+        self.areas = areas
 
     @property
     def cycles(self) -> int:

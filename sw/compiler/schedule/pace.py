@@ -6,6 +6,7 @@ Cycles are those of the estimate (``celosia.sim.timing.costs``).
 import itertools
 import math
 from collections import deque
+from functools import cache
 
 from celosia.hw.arch.config import Config
 from celosia.sim.timing.costs import (
@@ -48,6 +49,7 @@ class Pace(Arranged):
 
     def __init__(self, about: Arrangement) -> None:
         super().__init__(about)
+        self.cycles = cache(self._cycles)
         self.dispatched = self.matrix = self.vector = self.bus = 0
         # By half of the accumulators: cycles at which its sums are complete, and drained.
         self.sums = [0, 0]
@@ -67,7 +69,7 @@ class Pace(Arranged):
         band = self.tiling.layers[action.layer].band
         return rows_of(layer, band, self.placement.layouts[layer.source].row, action.block)
 
-    def cycles(self, action: Work) -> int:
+    def _cycles(self, action: Work) -> int:
         """Return the cycles of an action in its unit."""
         config, layer = self.config, self.network.layers[action.layer]
         if isinstance(action, MoveWeights):

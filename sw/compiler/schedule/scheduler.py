@@ -6,11 +6,13 @@ starts on the results that are complete. The next input loads while this one is 
 """
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import chain
 
 from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.placement import Arranged, Arrangement
 from celosia.sw.compiler.schedule.actions import Action, FillMargins, LoadRegion
+from celosia.sw.compiler.schedule.areas import Areas
 from celosia.sw.compiler.schedule.dynamic_jobs import DynamicJobs
 from celosia.sw.compiler.schedule.interleave import Interleaver, Job
 from celosia.sw.compiler.schedule.jobs import Jobs
@@ -25,10 +27,9 @@ def schedule(about: Arrangement) -> list[Action]:
 
     Layers that can overlap do so if that is faster than few large jobs, one layer after another.
     """
-    found: list[tuple[int, list[Action]]] = []
+    found, scheduler = list[tuple[int, list[Action]]](), _Scheduler(about)
     for overlap in (False, True) if about.placement.overlap else (False,):
-        scheduler = _Scheduler(about, overlap)
-        actions = list(scheduler.batch())
+        actions = list(scheduler.batch(overlap))
         found.append((scheduler.order.cycles, actions))
     return min(found, key=lambda one: one[0])[1]
 
@@ -36,16 +37,17 @@ def schedule(about: Arrangement) -> list[Action]:
 class _Scheduler(Arranged):
     """The order of actions, with layers that overlap or one after another."""
 
-    def __init__(self, about: Arrangement, overlap: bool) -> None:
+    def __init__(self, about: Arrangement) -> None:
         super().__init__(about)
+        self.areas = Areas(about)
         self.moves = Movement(about)
-        self.block_tiling = BlockTiling(self.moves, overlap)
-        self.jobs = Jobs(self.moves, self.block_tiling)
-        self.stripes = Stripes(self.moves, self.jobs)
-        self.order = Interleaver(about)
+        self.all_jobs = [Jobs(self.moves, BlockTiling(self.moves, each)) for each in (False, True)]
+        self.chain = cache(self._chain)
 
-    def batch(self) -> Iterator[Action]:
+    def batch(self, overlap: bool) -> Iterator[Action]:
         """Yield all actions: the per-image layers by sample, the batched layers by sub-batch."""
+        self.jobs = self.all_jobs[overlap]
+        self.block_tiling, self.order = self.jobs.block_tiling, Interleaver(self.areas)
         per_image, count = self.placement.per_image, len(self.network.layers)
         for sub_batch, (first, samples) in enumerate(self.placement.sub_batches):
             for sample in range(first, first + samples) if per_image else ():
@@ -64,18 +66,36 @@ class _Scheduler(Arranged):
             if number in direct:
                 continue
             if stripes:
-                waiting += self.stripes.chain(range(first, number + 1), sub_batch, samples)
-            else:
-                jobs = self.layer(number, sub_batch, samples)
-                waiting += [jobs] if jobs else []
+                yield from self.order.end()
+                numbers = range(first, number + 1)
+                actions, self.order.half = self.chain(numbers, sub_batch, samples, self.order.half)
+                yield from actions
+                first = number + 1
+                continue
+            jobs = self.layer(number, sub_batch, samples)
+            waiting += [jobs] if jobs else []
             first = number + 1
             last = number + 1 == len(self.network.layers) or not self.jobs.joins(number + 1)
             if last and not self.block_tiling.overlaps(number):
-                yield from self.order.order(waiting, chain=stripes)
+                yield from self.order.order(waiting)
                 waiting = []
-                if stripes or number + 1 in self.placement.stripe_rows:
-                    yield from self.order.flush()
         yield from self.order.order(waiting)
+
+    def _chain(
+        self, numbers: range, sub_batch: int, samples: Range, half: int
+    ) -> tuple[list[Action], int]:
+        """Return the actions of a chain, with large or small jobs, whichever take less time.
+
+        ``half``: of the accumulators that it fills first. Returns the one that is filled next, too.
+        """
+        found: list[tuple[int, list[Action], int]] = []
+        for jobs in self.all_jobs:
+            order, stripes = Interleaver(self.areas), Stripes(self.moves, jobs)
+            order.half = half
+            layers = stripes.chain(numbers, sub_batch, samples)
+            actions = [*order.order(layers, chain=True), *order.flush()]
+            found.append((order.cycles, actions, order.half))
+        return min(found, key=lambda one: one[0])[1:]
 
     def layer(self, number: int, sub_batch: int, samples: Range) -> list[Job]:
         """Return the jobs of one layer."""
