@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+import tty
 from importlib import import_module
 from pathlib import Path
 
@@ -26,8 +27,16 @@ from celosia.sw.files import json_bytes, writable, write_atomically
 from celosia.sw.networks.comparison import of_board, of_core
 from celosia_examples.mlperf import page
 from celosia_examples.mlperf.benchmark import Benchmark, model_files, run_benchmark
+from celosia_examples.mlperf.device import TASKS, serve
 from celosia_examples.mlperf.published import Model
-from celosia_examples.mlperf.submission import readme, run_modes, summary, system, tasks_of
+from celosia_examples.mlperf.submission import (
+    device_of,
+    readme,
+    run_modes,
+    summary,
+    system,
+    tasks_of,
+)
 
 _ENDINGS = (".md", ".html", ".json")
 
@@ -55,6 +64,9 @@ def add_mlperf(command: Commands) -> None:
         "--submission", type=Path, metavar="FOLDER", help="instead, folder of a submission to write"
     )
     parser.add_argument(
+        "--serial", choices=TASKS, help="instead, be the device of this model at a serial port"
+    )
+    parser.add_argument(
         "--submitter", default="celosia", metavar="NAME", help="with --submission (celosia)"
     )
     parser.add_argument(
@@ -80,6 +92,9 @@ def run(arguments: argparse.Namespace) -> None:
     except ImportError:
         hint = install_command("litert")
         raise Missing(f"mlperf: LiteRT is not installed: {hint}") from None
+    if arguments.serial:
+        _serve(arguments, files)
+        return
     if arguments.submission:
         _submit(arguments, files)
         return
@@ -119,7 +134,8 @@ def _submit(arguments: argparse.Namespace, files: dict[Model, Path]) -> None:
         top / "code" / "README.md": readme(name, arguments.device, tasks),
     }
     for model, (task, path) in tqdm(tasks.items(), unit="model", delay=1, disable=None):
-        results = run_modes(path, task, setting, vars(arguments))
+        with device_of(path, task, setting, arguments.device) as device:
+            results = run_modes(device, vars(arguments))
         for mode, made in results.items():
             place = top / "results" / name / task.code / mode
             contents |= {place / file: content for file, content in made.items()}
@@ -129,6 +145,19 @@ def _submit(arguments: argparse.Namespace, files: dict[Model, Path]) -> None:
     write_atomically(contents)
     if not arguments.data:
         print("no accuracy, which a submission must have: wanted --data", file=sys.stderr)
+
+
+def _serve(arguments: argparse.Namespace, files: dict[Model, Path]) -> None:
+    """Print the name of a serial port, and respond to commands there until it is interrupted."""
+    if len(arguments.board) != 1:
+        raise InputError(f"--serial: wanted one --board, got {len(arguments.board)}")
+    setting = of_board(board_of(arguments.board[0]))
+    (path,) = (path for model, path in files.items() if model.name == arguments.serial)
+    with device_of(path, TASKS[arguments.serial], setting, arguments.device) as device:
+        ours, theirs = os.openpty()
+        tty.setraw(theirs)
+        print(os.ttyname(theirs), flush=True)
+        serve(device, ours)
 
 
 def _text(benchmark: Benchmark, ending: str) -> str:

@@ -4,6 +4,7 @@ The commands and responses are those of ``benchmark/api`` of the benchmark's rep
 that of a board: cycles of the core divided by its clock.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,9 @@ from celosia.sw.runtime.session import Session
 
 #: Line that ends the response to a command.
 READY = "m-ready"
+
+#: End of a command.
+END = b"%"
 
 #: Bytes that one command of the runner loads.
 LINE_BYTES = 31
@@ -72,9 +76,10 @@ class Device:
     """
 
     def __init__(self, session: Session, task: Task, *, clock_hz: float, cycles: int) -> None:
-        self._session, self._task = session, task
+        self._session, self.task = session, task
         self._clock_hz, self._cycles = clock_hz, cycles
         (self._port,), (self._output,) = session.program.inputs, session.program.outputs
+        self.input_bytes = self._port.elements * task.item_bytes
         self._time = 0.0
         self._buffer = b""
         self._expected = 0
@@ -104,7 +109,7 @@ class Device:
         return ["m-name-dut-[celosia]"]
 
     def _profile(self) -> list[str]:
-        return ["m-profile-[ULPMark for tinyML Firmware V0.0.1]", f"m-model-[{self._task.model}]"]
+        return ["m-profile-[ULPMark for tinyML Firmware V0.0.1]", f"m-model-[{self.task.model}]"]
 
     def _timestamp(self) -> list[str]:
         return [f"m-lap-us-{round(self._time * 1e6)}"]
@@ -124,10 +129,9 @@ class Device:
         They take the same cycles, whatever the input is, so one stands for all.
         """
         number, first = int(count), int(warmups)
-        wanted = self._port.elements * self._task.item_bytes
-        if len(self._buffer) != wanted:
-            raise InputError(f"wanted {wanted} bytes, got {len(self._buffer)}")
-        array = self._task.read(np.frombuffer(self._buffer, np.uint8), self._port)
+        if len(self._buffer) != self.input_bytes:
+            raise InputError(f"wanted {self.input_bytes} bytes, got {len(self._buffer)}")
+        array = self.task.read(np.frombuffer(self._buffer, np.uint8), self._port)
         array = array.reshape(1, *self._port.shape)
         (output,) = self._session.run([array])
         counted = self._session.statistics.cycles_per_input
@@ -143,7 +147,7 @@ class Device:
         """Return what the firmware prints: the scores, or the error of a reconstruction."""
         port = self._output
         real = (output.reshape(-1).astype(np.float32) - port.zero_point) * np.float32(port.scale)
-        if self._task.is_error:
+        if self.task.is_error:
             return [float(np.mean((real - np.frombuffer(self._buffer, "<f4")) ** 2))]
         return [float(value) for value in real]
 
@@ -157,3 +161,16 @@ def load(device: Device, data: bytes) -> list[str]:
     for first in range(0, len(data), LINE_BYTES):
         lines += device.respond(f"db {data[first : first + LINE_BYTES].hex()}")
     return lines
+
+
+def serve(device: Device, handle: int) -> None:
+    """Respond to the commands that arrive at a file of the operating system, until its end."""
+    os.write(handle, f"m-init-done\r\n{READY}\r\n".encode())
+    pending = b""
+    while arrived := os.read(handle, 4096):
+        *commands, pending = (pending + arrived).split(END)
+        for command in commands:
+            text = "".join(
+                f"{line}\r\n" for line in device.respond(command.decode("ascii", "replace"))
+            )
+            os.write(handle, text.encode())

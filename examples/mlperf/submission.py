@@ -8,7 +8,8 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -138,32 +139,36 @@ def _files(lines: Sequence[str], log: Sequence[str], results: Any) -> dict[str, 
     }
 
 
-def run_modes(
-    path: Path, task: Task, setting: Setting, options: Mapping[str, Any]
-) -> dict[str, dict[str, bytes]]:
-    """Return the files of each mode of a task; accuracy where there is a data set.
+@contextmanager
+def device_of(path: Path, task: Task, setting: Setting, kind: str) -> Iterator[Device]:
+    """Return the simulated device of a task, as a context.
 
     - ``path``: the model.
     - ``setting``: core, memory and clock.
-    - ``options``: ``device``, ``seed`` of random inputs, and ``data``, the folder of the data sets.
+    - ``kind``: ``machine``, with estimated cycles, or ``rtl``, with counted ones.
     """
     memory = {"latency": setting.latency, "bandwidth": setting.bandwidth}
     estimate = profile(path, config=setting.config, **memory)
-    (port,) = estimate.program.inputs
-    size = port.elements * task.item_bytes
+    with open_session(estimate.program, device=kind, **(memory if kind == "rtl" else {})) as one:
+        clock = setting.clock_hz or 1
+        yield Device(one, task, clock_hz=clock, cycles=estimate.total.cycles)
+
+
+def run_modes(device: Device, options: Mapping[str, Any]) -> dict[str, dict[str, bytes]]:
+    """Return the files of each mode; accuracy where there is a data set.
+
+    - ``options``: ``seed`` of random inputs, and ``data``, the folder of the data sets.
+    """
+    task, size = device.task, device.input_bytes
     samples = data_set(options["data"], task, size) if options["data"] else []
     loaded = [data for sample in samples[:WINDOWS] for data in sample.inputs[:1]]
     rng = np.random.default_rng(options["seed"])
     while len(loaded) < WINDOWS:
-        numbers = rng.normal(0, 1, port.elements).astype("<f4")
+        numbers = rng.normal(0, 1, size // 4).astype("<f4")
         loaded.append(numbers.tobytes() if task.item_bytes == 4 else rng.bytes(size))
-    rtl = memory if options["device"] == "rtl" else {}
-    with open_session(estimate.program, device=options["device"], **rtl) as session:
-        clock = setting.clock_hz or 1
-        device = Device(session, task, clock_hz=clock, cycles=estimate.total.cycles)
-        results = {"performance": performance(device, loaded)}
-        if samples:
-            results["accuracy"] = accuracy(device, samples)
+    results = {"performance": performance(device, loaded)}
+    if samples:
+        results["accuracy"] = accuracy(device, samples)
     return results
 
 

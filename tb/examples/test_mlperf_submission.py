@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ import pytest
 from celosia.sw.cli import main
 from celosia.sw.ir.parts import Port
 from celosia_examples.mlperf import submission
-from celosia_examples.mlperf.device import LINE_BYTES, TASKS, Device, load
+from celosia_examples.mlperf.device import LINE_BYTES, TASKS, Device, load, serve
 from celosia_examples.mlperf.published import MODELS
 from celosia_examples.mlperf.submission import Sample, data_set, infer
 
@@ -74,6 +75,21 @@ def test_commands() -> None:
     for wrong in ("", "no", "infer", "db", "db xy", "db load many", "infer a b"):
         *_, error, ready = one.respond(wrong)
         assert error.startswith("e-[Unknown command: ") and ready == "m-ready", wrong
+
+
+def test_a_line(capsys) -> None:
+    """Commands in pieces, and more than one at a time."""
+    one, _ = device("KWS", 4)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for text in (b"na", b"me%db load 4%db 000", b"1ff7f%infer 1 0%"):
+            theirs.sendall(text)
+        theirs.shutdown(socket.SHUT_WR)
+        serve(one, ours.fileno())
+        lines = theirs.recv(4096).decode().split("\r\n")
+    assert lines[:4] == ["m-init-done", "m-ready", "m-name-dut-[celosia]", "m-ready"]
+    assert lines.count("m-ready") == 5 and "m-load-done" in lines
+    assert lines[-3:] == ["m-results-[65.000,1.000,2.000,1.500]", "m-ready", ""]
 
 
 def test_inputs_and_results_of_the_tasks() -> None:
@@ -185,11 +201,13 @@ def test_a_data_set_is_cut_into_windows(tmp_path: Path) -> None:
         ("full", "full: wanted a new or an empty folder"),
         ("models/vww_96_int8.tflite", "wanted a new or an empty folder"),
         ("new --board ulx3s-85f ulx3s-45f", "--submission: wanted one --board, got 2"),
+        ("--serial KWS --board ulx3s-85f ulx3s-45f", "--serial: wanted one --board, got 2"),
         ("new --submitter a/b", "--submitter: wanted letters and digits, got 'a/b'"),
         ("new --data none", "none/ic01/y_labels.csv: no such file; wanted the data sets of https:"),
     ],
 )
 def test_refused(options: str, wanted: str, folder: Path, refused: Callable[[str], str]) -> None:
     shutil.copytree("data", "full")
-    assert wanted in refused(f"mlperf --models models --submission {options}")
+    option = "" if options.startswith("--") else "--submission "
+    assert wanted in refused(f"mlperf --models models {option}{options}")
     assert not Path("new").exists()
