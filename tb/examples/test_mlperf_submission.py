@@ -78,7 +78,7 @@ def test_commands() -> None:
 
 
 def test_a_line(capsys) -> None:
-    """Commands in pieces, and more than one at a time."""
+    """Parts of commands, and more than one at a time."""
     one, _ = device("KWS", 4)
     ours, theirs = socket.socketpair()
     with ours, theirs:
