@@ -35,6 +35,11 @@ CASES = {
     "expand-same": case("Expand", (1, 4, 1, 5), constants={1: whole(6, 1)}, result=SAME),
     "gather": case("Gather", constants={1: whole(3, -1, 0)}, axis=2),
     "gather-channel": case("Gather", constants={1: np.array(2)}, axis=1),
+    "gather-elements": case(
+        "GatherElements", constants={1: whole(1, -1, 0, 3).reshape(1, 4, 1, 1)}, axis=2
+    ),
+    "gather-nd": case("GatherND", constants={1: np.array([[[0, -1, 2], [0, 1, 5]]])}),
+    "gather-nd-batch": case("GatherND", constants={1: np.array([[[2], [-4], [0]]])}, batch_dims=1),
     "gather-matrix": case("Gather", constants={1: np.array([[1, 0], [3, 3]])}, axis=1),
     "tile": case("Tile", constants={1: whole(1, 2, 1, 3)}),
     "max": case("ReduceMax", axes=[2, 3]),

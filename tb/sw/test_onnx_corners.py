@@ -98,6 +98,17 @@ def test_axis_of_the_scales_of_weights(name: str) -> None:
     compare(PRODUCTS[name](), 8)
 
 
+@pytest.mark.parametrize("axis", [1, 2, -1])
+def test_softmax_before_opset_13(axis: int) -> None:
+    """Over all axes from one on."""
+    net = Net(x=_SHAPE)
+    ends, result = net.scale(), net.scale(1 / 256, -128)
+    more = {"domain": "com.microsoft", "axis": axis, "opset": 12}
+    x = net.add("QuantizeLinear", "x", *ends)
+    x = net.add("QLinearSoftmax", x, *ends, *result, **more)
+    compare(net.content(net.add("DequantizeLinear", x, *result)), *_SHAPE[1:])
+
+
 BOUNDS = [
     ((-2.0, -1.0), None),
     (None, (-2.0, -1.0)),

@@ -26,7 +26,9 @@ ENCLOSED = (
 ) + ("ReduceMean", "Softmax", "Where")
 
 #: Operators that move elements, or choose among them: of integer or of float tensors.
-MOVERS = ("DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GlobalMaxPool") + (
+MOVERS = ("DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GatherElements") + (
+    "GatherND",
+    "GlobalMaxPool",
     "Identity",
     "MaxPool",
     "Pad",

@@ -263,6 +263,30 @@ def gather(builder: Builder, unit: Unit) -> None:
     builder.define(of, number, shape)
 
 
+def gather_at(builder: Builder, unit: Unit) -> None:
+    """Read GatherND and GatherElements at constant indices, as Gather of rows or elements."""
+    value, of, operand = builder.plain(builder.value(unit.inputs[0])), *unit.outputs, unit.inputs[1]
+    if operand is None or operand.data is None:
+        raise ModelError("wanted constant indices")
+    shape, indices = value.shape, operand.data
+    if unit.kind == "GatherND":
+        count = unit.attributes.get("batch_dims", 0)
+        indices, rows = np.moveaxis(indices, -1, 0), indices.shape[:-1]
+        places = [*np.indices(rows)[:count], *indices]
+    else:
+        axis, rows = one_axis(unit.attributes.get("axis", 0), len(shape)), indices.shape
+        places = [*np.indices(rows)]
+        places[axis] = indices
+    extents, others = shape[: len(places)], shape[len(places) :]
+    if any((x < -n).any() or (x >= n).any() for x, n in zip(places, extents, strict=True)):
+        raise ModelError(f"wanted indices into {shape}, got others")
+    wrapped = [x % n for x, n in zip(places, extents, strict=True)]
+    flat = np.ravel_multi_index(wrapped, extents).astype(np.int64).reshape(rows)
+    value = builder.reshaped(value, (math.prod(extents), *others))
+    ends, result = [value.number, builder.constant("indices", flat)], (*rows, *others)
+    builder.define(of, builder.operate("GATHER", ends, result, of, axis=0, batch_dims=0), result)
+
+
 def expand(builder: Builder, unit: Unit) -> None:
     """Read Expand, which broadcasts, and Tile."""
     value, of = builder.plain(builder.value(unit.inputs[0])), unit.outputs[0]
@@ -340,6 +364,8 @@ def where(builder: Builder, unit: Unit) -> None:
 COPIES: dict[str, _Reader] = {
     "Expand": expand,
     "Gather": gather,
+    "GatherElements": gather_at,
+    "GatherND": gather_at,
     "Pad": pad,
     "ReduceMax": extreme,
     "ReduceMin": extreme,
