@@ -83,8 +83,8 @@ def _terms(config: Config) -> dict[str, list[float]]:
     luts, none = config.counters == "luts", config.counters == "none"
     deep = config.unified_rows / _MODES[1]
     return {
-        "matrix": [1, multiplied, cells - multiplied],
-        "vector": [1, config.rows, lanes * (not is_sequential), lanes * is_sequential],
+        "matrix": [config.columns, multiplied, cells - multiplied],
+        "vector": [1, lanes > 1, lanes * (not is_sequential), lanes * is_sequential],
         "rest": [1, config.rows, luts, none, deep],
     }
 

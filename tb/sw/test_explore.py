@@ -32,15 +32,16 @@ def test_memories_and_multipliers_are_those_of_syntheses(row: dict, model: Model
     area = model.area(part.suited(preset(row["preset"])))
     assert area.multipliers == sum(row["DSP"].values())
     assert area.memories == sum(row["block RAM"].values())
-    assert area.luts == pytest.approx(sum(row["LUT"].values()), rel=0.03)
-    assert area.registers == pytest.approx(sum(row["FF"].values()), rel=0.03)
+    assert area.luts == pytest.approx(sum(row["LUT"].values()), rel=0.02)
+    assert area.registers == pytest.approx(sum(row["FF"].values()), rel=0.04)
 
 
 def test_errors_without_a_synthesis(model: Model) -> None:
-    """Only one core has cells in logic: nothing else shows their area."""
-    for kind, limit in (("LUT", 0.08), ("FF", 0.06)):
-        for name, _, without in model.errors(kind):
-            assert name == "edge,lanes=16" or abs(without) < limit, (kind, name)
+    """The two large cores are far from the others."""
+    for kind, limit, far in (("LUT", 0.02, 0.16), ("FF", 0.06, 0.11)):
+        for name, fitted, without in model.errors(kind):
+            assert abs(fitted) < 0.04, (kind, name)
+            assert abs(without) < (far if name.startswith("edge") else limit), (kind, name)
 
 
 def test_a_report_joins_the_fit(tmp_path: Path, model: Model, capsys) -> None:
