@@ -42,12 +42,12 @@ def step(sizes: tuple[int, ...], seed: int, most: int, batch: int = BATCH) -> St
     return step_graph(layers.graph(), batch, shift_of, most=most)
 
 
-def require_equal(found: StepGraph, name: str, seed: int) -> Program:
+def require_equal(found: StepGraph, name: str, seed: int, device: str = "machine") -> Program:
     """Compare three steps with the reference; return their program."""
     graph, rng = found.graph, np.random.default_rng(seed)
     program = compile_steps(graph, preset(f"{name},activation_weights=true")).program
     values = contents(found, rng)
-    with open_session(program, device="machine") as session:
+    with open_session(program, device=device) as session:
         for _ in range(3):
             values |= {n: v for n, v in contents(found, rng).items() if n in graph.inputs}
             expected = reference.evaluate(graph, values)
@@ -218,6 +218,30 @@ def test_the_host_runs_products_whose_rows_of_pixels_the_accumulators_do_not_hol
     program = require_equal(found, "edge,accumulator_depth=32", seed)
     kinds = {step.kind for step in program.host}
     assert kinds == {"ShiftedConvolution", "MaximumErrors"}
+
+
+def test_the_host_reshapes_what_a_product_reads_by_columns(seed: int) -> None:
+    """The pixels of such a value do not lie side by side."""
+    layers = Layers((10,), seed)
+    first = layers.dense(24, "RELU")
+    layers.add("RESHAPE", [first], (1, 2, 3, 4))
+    layers.conv(4)
+    second, layers.last = layers.flat(), first
+    third = layers.dense(24, "RELU")
+    layers.add("ADD", [second, third], (1, 24), activation="NONE")
+    layers.dense(4)
+    found = step_graph(layers.graph(), BATCH, shift_of)
+    assert {step.kind for step in require_equal(found, "edge", seed).host} == {"RESHAPE"}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("build", [maxima, windows_beside, means, depthwise, joined])
+def test_steps_on_the_rtl(build: Callable[[Layers], None], seed: int, verilator: None) -> None:
+    layers = Layers((4, 6, 2), seed)
+    build(layers)
+    layers.dense(4)
+    core = "nano,rows=16,columns=16,weight_tiles=128,unified_bytes=16384"
+    require_equal(step_graph(layers.graph(), 2, shift_of), core, seed, "rtl")
 
 
 def test_the_host_runs_operations_that_the_core_does_not(seed: int) -> None:

@@ -28,10 +28,11 @@ def misfit(network: Network, layouts: Sequence[Layout], config: Config) -> Compi
             wanted = f"rows below unified_bytes = {config.unified_bytes}"
             reason = f"wanted {wanted}, got {layout.pitch}"
             return CompileError(reason, layer=value.name, place=network.layers[users[-1]].place)
-        for reader in network.readers[number] if layout.left or layout.right else ():
+        apart = layout.left or layout.right or value.spread
+        for reader in network.readers[number] if apart else ():
             layer = network.layers[reader]
             if sees_rows(layer, number, value):
-                return _error(layer, "wanted an input that nobody else pads")
+                return _error(layer, "wanted an input whose pixels lie side by side")
     for layer in network.layers:
         if isinstance(layer, MatrixLayer) and layer.stored >= 0:
             if not layer.channels == config.columns == config.tile_row_bytes:

@@ -15,7 +15,7 @@ from celosia.hw.arch.config import Config
 from celosia.sim.timing.costs import pass_cycles
 from celosia.sw.compiler.layout.bands import Band, band_matrix, overrun, pixel_pitch, spans
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Pooling, Windows
+from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Padded, Pooling, Windows
 from celosia.sw.layers.values import Value
 
 #: Rows and pixels before and after a value.
@@ -326,12 +326,15 @@ def _banded(
 def sees_rows(layer: Layer, number: int, value: Value) -> bool:
     """Return whether a layer reads a vector as several rows, or as an image."""
     if isinstance(layer, DynamicProduct):
-        if not layer.taps:
-            return False
-        ends = zip((layer.source, layer.second), layer.extents, strict=True)
-        return any(number == end and value.channels != depth for end, (_, depth) in ends)
+        widths = [(addend.value, addend.columns) for addend in layer.addends]
+        if layer.taps and not layer.reads:
+            ends = zip((layer.source, layer.second), layer.extents, strict=True)
+            widths += [(end, depth) for end, (_, depth) in ends]
+        return any(number == end and value.channels != depth for end, depth in widths)
     if isinstance(layer, MatrixLayer):
         return _cuts(layer, value)
+    if isinstance(layer, Padded):
+        return layer.seen is not None and value.channels != layer.seen[2]
     return isinstance(layer, Pooling) and layer.seen is not None
 
 
