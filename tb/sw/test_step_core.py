@@ -23,6 +23,9 @@ BATCH = 3
 #: Cycles of a step of MLP 784-128-10 by the program of sw/training/step, on the RTL.
 MLP_CYCLES = 62_822
 
+#: Cycles of a step of LeNet-5 with a batch of 4, about.
+LENET_CYCLES = 195_000
+
 
 def state_of(graph: Graph, name: str) -> int:
     return next(s.tensor for s in graph.states if graph.tensors[s.tensor].name == name)
@@ -281,3 +284,19 @@ def test_a_step_takes_no_more_cycles_than_the_program_for_one_network() -> None:
     assert not program.host
     (section,) = part.mains
     assert estimate(section.instructions, config).total < MLP_CYCLES
+
+
+def test_a_step_of_lenet_runs_on_the_core_alone() -> None:
+    layers = Layers((28, 28, 1), 0)
+    layers.conv(6, (5, 5))
+    layers.pool("MAX_POOL_2D", 2, 2)
+    layers.conv(16, (5, 5), padding="VALID")
+    layers.pool("MAX_POOL_2D", 2, 2)
+    for outputs in (120, 84):
+        layers.dense(outputs, "RELU")
+    layers.dense(10)
+    config = preset("edge,activation_weights=true")
+    program = compile_steps(step_graph(layers.graph(), 4, shift_of).graph, config).program
+    assert not program.host
+    (section,) = program.parts[0].mains
+    assert estimate(section.instructions, config).total < LENET_CYCLES
