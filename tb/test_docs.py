@@ -117,6 +117,15 @@ def test_the_checks_find_mistakes(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("folder", ["how-to", "tutorial"])
+def test_pages_that_run_tests_name_what_installs_them(folder: str) -> None:
+    """Pytest, cocotb and lint come with ``make setup``, or a target that needs it."""
+    for page in (ROOT / "docs" / folder).glob("*.md"):
+        text = page.read_text()
+        if re.search(r"(?m)^\$ .*-m pytest|cocotb-config", text):
+            assert re.search(r"make (setup|prose|docs|check|test)", text), page.name
+
+
 def test_pictures_are_small() -> None:
     for path in (ROOT / "docs" / "images").glob("*.png"):
         assert path.stat().st_size <= 200_000, path
