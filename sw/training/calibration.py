@@ -16,8 +16,10 @@ from celosia.sw.layers.step import LOW_BITS, MOST
 from celosia.sw.training.carriers import HostSteps
 from celosia.sw.training.graph import StepGraph
 
-#: Steps after which shifts are looked at.
-WATCHED_STEPS = 20
+#: Steps after which shifts are looked at, and in the first steps.
+_WATCHED_STEPS, _FIRST_WATCHED, _FIRST_STEPS = 20, 4, 80
+#: First steps, in which updates grow, and part of all steps at most.
+_WARM_STEPS, _WARM_PART = 80, 0.1
 #: Images that calibrate the first shifts.
 IMAGES = 128
 #: Share of results that is below the limits of first results.
@@ -29,13 +31,15 @@ _OBSERVATIONS = 5
 _SATURATED, _FULL = 0.005, 0.05
 #: Sizes below which so many percent of the results are, and that are too small for results of
 #: errors, of sums and of logits, in the mean; and the part of them that is too small at once.
-_SIZED, _SMALL_ERRORS, _SMALL_SUMS, _SMALL_LOGITS, _TINY = 99.5, 28, 20, 8, 0.5
+_SIZED, _SMALL_ERRORS, _SMALL_SUMS, _SMALL_LOGITS, _TINY = 99.5, 28, 20, 2, 0.5
 #: Greatest shift of an update: sums and noise are int32.
 _MOST_SHIFT = 24
 #: Part of the old mean in that of the sizes of gradients.
 _KEPT = 0.5
 #: First and last ratio of update and weights: from random weights, and from trained ones.
 _RANDOM, _TRAINED = (2.0**-6, 2.0**-10), (2.0**-8, 2.0**-11)
+#: Steps of a training below which updates grow, and how much at most.
+_USUAL_STEPS, _MOST_GROWTH = 500, 4.0
 #: Greatest root of the mean square of high bytes, and results that count as the size of biases.
 _MOST_SPREAD, _BIASES = 48.0, 8.0
 
@@ -75,10 +79,16 @@ class Calibration:
             raise ValueError("numbers")
         return calibration
 
-    def ratio(self, progress: float) -> float:
-        """Return the ratio of update and weights after a part of the training, 0 to 1."""
+    def ratio(self, steps: int, total: int) -> float:
+        """Return the ratio of update and weights after some of all steps.
+
+        Short trainings have larger updates.
+        """
         first, last = _TRAINED if self.is_trained else _RANDOM
-        return first * (last / first) ** progress
+        first *= min(_MOST_GROWTH, max(1.0, (_USUAL_STEPS / total) ** 0.5))
+        progress = min(1.0, steps / total)
+        warm = max((steps + 8) / _WARM_STEPS, (progress + 0.01) / _WARM_PART)
+        return first * (last / first) ** progress * min(1.0, warm)
 
     def watch(self, step: StepGraph, host: HostSteps, ratio: float) -> bool:
         """Look at the results of a step on the host; return whether a shift of a sum changed.
@@ -126,6 +136,11 @@ class Calibration:
         if not first:
             shift = max(self.shifts[role] - 1, min(self.shifts[role] + 1, shift))
         self.shifts[role] = min(shift, _MOST_SHIFT)
+
+
+def is_watched(steps: int, count: int) -> bool:
+    """Return whether shifts are looked at before one of the next steps."""
+    return -steps % (_FIRST_WATCHED if steps < _FIRST_STEPS else _WATCHED_STEPS) < count
 
 
 def _root(values: np.ndarray) -> float:

@@ -106,7 +106,7 @@ class GraphTrainer(EpochTrainer):
             state.steps,
             self.training.images[chosen],
             labels,
-            min(1.0, state.steps / total),
+            total,
             [(state.epoch, step) for step in some],
         )
         state.right += int((np.concatenate(results).argmax(1) == labels).sum())

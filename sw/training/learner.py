@@ -8,7 +8,7 @@ from celosia.sw.ir.graph import Graph
 from celosia.sw.layers.step import MOST, RECORD_BYTES
 from celosia.sw.operators.registry import OPERATORS
 from celosia.sw.training import batches
-from celosia.sw.training.calibration import IMAGES, WATCHED_STEPS, Calibration, bounded, least
+from celosia.sw.training.calibration import IMAGES, Calibration, bounded, is_watched, least
 from celosia.sw.training.carriers import Carrier, HostSteps, Inputs
 from celosia.sw.training.deployed import tflite_of
 from celosia.sw.training.graph import StepGraph, step_graph
@@ -140,19 +140,20 @@ class Learner:
         steps: int,
         images: np.ndarray,
         labels: np.ndarray,
-        progress: float,
+        total: int,
         keys: Sequence[tuple[int, ...]],
     ) -> list[np.ndarray]:
         """Run a step of each core; return the logits of their images.
 
         - ``steps``: before this one. ``images``, ``labels``: of all cores.
-        - ``progress``: part of the training that is over.
+        - ``total``: steps of the training.
         - ``keys``: of the noise, for each core.
         """
         assert self.carrier
         parts = [slice(n * self.batch, (n + 1) * self.batch) for n in range(len(keys))]
-        if -steps % WATCHED_STEPS < len(keys):
-            self._watch(images[parts[0]], labels[parts[0]], progress, keys[0])
+        if is_watched(steps, len(keys)):
+            ratio = self.calibration.ratio(steps, total) * self.rate / self.cores**0.5
+            self._watch(images[parts[0]], labels[parts[0]], ratio, keys[0])
         inputs = [
             self._inputs(images[part], labels[part], key)
             for part, key in zip(parts, keys, strict=True)
@@ -160,14 +161,13 @@ class Learner:
         return self.carrier.run(inputs)
 
     def _watch(
-        self, images: np.ndarray, labels: np.ndarray, progress: float, key: tuple[int, ...]
+        self, images: np.ndarray, labels: np.ndarray, ratio: float, key: tuple[int, ...]
     ) -> None:
         """Look at the results of a step on the host, and correct shifts and weights."""
         assert self.carrier
         weights = self.carrier.weights
         self.host.weights = weights
         self.host.one(self._inputs(images, labels, key))
-        ratio = self.calibration.ratio(progress) * self.rate / self.cores**0.5
         changed = self.calibration.watch(self.step, self.host, ratio)
         weights = bounded(self.step, weights)
         if changed:

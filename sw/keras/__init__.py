@@ -1,0 +1,1 @@
+"""Keras models that train on the core, with Keras's own callbacks."""

@@ -1,0 +1,292 @@
+"""Training and evaluation of Keras models on the core."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from celosia.hw.arch.config import Config
+from celosia.hw.arch.presets import preset
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.source import load
+from celosia.sw.keras.network import KerasNetwork, numbers, read, write
+from celosia.sw.layers.step import LOW_BITS
+from celosia.sw.runtime.arrays import InputError
+from celosia.sw.runtime.opening import open_session
+from celosia.sw.training import batches
+from celosia.sw.training.calibration import IMAGES
+from celosia.sw.training.epochs import Images
+from celosia.sw.training.graph import STEPS
+from celosia.sw.training.graph_trainer import GraphTrainer
+from celosia.sw.training.origin import exponent_of, integers
+from celosia.sw.training.state import State
+
+_CORE = "edge,activation_weights=true"
+#: Samples of one run of an evaluation.
+_BATCH = 64
+_LOSSES = ("categorical_crossentropy", "sparse_categorical_crossentropy")
+
+
+class _Training:
+    """A model and what trains it."""
+
+    def __init__(self, model: Any, trainer: GraphTrainer, network: KerasNetwork) -> None:
+        self.trainer, self.network, self.state = trainer, network, State(weights=[])
+        self.exponent = trainer.learner.options["exponent"]
+
+    def units(self) -> dict[str, float]:
+        """Return the factors of the real weights of a step that make them those of the model."""
+        step = self.trainer.learner.step
+        last = step.network.operations[-1]
+        units = dict.fromkeys((matrix.name for matrix in step.weights), 1.0)
+        if last.kind == "FULLY_CONNECTED":
+            # Softmax wants logits in which e^x grows by e in one.
+            name = f"{last.kind.lower()}_{last.place}"
+            exponent = step.exponents[step.values[last.outputs[0]]]
+            for key in (name, f"{name}/bias"):
+                units[key] = 2.0**-exponent / STEPS
+        return units
+
+    def scales(self) -> list[float]:
+        """Return the real number that one in the integer weights of each matrix means."""
+        step, units = self.trainer.learner.step, self.units()
+        exponents = [step.exponents[matrix.highs[0]] - LOW_BITS for matrix in step.weights]
+        pairs = zip(step.weights, exponents, strict=True)
+        return [units[matrix.name] * 2.0**exponent for matrix, exponent in pairs]
+
+    def write(self, weights: Sequence[np.ndarray]) -> None:
+        """Give the model the weights of a step."""
+        step = self.trainer.learner.step
+        triples = zip(step.weights, weights, self.scales(), strict=True)
+        write(self.network, {matrix.name: array * scale for matrix, array, scale in triples})
+
+    def file(self, model: Any) -> bytes:
+        """Return the ``.tflite`` file of the model with its present weights."""
+        learner, graph = self.trainer.learner, read(model).graph
+        step, weights = learner.step, []
+        assert graph
+        for matrix, scale in zip(step.weights, self.scales(), strict=True):
+            name = matrix.name.removesuffix("/bias")
+            operation = next(o for o in graph.operations if f"{o.kind.lower()}_{o.place}" == name)
+            data = graph.tensors[operation.inputs[1 + (name != matrix.name)]].data
+            assert data is not None
+            if name == matrix.name and operation.kind == "FULLY_CONNECTED":
+                data = data.T
+            elif name == matrix.name and operation.kind == "CONV_2D":
+                data = data.transpose(1, 2, 3, 0)
+            whole = np.rint(data.reshape(matrix.shape[1:]) / scale)
+            weights.append(np.clip(whole, -8159, 8159).astype(np.int32))
+        return learner.file(weights, learner.calibration.shifts)
+
+
+_TRAININGS: WeakKeyDictionary[Any, _Training] = WeakKeyDictionary()
+
+
+def fit(
+    model: Any,
+    x: Any,
+    y: Any = None,
+    batch_size: int = 32,
+    epochs: int = 1,
+    verbose: int | str = "auto",
+    callbacks: Sequence[Any] = (),
+    validation_split: float = 0.0,
+    validation_data: tuple[Any, Any] | None = None,
+    *,
+    cores: int = 1,
+    config: Config | str = _CORE,
+    device: str = "machine",
+    seed: int = 0,
+) -> Any:
+    """Train a compiled Keras model on the core; return its ``History``.
+
+    Parameters
+    ----------
+    model : keras.Model
+        The model; it has the trained weights after each epoch.
+    x, y : array_like
+        Samples, and classes or one-hot labels; or ``x`` alone, which yields batches of both.
+    batch_size, epochs, verbose, callbacks, validation_split, validation_data
+        As ``keras.Model.fit`` takes them.
+    cores : int
+        Cores of a pod, which do steps at the same time.
+    config : Config or str
+        The core, or a preset.
+    device : str
+        Device that runs the steps.
+    seed : int
+        Of the order of the samples, and of noise.
+
+    Raises
+    ------
+    ValueError
+        If layers do not train, the loss is no cross-entropy, or samples do not match.
+    """
+    keras: Any = import_module("keras")
+    _require_loss(model)
+    samples, labels = _arrays(x, y)
+    held = _arrays(*validation_data) if validation_data is not None else None
+    if held is None and validation_split:
+        # As Keras: the last samples, before they are shuffled.
+        count = int(len(labels) * (1 - validation_split))
+        held = samples[count:], labels[count:]
+        samples, labels = samples[:count], labels[:count]
+    training, images = _opened(
+        model, samples, labels, batch_size, epochs, cores, config, device, seed
+    )
+    trainer, state = training.trainer, training.state
+    steps = trainer.steps(images)
+    if not steps:
+        raise InputError(f"fit: wanted {batch_size} samples or more, got {len(labels)}")
+    chain = keras.callbacks.CallbackList(
+        list(callbacks),
+        add_history=True,
+        add_progbar=verbose != 0,
+        verbose=1 if verbose == "auto" else verbose,
+        epochs=epochs,
+        steps=steps,
+        model=model,
+    )
+    rate = _rate(model)
+    model.stop_training = False
+    chain.on_train_begin()
+    logs: dict[str, float] = {}
+    with trainer.opened(state, images) as learner:
+        for epoch in range(epochs):
+            chain.on_epoch_begin(epoch)
+            learner.rate = _rate(model) / rate
+            order = batches.order(seed, epoch, len(images))
+            right, losses, number = 0, [], 0
+            for first in range(0, steps, cores):
+                numbers = range(first, min(first + cores, steps))
+                chosen = order[numbers[0] * batch_size : (numbers[-1] + 1) * batch_size]
+                chain.on_train_batch_begin(first)
+                keys = [(epoch, step) for step in numbers]
+                parts = images.images[chosen], images.labels[chosen]
+                logits = np.concatenate(learner.train(state.steps, *parts, steps * epochs, keys))
+                state.steps += len(numbers)
+                number += len(chosen)
+                right += int((logits.argmax(1) == parts[1]).sum())
+                losses.append(_entropy(_softmax(logits / STEPS), parts[1]))
+                logs = {"loss": float(np.mean(losses)), "accuracy": right / number}
+                chain.on_train_batch_end(first, logs)
+            trainer.fetch(state, learner)
+            training.write(state.weights)
+            if held is not None:
+                loss, accuracy = evaluate(model, *held, config=config, device=device)
+                logs |= {"val_loss": loss, "val_accuracy": accuracy}
+            chain.on_epoch_end(epoch, logs)
+            if model.stop_training:
+                break
+    chain.on_train_end(logs)
+    return model.history
+
+
+def evaluate(
+    model: Any, x: Any, y: Any = None, *, config: Config | str = _CORE, device: str = "machine"
+) -> list[float]:
+    """Return loss and accuracy of a Keras model on the core, as its ``evaluate`` does.
+
+    Parameters are those of ``fit``. A model that ``fit`` did not train is calibrated with ``x``.
+    """
+    samples, labels = _arrays(x, y)
+    scores = predict(model, samples, config=config, device=device)
+    scores = scores if _ends_in_softmax(model) else _softmax(scores)
+    return [_entropy(scores, labels), float((scores.argmax(1) == labels).mean())]
+
+
+def predict(
+    model: Any, x: Any, *, config: Config | str = _CORE, device: str = "machine"
+) -> np.ndarray:
+    """Return the outputs of a Keras model on the core, as its ``predict`` does.
+
+    Parameters are those of ``fit``. A model that ``fit`` did not train is calibrated with ``x``.
+    """
+    samples = np.asarray(x, np.float32)
+    if model not in _TRAININGS:
+        classes = np.zeros(len(samples), np.int64)
+        training, images = _opened(model, samples, classes, 1, 1, 1, config, device, 0)
+        with training.trainer.opened(training.state, images):
+            pass
+    training = _TRAININGS[model]
+    batch = min(_BATCH, len(samples))
+    core = preset(config) if isinstance(config, str) else config
+    program = compile_graph(load(training.file(model)), core, batch)
+    with open_session(program, device=device) as session:
+        port = program.inputs[0]
+        (outputs,) = session.run([integers(samples, training.exponent).reshape(-1, *port.shape)])
+    port = program.outputs[0]
+    real = (outputs.astype(np.float32) - port.zero_point) * np.float32(port.scale)
+    return real.reshape(len(samples), *model.output_shape[1:])
+
+
+def _opened(
+    model: Any,
+    samples: np.ndarray,
+    labels: np.ndarray,
+    batch: int,
+    epochs: int,
+    cores: int,
+    config: Config | str,
+    device: str,
+    seed: int,
+) -> tuple[_Training, Images]:
+    """Return what trains a model, and its samples in integers."""
+    network, exponent = read(model), exponent_of(samples[:IMAGES])
+    core = preset(config) if isinstance(config, str) else config
+    options = {"cores": cores} if cores > 1 else {}
+    assert network.graph
+    trainer = GraphTrainer(
+        network.graph, exponent, core, device, options, seed, batch=batch, epochs=epochs
+    )
+    classes = trainer.learner.classes
+    if labels.min() < 0 or labels.max() >= classes:
+        got = f"{labels.min()} to {labels.max()}"
+        raise InputError(f"labels: wanted 0 to {classes - 1}, got {got}")
+    _TRAININGS[model] = _Training(model, trainer, network)
+    return _TRAININGS[model], Images(integers(samples, exponent), labels)
+
+
+def _arrays(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return samples and classes."""
+    if y is None:
+        pairs = [(np.asarray(samples), np.asarray(labels)) for samples, labels in x]
+        x, y = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
+    samples, labels = np.asarray(x, np.float32), np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] > 1:
+        labels = labels.argmax(1)
+    labels = labels.reshape(-1).astype(np.int64)
+    if len(samples) != len(labels) or not len(labels):
+        raise InputError(f"wanted a label for each sample, got {len(samples)} and {len(labels)}")
+    return samples, labels
+
+
+def _require_loss(model: Any) -> None:
+    loss = getattr(model, "loss", None)
+    name = loss if isinstance(loss, str) else getattr(loss, "name", None) or str(loss)
+    if name not in _LOSSES:
+        raise InputError(f"model {model.name}: wanted compile(loss={_LOSSES[1]!r}), got {name}")
+
+
+def _rate(model: Any) -> float:
+    """Return the learning rate of a model's optimizer, which callbacks may change."""
+    return float(numbers(model.optimizer.learning_rate))
+
+
+def _ends_in_softmax(model: Any) -> bool:
+    layer = model.layers[-1]
+    activation = getattr(getattr(layer, "activation", None), "__name__", "")
+    return "softmax" in (activation, type(layer).__name__.lower())
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def _entropy(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """Return the mean cross-entropy."""
+    chosen = probabilities[np.arange(len(labels)), labels]
+    return float(-np.log(np.maximum(chosen, 1e-7)).mean())
