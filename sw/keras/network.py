@@ -143,7 +143,7 @@ def _require(holds: bool, requirement: str) -> None:
 
 
 def _activated(network: KerasNetwork, name: str, number: int) -> int:
-    """Return a value with an activation, as an operation of its own."""
+    """Return a value with an activation, which is an operation."""
     shape = network.tensors[number].shape
     if name == "softmax":
         return network.add("SOFTMAX", [number], shape, beta=1.0)

@@ -8,8 +8,10 @@ import numpy as np
 
 from celosia.hw.arch.config import Config
 from celosia.sw.ir.graph import Graph
+from celosia.sw.ir.program import Program
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.opening import open_session
+from celosia.sw.runtime.session import Session
 from celosia.sw.training import batches
 from celosia.sw.training.carriers import Carrier, CoreSteps
 from celosia.sw.training.epochs import EpochTrainer, Images
@@ -64,11 +66,13 @@ class GraphTrainer(EpochTrainer):
         self.macs = self.learner.macs
 
     def _carrier(self, step: StepGraph) -> Carrier:
-        return CoreSteps(
-            step,
-            self.config,
-            lambda program: open_session(program, device=self.device_name, **self.options),
-        )
+        return CoreSteps(step, self.config, self._session)
+
+    def _session(self, program: Program) -> Session:
+        """Open a session of steps; those with operations of the host run on one core."""
+        pod = ("cores", "ports") if program.host else ()
+        options = {name: value for name, value in self.options.items() if name not in pod}
+        return open_session(program, device=self.device_name, **options)
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:

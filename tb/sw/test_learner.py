@@ -94,7 +94,12 @@ def test_carriers_give_the_same_bits(name: str, cores: int, seed: int) -> None:
     weights = []
     for opened, most in (
         (None, 1 << 30),
-        (lambda step: CoreSteps(step, config, lambda p: open_session(p, cores=cores)), 1 << 10),
+        (
+            lambda step: CoreSteps(
+                step, config, lambda p: open_session(p, cores=1 if p.host else cores)
+            ),
+            1 << 10,
+        ),
     ):
         options = {"opened": opened} if opened else {}
         trainer = learner(graph, seed, cores=cores, most=most, **options)
