@@ -8,6 +8,7 @@ the host runs the channels or the operator.
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -128,7 +129,7 @@ def _dense(
     _, output = ends(graph, operation)
     low, high = activation_range(operation.attributes["activation"], output)
     zero_point = output.zero_point
-    reals = _factors(graph, operation, output, len(ranges))
+    reals = _factors(graph, operation, len(ranges))
     multipliers, shifts = _exact(reals, ranges, zero_point=zero_point, low=low, high=high)
     return scaling_of(bias, multipliers, shifts, Rounding.SINGLE, (zero_point, low, high))
 
@@ -140,7 +141,7 @@ def convolution_scaling(graph: Graph, operation: Operation, weights: np.ndarray)
     kernel's range.
     """
     tensor, output = ends(graph, operation)
-    reals = _factors(graph, operation, output, len(weights))
+    reals = _factors(graph, operation, len(weights))
     if max(reals) >= 1 << 30:
         raise CompileError(f"wanted factors below 2^30, got {max(reals):.9g}")
     multipliers, shifts = np.array([quantize_multiplier(real) for real in reals], np.int64).T
@@ -353,16 +354,20 @@ def _exact(
     return multipliers, shifts
 
 
-def _factors(
-    graph: Graph, operation: Operation, output: Quantization, channels: int
-) -> list[float]:
-    """Return the real factor of each channel.
+def channel_factors(
+    source: float, kernel: np.ndarray, output: float, attributes: dict[str, Any]
+) -> np.ndarray:
+    """Return the real factor of each channel, float64: the product of two scales over another.
 
-    Products and quotients of scales are float64; products for convolutions of uint8 are float32.
+    Products for convolutions of uint8 are float32.
     """
-    source, kernel, _ = ends_of_two(graph, operation)
-    scales = np.broadcast_to(kernel.scales, (channels,)).astype(np.float64)
-    products = source.scale * scales
-    if operation.attributes.get("unsigned"):
+    products = source * kernel.astype(np.float64)
+    if attributes.get("unsigned"):
         products = products.astype(np.float32).astype(np.float64)
-    return (products / output.scale).tolist()
+    return products / output
+
+
+def _factors(graph: Graph, operation: Operation, channels: int) -> list[float]:
+    source, kernel, output = ends_of_two(graph, operation)
+    scales = np.broadcast_to(kernel.scales, (channels,))
+    return channel_factors(source.scale, scales, output.scale, operation.attributes).tolist()

@@ -7,7 +7,7 @@ import numpy as np
 from celosia.sw.ir.graph import Graph, Operation, Quantization
 from celosia.sw.ir.parts import HostOperator, Operand
 from celosia.sw.layers.multiplier import quantize_multiplier
-from celosia.sw.layers.quantize import activation_range, single_factor
+from celosia.sw.layers.quantize import activation_range, channel_factors, single_factor
 
 #: Factors that a signed shift of 32 bits can hold.
 MOST_FACTOR = 1 << 30
@@ -24,12 +24,8 @@ def factors(operator: HostOperator) -> np.ndarray:
     Returns float64, one for each channel, or one for all.
     """
     (source, weights), (output,) = operator.sources[:2], operator.results
-    scales = np.array(weights.scales or [weights.scale], np.float64)
-    factors = source.scale * scales
-    if operator.attributes.get("unsigned"):
-        # Convolutions of uint8 multiply scales in single precision.
-        factors = factors.astype(np.float32).astype(np.float64)
-    return factors / output.scale
+    scales = np.array(weights.scales or [weights.scale])
+    return channel_factors(source.scale, scales, output.scale, operator.attributes)
 
 
 def times(x: np.ndarray, multiplier: np.ndarray | int, shift: np.ndarray | int) -> np.ndarray:
@@ -134,7 +130,7 @@ def products(graph: Graph, operation: Operation) -> list[float]:
 def weighted(source: int, kernel: int):
     """Return the function of the greatest factor of inputs ``source`` and ``kernel``."""
 
-    def found(graph: Graph, operation: Operation) -> list[float]:
+    def greatest(graph: Graph, operation: Operation) -> list[float]:
         output = graph.tensors[operation.outputs[0]].quantization
         scales = _scales(graph, operation)
         first, second = scales[source], scales[kernel]
@@ -142,7 +138,7 @@ def weighted(source: int, kernel: int):
             return []
         return [first.scale * float(second.scales.max()) / output.scale]
 
-    return found
+    return greatest
 
 
 def inverse_root(x: int) -> tuple[int, int]:
