@@ -25,7 +25,7 @@ class Shipped(NamedTuple):
     path: Path  #: Its file.
     #: Data set that it was trained on, one of ``celosia.sw.data.DATASETS``; empty for a text.
     dataset: str
-    about: dict[str, Any]  #: Its record: network, accuracy and settings of the training.
+    record: dict[str, Any]  #: Network, accuracy and settings of the training.
 
 
 class ByName(dict[str, Any]):

@@ -44,8 +44,8 @@ def labelled_inputs(
     if len(texts) == len(names) == 1 and folder.is_dir() and not labels:
         return _of_folder(folder, names[0], limit, labels_option)
     if not labels:
-        wanted = f"wanted {labels_option}, or a folder with a folder for each class"
-        raise InputError(f"{option}: {wanted}")
+        requirement = f"{labels_option}, or a folder with a folder for each class"
+        raise InputError(f"{option}: wanted {requirement}")
     contents = inputs.gather(f"{origin}{option}", texts, names)
     classes = inputs.read_labels(labels, inputs.count_of(contents), labels_option)
     return LabelledInputs(
@@ -58,8 +58,8 @@ def _of_folder(folder: Path, name: str, limit: int | None, labels_option: str) -
     """Return the pictures of a folder with a folder for each class."""
     pictures, classes = labelled_pictures(folder) or ([], ())
     if len(classes) < 2:
-        wanted = f"wanted a folder for each of 2 classes or more, or {labels_option}"
-        raise InputError(f"{folder}: {wanted}")
+        requirement = f"a folder for each of 2 classes or more, or {labels_option}"
+        raise InputError(f"{folder}: wanted {requirement}")
     if limit:
         # A first part with all classes in it, the same each time.
         order = np.random.default_rng(0).permutation(len(pictures))[:limit]

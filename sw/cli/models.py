@@ -14,5 +14,5 @@ def add_parsers(command: Commands) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Print name, data set, accuracy and network of each."""
     for name, model in shipped().items():
-        accuracy = f"{model.about['int8_accuracy']:.2%}"
-        print(f"{name:<14} {model.dataset or 'text':<14} {accuracy:<8} {model.about['network']}")
+        accuracy = f"{model.record['int8_accuracy']:.2%}"
+        print(f"{name:<14} {model.dataset or 'text':<14} {accuracy:<8} {model.record['network']}")

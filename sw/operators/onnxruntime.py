@@ -174,8 +174,8 @@ def _run_average(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
     taps = np.moveaxis(views.reshape(*views.shape[:4], -1), -1, 0)
     rows, columns = spans(operator, 0), spans(operator, 1)
     spanned = ([end - first for first, end in ends] for ends in (rows, columns))
-    each = zip(_COUNTS, spanned, strict=True)
-    counts = np.outer(*(attributes.get(name, inside) for name, inside in each))
+    pairs = zip(_COUNTS, spanned, strict=True)
+    counts = np.outer(*(attributes.get(name, inside) for name, inside in pairs))
     ends = meaning(source), meaning(output)
     result = averaged(taps, counts[..., None], *ends, unsigned=attributes["unsigned"])
     return [result.reshape(len(arrays[0]), *output.shape)]

@@ -158,9 +158,9 @@ class Session:
                 raise InputError(f"wanted one of {', '.join(ports)}, got {name!r}")
             port = ports[name]
             if array.dtype != port.dtype or array.size != port.elements:
-                wanted = f"{port.elements} elements of {port.dtype}"
+                requirement = f"{port.elements} elements of {port.dtype}"
                 got = f"{array.size} of {array.dtype}"
-                raise InputError(f"{label(port)}: wanted {wanted}, got {got}")
+                raise InputError(f"{label(port)}: wanted {requirement}, got {got}")
             if port.tensor in self._in_place:
                 for core in self.pod.cores:
                     core.write(port.address, np.ascontiguousarray(array).tobytes())
