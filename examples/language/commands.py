@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> None:
     interpreter.allocate_tensors()
     text = generate(
         interpreter,
-        model.about["characters"],
+        model.record["characters"],
         arguments.prompt,
         arguments.tokens,
         temperature=arguments.temperature,

@@ -31,7 +31,7 @@ def interpreter() -> Iterator[Interpreter]:
 
 @pytest.fixture
 def characters() -> str:
-    return shipped()["kjv_text"].about["characters"]
+    return shipped()["kjv_text"].record["characters"]
 
 
 def greedy(characters: str, prompt: str, count: int) -> str:
