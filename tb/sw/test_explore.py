@@ -44,6 +44,13 @@ def test_errors_without_a_synthesis(model: Model) -> None:
             assert abs(without) < (far if name.startswith("edge") else limit), (kind, name)
 
 
+def test_a_synthesis_that_is_not_in_the_fit(model: Model) -> None:
+    area = model.area(PARTS["LFE5U-85F"].suited(preset("micro,lanes=4")))
+    assert (area.multipliers, area.memories) == (76, 73)
+    assert area.luts == pytest.approx(18_337, rel=0.04)
+    assert area.registers == pytest.approx(14_486, rel=0.04)
+
+
 def test_a_report_joins_the_fit(tmp_path: Path, model: Model, capsys) -> None:
     """A core that is larger than the model has it moves the areas of others."""
     cells = {"LUT": 6000, "FF": 5000, "DSP": 0, "block RAM": 0}
