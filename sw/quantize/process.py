@@ -92,10 +92,6 @@ class Converter:
                 raise InputError(f"{label(port)}: wanted finite numbers, got others")
         return self._call("quantise", _quantize, self._named(arrays))
 
-    def content(self) -> bytes:
-        """Return the float file: a ``.tflite`` one, or that of an ``.onnx`` model."""
-        return self._call("convert", _content)
-
     def outputs(self, content: bytes | None, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """Return outputs for samples, shape ``(N, elements)``; of the float file for None."""
         return self._call("run", _outputs, content, self._named(arrays))
@@ -175,11 +171,6 @@ class _Samples:
     def __iter__(self) -> Iterator[Sample]:
         for step in _steps(self.arrays, "calibrating"):
             yield {name: array[step : step + 1] for name, array in self.arrays.items()}
-
-
-def _content() -> bytes:
-    assert _model is not None
-    return _model.content
 
 
 def _quantize(arrays: Mapping[str, np.ndarray]) -> bytes:

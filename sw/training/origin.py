@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from celosia.sw.frontend.source import load
-from celosia.sw.frontend.tflite import load as load_tflite
 from celosia.sw.ir.graph import Graph, Tensor
 from celosia.sw.ir.parts import Port
 from celosia.sw.layers.node import FloatModelError
@@ -20,6 +19,8 @@ from celosia.sw.training.real import real_network
 
 #: Returns samples of a network as a port takes them.
 Reader = Callable[[Port], list[np.ndarray]]
+#: Samples that a float file is quantised with.
+_CALIBRATION = 100
 #: Greatest pixel over the scale of images: MOST, and what rounds to it.
 _MOST_STEPS = 128.5
 
@@ -49,19 +50,12 @@ def opened(path: Path, shapes: Mapping[str, tuple[int, ...]], read: Reader) -> O
 
 
 def _in_float(path: Path, shapes: Mapping[str, tuple[int, ...]], read: Reader) -> Origin:
+    """Return the network of a float file: its int8 weights are near enough to begin with."""
     require_tools(path, source_of(path))
     with Converter(path, shapes) as converter:
-        port, content = _one(converter.ports), converter.content()
-        samples = read(port)
-        if content[4:8] == b"TFL3":
-            return Origin(real_network(load_tflite(content)), samples)
-        # A float .onnx file: the reader takes quantised ones alone.
-        graph = load(converter.quantized([samples[0][:_CALIBRATION]]))
-    return Origin(real_network(graph), samples)
-
-
-#: Samples that a float .onnx file is quantised with.
-_CALIBRATION = 100
+        samples = read(_one(converter.ports))
+        content = converter.quantized([samples[0][:_CALIBRATION]])
+    return Origin(real_network(load(content)), samples)
 
 
 def _quantized(graph: Graph, samples: Sequence[np.ndarray]) -> Origin:

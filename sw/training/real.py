@@ -9,7 +9,13 @@ from celosia.sw.ir.graph import Graph, Operation, Tensor
 from celosia.sw.operators.registry import OPERATORS
 
 #: Operators that change the quantisation of a value alone.
-_CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
+_CONVERSIONS = ("QUANTIZE", "DEQUANTIZE", "QuantizeLinear", "DequantizeLinear")
+#: Operators of ONNX, and those that compute the same in real numbers.
+_OF_ONNX = {
+    "QLinearConv": "CONV_2D",
+    "QLinearMatMul": "FULLY_CONNECTED",
+    "QGemm": "FULLY_CONNECTED",
+}
 #: Operators whose activation becomes an operator.
 _POOLINGS = ("MAX_POOL_2D", "AVERAGE_POOL_2D")
 
@@ -28,6 +34,8 @@ def real_network(graph: Graph) -> Graph:
         if operation.kind in _CONVERSIONS:
             values[operation.outputs[0]] = inputs[0]
             continue
+        if operation.kind in _OF_ONNX:
+            operation = _of_onnx(graph.tensors, operation)
         if OPERATORS[operation.kind].weighted and len(inputs) > 2 and inputs[2] != -1:
             tensors[inputs[2]] = _bias(graph.tensors, operation)
         activation = operation.attributes.get("activation", "NONE")
@@ -43,6 +51,20 @@ def real_network(graph: Graph) -> Graph:
     outputs = tuple(values[number] for number in graph.outputs)
     ends = replace(graph, tensors=tuple(tensors), operations=tuple(operations), outputs=outputs)
     return replace(ends, unsigned=frozenset())
+
+
+def _of_onnx(tensors: Sequence[Tensor], operation: Operation) -> Operation:
+    """Return an operator of ONNX under its other name.
+
+    A quantised file has no ReLU: results whose zero point is the least integer end at 0.
+    """
+    kind, fields = _OF_ONNX[operation.kind], dict(operation.attributes)
+    if "depth_multiplier" in fields:
+        kind = "DEPTHWISE_CONV_2D"
+    quantization = tensors[operation.outputs[0]].quantization
+    if fields["activation"] == "NONE" and quantization and quantization.zero_point == -128:
+        fields["activation"] = "RELU"
+    return replace(operation, kind=kind, attributes=fields)
 
 
 def _real(tensor: Tensor) -> Tensor:

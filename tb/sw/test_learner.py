@@ -12,7 +12,7 @@ from float_networks import NETWORKS, Layers, network
 from celosia.hw.arch.presets import preset
 from celosia.sw.cli import main, train
 from celosia.sw.frontend.source import load
-from celosia.sw.ir.graph import Graph
+from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training import batches
 from celosia.sw.training.carriers import CoreSteps
@@ -137,6 +137,37 @@ def test_all_layers_that_do_not_train_are_in_one_message(seed: int) -> None:
     text = r"operator 0 TANH .*does not train; operator 2 MAX_POOL_2D .*side by side.*3 SIN"
     with pytest.raises(ValueError, match=text):
         learner(layers.graph(), seed)
+
+
+@pytest.mark.parametrize(("zero_point", "activation"), [(-128, "RELU"), (3, "NONE")])
+def test_a_network_of_onnx_has_its_activation_again(zero_point: int, activation: str) -> None:
+    def tensor(scale: float, zero: int, data: np.ndarray | None = None) -> Tensor:
+        quantization = Quantization(np.array([scale], np.float32), np.array([zero]))
+        shape = (1, 2) if data is None else data.shape
+        return Tensor("t", shape, np.dtype(np.int8), quantization, data)
+
+    weights, bias = np.array([[3, -4], [5, 6]], np.int8), np.array([8, -2], np.int32)
+    tensors = tensor(0.5, 1), tensor(0.25, 0, weights), tensor(1, 0, bias), tensor(2, zero_point)
+    operation = Operation("QGemm", 0, (0, 1, 2), (3,), {"activation": "NONE"})
+    graph = real_network(Graph("net", tensors, (operation,), (0,), (3,)))
+    (found,) = graph.operations
+    assert (found.kind, found.attributes["activation"]) == ("FULLY_CONNECTED", activation)
+    first, second = graph.tensors[1].data, graph.tensors[2].data
+    assert first is not None and second is not None
+    np.testing.assert_array_equal(first, weights * np.float32(0.25))
+    np.testing.assert_array_equal(second, bias * np.float32(0.125))
+
+
+def test_a_float_file_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prerequisites.package("ai_edge_quantizer")
+    source = Path(__file__).parents[1] / "e2e" / "fixtures" / "cnn.float.tflite"
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.save("x.npy", rng.random((40, 28, 28, 1), np.float32))
+    np.save("y.npy", np.arange(40) % 10)
+    command = ["train", str(source), *COMMAND[2:], "--epochs", "1", "--train-last", "1"]
+    assert main([*command, "-o", "a.tflite"]) == 0
+    assert load("a.tflite").operations[-1].kind in ("FULLY_CONNECTED", "SOFTMAX")
 
 
 @pytest.fixture
