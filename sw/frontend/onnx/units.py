@@ -226,9 +226,9 @@ class Units:
         names = [operand for operand in node.inputs if operand]
         operands = [self.floats.get(operand) for operand in names]
         unscaled = any(operand and operand.quantization is None for operand in operands)
-        if unscaled or any(operand in self.pending for operand in names):
-            return None
-        if node.kind == "Gemm" and node.attributes.get("beta", 1.0) != 1 and len(names) > 2:
+        biased = node.kind == "Gemm" and any(operands[2:])
+        biased = biased and node.attributes.get("beta", 1.0) != 1
+        if unscaled or biased or any(operand in self.pending for operand in names):
             return None
         operands = [self._operand(operand) if operand else None for operand in node.inputs]
         if self.readers[name] == self.readers[node.outputs[0]] == 1:
