@@ -19,7 +19,7 @@ from celosia.sw.training.graph import StepGraph
 #: Steps after which shifts are looked at, and in the first steps.
 _WATCHED_STEPS, _FIRST_WATCHED, _FIRST_STEPS = 20, 4, 80
 #: First steps, in which updates grow, and part of all steps at most.
-_WARM_STEPS, _WARM_PART = 80, 0.1
+_WARM_STEPS, _WARM_PART = 40, 0.05
 #: Images that calibrate the first shifts.
 IMAGES = 128
 #: Share of results that is below the limits of first results.
@@ -39,9 +39,10 @@ _KEPT = 0.5
 #: First and last ratio of update and weights: from random weights, and from trained ones.
 _RANDOM, _TRAINED = (2.0**-6, 2.0**-10), (2.0**-8, 2.0**-11)
 #: Steps of a training below which updates grow, and how much at most.
-_USUAL_STEPS, _MOST_GROWTH = 500, 4.0
-#: Greatest root of the mean square of high bytes, and results that count as the size of biases.
-_MOST_SPREAD, _BIASES = 48.0, 8.0
+_USUAL_STEPS, _MOST_GROWTH = 200, 4.0
+#: Greatest root of the mean square of high bytes; results that count as the size of biases, and
+#: that size at most.
+_MOST_SPREAD, _BIASES, _MOST_BIASES = 48.0, 8.0, 24.0 * (1 << LOW_BITS)
 
 
 @dataclass
@@ -108,7 +109,7 @@ class Calibration:
             if role.endswith("/bias/step"):
                 # In steps of a bias, which are those of the sums.
                 shift = self.shifts[role.removesuffix("bias/step") + "sum"]
-                weights = _BIASES * 2.0**shift
+                weights = min(_BIASES * 2.0**shift, _MOST_BIASES)
             else:
                 weights = max(1.0, _root(roots[role]))
             self._watch_update(role, size / weights, ratio)

@@ -89,8 +89,6 @@ class Learner:
         self._build(None)
         state.weights = self.host.weights
         self.calibration.is_trained = self.accuracy(images, labels) >= _TRAINED_SHARE
-        # Guesses of random weights are not sure.
-        self.calibration.shifts[last] += not self.calibration.is_trained
 
     @property
     def cycles(self) -> int:
