@@ -262,7 +262,7 @@ class Timeline:
             end, last = 0.0, max(self.beat, burst.spacing)
             # Users of higher priority may appear while the burst is under way.
             ports = (self.bus, burst.beats * self.beat), (burst.port, burst.beats * burst.spacing)
-            while (now := max(port.end(start, count) for port, count in ports)) > end:
+            while (now := _joint_end(start, *ports)) > end:
                 end = now
                 yield math.ceil(end - last)
             written, free = end if burst.spacing else written, end - last + self.beat
@@ -326,13 +326,24 @@ class Timeline:
             self._finish(index, taken, responses[-1] + self.costs.written)
 
     def _reads(self, start: float, end: float) -> float:
-        """Return the cycles from ``start`` on in which bursts ready by ``end`` are read."""
-        first = at = self.read_from
+        """Return the cycles from ``start`` on in which bursts ready by ``end`` are read.
+
+        Those after as many cycles again do not count: the store has ended.
+        """
+        at, cycles, limit = self.read_from, 0.0, 2 * end - start
         for burst in self.channel:
-            if burst.ready < end:
-                first = first if at >= burst.ready else burst.ready
-                at = max(at, burst.ready) + burst.beats * self.beat
-        return max(0.0, at - max(start, first))
+            if burst.ready >= end:
+                continue
+            at = max(at, burst.ready)
+            count, port = burst.beats * self.beat, burst.port
+            pace = self.beat / max(self.beat, burst.spacing)
+            before, after = (
+                min(count, port.left(at, until) * pace, self.bus.left(at, until))
+                for until in (start, limit)
+            )
+            cycles += after - before
+            at = max(self.bus.end(at, count), port.end(at, burst.beats * burst.spacing))
+        return cycles
 
     def _vector(self) -> Process:
         """Run VECTORs and FILLs, each until its last request; the next one waits meanwhile."""
@@ -394,3 +405,12 @@ class Timeline:
         self.free[Unit.VECTOR] = max(last, launch + results) + 2
         finish = max(last + latency + later_groups, latest)
         self.written = latest, finish, to_sums
+
+
+def _joint_end(start: float, *ports: tuple[Port, float]) -> float:
+    """Return the end of beats that pass two ports, each for its cycles from ``start`` on."""
+    (first, cycles), (second, others) = ports
+    ends = first.end(start, cycles), second.end(start, others)
+    # What delays a beat at one port also makes it late at the other.
+    late = ends[0] - start - cycles, ends[1] - start - others
+    return max(first.end(start + late[1], cycles), second.end(start + late[0], others))

@@ -31,6 +31,14 @@ class Port:
             at, left = end, left - had
         return at + left
 
+    def left(self, start: float, end: float) -> float:
+        """Return the cycles from ``start`` to ``end`` that others leave."""
+        taken = sum(
+            share * max(0.0, min(end, last) - max(start, first))
+            for first, last, share in self.others
+        )
+        return max(0.0, end - start - taken)
+
 
 class Burst(NamedTuple):
     """Read burst: its earliest response from the memory, and the callback of its last beat."""
