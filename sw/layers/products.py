@@ -94,7 +94,7 @@ def product(
     *,
     depth_multiplier: int = 0,
     macs: int = 0,
-    **geometry: tuple[int, int],
+    **geometry: Any,
 ) -> None:
     """Add a matrix layer, with the operators after it that can be fused.
 

@@ -75,8 +75,7 @@ def test_samples_of_several_inputs(tmp_path: Path, capsys: pytest.CaptureFixture
     """As many of each, before the quantiser has a part."""
     net = Net(x=(1, 3), z=(1, 4))
     (tmp_path / "net.onnx").write_bytes(net.content(net.add("Concat", "x", "z", axis=1)))
-    samples = {"x": np.zeros((6, 3), np.float32), "z": np.zeros((2, 4), np.float32)}
-    np.savez(tmp_path / "x.npz", **samples)
+    np.savez(tmp_path / "x.npz", x=np.zeros((6, 3), np.float32), z=np.zeros((2, 4), np.float32))
     files = [f"--calibration={tmp_path}/x.npz", "-o", f"{tmp_path}/q.onnx"]
     assert main(["quantize", f"{tmp_path}/net.onnx", *files]) == 2
     message = "wanted as many samples of each input, got [6, 2]"
