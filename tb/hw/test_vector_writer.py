@@ -35,7 +35,7 @@ async def test_a_result_leaves_with_its_descriptor(to_sums):
     ctx.set(dut.sums, [100] * shape.columns)
     tag = {"valid": 1, "tag": {"slot": 1, "to_accumulators": to_sums}}
     values = [[3, -4], [7, 8]]
-    reads, rows, sums, stores, used, ended = [], [], {}, [], [], {}
+    reads, rows, sums, stores, used, ended, settling = [], [], {}, [], [], {}, []
     for cycle in range(30):
         ctx.set(dut.soon, tag if cycle < 2 else {})
         at = cycle - Pipe.SOON
@@ -44,6 +44,7 @@ async def test_a_result_leaves_with_its_descriptor(to_sums):
         ctx.set(dut.bytes, values[at - 2] if at in (2, 3) else [0, 0])
         read, row = ctx.get(dut.accumulator_read), ctx.get(dut.accumulator_write)
         used += [cycle] * ctx.get(dut.used)
+        settling += [cycle] * ctx.get(dut.settling)
         reads += [(cycle, read.row)] * read.enable
         rows += [(cycle, row.row, row.mask)] * row.enable
         sums[cycle] = list(row.sums)[:2]
@@ -55,7 +56,7 @@ async def test_a_result_leaves_with_its_descriptor(to_sums):
                 ended[name] = cycle
         await ctx.tick()
     if to_sums:
-        assert used == [0, 1] and reads == [(0, 5), (1, 9)] and not stores
+        assert used == [0, 1] and reads == [(0, 5), (1, 9)] and not stores and not settling
         first = Pipe.SOON - 1
         assert rows == [(first, 5, 0b1100), (first + 1, 9, 0b01)]
         # Sums come two cycles after the rest.
@@ -65,6 +66,8 @@ async def test_a_result_leaves_with_its_descriptor(to_sums):
         assert not reads and not rows
         assert stores == [(5, 3, [3, 252]), (9, 1, [7, 8])]
         assert ended == {"bytes_finished": used[1] + VISIBLE} and used[1] == used[0] + 1
+        # Until the last write is visible.
+        assert settling == list(range(used[0] + 1, used[1] + VISIBLE + 1))
 
 
 async def test_rows_are_read_by_the_reader_of_the_task():
