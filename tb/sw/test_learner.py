@@ -122,10 +122,11 @@ def test_the_last_layers_alone_train(seed: int) -> None:
     ]
     first, after = (real_network(each).tensors for each in files)
     kernels = [
-        next(t.data for t in each if t.data is not None and t.shape == (4, 3, 3, 2))
-        for each in (first, after)
+        next(t.data for t in tensors if t.data is not None and t.shape == (4, 3, 3, 2))
+        for tensors in (first, after)
     ]
     step = 2.0 ** trainer.step.exponents[trainer.step.weights[0].high]
+    assert kernels[0] is not None and kernels[1] is not None
     np.testing.assert_allclose(kernels[0], kernels[1], atol=2 * step)
 
 
