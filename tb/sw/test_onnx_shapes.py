@@ -75,13 +75,14 @@ def test_samples_of_several_inputs(tmp_path: Path, capsys: pytest.CaptureFixture
     """As many of each, before the quantiser has a part."""
     net = Net(x=(1, 3), z=(1, 4))
     (tmp_path / "net.onnx").write_bytes(net.content(net.add("Concat", "x", "z", axis=1)))
-    np.savez(tmp_path / "x.npz", x=np.zeros((6, 3), np.float32), z=np.zeros((2, 4), np.float32))
+    x, z = np.zeros((6, 3), np.float32), np.zeros((2, 4), np.float32)
+    np.savez(tmp_path / "x.npz", x=x, z=z)
     files = [f"--calibration={tmp_path}/x.npz", "-o", f"{tmp_path}/q.onnx"]
     assert main(["quantize", f"{tmp_path}/net.onnx", *files]) == 2
     message = "wanted as many samples of each input, got [6, 2]"
     assert capsys.readouterr().err.endswith(f"{message}\n")
     with pytest.raises(ValueError, match=re.escape(message)):
-        celosia.quantize(tmp_path / "net.onnx", samples)
+        celosia.quantize(tmp_path / "net.onnx", {"x": x, "z": z})
 
 
 def test_python() -> None:
