@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.files import writable, write_atomically
 from celosia.sw.ir.graph import Graph
@@ -15,7 +14,7 @@ from celosia.sw.ir.program import Program
 from celosia.sw.quantize.process import Converter
 from celosia.sw.quantize.sources import require_tools, source_of
 from celosia.sw.runtime.arrays import InputError, quantized
-from celosia.sw.runtime.opening import Shapes, graph_of
+from celosia.sw.runtime.opening import Shapes, core_of, graph_of
 
 
 def compile(
@@ -60,7 +59,7 @@ def compile(
     (784,)
     """
     graph = graph_of(model, signature, shapes)
-    return compile_graph(graph, preset(config) if isinstance(config, str) else config, batch)
+    return compile_graph(graph, core_of(config), batch)
 
 
 def quantize(

@@ -155,6 +155,8 @@ _KEYS: dict[str, tuple[type, str]] = {
 }
 _OPTIONAL = ("bus_clock_hz", "loader", "seeds", "memory.width", "memory.latency")
 _OPTIONAL += ("litex.serial_pins", "litex.options")
+#: Hz of a clock at least and at most: other numbers have another unit.
+CLOCKS = 10**6, 10**9
 _KINDS = {str: "a text", int: "a whole number above 0", dict: "a table"}
 
 
@@ -175,6 +177,8 @@ def _fields(path: Path) -> dict[str, Any]:
         kind = _KEYS[key][0]
         if type(value) is not kind or (kind is int and value < 1):
             raise ValueError(f"{key}: wanted {_KINDS[kind]}, got {value!r}")
+        if key.endswith("clock_hz") and not CLOCKS[0] <= value <= CLOCKS[1]:
+            raise ValueError(f"{key}: wanted {CLOCKS[0]} to {CLOCKS[1]} Hz, got {value}")
     missing = [key for key in _KEYS if key not in content and key not in _OPTIONAL]
     if missing:
         raise ValueError(f"wanted {', '.join(missing)}, got none")

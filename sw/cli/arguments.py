@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -187,12 +188,19 @@ def add_workers(parser: argparse.ArgumentParser, default: int = 1) -> None:
     )
     parser.add_argument(
         "--scheduler",
+        type=_address,
         metavar="tcp://HOST:PORT",
         help="of a Dask cluster, instead of processes here",
     )
     parser.add_argument(
         "--resume", action="store_true", help="go on with the same work after it was stopped"
     )
+
+
+def _address(text: str) -> str:
+    if not re.fullmatch(r"(\w+://)?[^/\s]+:\d+", text):
+        raise argparse.ArgumentTypeError(f"wanted tcp://HOST:PORT, got {text!r}")
+    return text
 
 
 def workers_of(arguments: argparse.Namespace) -> Workers:

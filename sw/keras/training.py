@@ -8,13 +8,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.keras.network import KerasNetwork, numbers, read, write
 from celosia.sw.layers.step import LOW_BITS
 from celosia.sw.runtime.arrays import InputError
-from celosia.sw.runtime.opening import open_session
+from celosia.sw.runtime.opening import core_of, open_session
 from celosia.sw.training import batches
 from celosia.sw.training.calibration import IMAGES
 from celosia.sw.training.epochs import Images
@@ -212,7 +211,7 @@ def predict(
             pass
     training = _TRAININGS[model]
     batch = min(_BATCH, len(samples))
-    core = preset(config) if isinstance(config, str) else config
+    core = core_of(config)
     program = compile_graph(load(training.file(model)), core, batch)
     with open_session(program, device=device) as session:
         port = program.inputs[0]
@@ -235,7 +234,7 @@ def _opened(
 ) -> tuple[_Training, Images]:
     """Return what trains a model, and its samples in integers."""
     network, exponent = read(model), exponent_of(samples[:IMAGES])
-    core = preset(config) if isinstance(config, str) else config
+    core = core_of(config)
     options = {"cores": cores} if cores > 1 else {}
     assert network.graph
     trainer = GraphTrainer(

@@ -9,7 +9,6 @@ from onnx import helper, numpy_helper
 from onnx.backend import base
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.onnx.model import load
 from celosia.sw.ir.graph import Graph
@@ -17,7 +16,7 @@ from celosia.sw.ir.program import ProgramError
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.node import ModelError
 from celosia.sw.runtime.backends import DEVICES
-from celosia.sw.runtime.opening import open_session
+from celosia.sw.runtime.opening import core_of, open_session
 from celosia.sw.runtime.session import Session
 
 #: ONNX's name of its device, if no other is given.
@@ -156,8 +155,7 @@ class Backend(base.Backend):
             If the model is no valid one.
         """
         onnx.checker.check_model(model)
-        core = preset(config) if isinstance(config, str) else config
-        return Prepared(model, core, "machine" if device == _CPU else device, **options)
+        return Prepared(model, core_of(config), "machine" if device == _CPU else device, **options)
 
     @classmethod
     def run_node(

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.hw.arch.presets import preset
 from celosia.sim.timing.costs import COSTS
 from celosia.sw.compiler import report
 from celosia.sw.compiler.compile import compile_steps
@@ -22,7 +21,7 @@ from celosia.sw.profile.buffer import Contents, contents
 from celosia.sw.profile.estimates import Estimates, estimates
 from celosia.sw.profile.events import LANES, Event, events
 from celosia.sw.profile.losses import CAUSES, Causes, Stretch, causes, reason, stretches
-from celosia.sw.runtime.opening import Shapes, graph_of
+from celosia.sw.runtime.opening import Shapes, core_of, graph_of
 
 
 @dataclass(frozen=True)
@@ -202,6 +201,5 @@ def profile(
     """
     if clock_hz is not None and not clock_hz > 0:
         raise ValueError(f"clock_hz: wanted a clock above 0 Hz, got {clock_hz}")
-    sizes = preset(config) if isinstance(config, str) else config
-    compiled = compile_steps(graph_of(model, signature, shapes), sizes, batch)
+    compiled = compile_steps(graph_of(model, signature, shapes), core_of(config), batch)
     return Profile(estimates(compiled, latency=latency, bandwidth=bandwidth, clock_hz=clock_hz))

@@ -27,7 +27,7 @@ def device_name(text: str) -> str:
     """
     if text in ("machine", "rtl"):
         return text
-    if text.startswith(_LITEX) and text != _LITEX:
+    if isinstance(text, str) and text.startswith(_LITEX) and text != _LITEX:
         return text
     raise ValueError(f"device: wanted one of {', '.join(DEVICES)}, got {text!r}")
 

@@ -10,6 +10,7 @@ from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import MAGIC, Program, ProgramError
+from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.backends import open_cores
 from celosia.sw.runtime.session import Session
 from celosia.sw.shipped import model_path
@@ -46,6 +47,15 @@ def graph_of(
     if isinstance(model, Graph):
         return model
     return load(model if isinstance(model, bytes) else model_path(model), shapes, signature)
+
+
+def core_of(config: Config | str) -> Config:
+    """Return a core, or the one that ``preset`` names; raises ValueError for others."""
+    if isinstance(config, Config):
+        return config
+    if not isinstance(config, str):
+        raise InputError(f"config: wanted a Config or the name of a preset, got {config!r}")
+    return preset(config)
 
 
 def is_program(source: Source) -> bool:
@@ -129,8 +139,7 @@ def open_program(
     read = read_source(source, shapes, signature)
     if isinstance(read, Program):
         return read
-    sizes = preset(config) if isinstance(config, str) else config
-    return compile_graph(read, sizes, 1 if batch is None else batch)
+    return compile_graph(read, core_of(config), 1 if batch is None else batch)
 
 
 def open_session(program: Program, *, device: str = "machine", **options: Any) -> Session:

@@ -83,6 +83,8 @@ def test_each_file_is_a_board():
         ("bytes = 8_388_608\n", "", "wanted memory.bytes, got none"),
         ("title =", "bus_clock_hz = 0\ntitle =", "bus_clock_hz: wanted a whole .* above 0, got 0"),
         ("40_000_000", "40.5", "clock_hz: wanted a whole number above 0, got 40.5"),
+        ("40_000_000", "40", "clock_hz: wanted 1000000 to 1000000000 Hz, got 40"),
+        ("title =", "bus_clock_hz = 7\ntitle =", "bus_clock_hz: wanted 1000000 to .* Hz, got 7"),
         ("= 20", "= 0", "memory.latency: wanted a whole number above 0, got 0"),
         ("= 20", "= true", "memory.latency: wanted a whole number above 0, got True"),
         ('"Mine"', "5", "title: wanted a text, got 5"),

@@ -64,6 +64,8 @@ def test_compile(mnist_model: Path) -> None:
         (("gone.tflite",), "gone.tflite: no such file"),
         ((b"nonsense",), "not a .tflite file"),
         (("mnist_mlp", "tiny"), "wanted one of pico, nano, micro, edge, tpu_v1"),
+        (("mnist_mlp", 3), "config: wanted a Config or the name of a preset, got 3"),
+        (("mnist_mlp", None), "config: wanted a Config or the name of a preset, got None"),
         (("mnist_mlp", "edge", 5000), "wanted 1 to 4096, got 5000"),
         (("mnist_mlp", "edge", 1.5), "wanted 1 to 4096, got 1.5"),
     ],

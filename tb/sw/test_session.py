@@ -227,12 +227,12 @@ def test_device_is_closed(program: Program) -> None:
     assert device.closed
 
 
-def test_unknown_device() -> None:
+@pytest.mark.parametrize("name", ["gpu", "litex:", 3, None])
+def test_unknown_device(name: Any) -> None:
     with pytest.raises(
-        DeviceError,
-        match="device: wanted one of machine, rtl, litex:SYSTEM, got 'gpu'",
+        DeviceError, match=f"device: wanted one of machine, rtl, litex:SYSTEM, got {name!r}"
     ):
-        open_device("gpu", preset("nano"), 1024)
+        open_device(name, preset("nano"), 1024)
 
 
 def test_options(program: Program) -> None:

@@ -329,6 +329,9 @@ def test_no_scheduler(refused: Callable[[str], str], tmp_path: Path, capsys, mon
     monkeypatch.setattr("celosia.sw.workers.executors._PATIENCE", 2)
     np.save(tmp_path / "x.npy", np.zeros((2, 784), np.int8))
     run = "run mnist_mlp --input x.npy --output y.npy --device machine --scheduler"
-    assert "scheduler: wanted tcp://HOST:PORT, got 'nowhere'" in refused(f"{run} nowhere")
+    for address in ("nowhere", "tcp://here", "here:port"):
+        # Before the file of inputs is opened.
+        text = refused(f"{run.replace('x.npy', 'gone.npy')} {address}")
+        assert f"scheduler: wanted tcp://HOST:PORT, got {address!r}" in text
     assert main(f"{run} tcp://127.0.0.1:9".split()) == 1
     assert capsys.readouterr().err == "celosia: scheduler: nobody answers at tcp://127.0.0.1:9\n"
