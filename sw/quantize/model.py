@@ -47,12 +47,13 @@ def outputs_of(
     return np.array(results)
 
 
-def port(name: str, shape: Iterable[int], dtype: str) -> Port:
+def port(name: str, shape: Iterable[int], dtype: str, remedy: str = "") -> Port:
     """Return an input of a float network.
 
     - ``name``: as the network names it.
     - ``shape``: with the batch first; an extent that is not known is below 1.
     - ``dtype``: type of its numbers.
+    - ``remedy``: another one than an export for an extent that is not known.
 
     Raises QuantizeError if the batch is fixed to more than one, or another extent is not known.
     """
@@ -62,7 +63,6 @@ def port(name: str, shape: Iterable[int], dtype: str) -> Port:
         raise QuantizeError(f"{requirement}, got {list(shape)}; export it again with a batch of 1")
     if any(extent < 1 for extent in sample):
         raise QuantizeError(
-            f"{requirement} alone, got {list(shape)}; export it with fixed extents, or fix those "
-            "of an .onnx file with --shape"
+            f"{requirement} alone, got {list(shape)}; export it with fixed extents{remedy}"
         )
     return Port(name, tuple(sample), 1, 0.0, 0, -1, dtype=dtype)

@@ -44,7 +44,8 @@ def open_model(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) 
         if end.type not in _TYPES:
             raise QuantizeError(f"input {end.name!r}: wanted float32, got {end.type}")
         shape = [extent if isinstance(extent, int) else 0 for extent in end.shape]
-        ports.append(port(end.name, shape, _TYPES[end.type]))
+        remedy = ", or fix them with --shape NAME=1,3,224,224, in Python shapes"
+        ports.append(port(end.name, shape, _TYPES[end.type], remedy))
     return FloatModel(ports, content, lambda samples: _quantized(content, samples))
 
 
