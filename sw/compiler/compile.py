@@ -300,6 +300,8 @@ def _ends(
 def _item_shape(tensor: Tensor, items: int) -> tuple[int, ...]:
     """Return the shape of one sample: without the first extent if that counts samples."""
     shape = tensor.shape
+    if shape == (items,):
+        return ()
     if len(shape) < 2 or shape[0] % items:
         return shape if items == 1 else (tensor.elements // items,)
     first, *rest = unit_shape(shape, items)

@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx_graphs import Net, numbers, results
+from onnx_graphs import Net, numbers, reference, results
+
+from celosia import InferenceSession
 
 _SHAPE, _COUNT = (1, 4, 6, 7), 12
 
@@ -128,3 +130,30 @@ def test_bounds_one_after_the_other(bounds: tuple[tuple[float, float] | None, ..
     for pair in bounds:
         x = net.add("Clip", x, *map(net.constant, pair)) if pair else net.add("Relu", x)
     compare(net.content(net.quantized(x, 0.0413, 4)), *_SHAPE[1:])
+
+
+@pytest.mark.parametrize("quantised", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "other", "shape", "more"),
+    [
+        ("MatMul", (8,), (1, 8), {}),
+        ("MatMul", (8,), (1, 3, 8), {}),
+        ("MatMul", (8, 1), (1, 8), {}),
+        ("ReduceSum", (), (1, 8), {"keepdims": 0}),
+    ],
+)
+def test_rows_of_no_dimensions(
+    kind: str, other: tuple[int, ...], shape: tuple[int, ...], more: dict[str, Any], quantised: bool
+) -> None:
+    """One number for each sample has the shape of ONNX Runtime's."""
+    net = Net(x=shape)
+    x = net.quantized("x")
+    x = x if quantised else net.add("Sin", x)
+    y = net.add(kind, x, net.constant(numbers(*other) if other else np.array([1])), **more)
+    content = net.content(net.quantized(y) if quantised else y)
+    feed = {"x": numbers(*shape)}
+    (expected,) = reference(content).run(None, feed)
+    with InferenceSession(content) as session:
+        (result,) = session.run(None, feed)
+    assert result.shape == np.shape(expected)
+    np.testing.assert_allclose(result, expected, atol=1e-6)
