@@ -60,12 +60,13 @@ class Network:
 def files_of(paths: Iterable[Path]) -> list[Path]:
     """Return the files among some paths and in the folders among them, by name.
 
-    Raises InputError if a path does not exist or a folder has no such file.
+    Raises InputError if a path is no such file, or a folder has none.
     """
     files: list[Path] = []
     for path in paths:
-        inside = sorted(path.glob(f"*{_ENDING}")) if path.is_dir() else [path]
-        if not inside or not path.exists():
+        is_file = path.is_file() and path.suffix == _ENDING
+        inside = [path] if is_file else sorted(path.glob(f"*{_ENDING}"))
+        if not inside:
             raise InputError(f"{path}: wanted a {_ENDING} file, or a folder with some")
         files += inside
     return sorted(dict.fromkeys(files), key=lambda file: file.name.lower())

@@ -133,6 +133,7 @@ def test_vela(folder, monkeypatch, tmp_path) -> None:
     ("options", "wanted"),
     [
         ("none", "none: wanted a .tflite file, or a folder with some"),
+        ("page.txt", "page.txt: wanted a .tflite file, or a folder with some"),
         (".", ".: wanted a .tflite file, or a folder with some"),
         ("nets -o n.txt", "wanted a file that ends in .md or .json, got n.txt"),
         ("nets --vela", "--vela: wanted the program vela on PATH (pip install ethos-u-vela)"),
@@ -141,6 +142,7 @@ def test_vela(folder, monkeypatch, tmp_path) -> None:
 )
 def test_refused(options: str, wanted: str, folder, monkeypatch, refused: Callable) -> None:
     monkeypatch.setenv("PATH", str(folder))
+    Path("page.txt").write_text("no network")
     assert wanted in refused(f"networks {options}")
 
 
