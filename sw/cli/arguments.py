@@ -64,6 +64,13 @@ def number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"wanted a number, got {text!r}") from None
 
 
+def megahertz(text: str) -> float:
+    """Return a clock of 1 to 1000 MHz."""
+    if not 1 <= (clock := number(text)) <= 1000:
+        raise argparse.ArgumentTypeError(f"wanted 1 to 1000 MHz, got {text!r}")
+    return clock
+
+
 def pixel_range(text: str) -> tuple[float, float]:
     """Return the numbers that the pixels 0 and 255 stand for."""
     try:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,11 +17,17 @@ from celosia.sw.cli.arguments import (
     add_preset,
     add_workers,
     board_of,
-    number,
+    megahertz,
     whole,
     workers_of,
 )
-from celosia.sw.explore.area import Model, known_syntheses, read_syntheses
+from celosia.sw.explore.area import (
+    COLUMNS_OF_CELLS,
+    LEFT_OUT,
+    Model,
+    known_syntheses,
+    read_syntheses,
+)
 from celosia.sw.explore.search import (
     COMB,
     MOST,
@@ -55,7 +62,7 @@ def add_parsers(command: Commands) -> None:
     for name in _CELLS:
         text = f"{name[:-1].upper()} that the core may take"
         parser.add_argument(f"--{name}", type=whole, metavar="N", help=text)
-    parser.add_argument("--clock", type=number, metavar="MHZ", help="clock of all cores")
+    parser.add_argument("--clock", type=megahertz, metavar="MHZ", help="clock of all cores")
     add_preset(parser)
     add_files(parser, "--synthesis", "FILE", "also fit to this report of celosia synth --json")
     parser.add_argument("--errors", action="store_true", help="print the errors of the areas")
@@ -74,20 +81,26 @@ def run(arguments: argparse.Namespace) -> None:
     models = [model_path(name) for name in arguments.models]
     writable(arguments.json, sources=tuple(models))
     board, part, room = _place(arguments)
+    base = arguments.preset
+    if base.cells not in ("portable", *COLUMNS_OF_CELLS):
+        raise InputError(f"explore: wanted a --preset with cells of an ECP5, got {base.cells}")
     graphs = [load(path) for path in models]
-    cores = fitting(arguments.preset, part, room, model)
-    memory = [_memory(board, config) for config, _ in cores]
-    jobs = [*zip((config for config, _ in cores), memory, strict=True)]
+    cores = fitting(base, part, room, model)
+    if arguments.dsps is not None:
+        # Without its cells, the core would take the multipliers of the whole part.
+        cores = [(part.suited(config), area) for config, area in cores]
+    jobs = [(config, _memory(board, config)) for config, _ in cores]
     key = repr(jobs).encode() + b"".join(map(read_file, models))
-    shards = spread(partial(_cycles, graphs), jobs, workers_of(arguments), key=key)
+    shards = spread(partial(cycles_of, graphs=graphs), jobs, workers_of(arguments), key=key)
     counts = list(tqdm(shards, total=len(jobs), unit="core", delay=1, disable=None))
     candidates = [
         Candidate(config, area, cycles, arguments.clock or _clock(board, part, room, area.luts))
         for (config, area), cycles in zip(cores, counts, strict=True)
-        if cycles
+        if not isinstance(cycles, str)
     ]
     if not candidates:
-        raise InputError("explore: no core fits that runs all models")
+        reason = f": {counts[-1]}" if counts else ""
+        raise InputError(f"explore: no core fits that runs all models{reason}")
     best = front(candidates)
     if arguments.json:
         figures = [_as_dict(one, is_best=one in best) for one in candidates]
@@ -97,6 +110,8 @@ def run(arguments: argparse.Namespace) -> None:
     place = f"build {board.name}" if board else "synth"
     option = "" if board else f" --part {part.name}"
     print(f"\ncelosia {place} --preset {core}{option}")
+    if others := [name for name in LEFT_OUT if getattr(base, name) != getattr(Config, name)]:
+        print(f"explore: areas are those without {', '.join(others)}", file=sys.stderr)
 
 
 def _syntheses(paths: list[str]) -> list[Any]:
@@ -136,11 +151,6 @@ def _memory(board: Any, config: Config) -> dict[str, float]:
         return {}
     own = replace(board, config=config)
     return {"latency": own.memory_latency, "bandwidth": own.memory_bandwidth}
-
-
-def _cycles(graphs: list[Any], job: tuple[Config, dict[str, float]]) -> tuple[int, ...] | None:
-    config, memory = job
-    return cycles_of(config, graphs=graphs, memory=memory)
 
 
 def _clock(board: Any, part: Any, room: Room, luts: int) -> float:

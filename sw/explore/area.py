@@ -30,6 +30,12 @@ _FETCH, _COUNTERS = 4, 5
 #: Multipliers of a pipelined requantiser.
 _LANE_MULTIPLIERS = 3
 
+#: Multiplied columns of one multiplier, by the cells of an array on an ECP5.
+COLUMNS_OF_CELLS = {"ecp5": 1, "ecp5_pair": 2}
+
+#: Fields of a core that no term has.
+LEFT_OUT = ("activation_weights", "elementwise_products", "protection", "softmax", "weight_rows")
+
 #: Rounds of the fit, and the weight that keeps terms small that no synthesis has.
 _ROUNDS, _RIDGE = 2000, 1e-5
 
@@ -70,9 +76,9 @@ def _blocks(depth: int, width: int) -> int:
 
 def multipliers_of(config: Config) -> int:
     """Return the multipliers; ``config`` is one that ``FpgaPart.suited`` returned."""
-    single = {"ecp5": 1, "ecp5_pair": 2}[config.cells]
+    columns = config.dsp_columns // COLUMNS_OF_CELLS[config.cells]
     lanes = config.lanes if config.requantizer == "pipelined" else 0
-    return config.rows * config.dsp_columns // single + _LANE_MULTIPLIERS * lanes
+    return config.rows * columns + _LANE_MULTIPLIERS * lanes
 
 
 def _terms(config: Config) -> dict[str, list[float]]:

@@ -159,16 +159,20 @@ def fitting(base: Config, part: Any, room: Room, model: Model) -> list[tuple[Con
 
 
 def cycles_of(
-    config: Config, *, graphs: Sequence[Graph], memory: Mapping[str, Any]
-) -> tuple[int, ...] | None:
-    """Return the cycles of one inference of each network; None if the core cannot run one."""
+    core: tuple[Config, Mapping[str, Any]], *, graphs: Sequence[Graph]
+) -> tuple[int, ...] | str:
+    """Return the cycles of one inference of each network; the reason if the core cannot run one.
+
+    - ``core``: its sizes, and latency and bandwidth of its memory.
+    """
     from celosia.sw.compiler.compile import compile_steps
     from celosia.sw.profile.estimates import estimates
 
+    config, memory = core
     try:
         steps = [compile_steps(graph, config, 1) for graph in graphs]
-    except ValueError:
-        return None
+    except ValueError as error:
+        return str(error)
     return tuple(estimates(one, **memory).rows[-1].cycles for one in steps)
 
 

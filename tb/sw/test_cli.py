@@ -226,7 +226,7 @@ def test_assemble_checks_for_a_core(refused: Callable[[str], str]) -> None:
         ("synth --directory bad.s", "bad.s: wanted a directory, got a file"),
         ("build toaster", "board: wanted one of colorlight-i5, "),
         ("build ulx3s-12f -o bad.s", "bad.s: wanted a directory, got a file"),
-        ("build ulx3s-12f --clock nan", "clock: wanted 1 to 1000 MHz, got nan"),
+        ("build ulx3s-12f --clock nan", "clock: wanted 1 to 1000 MHz, got 'nan'"),
         ("flash toaster", "board: wanted one of colorlight-i5, "),
         ("demo -o gone/d.png", "no such directory as gone"),
     ],

@@ -12,8 +12,9 @@ from celosia.hw.arch.presets import PRESETS, preset
 from celosia.hw.flow.parts import PARTS, part_named
 from celosia.hw.litex.boards import BOARDS
 from celosia.sw.cli import main
+from celosia.sw.compiler import compile
 from celosia.sw.explore import search
-from celosia.sw.explore.area import SYNTHESES, Area, Model, known_syntheses
+from celosia.sw.explore.area import SYNTHESES, Area, Model, known_syntheses, multipliers_of
 from celosia.sw.explore.search import Candidate, Room, clock_of, fitting, front, text_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,11 +139,14 @@ def test_the_fastest_core_of_a_board(few: None, capsys) -> None:
 
 
 def test_room_that_options_give(few: None, capsys) -> None:
-    options = "--luts 9000 --dsps 18 --rams 60 --clock 100"
+    options = "--luts 9000 --dsps 10 --rams 60 --clock 100"
     assert main(f"explore mnist_mlp {options} --json e.json".split()) == 0
     assert "celosia synth --preset" in capsys.readouterr().out
     for row in json.loads(Path("e.json").read_text()):
-        assert row["luts"] <= 9000 and row["multipliers"] <= 18 and row["block_rams"] <= 60
+        assert row["luts"] <= 9000 and row["multipliers"] <= 10 and row["block_rams"] <= 60
+        # The command that is printed makes the core of the row.
+        core = PARTS["LFE5U-85F"].suited(preset(row["preset"]))
+        assert multipliers_of(core) == row["multipliers"]
         assert row["megahertz"] == 100
 
 
@@ -154,6 +158,8 @@ def test_room_that_options_give(few: None, capsys) -> None:
         ("mnist_mlp --part GW2AR-18", "explore: wanted a part of LFE5U-85F, "),
         ("mnist_mlp --part none", "explore: wanted a part of LFE5U-85F, "),
         ("mnist_mlp --board vcu128", "board: wanted one of colorlight-i5"),
+        ("mnist_mlp --clock 0", "--clock: wanted 1 to 1000 MHz, got '0'"),
+        ("mnist_mlp --preset edge,cells=ice40_pair", "cells of an ECP5, got ice40_pair"),
         ("mnist_mlp --luts 100", "explore: no core fits that runs all models"),
         ("mnist_mlp --synthesis wrong.json", "wrong.json: wanted a report of celosia synth --json"),
         (
@@ -168,3 +174,18 @@ def test_refused(options: str, wanted: str, few: None, refused: Callable[[str], 
     ice = {"preset": "pico", "part": "iCE40UP5K", "blocks": {"matrix": cells, "vector": cells}}
     Path("ice.json").write_text(json.dumps(ice))
     assert wanted in refused(f"explore {options}")
+
+
+def test_a_model_that_no_core_runs(few: None, refused: Callable[[str], str], monkeypatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise ValueError("dense: wanted a smaller layer")
+
+    monkeypatch.setattr(compile, "compile_steps", refuse)
+    reason = "no core fits that runs all models: dense: wanted a smaller layer"
+    assert reason in refused("explore mnist_mlp")
+
+
+def test_options_without_an_area(few: None, capsys) -> None:
+    options = "--preset edge,softmax=true,weight_rows=2"
+    assert main(f"explore mnist_mlp {options}".split()) == 0
+    assert capsys.readouterr().err == "explore: areas are those without softmax, weight_rows\n"
