@@ -90,9 +90,7 @@ def read(model: Any) -> KerasNetwork:
     Raises InputError if it has not one input and one output of fixed shapes, or layers that do not
     train; the message names all of them.
     """
-    if len(model.inputs) != 1 or len(model.outputs) != 1:
-        got = f"{len(model.inputs)} and {len(model.outputs)}"
-        raise InputError(f"model {model.name}: wanted one input and one output, got {got}")
+    require_ends(model)
     network, values, refusals, source = KerasNetwork(), {}, [], 0
     for layer, sources, target in _calls(model):
         shape = (1, *target.shape[1:])
@@ -116,6 +114,33 @@ def read(model: Any) -> KerasNetwork:
     tensors, operations = tuple(network.tensors), tuple(network.operations)
     network.graph = Graph(model.name, tensors, operations, (source,), (last,))
     return network
+
+
+def require_ends(model: Any) -> None:
+    """Raise InputError unless a model has one input and one output."""
+    ends = [getattr(model, name, None) or [] for name in ("inputs", "outputs")]
+    if not all(ends):
+        kinds = "a Sequential or functional model"
+        raise InputError(f"model {model.name}: wanted {kinds}, got {type(model).__name__}")
+    got = " and ".join(str(len(tensors)) for tensors in ends)
+    if got != "1 and 1":
+        raise InputError(f"model {model.name}: wanted one input and one output, got {got}")
+
+
+def last_layers(network: KerasNetwork, name: str) -> int | None:
+    """Return the number of layers that train, counted from the end; None if all of them do.
+
+    Raises InputError if a layer that trains is before one whose ``trainable`` is False.
+    """
+    flags = [bool(weighted.layer.trainable) for weighted in network.weighted.values()]
+    count = sum(flags)
+    if flags and (not count or not all(flags[-count:])):
+        frozen = [w.layer.name for w in network.weighted.values() if not w.layer.trainable]
+        requirement = "wanted layers that do not train before all others"
+        raise InputError(
+            f"model {name}: {requirement}, got {', '.join(frozen)} with trainable=False"
+        )
+    return count if count < len(flags) else None
 
 
 def _calls(model: Any) -> list[tuple[Any, list[Any], Any]]:

@@ -10,7 +10,14 @@ import numpy as np
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
-from celosia.sw.keras.network import KerasNetwork, numbers, read, write
+from celosia.sw.keras.network import (
+    KerasNetwork,
+    last_layers,
+    numbers,
+    read,
+    require_ends,
+    write,
+)
 from celosia.sw.layers.step import LOW_BITS
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.opening import core_of, open_session
@@ -87,12 +94,12 @@ def fit(
     model: Any,
     x: Any,
     y: Any = None,
-    batch_size: int = 32,
+    batch_size: int | None = None,
     epochs: int = 1,
     verbose: int | str = "auto",
-    callbacks: Sequence[Any] = (),
+    callbacks: Any = None,
     validation_split: float = 0.0,
-    validation_data: tuple[Any, Any] | None = None,
+    validation_data: Any = None,
     *,
     cores: int = 1,
     config: Config | str = _CORE,
@@ -125,22 +132,29 @@ def fit(
     """
     keras: Any = import_module("keras")
     _require_loss(model)
-    samples, labels = _arrays(x, y)
-    held = _arrays(*validation_data) if validation_data is not None else None
+    batch_size = 32 if batch_size is None else batch_size
+    if batch_size < 1 or not 0 <= validation_split < 1:
+        got = f"{batch_size} and {validation_split}"
+        raise InputError(f"fit: wanted batch_size from 1 and validation_split below 1, got {got}")
+    samples, labels = _arrays(model, x, y)
+    held = _validation(model, validation_data)
     if held is None and validation_split:
         # As Keras: the last samples, before they are shuffled.
         count = int(len(labels) * (1 - validation_split))
         held = samples[count:], labels[count:]
         samples, labels = samples[:count], labels[:count]
+    if len(labels) < batch_size:
+        raise InputError(f"fit: wanted {batch_size} samples or more, got {len(labels)}")
+    last = last_layers(read(model), model.name)
     training, images = _opened(
-        model, samples, labels, batch_size, epochs, cores, config, device, seed
+        model, samples, labels, batch_size, epochs, cores, config, device, seed, last
     )
     trainer, state = training.trainer, training.state
     steps = trainer.steps(images)
-    if not steps:
-        raise InputError(f"fit: wanted {batch_size} samples or more, got {len(labels)}")
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        callbacks = callbacks.callbacks
     chain = keras.callbacks.CallbackList(
-        list(callbacks),
+        callbacks,
         add_history=True,
         add_progbar=verbose != 0,
         verbose=1 if verbose == "auto" else verbose,
@@ -190,7 +204,7 @@ def evaluate(
 
     Parameters are those of ``fit``. A model that ``fit`` did not train is calibrated with ``x``.
     """
-    samples, labels = _arrays(x, y)
+    samples, labels = _arrays(model, x, y)
     scores = predict(model, samples, config=config, device=device)
     scores = scores if _ends_in_softmax(model) else _softmax(scores)
     return [_entropy(scores, labels), float((scores.argmax(1) == labels).mean())]
@@ -203,7 +217,7 @@ def predict(
 
     Parameters are those of ``fit``. A model that ``fit`` did not train is calibrated with ``x``.
     """
-    samples = np.asarray(x, np.float32)
+    samples = _samples(model, x)
     if model not in _TRAININGS:
         classes = np.zeros(len(samples), np.int64)
         training, images = _opened(model, samples, classes, 1, 1, 1, config, device, 0)
@@ -231,6 +245,7 @@ def _opened(
     config: Config | str,
     device: str,
     seed: int,
+    last: int | None = None,
 ) -> tuple[_Training, Images]:
     """Return what trains a model, and its samples in integers."""
     network, exponent = read(model), exponent_of(samples[:IMAGES])
@@ -238,28 +253,78 @@ def _opened(
     options = {"cores": cores} if cores > 1 else {}
     assert network.graph
     trainer = GraphTrainer(
-        network.graph, exponent, core, device, options, seed, batch=batch, epochs=epochs
+        network.graph, exponent, core, device, options, seed, batch=batch, epochs=epochs, last=last
     )
-    classes = trainer.learner.classes
-    if labels.min() < 0 or labels.max() >= classes:
-        got = f"{labels.min()} to {labels.max()}"
-        raise InputError(f"labels: wanted 0 to {classes - 1}, got {got}")
     _TRAININGS[model] = _Training(model, trainer, network)
     return _TRAININGS[model], Images(integers(samples, exponent), labels)
 
 
-def _arrays(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+def _validation(model: Any, data: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return samples and classes to validate with; None without data."""
+    if data is None:
+        return None
+    pair = data if isinstance(data, list | tuple) and len(data) == 2 else (data, None)
+    return _arrays(model, *pair)
+
+
+def _samples(model: Any, x: Any) -> np.ndarray:
+    """Return samples as the input of a model takes them; ``x``: an array, or batches of one."""
+    if not (hasattr(x, "__array__") or isinstance(x, list | tuple)):
+        x = np.concatenate([np.asarray(batch) for batch in _finite(x)])
+    if type(model).__name__ == "Sequential" and not model.built:
+        model.build((None, *np.shape(x)[1:]))
+    require_ends(model)
+    samples, shape = np.asarray(x, np.float32), model.inputs[0].shape[1:]
+    if not len(samples):
+        raise InputError("samples: wanted one or more, got none")
+    if None in shape or samples.shape[1:] == shape:
+        return samples
+    # As Keras: one channel may be left out, or be one too many.
+    if shape not in ((*samples.shape[1:], 1), samples.shape[1:-1]) or samples[0].size != np.prod(
+        shape
+    ):
+        got = list(samples.shape)
+        raise InputError(f"samples: wanted shape {['N', *shape]}, got {got}".replace("'", ""))
+    return samples.reshape(-1, *shape)
+
+
+def _finite(batched: Any) -> Any:
+    """Return batches; refuse a data set without an end."""
+    if hasattr(batched, "cardinality") and int(batched.cardinality()) == -1:
+        raise InputError("wanted batches that end, got a data set that repeats")
+    return batched
+
+
+def _arrays(model: Any, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return samples and classes."""
     if y is None:
-        pairs = [(np.asarray(samples), np.asarray(labels)) for samples, labels in x]
-        x, y = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
-    samples, labels = np.asarray(x, np.float32), np.asarray(y)
+        pairs = list(_finite(x))
+        if (
+            not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs)
+            or not pairs
+        ):
+            raise InputError("wanted samples and labels, or batches of both alone")
+        arrays = zip(*pairs, strict=True)
+        x, y = (np.concatenate([np.asarray(array) for array in column]) for column in arrays)
+    samples, labels = _samples(model, x), np.asarray(y)
+    classes = int(np.prod(model.output_shape[1:]))
     if labels.ndim == 2 and labels.shape[1] > 1:
+        is_one_hot = np.isin(labels, (0, 1)).all() and (labels.sum(1) == 1).all()
+        if not is_one_hot or labels.shape[1] != classes:
+            got = (
+                f"shape {list(labels.shape)}" if is_one_hot else "other numbers than a 1 and zeros"
+            )
+            raise InputError(f"labels: wanted one-hot ones of {classes} classes, got {got}")
         labels = labels.argmax(1)
-    labels = labels.reshape(-1).astype(np.int64)
-    if len(samples) != len(labels) or not len(labels):
+    labels = labels.reshape(-1)
+    if len(samples) != len(labels):
         raise InputError(f"wanted a label for each sample, got {len(samples)} and {len(labels)}")
-    return samples, labels
+    if labels.dtype.kind not in "biuf" or (labels != np.rint(labels)).any():
+        raise InputError(f"labels: wanted whole numbers, got {labels.dtype}, {labels[0]} first")
+    if labels.min() < 0 or labels.max() >= classes:
+        got = f"{labels.min()} to {labels.max()}"
+        raise InputError(f"labels: wanted 0 to {classes - 1}, got {got}")
+    return samples, labels.astype(np.int64)
 
 
 def _require_loss(model: Any) -> None:

@@ -1,5 +1,6 @@
 """Keras models that train on the core: an unchanged model, unchanged callbacks."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,80 @@ def test_a_model_trains_and_has_the_weights(keras: Any, tmp_path: Path) -> None:
     np.testing.assert_allclose(*outputs, atol=0.15)
 
 
+@pytest.mark.parametrize("callbacks", ["none", "one", "list"])
+def test_samples_and_callbacks_are_those_of_keras(callbacks: str, keras: Any) -> None:
+    """A stack without a shape, batches with a missing axis, callbacks of all kinds."""
+    x, y = samples()
+    network = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(4)])
+    network.compile("sgd", "sparse_categorical_crossentropy")
+    stop = keras.callbacks.EarlyStopping(monitor="val_loss")
+    chain = {"none": None, "one": stop, "list": keras.callbacks.CallbackList([stop])}[callbacks]
+    pairs = [(x[:80], y[:80]), (x[80:160], y[80:160])]
+    options = {"verbose": 0, "batch_size": None, "callbacks": chain}
+    history = fit(network, pairs, validation_data=iter(pairs), **options)
+    assert {"loss", "val_loss"} <= set(history.history)
+    outputs = predict(network, iter(np.split(x[..., 0], 4)))
+    np.testing.assert_array_equal(outputs, predict(network, x))
+
+
+def test_frozen_layers_stay(keras: Any) -> None:
+    network, (x, y) = model(keras), samples()
+    frozen, others = network.layers[1], network.layers[-1]
+    frozen.trainable = False
+    before = frozen.get_weights()[0], others.get_weights()[0]
+    fit(network, x[:160], y[:160], verbose=0)
+    np.testing.assert_array_equal(frozen.get_weights()[0], before[0])
+    assert (others.get_weights()[0] != before[1]).any()
+    frozen.trainable, others.trainable = True, False
+    with pytest.raises(ValueError, match="before all others, got dense.* with trainable=False"):
+        fit(network, x, y)
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "refusal"),
+    [
+        (lambda x, y: (x, y + 1), {}, "labels: wanted 0 to 3, got 1 to 4"),
+        (lambda x, y: (x, y + 0.5), {}, "labels: wanted whole numbers, got float64"),
+        (lambda x, y: (x, y.astype(str)), {}, "labels: wanted whole numbers, got <U"),
+        (lambda x, y: (x, np.eye(5)[y]), {}, r"one-hot ones of 4 classes, got shape \[400, 5\]"),
+        (lambda x, y: (x, np.eye(4)[y] / 2), {}, "one-hot ones of 4 classes, got other numbers"),
+        (lambda x, y: (x[:, :7], y), {}, r"shape \[N, 8, 8, 1\], got \[400, 7, 8, 1\]"),
+        (lambda x, y: (x.reshape(400, 64), y), {}, r"shape \[N, 8, 8, 1\], got \[400, 64\]"),
+        (lambda x, y: (x[:0], y[:0]), {}, "samples: wanted one or more, got none"),
+        (lambda x, y: (x, None), {}, "wanted samples and labels, or batches of both"),
+        (lambda x, y: ([(x, y, y)], None), {}, "wanted samples and labels, or batches of both"),
+        (
+            lambda x, y: (x, y),
+            {"validation_split": 1.0},
+            "validation_split below 1, got 32 and 1.0",
+        ),
+        (lambda x, y: (x, y), {"batch_size": 0}, "batch_size from 1"),
+        (lambda x, y: (x[:20], y[:20]), {}, "wanted 32 samples or more, got 20"),
+    ],
+)
+def test_samples_that_do_not_match(
+    change: Callable[..., Any], options: dict[str, Any], refusal: str, keras: Any
+) -> None:
+    with pytest.raises(ValueError, match=refusal):
+        fit(model(keras), *change(*samples()), **options)
+
+
+def test_models_of_other_ends(keras: Any) -> None:
+    x, y = samples()
+    sources = [keras.Input((8, 8, 1)) for _ in range(2)]
+    pair = keras.Model(sources, keras.layers.Flatten()(keras.layers.Add()(sources)))
+    own = type("Own", (keras.Model,), {})()
+    bare = keras.Sequential([keras.Input((4,)), keras.layers.Softmax()])
+    for network, inputs, refusal in (
+        (pair, [x, x], "wanted one input and one output, got 2 and 1"),
+        (own, x, "wanted a Sequential or functional model, got Own"),
+        (bare, x[:, 0, :4, 0], "wanted layers with weights, got none"),
+    ):
+        network.compile("sgd", "sparse_categorical_crossentropy")
+        with pytest.raises(ValueError, match=refusal):
+            fit(network, inputs, y)
+
+
 def test_refusals(keras: Any) -> None:
     layers = keras.layers
     x, y = samples()
@@ -78,8 +153,6 @@ def test_refusals(keras: Any) -> None:
     with pytest.raises(ValueError, match=r"conv2d.*got tanh; up_sampling2d.*does not train"):
         fit(network, x, y)
     network = model(keras)
-    with pytest.raises(ValueError, match="labels: wanted 0 to 3, got 1 to 4"):
-        fit(network, x, y + 1)
     network.compile("sgd", "mse")
     with pytest.raises(ValueError, match="wanted compile"):
         fit(network, x, y)

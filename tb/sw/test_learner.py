@@ -235,10 +235,21 @@ def test_a_resumed_run_gives_the_same_bits(model: Path, monkeypatch: pytest.Monk
         ("train none.tflite --data x.npy --labels y.npy", "none.tflite: no such file"),
         (f"{' '.join(COMMAND)} --preset edge", "wanted a core with activation_weights=true"),
         (f"{' '.join(COMMAND)} --limit 9", "--limit: wanted at least 16 images, got 9"),
+        (f"{' '.join(COMMAND)} --batch 999", "--data: wanted at least 1998 images, got 120 (a"),
+        (f"{' '.join(COMMAND)} --train-last 99", "wanted 1 to 3 last layers, got 99"),
+        ("train net.tflite --data x.npy --labels one.npy", "wanted 2 classes or more, got 1"),
+        ("train net.tflite --dataset mnist --labels y.npy", "--labels: wanted --data, too"),
+        ("train mnist_mlp --labels y.npy", "--labels: wanted --data, too"),
+        ("train mnist_mlp --validation-data x.npy", "--validation-data: wanted --data, too"),
+        (
+            f"{' '.join(COMMAND)} --validation-labels y.npy",
+            "--validation-labels: wanted --validation-data, too",
+        ),
         (f"{' '.join(COMMAND)} --dropout", "--dropout: wanted one of mnist_mlp"),
         (f"{' '.join(COMMAND)} -o net.tflite", "net.tflite"),
     ],
 )
 def test_refusals(arguments: str, message: str, model: Path, refused: Callable[[str], str]) -> None:
+    np.save("one.npy", np.zeros(120, np.int64))
     np.save("w.npy", np.where(np.arange(120) == 5, 4, np.load("y.npy")))
     assert message in refused(arguments)
