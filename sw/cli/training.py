@@ -50,12 +50,25 @@ class Training:
 
 def described(arguments: argparse.Namespace) -> Training:
     """Return the training that the arguments describe."""
+    _require_companions(arguments)
     of_model = arguments.data or arguments.train_last or arguments.random_weights
     if arguments.network in NETWORKS and not of_model:
         return _shipped(arguments)
     if arguments.dropout:
         raise InputError(f"--dropout: wanted one of {', '.join(NETWORKS)}, without --data")
     return _of_model(arguments)
+
+
+def _require_companions(arguments: argparse.Namespace) -> None:
+    """Refuse options that say nothing without another."""
+    for option, other in (
+        ("labels", "data"),
+        ("validation_data", "data"),
+        ("validation_labels", "validation_data"),
+    ):
+        if getattr(arguments, option) and not getattr(arguments, other):
+            option, other = (f"--{name.replace('_', '-')}" for name in (option, other))
+            raise InputError(f"{option}: wanted {other}, too")
 
 
 def _settings(arguments: argparse.Namespace, **fields: Any) -> Settings:
@@ -101,9 +114,11 @@ def _of_dataset(dataset: str) -> tuple[_Set, _Set | None]:
     return training, None if test.note else test
 
 
-def _require_images(count: int, batch: int) -> None:
+def _require_images(arguments: argparse.Namespace, count: int, batch: int) -> None:
     if count < 2 * batch:
-        raise InputError(f"--limit: wanted at least {2 * batch} images, got {count}")
+        option = "--limit" if arguments.limit else "--data" if arguments.data else "--dataset"
+        requirement = f"wanted at least {2 * batch} images, got {count}"
+        raise InputError(f"{option}: {requirement} (a smaller --batch wants fewer)")
 
 
 def _shipped(arguments: argparse.Namespace) -> Training:
@@ -117,7 +132,7 @@ def _shipped(arguments: argparse.Namespace) -> Training:
     trainer = Trainer(network, arguments.preset, arguments.device, options, arguments.seed)
     (images, labels, note), test = _of_dataset(dataset)
     images, labels = images[: arguments.limit], labels[: arguments.limit]
-    _require_images(len(labels), network.batch)
+    _require_images(arguments, len(labels), network.batch)
     training, validation = split(pixels(images), labels, arguments.seed)
     digest = _digest(training, validation)
     fields = {"network": network.name, "dataset": dataset, "batch": network.batch}
@@ -147,8 +162,6 @@ class _Samples:
             self.dataset = ""
         if bool(arguments.dataset) == bool(arguments.data) and not self.dataset:
             raise InputError("train: wanted either --dataset or --data")
-        if arguments.validation_data and not arguments.data:
-            raise InputError("--validation-data: wanted --data, too")
 
     @property
     def name(self) -> str:
@@ -220,7 +233,9 @@ def _of_model(arguments: argparse.Namespace) -> Training:
             got = f"{part.labels.min()} to {part.labels.max()}"
             raise InputError(f"labels: wanted 0 to {classes - 1}, got {got}")
     training, validation = parts["training"], parts.get("validation")
-    _require_images(len(training), batch)
+    _require_images(arguments, len(training), batch)
+    if (training.labels == training.labels[0]).all():
+        raise InputError("labels: wanted 2 classes or more, got 1")
     if validation is None:
         training, validation = split(training.images, training.labels, arguments.seed)
     constants = [tensor.data for tensor in network.tensors if tensor.data is not None]

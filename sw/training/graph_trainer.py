@@ -9,6 +9,7 @@ import numpy as np
 from celosia.hw.arch.config import Config
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program
+from celosia.sw.operators.registry import OPERATORS
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.runtime.session import Session
@@ -51,6 +52,12 @@ class GraphTrainer(EpochTrainer):
         if not config.activation_weights:
             requirement = "wanted a core with activation_weights=true"
             raise InputError(f"training: {requirement}, got {config.name}")
+        weighted = [o for o in network.operations if o.kind in OPERATORS]
+        layers = sum(OPERATORS[operation.kind].weighted for operation in weighted)
+        if not layers:
+            raise InputError("training: wanted layers with weights, got none")
+        if last and last > layers:
+            raise InputError(f"training: wanted 1 to {layers} last layers, got {last}")
         self.batch, self.epochs, self.cores = batch, epochs, options.get("cores", 1)
         self.learner = Learner(
             network,
