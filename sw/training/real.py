@@ -24,7 +24,7 @@ def real_network(graph: Graph) -> Graph:
     """Return a network in float32 that computes the same but for the rounding.
 
     Constants of integers are the real numbers that they mean; conversions between types go; the
-    activation of a pooling is an operator.
+    activation of a pooling is an operator; dense weights take a transpose before them.
     """
     tensors = [_real(tensor) for tensor in graph.tensors]
     operations: list[Operation] = []
@@ -48,9 +48,37 @@ def real_network(graph: Graph) -> Graph:
             operation = replace(operation, kind=activation, attributes={})
             inputs = pooled
         operations.append(replace(operation, inputs=inputs))
+    operations = _without_transposes(tensors, operations)
     outputs = tuple(values[number] for number in graph.outputs)
     ends = replace(graph, tensors=tuple(tensors), operations=tuple(operations), outputs=outputs)
     return replace(ends, unsigned=frozenset())
+
+
+def _without_transposes(tensors: list[Tensor], operations: Sequence[Operation]) -> list[Operation]:
+    """Return operations without transposes between images and dense weights: rows move instead.
+
+    The files of PyTorch have one before each ``Flatten``.
+    """
+    results = list(operations)
+    for before, flat, dense in zip(operations, operations[1:], operations[2:], strict=False):
+        if (before.kind, flat.kind, dense.kind) != ("TRANSPOSE", "RESHAPE", "FULLY_CONNECTED"):
+            continue
+        follows = flat.inputs[0] == before.outputs[0] and dense.inputs[0] == flat.outputs[0]
+        readers = [o for o in operations if {*before.outputs, *flat.outputs} & {*o.inputs}]
+        if not follows or len(readers) > 2:
+            continue
+        source, weights = tensors[before.inputs[0]], tensors[dense.inputs[1]]
+        order, elements = before.attributes["permutation"], source.elements
+        if weights.data is None or weights.shape[-1] != elements or order[0] != 0:
+            continue
+        columns = np.arange(elements).reshape(source.shape).transpose(order).reshape(-1)
+        data = weights.data[:, np.argsort(columns)]
+        tensors.append(replace(weights, data=data))
+        inputs = (dense.inputs[0], len(tensors) - 1, *dense.inputs[2:])
+        results[results.index(dense)] = replace(dense, inputs=inputs)
+        results[results.index(flat)] = replace(flat, inputs=(*before.inputs[:1], *flat.inputs[1:]))
+        results.remove(before)
+    return results
 
 
 def _of_onnx(tensors: Sequence[Tensor], operation: Operation) -> Operation:

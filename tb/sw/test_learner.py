@@ -162,6 +162,23 @@ def test_a_network_of_onnx_has_its_activation_again(zero_point: int, activation:
     np.testing.assert_array_equal(second, bias * np.float32(0.125))
 
 
+def test_dense_weights_take_a_transpose_before_them() -> None:
+    """A file of PyTorch has channels first before its ``Flatten``."""
+    layers = Layers((3, 4, 5))
+    layers.add("TRANSPOSE", [layers.last], (1, 5, 3, 4), permutation=(0, 3, 1, 2))
+    layers.flat()
+    layers.dense(4)
+    before, graph = layers.graph(), real_network(layers.graph())
+    assert [operation.kind for operation in graph.operations] == ["RESHAPE", "FULLY_CONNECTED"]
+    assert graph.operations[0].inputs[0] == graph.inputs[0]
+    pictures = np.random.default_rng(0).random((3, 4, 5), np.float32)
+    weights = [net.tensors[net.operations[-1].inputs[1]].data for net in (before, graph)]
+    assert weights[0] is not None and weights[1] is not None
+    expected = weights[0] @ pictures.transpose(2, 0, 1).reshape(-1)
+    np.testing.assert_allclose(weights[1] @ pictures.reshape(-1), expected, rtol=1e-5)
+    learner(graph, 0)
+
+
 def test_a_float_file_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prerequisites.package("ai_edge_quantizer")
     source = Path(__file__).parents[1] / "e2e" / "fixtures" / "cnn.float.tflite"
