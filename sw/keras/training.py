@@ -68,6 +68,19 @@ class _Training:
         triples = zip(step.weights, weights, self.scales(), strict=True)
         write(self.network, {matrix.name: array * scale for matrix, array, scale in triples})
 
+    def is_present(self, model: Any) -> bool:
+        """Return True if the layers of the model that did not train have the weights of then."""
+        names = {matrix.name.removesuffix("/bias") for matrix in self.trainer.learner.step.weights}
+        before, graph = self.network.graph, read(model).graph
+        assert before and graph
+        pairs = (
+            (before.tensors[n].data, graph.tensors[n].data)
+            for operation in graph.operations
+            if f"{operation.kind.lower()}_{operation.place}" not in names
+            for n in operation.inputs
+        )
+        return all(a is b or (a == b).all() for a, b in pairs if a is not None and b is not None)
+
     def file(self, model: Any) -> bytes:
         """Return the ``.tflite`` file of the model with its present weights."""
         learner, graph = self.trainer.learner, read(model).graph
@@ -218,7 +231,7 @@ def predict(
     Parameters are those of ``fit``. A model that ``fit`` did not train is calibrated with ``x``.
     """
     samples = _samples(model, x)
-    if model not in _TRAININGS:
+    if model not in _TRAININGS or not _TRAININGS[model].is_present(model):
         classes = np.zeros(len(samples), np.int64)
         training, images = _opened(model, samples, classes, 1, 1, 1, config, device, 0)
         with training.trainer.opened(training.state, images):

@@ -94,6 +94,9 @@ def test_frozen_layers_stay(keras: Any) -> None:
     fit(network, x[:160], y[:160], verbose=0)
     np.testing.assert_array_equal(frozen.get_weights()[0], before[0])
     assert (others.get_weights()[0] != before[1]).any()
+    frozen.set_weights([np.zeros_like(before[0])])
+    outputs = predict(network, x), network.predict(x, verbose=0)
+    np.testing.assert_allclose(*outputs, atol=0.15)
     frozen.trainable, others.trainable = True, False
     with pytest.raises(ValueError, match="before all others, got dense.* with trainable=False"):
         fit(network, x, y)
