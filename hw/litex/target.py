@@ -1,6 +1,7 @@
 """System of a board without a core, from litex-boards."""
 
 import importlib
+import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -80,6 +81,10 @@ def target(board: Board) -> Any:
     try:
         soc = _made(board.module, options)
     except _NOT_MADE as error:
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if frame.f_globals["__name__"].startswith("litex.soc.cores.clock"):
+            # The clock is wrong, not an option.
+            raise
         requirement = f"litex.options: wanted those that {board.module} takes"
         raise ValueError(f"{board.name}: {requirement}, got {board.options} ({error!r})") from error
     if board.processor:
@@ -136,6 +141,10 @@ def board_of_target(name: str) -> Board | None:
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     except _NOT_MADE as error:
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if frame.f_globals["__name__"].startswith("litex.soc.cores.clock"):
+            # The clock is wrong, not an option.
+            raise
         text = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ValueError(f"{name}: LiteX cannot make it from its name alone: {text}") from None
     device, phy = soc.platform.device, soc.phy_settings

@@ -263,7 +263,7 @@ def test_no_litert(folder, monkeypatch, capsys) -> None:
 
 
 def test_blocks_of_the_page(litert: None, folder: Path) -> None:
-    block, _ = documents.blocks(PAGE)
+    block, *_ = documents.blocks(PAGE)
     for command, _ in documents.shell_commands(block.text):
         words = command.split()
         assert words.pop(0) == "celosia" and main(words) == 0

@@ -161,7 +161,9 @@ def slice_first(state: Rewriting, last: Operation) -> list[Operation] | None:
         return None
     before = state.shape(shaped.inputs[0])
     found = _same_axis(before, shape, changed[0])
-    if found is None or len(before) > len(shape):
+    # Images of a batch that are rows stay so: the core slices rows.
+    images = len(before) == 4 > len(shape) and before[0] > 1
+    if found is None or images:
         return None
     axis, inner = found
     begin = tuple(
