@@ -29,7 +29,7 @@ from celosia.sim.check.schedule import MachineError, bits, describe
 from celosia.sim.timing.array import Array
 from celosia.sim.timing.costs import Costs, bursts, elements, pace, reads, steps, window, words
 from celosia.sim.timing.process import Event, Process, Times
-from celosia.sim.timing.traffic import Blocks, Burst, Port
+from celosia.sim.timing.traffic import Blocks, Burst, Port, joint_end, read_cycles
 
 
 class Timeline:
@@ -261,8 +261,9 @@ class Timeline:
             self.read_from = start = max(burst.ready, free, written if burst.spacing else 0.0)
             end, last = 0.0, max(self.beat, burst.spacing)
             # Users of higher priority may appear while the burst is under way.
-            ports = (self.bus, burst.beats * self.beat), (burst.port, burst.beats * burst.spacing)
-            while (now := _joint_end(start, *ports)) > end:
+            bus = self.bus, burst.beats * self.beat
+            memory = burst.port, burst.beats * burst.spacing
+            while (now := joint_end(start, bus, memory)) > end:
                 end = now
                 yield math.ceil(end - last)
             written, free = end if burst.spacing else written, end - last + self.beat
@@ -315,7 +316,14 @@ class Timeline:
                 yield responses[0] + 1
                 start = max(self.now + self.costs.gather, sent)
                 sent = start + beats * self.beat
-                sent += min(beats * self.beat, self._reads(start, sent)) * 2 * share
+                sent += (
+                    min(
+                        beats * self.beat,
+                        read_cycles(self.channel, self.bus, self.read_from, self.beat, start, sent),
+                    )
+                    * 2
+                    * share
+                )
                 self.bus.take(start, sent, share)
                 for port in (self.store_reads, self.buffer_reads):
                     port.take(self.now + 1, self.now + 1 + beats, 1.0)
@@ -324,26 +332,6 @@ class Timeline:
                 self._announce("ready")
                 yield max(self.now + beats, math.ceil(sent - self.costs.read_ahead * self.beat))
             self._finish(index, taken, responses[-1] + self.costs.written)
-
-    def _reads(self, start: float, end: float) -> float:
-        """Return the cycles from ``start`` on in which bursts ready by ``end`` are read.
-
-        Those after as many cycles again do not count: the store has ended.
-        """
-        at, cycles, limit = self.read_from, 0.0, 2 * end - start
-        for burst in self.channel:
-            if burst.ready >= end:
-                continue
-            at = max(at, burst.ready)
-            count, port = burst.beats * self.beat, burst.port
-            pace = self.beat / max(self.beat, burst.spacing)
-            before, after = (
-                min(count, port.left(at, until) * pace, self.bus.left(at, until))
-                for until in (start, limit)
-            )
-            cycles += after - before
-            at = max(self.bus.end(at, count), port.end(at, burst.beats * burst.spacing))
-        return cycles
 
     def _vector(self) -> Process:
         """Run VECTORs and FILLs, each until its last request; the next one waits meanwhile."""
@@ -405,12 +393,3 @@ class Timeline:
         self.free[Unit.VECTOR] = max(last, launch + results) + 2
         finish = max(last + latency + later_groups, latest)
         self.written = latest, finish, to_sums
-
-
-def _joint_end(start: float, *ports: tuple[Port, float]) -> float:
-    """Return the end of beats that pass two ports, each for its cycles from ``start`` on."""
-    (first, cycles), (second, others) = ports
-    ends = first.end(start, cycles), second.end(start, others)
-    # What delays a beat at one port also makes it late at the other.
-    late = ends[0] - start - cycles, ends[1] - start - others
-    return max(first.end(start + late[1], cycles), second.end(start + late[0], others))

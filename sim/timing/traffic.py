@@ -1,7 +1,7 @@
 """Traffic on the ports of a core's memories, for the estimate of cycles."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 
@@ -48,6 +48,37 @@ class Burst(NamedTuple):
     spacing: int  #: Cycles in which its memory writes a beat, 0 without one.
     port: Port
     complete: Callable[[int], None]
+
+
+def joint_end(start: float, bus: tuple[Port, float], memory: tuple[Port, float]) -> float:
+    """Return the end of beats that pass two ports, each for its cycles from ``start`` on."""
+    (port, cycles), (second, others) = bus, memory
+    end = port.end(start, cycles)
+    # What the bus delays is late at the memory.
+    return max(end, second.end(end - cycles, others))
+
+
+def read_cycles(
+    bursts: Iterable[Burst], bus: Port, at: float, beat: float, start: float, end: float
+) -> float:
+    """Return the cycles from ``start`` on in which bursts ready by ``end`` are read.
+
+    Those after as many cycles again do not count. ``bus``: its store's bursts; ``at``: start of the
+    first burst; ``beat``: cycles of a beat.
+    """
+    cycles, limit = 0.0, 2 * end - start
+    for burst in bursts:
+        if burst.ready >= end:
+            continue
+        at = max(at, burst.ready)
+        count, port = burst.beats * beat, burst.port
+        pace = beat / max(beat, burst.spacing)
+        before, after = (
+            min(count, port.left(at, until) * pace, bus.left(at, until)) for until in (start, limit)
+        )
+        cycles += after - before
+        at = max(bus.end(at, count), port.end(at, burst.beats * burst.spacing))
+    return cycles
 
 
 class Blocks:
