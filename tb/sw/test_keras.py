@@ -10,8 +10,9 @@ import pytest
 
 from celosia.sw.keras.training import evaluate, fit, predict
 
-# Of Keras itself, with some versions of NumPy.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+# The quick tests run without the extra keras. The warnings are of Keras itself, with some versions
+# of NumPy.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 
 @pytest.fixture
