@@ -27,7 +27,7 @@ NOISE_BITS = 8
 #: Exponents of the high bytes of int8 weights, and of images of 0 to MOST.
 WEIGHT_EXPONENT, IMAGE_EXPONENT = -8, -7
 #: Root of the mean square of the high bytes of first weights, about.
-_SPREAD = 24
+SPREAD = 24
 #: Greatest power of two by which a bias is multiplied.
 BIAS_SHIFT = 6
 
@@ -88,6 +88,12 @@ class Step:
         self.trained: list[Weights] = []
         #: Whether weights added are constants.
         self.is_fixed = False
+        #: Returns the first weights of an operation, by the sums that its inputs make.
+        self.balance: Callable[[Operation, np.ndarray, Sums], np.ndarray] = lambda _, first, __: (
+            first
+        )
+        #: Contents of tensors of the network that are not its own.
+        self.contents_of: dict[int, np.ndarray] = {}
 
     # Tensors.
 
@@ -189,7 +195,9 @@ class Step:
         parts = self.errors[number]
         if len(parts) == 1:
             return parts[0]
-        return self.shifted(self.aligned(f"error_{number}", parts), low=-MOST)
+        # Without noise: halves away from zero keep the mean.
+        sums = self.aligned(f"error_{number}", parts)
+        return self.shifted(sums, low=-MOST, rounding="AWAY")
 
     # Operations with shifts.
 
@@ -308,7 +316,7 @@ class Step:
         """
         if exponent is None:
             mean = float(np.sqrt(np.mean(np.square(first, dtype=np.float64))))
-            fits = round(math.log2(mean / _SPREAD)) if mean else WEIGHT_EXPONENT
+            fits = round(math.log2(mean / SPREAD)) if mean else WEIGHT_EXPONENT
             exponent = WEIGHT_EXPONENT if first.dtype == np.int8 else fits
         steps = first if first.dtype == np.int8 else first * 2.0**-exponent
         limit = MOST_WEIGHT - 1
@@ -373,7 +381,8 @@ class Step:
 
         Raises CompileError if it is computed.
         """
-        data = self.network.tensors[operation.inputs[position]].data
+        number = operation.inputs[position]
+        data = self.contents_of.get(number, self.network.tensors[number].data)
         if data is None:
             raise CompileError("wanted constant weights")
         return data

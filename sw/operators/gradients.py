@@ -1,6 +1,7 @@
 """Backward passes of operators, in operations of a training step: see docs/design/training.md."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -53,7 +54,10 @@ def dense(step: Step, operation: Operation) -> Backward:
     first = step.contents(operation, 1).T
     if first.shape[0] != step.shape(x)[2]:
         raise CompileError(f"wanted {first.shape[0]} values of an image, got {step.shape(x)[2]}")
-    weights = step.weights(name, first, divided=True)
+    attributes = {"adj_x": False, "adj_y": False, "column": 0, "columns": first.shape[1]}
+    shape = (1, step.batch, first.shape[1])
+    raw = Sums(name, "ShiftedProduct", (x,), shape, step.exponents[x], attributes)
+    weights = step.weights(name, step.balance(operation, first, raw), divided=True)
     sums = step.product(f"{name}/sum", x, weights.highs)
     bias = step.bias(operation, sums.exponent)
     sums = step.with_bias(sums, bias)
@@ -90,17 +94,11 @@ def convolution(step: Step, operation: Operation) -> Backward:
     geometry = {"kernel": kernel, "stride": stride, "before": before, "depthwise": depthwise}
     outputs = first.shape[3] if depthwise else first.shape[0]
     matrix = first if depthwise else first.transpose(1, 2, 3, 0)
-    weights = step.weights(name, matrix.reshape(-1, outputs))
-    shape = (batch, *counts, outputs)
+    shape, windows = (batch, *counts, outputs), geometry | {"extents": counts}
+    sums = Sums(f"{name}/sum", "ShiftedConvolution", (x,), shape, step.exponents[x], windows)
+    weights = step.weights(name, step.balance(operation, matrix.reshape(-1, outputs), sums))
     exponent = step.exponents[x] + step.exponents[weights.high]
-    sums = Sums(
-        f"{name}/sum",
-        "ShiftedConvolution",
-        (x, weights.high),
-        shape,
-        exponent,
-        geometry | {"extents": counts},
-    )
+    sums = replace(sums, operands=(x, weights.high), exponent=exponent)
     bias = step.bias(operation, exponent)
     sums = step.with_bias(sums, bias)
     _activated(step, operation, sums, attributes["activation"], rounding="HALVED")
@@ -175,7 +173,7 @@ def _average_errors(step: Step, operation: Operation, errors: int, window: tuple
         shift = math.floor(math.log2(count)) + 1
         sums = step.sum_of(name, ((errors, round((64 << shift) / count)),))
         exponent = step.exponents[errors] - shift
-        errors = step.shifted(sums, shift=6, low=-MOST)
+        errors = step.shifted(sums, shift=6, low=-MOST, rounding="AWAY")
     grown = {"window": window, "extents": shape[1:3]}
     before = step.operate("RepeatedErrors", (errors,), shape, f"{name}/repeated", **grown)
     step.exponents[before] = exponent

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from celosia.sw.layers.sums import Weights
 from celosia.sw.operators.host import evaluate
 from celosia.sw.operators.registry import OPERATORS
 from celosia.sw.operators.step_errors import MOST_CLASSES
+from celosia.sw.training.balance import balance
 
 #: Losses: softmax cross-entropy, and half of the mean squared error.
 LOSSES = ("softmax", "squares")
@@ -77,6 +79,7 @@ def step_graph(
     last: int | None = None,
     exponent: int = IMAGE_EXPONENT,
     calibration: Sequence[np.ndarray] = (),
+    balanced: bool = False,
 ) -> StepGraph:
     """Return the graph of a step of a network.
 
@@ -87,11 +90,14 @@ def step_graph(
     - ``last``: layers with weights that train, counted from the end; all unless given.
     - ``exponent``: of the images.
     - ``calibration``: int8 images and labels, to compute the results that ``choose`` looks at.
+    - ``balanced``: whether the first weights that train are balanced by these images.
 
     Raises CompileError if layers do not train; the message names all of them.
     """
     network = trained(network)
     step = Step(network, batch, width, most, choose, _compute if len(calibration) else None)
+    if balanced:
+        step.balance = partial(balance, step)
     contents = [*calibration, None, None]
     (source,), (output,) = network.inputs, network.outputs
     images = step.input("images", step.extents(source), contents[0])
@@ -106,7 +112,7 @@ def step_graph(
         backward(step.error(operation.outputs[0]))
     return StepGraph(
         graph=step.graph((logits,)) if not calibration else network,
-        network=network,
+        network=replace(network, tensors=_with(network.tensors, step.contents_of)),
         values=step.values,
         weights=step.trained,
         shifts=step.shifts,
@@ -162,6 +168,14 @@ def _loss(step: Step, logits: int, labels: int, loss: str) -> int:
     errors = step.operate("SoftmaxErrors", (logits, labels, *noises), shape, "loss", steps=STEPS)
     step.exponents[errors] = 0
     return errors
+
+
+def _with(tensors: Sequence[Tensor], contents: Mapping[int, np.ndarray]) -> tuple[Tensor, ...]:
+    """Return tensors, some of which have other contents."""
+    return tuple(
+        replace(tensor, data=contents.get(number, tensor.data))
+        for number, tensor in enumerate(tensors)
+    )
 
 
 def _compute(tensors: Sequence[Tensor], operation: Operation) -> np.ndarray | None:

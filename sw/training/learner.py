@@ -1,6 +1,7 @@
 """Training by step graphs: any network whose operators have gradients."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from celosia.sw.ir.graph import Graph
 from celosia.sw.layers.step import MOST, RECORD_BYTES
 from celosia.sw.operators.registry import OPERATORS
 from celosia.sw.training import batches
+from celosia.sw.training.balance import is_fresh
 from celosia.sw.training.calibration import IMAGES, Calibration, bounded, is_watched, least
 from celosia.sw.training.carriers import Carrier, HostSteps, Inputs
 from celosia.sw.training.deployed import tflite_of
@@ -69,26 +71,37 @@ class Learner:
         ``images``: int8; ``labels``: classes.
         """
         self.calibration = state.calibration
-        if not self.calibration.shifts:
-            self._calibrate(state, images[:IMAGES], labels[:IMAGES])
+        some = images[:IMAGES], labels[:IMAGES]
+        is_new = not self.calibration.shifts
+        if is_new:
+            self._calibrate(state, *some)
+        if not self.calibration.is_trained and is_fresh(self.network):
+            # A state that goes on has its weights, but their exponents are those of first ones.
+            before = state.weights, self.calibration.shifts
+            self._calibrate(state, *some, balanced=True)
+            if not is_new:
+                state.weights, self.calibration.shifts = before
         self._build(state.weights)
 
-    def _calibrate(self, state: State, images: np.ndarray, labels: np.ndarray) -> None:
-        """Choose the first shifts by the results of some images."""
-        last = self.step.last
-        contents = [images, _one_hot(labels, self.classes)]
-        count = len(images)
-        shifts = step_graph(
+    def _calibrate(
+        self, state: State, images: np.ndarray, labels: np.ndarray, *, balanced: bool = False
+    ) -> None:
+        """Choose the first shifts by the results of some images; balance weights if wanted."""
+        last, count = self.step.last, len(images)
+        step = step_graph(
             self.network,
             count,
             lambda role, results: least(role, role == last, results),
-            calibration=[self._shaped(images, count), contents[1]],
+            calibration=[self._shaped(images, count), _one_hot(labels, self.classes)],
+            balanced=balanced,
             **self.options,
-        ).shifts
-        self.calibration.shifts = dict(shifts)
+        )
+        self.network = replace(self.network, tensors=step.network.tensors)
+        self.calibration.shifts = dict(step.shifts)
         self._build(None)
         state.weights = self.host.weights
-        self.calibration.is_trained = self.accuracy(images, labels) >= _TRAINED_SHARE
+        if not balanced:
+            self.calibration.is_trained = self.accuracy(images, labels) >= _TRAINED_SHARE
 
     @property
     def cycles(self) -> int:

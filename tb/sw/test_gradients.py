@@ -61,6 +61,23 @@ def test_gradients_are_finite_differences(name: str, seed: int) -> None:
             np.testing.assert_allclose((gradient * way).sum(), expected, TOLERANCES[name], 1e-12)
 
 
+@pytest.mark.parametrize("name", ["average", "branches"])
+def test_sums_of_errors_keep_their_mean(name: str, seed: int) -> None:
+    """Errors of the other sign have results of the other sign: halves do not all go up."""
+    found = step_graph(network(name, seed), BATCH, lambda *_: 1, width=3)
+    graph, rng = found.graph, np.random.default_rng(seed)
+    sums = [o for o in graph.operations if o.kind == "ShiftedSum" and o.attributes["low"] == -127]
+    assert sums
+    for operation in sums:
+        operator = host_operator(graph.tensors, operation)
+        shapes = [graph.tensors[number].shape for number in operation.inputs]
+        errors = [rng.integers(-9, 10, (1, *shape), np.int8) for shape in shapes]
+        kernel = OPERATORS[operation.kind].kernel
+        assert kernel
+        (one,), (other,) = (kernel(operator, [sign * e for e in errors]) for sign in (1, -1))
+        np.testing.assert_array_equal(one, -other)
+
+
 def in_tensorflow(tf: Any, graph: Graph, x: Any, weights: list[Any]) -> Any:
     """Return the output of a float network; ``weights``: those of its layers, in order."""
     values, matrices = {graph.inputs[0]: x}, iter(weights)

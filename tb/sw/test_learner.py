@@ -18,6 +18,7 @@ from celosia.sw.training import batches
 from celosia.sw.training.carriers import CoreSteps
 from celosia.sw.training.graph_trainer import GraphTrainer
 from celosia.sw.training.learner import Learner
+from celosia.sw.training.origin import with_random_weights
 from celosia.sw.training.real import real_network
 from celosia.sw.training.state import State
 
@@ -82,6 +83,48 @@ def test_it_learns_without_settings(name: str) -> None:
     assert trainer.carrier
     trainer.host.weights = trainer.carrier.weights
     assert trainer.accuracy(images[300:], labels[300:]) > 0.75
+
+
+def _depthwise_blocks(layers: Layers) -> None:
+    layers.conv(8, stride=(2, 2))
+    for outputs in (8, 16, 16):
+        layers.conv(layers.shape[-1], depthwise=True)
+        layers.conv(outputs, (1, 1))
+    layers.add("MEAN", [layers.last], (1, 16), axes=(1, 2), keepdims=False)
+
+
+def _residual_blocks(layers: Layers) -> None:
+    layers.conv(8)
+    for _ in range(2):
+        first = layers.last
+        layers.conv(8)
+        second = layers.conv(8, activation="NONE")
+        layers.add("ADD", [first, second], layers.shape, activation="RELU")
+    layers.flat()
+
+
+def deep(blocks: Callable[[Layers], None], seed: int) -> tuple[Graph, np.ndarray, np.ndarray]:
+    """Return a deep network with random weights, images of it, and their classes."""
+    layers = Layers((12, 12, 1), seed)
+    blocks(layers)
+    layers.dense(4)
+    graph = with_random_weights(layers.graph(), seed)
+    return graph, *samples(graph, 400, seed)
+
+
+@pytest.mark.parametrize("blocks", [_depthwise_blocks, _residual_blocks])
+def test_deep_networks_learn_from_random_weights(blocks: Callable[[Layers], None]) -> None:
+    """Without balance, and with errors whose halves all go up: 0.64 and 0.80."""
+    graph, images, labels = deep(blocks, 1)
+    trainer = Learner(graph, batch=16, seed=1, exponent=-7)
+    trainer.start(State(weights=[]), images[:300], labels[:300])
+    for step in range(100):
+        chosen = batches.order(1, step, 300)[:16]
+        trainer.train(step, images[chosen], labels[chosen], 100, [(0, step)])
+    assert trainer.carrier
+    trainer.host.weights = trainer.carrier.weights
+    accuracy = trainer.accuracy(images[300:], labels[300:])
+    assert accuracy > 0.85
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -220,10 +263,13 @@ def test_a_file_trains(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert share > 0.8 and f"validation               {share:.2%}" in printed
 
 
-def test_a_resumed_run_gives_the_same_bits(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("option", [[], ["--random-weights"]])
+def test_a_resumed_run_gives_the_same_bits(
+    option: list[str], model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It goes on from a checkpoint between two looks at the shifts."""
     monkeypatch.setattr(train, "_CHECKPOINT_STEPS", 5)
-    command = [*COMMAND, "--epochs", "2", "-o", "a.tflite"]
+    command = [*COMMAND, *option, "--epochs", "2", "-o", "a.tflite"]
     assert main(command) == 0
     names = ("a.tflite", "a.checkpoint.npz")
     expected = [Path(name).read_bytes() for name in names]
