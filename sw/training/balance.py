@@ -33,8 +33,8 @@ def is_fresh(network: Graph) -> bool:
 def balance(step: Step, operation: Operation, matrix: np.ndarray, sums: Sums) -> np.ndarray:
     """Return weights with which the results of each channel have mean 0 and deviation 1.
 
-    A layer without bias, or whose bias would be too large, keeps its means; weights that do not
-    train stay. ``sums``: of the inputs. The new contents are recorded in the step.
+    A layer without bias keeps its means, and logits whose bias would be too large; fixed weights
+    stay. ``sums``: of the inputs. The new contents are recorded in the step.
     """
     if step.is_fixed:
         return matrix
@@ -43,9 +43,10 @@ def balance(step: Step, operation: Operation, matrix: np.ndarray, sums: Sums) ->
     means, sizes = results.mean(axis=0), results.std(axis=0)
     factors = 1 / (np.maximum(sizes, _LEAST * sizes.max(initial=0)) + (sizes.max(initial=0) == 0))
     biases = -means * factors
-    # Of a bias that saturates, an offset of the channel would be left.
+    # Where a bias of the logits saturates, an offset of its class would be left.
     unit = float(np.sqrt(np.mean(np.square(matrix * factors)))) / SPREAD * 2.0**sums.exponent
-    biases *= np.abs(biases).max(initial=0) < (MOST << BIAS_SHIFT) * unit / 2
+    fits = np.abs(biases).max(initial=0) < (MOST << BIAS_SHIFT) * unit / 2
+    biases *= fits or operation.outputs != step.network.outputs
     first = step.contents(operation, 1)
     extents = np.ones(first.ndim, int)
     extents[-1 if sums.attributes.get("depthwise") else 0] = -1
