@@ -23,7 +23,7 @@ from celosia.sw.cli.arguments import (
     whole,
 )
 from celosia.sw.cli.messages import Failure, Missing
-from celosia.sw.files import json_bytes, writable, write_atomically
+from celosia.sw.files import directory_of, json_bytes, writable, write_atomically
 from celosia.sw.networks.comparison import of_board, of_core
 from celosia_examples.mlperf import page
 from celosia_examples.mlperf.benchmark import Benchmark, model_files, run_benchmark
@@ -31,6 +31,7 @@ from celosia_examples.mlperf.device import TASKS, serve
 from celosia_examples.mlperf.published import Model
 from celosia_examples.mlperf.submission import (
     device_of,
+    labels_of,
     readme,
     run_modes,
     summary,
@@ -80,11 +81,19 @@ def run(arguments: argparse.Namespace) -> None:
     output = arguments.output
     if output and output.suffix not in _ENDINGS:
         raise InputError(f"mlperf: wanted a file that ends in {', '.join(_ENDINGS)}, got {output}")
+    if sum(map(bool, (output, arguments.submission, arguments.serial))) > 1:
+        raise InputError("mlperf: wanted one of -o, --submission and --serial")
     if arguments.device not in ("machine", "rtl"):
         raise InputError(f"mlperf: wanted the device machine or rtl, got {arguments.device}")
     folder = arguments.models or os.environ.get("CELOSIA_MODELS")
     files = model_files(Path(folder) if folder else None)
     writable(output, sources=tuple(files.values()))
+    if arguments.serial:
+        _serve(arguments, files)
+        return
+    if arguments.submission:
+        _submit(arguments, files)
+        return
     settings = [of_core(arguments.preset)]
     settings += [of_board(board_of(name)) for name in dict.fromkeys(arguments.board)]
     try:
@@ -92,12 +101,6 @@ def run(arguments: argparse.Namespace) -> None:
     except ImportError:
         hint = install_command("litert")
         raise Missing(f"mlperf: LiteRT is not installed: {hint}") from None
-    if arguments.serial:
-        _serve(arguments, files)
-        return
-    if arguments.submission:
-        _submit(arguments, files)
-        return
     benchmark = run_benchmark(
         files, settings, device=arguments.device, inputs=arguments.inputs, seed=arguments.seed
     )
@@ -128,6 +131,10 @@ def _submit(arguments: argparse.Namespace, files: dict[Model, Path]) -> None:
     setting = of_board(board_of(name))
     top = folder / "closed" / arguments.submitter
     tasks = tasks_of(files)
+    if arguments.data:
+        for task, _ in tasks.values():
+            labels_of(arguments.data, task)
+    directory_of(folder)
     how = {"machine": "estimated cycles", "rtl": "cycles counted by the RTL"}[arguments.device]
     contents = {
         top / "systems" / f"{name}.json": json_bytes(system(setting, how)),

@@ -117,7 +117,7 @@ class Device:
     def _load(self, *words: str) -> list[str]:
         """Begin a buffer of a number of bytes, or add bytes to it."""
         if words[:1] == ("load",):
-            self._buffer, self._expected = b"", int(words[1])
+            self._buffer, self._expected = b"", _count(words[1])
             return [f"m-[Expecting {self._expected} bytes]"]
         (digits,) = words
         self._buffer = (self._buffer + bytes.fromhex(digits))[: self._expected]
@@ -128,7 +128,7 @@ class Device:
 
         They take the same cycles, whatever the input is, so one stands for all.
         """
-        number, first = int(count), int(warmups)
+        number, first = _count(count), _count(warmups)
         if len(self._buffer) != self.input_bytes:
             raise InputError(f"wanted {self.input_bytes} bytes, got {len(self._buffer)}")
         array = self.task.read(np.frombuffer(self._buffer, np.uint8), self._port)
@@ -153,6 +153,12 @@ class Device:
 
     def _results(self) -> list[str]:
         return [f"m-results-[{','.join(f'{value:.3f}' for value in self._values)}]"]
+
+
+def _count(word: str) -> int:
+    if not word.isdecimal():
+        raise ValueError(f"wanted a number, got {word}")
+    return int(word)
 
 
 def load(device: Device, data: bytes) -> list[str]:

@@ -28,7 +28,7 @@ WINDOWS, SECONDS = 5, 10
 
 #: File of the labels in the folder of a data set, and its columns.
 LABELS = "y_labels.csv"
-_COLUMNS = ("file", "classes", "class", "bytes_to_send", "stride")
+_COLUMNS = ("file", "classes", "class", "bytes", "stride")
 
 
 class Window(NamedTuple):
@@ -179,22 +179,43 @@ def summary(files: Mapping[str, bytes]) -> str:
     return ", ".join(found)
 
 
-def data_set(folder: Path, task: Task, input_bytes: int) -> list[Sample]:
-    """Return the samples of a data set as the runner has them: ``ic01/y_labels.csv``, and files.
+def labels_of(folder: Path, task: Task) -> list[tuple[str, int, int, int]]:
+    """Return file, class, bytes and stride, or 0 for those of an input, of a data set's samples.
 
-    Raises InputError if there is none, or a file is too short.
+    Raises InputError if there is no such data set, or a line is none of a sample.
     """
     path = folder / task.model / LABELS
     if not path.is_file():
         raise InputError(f"{path}: no such file; wanted the data sets of {REPOSITORY}")
     samples = []
-    for row in csv.DictReader(read_file(path).decode().splitlines(), _COLUMNS):
-        data = read_file(path.parent / row["file"])
-        size, stride = (int(row[name] or input_bytes) for name in _COLUMNS[3:])
+    for row in filter(None, csv.reader(read_file(path).decode("utf-8", "replace").splitlines())):
+        try:
+            file, _, *words = (*row, *[""] * (len(_COLUMNS) - len(row)))
+            label, size, stride = int(words[0]), *(int(word or 0) for word in words[1:])
+            if min(label, size, stride) < 0:
+                raise ValueError("below 0")
+        except ValueError:
+            wanted = ",".join(_COLUMNS)
+            raise InputError(f"{path}: wanted {wanted} in a line, got {','.join(row)!r}") from None
+        samples.append((file, label, size, stride))
+    if not samples:
+        raise InputError(f"{path}: wanted a line of each sample, got none")
+    return samples
+
+
+def data_set(folder: Path, task: Task, input_bytes: int) -> list[Sample]:
+    """Return the samples of a data set as the runner has them: ``ic01/y_labels.csv``, and files.
+
+    Raises InputError as ``labels_of``, or if a file is missing or too short.
+    """
+    samples = []
+    for file, label, *extents in labels_of(folder, task):
+        data = read_file(folder / task.model / file)
+        size, stride = (extent or input_bytes for extent in extents)
         inputs = [data[n : n + size] for n in range(0, len(data) - size + 1, stride)]
         if not inputs:
-            raise InputError(f"{row['file']}: wanted at least {size} bytes, got {len(data)}")
-        samples.append(Sample(row["file"], int(row["class"]), inputs))
+            raise InputError(f"{file}: wanted at least {size} bytes, got {len(data)}")
+        samples.append(Sample(file, label, inputs))
     return samples
 
 

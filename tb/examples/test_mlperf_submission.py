@@ -13,6 +13,7 @@ import numpy as np
 import prerequisites
 import pytest
 
+from celosia import InputError
 from celosia.sw.cli import main
 from celosia.sw.ir.parts import Port
 from celosia_examples.mlperf import submission
@@ -72,7 +73,17 @@ def test_commands() -> None:
     ]
     assert one.respond("results") == ["m-results-[-62.500,65.000,1.000,2.000]", "m-ready"]
     assert one.respond("timestamp") == ["m-lap-us-8000", "m-ready"]
-    for wrong in ("", "no", "infer", "db", "db xy", "db load many", "infer a b"):
+    for wrong in (
+        "",
+        "no",
+        "infer",
+        "db",
+        "db xy",
+        "db load many",
+        "db load -4",
+        "infer a b",
+        "infer -1",
+    ):
         *_, error, ready = one.respond(wrong)
         assert error.startswith("e-[Unknown command: ") and ready == "m-ready", wrong
 
@@ -196,6 +207,17 @@ def test_a_data_set_is_cut_into_windows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "line", ["", "a.bin", "a.bin,2,x", "a.bin,2,1,-6", "a.bin,2,1,6,2,9", "\xff"]
+)
+def test_labels_that_are_none(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "ad01" / "y_labels.csv"
+    path.parent.mkdir()
+    path.write_text(f"{line}\n")
+    with pytest.raises(InputError, match="y_labels.csv: wanted .* line"):
+        data_set(tmp_path, TASKS["AD"], 40)
+
+
+@pytest.mark.parametrize(
     ("options", "wanted"),
     [
         ("full", "full: wanted a new or an empty folder"),
@@ -203,11 +225,17 @@ def test_a_data_set_is_cut_into_windows(tmp_path: Path) -> None:
         ("new --board ulx3s-85f ulx3s-45f", "--submission: wanted one --board, got 2"),
         ("--serial KWS --board ulx3s-85f ulx3s-45f", "--serial: wanted one --board, got 2"),
         ("new --submitter a/b", "--submitter: wanted letters and digits, got 'a/b'"),
+        ("new -o n.md", "mlperf: wanted one of -o, --submission and --serial"),
+        ("new --serial KWS", "mlperf: wanted one of -o, --submission and --serial"),
+        ("gone.bin/new", "wanted a directory to write into (Not a directory)"),
+        ("new --data one", "one/kws01/y_labels.csv: no such file; wanted the data sets of https:"),
         ("new --data none", "none/ic01/y_labels.csv: no such file; wanted the data sets of https:"),
     ],
 )
 def test_refused(options: str, wanted: str, folder: Path, refused: Callable[[str], str]) -> None:
     shutil.copytree("data", "full")
+    shutil.copytree("data/ic01", "one/ic01")
+    Path("gone.bin").touch()
     option = "" if options.startswith("--") else "--submission "
     assert wanted in refused(f"mlperf --models models {option}{options}")
     assert not Path("new").exists()
