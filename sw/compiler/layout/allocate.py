@@ -227,9 +227,9 @@ class _Allocator:
         """Return the use for the largest sub-batch that fits, with inputs ahead if possible."""
         for lead in (policy.LEAD_LAYERS, 0) if not self.per_image else (0,):
             self.lead = lead
-            found = self.largest(batch, permanent, spilled)
-            if found is not None:
-                return found
+            choice = self.largest(batch, permanent, spilled)
+            if choice is not None:
+                return choice
         return None
 
     def largest(self, batch: int, permanent: bool, spilled: frozenset[int]) -> _Choice | None:
@@ -264,12 +264,12 @@ class _Allocator:
             if births and attached(self.network, birth):
                 birth -= 1
             # Batched layers store an output when it is complete.
-            kept = value.is_output and self.per_image > 0
+            stays = value.is_output and self.per_image > 0
             results = [n for n, source in self.in_place.items() if source == number]
             ends = [n for value in results for n in users(self.network, value)]
-            death = end if kept else self.until(max([birth, *births, *uses, *ends]))
-            made = [n for number in (number, *results) for n in self.network.makers[number]]
-            if any(self.stores_late(maker) for maker in made):
+            death = end if stays else self.until(max([birth, *births, *uses, *ends]))
+            makers = [n for number in (number, *results) for n in self.network.makers[number]]
+            if any(self.stores_late(maker) for maker in makers):
                 # Its store comes after the first sums of the next layer.
                 death = self.until(min(self.end_of_run(death) + 1, end - 1))
             if value.is_input and not births:
