@@ -175,8 +175,8 @@ def run_modes(device: Device, options: Mapping[str, Any]) -> dict[str, dict[str,
 def summary(files: Mapping[str, bytes]) -> str:
     """Return the results of a mode in a few words."""
     text = files["results.txt"].decode()
-    found = re.findall(r"ulp-mlperf: (?:Median throughput is +)?(\w.*?)\.?$", text, re.MULTILINE)
-    return ", ".join(found)
+    phrases = re.findall(r"ulp-mlperf: (?:Median throughput is +)?(\w.*?)\.?$", text, re.MULTILINE)
+    return ", ".join(phrases)
 
 
 def labels_of(folder: Path, task: Task) -> list[tuple[str, int, int, int]]:
@@ -195,8 +195,8 @@ def labels_of(folder: Path, task: Task) -> list[tuple[str, int, int, int]]:
             if min(label, size, stride) < 0:
                 raise ValueError("below 0")
         except ValueError:
-            wanted = ",".join(_COLUMNS)
-            raise InputError(f"{path}: wanted {wanted} in a line, got {','.join(row)!r}") from None
+            columns = ",".join(_COLUMNS)
+            raise InputError(f"{path}: wanted {columns} in a line, got {','.join(row)!r}") from None
         samples.append((file, label, size, stride))
     if not samples:
         raise InputError(f"{path}: wanted a line of each sample, got none")

@@ -134,7 +134,7 @@ def demand(tiles: int, cycles: int, **changes: object) -> Demand:
         "period": 1,
         "cycles": cycles,
         "fixed": 0.0,
-        "each": 16.0,
+        "per_tile": 16.0,
         "first": False,
         "turns": False,
     }

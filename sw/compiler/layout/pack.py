@@ -47,8 +47,8 @@ def pack_weights(layer: Layer, tiled: TiledLayer, source: Layout, config: Config
     rows, columns = config.rows, config.columns
     if isinstance(layer, DynamicProduct):
         tiles = np.zeros((len(layer.factors), rows, config.tile_row_bytes), np.int8)
-        each = np.arange(min(rows, columns))
-        tiles[:, each, each] = np.array(layer.factors, np.int8)[:, None]
+        diagonal = np.arange(min(rows, columns))
+        tiles[:, diagonal, diagonal] = np.array(layer.factors, np.int8)[:, None]
         return tiles.tobytes()
     if not isinstance(layer, MatrixLayer) or layer.stored >= 0:
         return b""

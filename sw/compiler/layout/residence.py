@@ -33,7 +33,7 @@ class Demand:
     cycles: int  #: Cycles of the array or the vector unit.
     #: Bus cycles for instructions, and for each streamed tile.
     fixed: float
-    each: float
+    per_tile: float
     #: True if it reads an input, which takes the first cycles of the bus, and has few tiles.
     first: bool
     turns: bool  #: True if blocks take turns on a tile, which streams once.
@@ -45,7 +45,7 @@ class Demand:
             return 0
         if self.first:
             return -(-self.tiles // self.period)
-        streamed = max(0.0, level * self.cycles - self.fixed) / self.each
+        streamed = max(0.0, level * self.cycles - self.fixed) / self.per_tile
         return max(0, math.ceil((self.tiles - streamed) / self.period))
 
     def slots(self, periods: int) -> int:
@@ -83,8 +83,8 @@ def demand_of(
     cycles, tiles = len(segments) * max(array, vector), steps * len(segments)
     turns = count == 1 and takes_turns(steps, tiles, ring) and blocks * tiles * beats > cycles
     once = turns or (count == 1 and policy.RING_HELD * tiles <= ring)
-    each = beats if once else blocks * beats
-    return Demand(tiles, period, cycles, fixed, each, first, turns, layer.stored >= 0)
+    per_tile = beats if once else blocks * beats
+    return Demand(tiles, period, cycles, fixed, per_tile, first, turns, layer.stored >= 0)
 
 
 def takes_turns(steps: int, tiles: int, ring: int) -> bool:
@@ -106,7 +106,7 @@ def reside(demands: Sequence[Demand | None], space: int) -> tuple[list[tuple[int
     def taken(level: float) -> int:
         return sum(demand.slots(demand.staying(level)) for demand in layers)
 
-    low, high = 0.0, max([1.0, *((d.fixed + d.tiles * d.each) / d.cycles for d in layers)])
+    low, high = 0.0, max([1.0, *((d.fixed + d.tiles * d.per_tile) / d.cycles for d in layers)])
     if taken(low) <= space:
         high = low
     for _ in range(_HALVINGS):

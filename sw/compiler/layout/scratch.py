@@ -46,8 +46,8 @@ def scratch_limit(network: Network, config: Config) -> str:
     diagonals = sum(len(layer.factors) for layer in _products(network).values())
     if diagonals > config.weight_tiles // 2:
         # Half of the tiles are for those of activations, and for tiles that stream.
-        wanted = f"at most {config.weight_tiles // 2} constant tiles of addends"
-        return f"wanted {wanted}, got {diagonals}"
+        requirement = f"at most {config.weight_tiles // 2} constant tiles of addends"
+        return f"wanted {requirement}, got {diagonals}"
     if config.accumulator_rows <= config.rows:
         wanted = f"more than {config.rows} rows of accumulators"
         return f"wanted {wanted}, got {config.accumulator_rows}"

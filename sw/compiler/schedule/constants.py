@@ -75,11 +75,11 @@ class Constants(Arranged):
         if tiled.first_channel is not None:
             return None
         total = parameters_of(self.network.layers[action.layer], tiled)
-        most = self.tiling.parameters.count // policy.RING_FETCHES // tiled.parameters
+        limit = self.tiling.parameters.count // policy.RING_FETCHES // tiled.parameters
         layer = self.network.layers[action.layer]
         if isinstance(layer, DynamicProduct) and layer.stepped >= 0:
-            most = 1
-        count = max(1, most) * tiled.parameters
+            limit = 1
+        count = max(1, limit) * tiled.parameters
         first = channel // count * count
         return first, min(count, total - first), channel - first
 

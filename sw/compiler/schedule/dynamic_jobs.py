@@ -103,16 +103,19 @@ class DynamicJobs:
             yield self.moved(work)
         for action in self.multiplied(work):
             yield action if isinstance(action, MoveWeights) else action._replace(half=half)
-        yield SpreadSums(
+        yield self.spread(work, half, work.row)._replace(each=True)
+
+    def spread(self, work: "_Work", half: int, row: int) -> SpreadSums:
+        """Return the copy of a row of sums to the rows of some work."""
+        return SpreadSums(
             block=work.block,
             sub_batch=self.sub_batch,
             layer=self.number,
             tile=work.tile,
             half=half,
-            row=work.row,
+            row=row,
             accumulator=work.row,
             rows=work.rows[1] - work.rows[0],
-            each=True,
         )
 
     def in_turn(self, works: Sequence["_Work"]) -> Iterator[list[OnSums]]:
@@ -182,16 +185,7 @@ class DynamicJobs:
             about |= {"rows": (0, 1), "half": half, "accumulator": work.sums}
             yield MultiplyMoved(**about, accumulate=False, term=Term.COLUMNS)
         for work in works:
-            yield SpreadSums(
-                block=work.block,
-                sub_batch=self.sub_batch,
-                layer=self.number,
-                tile=work.tile,
-                half=half,
-                row=work.sums,
-                accumulator=work.row,
-                rows=work.rows[1] - work.rows[0],
-            )
+            yield self.spread(work, half, work.sums)
 
     def multiplied(self, work: "_Work") -> Iterator[OnSums]:
         """Yield the passes over a tile, and the moves of its steps unless all are in place."""
