@@ -1,25 +1,34 @@
 """Traffic on the ports of a core's memories, for the estimate of cycles."""
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
+
+#: Latest times of a port that count: a STORE of many short rows takes it once for each row.
+_TIMES = 256
 
 
 class Port:
     """Port of a memory, with the times in which users of higher priority take it."""
 
     def __init__(self) -> None:
-        # A STORE of many short rows takes the port once for each row.
-        self.others: deque[tuple[float, float, float]] = deque(maxlen=256)
+        self.others: list[tuple[float, float, float]] = []
+        self.ends: list[float] = []  # The last end up to each of them.
 
     def take(self, start: float, end: float, share: float) -> None:
         """Reserve a share of the cycles from ``start`` to ``end`` for others."""
         self.others.append((start, end, share))
+        self.ends.append(max(end, self.ends[-1] if self.ends else end))
+
+    def after(self, start: float) -> Sequence[tuple[float, float, float]]:
+        """Return the times of others, without those that all end before ``start``."""
+        return self.others[max(bisect_right(self.ends, start), len(self.others) - _TIMES) :]
 
     def end(self, start: float, count: float, rate: float = 1.0) -> float:
         """Return the end of ``count`` cycles from ``start`` on, for a user of a share of them."""
         at, left = start, count
-        for begin, end, share in self.others:
+        for begin, end, share in self.after(start):
             if end <= at or begin >= at + left:
                 continue
             left -= max(begin - at, 0)
@@ -35,7 +44,7 @@ class Port:
         """Return the cycles from ``start`` to ``end`` that others leave."""
         taken = sum(
             share * max(0.0, min(end, last) - max(start, first))
-            for first, last, share in self.others
+            for first, last, share in self.after(start)
         )
         return max(0.0, end - start - taken)
 
