@@ -145,6 +145,19 @@ def test_accuracy_is_of_the_mean_scores() -> None:
     assert b"AUC = 0.667\n" in files["results.txt"]
 
 
+@pytest.mark.parametrize(
+    ("scores", "labels", "area"),
+    [
+        # A tie counts one half: of four pairs two are in order, and two are ties.
+        ([[3], [1], [1], [1]], [1, 1, 0, 0], 0.75),
+        ([[9, 2], [9, 2], [0, 1]], [1, 0, 0], 0.75),
+        ([[1], [2]], [1, 0], 0.0),
+    ],
+)
+def test_ties_are_half_of_the_area(scores: Any, labels: list[int], area: float) -> None:
+    assert submission._area(np.array(scores), np.array(labels)) == area
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folder with shipped models under the names of three tasks, and data sets of them."""

@@ -92,6 +92,10 @@ def test_two_clocks_that_meet_in_crossings(tmp_path):
     report = examine(made, tmp_path, runs)
     late = report.late
     assert late is not None and late.late == 0 and late.ends >= 48
+    # A tenth faster than the fastest run, its slowest path is late.
+    assert [clock / run.fmax for clock, _ in report.beyond] == pytest.approx([1.1, 1.25, 1.5, 2])
+    counts = [beyond.late for _, beyond in report.beyond]
+    assert 0 < counts[0] and counts == sorted(counts)
     domains = {"count": 0, "again": 0, "led": 0, "fast": 1, "there": 1}
     pairs = [(domains[path.start.name], domains[path.end.name]) for path in report.slowest]
     assert set(pairs) == {(0, 0), (1, 1)}

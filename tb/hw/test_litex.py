@@ -141,6 +141,7 @@ FLAG = bytes((link.FLAG,))
         (framed(request(3, 8, 1)).replace(b"\x03", b"\x03\x03"), FLAG),
         (framed(request(3, 8, 1)[:-1]), FLAG),
         (framed(request(3, 8)[:4]), FLAG),
+        (framed(request(3, 8)[:4])[:-1] + bytes((link.ESCAPE,)) + FLAG, FLAG),
         (FLAG, b""),
         (framed(request(3, 8, *range(link.REQUEST_WORDS))), b""),
     ],

@@ -94,8 +94,8 @@ def test_cores_that_fit_have_the_most_memory(model: Model) -> None:
 
 
 def test_front() -> None:
-    areas = (900, 500, 700, 400)
-    cycles = (10, 20, 30, 40)
+    areas = (900, 500, 500, 700, 400)
+    cycles = (10, 20, 25, 30, 40)
     candidates = [
         Candidate(PRESETS["nano"], Area(luts, 0, 0, 0), (count, count), 50.0)
         for luts, count in zip(areas, cycles, strict=True)

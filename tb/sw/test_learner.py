@@ -8,13 +8,16 @@ import numpy as np
 import prerequisites
 import pytest
 from float_networks import NETWORKS, Layers, network
+from networks import Chain, serialize
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.cli import main, train
 from celosia.sw.frontend.source import load
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.runtime.arrays import quantized
 from celosia.sw.runtime.opening import open_session
-from celosia.sw.training import batches
+from celosia.sw.training import batches, origin
+from celosia.sw.training.calibration import bounded
 from celosia.sw.training.carriers import CoreSteps
 from celosia.sw.training.graph_trainer import GraphTrainer
 from celosia.sw.training.learner import Learner
@@ -125,6 +128,50 @@ def test_deep_networks_learn_from_random_weights(blocks: Callable[[Layers], None
     trainer.host.weights = trainer.carrier.weights
     accuracy = trainer.accuracy(images[300:], labels[300:])
     assert accuracy > 0.85
+
+
+def test_channels_of_first_weights_have_mean_0_and_deviation_1() -> None:
+    layers = Layers((7, 6, 2))
+    layers.dense(9, "RELU")
+    layers.dense(4)
+    graph = with_random_weights(layers.graph(), 1)
+    images, labels = samples(graph, 128, 1)
+    trainer = learner(graph, 1)
+    trainer.start(State(weights=[]), images, labels)
+    first = trainer.network.operations[0]
+    weights, bias = (trainer.network.tensors[number].data for number in first.inputs[1:])
+    assert weights is not None and bias is not None
+    sums = images.reshape(128, -1) / np.float32(128) @ weights.T + bias
+    np.testing.assert_allclose(sums.mean(axis=0), 0, atol=0.05)
+    np.testing.assert_allclose(sums.std(axis=0), 1, atol=0.05)
+
+
+def test_a_matrix_out_of_bounds_takes_its_bias_with_it() -> None:
+    """Its sums keep their direction."""
+    trainer, state = learner(network("dense", 1), 1), State(weights=[])
+    trainer.start(state, *samples(trainer.network, 40, 1))
+    names = [matrix.name for matrix in trainer.step.weights]
+    weights = [np.full(array.shape, 6000, np.int32) for array in state.weights]
+    small = names.index("fully_connected_2")
+    weights[small][:] = 50
+    factors = [array.mean() / 6000 for array in bounded(trainer.step, weights)]
+    for name, factor in zip(names, factors, strict=True):
+        if name.startswith(names[small]):
+            assert factor == (1 if name.endswith("/bias") else 50 / 6000)
+        else:
+            assert factor == pytest.approx(48 * 64 / 6000, rel=1e-3), name
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "float32"])
+def test_samples_are_those_of_the_file_in_real_numbers(dtype: str, tmp_path: Path) -> None:
+    chain = Chain((1, 6), *((0, 0) if dtype == "float32" else (0.25, 100)), dtype)
+    if dtype == "float32":
+        chain.operator("QUANTIZE", (1, 6), scale=0.25, zero_point=100, dtype="int8")
+    chain.operator("RELU", (1, 6), scale=0.25, zero_point=100, dtype=chain.last.dtype)
+    (tmp_path / "net.tflite").write_bytes(serialize(chain.graph()))
+    real = np.arange(-12, 0, dtype=np.float32).reshape(2, 6) / 4
+    network = origin.opened(tmp_path / "net.tflite", {}, lambda port: [quantized(real, port)])
+    np.testing.assert_array_equal(network.samples[0].reshape(2, 6), real)
 
 
 @pytest.mark.parametrize("cores", [1, 2])

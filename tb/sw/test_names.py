@@ -3,6 +3,7 @@
 import json
 import re
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,6 +74,16 @@ def test_offered_names_are_accepted(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert offered == ["a;out", "b;out", "last"]
     main([*given, *(f"--output={name}={tmp_path}/{n}.npy" for n, name in enumerate(offered))])
     assert len(list(tmp_path.glob("?.npy"))) == 4
+
+
+def test_two_arrays_of_one_input(tmp_path: Path, refused: Callable[[str], str]) -> None:
+    """An input has several names, but one of the arrays would be lost."""
+    (tmp_path / "net.tflite").write_bytes(named(["a;x", "b;y"], ["z"]))
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        for name in ("a;x", "x", "y"):
+            archive.writestr(f"{name}.npy", npy(X))
+    text = "wanted arrays 'x', 'y', got 'a;x', 'x', 'y'"
+    assert text in refused("run net.tflite --device=machine --input=x.npz --output=y.npz")
 
 
 def test_file_names_that_are_no_utf8(tmp_path: Path) -> None:
