@@ -24,9 +24,10 @@ from celosia.sw.cli.arguments import (
     whole,
 )
 from celosia.sw.cli.messages import Failure
-from celosia.sw.cli.training import Training, described
+from celosia.sw.cli.training import Training, changes, described
 from celosia.sw.files import json_bytes, writable, write_atomically
 from celosia.sw.runtime.arrays import InputError
+from celosia.sw.training.graph import LOSSES
 from celosia.sw.training.networks import NETWORKS
 from celosia.sw.training.picture import draw
 from celosia.sw.training.state import State, restore, save
@@ -57,6 +58,14 @@ def add_parsers(command: Commands) -> None:
     parser.add_argument(
         "--train-last", type=whole, metavar="N", help="train the last N layers with weights (all)"
     )
+    parser.add_argument(
+        "--loss",
+        choices=LOSSES,
+        default=LOSSES[0],
+        help="softmax cross-entropy, or squares of the errors (softmax)",
+    )
+    text = "change images at random: shift, flip, or shift,flip (none)"
+    parser.add_argument("--augment", type=changes, metavar="A", help=text)
     parser.add_argument(
         "--random-weights", action="store_true", help="begin with random weights (the model's)"
     )

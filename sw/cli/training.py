@@ -22,6 +22,7 @@ from celosia.sw.training.epochs import EpochTrainer, Images, split
 from celosia.sw.training.graph_trainer import GraphTrainer
 from celosia.sw.training.networks import NETWORKS
 from celosia.sw.training.origin import exponent_of, integers, opened, with_random_weights
+from celosia.sw.training.pipeline import AUGMENTATIONS
 from celosia.sw.training.state import Settings, State
 from celosia.sw.training.trainer import Trainer
 
@@ -52,11 +53,21 @@ def described(arguments: argparse.Namespace) -> Training:
     """Return the training that the arguments describe."""
     _require_companions(arguments)
     of_model = arguments.data or arguments.train_last or arguments.random_weights
+    of_model = of_model or arguments.augment or arguments.loss != "softmax"
     if arguments.network in NETWORKS and not of_model:
         return _shipped(arguments)
     if arguments.dropout:
         raise InputError(f"--dropout: wanted one of {', '.join(NETWORKS)}, without --data")
     return _of_model(arguments)
+
+
+def changes(text: str) -> str:
+    """Return changes of images, in order, separated by commas."""
+    names = text.split(",")
+    if not set(names) <= set(AUGMENTATIONS):
+        listing = " or ".join([*AUGMENTATIONS, ",".join(AUGMENTATIONS)])
+        raise argparse.ArgumentTypeError(f"wanted {listing}, got {text!r}")
+    return ",".join(sorted(set(names), key=AUGMENTATIONS.index))
 
 
 def _require_companions(arguments: argparse.Namespace) -> None:
@@ -222,6 +233,8 @@ def _of_model(arguments: argparse.Namespace) -> Training:
         batch=batch,
         epochs=arguments.epochs,
         last=arguments.train_last,
+        loss=arguments.loss,
+        changes=arguments.augment.split(",") if arguments.augment else (),
     )
     parts = {
         role: Images(integers(array, exponent), labels.astype(np.int64))
@@ -248,6 +261,8 @@ def _of_model(arguments: argparse.Namespace) -> Training:
             batch=batch,
             last=arguments.train_last,
             random=arguments.random_weights,
+            loss=arguments.loss,
+            augment=arguments.augment or "",
             model=digest_of(constants).hex(),
             images=_digest(training, validation),
         ),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -32,7 +32,8 @@ from celosia.sw.training.state import State
 _CORE = "edge,activation_weights=true"
 #: Samples of one run of an evaluation.
 _BATCH = 64
-_LOSSES = ("categorical_crossentropy", "sparse_categorical_crossentropy")
+_ENTROPIES = ("categorical_crossentropy", "sparse_categorical_crossentropy")
+_SQUARES = ("mse", "mean_squared_error")
 
 
 class _Training:
@@ -47,7 +48,7 @@ class _Training:
         step = self.trainer.learner.step
         last = step.network.operations[-1]
         units = dict.fromkeys((matrix.name for matrix in step.weights), 1.0)
-        if last.kind == "FULLY_CONNECTED":
+        if last.kind == "FULLY_CONNECTED" and step.loss == "softmax":
             # Softmax wants logits in which e^x grows by e in one.
             name = f"{last.kind.lower()}_{last.place}"
             exponent = step.exponents[step.values[last.outputs[0]]]
@@ -100,6 +101,28 @@ class _Training:
         return learner.file(weights, learner.calibration.shifts)
 
 
+class _Loss(NamedTuple):
+    """Loss of a model: one of those of a step, and the share of its labels for all classes."""
+
+    kind: str
+    smoothing: float = 0.0
+
+    def labels(self, labels: np.ndarray, classes: int) -> np.ndarray:
+        """Return labels as a step is trained with them."""
+        if self.kind == "squares" or not self.smoothing:
+            return labels
+        return self.smoothing / classes + (1 - self.smoothing) * np.eye(classes)[labels]
+
+    def logs(self, outputs: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+        """Return the loss of outputs, and the accuracy of probabilities."""
+        if self.kind == "squares":
+            return {"loss": float(np.square(outputs.reshape(labels.shape) - labels).mean())}
+        shares = self.labels(labels, outputs.shape[1])
+        shares = shares if shares.ndim == 2 else np.eye(outputs.shape[1])[labels]
+        entropy = -(shares * np.log(np.maximum(outputs, 1e-7))).sum(1).mean()
+        return {"loss": float(entropy), "accuracy": float((outputs.argmax(1) == labels).mean())}
+
+
 _TRAININGS: WeakKeyDictionary[Any, _Training] = WeakKeyDictionary()
 
 
@@ -126,7 +149,8 @@ def fit(
     model : keras.Model
         The model; it has the trained weights after each epoch.
     x, y : array_like
-        Samples, and classes or one-hot labels; or ``x`` alone, which yields batches of both.
+        Samples, and classes, one-hot labels, or targets of squares; or ``x`` alone, which yields
+        batches of both.
     batch_size, epochs, verbose, callbacks, validation_split, validation_data
         As ``keras.Model.fit`` takes them.
     cores : int
@@ -141,10 +165,13 @@ def fit(
     Raises
     ------
     ValueError
-        If layers do not train, the loss is no cross-entropy, or samples do not match.
+        If layers do not train, the loss is another than cross-entropy or mean squared error, or
+        samples do not match.
     """
     keras: Any = import_module("keras")
-    _require_loss(model)
+    if getattr(model, "loss", None) is None:
+        raise InputError(f"model {model.name}: wanted compile(loss=...) before fit, got none")
+    loss = _loss(model)
     batch_size = 32 if batch_size is None else batch_size
     if batch_size < 1 or not 0 <= validation_split < 1:
         got = f"{batch_size} and {validation_split}"
@@ -160,7 +187,7 @@ def fit(
         raise InputError(f"fit: wanted {batch_size} samples or more, got {len(labels)}")
     last = last_layers(read(model), model.name)
     training, images = _opened(
-        model, samples, labels, batch_size, epochs, cores, config, device, seed, last
+        model, samples, labels, batch_size, epochs, cores, config, device, seed, last, loss
     )
     trainer, state = training.trainer, training.state
     steps = trainer.steps(images)
@@ -184,25 +211,25 @@ def fit(
             chain.on_epoch_begin(epoch)
             learner.rate = _rate(model) / rate
             order = batches.order(seed, epoch, len(images))
-            right, losses, number = 0, [], 0
+            parts: list[dict[str, float]] = []
             for first in range(0, steps, cores):
                 numbers = range(first, min(first + cores, steps))
                 chosen = order[numbers[0] * batch_size : (numbers[-1] + 1) * batch_size]
                 chain.on_train_batch_begin(first)
                 keys = [(epoch, step) for step in numbers]
-                parts = images.images[chosen], images.labels[chosen]
-                logits = np.concatenate(learner.train(state.steps, *parts, steps * epochs, keys))
+                some = images.images[chosen], images.labels[chosen]
+                logits = np.concatenate(learner.train(state.steps, *some, steps * epochs, keys))
                 state.steps += len(numbers)
-                number += len(chosen)
-                right += int((logits.argmax(1) == parts[1]).sum())
-                losses.append(_entropy(_softmax(logits / STEPS), parts[1]))
-                logs = {"loss": float(np.mean(losses)), "accuracy": right / number}
+                outputs = _outputs(learner.real(logits), loss)
+                parts += [loss.logs(outputs, labels[chosen])] * len(numbers)
+                logs = {name: float(np.mean([part[name] for part in parts])) for name in parts[0]}
                 chain.on_train_batch_end(first, logs)
             trainer.fetch(state, learner)
             training.write(state.weights)
             if held is not None:
-                loss, accuracy = evaluate(model, *held, config=config, device=device)
-                logs |= {"val_loss": loss, "val_accuracy": accuracy}
+                scores = predict(model, held[0], config=config, device=device)
+                held_logs = loss.logs(_probabilities(model, scores, loss), held[1])
+                logs |= {f"val_{name}": value for name, value in held_logs.items()}
             chain.on_epoch_end(epoch, logs)
             if model.stop_training:
                 break
@@ -212,15 +239,27 @@ def fit(
 
 def evaluate(
     model: Any, x: Any, y: Any = None, *, config: Config | str = _CORE, device: str = "machine"
-) -> list[float]:
+) -> Any:
     """Return loss and accuracy of a Keras model on the core, as its ``evaluate`` does.
 
-    Parameters are those of ``fit``. A model that ``fit`` did not train is calibrated with ``x``.
+    Parameters are those of ``fit``. A model that ``fit`` did not train is calibrated with ``x``. A
+    mean squared error has no accuracy: the loss alone is returned.
     """
+    loss = _loss(model)
     samples, labels = _arrays(model, x, y)
     scores = predict(model, samples, config=config, device=device)
-    scores = scores if _ends_in_softmax(model) else _softmax(scores)
-    return [_entropy(scores, labels), float((scores.argmax(1) == labels).mean())]
+    logs = [*loss.logs(_probabilities(model, scores, loss), labels).values()]
+    return logs if len(logs) > 1 else logs[0]
+
+
+def _outputs(logits: np.ndarray, loss: _Loss) -> np.ndarray:
+    """Return probabilities of logits in real numbers; logits themselves of squares."""
+    return logits if loss.kind == "squares" else _softmax(logits)
+
+
+def _probabilities(model: Any, scores: np.ndarray, loss: _Loss) -> np.ndarray:
+    """Return what a loss takes of the outputs of a model."""
+    return scores if _ends_in_softmax(model) else _outputs(scores, loss)
 
 
 def predict(
@@ -232,8 +271,12 @@ def predict(
     """
     samples = _samples(model, x)
     if model not in _TRAININGS or not _TRAININGS[model].is_present(model):
-        classes = np.zeros(len(samples), np.int64)
-        training, images = _opened(model, samples, classes, 1, 1, 1, config, device, 0)
+        loss = _loss(model)
+        shape = (len(samples), *model.output_shape[1:] * (loss.kind == "squares"))
+        labels = np.zeros(shape, np.int64)
+        training, images = _opened(
+            model, samples, labels, 1, 1, 1, config, device, 0, None, _Loss(loss.kind)
+        )
         with training.trainer.opened(training.state, images):
             pass
     training = _TRAININGS[model]
@@ -258,7 +301,8 @@ def _opened(
     config: Config | str,
     device: str,
     seed: int,
-    last: int | None = None,
+    last: int | None,
+    loss: _Loss,
 ) -> tuple[_Training, Images]:
     """Return what trains a model, and its samples in integers."""
     network, exponent = read(model), exponent_of(samples[:IMAGES])
@@ -266,10 +310,20 @@ def _opened(
     options = {"cores": cores} if cores > 1 else {}
     assert network.graph
     trainer = GraphTrainer(
-        network.graph, exponent, core, device, options, seed, batch=batch, epochs=epochs, last=last
+        network.graph,
+        exponent,
+        core,
+        device,
+        options,
+        seed,
+        batch=batch,
+        epochs=epochs,
+        last=last,
+        loss=loss.kind,
     )
     _TRAININGS[model] = _Training(model, trainer, network)
-    return _TRAININGS[model], Images(integers(samples, exponent), labels)
+    targets = loss.labels(labels, trainer.learner.classes)
+    return _TRAININGS[model], Images(integers(samples, exponent), targets)
 
 
 def _validation(model: Any, data: Any) -> tuple[np.ndarray, np.ndarray] | None:
@@ -321,6 +375,11 @@ def _arrays(model: Any, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         x, y = (np.concatenate([np.asarray(array) for array in column]) for column in arrays)
     samples, labels = _samples(model, x), np.asarray(y)
     classes = int(np.prod(model.output_shape[1:]))
+    if _loss(model).kind == "squares":
+        if labels.size != len(samples) * classes or not np.isfinite(labels).all():
+            requirement = f"wanted finite targets of shape {[len(samples), classes]}"
+            raise InputError(f"{requirement}, got {list(labels.shape)}")
+        return samples, labels.reshape(len(samples), classes).astype(np.float64)
     if labels.ndim == 2 and labels.shape[1] > 1:
         is_one_hot = np.isin(labels, (0, 1)).all() and (labels.sum(1) == 1).all()
         if not is_one_hot or labels.shape[1] != classes:
@@ -340,11 +399,18 @@ def _arrays(model: Any, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     return samples, labels.astype(np.int64)
 
 
-def _require_loss(model: Any) -> None:
+def _loss(model: Any) -> _Loss:
+    """Return the loss of a model; cross-entropy if it is not compiled."""
     loss = getattr(model, "loss", None)
-    name = loss if isinstance(loss, str) else getattr(loss, "name", None) or str(loss)
-    if name not in _LOSSES:
-        raise InputError(f"model {model.name}: wanted compile(loss={_LOSSES[1]!r}), got {name}")
+    if loss is None:
+        return _Loss("softmax")
+    name = loss if isinstance(loss, str) else getattr(loss, "name", getattr(loss, "__name__", loss))
+    if name in _SQUARES:
+        return _Loss("squares")
+    if name not in _ENTROPIES:
+        losses = " or ".join(f"loss={name!r}" for name in (_ENTROPIES[1], _SQUARES[0]))
+        raise InputError(f"model {model.name}: wanted compile({losses}), got {name}")
+    return _Loss("softmax", float(getattr(loss, "label_smoothing", 0.0)))
 
 
 def _rate(model: Any) -> float:
@@ -361,9 +427,3 @@ def _ends_in_softmax(model: Any) -> bool:
 def _softmax(logits: np.ndarray) -> np.ndarray:
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
-
-
-def _entropy(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Return the mean cross-entropy."""
-    chosen = probabilities[np.arange(len(labels)), labels]
-    return float(-np.log(np.maximum(chosen, 1e-7)).mean())

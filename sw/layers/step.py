@@ -37,8 +37,8 @@ _PLAIN = Quantization(np.ones(1, np.float32), np.zeros(1, np.int64))
 #: Adds the errors of an operator's inputs and the steps of its weights, given the tensor of the
 #: errors of its result.
 Backward = Callable[[int], None]
-#: Returns the shift of a role from its results by shift.
-Choose = Callable[[str, Callable[[int], np.ndarray]], int]
+#: Returns the shift of a role from its results by shift, and the exponent of its sums.
+Choose = Callable[[str, Callable[[int], np.ndarray], int], int]
 
 
 def high_bytes(weights: np.ndarray) -> np.ndarray:
@@ -257,7 +257,7 @@ class Step:
             assert contents is not None
             return contents
 
-        self.shifts[sums.role] = self.choose(sums.role, results)
+        self.shifts[sums.role] = self.choose(sums.role, results, sums.exponent)
         return self.shifts[sums.role]
 
     def noise(self, name: str, shape: Sequence[int], shift: int) -> tuple[int, int]:

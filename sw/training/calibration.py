@@ -36,6 +36,8 @@ _SIZED, _SMALL_ERRORS, _SMALL_SUMS, _SMALL_LOGITS, _TINY = 99.5, 28, 20, 2, 0.5
 _MOST_SHIFT = 24
 #: Part of the old mean in that of the sizes of gradients.
 _KEPT = 0.5
+#: Part of the greatest size of a gradient that a later one counts as, at least.
+_LEAST_SIZE = 2.0**-3
 #: First and last ratio of update and weights: from random weights, and from trained ones.
 _RANDOM, _TRAINED = (2.0**-6, 2.0**-10), (2.0**-8, 2.0**-11)
 #: Steps of a training below which updates grow, and how much at most.
@@ -51,6 +53,7 @@ class Calibration:
 
     - ``shifts``: by role.
     - ``sizes``: of gradients, smoothed, by role.
+    - ``greatest``: those sizes at most, in real numbers.
     - ``ends``: last observations of sums and errors: share of saturated results, and
       size that most are below.
     - ``is_trained``: whether the first weights are trained ones.
@@ -58,6 +61,7 @@ class Calibration:
 
     shifts: dict[str, int] = field(default_factory=dict)
     sizes: dict[str, float] = field(default_factory=dict)
+    greatest: dict[str, float] = field(default_factory=dict)
     ends: dict[str, list[list[float]]] = field(default_factory=dict)
     is_trained: bool = False
 
@@ -71,7 +75,7 @@ class Calibration:
         calibration = cls(**fields)
         if set(calibration.shifts) not in (set(), set(roles)):
             raise ValueError("roles")
-        numbers = [*calibration.sizes.values()]
+        numbers = [*calibration.sizes.values(), *calibration.greatest.values()]
         for rows in calibration.ends.values():
             numbers += [number for share, greatest in rows for number in (share, greatest)]
         good = all(isinstance(number, float) and math.isfinite(number) for number in numbers)
@@ -101,9 +105,13 @@ class Calibration:
         for role in before:
             if role not in host.sums:
                 small = _SMALL_ERRORS if "error" in role else _SMALL_SUMS
-                small = _SMALL_LOGITS if role == step.last else small
+                if role == step.last:
+                    # Those of squares are as small as their targets.
+                    small = _SMALL_LOGITS if step.loss == "softmax" else 0
                 self._watch_sums(role, host.values[names[role]], small)
-        roots = {f"{m.name}/step": v for m, v in zip(step.weights, host.weights, strict=True)}
+        pairs = [*zip(step.weights, host.weights, strict=True)]
+        roots = {f"{matrix.name}/step": values for matrix, values in pairs}
+        exponents = {f"{matrix.name}/step": step.gradients[matrix.highs[0]] for matrix, _ in pairs}
         updates = {role: _root(np.concatenate(sums, axis=-1)) for role, sums in host.sums.items()}
         for role, size in updates.items():
             if role.endswith("/bias/step"):
@@ -112,7 +120,8 @@ class Calibration:
                 weights = min(_BIASES * 2.0**shift, _MOST_BIASES)
             else:
                 weights = max(1.0, _root(roots[role]))
-            self._watch_update(role, size / weights, ratio)
+            unit = 2.0 ** (exponents[role] - step.shifts[role])
+            self._watch_update(role, size, unit, weights * ratio)
         return any(before[role] != self.shifts[role] for role in before if role not in updates)
 
     def _watch_sums(self, role: str, results: np.ndarray, small: float) -> None:
@@ -130,10 +139,18 @@ class Calibration:
             self.shifts[role] += 1 if is_full else -1
             rows.clear()
 
-    def _watch_update(self, role: str, size: float, ratio: float) -> None:
+    def _watch_update(self, role: str, size: float, unit: float, update: float) -> None:
+        """Look at the size of a gradient, in steps of a unit; ``update``: size of the update.
+
+        Small gradients count as a part of the greatest: those of one image that is not right are
+        many times as large as those of many that are.
+        """
         first = role not in self.sizes
-        self.sizes[role] = size if first else _KEPT * self.sizes[role] + (1 - _KEPT) * size
-        shift = round(math.log2(max(self.sizes[role] / ratio, 1)))
+        size = size if first else _KEPT * self.sizes[role] + (1 - _KEPT) * size
+        self.sizes[role] = size
+        self.greatest[role] = max(self.greatest.get(role, 0.0), size * unit)
+        size = max(size, _LEAST_SIZE * self.greatest[role] / unit)
+        shift = round(math.log2(max(size / update, 1)))
         if not first:
             shift = max(self.shifts[role] - 1, min(self.shifts[role] + 1, shift))
         self.shifts[role] = min(shift, _MOST_SHIFT)
@@ -167,15 +184,20 @@ def bounded(step: StepGraph, weights: Sequence[np.ndarray]) -> list[np.ndarray]:
     return results
 
 
-def least(role: str, is_last: bool, results: Callable[[int], np.ndarray]) -> int:
+def least(
+    role: str, is_last: bool, results: Callable[[int], np.ndarray], exponent: int, target: float
+) -> int:
     """Return the first shift of a role: the least at which few results are at the limit.
 
-    That of an update follows from the first step.
+    That of an update follows from the first step. ``exponent``: of the sums; ``target``: greatest
+    target of the logits, which is below the limit, too; 0 for none.
     """
     if role.endswith("/step"):
         return 0
     limit = _LOGIT_LIMIT if is_last else _ERROR_LIMIT if "error" in role else _SUM_LIMIT
     low, high = 0, _MOST_SHIFT
+    if is_last and target:
+        low = min(high, max(low, math.ceil(math.log2(target / _SUM_LIMIT)) - exponent))
     while low < high:
         middle = (low + high) // 2
         sizes = np.abs(results(middle).astype(np.int16))

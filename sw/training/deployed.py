@@ -56,7 +56,7 @@ class _File:
         last = step.network.operations[-1]
         #: Factor of the scale of the logits, if it can be that of the last weights, too.
         self.unit = 1.0
-        if last.kind == "FULLY_CONNECTED":
+        if last.kind == "FULLY_CONNECTED" and step.loss == "softmax":
             exponent = step.exponents[step.values[last.outputs[0]]]
             self.unit = float(np.float32(1 / STEPS)) * 2.0**-exponent
         self.result(step.network.inputs[0])

@@ -1,6 +1,6 @@
 """Graph of a training step of a network: forward pass, loss, backward pass, update."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -33,6 +33,7 @@ class StepGraph:
     - ``shifts``: by role. ``noises``: bits of the noise, by the name of its input.
     - ``records``: role of the shift, by the name of an input of parameters.
     - ``exponents``: by tensor. ``gradients``: those of the steps of weights, by high bytes.
+    - ``loss``: one of ``LOSSES``.
     """
 
     graph: Graph
@@ -44,6 +45,7 @@ class StepGraph:
     records: Mapping[str, str]
     exponents: Mapping[int, int]
     gradients: Mapping[int, int]
+    loss: str = "softmax"
 
     @property
     def last(self) -> str:
@@ -53,18 +55,23 @@ class StepGraph:
         return f"{layer.kind.lower()}_{layer.place}/sum"
 
 
-def trained(network: Graph) -> Graph:
+def trained(network: Graph, loss: str = "softmax") -> Graph:
     """Return a network without the softmax at its end, which is part of the loss.
 
-    Raises CompileError if it has not one input and one output.
+    Raises CompileError if it has not one input and one output, or a softmax and another loss.
     """
     operations = network.operations
     if operations and operations[-1].kind == "SOFTMAX":
+        if loss != "softmax":
+            raise CompileError(
+                f"wanted no softmax at the end with the loss {loss}, got one", layer=network.name
+            )
         outputs = operations[-1].inputs[:1]
         network = replace(network, operations=operations[:-1], outputs=outputs)
     counts = len(network.inputs), len(network.outputs)
     if counts != (1, 1) or not network.operations:
-        raise CompileError(f"wanted one input and one output, got {counts[0]} and {counts[1]}")
+        got = f"{counts[0]} and {counts[1]}" if network.operations else "no layers"
+        raise CompileError(f"wanted one input and one output, got {got}", layer=network.name)
     return network
 
 
@@ -78,41 +85,23 @@ def step_graph(
     most: int = 1 << 14,
     last: int | None = None,
     exponent: int = IMAGE_EXPONENT,
-    calibration: Sequence[np.ndarray] = (),
-    balanced: bool = False,
 ) -> StepGraph:
     """Return the graph of a step of a network.
 
     - ``network``: a graph with a batch of 1 whose weights are the first ones.
     - ``batch``: images of a step. ``width``: columns of noise, and of a block of weights.
     - ``most``: elements of a matrix of weights that is not divided into blocks.
-    - ``choose``: returns shifts.
+    - ``choose``: returns shifts. ``loss``: one of ``LOSSES``.
     - ``last``: layers with weights that train, counted from the end; all unless given.
     - ``exponent``: of the images.
-    - ``calibration``: int8 images and labels, to compute the results that ``choose`` looks at.
-    - ``balanced``: whether the first weights that train are balanced by these images.
 
     Raises CompileError if layers do not train; the message names all of them.
     """
-    network = trained(network)
-    step = Step(network, batch, width, most, choose, _compute if len(calibration) else None)
-    if balanced:
-        step.balance = partial(balance, step)
-    contents = [*calibration, None, None]
-    (source,), (output,) = network.inputs, network.outputs
-    images = step.input("images", step.extents(source), contents[0])
-    step.values[source], step.exponents[images] = images, exponent
-    backwards = _forward(step, last)
-    result = step.values[output]
-    logits = step.matrix(result)
-    labels = step.input("labels", step.shape(logits), contents[1])
-    errors = _loss(step, logits, labels, loss)
-    step.errors[output] = [step.reshaped(errors, step.shape(result))]
-    for operation, backward in reversed(backwards):
-        backward(step.error(operation.outputs[0]))
+    step = Step(trained(network, loss), batch, width, most, choose)
+    logits = _extend(step, loss, last, exponent)
     return StepGraph(
-        graph=step.graph((logits,)) if not calibration else network,
-        network=replace(network, tensors=_with(network.tensors, step.contents_of)),
+        graph=step.graph((logits,)),
+        network=step.network,
         values=step.values,
         weights=step.trained,
         shifts=step.shifts,
@@ -120,7 +109,61 @@ def step_graph(
         records=step.records,
         exponents=step.exponents,
         gradients=step.gradients,
+        loss=loss,
     )
+
+
+def calibrated(
+    network: Graph,
+    choose: Choose,
+    images: np.ndarray,
+    labels: Callable[[int], np.ndarray],
+    *,
+    loss: str,
+    width: int,
+    most: int,
+    last: int | None,
+    exponent: int,
+    balanced: bool = False,
+) -> tuple[Graph, dict[str, int]]:
+    """Return a network, perhaps with balanced weights, and the shifts of its steps.
+
+    - ``choose``: returns shifts by the results of the images.
+    - ``images``: int8. ``labels``: returns those of the images by the exponent of the logits.
+    - ``balanced``: whether the first weights that train are balanced by the images.
+    - others: see ``step_graph``.
+    """
+    step = Step(trained(network, loss), len(images), width, most, choose, _compute)
+    if balanced:
+        step.balance = partial(balance, step)
+    _extend(step, loss, last, exponent, images, labels)
+    tensors = _with(network.tensors, step.contents_of)
+    return replace(network, tensors=tensors), step.shifts
+
+
+def _extend(
+    step: Step,
+    loss: str,
+    last: int | None,
+    exponent: int,
+    images: np.ndarray | None = None,
+    labels: Callable[[int], np.ndarray] | None = None,
+) -> int:
+    """Add all operations of a step; return the logits. ``images``, ``labels``: to compute with."""
+    (source,), (output,) = step.network.inputs, step.network.outputs
+    shape = step.extents(source)
+    contents = None if images is None else images.reshape(shape)
+    step.values[source] = step.input("images", shape, contents)
+    step.exponents[step.values[source]] = exponent
+    backwards = _forward(step, last)
+    result = step.values[output]
+    logits = step.matrix(result)
+    rows = labels(step.exponents[logits]) if labels else None
+    errors = _loss(step, logits, step.input("labels", step.shape(logits), rows), loss)
+    step.errors[output] = [step.reshaped(errors, step.shape(result))]
+    for operation, backward in reversed(backwards):
+        backward(step.error(operation.outputs[0]))
+    return logits
 
 
 def _forward(step: Step, last: int | None) -> list[tuple[Operation, Backward]]:

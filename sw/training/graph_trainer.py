@@ -1,7 +1,8 @@
 """Training of any network on a device."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,13 @@ from celosia.sw.training.carriers import Carrier, CoreSteps
 from celosia.sw.training.epochs import EpochTrainer, Images
 from celosia.sw.training.graph import StepGraph
 from celosia.sw.training.learner import Learner
+from celosia.sw.training.pipeline import ahead, augmented
 from celosia.sw.training.state import State
 
 #: Elements of a matrix of weights that is not divided into blocks of columns.
 _BLOCK = 1 << 14
+#: Use of the generator of random numbers, the last word of its seed: see ``batches``.
+_CHANGES = 4
 
 
 class GraphTrainer(EpochTrainer):
@@ -30,7 +34,8 @@ class GraphTrainer(EpochTrainer):
     - ``network``: in real numbers. ``exponent``: of the images.
     - ``config``, ``device``, ``options``, ``seed``: see ``EpochTrainer``.
     - ``batch``: images of a step. ``epochs``: of the whole training.
-    - ``last``: layers that train, counted from the end; all with None.
+    - ``last``: layers that train, counted from the end; all with None. ``loss``: see ``Learner``.
+    - ``changes``: of the images, at random: see ``augmented``.
 
     Raises InputError if the core cannot train; CompileError if layers do not train.
     """
@@ -47,6 +52,8 @@ class GraphTrainer(EpochTrainer):
         batch: int,
         epochs: int,
         last: int | None = None,
+        loss: str = "softmax",
+        changes: Collection[str] = (),
     ) -> None:
         super().__init__(config, device, options, seed)
         if not config.activation_weights:
@@ -59,12 +66,18 @@ class GraphTrainer(EpochTrainer):
         if last and last > layers:
             raise InputError(f"training: wanted 1 to {layers} last layers, got {last}")
         self.batch, self.epochs, self.cores = batch, epochs, options.get("cores", 1)
+        shape = network.tensors[network.inputs[0]].shape[1:]
+        if changes and len(shape) != 3:
+            requirement = "wanted images of rows, columns and channels"
+            raise InputError(f"augment: {requirement}, got samples of shape {list(shape)}")
+        self.changes = changes
         self.learner = Learner(
             network,
             batch=batch,
             seed=seed,
             exponent=exponent,
             last=last,
+            loss=loss,
             cores=self.cores,
             width=config.columns,
             most=_BLOCK,
@@ -100,26 +113,30 @@ class GraphTrainer(EpochTrainer):
         finally:
             self.learner.close()
 
-    def drawn(self, state: State, device: Learner, training: Images) -> Iterator[list[int]]:
-        """Yield the numbers of the steps of the cores: see ``EpochTrainer``."""
-        steps = range(state.step, self.steps(training))
-        self.order = batches.order(self.seed, state.epoch, len(training))
-        self.training = training
-        for first in steps[:: self.cores]:
-            yield list(range(first, min(first + self.cores, steps.stop)))
+    def drawn(
+        self, state: State, device: Learner, training: Images
+    ) -> Iterator[list[tuple[int, np.ndarray, np.ndarray]]]:
+        """Yield number, images and labels of the step of each core: see ``EpochTrainer``."""
+        self.total = self.epochs * self.steps(training)
+        epoch, order = state.epoch, batches.order(self.seed, state.epoch, len(training))
 
-    def _step(self, state: State, device: Learner, some: Sequence[int]) -> None:
-        chosen = self.order[some[0] * self.batch : (some[-1] + 1) * self.batch]
-        labels = self.training.labels[chosen]
-        total = self.epochs * self.steps(self.training)
-        before = device.cycles
-        results = device.train(
-            state.steps,
-            self.training.images[chosen],
-            labels,
-            total,
-            [(state.epoch, step) for step in some],
-        )
+        def prepare(step: int) -> tuple[int, np.ndarray, np.ndarray]:
+            chosen = order[step * self.batch : (step + 1) * self.batch]
+            images = training.images[chosen]
+            if self.changes:
+                random = batches.generator(self.seed, epoch, step, _CHANGES)
+                images = augmented(images, self.changes, random)
+            return step, images, training.labels[chosen]
+
+        steps = ahead(range(state.step, self.steps(training)), prepare)
+        while some := list(islice(steps, self.cores)):
+            yield some
+
+    def _step(self, state: State, device: Learner, some: Sequence[Any]) -> None:
+        numbers, *parts = zip(*some, strict=True)
+        images, labels = (np.concatenate(arrays) for arrays in parts)
+        before, keys = device.cycles, [(state.epoch, number) for number in numbers]
+        results = device.train(state.steps, images, labels, self.total, keys)
         state.right += int((np.concatenate(results).argmax(1) == labels).sum())
         state.seen += len(labels)
         state.cycles += device.cycles - before

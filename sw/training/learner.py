@@ -1,7 +1,7 @@
 """Training by step graphs: any network whose operators have gradients."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from celosia.sw.training.balance import is_fresh
 from celosia.sw.training.calibration import IMAGES, Calibration, bounded, is_watched, least
 from celosia.sw.training.carriers import Carrier, HostSteps, Inputs
 from celosia.sw.training.deployed import tflite_of
-from celosia.sw.training.graph import StepGraph, step_graph
+from celosia.sw.training.graph import STEPS, StepGraph, calibrated, step_graph
 from celosia.sw.training.state import State
 
 #: Share of right calibration images from which first weights count as trained ones.
@@ -35,7 +35,8 @@ class Learner:
     - ``network``: in real numbers, with its first weights.
     - ``batch``: images of a step; ``cores``: steps from the same weights, whose changes add up.
     - ``exponent``: of the images. ``last``: layers that train, counted from the end.
-    - ``width``: columns of a core. ``most``: elements of a matrix that is not divided into blocks.
+    - ``loss``: one of ``LOSSES``. ``width``: columns of a core.
+    - ``most``: elements of a matrix that is not divided into blocks.
     - ``opened``: returns what carries a step.
 
     Raises CompileError if layers do not train.
@@ -49,6 +50,7 @@ class Learner:
         seed: int,
         exponent: int,
         last: int | None = None,
+        loss: str = "softmax",
         cores: int = 1,
         width: int = 16,
         most: int = 1 << 30,
@@ -56,7 +58,8 @@ class Learner:
     ) -> None:
         self.network, self.batch, self.seed, self.cores = network, batch, seed, cores
         self.opened = opened
-        self.options = {"width": width, "most": most, "last": last, "exponent": exponent}
+        self.options: dict[str, Any] = {"width": width, "most": most}
+        self.options |= {"last": last, "exponent": exponent, "loss": loss}
         self.calibration = Calibration()
         self.step = step_graph(network, batch, lambda *_: 8, **self.options)
         self.host = HostSteps(self.step)
@@ -68,7 +71,8 @@ class Learner:
     def start(self, state: State, images: np.ndarray, labels: np.ndarray) -> None:
         """Prepare to go on from a state; a new one gets first weights and shifts.
 
-        ``images``: int8; ``labels``: classes.
+        ``images``: int8; ``labels``: classes, or a row of real numbers for each image: shares of
+        the classes, or the targets of squares.
         """
         self.calibration = state.calibration
         some = images[:IMAGES], labels[:IMAGES]
@@ -87,17 +91,17 @@ class Learner:
         self, state: State, images: np.ndarray, labels: np.ndarray, *, balanced: bool = False
     ) -> None:
         """Choose the first shifts by the results of some images; balance weights if wanted."""
-        last, count = self.step.last, len(images)
-        step = step_graph(
+        last, options = self.step.last, self.options
+        targets = self._rows(labels) if options["loss"] == "squares" else np.zeros(1)
+        target = float(np.abs(targets).max(initial=0))
+        self.network, self.calibration.shifts = calibrated(
             self.network,
-            count,
-            lambda role, results: least(role, role == last, results),
-            calibration=[self._shaped(images, count), _one_hot(labels, self.classes)],
+            lambda role, results, exponent: least(role, role == last, results, exponent, target),
+            images,
+            lambda exponent: self._labels(labels, exponent),
             balanced=balanced,
-            **self.options,
+            **options,
         )
-        self.network = replace(self.network, tensors=step.network.tensors)
-        self.calibration.shifts = dict(step.shifts)
         self._build(None)
         state.weights = self.host.weights
         if not balanced:
@@ -197,7 +201,7 @@ class Learner:
             if name == "images":
                 inputs[name] = self._shaped(images, self.batch)
             elif name == "labels":
-                inputs[name] = _one_hot(labels, shape[-1]).reshape(shape)
+                inputs[name] = self._labels(labels, step.exponents[step.graph.outputs[0]])
             elif role := step.records.get(name):
                 # All blocks of a matrix draw at once: noise does not depend on their number.
                 if role not in records:
@@ -211,27 +215,45 @@ class Learner:
         return inputs
 
     def accuracy(self, images: np.ndarray, labels: np.ndarray) -> float:
-        """Return the share of images that the present weights of the host have right."""
-        right = 0
-        for first in range(0, len(labels), self.batch):
-            classes = labels[first : first + self.batch]
-            some = np.zeros((self.batch, *images.shape[1:]), np.int8)
-            some[: len(classes)] = images[first : first + self.batch]
-            logits = self.host.forward(self._shaped(some, self.batch))
-            right += int((logits.argmax(1)[: len(classes)] == classes).sum())
-        return right / len(labels)
+        """Return the share of images that the present weights of the host have right.
+
+        Of squares, the share of the targets' variance that the logits explain.
+        """
+        parts = [self._shaped(some, self.batch) for some in _batches(images, self.batch)]
+        logits = np.concatenate([self.host.forward(some) for some in parts])[: len(labels)]
+        if labels.ndim == 1 or self.options["loss"] == "softmax":
+            return float((logits.argmax(1) == self._rows(labels).argmax(1)).mean())
+        error = float(np.square(self.real(logits) - labels).mean())
+        return 1 - error / max(float(labels.var()), 1e-30)
+
+    def real(self, logits: np.ndarray) -> np.ndarray:
+        """Return the real numbers that logits are; e^x grows by e in one, where softmax is next."""
+        if self.options["loss"] == "softmax":
+            return logits / STEPS
+        return logits * 2.0 ** self.step.exponents[self.step.graph.outputs[0]]
+
+    def _rows(self, labels: np.ndarray) -> np.ndarray:
+        """Return labels as real numbers, one row for each image; classes are 1 and zeros."""
+        return labels if labels.ndim == 2 else np.equal.outer(labels, np.arange(self.classes))
+
+    def _labels(self, labels: np.ndarray, exponent: int) -> np.ndarray:
+        """Return labels as a step takes them; ``exponent``: of the logits."""
+        unit = 2.0**exponent if self.options["loss"] == "squares" else 1 / MOST
+        return np.clip(np.rint(self._rows(labels) / unit), -MOST, MOST).astype(np.int8)[None]
 
     def file(self, weights: Sequence[np.ndarray], shifts: Mapping[str, int]) -> bytes:
         """Return the ``.tflite`` file of the network with some weights and shifts."""
         return tflite_of(self.network, self._step(shifts), weights)
 
     def _step(self, shifts: Mapping[str, int]) -> StepGraph:
-        return step_graph(self.network, self.batch, lambda role, _: shifts[role], **self.options)
+        return step_graph(self.network, self.batch, lambda role, *_: shifts[role], **self.options)
 
 
-def _one_hot(labels: np.ndarray, classes: int) -> np.ndarray:
-    """Return labels as a step takes them: MOST for the right class."""
-    return np.where(np.arange(classes) == labels[:, None], MOST, 0).astype(np.int8)[None]
+def _batches(images: np.ndarray, batch: int) -> Iterator[np.ndarray]:
+    """Yield batches of images; zeros fill the last one."""
+    for first in range(0, len(images), batch):
+        some = images[first : first + batch]
+        yield np.pad(some, [(0, batch - len(some)), *[(0, 0)] * (images.ndim - 1)])
 
 
 def _records(shift: int, columns: int, random: np.random.Generator) -> np.ndarray:

@@ -28,7 +28,7 @@ class Settings:
     validation after which training stops, none if None; ``dropout``: in hidden matrix products;
     ``cores``: that train at the same time; ``last``: layers that train, all if None; ``random``:
     whether first weights are random; ``model``: digest of the network; ``images``: digest of images
-    and labels.
+    and labels; ``loss``: see ``Learner``; ``augment``: changes of the images.
     """
 
     network: str
@@ -44,6 +44,8 @@ class Settings:
     random: bool = False
     model: str = ""
     images: str = ""
+    loss: str = "softmax"
+    augment: str = ""
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,7 @@ from celosia.sw.ir.graph import Graph
 from celosia.sw.training.graph import StepGraph
 
 
-def shift_of(role: str, _: object) -> int:
+def shift_of(role: str, *_: object) -> int:
     """Return some shift of 0 to 9 for each role, always the same."""
     return zlib.crc32(role.encode()) % 10 if "step" in role else 5 + zlib.crc32(role.encode()) % 3
 

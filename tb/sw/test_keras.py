@@ -87,6 +87,42 @@ def test_samples_and_callbacks_are_those_of_keras(callbacks: str, keras: Any) ->
     np.testing.assert_array_equal(outputs, predict(network, x))
 
 
+def test_labels_are_smoothed(keras: Any, tmp_path: Path) -> None:
+    """The loss is that of Keras; the package ``tensorboard`` reads what its callback wrote."""
+    network, (x, y) = model(keras), samples()
+    shares = np.eye(4)[y]
+    loss = keras.losses.CategoricalCrossentropy(label_smoothing=0.2)
+    network.compile("sgd", loss, metrics=["accuracy"])
+    callbacks = [keras.callbacks.TensorBoard(tmp_path)]
+    history = fit(network, x[:320], shares[:320], epochs=2, verbose=0, callbacks=callbacks)
+    held = x[320:], shares[320:]
+    own = network.evaluate(*held, verbose=0)
+    assert evaluate(network, *held) == pytest.approx(own, abs=0.05) and own[0] > 0.5
+    path = "tensorboard.backend.event_processing.event_accumulator"
+    events = prerequisites.package(path).EventAccumulator(str(tmp_path / "train")).Reload()
+    numbers = prerequisites.package("tensorboard.util.tensor_util").make_ndarray
+    losses = [float(numbers(event.tensor_proto)) for event in events.Tensors("epoch_loss")]
+    assert losses == pytest.approx(history.history["loss"])
+
+
+def test_squares_have_targets(keras: Any) -> None:
+    x, y = samples()
+    targets = np.random.default_rng(0).normal(0, 3, (4, 2))[y]
+    network = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
+    network.add(keras.layers.Dense(16, activation="relu"))
+    network.add(keras.layers.Dense(2))
+    network.compile("sgd", "mse")
+    fit(network, x[:320], targets[:320], epochs=5, verbose=0)
+    held = x[320:], targets[320:]
+    own = network.evaluate(*held, verbose=0)
+    assert evaluate(network, *held) == pytest.approx(own, abs=0.1) and own < 0.2 * targets.var()
+    with pytest.raises(ValueError, match=r"finite targets of shape \[400, 2\], got \[400\]"):
+        fit(network, x, y)
+    network.compile("sgd", "hinge")
+    with pytest.raises(ValueError, match="_crossentropy'.* or loss='mse'.*, got hinge"):
+        fit(network, x, targets)
+
+
 def test_frozen_layers_stay(keras: Any) -> None:
     network, (x, y) = model(keras), samples()
     frozen, others = network.layers[1], network.layers[-1]

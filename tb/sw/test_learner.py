@@ -1,6 +1,7 @@
 """Training of any network: shifts without settings, carriers, files."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from celosia.sw.training.carriers import CoreSteps
 from celosia.sw.training.graph_trainer import GraphTrainer
 from celosia.sw.training.learner import Learner
 from celosia.sw.training.origin import with_random_weights
+from celosia.sw.training.pipeline import augmented
 from celosia.sw.training.real import real_network
 from celosia.sw.training.state import State
 
@@ -86,6 +88,128 @@ def test_it_learns_without_settings(name: str) -> None:
     assert trainer.carrier
     trainer.host.weights = trainer.carrier.weights
     assert trainer.accuracy(images[300:], labels[300:]) > 0.75
+
+
+def epoch(trainer: Learner, images: np.ndarray, labels: np.ndarray) -> None:
+    """Train a network for 60 steps."""
+    trainer.start(State(weights=[]), images, labels)
+    for step in range(60):
+        chosen = batches.order(1, step, len(labels))[:16]
+        trainer.train(step, images[chosen], labels[chosen], 60, [(0, step)])
+    assert trainer.carrier
+    trainer.host.weights = trainer.carrier.weights
+
+
+@pytest.mark.parametrize("kind", ["classes", "shares", "targets"])
+def test_it_learns_other_labels(kind: str) -> None:
+    """Squares of classes, cross-entropy with shares of classes, squares of real numbers."""
+    graph = network("conv", 1)
+    images, classes = samples(graph, 200, 1)
+    shares, targets = 0.9 * np.eye(4)[classes] + 0.025, 3.0 * np.eye(4)[:, [1, 0, 3, 2]][classes]
+    labels = {"classes": classes, "shares": shares, "targets": targets - 1.5}[kind]
+    loss = "softmax" if kind == "shares" else "squares"
+    trainer = Learner(graph, batch=16, seed=1, exponent=-7, loss=loss)
+    epoch(trainer, images[:150], labels[:150])
+    assert trainer.accuracy(images[150:], labels[150:]) > 0.75
+    if kind == "targets":
+        # The file has the scale of the targets.
+        assert trainer.carrier
+        content = trainer.file(trainer.carrier.weights, trainer.calibration.shifts)
+        (outputs,) = prerequisites.litert_outputs(content, images[150:])
+        file = load(content)
+        quantization = file.tensors[file.outputs[0]].quantization
+        assert quantization
+        errors = outputs.reshape(50, 4) * quantization.scale - labels[150:]
+        assert np.square(errors).mean() < 0.25 * labels.var()
+
+
+@pytest.mark.parametrize("last", [1, 2])
+def test_the_last_layers_learn_a_class_that_is_new(last: int) -> None:
+    """A network that knows three of four classes learns the fourth."""
+    graph = network("conv", 1)
+    images, labels = samples(graph, 400, 1)
+    test, new = (images[300:], labels[300:]), labels[300:] == 3
+    old = np.flatnonzero(labels[:300] < 3)
+    first = Learner(graph, batch=16, seed=1, exponent=-7)
+    epoch(first, images[old], labels[old])
+    assert first.accuracy(*test) > 0.6 and first.accuracy(test[0][new], test[1][new]) < 0.1
+    file = first.file(first.host.weights, first.calibration.shifts)
+    second = Learner(real_network(load(file)), batch=16, seed=1, exponent=-7, last=last)
+    epoch(second, images[:300], labels[:300])
+    assert second.accuracy(*test) > 0.85 and second.accuracy(test[0][new], test[1][new]) > 0.8
+
+
+def require_rounding(noise: np.ndarray, shift: int, factor: int, bias: int) -> None:
+    """Check that noise is as wide as a shift drops bits, uniform, and keeps the mean."""
+    half, steps = 1 << shift >> 1, noise.astype(np.int64).ravel() * factor + bias
+    assert -half <= steps.min() and steps.max() < half
+    classes = 1 << min(shift, 3)
+    counts = np.bincount((steps + half) * classes >> shift, minlength=classes)
+    share = steps.size / classes
+    assert np.abs(counts - share).max() < 5 * share**0.5
+    for dropped in (0, half // 2, half, 2 * half - 1):
+        mean = ((dropped + steps + half) >> shift).mean()
+        assert abs(mean - dropped / (1 << shift)) < 2.5 / steps.size**0.5 + 0.5 / 256
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_noise_is_as_wide_as_what_a_shift_drops(width: int, seed: int) -> None:
+    """Errors, their softmax and steps of weights; noise of another width does not pass."""
+    trainer = learner(network("branches", seed), seed)
+    steps = {role: 3 + number % 9 for number, role in enumerate(trainer.step.shifts)}
+    trainer.calibration.shifts = steps
+    trainer._build(None)
+    labels, step = np.zeros(BATCH, np.int64), trainer.step
+    images = np.zeros((BATCH, *step.graph.tensors[step.graph.inputs[0]].shape[1:]), np.int8)
+    drawn = [trainer._inputs(images, labels, (0, key)) for key in range(100)]
+    passed = 0
+    for operation in step.graph.operations:
+        for number in operation.inputs:
+            name, fields = step.graph.tensors[number].name, operation.attributes
+            noise = np.stack([inputs[name] for inputs in drawn]) if name in drawn[0] else None
+            if name in step.records and noise is not None:
+                rows = np.ascontiguousarray(noise.reshape(-1, 16))
+                parts = rows[:, :4].copy().view("<i4") * width, steps[step.records[name]], 1, 0
+                assert (rows[:, 9] == parts[1]).all()
+            elif name in ("softmax/noise", "mean/noise") and noise is not None:
+                parts = noise.astype(int) * width, 7, 1, 0
+            elif name in step.noises and noise is not None:
+                factor = fields["factors"][-1]
+                parts = noise.astype(int) * width, fields["shift"], factor, fields["bias"]
+            else:
+                continue
+            passed += 1
+            if width == 1:
+                require_rounding(*parts)
+            else:
+                with pytest.raises(AssertionError):
+                    require_rounding(*parts)
+    assert passed > 12
+
+
+def test_images_change_at_random() -> None:
+    """A half is flipped; a shift is up to an eighth, and zeros come in."""
+    images = np.random.default_rng(0).integers(1, 100, (200, 16, 8, 2)).astype(np.int8)
+    flipped = augmented(images, ("flip",), np.random.default_rng(1))
+    is_turned = (flipped == images[:, :, ::-1]).all((1, 2, 3))
+    assert ((flipped == images).all((1, 2, 3)) ^ is_turned).all() and 70 < is_turned.sum() < 130
+    shifted = augmented(images, ("shift",), np.random.default_rng(1))
+    offsets = set()
+    for before, after in zip(
+        np.pad(images, [(0, 0), (2, 2), (1, 1), (0, 0)]), shifted, strict=True
+    ):
+        places = [(y, x) for y in range(5) for x in range(3)]
+        matches = [(y, x) for y, x in places if (before[y : y + 16, x : x + 8] == after).all()]
+        assert len(matches) == 1
+        offsets.update(matches)
+    assert len(offsets) == 15
+    with pytest.raises(ValueError, match=r"rows, columns and channels, got samples of shape \[6\]"):
+        layers = Layers((6,))
+        layers.dense(2)
+        config = preset("edge,activation_weights=true")
+        GraphTrainer(
+            layers.graph(), -7, config, "machine", {}, 0, batch=2, epochs=1, changes=("flip",)
+        )
 
 
 def _depthwise_blocks(layers: Layers) -> None:
@@ -228,6 +352,9 @@ def test_all_layers_that_do_not_train_are_in_one_message(seed: int) -> None:
     layers.add("SIN", [layers.last], layers.shape)
     layers.flat()
     layers.dense(2)
+    pair = replace(layers.graph(), inputs=(0, 0))
+    with pytest.raises(ValueError, match="small: wanted one input and one output, got 2 and 1"):
+        learner(pair, seed)
     text = r"operator 0 TANH .*does not train; operator 2 MAX_POOL_2D .*side by side.*3 SIN"
     with pytest.raises(ValueError, match=text):
         learner(layers.graph(), seed)
@@ -310,7 +437,9 @@ def test_a_file_trains(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert share > 0.8 and f"validation               {share:.2%}" in printed
 
 
-@pytest.mark.parametrize("option", [[], ["--random-weights"]])
+@pytest.mark.parametrize(
+    "option", [["--augment", "shift,flip"], ["--random-weights", "--loss", "squares"]]
+)
 def test_a_resumed_run_gives_the_same_bits(
     option: list[str], model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,6 +486,7 @@ def test_a_resumed_run_gives_the_same_bits(
         ),
         (f"{' '.join(COMMAND)} --dropout", "--dropout: wanted one of mnist_mlp"),
         (f"{' '.join(COMMAND)} -o net.tflite", "net.tflite"),
+        (f"{' '.join(COMMAND)} --augment turn", "wanted shift or flip or shift,flip, got 'turn'"),
     ],
 )
 def test_refusals(arguments: str, message: str, model: Path, refused: Callable[[str], str]) -> None:
