@@ -224,3 +224,21 @@ async def test_each_shared_request_waits_anew() -> None:
             cycles.append(cycle)
     assert len(cycles) > 3
     assert all(b - a >= patience for a, b in zip(cycles, cycles[1:], strict=False)), cycles
+
+
+async def test_bursts_of_other_lengths_are_not_joined() -> None:
+    dut = JoinedRequests(masters=2, outstanding=2, patience=4)
+    ctx = await simulation(dut)
+    ctx.set(dut.working, 3)
+    ctx.set(dut.burst.ready, 1)
+    for n, beats in enumerate((3, 7)):
+        request = getattr(dut, f"request_{n}")
+        ctx.set(request.payload, {"address": 64, "beats": beats, "shared": 1})
+        ctx.set(request.valid, 1)
+    served = []
+    for _ in range(12):
+        *_, valid, burst = await ctx.tick().sample(dut.burst.valid, dut.burst.payload)
+        served += [(burst.beats, burst.masters)] * valid
+        for n in range(2):
+            ctx.set(getattr(dut, f"request_{n}").valid, 0)
+    assert sorted(served) == [(3, 1), (7, 2)]

@@ -87,6 +87,8 @@ async def test_one_word_a_cycle(bus_bytes, rng):
     await ctx.tick().repeat(200)
     # A request in the cycle after ``begin``, its latency, and two cycles.
     assert memory.handed == list(range(1 + 6 + 2, 1 + 6 + 2 + 160))
+    # No byte past the program's blocks is read: there may be no memory.
+    assert memory.requests == list(range(0x1000, 0x1000 + 160 * WORD_BYTES, PROGRAM_BYTES))
 
 
 @pytest.mark.parametrize("ahead", [2, 3, 4])

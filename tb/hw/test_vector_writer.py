@@ -70,6 +70,24 @@ async def test_a_result_leaves_with_its_descriptor(to_sums):
         assert settling == list(range(used[0] + 1, used[1] + VISIBLE + 1))
 
 
+@pytest.mark.parametrize("fault", [0, 1])
+async def test_a_result_waits_for_the_task_before(fault):
+    """The buffer may still report a fault of that."""
+    dut = UnifiedWriter(sizes=vector_sizes("micro"), visible_cycles=VISIBLE)
+    ctx = await pysim.simulation(dut)
+    ctx.set(dut.unified_write.ready, 1)
+    ctx.set(dut.descriptor, {"address": 5, "mask": 1, "last": 1})
+    ctx.set(dut.slot, 1)
+    ctx.set(dut.result, {"valid": 1, "tag": {"slot": 0, "fault": fault}})
+    await ctx.tick()
+    ctx.set(dut.result, {})
+    for _ in range(5):
+        assert not (ctx.get(dut.unified_write.valid) or ctx.get(dut.pop) or ctx.get(dut.fault))
+        await ctx.tick()
+    ctx.set(dut.slot, 0)
+    assert (ctx.get(dut.unified_write.valid), ctx.get(dut.fault)) == (1 - fault, fault)
+
+
 async def test_rows_are_read_by_the_reader_of_the_task():
     dut = RowReads(sizes=vector_sizes("micro"))
     ctx = await pysim.simulation(dut)

@@ -305,6 +305,10 @@ def test_a_count_that_may_overflow():
     with pytest.raises(Hazard, match="past 255") as caught:
         check_hazards([*program, Instruction(Opcode.HALT)], SMALL, initial=everything())
     assert caught.value.fault is Fault.SEMAPHORE
+    # Counts that a fence finds stay: few posts after it are too many.
+    left = [*[post] * 200, Instruction(Opcode.FENCE), *[post, take] * 100, *[take] * 200]
+    with pytest.raises(Hazard, match="past 255"):
+        check_hazards([*left, Instruction(Opcode.HALT)], SMALL, initial=everything())
     back = [Instruction(Opcode.FILL, post=1, wait=2 if n else 0) for n in range(4100)]
     forth = [
         Instruction(Opcode.STORE, unified=8, wait=1, post=2 if n < 4099 else 0) for n in range(4100)
