@@ -134,10 +134,16 @@ _OPCODES = {int(opcode.value): opcode for opcode in Opcode}
 _INITIAL = {
     unit: {field.name: field.default for field in _fields(unit).values()} for unit in REGISTERS
 }
-#: Registers that an instruction reads.
+#: Registers that an instruction reads: the code, and each part's field, lowest bit, mask and shift.
 _READ = {
     opcode: tuple(
-        register
+        (
+            register.code,
+            tuple(
+                (p.field.name, p.low, (1 << p.width) - 1, sum(q.width for q in register.parts[:n]))
+                for n, p in enumerate(register.parts)
+            ),
+        )
         for register in REGISTERS.get(UNITS[opcode], ())
         if register.parts[0].field.name in {field.name for field in FORMATS[opcode]}
     )
@@ -209,11 +215,13 @@ class Encoder:
     def words(self, instruction: Instruction) -> list[int]:
         """Return the words of the next instruction."""
         fields, values, result = instruction.fields, self._values, []
-        for register in _READ[instruction.opcode]:
-            value = register.value(fields)
-            if value != values[register.code]:
-                values[register.code] = value
-                result.append(register.code | value << CODE_BITS)
+        for code, parts in _READ[instruction.opcode]:
+            value = 0
+            for name, low, mask, shift in parts:
+                value |= (fields[name] >> low & mask) << shift
+            if value != values[code]:
+                values[code] = value
+                result.append(code | value << CODE_BITS)
         result.append(go(instruction.opcode, fields["wait"], fields["post"]))
         return result
 

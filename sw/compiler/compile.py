@@ -101,6 +101,10 @@ def _uncollected() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            if not gc.get_freeze_count():
+                # All of them are old: the next collection does not visit them.
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

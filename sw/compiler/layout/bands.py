@@ -61,11 +61,11 @@ def spans(layer: MatrixLayer, band: Band, row: int, config: Config) -> list[tupl
     # Two taps of one result on one pixel would share a weight, which might exceed int8.
     if high > 1 and (wide - 1) * right >= down * row:
         return apart
-    return min((whole, apart), key=lambda found: _steps(found, band, config))
 
+    def steps(ranges: Sequence[tuple[int, int]]) -> int:
+        return sum(-(-count * band.channels // config.rows) for _, count in ranges)
 
-def _steps(found: Sequence[tuple[int, int]], band: Band, config: Config) -> int:
-    return sum(-(-count * band.channels // config.rows) for _, count in found)
+    return min((whole, apart), key=steps)
 
 
 def overrun(layer: MatrixLayer, band: Band) -> int:

@@ -206,8 +206,8 @@ class Chains:
             # The first turn makes more rows.
             some = min(height, step + (links[-1].halo if links else 0))
             passed = layers[number - 1].result if number > numbers[0] else None
-            reads = [source_rows(layer, stripe) for stripe in even_rows(height, some)]
             for source in outside.intersection(layer.sources) - {passed}:
+                reads = (source_rows(layer, stripe) for stripe in even_rows(height, some))
                 outer[source, number] = max(end - begin for begin, end in reads)
             if passed is not None:
                 layout, step = self.layouts[passed], min(step, height)

@@ -107,7 +107,8 @@ class _Choice:
             bands = self.bands | ({number: band} if band else {})
             layouts = self.around(layer, bands)
             possible = band is None or self.possible(layer, band, layouts)
-            if possible and addressable(layouts.values(), self.config):
+            near = layouts[layer.source], layouts[layer.result]
+            if possible and addressable(near, self.config):
                 cost, work = self.cost(layer, bands, layouts)
                 if least is None or cost < least:
                     least, best = cost, (bands, layouts, work)

@@ -15,7 +15,7 @@ from celosia.hw.arch.config import Config
 from celosia.sim.timing.costs import pass_cycles
 from celosia.sw.compiler.layout.bands import Band, band_matrix, overrun, pixel_pitch, spans
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Padded, Pooling, Windows
+from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Padded, Pooling
 from celosia.sw.layers.values import Value
 
 #: Rows and pixels before and after a value.
@@ -241,8 +241,7 @@ def layout_of(
     config: Config,
 ) -> Layout:
     """Return the layout of a value; ``layouts`` has those of the values before it."""
-    ends = ((network.layers[n].source, network.layers[n].result) for n in bands)
-    if any(number in pair for pair in ends):
+    if not bands.keys().isdisjoint((*network.makers[number], *network.readers[number])):
         return _banded(network, number, bands, layouts, config)
     value = network.values[number]
     top, left, bottom, right = margins_of(network, number)
@@ -255,7 +254,8 @@ def layout_of(
     pitch = least
     if rows > 1 and products:
         pitch = min(
-            range(least, least + config.rows), key=lambda p: (_cost(products, value, p, config), p)
+            range(least, least + config.rows),
+            key=lambda p: (sum(cycles(x, value, p, value.channels, config) for x in products), p),
         )
     return Layout(top, left, bottom, right, pitch, rows * pitch, pixel)
 
@@ -268,7 +268,7 @@ def margins_of(network: Network, number: int) -> Margins:
     for layer in readers:
         if isinstance(layer, Pooling) and layer.seen is None:
             for windows in layer.windows:
-                reaches.append(_window_reach(windows, layer.stride))
+                reaches.append((*windows.source, *windows.ends(layer.stride)))
     top, left = (max([0, *(-reach[axis] for reach in reaches)]) for axis in (0, 1))
     bottom = max([0, *(reach[2] - value.height for reach in reaches)])
     right = max([0, *(reach[3] - value.width for reach in reaches)])
@@ -354,17 +354,6 @@ def _reach(layer: MatrixLayer, value: Value) -> Margins:
         )
     )
     return (*layer.origin, bottom, right)
-
-
-def _window_reach(windows: Windows, stride: tuple[int, int]) -> Margins:
-    bottom, right = windows.ends(stride)
-    return (*windows.source, bottom, right)
-
-
-def _cost(products: Sequence[MatrixLayer], value: Value, pitch: int, config: Config) -> int:
-    """Return the cycles that all readers take at a pitch."""
-    pixel = value.channels
-    return sum(cycles(layer, value, pitch, pixel, config) for layer in products)
 
 
 def cycles(layer: MatrixLayer, value: Value, pitch: int, pixel: int, config: Config) -> int:

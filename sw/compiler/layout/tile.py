@@ -142,7 +142,7 @@ def tile(
     cut = [_segments(network, n, layouts, bands, config, None) for n in range(len(network.layers))]
     sizes = [steps_of(segments, config) * len(segments) for segments in cut]
     scratch = scratch_of(network, config)
-    fixed = [_diagonals(layer) for layer in network.layers]
+    fixed = [len(x.factors) if isinstance(x, DynamicProduct) else 0 for x in network.layers]
     keep, tiles = 0, scratch.first - sum(fixed)
     stored = any(isinstance(layer, MatrixLayer) and layer.stored >= 0 for layer in network.layers)
     if sum(sizes) > tiles or stored:
@@ -204,11 +204,6 @@ def tile(
     tables = _tables(network, config)
     exponentials = _exponentials(network, tables, config)
     return Tiling(tuple(layers), weights, parameters, tables, exponentials, scratch)
-
-
-def _diagonals(layer: Layer) -> int:
-    """Return the constant tiles of a product of two computed matrices."""
-    return len(layer.factors) if isinstance(layer, DynamicProduct) else 0
 
 
 def _channels(layer: Layer, band: Band | None, config: Config) -> int:

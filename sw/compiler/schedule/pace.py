@@ -25,6 +25,7 @@ from celosia.sw.compiler.layout.placement import Arranged, Arrangement
 from celosia.sw.compiler.layout.tile import TiledLayer, Tiling
 from celosia.sw.compiler.schedule.actions import (
     AddRegion,
+    Block,
     Drain,
     LoadRegion,
     Matrix,
@@ -49,7 +50,7 @@ class Pace(Arranged):
 
     def __init__(self, about: Arrangement) -> None:
         super().__init__(about)
-        self.cycles = cache(self._cycles)
+        self.cycles, self.rows = cache(self._cycles), cache(self._rows)
         self.dispatched = self.matrix = self.vector = self.bus = 0
         # By half of the accumulators: cycles at which its sums are complete, and drained.
         self.sums = [0, 0]
@@ -65,9 +66,11 @@ class Pace(Arranged):
 
     def pixels(self, action: Multiply | Drain) -> int:
         """Return the rows of accumulators that an action of a matrix layer fills or drains."""
-        layer = self.network.product(action.layer)
-        band = self.tiling.layers[action.layer].band
-        return rows_of(layer, band, self.placement.layouts[layer.source].row, action.block)
+        return self.rows(action.layer, action.block)
+
+    def _rows(self, number: int, block: Block) -> int:
+        layer, band = self.network.product(number), self.tiling.layers[number].band
+        return rows_of(layer, band, self.placement.layouts[layer.source].row, block)
 
     def _cycles(self, action: Work) -> int:
         """Return the cycles of an action in its unit."""
