@@ -49,17 +49,25 @@ def statements(steps: Iterable[tuple[str, Step | None]], indent: str = "    ") -
         otherwise = [(target, step.otherwise) for target, step in group]
         if not any(step for _, step in then):
             condition, then, otherwise = f"!({condition})", otherwise, []
-        lines += _branch(f"{indent}if ({condition})", then, indent)
-        if any(step for _, step in otherwise):
+        has_else = any(step for _, step in otherwise)
+        lines += _branch(f"{indent}if ({condition})", then, indent, has_else=has_else)
+        if has_else:
             lines += _else(otherwise, indent)
     return lines
 
 
-def _branch(head: str, steps: Sequence[tuple[str, Step | None]], indent: str) -> list[str]:
-    """Return the lines of a branch after its head."""
+def _branch(
+    head: str, steps: Sequence[tuple[str, Step | None]], indent: str, *, has_else: bool = False
+) -> list[str]:
+    """Return the lines of a branch after its head.
+
+    ``has_else``: an ``else`` follows, which an ``if`` without ``begin`` would take for its own.
+    """
     lines = statements(steps, indent + "  ")
-    if len(lines) == 1 and " <= " in lines[0] and len(head) + len(lines[0].strip()) < _LINE:
-        return [f"{head} {lines[0].strip()}"]
+    line = lines[0].strip()
+    takes_else = has_else and line.startswith("if ")
+    if len(lines) == 1 and " <= " in line and len(head) + len(line) < _LINE and not takes_else:
+        return [f"{head} {line}"]
     return [f"{head} begin", *lines, f"{indent}end"]
 
 

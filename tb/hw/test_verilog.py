@@ -92,6 +92,7 @@ class Mixed(Component):
         seen = memory.read_port(domain="comb")
         a, b, c, y, pair = self.a, self.b, self.c, self.y, self.pair
         kept = Signal(signed(9), init=-3)
+        nested = Signal(12)
         choice = Signal(3)
         none = Signal(0)
         m.d.comb += [
@@ -105,6 +106,12 @@ class Mixed(Component):
             read.en.eq(1),
         ]
         m.d.sync += kept.eq(a - b)
+        with m.If(b[0]):
+            # Without an `else` of its own.
+            with m.If(a[0]):
+                m.d.sync += nested.eq(c)
+        with m.Else():
+            m.d.sync += nested.eq(0)
         with m.Switch(b):
             with m.Case(1, 2, 3):
                 m.d.comb += choice.eq(a[:3])
@@ -116,7 +123,7 @@ class Mixed(Component):
             ^ ((b == c) << 24) ^ ((a & c) << 25) ^ ((c | b) << 40) ^ (~a << 50)
             ^ (none.all() << 51) ^ (none.any() << 52) ^ ((none == 0) << 53) ^ (none + b)
             ^ (choice << 30) ^ (inner.sum << 33) ^ (read.data << 55) ^ (seen.data << 40)
-            ^ (c.word_select(b[:2], 3) << 20) ^ (pair.as_value().as_signed() >> b)
+            ^ (nested << 44) ^ (c.word_select(b[:2], 3) << 20) ^ (pair.as_value().as_signed() >> b)
         )  # fmt: skip
         return m
 
