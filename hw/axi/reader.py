@@ -32,6 +32,9 @@ class RoundRobin(Component):
     -------
     requests : In(count)
         Requesters that want to be served.
+    eligible : Out(count)
+        Requesters that are granted if they request: no other one that does has priority. The bit of
+        a requester does not depend on its own request.
     grants : Out(count)
         One bit of ``requests``, or none.
     advance : In(1)
@@ -39,12 +42,13 @@ class RoundRobin(Component):
 
     Timing
     ------
-    ``grants`` is combinational. Priorities change in the cycle after ``advance``.
+    ``eligible`` and ``grants`` are combinational. Priorities change in the cycle after ``advance``.
     """
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.requests = In(count)
+        self.eligible = Out(count)
         self.grants = Out(count)
         self.advance = In(1)
         super().__init__()
@@ -55,10 +59,11 @@ class RoundRobin(Component):
         with m.Switch(latest):
             for n in range(self.count):
                 with m.Case(n):
-                    for distance in reversed(range(self.count)):
-                        candidate = (n + 1 + distance) % self.count
-                        with m.If(self.requests[candidate]):
-                            m.d.comb += self.grants.eq(1 << candidate)
+                    order = [(n + 1 + distance) % self.count for distance in range(self.count)]
+                    for rank, candidate in enumerate(order):
+                        earlier = Cat(self.requests[other] for other in order[:rank])
+                        m.d.comb += self.eligible[candidate].eq(~earlier.any())
+        m.d.comb += self.grants.eq(self.requests & self.eligible)
         for n in range(self.count):
             with m.If(self.advance & self.grants[n]):
                 m.d.sync += latest.eq(n)
@@ -166,7 +171,8 @@ class ReadMaster(Component):
             bus.arburst.eq(INCR),
         ]
         for n in numbers:
-            m.d.comb += requests[n].ready.eq(free & arbiter.grants[n])
+            # Not `grants`: the clients' own `valid` would come back to them as `ready`.
+            m.d.comb += requests[n].ready.eq(free & ~full[n] & arbiter.eligible[n])
         with m.If(free):
             taken = arbiter.grants.any()
             outside = streams.outside(self.bounds, burst.address)
@@ -181,7 +187,6 @@ class ReadMaster(Component):
         # The refused burst alone is in flight: its beat comes from here.
         low, high = (Cat(part) for part in zip(*((c[0], c[1:].any()) for c in counts), strict=True))
         error = Signal()
-        m.d.comb += error.eq(refused & low.xor() & ~high.any())
 
         # The register holds the id with the beat.
         m.submodules.beats = register = link(
@@ -201,7 +206,9 @@ class ReadMaster(Component):
         ]
         ends = register.i.valid & register.i.ready & register.i.payload.beat.last
         with m.If(error & register.i.ready):
-            m.d.sync += refused.eq(0)
+            m.d.sync += [refused.eq(0), error.eq(0)]
+        with m.Else():
+            m.d.sync += error.eq(refused & low.xor() & ~high.any())
         for n in numbers:
             mine = register.o.payload.id == n
             m.d.comb += [
@@ -210,7 +217,7 @@ class ReadMaster(Component):
             ]
             with m.If(mine):
                 m.d.comb += register.o.ready.eq(beats[n].ready)
-            issued, ended = requests[n].ready, ends & (number == n)
+            issued, ended = requests[n].valid & requests[n].ready, ends & (number == n)
             fills = issued & (counts[n] == self.outstanding - 1)
             m.d.sync += [
                 counts[n].eq(counts[n] + issued - ended),

@@ -139,7 +139,8 @@ class BurstSplitter(Component):
     Timing
     ------
     The first burst follows its block by ``LATENCY`` cycles; then one burst each cycle, also from
-    row to row and from block to block.
+    row to row. The next block is taken in the cycle after the last row came into work, whatever
+    ``o`` does, so one cycle is lost between two blocks of one burst each.
 
     Raises
     ------
@@ -220,7 +221,8 @@ class BurstSplitter(Component):
         m.d.comb += [
             ends.eq(bad | closes),
             moves.eq(busy & ~bad & (~active | (self.o.ready & ends))),
-            self.i.ready.eq((~busy | (moves & (block.rows == 1))) & ~self.abort),
+            # `o.ready` comes late in a cycle, and does not reach the block.
+            self.i.ready.eq(~busy & ~self.abort),
             self.idle.eq(~busy & ~active),
             self.o.valid.eq(active),
         ]
@@ -267,13 +269,17 @@ class BurstSplitter(Component):
                 row.final.eq(block.rows == 1),
                 row.target.eq(block.target),
                 row.tag.eq(block.tag),
+                busy.eq(block.rows != 1),
+            ]
+        # Written without regard to `valid` of the input.
+        with m.If(~busy):
+            m.d.sync += [block.eq(self.i.payload), beyond.eq(0), busy.eq(self.i.valid)]
+        with m.Elif(moves):
+            m.d.sync += [
                 Cat(block.external, beyond).eq(block.external + block.external_pitch),
                 block.local.eq(block.local + block.local_pitch),
                 block.rows.eq(block.rows - 1),
-                busy.eq(block.rows != 1),
             ]
-        with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [block.eq(self.i.payload), busy.eq(1), beyond.eq(0)]
         with m.If(self.abort):
             m.d.sync += [busy.eq(0), active.eq(0)]
         return m

@@ -16,16 +16,19 @@ from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.sequencer.fetch import WORD
 
-#: Word after its check, with the index of its instruction, its error, and its unit.
+#: Word after its check, with the index of its instruction, its error, and the bit of its unit.
 CHECKED = data.StructLayout(
     {
         "bits": unsigned(8 * WORD_BYTES),
         "index": unsigned(streams.INDEX_BITS),
         "error": isa.Error,
-        "unit": isa.Unit,
+        "units": unsigned(len(isa.Unit)),
         "go": 1,
     }
 )
+
+#: Lower bits of a code, which tell apart the codes of a group: opcodes, or registers of one unit.
+_MEMBER_BITS = 4
 
 
 #: Fields whose limits on one instruction are below those of others of its unit.
@@ -38,14 +41,14 @@ _NARROWER = {
 def code_entry(config: Config) -> data.StructLayout:
     """Return an entry of the table of codes.
 
-    ``known`` is 1 for an opcode or a register of ``unit``, ``go`` for an opcode. ``positive`` and
-    ``high`` are the limits of the value; ``step`` has ones where the value must have zeros.
+    ``units`` has the bit of the unit that has this opcode or register, ``go`` is 1 for an opcode.
+    ``positive`` and ``high`` are the limits of the value; ``step`` has ones where the value must
+    have zeros.
     """
     multiple = max(limit.multiple for limit in register_limits(config).values())
     return data.StructLayout(
         {
-            "known": 1,
-            "unit": isa.Unit,
+            "units": unsigned(len(isa.Unit)),
             "go": 1,
             "positive": 1,
             "high": unsigned(VALUE_BITS),
@@ -67,7 +70,7 @@ class Codes(Component):
     code : In(CODE_BITS)
         Code of a word.
     entry : Out(``code_entry``)
-        Its entry; ``known`` is 0 for a code without one.
+        Its entry; ``units`` is 0 for a code without one.
 
     Timing
     ------
@@ -94,17 +97,21 @@ class Codes(Component):
             for unit, registers in REGISTERS.items()
             for register in registers
         ]
-        with m.Switch(self.code):
-            for code, unit, go, limit in entries:
-                with m.Case(code):
-                    m.d.comb += [
-                        self.entry.known.eq(1),
-                        self.entry.unit.eq(unit),
-                        self.entry.go.eq(go),
-                        self.entry.positive.eq(limit.low),
-                        self.entry.high.eq(limit.high),
-                        self.entry.step.eq(limit.multiple - 1),
-                    ]
+        # Group, then member: four bits are one LUT, all seven would be many in a row.
+        with m.Switch(self.code[_MEMBER_BITS:]):
+            for group in sorted({code >> _MEMBER_BITS for code, *_ in entries}):
+                with m.Case(group), m.Switch(self.code[:_MEMBER_BITS]):
+                    for code, unit, go, limit in entries:
+                        if code >> _MEMBER_BITS != group:
+                            continue
+                        with m.Case(code % (1 << _MEMBER_BITS)):
+                            m.d.comb += [
+                                self.entry.units.eq(1 << unit.value),
+                                self.entry.go.eq(go),
+                                self.entry.positive.eq(limit.low),
+                                self.entry.high.eq(limit.high),
+                                self.entry.step.eq(limit.multiple - 1),
+                            ]
         return m
 
 
@@ -121,13 +128,13 @@ class Conflicts(Component):
     word : In(8 * WORD_BYTES)
         Word that is checked.
     enable : In(1)
-        ``word`` is a SET and takes effect in this cycle.
+        ``word`` is a SET. It takes effect in the next cycle, however long it stays.
     wrong : Out(1)
-        ``word`` is a GO, and the values of its unit's registers conflict.
+        If ``word`` is a GO: the values of its unit's registers conflict.
 
     Timing
     ------
-    ``wrong`` is combinational from ``word``. A SET takes effect in the next cycle.
+    ``wrong`` is combinational from ``word``.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -167,7 +174,7 @@ class Conflicts(Component):
                         mode.eq(function["mode"] != isa.Mode.OVERWRITE.value),
                     ]
         too_much = self._beyond(m, code, value)
-        with m.Switch(code):
+        with m.Switch(code[: isa.Opcode.as_shape().width]):
             for opcode, step in steps.items():
                 with m.Case(opcode.value):
                     m.d.comb += self.wrong.eq((external & (step - 1)) != 0)
@@ -253,32 +260,33 @@ class Check(Component):
         code, value = held.bits[:CODE_BITS], held.bits[CODE_BITS:]
         pending = Signal()
         last = Signal(CODE_BITS, reset_less=True)
-        owner = Signal(isa.Unit, reset_less=True)
+        owners = Signal(len(isa.Unit), reset_less=True)
         wrong = Signal()
         m.d.comb += [
             conflicts.word.eq(held.bits),
-            conflicts.enable.eq(valid & moves & ~entry.go),
+            conflicts.enable.eq(valid & ~entry.go),
             wrong.eq(
                 (entry.high < value)
                 | (entry.positive & (value == 0))
                 | (value[: len(Value.cast(entry.step))] & entry.step).any()
-                | (pending & ((owner != entry.unit) | (~entry.go & (code <= last))))
+                | (pending & ((owners != entry.units) | (~entry.go & (code <= last))))
                 | (entry.go & conflicts.wrong)
             ),
         ]
         with m.If(moves):
             m.d.sync += [
                 self.o.valid.eq(valid),
-                self.o.payload.eq(
-                    Cat(held.bits, self.index, self._verdict(held, entry, wrong), entry.unit)
-                ),
+                self.o.payload.bits.eq(held.bits),
+                self.o.payload.index.eq(self.index),
+                self.o.payload.error.eq(self._verdict(held, entry, wrong)),
+                self.o.payload.units.eq(entry.units),
                 self.o.payload.go.eq(entry.go),
             ]
             with m.If(valid):
                 m.d.sync += [
                     pending.eq(~entry.go),
                     last.eq(code),
-                    owner.eq(entry.unit),
+                    owners.eq(entry.units),
                     self.index.eq(self.index + entry.go),
                 ]
         return m
@@ -287,5 +295,5 @@ class Check(Component):
     def _verdict(word: data.View, entry: data.View, wrong: Value) -> Value:
         """Return the error of a word."""
         verdict = Mux(wrong, isa.Error.FIELD, isa.Error.NONE)
-        verdict = Mux(entry.known, verdict, isa.Error.OPCODE)
+        verdict = Mux(entry.units.any(), verdict, isa.Error.OPCODE)
         return Mux(word.error, isa.Error.BUS, verdict)[: isa.Error.as_shape().width]

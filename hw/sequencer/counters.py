@@ -9,6 +9,7 @@ from amaranth.lib.memory import Memory
 from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.lib import race
 from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.counter import HalvedCounter
 from celosia.hw.targets.product import NextCount
 
 
@@ -117,7 +118,9 @@ class Counters(Component):
 
     Timing
     ------
-    ``value`` follows ``address`` by one cycle; clearing takes COUNTERS_PER_UNIT cycles.
+    ``value`` follows ``address`` by one cycle; clearing takes COUNTERS_PER_UNIT cycles. A cycle's
+    count is in the memories three cycles later; ``value`` is valid only when ``enable`` has been
+    low for so long.
     """
 
     def __init__(
@@ -147,22 +150,29 @@ class Counters(Component):
         # The counts in the memories survive a reset, so these registers must survive it too.
         sweep = Signal(bits, reset_less=True)
         clearing = Signal(reset_less=True)
-        cycles = Signal(32, reset_less=True)
-        m.d.comb += [self.clearing.eq(clearing), self.cycles.eq(cycles)]
+        m.submodules.total = total = HalvedCounter(32)
+        m.d.comb += [
+            self.clearing.eq(clearing),
+            total.clear.eq(self.clear),
+            total.enable.eq(self.enable & ~clearing),
+            self.cycles.eq(total.count),
+        ]
         chosen = Signal(range(self.units), reset_less=True)
         m.d.sync += chosen.eq(self.address[bits:])
         with m.If(self.clear):
-            m.d.sync += [clearing.eq(self.counts), sweep.eq(0), cycles.eq(0)]
+            m.d.sync += [clearing.eq(self.counts), sweep.eq(0)]
         with m.Elif(clearing):
             m.d.sync += [sweep.eq(sweep + 1), clearing.eq(sweep != COUNTERS_PER_UNIT - 1)]
-        with m.Elif(self.enable):
-            m.d.sync += cycles.eq(cycles + 1)
+        # The classes come late in a cycle, and reach the memories in the next one.
+        counting = Signal()
+        activities = Signal.like(self.activities, reset_less=True)
+        m.d.sync += [counting.eq(self.enable & ~self.clearing), activities.eq(self.activities)]
         for u in range(self.units if self.counts else 0):
             unit = UnitCounters(in_luts=self.in_luts, primitive=self.primitive)
             m.submodules[f"unit_{u}"] = unit
             m.d.comb += [
-                unit.enable.eq(self.enable & ~self.clearing),
-                unit.activity.eq(self.activities[u]),
+                unit.enable.eq(counting & ~self.clearing),
+                unit.activity.eq(activities[u]),
                 unit.clear.eq(self.clearing),
                 unit.address.eq(Mux(self.clearing, sweep, self.address[:bits])),
             ]

@@ -1,6 +1,6 @@
 """Dispatch: puts each word into the queue of its unit, in order."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import stream
 
 from celosia.hw.arch import isa
@@ -69,17 +69,20 @@ class Dispatch(Component):
         halts = code == isa.Opcode.HALT.value
         acquired = Signal()
         own = Signal()
+        settled = Signal()
+        # A word of the sequencer leaves once it has settled.
+        ready: list[Value] = [settled]
         for unit in EXECUTORS:
             push = getattr(self, f"push_{unit.name.lower()}")
-            mine = self.i.payload.unit == unit
+            mine = self.i.payload.units[unit.value]
             m.d.comb += [
                 push.valid.eq(self.i.valid & mine),
                 *(push.payload[name].eq(self.i.payload[name]) for name, _ in QUEUED),
             ]
-            with m.If(mine):
-                m.d.comb += self.i.ready.eq(push.ready)
+            ready.append(mine & push.ready)
         m.d.comb += [
-            own.eq(self.i.valid & (self.i.payload.unit == isa.Unit.SEQUENCER)),
+            self.i.ready.eq(Cat(ready).any()),
+            own.eq(self.i.valid & self.i.payload.units[isa.Unit.SEQUENCER.value]),
             self.want.eq(value),
             self.requesting.eq(own & ~acquired),
         ]
@@ -89,11 +92,9 @@ class Dispatch(Component):
         settling = Signal(range(SETTLE + 1))
         finished = Signal()
         m.d.comb += finished.eq(own & acquired & (self.quiet | (code == isa.Opcode.NOP.value)))
-        with m.If(settling == SETTLE):
-            m.d.comb += [
-                self.i.ready.eq(1),
-                self.halted.eq(own & halts),
-            ]
+        m.d.comb += settled.eq(settling == SETTLE)
+        with m.If(settled):
+            m.d.comb += self.halted.eq(own & halts)
             m.d.sync += [acquired.eq(0), settling.eq(0)]
         with m.Elif(settling != 0):
             m.d.sync += settling.eq(settling + 1)

@@ -1,6 +1,6 @@
 """Fetch of a program from external memory."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream
 
 from celosia.hw import streams
@@ -90,25 +90,31 @@ class Fetch(Component):
         size = self.burst_beats
 
         # A burst is requested when the queue has space for all its beats. Bursts that are `left` to
-        # request, and a register for whether there are any, beats of free `space`, bursts whose
-        # last beat is `missing`.
+        # request, and a register for whether there are any, beats of free `space`, and a register
+        # for whether a burst `fits`, bursts whose last beat is `missing`.
         block_words = PROGRAM_BYTES // WORD_BYTES
         bursts = self.beats_each // size
         left = Signal(range(((1 << LENGTH_BITS) // block_words + 1) * bursts))
         any_left = Signal()
         space = Signal(range(depth + 1), init=depth)
+        fits = Signal(init=1)
         missing = Signal(range(depth // size + 1))
         address = Signal(ADDRESS_BITS, reset_less=True)
         m.d.comb += [
-            self.request.valid.eq(any_left & (space >= size) & ~self.stop),
+            self.request.valid.eq(any_left & fits & ~self.stop),
             self.request.payload.address.eq(address),
             self.request.payload.beats.eq(size - 1),
             requested.eq(self.request.valid & self.request.ready),
             arrived.eq(self.beats.valid & self.beats.payload.last),
             self.idle.eq(missing == 0),
         ]
+
+        def reaches(beats: int) -> Value:
+            return (space >= beats) | (read & (space == beats - 1))
+
         m.d.sync += [
             space.eq(space - Mux(requested, size, 0) + read),
+            fits.eq(Mux(requested, reaches(2 * size), reaches(size))),
             missing.eq(missing + requested - arrived),
         ]
         with m.If(self.begin):

@@ -130,9 +130,11 @@ class IssueActivity(Component):
             lacks.eq(self.held & missing.any()),
             waiting.eq(self.waiting),
         ]
-        for semaphore in reversed(range(SEMAPHORES)):
-            with m.If(missing[semaphore]):
-                m.d.sync += first.eq(Activity.SEMAPHORE.value + semaphore)
+        for low in reversed(range(0, SEMAPHORES, 4)):
+            with m.If(missing[low : low + 4].any()):
+                for semaphore in reversed(range(low, low + 4)):
+                    with m.If(missing[semaphore]):
+                        m.d.sync += first.eq(Activity.SEMAPHORE.value + semaphore)
         m.d.comb += self.activity.eq(unit)
         idle = unit == Activity.IDLE
         with m.If((idle | (unit == Activity.DRAIN)) & lacks):
@@ -253,7 +255,7 @@ class Issue(Component):
         m.d.comb += [
             queue.w_en.eq(self.push.valid & self.push.ready),
             queue.w_data.eq(word),
-            self.push.ready.eq(queue.w_rdy & ~(goes & full)),
+            self.push.ready.eq(~(goes & full)),
             command.i.valid.eq(queue.r_rdy),
             command.i.payload.eq(queue.r_data),
             queue.r_en.eq(command.i.ready),

@@ -1,8 +1,6 @@
 """Counting semaphores that order the units."""
 
-from typing import Any
-
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Signal, Value, signed
 from amaranth.lib import data
 
 from celosia.hw.arch.config import MOST_COUNT
@@ -49,56 +47,51 @@ class Semaphores(Component):
         self.count = count
         self.units = units
         masks = data.ArrayLayout(count, units)
-        # The stubs do not know init yet.
-        beginning: Any = Out
         self.want = In(masks)
         self.requesting = In(units)
         self.granted = Out(units)
-        self.lacking = beginning(count, init=(1 << count) - 1)
+        self.lacking = Out(count)
         self.post = In(masks)
         self.overflow = Out(units)
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # What is taken is subtracted one cycle late (`fewer`): grants come late in a cycle.
+        # What is taken is subtracted one cycle late (`fewer`): grants come late in a cycle. So do
+        # posts: registers show which counts are zero, and which are one.
         counts = [
             Signal(range(GREATEST + self.units + 2), name=f"count_{s}") for s in range(self.count)
         ]
         fewer = Signal(self.count)
-        free: Value = Signal(init=1, name="free")
-        m.d.comb += free.eq(1)
+        zero = Signal(self.count, init=-1)
+        one = Signal(self.count)
+        m.d.comb += self.lacking.eq(zero | (one & fewer))
+        can = Signal(self.units)
+        m.d.comb += can.eq(
+            Cat(
+                self.requesting[u] & ~(self.want[u] & self.lacking).any() for u in range(self.units)
+            )
+        )
         for u in range(self.units):
-            can = self.requesting[u] & ~(self.want[u] & self.lacking).any()
-            m.d.comb += self.granted[u].eq(free & can)
-            free = free & ~can
-        taken = Signal(self.count)
-        for u in range(self.units):
-            with m.If(self.granted[u]):
-                m.d.comb += taken.eq(self.want[u])
-        over = Signal(self.count)
+            m.d.comb += self.granted[u].eq(can[u] & ~can[:u].any())
+        # At most one unit is granted, so masks need no priority.
+        for s in range(self.count):
+            masks = Cat(self.want[u][s] & self.granted[u] for u in range(self.units))
+            m.d.sync += fewer[s].eq(masks.any())
         for s, count in enumerate(counts):
             posted_by = (self.post[u][s] for u in range(1, self.units))
             posts = Value.cast(sum(posted_by, self.post[0][s]))
             # One adder for both.
             change = Signal(signed(len(posts) + 1), name=f"change_{s}")
             following = Signal.like(count, name=f"following_{s}")
-            m.d.comb += [
-                change.eq(posts - fewer[s]),
-                following.eq(count + change),
-                over[s].eq(following > GREATEST),
-            ]
-            m.d.sync += count.eq(following)
-            # Registered, because all grants depend on it. A semaphore that gets a post is not zero;
-            # one whose last count is taken is. The register has 1 then, or 2 with one in `fewer`.
-            posted_to = Cat(self.post[u][s] for u in range(self.units)).any()
-            one = ~count[2:].any() & (count[:2] == Mux(fewer[s], 2, 1))
-            m.d.sync += self.lacking[s].eq(~posted_to & (self.lacking[s] | (one & taken[s])))
-        m.d.sync += fewer.eq(taken)
-        # A second register: `InFlight` names the instruction that posted at that time.
-        passed = Signal(self.units)
+            m.d.comb += [change.eq(posts - fewer[s]), following.eq(count + change)]
+            m.d.sync += [count.eq(following), zero[s].eq(following == 0), one[s].eq(following == 1)]
+        over = Cat(count > GREATEST for count in counts)
+        # The posts of the cycle before, which `counts` have now. `InFlight` names the instruction
+        # that posted one cycle later.
+        posted = Signal(data.ArrayLayout(self.count, self.units))
         m.d.sync += [
-            passed.eq(Cat((self.post[u] & over).any() for u in range(self.units))),
-            self.overflow.eq(passed),
+            posted.eq(self.post),
+            self.overflow.eq(Cat((posted[u] & over).any() for u in range(self.units))),
         ]
         return m

@@ -6,6 +6,7 @@ from amaranth.lib import data
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Bundle, Component, In, Out
+from celosia.hw.lib.counter import HalvedCounter
 from celosia.hw.lib.fanout import COPY
 from celosia.hw.sequencer.dispatch import EXECUTORS
 
@@ -121,8 +122,8 @@ class Supervisor(Component):
         resetting = Signal()
         ending = Signal()
         rung = Signal()
-        # Cycles in which nothing moved; they have reached the limit.
-        quiet_cycles = Signal(32)
+        # Cycles in which nothing moved, with this one; they have reached the limit.
+        m.submodules.quiet = quiet = HalvedCounter(32, start=1)
         hung = Signal()
         # The reset, of the supervisor too, takes effect one cycle after `clear`.
         cleared = Signal()
@@ -138,15 +139,10 @@ class Supervisor(Component):
             # Words fetched past HALT are dropped before `done`.
             self.flush.eq(ending & self.fetch_idle),
         ]
-        # The comparison of 32 bits is registered; it takes the next count, so it is not late.
-        more = quiet_cycles + 1
-        with m.If(self.moved | ~self.running):
-            m.d.sync += [quiet_cycles.eq(0), hung.eq(0)]
-        with m.Else():
-            m.d.sync += [
-                quiet_cycles.eq(more),
-                hung.eq((self.watchdog != 0) & (more >= self.watchdog)),
-            ]
+        m.d.comb += [quiet.clear.eq(self.moved | ~self.running), quiet.enable.eq(1)]
+        # The comparison of 32 bits is registered.
+        reached = (self.watchdog != 0) & (quiet.count >= self.watchdog)
+        m.d.sync += hung.eq(reached & ~quiet.clear)
         with m.If(self.begin):
             m.d.sync += [running.eq(-1), status.done.eq(0), rung.eq(0)]
         with m.Elif(self.start & ending):

@@ -28,7 +28,7 @@ def check_spec(module=check, config=MOVES):
     spec = Spec()
     opcodes = [opcode.value for opcode in isa.Opcode if isa.has(opcode, config)]
     dut = spec.open("dut", module.Check(config=config))
-    entry_bits = check.code_entry(config).size
+    entry_bits, units = check.code_entry(config).size, len(isa.Unit)
     word = Value.cast(dut.i.payload)
     taken = dut.i.valid & dut.i.ready
     moves = ~dut.o.valid | dut.o.ready
@@ -38,7 +38,7 @@ def check_spec(module=check, config=MOVES):
     count, index = Signal(streams.INDEX_BITS), Signal(streams.INDEX_BITS)
     with spec.m.If(moves):
         spec.m.d.sync += [offered.eq(inside), last.eq(middle), index.eq(count), inside.eq(0)]
-        with spec.m.If(inside & starts & spec.see("dut.entry", entry_bits)[0]):
+        with spec.m.If(inside & starts & spec.see("dut.entry", entry_bits)[:units].any()):
             spec.m.d.sync += count.eq(count + 1)
     with spec.m.If(taken):
         spec.m.d.sync += [middle.eq(word), inside.eq(1)]
@@ -59,9 +59,13 @@ def check_spec(module=check, config=MOVES):
     limits = register_limits(config)
     known = {register.code for registers in REGISTERS.values() for register in registers}
     entry = spec.see("dut.entry", entry_bits)
-    spec.claim("known", ~inside | (entry[0] == Cat(code == c for c in {*known, *opcodes}).any()))
+    for unit in isa.Unit:
+        codes = {opcode for opcode in opcodes if isa.UNITS[isa.Opcode(opcode)] is unit}
+        codes |= {register.code for register in REGISTERS.get(unit, ())}
+        owns = Cat(code == c for c in codes).any()
+        spec.claim(f"{unit.name} owns", ~inside | (entry[unit.value] == owns))
     opcode = Cat(code == c for c in opcodes).any()
-    spec.claim("opcode", ~inside | (entry[1 + isa.Unit.as_shape().width] == opcode))
+    spec.claim("opcode", ~inside | (entry[units] == opcode))
     good = ~offered | (shown.error != isa.Error.NONE)
     wrong = [
         (last[_CODES] == number)
@@ -74,21 +78,25 @@ def check_spec(module=check, config=MOVES):
     for number, limit in limits.items():
         with spec.m.If(code == number):
             spec.m.d.comb += high.eq(limit.high)
-    at = 1 + isa.Unit.as_shape().width + 2
+    at = units + 2
     is_set = Cat(code == c for c in known).any()
     spec.claim("limit", ~inside | ~is_set | (entry[at : at + VALUE_BITS] == high))
     positive = Cat((code == n) & bool(limit.low) for n, limit in limits.items()).any()
     spec.claim("least", ~inside | ~is_set | (entry[at - 1] == positive))
     if isa.has(isa.Opcode.MOVE_WEIGHTS, config):
+        # The last SET, and that before the word on offer.
         taps = Signal(VALUE_BITS, init=1)
+        taps_before = Signal.like(taps)
         codes = {register.name: register.code for register in REGISTERS[isa.Unit.MATRIX]}
-        with spec.m.If(moves & inside & (code == codes["taps"])):
+        with spec.m.If(inside & (code == codes["taps"])):
             spec.m.d.sync += taps.eq(middle[_VALUES])
+        with spec.m.If(moves):
+            spec.m.d.sync += taps_before.eq(taps)
         spec.claim(
             "long", spec.see("dut.conflicts.move_weights_taps", 1) == (taps > config.columns)
         )
         move = last[_CODES] == isa.Opcode.MOVE_WEIGHTS.value
-        spec.claim("taps of a tile's row", good | ~move | (taps <= config.columns))
+        spec.claim("taps of a tile's row", good | ~move | (taps_before <= config.columns))
     spec.cover("one after the other", offered & inside & (shown.error == isa.Error.NONE))
     return spec
 
@@ -278,7 +286,7 @@ def test_check(config):
         ("entry.high < value", "entry.high + 1 < value", "within limits"),
         ("self.entry.positive.eq(limit.low)", "self.entry.positive.eq(0)", "least"),
         ("limit.high", "limit.high | 1", "limit"),
-        ("Mux(entry.known, verdict, isa.Error.OPCODE)", "verdict", "known words"),
+        ("Mux(entry.units.any(), verdict, isa.Error.OPCODE)", "verdict", "known words"),
         ("value > most", "value >= most", "long"),
         ("Cat(beyond).any()", "~Cat(beyond).any()", "taps of a tile's row"),
     ],

@@ -93,7 +93,7 @@ def check(config, words, rng=None, producer=0.0, consumer=0.0, errors=()):
             _, _, valid, o = await ctx.tick().sample(dut.o.valid, dut.o.payload)
             # Once offered, it stays until it is taken.
             assert valid or offered is None
-            got = (o.index, o.error, o.unit, o.bits, o.go) if valid else None
+            got = (o.index, o.error, o.units, o.bits, o.go) if valid else None
             assert offered in (None, got)
             offered = None if ready else got
             if valid and ready:
@@ -122,7 +122,7 @@ def check_each(config, programs):
                 ctx.set(dut.i.payload, {"bits": rubbish if word is None else word})
                 _, _, valid, o = await ctx.tick().sample(dut.o.valid, dut.o.payload)
                 if valid:
-                    found.append((o.index, o.error, o.unit, o.bits, o.go))
+                    found.append((o.index, o.error, o.units, o.bits, o.go))
             results.append(found)
 
     pysim.run(ResetInserter(reset)(dut), bench, cycles_limit=100_000)
@@ -136,7 +136,7 @@ def compare(results, words, config):
         place = f"{word:#x}: wanted {error}, got {got}"
         assert got[0] == index and got[1] == error and got[3] == word, place
         if unit is not None:
-            assert got[2] == unit and got[4] == commands.starts(word), place
+            assert got[2] == 1 << unit.value and got[4] == commands.starts(word), place
     return found[-1][1]
 
 

@@ -18,7 +18,7 @@ OWN = (Opcode.NOP, Opcode.FENCE, Opcode.HALT)
 def checked(index, opcode, **fields):
     """Return the payload of the GO of an instruction."""
     word = commands.go(opcode, fields.get("wait", 0), fields.get("post", 0))
-    return {"index": index, "bits": word, "unit": isa.UNITS[opcode], "go": 1}
+    return {"index": index, "bits": word, "units": 1 << isa.UNITS[opcode].value, "go": 1}
 
 
 def test_executors_cover_all_opcodes_once():

@@ -107,7 +107,7 @@ class Mixed(Component):
         ]
         m.d.sync += kept.eq(a - b)
         with m.If(b[0]):
-            # Without an `else` of its own.
+            # No `else` before that of the outer condition.
             with m.If(a[0]):
                 m.d.sync += nested.eq(c)
         with m.Else():

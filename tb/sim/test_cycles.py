@@ -148,7 +148,7 @@ COUNTED = {
     "VECTOR source=ACCUMULATORS x_count=20 channels=4 wait=1 post=2\n"
     "STORE length=40 external=65536 wait=2\n": (623, 333, 2385),
     # Requests of loads and instructions wait for one another.
-    "LOAD rows=6 length=4 external_pitch=64\nMATMUL taps=8 x_count=2\n" * 10: (334, 242, 334),
+    "LOAD rows=6 length=4 external_pitch=64\nMATMUL taps=8 x_count=2\n" * 10: (335, 242, 335),
     "MATMUL taps=8 x_count=2 post=1\n"
     "VECTOR source=ACCUMULATORS x_count=2 channels=4 destination_base=8192 wait=1 post=2\n"
     "NOP wait=2\n" * 6: (519, 633, 1587),
