@@ -78,12 +78,14 @@ class Net:
         return self.proto(*results, **more).SerializeToString()
 
 
-def reference(content: bytes, *, signed: bool = True) -> Any:
-    """Return ONNX Runtime's CPU provider with its default optimisations.
+def reference(content: bytes, *, signed: bool = True, fused: bool = True) -> Any:
+    """Return ONNX Runtime's CPU provider with its default optimisations, or without ``fused``.
 
     With ``signed`` it fuses int8 as it does uint8, which is its default only on Arm.
     """
     options = onnxruntime.SessionOptions()
+    if not fused:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
     if signed:

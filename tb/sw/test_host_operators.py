@@ -61,3 +61,11 @@ def test_the_greatest_of_three_dimensions(axis: int, rng: np.random.Generator) -
     layer = w.Mean(kind="REDUCE_MAX", axes=(axis,))
     content = w.write_sequential([layer], input_shape=(1, 6, 8), input_scale=0.1)
     compare(content, rng.integers(-128, 128, (4, 1, 6, 8)).astype(np.int8), sizes="micro")
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_means_of_whole_numbers_go_towards_zero(dtype: str) -> None:
+    chain = w.Chain((1, 2, 6), dtype=dtype)
+    chain.operator("MEAN", (1, 2), [np.array([2], np.int32)], keepDims=False, dtype=dtype)
+    x = np.array([[-7, 0, 0, 0, 0, 0], [9, 1, 1, 0, 0, 0]], dtype)[None, None]
+    compare(w.serialize(chain.graph()), np.concatenate([x, -x, x - 3]), sizes="micro")

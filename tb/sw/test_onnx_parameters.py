@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx_graphs import Net, results
+from onnx_graphs import Net, reference, results
 
 from celosia.sw.frontend.source import load
 from celosia.sw.layers.node import ModelError
@@ -41,12 +41,16 @@ def _conv(
     return net.content(net.quantized(net.add("Conv", *ends, **more), 0.1, -5))
 
 
-def _gemm(scale=0.0005, point=0, **more):
+def _gemm(scale=0.0005, point=0, *, square=-1, **more):
+    """A Gemm, or one of as many taps as columns; ``square``: axis of its scales."""
     net = Net(x=(1, 6))
     bias = net.constant(np.array([900, -1500, 20, 1999], np.int32))
     bias = net.add("DequantizeLinear", bias, net.constant(scale), net.constant(point, np.int32))
     shape = (4, 6) if more.get("transB") else (6, 4)
     ends = net.quantized("x"), net.weights(*shape), bias
+    if square >= 0:
+        scales = _single([0.01, 0.03, 0.002, 0.02, 0.05, 0.007])
+        ends = ends[0], net.weights(6, 6, scale=scales, axis=square)
     return net.content(net.quantized(net.add("Gemm", *ends, **more), 0.02, -5))
 
 
@@ -139,6 +143,13 @@ CASES: dict[str, Callable[[], bytes]] = {
         mode="linear",
         keep_aspect_ratio_policy="not_larger",
     ),
+    "resize-policy-rounds": lambda: _moved(
+        "Resize",
+        *(_single([]), _single([]), np.array([10, 12])),
+        opset=18,
+        axes=[2, 3],
+        keep_aspect_ratio_policy="not_larger",
+    ),
     "maxpool-ceil_mode": lambda: _moved(
         "MaxPool", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1
     ),
@@ -177,3 +188,14 @@ def test_parameter(name):
     step = np.diff(np.unique(wanted)).min(initial=np.inf)
     steps = np.abs(got - wanted) / step
     assert steps.max() < 1.5 and (steps > 0.5).mean() <= _TIES, name
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_scales_of_taps_are_not_those_of_columns(transposed):
+    """The optimisations of ONNX Runtime 1.32 take them for those: it runs without."""
+    content = _gemm(square=transposed, transB=transposed)
+    x = np.random.default_rng(3).normal(size=(_COUNT, 6)).astype(np.float32) * 2
+    (got,), _ = results(content, {"x": x})
+    session = reference(content, fused=False)
+    wanted = [session.run(None, {"x": one[None]})[0] for one in x]
+    np.testing.assert_array_equal(got.reshape(_COUNT, 6), np.concatenate(wanted))
