@@ -47,22 +47,25 @@ def test_cases_are_diverse() -> None:
     assert len(flat) < SOME // 4
 
 
-def _looking_up(most: int) -> Chain:
-    chain = Chain((1, 3), dtype="int32")
+def _looking_up(most: int, kind: str) -> Chain:
+    chain = Chain((1, 3, 1) if kind == "GATHER_ND" else (1, 3), dtype="int32")
     table = Constant(np.arange(most * 2, dtype=np.float32).reshape(most, 2))
-    chain.operator("GATHER", (1, 3, 2), inputs=[table, chain.number], dtype="float32", axis=0)
+    options = {"axis": 0} if kind == "GATHER" else {}
+    chain.operator(kind, (1, 3, 2), inputs=[table, chain.number], dtype="float32", **options)
     return chain
 
 
+@pytest.mark.parametrize("kind", ["GATHER", "GATHER_ND"])
 @pytest.mark.parametrize("index", [-1, 5])
-def test_index_past_the_end(index: int) -> None:
+def test_index_past_the_end(index: int, kind: str) -> None:
     """The host reports the operator, and computes the next inputs."""
-    program = compile_graph(load(serialize(_looking_up(5).graph())), NANO)
+    program = compile_graph(load(serialize(_looking_up(5, kind).graph())), NANO)
+    shape = (1, *program.inputs[0].shape)
     with open_session(program, device="machine") as session:
-        wanted = f"operator 0 GATHER .*: wanted indices from 0 to 4, got {index}"
+        wanted = f"operator 0 {kind} .*: wanted indices from 0 to 4, got {index}"
         with pytest.raises(InputError, match=wanted):
-            session.run([np.array([[0, index, 1]], np.int32)])
-        (result,) = session.run([np.array([[4, 0, 1]], np.int32)])
+            session.run([np.array([0, index, 1], np.int32).reshape(shape)])
+        (result,) = session.run([np.array([4, 0, 1], np.int32).reshape(shape)])
     np.testing.assert_array_equal(result.reshape(-1), [8, 9, 0, 1, 2, 3])
 
 

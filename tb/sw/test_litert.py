@@ -8,6 +8,7 @@ import litert
 import numpy as np
 import pytest
 from networks import (
+    Chain,
     Concatenate,
     Convolution,
     Depthwise,
@@ -24,6 +25,7 @@ from networks import (
     Split,
     StridedSlice,
     TransposedConvolution,
+    serialize,
     write_sequential,
 )
 
@@ -159,6 +161,22 @@ def test_other_batch() -> None:
         for interpreter in (ours, reference):
             interpreter.resize_tensor_input(end["index"], (batch, 784))
         require_equal(ours, reference, inputs)
+
+
+def test_another_shape_of_the_second_input() -> None:
+    chain = Chain((1, 4, 4, 8), 0.5)
+    ends = [chain.number, chain.input("second", (1, 4, 4, 8), 0.5)]
+    chain.operator("CONCATENATION", (1, 8, 4, 8), inputs=ends, axis=1, scale=0.5)
+    delegate = Delegate(config="micro")
+    ours, reference = interpreters(serialize(chain.graph()), delegate)
+    for rows in (6, 2):
+        for interpreter in (ours, reference):
+            number = interpreter.get_input_details()[1]["index"]
+            interpreter.resize_tensor_input(number, (1, rows, 4, 8))
+        random = np.random.default_rng(rows)
+        inputs = [random.integers(-9, 9, (2, 1, n, 4, 8)).astype(np.int8) for n in (4, rows)]
+        require_equal(ours, reference, inputs)
+        assert len(delegate.programs) == 1
 
 
 def test_two_delegates() -> None:
