@@ -24,7 +24,7 @@ from celosia.sw.cli.arguments import (
     whole,
 )
 from celosia.sw.cli.messages import Failure
-from celosia.sw.cli.training import Training, changes, described
+from celosia.sw.cli.training import FRESH, Training, changes, described
 from celosia.sw.files import json_bytes, writable, write_atomically
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.training.graph import LOSSES
@@ -41,7 +41,7 @@ _CHECKPOINT_STEPS = 500
 def add_parsers(command: Commands) -> None:
     """Add the command."""
     parser = command("train", "train a network on the core, in integers", run)
-    text = f"{', '.join(NETWORKS)}; a file of a model, float or int8; or a shipped model"
+    text = f"{', '.join((*FRESH, *NETWORKS))}; a file of a model, float or int8; or a shipped model"
     parser.add_argument("network", metavar="MODEL", help=text)
     parser.add_argument("--dataset", choices=data.DATASETS, help="images to train with (its own)")
     text = ".npy, .npz, or a folder with a folder of pictures for each class"

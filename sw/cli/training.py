@@ -21,13 +21,21 @@ from celosia.sw.training.batches import pixels
 from celosia.sw.training.epochs import EpochTrainer, Images, split
 from celosia.sw.training.graph_trainer import GraphTrainer
 from celosia.sw.training.networks import NETWORKS
-from celosia.sw.training.origin import exponent_of, integers, opened, with_random_weights
+from celosia.sw.training.origin import (
+    exponent_of,
+    integers,
+    opened,
+    with_random_weights,
+    without_biases,
+)
 from celosia.sw.training.pipeline import AUGMENTATIONS
 from celosia.sw.training.state import Settings, State
 from celosia.sw.training.trainer import Trainer
 
 #: Images of a step.
 _BATCH = 32
+#: Shipped models whose names begin a training from random weights, without biases.
+FRESH = ("mnist_mlp",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +61,11 @@ def described(arguments: argparse.Namespace) -> Training:
     """Return the training that the arguments describe."""
     _require_companions(arguments)
     of_model = arguments.data or arguments.train_last or arguments.random_weights
+    is_fresh = arguments.network in FRESH and not of_model
     of_model = of_model or arguments.augment or arguments.loss != "softmax"
     if arguments.network in NETWORKS and not of_model:
         return _shipped(arguments)
-    if arguments.dropout:
-        raise InputError(f"--dropout: wanted one of {', '.join(NETWORKS)}, without --data")
-    return _of_model(arguments)
+    return _of_model(arguments, is_fresh=is_fresh)
 
 
 def changes(text: str) -> str:
@@ -212,15 +219,20 @@ class _Samples:
         return arrays
 
 
-def _of_model(arguments: argparse.Namespace) -> Training:
-    """Return the training of the network of a model file."""
+def _of_model(arguments: argparse.Namespace, *, is_fresh: bool) -> Training:
+    """Return the training of the network of a model file.
+
+    ``is_fresh``: with random weights, and without biases.
+    """
     samples, path = _Samples(arguments), model_path(arguments.network)
     try:
         origin = opened(path, shapes_of(arguments), samples.read)
     except ModuleNotFoundError as error:
         raise Missing(str(error)) from None
-    network = origin.network
-    if arguments.random_weights:
+    network, is_random = origin.network, arguments.random_weights or is_fresh
+    if is_fresh:
+        network = without_biases(network)
+    if is_random:
         network = with_random_weights(network, arguments.seed)
     exponent, batch = exponent_of(origin.samples[0]), arguments.batch or _BATCH
     trainer = GraphTrainer(
@@ -235,6 +247,7 @@ def _of_model(arguments: argparse.Namespace) -> Training:
         last=arguments.train_last,
         loss=arguments.loss,
         changes=arguments.augment.split(",") if arguments.augment else (),
+        dropout=arguments.dropout,
     )
     parts = {
         role: Images(integers(array, exponent), labels.astype(np.int64))
@@ -260,7 +273,7 @@ def _of_model(arguments: argparse.Namespace) -> Training:
             dataset=samples.name,
             batch=batch,
             last=arguments.train_last,
-            random=arguments.random_weights,
+            random=is_random,
             loss=arguments.loss,
             augment=arguments.augment or "",
             model=digest_of(constants).hex(),

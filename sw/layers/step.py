@@ -86,8 +86,10 @@ class Step:
         self.learning: set[int] = set()
         #: Matrices of weights that train.
         self.trained: list[Weights] = []
-        #: Whether weights added are constants.
-        self.is_fixed = False
+        #: Whether weights added are constants; whether half of hidden dense results are left out.
+        self.is_fixed = self.has_dropout = False
+        #: Names of the inputs that choose these results, by tensor.
+        self.dropouts: dict[int, str] = {}
         #: Returns the first weights of an operation, by the sums that its inputs make.
         self.balance: Callable[[Operation, np.ndarray, Sums], np.ndarray] = lambda _, first, __: (
             first
@@ -136,7 +138,7 @@ class Step:
         return number
 
     def name(self, operation: Operation) -> str:
-        """Return the name of an operation of the network in names of the step."""
+        """Return the name of an operation of the network in the step."""
         return f"{operation.kind.lower()}_{operation.place}"
 
     # Values of the network.
@@ -216,12 +218,11 @@ class Step:
         attributes = {"low": low, "high": high, "rounding": rounding, "kept_bits": kept_bits}
         attributes |= {"stepped": sums.records is not None} | sums.attributes
         inputs = [*sums.operands, *(number for number, _ in sums.addends)]
-        factors = tuple(factor for _, factor in sums.addends)
+        factors, bias = tuple(factor for _, factor in sums.addends), 0
         if shift is None:
-            shift = self.shift_of(sums, low=low, high=high, rounding=rounding)
+            shift = self.shift_of(sums, low=low, high=high, rounding=rounding) - sums.halved
         if top is not None:
             attributes["high"] = min(MOST, round(top * 2.0 ** -(sums.exponent + shift)))
-        bias = 0
         if sums.noise:
             noise, factor = self.noise(f"{sums.role}/noise", sums.noise, shift)
             inputs.append(noise)
@@ -270,8 +271,7 @@ class Step:
 
     def aligned(self, role: str, numbers: Sequence[int]) -> Sums:
         """Return the sums of tensors, brought to one exponent."""
-        exponents = [self.exponents[number] for number in numbers]
-        least = min(exponents)
+        least = min(exponents := [self.exponents[number] for number in numbers])
         addends = tuple((n, 1 << (e - least)) for n, e in zip(numbers, exponents, strict=True))
         return self.sum_of(role, addends, least)
 
@@ -365,7 +365,7 @@ class Step:
             start += shape[2]
 
     def bias(self, operation: Operation, exponent: int) -> Weights | None:
-        """Add the bias of an operation, its third input, if it has one; ``exponent``: of sums."""
+        """Add the bias of an operation, its third input, if any; ``exponent``: of all sums."""
         if len(operation.inputs) < 3 or operation.inputs[2] == -1:
             return None
         first = self.contents(operation, 2).reshape(1, -1)
@@ -374,7 +374,8 @@ class Step:
 
     def with_bias(self, sums: Sums, bias: Weights | None) -> Sums:
         """Return sums with a bias, if there is one."""
-        return replace(sums, addends=((bias.high, 1 << BIAS_SHIFT),)) if bias else sums
+        factor = 1 << (BIAS_SHIFT - sums.halved)
+        return replace(sums, addends=((bias.high, factor),)) if bias else sums
 
     def contents(self, operation: Operation, position: int) -> np.ndarray:
         """Return the contents of a constant input of an operation of the network.

@@ -26,7 +26,8 @@ class Sums:
 
     ``role``: name of the shift; ``exponent``: of the sums; ``addends``: tensors and factors;
     ``noise``: shape of noise as wide as the shift, which is added, or none; ``records``: parameters
-    that shift the product before addends are added, or none.
+    that shift the product before addends are added, or none; ``halved``: half of the inputs are
+    left out while the network trains, so the sums are half as large.
     """
 
     role: str
@@ -38,3 +39,4 @@ class Sums:
     addends: tuple[tuple[int, int], ...] = ()
     noise: tuple[int, ...] | None = None
     records: int | None = None
+    halved: bool = False

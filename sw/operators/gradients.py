@@ -47,9 +47,28 @@ def _update_bias(step: Step, bias: Weights | None, errors: int) -> None:
     step.update(bias, step.product(f"{bias.name}/step", ones, matrix))
 
 
+def _drop(step: Step, operation: Operation, activation: str) -> None:
+    """Leave out half of the results that dense layers alone read; the others count twice.
+
+    The host adds -128 to those left out, and 0 to others.
+    """
+    result = operation.outputs[0]
+    readers = [reader for reader in step.network.operations if result in reader.inputs]
+    is_hidden = readers and all(reader.kind == "FULLY_CONNECTED" for reader in readers)
+    if not step.has_dropout or activation == "NONE" or not is_hidden:
+        return
+    values, name = step.values[result], f"{step.name(operation)}/dropped"
+    addends = ((values, 1), (step.input(name, step.shape(values)), 1))
+    sums = step.sum_of(name, addends, step.exponents[values] + 1)
+    high = step.operations[-1].attributes["high"]
+    step.values[result] = step.shifted(sums, shift=0, low=0, high=high)
+    step.dropouts[step.values[result]] = name
+
+
 def dense(step: Step, operation: Operation) -> Backward:
     """Add a FULLY_CONNECTED."""
     name, activation = step.name(operation), operation.attributes["activation"]
+    halved = step.value(operation) in step.dropouts
     x = step.matrix(step.value(operation))
     first = step.contents(operation, 1).T
     if first.shape[0] != step.shape(x)[2]:
@@ -58,13 +77,15 @@ def dense(step: Step, operation: Operation) -> Backward:
     shape = (1, step.batch, first.shape[1])
     raw = Sums(name, "ShiftedProduct", (x,), shape, step.exponents[x], attributes)
     weights = step.weights(name, step.balance(operation, first, raw), divided=True)
-    sums = step.product(f"{name}/sum", x, weights.highs)
-    bias = step.bias(operation, sums.exponent)
+    sums = step.product(f"{name}/sum", x, weights.highs, halved=halved)
+    bias = step.bias(operation, sums.exponent - halved)
     sums = step.with_bias(sums, bias)
     _activated(step, operation, sums, activation, rounding="AWAY")
+    _drop(step, operation, activation)
 
     def backward(errors: int) -> None:
         errors = _masked(step, operation, errors, activation)
+        step.exponents[errors] += step.values[operation.outputs[0]] in step.dropouts
         if step.needs(operation):
             noise = (1, step.batch, min(step.width, weights.shape[1]))
             turned = step.product(

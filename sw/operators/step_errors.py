@@ -26,9 +26,9 @@ ONE = 127
 #: Classes at most: the matrix that takes the mean from their errors is of int8.
 MOST_CLASSES = 128
 #: Shift from a product of two probabilities to one: ``ONE²`` to ``ONE``.
-_ERROR_SHIFT = 7
+ERROR_SHIFT = 7
 #: Shift of the sum of exponentials, above ONE, to the index of its reciprocal.
-_RECIPROCAL_SHIFT = 2
+RECIPROCAL_SHIFT = 2
 
 
 def _masked_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
@@ -84,12 +84,12 @@ def exponentials(steps: float) -> np.ndarray:
 
 def reciprocals() -> np.ndarray:
     """Return ``ONE² / sum`` by the index of the sum, 0 to 255."""
-    return np.round(ONE * ONE / (ONE + (np.arange(256) << _RECIPROCAL_SHIFT))).astype(np.int64)
+    return np.round(ONE * ONE / (ONE + (np.arange(256) << RECIPROCAL_SHIFT))).astype(np.int64)
 
 
 def projection(classes: int) -> np.ndarray:
-    """Return the matrix that takes the mean from errors, times about ``2^_ERROR_SHIFT``."""
-    part = min(round((1 << _ERROR_SHIFT) / classes), 127 // (classes - 1))
+    """Return the matrix that takes the mean from errors, times about ``2^ERROR_SHIFT``."""
+    part = min(round((1 << ERROR_SHIFT) / classes), 127 // (classes - 1))
     return classes * part * np.eye(classes, dtype=np.int64) - part
 
 
@@ -110,14 +110,14 @@ def _run_softmax(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
     below = np.maximum(logits - logits.max(axis=-1, keepdims=True), -128)
     powers = exponentials(operator.attributes["steps"])[below + 128]
     excess = powers.sum(axis=-1, keepdims=True) - ONE
-    half = 1 << (_RECIPROCAL_SHIFT - 1)
-    index = np.minimum((excess + half) >> _RECIPROCAL_SHIFT, 255)
+    half = 1 << (RECIPROCAL_SHIFT - 1)
+    index = np.minimum((excess + half) >> RECIPROCAL_SHIFT, 255)
     error = ONE * labels - reciprocals()[index] * powers
     for number, noise in enumerate(noises):
         error = error @ projection(classes) if number else error
         error = error + noise[..., np.arange(classes) % noise.shape[-1]]
-        half = 1 << (_ERROR_SHIFT - 1)
-        error = np.clip((error + half) >> _ERROR_SHIFT, -ONE, ONE)
+        half = 1 << (ERROR_SHIFT - 1)
+        error = np.clip((error + half) >> ERROR_SHIFT, -ONE, ONE)
     return [error.astype(np.int8)]
 
 
@@ -195,14 +195,14 @@ def _lower_softmax(lowering: Lowering, operation: Operation) -> None:
     powers = layers.sums(
         shift_scaling(0), (greatest, minus), ((logits, 1),), table=np.roll(table, -128)
     )
-    index = shift_scaling(_RECIPROCAL_SHIFT, bias=-ONE, zero_point=-128)
+    index = shift_scaling(RECIPROCAL_SHIFT, bias=-ONE, zero_point=-128)
     column = layers.constant(ones[:, :classes].T)
     table = np.roll(-reciprocals(), -128).astype(np.int8)
     parts = layers.sums(index, (powers, column), table=table)
     off = layers.constant(ONE * (1 - np.eye(rows, dtype=np.int8)))
     row = layers.constant(ones[:, :rows])
     diagonal = layers.sums(shift_scaling(0, high=0), (parts, row), ((off, 1),))
-    ends = shift_scaling(_ERROR_SHIFT, low=-ONE)
+    ends = shift_scaling(ERROR_SHIFT, low=-ONE)
     errors = layers.sums(ends, (diagonal, powers), ((labels, ONE), (first, 1)))
     layers.sums(ends, (errors, layers.constant(projection(classes))), ((second, 1),))
 

@@ -6,13 +6,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from celosia.sw.training.scheme import ERROR_SHIFT, ONE, noise_bits
-from celosia.sw.training.step.constants import CHANNEL, LEFT, MULTIPLIER
+from celosia.sw.layers.step import MOST, RECORD_BYTES
+from celosia.sw.operators.step_errors import ERROR_SHIFT
+from celosia.sw.training.scheme import noise_bits
 from celosia.sw.training.step.geometry import Geometry
 from celosia.sw.training.step.layout import Layout
 
 #: Batches that are drawn ahead.
 _AHEAD = 4
+
+#: Parameters of a channel. With a shift of one to the left, the multiplier is one.
+CHANNEL = np.dtype(
+    {
+        "names": ["bias", "multiplier", "left", "right"],
+        "formats": ["<i4", "<u4", "u1", "u1"],
+        "offsets": [0, 4, 8, 9],
+        "itemsize": RECORD_BYTES,
+    }
+)
+MULTIPLIER, LEFT = 1 << 30, 1
 
 #: Uses of the generators of random numbers, the last word of their seeds.
 SPLIT, WEIGHTS, ORDER, NOISE = range(4)
@@ -22,11 +34,11 @@ SPLIT, WEIGHTS, ORDER, NOISE = range(4)
 class Batch:
     """Inputs of a step.
 
-    ``images``: int8, 0 to ONE, shape ``(batch, inputs)``; ``labels``: shape ``(batch,)``;
+    ``images``: int8, 0 to MOST, shape ``(batch, inputs)``; ``labels``: shape ``(batch,)``;
     ``gradient``: noise of each layer's gradients, int32, one number for each column of each part of
     the rows, shapes ``(parts, outputs)``; ``rows``: noise of the products with the softmax, of its
-    error, and of the errors of the inputs of each matrix product but a first layer, int8, shapes
-    ``(batch, R)``; ``pixels``: noise of the errors of the inputs of each convolution, int8, shapes
+    error, and of the errors of the inputs of each matrix product, int8, shapes ``(batch, R)``;
+    ``pixels``: noise of the errors of the inputs of each convolution, int8, shapes
     ``(noise_rows, R)``; ``dropped``: True for the results that are left out, shape ``(batch,
     outputs)``, for each layer with dropout.
     """
@@ -40,8 +52,8 @@ class Batch:
 
 
 def pixels(images: np.ndarray) -> np.ndarray:
-    """Return images of bytes as int8 of 0 to ONE, shape ``(N, pixels)``."""
-    steps = np.round(np.arange(256, dtype=np.float32) / np.float32(255) * ONE)
+    """Return images of bytes as int8 of 0 to MOST, shape ``(N, pixels)``."""
+    steps = np.round(np.arange(256, dtype=np.float32) / np.float32(255) * MOST)
     return steps.astype(np.int8)[images.reshape(len(images), -1)]
 
 
@@ -85,10 +97,7 @@ def packed(layout: Layout, batch: Batch) -> bytes:
         return packet[first : first + rows * length].reshape(rows, length)
 
     images = at(layout.images, layout.batch, layout.image_bytes)
-    if layout.convolutions:
-        _on_grid(layout.convolutions[0].geometry, batch.images, images)
-    else:
-        images[:, : batch.images.shape[1]] = batch.images
+    _on_grid(layout.convolutions[0].geometry, batch.images, images)
     chunks = len(layout.chunks)
     at(layout.noise, chunks, layout.chunk_parameters)[...] = _steps(layout, batch)
     for conv, noise in zip(layout.convolutions, batch.pixels, strict=True):
@@ -99,7 +108,7 @@ def packed(layout: Layout, batch: Batch) -> bytes:
         values = at(address, layout.batch, layout.outputs[number])
         values[:, : left_out.shape[1]] = np.where(left_out, -128, 0)
     right = at(layout.rows[0], layout.batch, layout.row_lengths[0])
-    right[np.arange(layout.batch), layout.batch + batch.labels.astype(np.int64)] = ONE
+    right[np.arange(layout.batch), layout.batch + batch.labels.astype(np.int64)] = MOST
     return packet.tobytes()
 
 

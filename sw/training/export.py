@@ -6,33 +6,34 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.export.tflite import Graph, Operation, Quantization, Tensor, serialize
-from celosia.sw.training.scheme import ONE, Conv, Dense, TrainableNetwork
-from celosia.sw.training.weights import highs
+from celosia.sw.layers.step import MOST, high_bytes
+from celosia.sw.training.scheme import Conv, Dense, TrainableNetwork
 
 #: Scale of the first weights: a power of two, as those of all others then are, too.
 _WEIGHT_SCALE = 2.0**-8
 
 
 def tflite_of(network: TrainableNetwork, weights: Sequence[np.ndarray]) -> bytes:
-    """Return the file of a network: int8 images of 0 to ONE in, logits out.
+    """Return the file of a network: int8 images of 0 to MOST in, logits out.
 
     All scales are that of the images times powers of two, so that the kernels of LiteRT divide sums
     by the same powers of two as the training did.
     """
-    layers = _Layers(image_shape(network), float(np.float32(1 / ONE)))
+    layers = _Layers(image_shape(network), float(np.float32(1 / MOST)))
     for number, (layer, values) in enumerate(zip(network.layers, weights, strict=True)):
+        highs = high_bytes(values).astype(np.int8)
         if isinstance(layer, Conv):
-            layers.conv(f"conv_{number}", layer, highs(values))
+            layers.conv(f"conv_{number}", layer, highs)
         else:
             final = number == len(network.layers) - 1
-            layers.dense(f"dense_{number}", layer, highs(values), relu=not final)
+            layers.dense(f"dense_{number}", layer, highs, relu=not final)
     return layers.finish(network.name)
 
 
 def image_shape(network: TrainableNetwork) -> tuple[int, ...]:
     """Return the shape of an image."""
-    first = network.layers[0]
-    return (first.height, first.width, first.inputs) if isinstance(first, Conv) else (first.inputs,)
+    first = network.convs[0]
+    return first.height, first.width, first.inputs
 
 
 class _Layers:

@@ -1,6 +1,6 @@
 """Graph of a training step of a network: forward pass, loss, backward pass, update."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -32,6 +32,7 @@ class StepGraph:
     - ``weights``: matrices that train, in the order of the network.
     - ``shifts``: by role. ``noises``: bits of the noise, by the name of its input.
     - ``records``: role of the shift, by the name of an input of parameters.
+    - ``dropouts``: inputs of -128 for results that are left out, else 0.
     - ``exponents``: by tensor. ``gradients``: those of the steps of weights, by high bytes.
     - ``loss``: one of ``LOSSES``.
     """
@@ -45,6 +46,7 @@ class StepGraph:
     records: Mapping[str, str]
     exponents: Mapping[int, int]
     gradients: Mapping[int, int]
+    dropouts: Collection[str]
     loss: str = "softmax"
 
     @property
@@ -85,6 +87,7 @@ def step_graph(
     most: int = 1 << 14,
     last: int | None = None,
     exponent: int = IMAGE_EXPONENT,
+    dropout: bool = False,
 ) -> StepGraph:
     """Return the graph of a step of a network.
 
@@ -94,10 +97,12 @@ def step_graph(
     - ``choose``: returns shifts. ``loss``: one of ``LOSSES``.
     - ``last``: layers with weights that train, counted from the end; all unless given.
     - ``exponent``: of the images.
+    - ``dropout``: whether half of the hidden results of dense layers are left out.
 
     Raises CompileError if layers do not train; the message names all of them.
     """
     step = Step(trained(network, loss), batch, width, most, choose)
+    step.has_dropout = dropout
     logits = _extend(step, loss, last, exponent)
     return StepGraph(
         graph=step.graph((logits,)),
@@ -110,6 +115,7 @@ def step_graph(
         exponents=step.exponents,
         gradients=step.gradients,
         loss=loss,
+        dropouts=tuple(step.dropouts.values()),
     )
 
 

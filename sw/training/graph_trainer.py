@@ -36,6 +36,7 @@ class GraphTrainer(EpochTrainer):
     - ``batch``: images of a step. ``epochs``: of the whole training.
     - ``last``: layers that train, counted from the end; all with None. ``loss``: see ``Learner``.
     - ``changes``: of the images, at random: see ``augmented``.
+    - ``dropout``: whether half of the hidden results of dense layers are left out.
 
     Raises InputError if the core cannot train; CompileError if layers do not train.
     """
@@ -54,6 +55,7 @@ class GraphTrainer(EpochTrainer):
         last: int | None = None,
         loss: str = "softmax",
         changes: Collection[str] = (),
+        dropout: bool = False,
     ) -> None:
         super().__init__(config, device, options, seed)
         if not config.activation_weights:
@@ -82,7 +84,11 @@ class GraphTrainer(EpochTrainer):
             width=config.columns,
             most=_BLOCK,
             opened=self._carrier,
+            dropout=dropout,
         )
+        if dropout and not self.learner.step.dropouts:
+            requirement = "wanted a dense layer with ReLU before another dense layer"
+            raise InputError(f"dropout: {requirement}, got none")
         self.macs = self.learner.macs
 
     def _carrier(self, step: StepGraph) -> Carrier:

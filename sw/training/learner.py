@@ -18,15 +18,6 @@ from celosia.sw.training.state import State
 
 #: Share of right calibration images from which first weights count as trained ones.
 _TRAINED_SHARE = 0.5
-#: Parameters of a channel that shift its sums.
-_RECORD = np.dtype(
-    {
-        "names": ["bias", "multiplier", "left", "right"],
-        "formats": ["<i4", "<u4", "u1", "u1"],
-        "offsets": [0, 4, 8, 9],
-        "itemsize": RECORD_BYTES,
-    }
-)
 
 
 class Learner:
@@ -38,6 +29,7 @@ class Learner:
     - ``loss``: one of ``LOSSES``. ``width``: columns of a core.
     - ``most``: elements of a matrix that is not divided into blocks.
     - ``opened``: returns what carries a step.
+    - ``dropout``: whether half of the hidden results of dense layers are left out.
 
     Raises CompileError if layers do not train.
     """
@@ -55,13 +47,14 @@ class Learner:
         width: int = 16,
         most: int = 1 << 30,
         opened: Callable[[StepGraph], Carrier] = HostSteps,
+        dropout: bool = False,
     ) -> None:
         self.network, self.batch, self.seed, self.cores = network, batch, seed, cores
-        self.opened = opened
+        self.opened, self.dropout = opened, dropout
         self.options: dict[str, Any] = {"width": width, "most": most}
         self.options |= {"last": last, "exponent": exponent, "loss": loss}
         self.calibration = Calibration()
-        self.step = step_graph(network, batch, lambda *_: 8, **self.options)
+        self.step = step_graph(network, batch, lambda *_: 8, dropout=dropout, **self.options)
         self.host = HostSteps(self.step)
         self.carrier: Carrier | None = None
         self._cycles = 0
@@ -136,7 +129,8 @@ class Learner:
 
     def _build(self, weights: Sequence[np.ndarray] | None) -> None:
         """Make the graph of a step with the present shifts, and open what carries it."""
-        self.step = self._step(self.calibration.shifts)
+        trains = weights is not None
+        self.step = self._step(self.calibration.shifts, dropout=self.dropout and trains)
         self.host = HostSteps(self.step)
         self.close()
         if weights is not None:
@@ -209,6 +203,8 @@ class Learner:
                     records[role] = _records(shift, columns[role], random)
                 part, records[role] = np.split(records[role], [shape[1]])
                 inputs[name] = part[None]
+            elif name in step.dropouts:
+                inputs[name] = random.integers(-1, 1, shape, np.int8) << 7
             else:
                 half = 1 << step.noises[name] >> 1
                 inputs[name] = random.integers(-half, max(half, 1), shape, np.int8)
@@ -245,8 +241,14 @@ class Learner:
         """Return the ``.tflite`` file of the network with some weights and shifts."""
         return tflite_of(self.network, self._step(shifts), weights)
 
-    def _step(self, shifts: Mapping[str, int]) -> StepGraph:
-        return step_graph(self.network, self.batch, lambda role, *_: shifts[role], **self.options)
+    def _step(self, shifts: Mapping[str, int], *, dropout: bool = False) -> StepGraph:
+        return step_graph(
+            self.network,
+            self.batch,
+            lambda role, *_: shifts[role],
+            dropout=dropout,
+            **self.options,
+        )
 
 
 def _batches(images: np.ndarray, batch: int) -> Iterator[np.ndarray]:
@@ -259,8 +261,8 @@ def _batches(images: np.ndarray, batch: int) -> Iterator[np.ndarray]:
 def _records(shift: int, columns: int, random: np.random.Generator) -> np.ndarray:
     """Return parameters that shift sums, with noise as bias, one row for each column."""
     half = 1 << shift >> 1
-    rows = np.zeros(columns, _RECORD)
-    # With a shift of one to the left, this multiplier is one.
-    rows["multiplier"], rows["left"], rows["right"] = 1 << 30, 1, shift
+    rows = np.zeros(columns, batches.CHANNEL)
+    rows["multiplier"], rows["left"] = batches.MULTIPLIER, batches.LEFT
+    rows["right"] = shift
     rows["bias"] = random.integers(-half, max(half, 1), columns)
     return rows.view(np.int8).reshape(columns, RECORD_BYTES)

@@ -1,4 +1,4 @@
-"""Networks that ``celosia train`` trains, with their shifts."""
+"""Networks with convolutions that ``celosia train`` trains, with their shifts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,15 +27,6 @@ _HALVINGS = (1, 2)
 NETWORKS: Mapping[str, TrainableNetwork] = ByName(
     (network.name, network)
     for network in (
-        TrainableNetwork(
-            name="mnist_mlp",
-            text="MLP 784-128-10, ReLU, no biases",
-            dataset="mnist",
-            layers=(
-                Dense(inputs=784, outputs=128, shift=10, update_shift=8, spread=8.0),
-                Dense(inputs=128, outputs=10, shift=8, error_shift=6, update_shift=7, spread=24.0),
-            ),
-        ),
         TrainableNetwork(
             name="mnist_cnn_5x5",
             text="conv 5x5x32 same, pool, conv 5x5x64 same, pool, 128, 10, ReLU, no biases",

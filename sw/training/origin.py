@@ -101,6 +101,16 @@ def integers(samples: np.ndarray, exponent: int) -> np.ndarray:
     return np.clip(steps, -128, 127).astype(np.int8)
 
 
+def without_biases(network: Graph) -> Graph:
+    """Return a network whose layers with weights have no biases."""
+    operations = []
+    for operation in network.operations:
+        if OPERATORS[operation.kind].weighted:
+            operation = replace(operation, inputs=operation.inputs[:2])
+        operations.append(operation)
+    return replace(network, operations=tuple(operations))
+
+
 def with_random_weights(network: Graph, seed: int) -> Graph:
     """Return a network with random first weights, and biases of 0.
 

@@ -2,22 +2,9 @@
 
 from dataclasses import dataclass, replace
 
+from celosia.sw.layers.step import NOISE_BITS
+from celosia.sw.operators.step_errors import MOST_CLASSES
 from celosia.sw.runtime.arrays import InputError
-
-#: Bits of the low byte of a weight that count: a weight is ``high · 2^LOW_BITS + low``.
-LOW_BITS = 6
-
-#: High bytes are -MOST_HIGH to MOST_HIGH, as the weights of a .tflite file.
-MOST_HIGH = 127
-
-#: Weights are -MOST_WEIGHT to MOST_WEIGHT - 1; the low bytes of one that saturates go around.
-MOST_WEIGHT = (MOST_HIGH << LOW_BITS) + (1 << (LOW_BITS - 1))
-
-#: Greatest error, and value of the right class: probabilities are in steps of 1 / ONE.
-ONE = 127
-
-#: Bits of a byte of noise at most.
-NOISE_BITS = 8
 
 #: Greatest shift that noise of NOISE_BITS reaches through a tile of int8.
 MOST_SHIFT = NOISE_BITS + 6
@@ -28,24 +15,15 @@ MOST_UPDATE_SHIFT = 30
 #: Greatest shift of the vector unit.
 MOST_RIGHT = 31
 
-#: Shift from a product of two probabilities to one: ``ONE²`` to ``ONE``.
-ERROR_SHIFT = 7
-
-#: Classes at most: the matrix that takes the mean from their errors is of int8.
-MOST_CLASSES = 128
-
-#: Shift of the sum of exponentials, above ONE, to the index of its reciprocal.
-RECIPROCAL_SHIFT = 2
-
 
 @dataclass(frozen=True, kw_only=True)
 class Dense:
-    """A matrix product without bias; ReLU follows, unless it is the last layer.
+    """A matrix product without bias after convolutions; ReLU follows but for the last layer.
 
     All shifts divide by a power of two. ``shift``: sums to activations; ``error_shift``: sums of
-    errors to the errors of the inputs, unused in the first layer; ``update_shift``: sums of
-    gradients to steps of the low byte; ``spread``: standard deviation of the first high bytes;
-    ``dropout``: half of the results, others for each image and step, are 0 while it trains.
+    errors to the errors of the inputs; ``update_shift``: sums of gradients to steps of the low
+    byte; ``spread``: standard deviation of the first high bytes; ``dropout``: half of the results,
+    others for each image and step, are 0 while it trains.
     """
 
     inputs: int
@@ -163,6 +141,8 @@ class TrainableNetwork:
             raise InputError(f"layers: wanted {requirement}, got {last.outputs}")
         if isinstance(last, Dense) and last.dropout:
             raise InputError("layers: wanted dropout in hidden layers, got it in the last one")
+        if not self.convs:
+            raise InputError("layers: wanted a convolution as the first one, got a matrix product")
         for conv in self.convs:
             _require_windows(conv)
         for layer in self.layers[1:]:

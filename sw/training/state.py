@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.files import read_file, write_atomically
+from celosia.sw.layers.step import MOST_WEIGHT
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.shipped import ALIASES
 from celosia.sw.training.calibration import Calibration
-from celosia.sw.training.scheme import MOST_WEIGHT
 
 _FORMAT = 1
 

@@ -3,16 +3,10 @@
 import numpy as np
 
 from celosia.sw.driver.device import ExternalMemory
+from celosia.sw.layers.step import LOW_BITS, MOST, MOST_WEIGHT, high_bytes
 from celosia.sw.training.batches import WEIGHTS, generator
-from celosia.sw.training.scheme import LOW_BITS, MOST_HIGH, MOST_WEIGHT, TrainableNetwork
+from celosia.sw.training.scheme import TrainableNetwork
 from celosia.sw.training.step.layout import Layout
-
-_HALF = 1 << (LOW_BITS - 1)
-
-
-def highs(weights: np.ndarray) -> np.ndarray:
-    """Return the high bytes, which multiply: weights over ``2^LOW_BITS``, rounded, as int8."""
-    return ((weights + _HALF) >> LOW_BITS).astype(np.int8)
 
 
 def limited(weights: np.ndarray) -> np.ndarray:
@@ -22,7 +16,7 @@ def limited(weights: np.ndarray) -> np.ndarray:
 
 def random(network: TrainableNetwork, seed: int) -> list[np.ndarray]:
     """Return first weights: int32, shape ``(rows, outputs)`` for each layer."""
-    source, limit = generator(seed, WEIGHTS), MOST_HIGH << LOW_BITS
+    source, limit = generator(seed, WEIGHTS), MOST << LOW_BITS
     matrices = []
     for layer in network.layers:
         drawn = source.normal(0, layer.spread, (layer.rows, layer.outputs))
@@ -39,7 +33,7 @@ def _channels(layout: Layout, number: int) -> tuple[int, int]:
     layers, first = layout.network.layers, layout.first
     if number < first:
         return layers[number].inputs, layout.convolutions[number].geometry.channels
-    if number and number == first:
+    if number == first:
         return layers[number - 1].outputs, layout.outputs[number - 1]
     return layers[number].inputs, layout.inputs[number]
 
@@ -52,7 +46,7 @@ def write(layout: Layout, weights: list[np.ndarray], *devices: ExternalMemory) -
         padded = np.zeros((layout.inputs[number], layout.outputs[number]), np.int32)
         split = padded[: groups * wide].reshape(groups, wide, -1)
         split[:, :channels, :columns] = values.reshape(groups, channels, -1)
-        high = highs(padded)
+        high = high_bytes(padded).astype(np.int8)
         low = (padded - (high.astype(np.int32) << LOW_BITS)).astype(np.int8)
         for address, half in zip(layout.weights[number], (high, low), strict=True):
             blocks = half.reshape(len(half), -1, layout.size).transpose(1, 0, 2)

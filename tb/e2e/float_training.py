@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,13 +17,31 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 from training_reference import patches
 
 from celosia.sw import data
+from celosia.sw.layers.step import MOST
 from celosia.sw.training import batches
 from celosia.sw.training.epochs import Images, split
 from celosia.sw.training.networks import NETWORKS
-from celosia.sw.training.scheme import ONE, Conv, Layer, TrainableNetwork
+from celosia.sw.training.scheme import Conv, Dense, Layer, TrainableNetwork
 
 #: Images of one forward pass.
 _AT_ONCE = 200
+
+
+class Mlp(NamedTuple):
+    """Network without convolutions, with the fields of ``TrainableNetwork`` that are read here."""
+
+    name: str = "mnist_mlp"
+    dataset: str = "mnist"
+    layers: tuple[Layer, ...] = tuple(
+        Dense(inputs=inputs, outputs=outputs, shift=0, update_shift=0, spread=0.0)
+        for inputs, outputs in ((784, 128), (128, 10))
+    )
+    batch: int = 32
+    halvings: tuple[int, ...] = (5, 7)
+
+
+MLP = Mlp()
+Network = Mlp | TrainableNetwork
 
 
 def convolved(layer: Conv, matrix: np.ndarray, images: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -116,10 +135,10 @@ def share(layers: Sequence[Layer], weights: list[np.ndarray], images: Images) ->
 
 
 def scaled(images: np.ndarray) -> np.ndarray:
-    return images.astype(np.float32) / ONE
+    return images.astype(np.float32) / MOST
 
 
-def train(network: TrainableNetwork, dataset: str, epochs: int, rate: float, seed: int) -> float:
+def train(network: Network, dataset: str, epochs: int, rate: float, seed: int) -> float:
     """Train, print the accuracy of each epoch, and return that on the test images."""
     layers = network.layers
     images, labels = data.load(dataset, "train")
@@ -148,13 +167,13 @@ def train(network: TrainableNetwork, dataset: str, epochs: int, rate: float, see
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("network", choices=NETWORKS)
+    parser.add_argument("network", choices=[MLP.name, *NETWORKS])
     parser.add_argument("--dataset", choices=data.DATASETS)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--rate", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    network = NETWORKS[given.network]
+    network = MLP if given.network == MLP.name else NETWORKS[given.network]
     dataset = given.dataset or network.dataset
     accuracy = train(network, dataset, given.epochs, given.rate, given.seed)
     print(f"rate {given.rate}: {accuracy:.2%} of the test images")

@@ -35,6 +35,9 @@ def contents(found: StepGraph, rng: np.random.Generator) -> dict[int, np.ndarray
         if role := found.records.get(tensor.name):
             values[number] = records(found.shifts[role], tensor.shape, rng)
             continue
+        if tensor.name in found.dropouts:
+            values[number] = rng.integers(-1, 1, tensor.shape, np.int8) << 7
+            continue
         bits = found.noises.get(tensor.name)
         half = 128 if bits is None else (1 << bits) >> 1
         low = 0 if bits is None else -half

@@ -39,9 +39,11 @@ def gradients(found: StepGraph, made: dict[int, np.ndarray]) -> dict[int, np.nda
 TOLERANCES = dict.fromkeys(NETWORKS, 1e-4) | {"average": 0.01, "mean": 0.01}
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_gradients_are_finite_differences(name: str, seed: int) -> None:
-    found = step_graph(network(name, seed), BATCH, shift_of, loss="squares", width=3)
+@pytest.mark.parametrize(("name", "dropout"), [*((n, False) for n in NETWORKS), ("dense", True)])
+def test_gradients_are_finite_differences(name: str, dropout: bool, seed: int) -> None:
+    fields = {"loss": "squares", "width": 3, "dropout": dropout}
+    found = step_graph(network(name, seed), BATCH, shift_of, **fields)
+    assert bool(found.dropouts) == dropout
     graph, exponents = found.graph, found.exponents
     values, rng = without_noise(found, seed), np.random.default_rng(seed)
     (logits,), labels = graph.outputs, labels_of(graph)

@@ -484,7 +484,7 @@ def test_a_resumed_run_gives_the_same_bits(
             f"{' '.join(COMMAND)} --validation-labels y.npy",
             "--validation-labels: wanted --validation-data, too",
         ),
-        (f"{' '.join(COMMAND)} --dropout", "--dropout: wanted one of mnist_mlp"),
+        (f"{' '.join(COMMAND)} --dropout", "dropout: wanted a dense layer with ReLU before"),
         (f"{' '.join(COMMAND)} -o net.tflite", "net.tflite"),
         (f"{' '.join(COMMAND)} --augment turn", "wanted shift or flip or shift,flip, got 'turn'"),
     ],

@@ -20,7 +20,7 @@ from celosia.sw.training.graph import StepGraph, step_graph
 #: Images of a step of ``test_gradients``.
 BATCH = 3
 
-#: Cycles of a step of MLP 784-128-10 by the program of sw/training/step, on the RTL.
+#: Cycles of a step of MLP 784-128-10 by the program that was written for it, on the RTL.
 MLP_CYCLES = 62_822
 
 #: Cycles of a step of LeNet-5 with a batch of 4, about.
@@ -85,6 +85,42 @@ def test_steps_equal_the_reference(name: str, sizes: tuple[int, ...], most: int,
     program = require_equal(step(sizes, seed, most), name, seed)
     assert not program.host
     assert program.in_place == program.variables
+
+
+def hidden(*sizes: int, seed: int) -> Graph:
+    layers = Layers(sizes[:1], seed)
+    for outputs in sizes[1:-1]:
+        layers.dense(outputs, "RELU")
+    layers.dense(sizes[-1])
+    return layers.graph()
+
+
+def test_half_of_the_hidden_results_are_left_out(seed: int) -> None:
+    found = step_graph(hidden(45, 21, 18, 4, seed=seed), BATCH, shift_of, dropout=True)
+    assert len(found.dropouts) == 2
+    assert not require_equal(found, "edge", seed).host
+
+
+@pytest.mark.thorough
+def test_dropout_on_the_rtl(seed: int, verilator: None) -> None:
+    core = "nano,rows=16,columns=16,weight_tiles=128,unified_bytes=16384"
+    found = step_graph(hidden(30, 17, 4, seed=seed), BATCH, shift_of, dropout=True)
+    require_equal(found, core, seed, "rtl")
+
+
+def test_results_mean_the_same_with_dropout_and_without(seed: int) -> None:
+    """All results count twice if half of them are left out; weights and biases do not change."""
+    graphs = [
+        step_graph(hidden(45, 21, 18, 4, seed=seed), BATCH, shift_of, dropout=dropout)
+        for dropout in (False, True)
+    ]
+    means = []
+    for found in graphs:
+        ends = [*found.graph.outputs, *(m.high for m in found.weights)]
+        means.append([found.exponents[number] for number in ends])
+        states = [state.initial for state in found.graph.states]
+        means[-1] += [array.tobytes() for array in states]
+    assert means[0] == means[1]
 
 
 @pytest.mark.parametrize("late", [False, True])

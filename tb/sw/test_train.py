@@ -18,7 +18,10 @@ from matplotlib.image import imread
 from celosia.sw import data
 from celosia.sw.cli import main, train
 from celosia.sw.data import Half
-from celosia.sw.training import batches
+from celosia.sw.layers.step import IMAGE_EXPONENT
+from celosia.sw.training.epochs import EpochTrainer
+from celosia.sw.training.graph_trainer import GraphTrainer
+from celosia.sw.training.origin import integers
 from celosia.sw.training.state import State
 from celosia.sw.training.trainer import Trainer
 
@@ -42,7 +45,8 @@ def digits(
 
 
 def share(content: bytes, images: np.ndarray, labels: np.ndarray) -> float:
-    (scores,) = prerequisites.litert_outputs(content, batches.pixels(images))
+    samples = integers(images.reshape(len(images), -1) / np.float32(255), IMAGE_EXPONENT)
+    (scores,) = prerequisites.litert_outputs(content, samples)
     return float((scores.reshape(len(labels), -1).argmax(1) == labels).mean())
 
 
@@ -86,7 +90,12 @@ def interrupts() -> Iterator[None]:
 
 
 def resumed(
-    command: list[str], model: Path, stop: int, signalled: bool, monkeypatch: pytest.MonkeyPatch
+    command: list[str],
+    model: Path,
+    stop: int,
+    signalled: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    trainer: type[EpochTrainer] = GraphTrainer,
 ) -> None:
     """Compare the files of a run that was stopped in a step and resumed with those of a whole one.
 
@@ -97,7 +106,7 @@ def resumed(
     wanted = model.read_bytes(), checkpoint.read_bytes(), Path("s.json").read_text()
     for path in (model, checkpoint):
         path.unlink()
-    run, passed = Trainer._step, 0
+    run, passed = trainer._step, 0
 
     def stopped(*arguments: Any) -> None:
         nonlocal passed
@@ -108,10 +117,10 @@ def resumed(
             os.kill(os.getpid(), signal.SIGINT)
         run(*arguments)
 
-    monkeypatch.setattr(Trainer, "_step", stopped)
+    monkeypatch.setattr(trainer, "_step", stopped)
     assert main(command) == 130
     assert not model.exists()
-    monkeypatch.setattr(Trainer, "_step", run)
+    monkeypatch.setattr(trainer, "_step", run)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert main([*command, "--resume"]) == 0
     assert (model.read_bytes(), checkpoint.read_bytes(), Path("s.json").read_text()) == wanted
@@ -169,7 +178,7 @@ def test_convolutions_go_on_in_mid_epoch(
     """Two epochs of four steps; the updates of the second are halved."""
     monkeypatch.setattr(train, "_CHECKPOINT_STEPS", 2)
     command = ["train", name, "--limit", "140", "--epochs", "2"]
-    resumed(command, Path(f"{name}_trained.tflite"), stop, signalled, monkeypatch)
+    resumed(command, Path(f"{name}_trained.tflite"), stop, signalled, monkeypatch, Trainer)
 
 
 @pytest.mark.slow
@@ -208,7 +217,7 @@ def test_it_stops_early(
 ) -> None:
     """It prints the share of each epoch: the mean of the points that belong to it."""
     found = iter([0.5, 0.7, 0.6, 0.7, 0.9])
-    monkeypatch.setattr(Trainer, "accuracy", lambda *_: next(found))
+    monkeypatch.setattr(GraphTrainer, "accuracy", lambda *_: next(found))
     command = [*COMMAND, "--epochs", "9", "--patience", "2", "--stats", "s.json"]
     assert main(command) == 0
     figures = json.loads(Path("s.json").read_text())
@@ -296,7 +305,7 @@ def test_damaged_checkpoints(digits: object, capsys: pytest.CaptureFixture[str])
         (["--limit", "63"], "--limit: wanted at least 64 images, got 63"),
         (["-o", "x.onnx"], "--output: wanted a name with .tflite, got x.onnx"),
         (["--preset", "edge"], "training: wanted a core with activation_weights=true, got edge"),
-        (["--batch", "20"], "training: wanted a batch of a multiple of 16, at most 512, got 20"),
+        (["--batch", "300"], "--limit: wanted at least 600 images, got 400"),
         (["--resume"], "mnist_mlp_trained.checkpoint.npz: no such file"),
         (["--resume", "-o", "a.tflite"], "a.checkpoint.npz: not a checkpoint of this network"),
         (["--resume", "-o", "b.tflite"], "b.checkpoint.npz: wanted seed 5, got 0"),

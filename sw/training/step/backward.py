@@ -1,7 +1,7 @@
 """Backward pass of a training step: errors of hidden layers."""
 
 from celosia.hw.arch.isa import Opcode, Window
-from celosia.sw.training.scheme import ONE
+from celosia.sw.layers.step import MOST
 from celosia.sw.training.step.emitter import Emitter
 from celosia.sw.training.step.places import Block
 
@@ -34,7 +34,7 @@ def errors(emit: Emitter, number: int) -> None:
             half=turn % 2,
             channels=size,
             blocks=len(some),
-            low=-ONE,
+            low=-MOST,
         )
     emit.load_table("mask")
 
@@ -66,7 +66,7 @@ def masks(emit: Emitter, number: int, column: int) -> None:
 def mask(emit: Emitter, number: int) -> None:
     """Append the gradient of ReLU, in place: errors of activations that are zero become zero.
 
-    An error of at most ONE plus twice the mask is at most -129, clamps to -128, and a table turns
+    An error of at most MOST plus twice the mask is at most -129, clamps to -128, and a table turns
     that into 0.
     """
     layout, batch = emit.layout, emit.layout.batch

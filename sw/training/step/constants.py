@@ -3,21 +3,18 @@
 import numpy as np
 
 from celosia.hw.arch.config import TABLE_BYTES
-from celosia.sw.training.scheme import (
+from celosia.sw.layers.step import LOW_BITS
+from celosia.sw.operators.step_errors import (
     ERROR_SHIFT,
-    LOW_BITS,
     ONE,
     RECIPROCAL_SHIFT,
-    noise_factor,
+    exponentials,
+    projection,
+    reciprocals,
 )
+from celosia.sw.training.batches import CHANNEL, LEFT, MULTIPLIER
+from celosia.sw.training.scheme import noise_factor
 from celosia.sw.training.step.layout import TABLES, Layout
-
-#: Channel parameters in external memory.
-CHANNEL = np.dtype(
-    [("bias", "<i4"), ("multiplier", "<u4"), ("left", "u1"), ("right", "u1"), ("rest", "V6")]
-)
-#: With a shift of 1 to the left, this multiplier is one.
-MULTIPLIER, LEFT = 1 << 30, 1
 
 
 def parameters(layout: Layout) -> bytes:
@@ -46,35 +43,18 @@ def parameters(layout: Layout) -> bytes:
     return result.tobytes()
 
 
-def exponential(exponent: float) -> np.ndarray:
-    """Return ``ONE · e^(d / exponent)`` for differences d from -128 to 0; index d + 128."""
-    return np.round(ONE * np.exp(np.arange(-128, 1) / exponent)).astype(np.int8)
-
-
-def reciprocal() -> np.ndarray:
-    """Return ``-ONE² / sum`` by the index of the sum, 0 to 255."""
-    sums = ONE + (np.arange(TABLE_BYTES) << RECIPROCAL_SHIFT)
-    return -np.round(ONE * ONE / sums).astype(np.int8)
-
-
 def tables(layout: Layout) -> bytes:
     """Return the tables, in the order of ``layout.TABLES``."""
     every = np.arange(-128, 128)
     raised = np.zeros(TABLE_BYTES, np.int8)
-    raised[: every.size // 2 + 1] = exponential(layout.network.exponent)
+    raised[: every.size // 2 + 1] = exponentials(layout.network.exponent)
     contents = {
         "exponential": raised,
-        "reciprocal": reciprocal(),
+        "reciprocal": -reciprocals().astype(np.int8),
         "mask": np.where(every == -128, 0, every).astype(np.int8),
     }
     # Entry i is the result for the int8 whose bits are i.
     return b"".join(np.roll(contents[name], -128).tobytes() for name in TABLES)
-
-
-def projection(classes: int) -> np.ndarray:
-    """Return the matrix that takes the mean from errors, times about ``2^ERROR_SHIFT``, int8."""
-    part = min(round((1 << ERROR_SHIFT) / classes), 127 // (classes - 1))
-    return classes * part * np.eye(classes, dtype=np.int64) - part
 
 
 def tiles(layout: Layout) -> bytes:
@@ -107,8 +87,7 @@ def tiles(layout: Layout) -> bytes:
             result[noisy] = noise_factor(shifts[number]) * one
     for number, tile in layout.noise_tiles.items():
         result[tile] = noise_factor(shifts[number]) * one
-    if layout.streamed:
-        result[layout.minus], result[layout.twice] = -one, 2 * one
+    result[layout.minus], result[layout.twice] = -one, 2 * one
     # Rows end with a beat.
     spare = layout.config.tile_row_bytes - layout.config.columns
     return np.pad(result, ((0, 0), (0, 0), (0, spare))).tobytes()

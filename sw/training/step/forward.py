@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from celosia.hw.arch.isa import Opcode, Rounding, Window
-from celosia.sw.training.scheme import ONE
+from celosia.sw.layers.step import MOST
 from celosia.sw.training.step import backward, wide
 from celosia.sw.training.step.emitter import Emitter
 from celosia.sw.training.step.layout import Layout
@@ -31,9 +31,6 @@ def load(emit: Emitter) -> None:
     layout = emit.layout
     count = len(layout.sets) * emit.config.lanes
     emit.load_parameters(layout.parameters, 0, count)
-    if not layout.streamed:
-        images, batch = layout.activations[0], layout.batch
-        emit.copy(Opcode.LOAD, images, (0, batch), layout.images, layout.inputs[0])
     for number, external in layout.dropped.items():
         plane = layout.masked[number + 1][1]
         emit.copy(Opcode.LOAD, plane, (0, layout.batch), external, layout.outputs[number])
@@ -42,9 +39,6 @@ def load(emit: Emitter) -> None:
 def _rest(emit: Emitter) -> Iterator[None]:
     """Append the loads of constants and of rows for each image, one for each turn."""
     layout, batch = emit.layout, emit.layout.batch
-    if not layout.streamed:
-        emit.load_weights(layout.tile_content, 0, layout.constant_tiles)
-        yield
     emit.load_table("exponential")
     targets = [layout.shares, layout.differences, *(layout.errors[n] for n in layout.noisy)]
     for matrix, external in zip(targets, layout.rows, strict=True):
@@ -59,9 +53,7 @@ def _jobs(layout: Layout) -> Iterator[_Job]:
     """Yield the products of the forward pass, in order."""
     for number in layout.products:
         count, high = layout.inputs[number], layout.weights[number][0]
-        parts = [(0, count)]
-        if layout.streamed and layout.is_streamed(number):
-            parts = layout.streamed.parts
+        parts = layout.streamed.parts if layout.is_streamed(number) else [(0, count)]
         for j in range(layout.outputs[number] // layout.size):
             for part, rows in enumerate(parts):
                 weights = high + (j * count + rows[0]) * layout.size
@@ -216,7 +208,7 @@ def error(emit: Emitter) -> None:
         emit.move(layout.exponentials, tile, count=batch, first=number * size)
         emit.multiply(layout.shares, tile, taps=layout.row_lengths[0], half=half)
         channels, column = _real(emit, number)
-        emit.drain(layout.differences, column, "error", half=half, channels=channels, low=-ONE)
+        emit.drain(layout.differences, column, "error", half=half, channels=channels, low=-MOST)
     for number, tile in enumerate(layout.project):
         half = number % 2
         emit.multiply(layout.differences, tile, taps=last + size, half=half)
@@ -227,7 +219,7 @@ def error(emit: Emitter) -> None:
             "error",
             half=half,
             channels=channels,
-            low=-ONE,
+            low=-MOST,
         )
 
 

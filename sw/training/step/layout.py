@@ -20,8 +20,8 @@ TABLES = ("exponential", "reciprocal", "mask")
 class Layout:
     """Addresses of one training step of a network on a core.
 
-    Layers have their numbers in the network; ``first`` is the first matrix product. After
-    convolutions, its inputs and weights are streamed (``streamed``).
+    Layers have their numbers in the network; ``first`` is the first matrix product. Its inputs and
+    weights are streamed (``streamed``).
     Raises InputError if the core lacks MOVE_WEIGHTS, is not square, or is too small.
     """
 
@@ -42,16 +42,13 @@ class Layout:
         self.outputs = [self.padded(layer.outputs) for layer in layers]
         for number, conv in enumerate(self.convolutions):
             self.inputs[number] = conv.geometry.rows
-        self.streamed: Streamed | None = None
-        if self.convolutions:
-            last = self.convolutions[-1].geometry
-            self.inputs[self.first] = last.blocks * last.maxima_bytes
-            count, outputs = self.inputs[self.first], self.outputs[self.first]
-            self.streamed = Streamed(self.first, count, outputs, self.batch, config)
+        last = self.convolutions[-1].geometry
+        self.inputs[self.first] = last.blocks * last.maxima_bytes
+        count, outputs = self.inputs[self.first], self.outputs[self.first]
+        self.streamed = Streamed(self.first, count, outputs, self.batch, config)
         self.classes = layers[-1].outputs
-        #: Products whose errors have noise in their rows, to make the errors of the layer before;
-        #: the last is always one, as the host clears what is beside its errors.
-        self.noisy = list(range(max(self.first, 1), len(layers))) or [0]
+        #: Products whose errors have noise in their rows, to make the errors of the layer before.
+        self.noisy = self.products
         self.row_lengths = [self.batch + self.outputs[-1] + self.size, self.outputs[-1] + self.size]
         self.row_lengths += [self.outputs[n] + self.size for n in self.noisy]
         self._tiles()
@@ -139,15 +136,12 @@ class Layout:
         self.scores = space.take(self.batch * self.classes)
         for conv in self.convolutions:
             conv.external(space, None if conv.number else self.images)
-        if self.streamed:
-            self.streamed.external = space.take(self.batch * self.streamed.count)
+        self.streamed.external = space.take(self.batch * self.streamed.count)
 
     @property
     def image_bytes(self) -> int:
         """Bytes of one image as the host writes it."""
-        if self.convolutions:
-            return self.convolutions[0].geometry.image_bytes
-        return self.inputs[0]
+        return self.convolutions[0].geometry.image_bytes
 
     # Unified buffer.
 
@@ -164,7 +158,7 @@ class Layout:
         #: For each product after another: errors of its inputs, then the mask for them, twice.
         self.masked: dict[int, list[Matrix]] = {}
         for number in self.products:
-            pitch = self.outputs[number] + size * (number in self.noisy)
+            pitch = self.outputs[number] + size
             hidden = number < len(self.outputs) - 1
             planes = [space.matrix(batch, pitch) for _ in range(3 if hidden else 1)]
             self.errors[number] = planes[0]
@@ -174,22 +168,13 @@ class Layout:
         self._require("unified_bytes", max(space.end, self._phases(space.end)))
 
     def _blocks(self, space: Area) -> None:
-        """Place the blocks of weights that are not streamed: those of a first layer take turns."""
+        """Place the blocks of weights that are not streamed."""
         self.blocks: dict[int, list[Block]] = {}
-        later = sum(
-            2 * self.inputs[n] * (self.size + 1) * self.tiles_of(self.outputs[n])
-            for n in self.held
-            if n
-        )
-        rows = self.inputs[0]
-        twice = space.end + later + 4 * rows * self.size <= self.config.unified_bytes
-        turns = 0 if self.streamed else 1 + twice
-        buffers = [space.pair(rows, self.size) for _ in range(turns)]
         for number in self.held:
             count, blocks = self.inputs[number], []
             for j in range(self.outputs[number] // self.size):
                 # The bytes of a column, of which the errors of the layer before are made.
-                pair = space.pair(count, self.size + 1) if number else buffers[j % turns]
+                pair = space.pair(count, self.size + 1)
                 high, low = (x + j * count * self.size for x in self.weights[number])
                 blocks.append(Block(number, j, *pair, high, low))
             self.blocks[number] = blocks
@@ -200,10 +185,8 @@ class Layout:
         self.backward_buffers: list[Backward] = []
         self.gradient_buffers: list[Gradient] = []
         following = [conv.geometry.image_bytes for conv in self.convolutions[1:]]
-        end = base
-        if self.streamed:
-            following.append(self.streamed.count)
-            end = self.streamed.place(base, self.weights[self.first])
+        following.append(self.streamed.count)
+        end = self.streamed.place(base, self.weights[self.first])
         for conv, length in zip(self.convolutions, following, strict=True):
             spaces = [Area(self.size, base) for _ in range(3)]
             self.forward_buffers.append(conv.forward(spaces[0], length))
@@ -227,11 +210,10 @@ class Layout:
         for n in self.products[1:]:
             count = self.tiles_of(self.outputs[n]) + 1
             self.back[n] = [space.take(count) for _ in range(self.inputs[n] // self.size)]
-        if self.streamed:
-            #: Tiles of -I and 2 I.
-            self.minus, self.twice = space.take(1), space.take(1)
+        #: Tiles of -I and 2 I.
+        self.minus, self.twice = space.take(1), space.take(1)
         #: Tiles that make noise as wide as the shift of the errors of a streamed layer's inputs.
-        self.noise_tiles = {n: space.take(1) for n in range(1, self.first + bool(self.first))}
+        self.noise_tiles = {n: space.take(1) for n in range(1, self.first + 1)}
         self.constant_tiles = space.end
         #: Tiles of errors, in turn.
         self.gradient = [space.take(per_batch) for _ in "01"]
@@ -243,34 +225,32 @@ class Layout:
         free = self.config.weight_tiles - space.end
         longest = max((self.inputs[n] // self.size for n in self.held), default=0)
         count = max([longest, *(conv.tiles for conv in self.convolutions)])
-        if self.streamed:
-            self.streamed.limit(free)
-            longest = max(longest, self.streamed.part_tiles)
-            count = max(count, longest, self.tiles_of(self.outputs[self.first]))
+        self.streamed.limit(free)
+        longest = max(longest, self.streamed.part_tiles)
+        count = max(count, longest, self.tiles_of(self.outputs[self.first]))
         self._require("weight_tiles", space.end + count)
         #: Tiles of the forward pass, which take turns.
         self.forward = [space.take(longest) for _ in range(min(2, free // longest))]
 
     def is_streamed(self, number: int) -> bool:
         """Return True for the product whose inputs and weights are streamed."""
-        return self.streamed is not None and number == self.first
+        return number == self.first
 
     def source(self, number: int, turn: int) -> Matrix:
         """Return the inputs of a product; ``turn``: which buffer of a part, if streamed."""
-        if self.streamed and number == self.first:
+        if self.is_streamed(number):
             return self.streamed.inputs[turn]
         return self.activations[number]
 
     @property
     def held(self) -> range:
         """Numbers of the matrix products that are not streamed."""
-        return self.products[1:] if self.streamed else self.products
+        return self.products[1:]
 
     @property
     def early_blocks(self) -> list[Block]:
         """Blocks of weights that are in the unified buffer before the backward pass."""
-        later = [block for n in self.held if n for block in self.blocks[n]]
-        return later if self.streamed else [*later, self.blocks[0][0]]
+        return [block for n in self.held for block in self.blocks[n]]
 
     @property
     def chunk_parameters(self) -> int:
@@ -281,7 +261,7 @@ class Layout:
         """Return the rows of each chunk of a block of a layer."""
         if number < self.first:
             return self.convolutions[number].parts
-        if self.streamed and number == self.first:
+        if self.is_streamed(number):
             return self.streamed.parts
         return balanced(self.inputs[number], self.config.accumulator_depth)
 
@@ -297,7 +277,7 @@ class Layout:
         if number < self.first:
             some = self.gradient_buffers[number].blocks
             turns = [(block, turn % len(parts)) for turn, block in enumerate(some)]
-        elif self.streamed and number == self.first:
+        elif self.is_streamed(number):
             turns = [(x, part) for part, some in enumerate(self.streamed.blocks) for x in some]
         else:
             blocks = self.blocks[number]

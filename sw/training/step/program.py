@@ -16,8 +16,7 @@ def instructions(layout: Layout) -> list[Instruction]:
     """
     emit = Emitter(layout)
     forward.load(emit)
-    if layout.convolutions:
-        convolutions.forward(emit)
+    convolutions.forward(emit)
     forward.products(emit)
     emit.copy(Opcode.STORE, layout.logits, (0, layout.batch), layout.scores, layout.classes)
     forward.softmax(emit)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from celosia.hw.arch.isa import Opcode, Rounding, Space
 from celosia.sw.compiler.emit.access import span
-from celosia.sw.training.scheme import MOST_HIGH
+from celosia.sw.layers.step import MOST
 from celosia.sw.training.step import backward, wide
 from celosia.sw.training.step.conv import errors, gradients
 from celosia.sw.training.step.emitter import Emitter
@@ -67,7 +67,7 @@ def _errors(emit: Emitter, layer: int) -> bool:
     elif layer > layout.first:
         backward.errors(emit, layer)
         return True
-    elif layout.streamed:
+    else:
         wide.errors(emit)
     return False
 
@@ -178,7 +178,7 @@ def _write(emit: Emitter, chunk: Chunk, half: int) -> None:
     block, rows, size = chunk.block, chunk.rows, emit.layout.size
     emit.layer = block.layer
     for matrix, external, name, rounding, least in (
-        (block.high, block.external_high, "high", Rounding.SINGLE, -MOST_HIGH),
+        (block.high, block.external_high, "high", Rounding.SINGLE, -MOST),
         (block.low, block.external_low, "low", Rounding.DOUBLE, -128),
     ):
         emit.vector(

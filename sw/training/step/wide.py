@@ -1,20 +1,13 @@
 """First matrix product after convolutions: its inputs and weights are streamed, part by part."""
 
 from celosia.hw.arch.isa import Opcode
-from celosia.sw.training.scheme import ONE
+from celosia.sw.layers.step import MOST
 from celosia.sw.training.step.emitter import Emitter
-from celosia.sw.training.step.layout import Layout
-from celosia.sw.training.step.streamed import Streamed
-
-
-def _streamed(layout: Layout) -> Streamed:
-    assert layout.streamed is not None
-    return layout.streamed
 
 
 def load_inputs(emit: Emitter, part: int, turn: int) -> None:
     """Append the load of a part of the inputs of a batch."""
-    streamed = _streamed(emit.layout)
+    streamed = emit.layout.streamed
     first, last = streamed.parts[part]
     emit.copy(
         Opcode.LOAD,
@@ -29,7 +22,7 @@ def load_inputs(emit: Emitter, part: int, turn: int) -> None:
 def errors(emit: Emitter) -> None:
     """Append the errors of the inputs, part by part: errors times weights, turned."""
     layout = emit.layout
-    streamed = _streamed(layout)
+    streamed = layout.streamed
     emit.layer = streamed.number
     turn = 0
     for part, (first, last) in enumerate(streamed.parts):
@@ -47,7 +40,7 @@ def errors(emit: Emitter) -> None:
 def _part(emit: Emitter, part: int) -> None:
     """Append sums and errors of a part, and their store."""
     layout = emit.layout
-    streamed, batch, size = _streamed(layout), layout.batch, layout.size
+    streamed, batch, size = layout.streamed, layout.batch, layout.size
     number, (first, last) = streamed.number, streamed.parts[part]
     results = streamed.results[part % 2]
     groups, limit = (last - first) // size, emit.config.accumulator_depth // batch
@@ -66,7 +59,7 @@ def _part(emit: Emitter, part: int) -> None:
             half=half,
             channels=size,
             blocks=len(some),
-            low=-ONE,
+            low=-MOST,
         )
     emit.copy(
         Opcode.STORE,

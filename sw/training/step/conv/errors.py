@@ -6,7 +6,7 @@ errors of inputs are the products of the errors around them with the kernel, tur
 """
 
 from celosia.hw.arch.isa import Opcode
-from celosia.sw.training.scheme import ONE
+from celosia.sw.layers.step import MOST
 from celosia.sw.training.step.addresses import Backward, Convolution
 from celosia.sw.training.step.emitter import Emitter, block
 from celosia.sw.training.step.places import balanced
@@ -131,7 +131,7 @@ class _Layer:
                     x_count=(rows[1] - rows[0]) * width,
                     destination_base=inputs + rows[0] * width * g.channels + number * g.size,
                     destination_x_stride=g.channels,
-                    low=-ONE,
+                    low=-MOST,
                 )
         emit.copy_bytes(Opcode.STORE, inputs, before.pooled + image * count, count)
 

@@ -55,7 +55,6 @@ class _Layer:
             origin, row = g.origin * g.pitch, g.grid * g.pitch
             return _Results(origin, g.pitch, row, g.image_bytes, following.images, clear=True)
         streamed = layout.streamed
-        assert streamed is not None
         row = own.wide * own.outputs
         return _Results(0, own.outputs, row, streamed.count, streamed.external, clear=False)
 
