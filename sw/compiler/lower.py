@@ -6,13 +6,17 @@ Maxima and activations after a product become part of it.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from celosia.sw.ir.graph import Graph
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import Layer, MatrixLayer, Sum
+from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Sum
 from celosia.sw.operators.registry import OPERATORS
+
+#: A value of so many bytes is loaded again if no layer reads it in so many layers.
+_LARGE, _NEAR = 1 << 11, 5
 
 
 def lower(graph: Graph, items: int | None = None) -> Network:
@@ -56,6 +60,44 @@ def _in_place(network: Network, graph: Graph) -> Network:
             if max(loads, default=0) <= min(network.makers[new]):
                 values[new] = replace(values[new], original=first)
     return replace(network, values=tuple(values))
+
+
+def with_reloads(network: Network) -> Network:
+    """Return a network whose large values leave the unified buffer while no layer reads them.
+
+    They are stored when they are made, and later loaded as other values with the same bytes.
+    """
+    values, layers = list(network.values), list(network.layers)
+    for number, value in enumerate(network.values):
+        if value.contents is not None or value.bytes_per_item < _LARGE:
+            continue
+        current = number
+        for before, after in pairwise(sorted({*network.makers[number], *network.readers[number]})):
+            if after - before > _NEAR:
+                original = number if value.original < 0 else value.original
+                copy = replace(value, original=original, is_input=True, is_output=False)
+                current = len(values)
+                values.append(copy)
+                if not value.is_input:
+                    values[number] = replace(values[number], is_output=True)
+            if current != number:
+                layers[after] = _reading(layers[after], number, current)
+    return replace(network, values=tuple(values), layers=tuple(layers))
+
+
+def _reading(layer: Layer, old: int, new: int) -> Layer:
+    """Return a layer that reads another value instead of one."""
+
+    def value(number: int) -> int:
+        return new if number == old else number
+
+    layer = replace(layer, source=value(layer.source))
+    if isinstance(layer, Sum | DynamicProduct):
+        layer = replace(layer, second=value(layer.second))
+    if isinstance(layer, DynamicProduct):
+        addends = tuple(replace(one, value=value(one.value)) for one in layer.addends)
+        layer = replace(layer, blocks=tuple(map(value, layer.blocks)), addends=addends)
+    return layer
 
 
 def in_order(layers: Sequence[Layer]) -> tuple[Layer, ...]:

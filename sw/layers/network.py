@@ -71,6 +71,16 @@ class Network:
         )
 
     @cached_property
+    def reloaded(self) -> frozenset[int]:
+        """Values that layers make and that are loaded again, and those that they are loaded as."""
+        copies = {
+            number: value.original
+            for number, value in enumerate(self.values)
+            if value.is_input and value.original >= 0 and not self.values[value.original].is_input
+        }
+        return frozenset((*copies, *copies.values()))
+
+    @cached_property
     def makers(self) -> list[list[int]]:
         """Layers that make each value, each some of its channels."""
         makers: list[list[int]] = [[] for _ in self.values]

@@ -103,6 +103,15 @@ class ShiftedLayers:
         lowering.views[number] = replace(view, value=len(lowering.values) - 1)
         return lowering.views[number]
 
+    def part(self, matrix: Matrix, rows: tuple[int, int]) -> Matrix:
+        """Return some rows of an input, which are loaded apart."""
+        values = self.lowering.values
+        value, count = values[matrix.value], rows[1] - rows[0]
+        original = matrix.value if value.original < 0 else value.original
+        fields = {"original": original, "offset": rows[0] * matrix.columns, "spread": False}
+        values.append(replace(value, height=1, width=count, channels=matrix.columns, **fields))
+        return replace(matrix, value=len(values) - 1, rows=count)
+
     def stored_product(
         self, scaling: Scaling, matrix: Matrix, number: int, result: Matrix, first: int
     ) -> None:

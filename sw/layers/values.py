@@ -22,6 +22,7 @@ class Value:
     spread: bool = False
     #: Input whose bytes in external memory it has, or whose place it takes; -1 for its own.
     original: int = -1
+    offset: int = 0  #: First of these bytes.
     #: True if the host writes it, reads it.
     is_input: bool = False
     is_output: bool = False

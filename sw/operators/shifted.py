@@ -37,6 +37,9 @@ Sums = Callable[[HostOperator, _Arrays], np.ndarray]
 ROUNDINGS = ("UP", "AWAY", "HALVED")
 #: Greatest shifts, to the left and to the right, and greatest factor of an addend.
 _LEFT, _RIGHT, _FACTOR = 7, 30, 1 << 14
+#: Bytes of blocks, at most, that are loaded together if they can be loaded apart; their rows are a
+#: multiple, so that columns of noise repeat as in the result.
+_LOADED, _ALIGNED = 1 << 15, 16
 #: Products of two int8 whose sums float32 holds.
 _MOST_TERMS = (1 << 24) >> 14
 #: Sums of products of each operator of shifted sums.
@@ -241,22 +244,36 @@ def _turned_blocks(
     operands: Sequence[int],
     addends: Sequence[tuple[Matrix, int]],
 ) -> None:
-    """Lower a product by the columns of several blocks, which are added."""
-    first, *blocks = (layers.matrix(number) for number in operands)
-    taps = blocks[0].columns
+    """Lower a product by the columns of several blocks, which are added.
+
+    Some rows of all blocks, which are columns of the result, are loaded at a time.
+    """
+    lowering, (first, *blocks) = layers.lowering, [layers.matrix(number) for number in operands]
+    taps, rows = blocks[0].columns, blocks[0].rows
+    total = sum(block.columns for block in blocks)
     groups = tuple(
         Group(column=number * taps, block=number, missing=taps - block.columns)
         for number, block in enumerate(blocks)
     )
     reads = Reads((1, 1, first.rows), (0, 0, 1), taps, groups)
-    layers.sums(
-        scaling,
-        (layers.rows(first), blocks[0]),
-        addends,
-        turned=(False, True),
-        reads=reads,
-        blocks=[layers.turned(block).value for block in blocks[1:]],
-    )
+    first = layers.rows(first)
+    extents = first.rows, rows
+    result = Matrix(lowering.add(layers.operation.outputs[0], (1, *extents)), *extents)
+    apart = rows * total > _LOADED and all(n in lowering.graph.inputs for n in operands[1:])
+    count = max(1, _LOADED // total // _ALIGNED) * _ALIGNED if apart else rows
+    for start in range(0, rows, count):
+        some = start, min(start + count, rows)
+        parts = [layers.part(block, some) for block in blocks] if apart else blocks
+        layers.sums(
+            scaling,
+            (first, parts[0]),
+            [(replace(matrix, first=start), factor) for matrix, factor in addends],
+            turned=(False, True),
+            reads=reads,
+            blocks=[layers.turned(block).value for block in parts[1:]],
+            result=result,
+            first_channel=start,
+        )
 
 
 def _blocks(

@@ -10,10 +10,13 @@ from float_networks import Layers
 from step_inputs import contents, shift_of
 
 from celosia.hw.arch.presets import preset
+from celosia.sim.check.hazards import check_hazards
 from celosia.sim.timing.cycles import estimate
+from celosia.sw.compiler import legalise
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.ir.graph import Graph, Operation, Quantization, State, Tensor
 from celosia.sw.ir.program import Program
+from celosia.sw.operators import shifted
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training.graph import StepGraph, step_graph
 
@@ -153,14 +156,49 @@ def test_a_state_that_is_read_late_is_not_replaced(late: bool) -> None:
         "nano,rows=8,columns=8,weight_tiles=128,unified_bytes=65536",
     ],
 )
-def test_layers_of_several_blocks_with_biases(core: str, seed: int) -> None:
-    """The last block of the second layer is narrow, and the errors of its inputs are needed."""
-    layers = Layers((50,), seed)
-    for outputs in (64, 40):
-        layers.dense(outputs, "RELU")
-    layers.dense(4)
-    found = step_graph(layers.graph(), BATCH, shift_of, most=1 << 11)
+@pytest.mark.parametrize("loaded", [1 << 10, 1 << 15])
+def test_layers_of_several_blocks_with_biases(
+    core: str, loaded: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last block of the second layer is narrow, and the errors of its inputs are needed.
+
+    They are computed by rows of the weights: at once, or 16 rows of all blocks at a time.
+    """
+    monkeypatch.setattr(shifted, "_LOADED", loaded)
+    found = step_graph(hidden(50, 72, 40, 4, seed=seed), BATCH, shift_of, most=1 << 11)
     assert not require_equal(found, core, seed).host
+
+
+def deep(seed: int) -> StepGraph:
+    layers = Layers((12, 12, 8), seed)
+    for _ in range(4):
+        layers.conv(8)
+    layers.dense(4)
+    return step_graph(layers.graph(), BATCH, shift_of)
+
+
+#: A core with too little space for all values between their first and their last reader.
+SMALL = "edge,unified_bytes=40960"
+
+
+def test_values_are_stored_and_loaded_again(seed: int) -> None:
+    program = require_equal(deep(seed), SMALL, seed)
+    assert not program.host
+    (part,) = program.parts
+    check_hazards([s.instructions for s in (*part.setups, *part.mains)], program.config)
+
+
+def test_without_loads_of_values_the_host_runs_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(legalise, "with_reloads", lambda network: network)
+    config = preset(f"{SMALL},activation_weights=true")
+    assert compile_steps(deep(0).graph, config).program.host
+
+
+def test_layers_share_the_tiles_of_addends() -> None:
+    """A tile for each of 196 blocks of weights would not fit."""
+    graph = step((30, 400, 400, 4), 0, 1 << 10).graph
+    config = preset("edge,activation_weights=true")
+    assert not compile_steps(graph, config).program.host
 
 
 CONVOLUTIONS: dict[str, list[dict[str, Any]]] = {

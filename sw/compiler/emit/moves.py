@@ -93,7 +93,7 @@ def _rows(about: Addressing, opcode: Opcode, region: Region, layer: int) -> Iter
         fields["external_pitch"] = outside
         fields["unified_pitch"] = pitch
     accesses = [about.access(region, writes=opcode is Opcode.LOAD)]
-    if region.stripe and not value.is_input:
+    if (region.stripe and not value.is_input) or region.value in about.network.reloaded:
         count = rows * row_bytes
         accesses.append(span("external", opcode is Opcode.STORE, external, count))
     yield Step(Instruction(opcode, **fields), tuple(accesses), layer)

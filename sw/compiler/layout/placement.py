@@ -38,8 +38,8 @@ def external_addresses(
         if value.original < 0 and (value.is_input or value.is_output):
             samples = 1 if value.contents is not None else batch
             external[number] = take(samples * value.bytes_per_item)
-    copies = {n: v.original for n, v in enumerate(network.values) if v.original >= 0}
-    external |= {number: external[original] for number, original in copies.items()}
+    copies = {n: v for n, v in enumerate(network.values) if v.original >= 0}
+    external |= {number: external[v.original] + v.offset for number, v in copies.items()}
     for number, value in enumerate(network.values):
         # Samples follow one another in external memory.
         if number in spilled and number not in external:

@@ -36,6 +36,12 @@ def _products(network: Network) -> dict[int, DynamicProduct]:
     return {n: x for n, x in enumerate(network.layers) if isinstance(x, DynamicProduct)}
 
 
+def diagonals(network: Network) -> list[tuple[int, ...]]:
+    """Return the numbers on the diagonals of constant tiles, by groups that layers share."""
+    groups = dict.fromkeys(layer.factors for layer in _products(network).values())
+    return [group for group in groups if group]
+
+
 def scratch_limit(network: Network, config: Config) -> str:
     """Return the reason why a core has too few slots or sums for such tiles, if it has."""
     least = policy.SCRATCH_SHARE * (
@@ -43,11 +49,11 @@ def scratch_limit(network: Network, config: Config) -> str:
     )
     if config.weight_tiles < least:
         return f"wanted at least {least} weight tiles, got {config.weight_tiles}"
-    diagonals = sum(len(layer.factors) for layer in _products(network).values())
-    if diagonals > config.weight_tiles // 2:
+    count = sum(map(len, diagonals(network)))
+    if count > config.weight_tiles // 2:
         # Half of the tiles are for those of activations, and for tiles that stream.
         requirement = f"at most {config.weight_tiles // 2} constant tiles of addends"
-        return f"wanted {requirement}, got {diagonals}"
+        return f"wanted {requirement}, got {count}"
     if config.accumulator_rows <= config.rows:
         wanted = f"more than {config.rows} rows of accumulators"
         return f"wanted {wanted}, got {config.accumulator_rows}"

@@ -21,7 +21,7 @@ from celosia.sw.compiler.layout.pitches import (
     tile_segments,
 )
 from celosia.sw.compiler.layout.residence import TileSegments, demand_of, reside, steps_of
-from celosia.sw.compiler.layout.scratch import Scratch, scratch_of, tile_columns
+from celosia.sw.compiler.layout.scratch import Scratch, diagonals, scratch_of, tile_columns
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Pooling
 
@@ -142,8 +142,9 @@ def tile(
     cut = [_segments(network, n, layouts, bands, config, None) for n in range(len(network.layers))]
     sizes = [steps_of(segments, config) * len(segments) for segments in cut]
     scratch = scratch_of(network, config)
-    fixed = [len(x.factors) if isinstance(x, DynamicProduct) else 0 for x in network.layers]
-    keep, tiles = 0, scratch.first - sum(fixed)
+    shared = diagonals(network)
+    fixed = [x.factors if isinstance(x, DynamicProduct) else () for x in network.layers]
+    keep, tiles = 0, scratch.first - sum(map(len, shared))
     stored = any(isinstance(layer, MatrixLayer) and layer.stored >= 0 for layer in network.layers)
     if sum(sizes) > tiles or stored:
         keep = max(tiles // policy.RING_SHARE, min(tiles, 2))
@@ -172,15 +173,17 @@ def tile(
         for number, (layer, segments) in enumerate(zip(network.layers, cut, strict=True))
     ]
     slots, used = reside(demands, tiles - keep)
-    for number, count in enumerate(fixed):
-        if count:
-            slots[number] = used, count, 1
-            used += count
-    tiles += sum(fixed)
+    for group in shared:
+        own = (used, len(group), 1)
+        slots = [
+            own if factors == group else old for factors, old in zip(fixed, slots, strict=True)
+        ]
+        used += len(group)
+    tiles += sum(map(len, shared))
     layers = [
         TiledLayer(
             segments=segments,
-            steps=fixed[number] or steps_of(segments, config),
+            steps=len(fixed[number]) or steps_of(segments, config),
             tiles=1 if fixed[number] else len(segments),
             channels=_channels(layer, bands.get(number), config),
             parameters=parameters_of_tile(_channels(layer, bands.get(number), config), config),
