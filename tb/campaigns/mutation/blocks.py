@@ -42,8 +42,8 @@ check, dispatch | sequencer/check sequencer/dispatch | sequencer_check sequencer
     sequencer
 issue, command, semaphores | sequencer/issue sequencer/command sequencer/semaphores |
     sequencer_issue sequencer_command sequencer_semaphores | | queue_users semaphores | sequencer
-supervisor, counters | sequencer/supervisor sequencer/counters | sequencer_supervisor
-    sequencer_counters | | | sequencer
+supervisor, counters | sequencer/supervisor sequencer/counters lib/counter | sequencer_supervisor
+    sequencer_counters lib_counter | | | sequencer
 sequencer | sequencer/sequencer sequencer/program sequencer/faults | sequencer_program
     sequencer_faults | | | sequencer core
 host registers | axi/registers axi/interrupts | axi_registers axi_interrupts
