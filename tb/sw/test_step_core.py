@@ -188,6 +188,17 @@ def test_values_are_stored_and_loaded_again(seed: int) -> None:
     check_hazards([s.instructions for s in (*part.setups, *part.mains)], program.config)
 
 
+@pytest.mark.thorough
+def test_values_loaded_again_on_the_rtl(
+    seed: int, verilator: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = "nano,rows=16,columns=16,weight_tiles=128,unified_bytes=16384"
+    found = step((48, 64, 64, 64, 64, 4), seed, 1 << 10, 32)
+    assert not require_equal(found, core, seed, "rtl").host
+    monkeypatch.setattr(legalise, "with_reloads", lambda network: network)
+    assert compile_steps(found.graph, preset(f"{core},activation_weights=true")).program.host
+
+
 def test_without_loads_of_values_the_host_runs_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(legalise, "with_reloads", lambda network: network)
     config = preset(f"{SMALL},activation_weights=true")
