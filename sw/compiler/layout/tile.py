@@ -36,6 +36,7 @@ class TiledLayer:
     #: output tiles.
     steps: int
     tiles: int
+    passes: int  #: Reduction steps of all output tiles.
     channels: int  #: Output channels of a tile, of which the last may have fewer: C without a band.
     parameters: int  #: Channels of parameters for a tile.
     period: int  #: Tiles that stay or stream as one group.
@@ -185,6 +186,7 @@ def tile(
             segments=segments,
             steps=len(fixed[number]) or steps_of(segments, config),
             tiles=1 if fixed[number] else len(segments),
+            passes=sum(steps_of((tile,), config) for tile in segments),
             channels=_channels(layer, bands.get(number), config),
             parameters=parameters_of_tile(_channels(layer, bands.get(number), config), config),
             band=bands.get(number),

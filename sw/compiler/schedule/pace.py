@@ -205,11 +205,11 @@ def layer_cycles(
         rows, width = layer.output
         pixels = math.prod(vectors(tiled.band, -(-rows // stripes), width, source.row))
         groups = drain_cycles(tiled.band.count * tiled.channels, config)
-        tiles *= stripes
-        return tiles * tiled.steps * pass_cycles(pixels, config), tiles * pixels * groups
+        array = stripes * tiled.passes * pass_cycles(pixels, config)
+        return array, tiles * stripes * pixels * groups
     drained = math.prod(layer.output) * max(groups, math.prod(layer.pool.window))
     passes = max(pass_cycles(layer.pixels, config), stripes * pass_cycles(1, config))
-    return tiles * tiled.steps * passes, tiles * drained
+    return tiled.passes * passes, tiles * drained
 
 
 def overlap_gains(
