@@ -123,6 +123,7 @@ class Mixed(Component):
             ^ ((b == c) << 24) ^ ((a & c) << 25) ^ ((c | b) << 40) ^ (~a << 50)
             ^ (none.all() << 51) ^ (none.any() << 52) ^ ((none == 0) << 53) ^ (none + b)
             ^ (choice << 30) ^ (inner.sum << 33) ^ (read.data << 55) ^ (seen.data << 40)
+            ^ ((a - (c - b))[:13] << 10)
             ^ (nested << 44) ^ (c.word_select(b[:2], 3) << 20) ^ (pair.as_value().as_signed() >> b)
         )  # fmt: skip
         return m
