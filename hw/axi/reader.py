@@ -219,8 +219,8 @@ class ReadMaster(Component):
                 m.d.comb += register.o.ready.eq(beats[n].ready)
             issued, ended = requests[n].valid & requests[n].ready, ends & (number == n)
             fills = issued & (counts[n] == self.outstanding - 1)
-            m.d.sync += [
-                counts[n].eq(counts[n] + issued - ended),
-                full[n].eq((full[n] | fills) & ~ended),
-            ]
+            m.d.sync += full[n].eq((full[n] | fills) & ~ended)
+            # `ended` comes late: it reaches the enable only.
+            with m.If(issued ^ ended):
+                m.d.sync += counts[n].eq(Mux(issued, counts[n] + 1, counts[n] - 1))
         return m

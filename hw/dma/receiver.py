@@ -128,14 +128,14 @@ class Receiver(Component):
         free = Signal()
         m.d.comb += [
             done.eq((now.waits & Cat(output.ready for output in outputs)).any()),
-            free.eq(~valid | done | now.fault | self.drop),
+            free.eq(~valid | done | now.fault),
             self.beats.ready.eq(self.bursts.valid & ~burst.bad & free),
             self.bursts.ready.eq(free & (burst.bad | (self.beats.valid & beat.last))),
             accept.eq(self.bursts.valid & (burst.bad | self.beats.valid)),
             self._following(now, new, begins),
         ]
-        with m.If(free):
-            m.d.sync += valid.eq(accept)
+        # Without `drop` in `free`, because the read master depends on it.
+        m.d.sync += valid.eq(Mux(free, accept, valid) & ~self.drop)
         with m.If(free & accept):
             m.d.sync += [now.eq(new), begins.eq(beat.last)]
 

@@ -1,6 +1,6 @@
 """Loop nest: addresses of nested loops."""
 
-from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 
 from celosia.hw.lib.component import Component, In, Out
@@ -40,11 +40,13 @@ class LoopNest(Component):
         Address of the current round.
     last : Out(levels)
         Levels that are in their last round.
+    ends : Out(levels)
+        Bit n: the levels from the innermost to n are in their last round.
 
     Timing
     ------
-    ``address`` and ``last`` change in the cycle after ``start`` or ``step``, which may come every
-    cycle.
+    ``address``, ``last`` and ``ends``, all registers, change in the cycle after ``start`` or
+    ``step``, which may come every cycle.
     """
 
     def __init__(
@@ -62,11 +64,12 @@ class LoopNest(Component):
         self.step = In(1)
         self.address = Out(bits)
         self.last = Out(self.levels)
+        self.ends = Out(self.levels)
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        [last] = data_registers(m, self.last)
+        last, ends = data_registers(m, self.last, self.ends)
         began = [
             Signal(self.bits, name=f"began_{level}", reset_less=True)
             for level in range(self.levels)
@@ -85,14 +88,38 @@ class LoopNest(Component):
             address.eq(Mux(self.start, self.base, origin + stride)),
             self.address.eq(began[0]),
         ]
+        for level, begins in enumerate(self._count(m, rounds, last, ends)):
+            with m.If(begins):
+                m.d.sync += began[level].eq(address)
+        return m
+
+    def _count(self, m: Module, rounds: list[Signal], last: Signal, ends: Signal) -> list[Value]:
+        """Count the rounds of each level; return for each level that it begins a round.
+
+        ``step`` comes late and reaches enables only. So ``ends`` is found from the next ``last``.
+        """
+        begins: list[Value] = []
+        single, following_last = (Signal(self.levels, name=n) for n in ("single", "following_last"))
         for level, number in enumerate(rounds):
             count, first = self.counts[str(level)], self.firsts[level]
             following = Signal(len(number), name=f"following_{level}")
-            m.d.comb += following.eq(number + 1)
-            with m.If(self.start | (self.step & last[:level].all())):
-                m.d.sync += began[level].eq(address)
+            inner = ends[level - 1] if level else Const(1)
+            again = Mux(last[level], single[level], following == count)
+            m.d.comb += [
+                following.eq(number + 1),
+                single[level].eq(count == first),
+                following_last[level].eq(Mux(inner, again, last[level])),
+            ]
+            begins.append(self.start | (self.step & inner))
+            with m.If(begins[level]):
                 with m.If(self.start | last[level]):
-                    m.d.sync += [number.eq(first), last[level].eq(count == first)]
+                    m.d.sync += number.eq(first)
                 with m.Else():
-                    m.d.sync += [number.eq(following), last[level].eq(following == count)]
-        return m
+                    m.d.sync += number.eq(following)
+        with m.If(self.start | self.step):
+            m.d.sync += last.eq(Mux(self.start, single, following_last))
+            for level in range(self.levels):
+                inward = slice(level + 1)
+                at_start, at_step = single[inward].all(), following_last[inward].all()
+                m.d.sync += ends[level].eq(Mux(self.start, at_start, at_step))
+        return begins

@@ -24,13 +24,16 @@ class PassAddresses(Component):
 
     Members
     -------
+    idle : In(1)
+        No instruction has begun, or its last pixel is on offer.
     begin : In(1)
-        Takes ``instruction``; the outputs are those of its first pixel from the next cycle on.
+        ``instruction`` may begin.
     instruction : In(layout of MATMUL)
         Fields, at the bits that MOVE_WEIGHTS has, too. ``TilePrefetcher`` has refused counts of
         twice ``accumulator_depth`` or more, and taps for more tiles than there are.
     advance : In(1)
-        Goes to the next pixel. Not after ``final``.
+        Goes to the next pixel. While ``idle``, that is the first one of ``instruction`` if it may
+        begin; else nothing happens.
     address : Out(address_bits)
         Address of lane 0 in the unified buffer.
     row : Out(row_bits)
@@ -53,7 +56,7 @@ class PassAddresses(Component):
 
     Timing
     ------
-    Outputs change in the cycle after ``begin`` or ``advance``.
+    Outputs change in the cycle after ``advance``, which comes late and reaches enables only.
     """
 
     def __init__(self, *, sizes: MatrixSizes) -> None:
@@ -63,6 +66,7 @@ class PassAddresses(Component):
         self.row_bits = sizes.accumulator_depth.bit_length()
         if sizes.blocks:
             self.row_bits = max(self.row_bits, (self.weight_rows - 1).bit_length())
+        self.idle = In(1)
         self.begin = In(1)
         self.instruction = In(MATMUL)
         self.advance = In(1)
@@ -121,30 +125,31 @@ class PassAddresses(Component):
         new_taps = instruction.taps[: sizes.taps_bits]
         single_round = Cat(count == 1 for count in new_counts).all()
         row, move = self._given(m)
-        with m.If(self.begin):
-            for axis, name in enumerate(axes):
+        with m.If(self.idle):
+            with m.If(self.begin & self.advance):
+                for axis, name in enumerate(axes):
+                    m.d.sync += [
+                        left[axis].eq(new_counts[axis]),
+                        counts[axis].eq(new_counts[axis]),
+                        strides[axis].eq(instruction[f"{name}_stride"]),
+                        starts[axis].eq(instruction.unified),
+                        ends[axis].eq(new_counts[axis] == 1),
+                        single[axis].eq(new_counts[axis] == 1),
+                    ]
                 m.d.sync += [
-                    left[axis].eq(new_counts[axis]),
-                    counts[axis].eq(new_counts[axis]),
-                    strides[axis].eq(instruction[f"{name}_stride"]),
-                    starts[axis].eq(instruction.unified),
-                    ends[axis].eq(new_counts[axis] == 1),
-                    single[axis].eq(new_counts[axis] == 1),
+                    step_start.eq(instruction.unified),
+                    taps_left.eq(new_taps),
+                    closing.eq(new_taps <= sizes.rows),
+                    row_register.eq(row),
+                    base_row.eq(row),
+                    accumulate.eq(
+                        instruction.accumulate if move is None else instruction.accumulate & ~move
+                    ),
+                    first.eq(1),
+                    overflow.eq(0),
+                    pass_ends.eq(single_round),
+                    final.eq(single_round & (new_taps <= sizes.rows)),
                 ]
-            m.d.sync += [
-                step_start.eq(instruction.unified),
-                taps_left.eq(new_taps),
-                closing.eq(new_taps <= sizes.rows),
-                row_register.eq(row),
-                base_row.eq(row),
-                accumulate.eq(
-                    instruction.accumulate if move is None else instruction.accumulate & ~move
-                ),
-                first.eq(1),
-                overflow.eq(0),
-                pass_ends.eq(single_round),
-                final.eq(single_round & (new_taps <= sizes.rows)),
-            ]
         with m.Elif(self.advance):
             ending = Signal(3)
             for axis in range(3):
@@ -193,7 +198,7 @@ class PassAddresses(Component):
             row.eq(Mux(move, instruction.tile * self.sizes.rows, instruction.accumulator)),
         ]
         move_register, block = data_registers(m, self.move, self.block)
-        with m.If(self.begin):
+        with m.If(self.idle & self.begin & self.advance):
             m.d.sync += [move_register.eq(move), block.eq(0)]
         with m.Elif(self.advance & self.last):
             m.d.sync += block.eq(block + 1)

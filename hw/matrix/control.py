@@ -110,7 +110,7 @@ class MatrixControl(streams.Unit):
             prefetcher.begin.eq(may_begin),
             reads.prepare.eq(prefetcher.arrives),
             reads.instruction.eq(self.instruction.payload.fields.matmul),
-            reads.begin.eq(may_begin),
+            reads.begin.eq(prefetcher.waiting),
             reads.tag.eq(self.instruction.payload.tag),
         ]
         m.d.comb += [self.start.eq(prefetcher.start), self.tile.eq(prefetcher.tile)]

@@ -35,7 +35,7 @@ class PassReads(Component):
     ready : Out(1)
         The instruction prepared last may begin.
     begin : In(1)
-        ``instruction`` begins. Only while ``ready`` is high.
+        ``instruction`` begins in the first cycle in which ``ready`` is high.
     running : Out(1)
         The loops have more reads.
     o : Out(stream of ``PassReads.read``)
@@ -83,6 +83,7 @@ class PassReads(Component):
         known = Signal()
         taken = Signal()
         ends = Signal()
+        begins = Signal()
         tag = Signal(streams.TAG_BITS, reset_less=True)
         read = register.i.payload
         run = self.instruction.run
@@ -91,13 +92,15 @@ class PassReads(Component):
             taken.eq(register.i.valid & register.i.ready),
             ends.eq(taken & addresses.final),
             self.ready.eq(prepared & (~self.running | ends)),
+            addresses.idle.eq(~self.running | addresses.final),
             runs.start.eq(self.prepare),
             # A `run` above all numbers of taps becomes the greatest value.
             runs.run.eq(Mux(run[sizes.taps_bits :].any(), -1, run)),
             runs.skip_rows.eq(self.instruction.skip),
-            addresses.begin.eq(self.begin),
+            begins.eq(self.begin & self.ready),
+            addresses.begin.eq(self.begin & prepared),
             addresses.instruction.eq(self.instruction),
-            addresses.advance.eq(taken & ~addresses.final),
+            addresses.advance.eq(~self.running | taken),
             read.request.address.eq(addresses.address),
             read.request.mask.eq(addresses.mask),
             read.tag.eq(tag),
@@ -107,7 +110,7 @@ class PassReads(Component):
             m.d.comb += [
                 prepared.eq(runs.ready),
                 known.eq(1),
-                runs.restart.eq(self.begin),
+                runs.restart.eq(begins),
                 runs.advance.eq(taken & addresses.last),
                 read.request.skip.eq(runs.skip),
             ]
@@ -120,7 +123,7 @@ class PassReads(Component):
                 runs.closing.eq(addresses.closing),
                 skip.eq(runs.skip),
             ]
-        with m.If(self.begin):
+        with m.If(begins):
             m.d.sync += [self.running.eq(1), tag.eq(self.tag)]
         with m.Elif(ends):
             m.d.sync += self.running.eq(0)

@@ -1,6 +1,6 @@
 """Spacing of passes that add to the same rows of the accumulators."""
 
-from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 
 from celosia.hw.arch.config import ADD_CYCLES
 from celosia.hw.lib.component import Component, In, Out
@@ -48,16 +48,15 @@ class PassSpacing(Component):
         m = Module()
         # Pixels of this pass with the one that is taken, up to ADD_CYCLES.
         pixels = Signal(range(ADD_CYCLES + 1), init=1)
-        # Cycles, from this one on, in which no pass that adds may begin.
-        gap = Signal(range(ADD_CYCLES))
-        m.d.comb += self.clear.eq((gap == 0) | ~self.accumulate)
-        with m.If(gap != 0):
-            m.d.sync += gap.eq(gap - 1)
+        # Bit c: no pass that adds may begin in c cycles.
+        gap = Signal(ADD_CYCLES - 1)
+        m.d.comb += self.clear.eq(~gap[0] | ~self.accumulate)
+        m.d.sync += gap.eq(gap[1:])
         with m.If(self.fired):
             more = Mux(pixels == ADD_CYCLES, ADD_CYCLES, pixels + 1)
             m.d.sync += pixels.eq(Mux(self.last, 1, more))
             with m.If(self.final):
-                m.d.sync += gap.eq(ADD_CYCLES - 1)
+                m.d.sync += gap.eq(-1)
             with m.Elif(self.last & ((pixels != 1) if self.forwards else Const(1))):
-                m.d.sync += gap.eq(ADD_CYCLES - pixels)
+                m.d.sync += gap.eq(Cat(pixels < ADD_CYCLES - c for c in range(ADD_CYCLES - 1)))
         return m

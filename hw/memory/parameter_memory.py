@@ -294,7 +294,7 @@ class ParameterStore(Component):
             self.channels_wrong.eq(memory.wrong),
             self.values_wrong.eq(tables.wrong),
             self.written.eq(tables.written),
-            self.parameters.ready.eq(~to_table | tables.taken),
+            self.parameters.ready.eq(~to_table | tables.last),
         ]
         if self.softmax:
             m.d.comb += memory.override.eq(self.override)

@@ -35,9 +35,9 @@ class TableMemory(Component):
     Members
     -------
     enable, offset, data : In(1), In(unsigned(offset_bits)), In(ArrayLayout(unsigned(8), bus_bytes))
-        Write of one beat; constant until ``taken``. Bytes past the last table are not written.
-    taken : Out(1)
-        The last byte of the beat is being written.
+        Write of one beat; constant until ``last``. Bytes past the last table are not written.
+    last : Out(1)
+        Byte that ``enable`` writes is the last one of its beat.
     table : In(unsigned)
         Number of the table.
     entries : In(ArrayLayout(unsigned(8), lanes))
@@ -52,7 +52,7 @@ class TableMemory(Component):
     Timing
     ------
     ``values`` follow ``table`` and ``entries`` by ``LATENCY`` cycles, one look-up each cycle. A
-    beat takes ``bus_bytes`` cycles; its last byte can be read two cycles after ``taken``.
+    beat takes ``bus_bytes`` cycles; its last byte can be read two cycles after ``last``.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class TableMemory(Component):
         self.enable = In(1)
         self.offset = In(offset_bits)
         self.data = In(data.ArrayLayout(unsigned(8), bus_bytes))
-        self.taken = Out(1)
+        self.last = Out(1)
         self.table = In(max(1, (tables - 1).bit_length()))
         self.entries = In(data.ArrayLayout(unsigned(8), lanes))
         self.values = Out(data.ArrayLayout(signed(8), lanes))
@@ -93,9 +93,9 @@ class TableMemory(Component):
         address = Signal(len(self.offset), reset_less=True)
         value = Signal(8, reset_less=True)
         writes = Signal()
-        # Registered, because the next beat depends on it.
+        # A register, because the next beat depends on it.
         last = Signal(init=self.bus_bytes == 1)
-        m.d.comb += self.taken.eq(self.enable & last)
+        m.d.comb += self.last.eq(last)
         with m.If(self.enable):
             m.d.sync += [
                 index.eq(index + 1),

@@ -1,6 +1,6 @@
 """Weight buffer: memory of weight tiles, which are read in step with the array."""
 
-from amaranth.hdl import Cat, Module, Signal, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, stream
 
 from celosia.hw.lib.component import Component, In, Out
@@ -149,9 +149,12 @@ class WeightBuffer(Component):
         starts = self.start & self.ready
         m.d.comb += self.ready.eq(left == 0)
         with m.If(starts):
-            m.d.sync += [left.eq(self.segment_rows - 1), address.eq(self.tile * self.segment_rows)]
+            m.d.sync += left.eq(self.segment_rows - 1)
         with m.Elif(left != 0):
-            m.d.sync += [left.eq(left - 1), address.eq(address + 1)]
+            m.d.sync += left.eq(left - 1)
+        # `start` comes late: a tile that may start is read whether it does or not.
+        first = self.tile * self.segment_rows
+        m.d.sync += address.eq(Mux(self.ready, first, address + 1))
 
         strobes = delayed(m, starts, self.rows + self.LATENCY - 1, name="start")
         m.d.comb += self.load.eq(Cat(strobes[self.LATENCY :]))

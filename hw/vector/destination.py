@@ -89,13 +89,13 @@ class Destination(Component):
             self.descriptors.payload.skip.eq(runs.skip),
             self.descriptors.payload.mask.eq(lane_mask(task, loops.last[0], lanes=sizes.lanes)),
             self.descriptors.payload.group.eq(group),
-            self.descriptors.payload.last.eq(loops.last.all()),
+            self.descriptors.payload.last.eq(loops.ends[-1]),
             self.descriptors.payload.outside.eq(is_outside(loops.address, task.destination, sizes)),
         ]
         with m.If(self.launch.valid):
             m.d.sync += [self.running.eq(1), group.eq(0)]
         with m.Elif(taken):
             m.d.sync += group.eq(Mux(loops.last[0], 0, group + 1))
-            with m.If(loops.last.all()):
+            with m.If(loops.ends[-1]):
                 m.d.sync += self.running.eq(0)
         return m

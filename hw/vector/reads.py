@@ -95,15 +95,14 @@ class ReadAddresses(Component):
         ]
         for n, (stride, count) in enumerate(levels):
             m.d.comb += [loops.strides[n].eq(stride), loops.counts[str(n)].eq(count)]
-        read_ends = loops.last[:2].all()
         m.d.comb += [
             runs.run.eq(self.run),
             runs.skip_rows.eq(self.skip_rows),
             runs.start.eq(self.prepare),
             self.prepared.eq(runs.ready),
             # Without effect if reads are wide: skips are zero then.
-            runs.restart.eq(self.launch.valid | (taken & read_ends & loops.last[2])),
-            runs.advance.eq(taken & read_ends),
+            runs.restart.eq(self.launch.valid | (taken & loops.ends[2])),
+            runs.advance.eq(taken & loops.ends[1]),
             loops.start.eq(self.launch.valid),
             loops.base.eq(task.source_base),
             loops.step.eq(taken),
@@ -149,7 +148,7 @@ class ReadAddresses(Component):
             *(read.skip[lane].eq(runs.skip[lane]) for lane in range(sizes.lanes)),
             read.mask.eq(Mux(outside, 0, self._mask(loops.last[2], groups_last))),
             read.first.eq(window_first),
-            read.last.eq(loops.last[:2].all()),
+            read.last.eq(loops.ends[1]),
             read.groups_last.eq(Mux(from_rows, self.launch.task.group_last, groups_last)),
             read.outside.eq(outside),
         ]
@@ -157,6 +156,6 @@ class ReadAddresses(Component):
             m.d.sync += [self.running.eq(1), window_first.eq(1)]
         with m.Elif(taken):
             m.d.sync += window_first.eq(read.last)
-            with m.If(loops.last.all()):
+            with m.If(loops.ends[-1]):
                 m.d.sync += self.running.eq(0)
         return m

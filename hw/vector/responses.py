@@ -55,7 +55,7 @@ class Responses(Component):
     request : In(request_layout)
         Record of that request.
     space : Out(1)
-        There is space for the record of one more read of the unified buffer.
+        There is space for the records of two more reads of the unified buffer.
     read_valid, read_data, read_fault, sums : In
         Responses, see ``VectorUnit``; at least two cycles after their requests.
     element : Out(element_layout)
@@ -104,10 +104,10 @@ class Responses(Component):
             element.last.eq(now.last),
             element.groups_last.eq(now.groups_last),
             element.fault.eq(now.outside | (self.read_valid & self.read_fault)),
-            self.space.eq(awaited.w_rdy),
             awaited.w_en.eq(self.request_unified),
             awaited.w_data.eq(self.request),
             awaited.r_en.eq(self.read_valid),
+            self.space.eq(awaited.w_level < self.DEPTH - 1),
             self.quiet.eq(~awaited.r_rdy & ~Cat(nothing, late_valid[1:]).any()),
             now.eq(Mux(self.read_valid, awaited.r_data, Mux(late_valid[-1], late[-1], late[1]))),
         ]

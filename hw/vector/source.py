@@ -92,7 +92,10 @@ class Source(Component):
         m.submodules.pace = pace = Pace(groups=sizes.column_groups, group_cycles=sizes.group_cycles)
         space = groups_in_flight(sizes)
         free = Signal(range(space + 1), init=space)
-        # Space for this window and for one that ends in the cycle of the comparison.
+        # Groups of the window that ended last: they are counted one cycle later.
+        ended = Signal(range(sizes.column_groups + 1))
+        # Space for this window and for those that are not counted yet. A window of n groups ends at
+        # least n cycles before the next one, so those have two groups.
         roomy = Signal()
         m.d.comb += [
             pace.start.eq(ends),
@@ -100,8 +103,9 @@ class Source(Component):
             pace.hold.eq(delayed),
         ]
         m.d.sync += [
-            free.eq(free + self.released - Mux(ends, groups_last + 1, 0)),
-            roomy.eq(free >= 2 * sizes.column_groups),
+            ended.eq(Mux(ends, groups_last + 1, 0)),
+            free.eq(free + self.released - ended),
+            roomy.eq(free >= max(2, sizes.column_groups) + sizes.column_groups),
         ]
         may_end = Signal()
         m.d.comb += may_end.eq(~pace.in_use & roomy)
@@ -128,17 +132,18 @@ class Source(Component):
         issue = Signal()
         from_rows = task.source == isa.Space.ACCUMULATORS
         from_bytes = ~from_rows & ~task.constant
+        # Registered, because `ready` of the port comes late: it passes few gates. One of two spaces
+        # is left after the read of this cycle.
+        space = Signal()
+        other = Signal()
+        m.d.sync += [space.eq(from_bytes & responses.space), other.eq(~from_bytes)]
         m.d.comb += [
             issue.eq(reads.o.valid & ~self.stop & (~now.last | may_end)),
-            offered.i.valid.eq(issue & from_bytes & responses.space),
-            responses.request_unified.eq(offered.i.valid & offered.i.ready),
-            responses.request_accumulators.eq(issue & from_rows),
-            responses.request_nothing.eq(issue & task.constant),
-            reads.o.ready.eq(
-                responses.request_unified
-                | responses.request_accumulators
-                | responses.request_nothing
-            ),
+            offered.i.valid.eq(issue & space),
+            responses.request_unified.eq(reads.o.ready & space),
+            responses.request_accumulators.eq(reads.o.ready & from_rows),
+            responses.request_nothing.eq(reads.o.ready & task.constant),
+            reads.o.ready.eq(issue & (other | (space & offered.i.ready))),
             ends.eq(reads.o.ready & now.last),
             self.prepared.eq(reads.prepared),
             self.running.eq(reads.running | reads.o.valid),

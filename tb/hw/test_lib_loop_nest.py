@@ -35,4 +35,6 @@ async def test_rounds_in_order(rng, levels):
                 for level, (n, all_) in enumerate(zip(at, rounds, strict=True))
             )
             assert ctx.get(dut.last) == last
+            ends = [last % (2 << level) == (2 << level) - 1 for level in range(levels)]
+            assert ctx.get(dut.ends) == sum(end << level for level, end in enumerate(ends))
             await pysim.pulse(ctx, dut.step)

@@ -23,9 +23,13 @@ def read_all(dut, programs, rng=None, stall=0.0):
         nonlocal outside
         for fields in programs:
             ctx.set(dut.instruction, DEFAULTS | {"opcode": isa.Opcode.MATMUL} | fields)
+            ctx.set(dut.idle, 1)
             ctx.set(dut.begin, 1)
+            ctx.set(dut.advance, 1)
             await ctx.tick()
+            ctx.set(dut.idle, 0)
             ctx.set(dut.begin, 0)
+            ctx.set(dut.advance, 0)
             # Only in the cycle of `begin` are the fields looked at.
             ctx.set(dut.instruction, {name: 0 for name in DEFAULTS})
             for wanted in pixels(dut, fields):

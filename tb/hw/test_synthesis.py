@@ -77,7 +77,7 @@ def test_without_seeds_it_is_synthesised_alone(tools):
 
 
 #: Inputs of `nano` over these depths, and its greatest, with Yosys 0.70; others may differ.
-DEPTH = {"over_7": 534, "over_8": 367, "greatest": 12}
+DEPTH = {"over_7": 141, "over_8": 31, "greatest": 11}
 
 
 @pytest.mark.slow
