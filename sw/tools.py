@@ -107,6 +107,7 @@ EXTRAS = {
     "docs": "make docs",
     "synth": _BOARDS,
     "keras": "networks of Keras",
+    "executorch": "programs of ExecuTorch",
     "litert": "float .tflite files, celosia mlperf",
     "litex": "celosia build, --device litex:sim",
     "onnx": "networks of ONNX",

@@ -82,6 +82,11 @@ RULES = (
         (*OPERATORS, "celosia.sw.export.tflite", "celosia.sw.litert", "celosia.sw.runtime"),
     ),
     Rule("celosia.sw.onnx", (*COMPILER, *RUNTIME, "celosia.sw.onnx", "onnx")),
+    Rule(
+        "celosia.sw.executorch",
+        (*COMPILER, *RUNTIME, "celosia.sw.executorch", "onnx"),
+        ("celosia.sim.rtl",),
+    ),
     Rule("celosia.sw.profile", (ARCH, "celosia.sim", "celosia.sw", "numpy"), ("jinja2",)),
     Rule("celosia.sw.cli.messages", ("celosia.sim.rtl", "celosia.sw")),
     Rule("celosia_examples", EXAMPLES, ("PIL", "ai_edge_litert", "matplotlib")),

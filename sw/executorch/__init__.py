@@ -1,0 +1,1 @@
+"""ExecuTorch: a partitioner, a backend for its compiler, and one for its runtime."""
