@@ -67,9 +67,7 @@ def add_mlperf(command: Commands) -> None:
     parser.add_argument(
         "--serial", choices=TASKS, help="instead, be the device of this model at a serial port"
     )
-    parser.add_argument(
-        "--submitter", default="celosia", metavar="NAME", help="with --submission (celosia)"
-    )
+    parser.add_argument("--submitter", metavar="NAME", help="with --submission (celosia)")
     parser.add_argument(
         "--data", type=Path, metavar="FOLDER", help="with --submission: the benchmark's data sets"
     )
@@ -83,6 +81,9 @@ def run(arguments: argparse.Namespace) -> None:
         raise InputError(f"mlperf: wanted a file that ends in {', '.join(_ENDINGS)}, got {output}")
     if sum(map(bool, (output, arguments.submission, arguments.serial))) > 1:
         raise InputError("mlperf: wanted one of -o, --submission and --serial")
+    for option, value in (("--data", arguments.data), ("--submitter", arguments.submitter)):
+        if value is not None and not arguments.submission:
+            raise InputError(f"mlperf: {option} wants --submission, got none")
     if arguments.device not in ("machine", "rtl"):
         raise InputError(f"mlperf: wanted the device machine or rtl, got {arguments.device}")
     folder = arguments.models or os.environ.get("CELOSIA_MODELS")
@@ -126,10 +127,11 @@ def _submit(arguments: argparse.Namespace, files: dict[Model, Path]) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: wanted a new or an empty folder")
     (name,) = arguments.board
-    if not re.fullmatch(r"\w[\w-]*", arguments.submitter):
-        raise InputError(f"--submitter: wanted letters and digits, got {arguments.submitter!r}")
+    submitter = "celosia" if arguments.submitter is None else arguments.submitter
+    if not re.fullmatch(r"\w[\w-]*", submitter):
+        raise InputError(f"--submitter: wanted letters and digits, got {submitter!r}")
     setting = of_board(board_of(name))
-    top = folder / "closed" / arguments.submitter
+    top = folder / "closed" / submitter
     tasks = tasks_of(files)
     if arguments.data:
         for task, _ in tasks.values():

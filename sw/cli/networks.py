@@ -34,7 +34,11 @@ def add_parsers(command: Commands) -> None:
     """Add the command."""
     parser = command("networks", "compare and estimate all networks of a folder", run)
     parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help=".tflite file, or folder of such files"
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help=".tflite file, folder of such files, or name of a shipped model",
     )
     parser.add_argument(
         "--inputs", type=whole, default=2, metavar="N", help="random inputs of each network (2)"

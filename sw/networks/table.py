@@ -16,6 +16,7 @@ from celosia.sw.operators.work import host_work
 from celosia.sw.runtime.arrays import random_samples
 from celosia.sw.runtime.opening import graph_of, open_session
 from celosia.sw.runtime.session import InputError
+from celosia.sw.shipped import shipped
 
 #: Endings of files that LiteRT runs.
 _ENDING = ".tflite"
@@ -60,14 +61,18 @@ class Network:
 def files_of(paths: Iterable[Path]) -> list[Path]:
     """Return the files among some paths and in the folders among them, by name.
 
-    Raises InputError if a path is no such file, or a folder has none.
+    A path may be the name of a shipped model. Raises InputError if a path is no such file, or a
+    folder has none.
     """
     files: list[Path] = []
     for path in paths:
+        path = shipped()[path.name].path if not path.exists() and str(path) in shipped() else path
         is_file = path.is_file() and path.suffix == _ENDING
         inside = [path] if is_file else sorted(path.glob(f"*{_ENDING}"))
         if not inside:
-            raise InputError(f"{path}: wanted a {_ENDING} file, or a folder with some")
+            raise InputError(
+                f"{path}: wanted a {_ENDING} file, a folder with some, or a shipped model"
+            )
         files += inside
     return sorted(dict.fromkeys(files), key=lambda file: file.name.lower())
 

@@ -240,6 +240,8 @@ def test_labels_that_are_none(line: str, tmp_path: Path) -> None:
         ("new --submitter a/b", "--submitter: wanted letters and digits, got 'a/b'"),
         ("new -o n.md", "mlperf: wanted one of -o, --submission and --serial"),
         ("new --serial KWS", "mlperf: wanted one of -o, --submission and --serial"),
+        ("--data models", "mlperf: --data wants --submission, got none"),
+        ("--serial KWS --submitter me", "mlperf: --submitter wants --submission, got none"),
         ("gone.bin/new", "wanted a directory to write into (Not a directory)"),
         ("new --data one", "one/kws01/y_labels.csv: no such file; wanted the data sets of https:"),
         ("new --data none", "none/ic01/y_labels.csv: no such file; wanted the data sets of https:"),

@@ -15,7 +15,7 @@ from celosia.hw.litex.boards import BOARDS
 from celosia.sw.cli import main
 from celosia.sw.networks import page, vela
 from celosia.sw.networks.comparison import of_board
-from celosia.sw.networks.table import Network
+from celosia.sw.networks.table import Network, files_of
 from celosia.sw.runtime.session import Session
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,6 +95,11 @@ def test_a_page_keeps_its_other_text(folder: Path) -> None:
     assert text.count("`mnist_mlp.tflite`") == 1
 
 
+def test_names_of_shipped_models() -> None:
+    (path,) = files_of([Path("mnist_mlp")])
+    assert path.name == "mnist_mlp.tflite" and path.is_file()
+
+
 def test_cells_of_the_page() -> None:
     setting = of_board(BOARDS["ulx3s-85f"])
     networks = [
@@ -132,9 +137,9 @@ def test_vela(folder, monkeypatch, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
-        ("none", "none: wanted a .tflite file, or a folder with some"),
-        ("page.txt", "page.txt: wanted a .tflite file, or a folder with some"),
-        (".", ".: wanted a .tflite file, or a folder with some"),
+        ("none", "none: wanted a .tflite file, a folder with some, or a shipped model"),
+        ("page.txt", "page.txt: wanted a .tflite file, a folder with some, or a shipped model"),
+        (".", ".: wanted a .tflite file, a folder with some, or a shipped model"),
         ("nets -o n.txt", "wanted a file that ends in .md or .json, got n.txt"),
         ("nets --vela", "--vela: wanted the program vela on PATH (pip install ethos-u-vela)"),
         ("nets --board vcu128", "board: wanted one of colorlight-i5"),
