@@ -1,0 +1,1 @@
+"""Cores of standard cells: areas, longest path, and energy of a network."""

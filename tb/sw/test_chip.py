@@ -1,0 +1,148 @@
+"""Standard cells: a library of five cells, and a counter with a memory."""
+
+import ctypes
+import shutil
+from pathlib import Path
+
+import pytest
+from small_liberty import LIBRARY
+
+from celosia.hw.environment.extras import ToolError
+from celosia.sw.chip.energy import Gates, Memories, simulator
+from celosia.sw.chip.liberty import Library
+from celosia.sw.chip.synthesis import Netlist, run
+
+MACRO = """
+library (ram) { nom_voltage : 2.0; capacitive_load_unit (1, ff);
+  cell (RAM) { area : 100; memory() { type : ram; address_width : 5; word_width : 4; }
+    pin (clk) { direction : input; clock : true;
+      internal_power() { rise_power(scalar) { values ("40"); } fall_power(scalar) { values ("40"); } } } } }
+"""
+#: Four bits that count, and a memory of 32 words that takes the count and gives what it held.
+COUNTER = """
+module counter(clk, run, count, old);
+  input clk, run;
+  output reg [3:0] count = 0;
+  output reg [3:0] old = 0;
+  reg [3:0] words [0:31];
+  always @(posedge clk) begin
+    if (run) count <= count + 1;
+    if (run) words[{1'b0, count}] <= count;
+    old <= words[5'd2];
+  end
+endmodule
+"""
+
+
+def library(folder: Path, text: str = LIBRARY, name: str = "tiny.lib") -> Library:
+    path = folder / name
+    path.write_text(text)
+    return Library(path)
+
+
+@pytest.fixture
+def counter(tmp_path: Path) -> Netlist:
+    return Netlist(COUNTER, "counter", library(tmp_path), tmp_path / "out")
+
+
+def clocked(netlist: Netlist, cycles: int) -> tuple[Gates, list[int], tuple]:
+    """Return the count after each cycle of a run, and what the simulator has counted."""
+    gates, chip = Gates(netlist), simulator()
+    gates.load(chip)
+    counts = []
+    for _ in range(cycles):
+        for clock in (0, 1):
+            inputs, outputs = (ctypes.c_uint32 * 1)(2 | clock), (ctypes.c_uint32 * 1)()
+            chip.celosia_chip(inputs, outputs)
+        counts.append(outputs[0] & 15)
+    return gates, counts, gates.take(chip)
+
+
+def test_area_and_changes_of_a_counter(counter: Netlist) -> None:
+    blocks = counter.blocks()
+    block = blocks["counter"]
+    assert block.memories == ((32, 4),) and block.bits == 128
+    assert block.registers == 4
+    gates, counts, (cycles, changes, accesses) = clocked(counter, 32)
+    assert counts == [(n + 1) % 16 for n in range(32)]
+    bits = gates.ports["count"]["bits"]
+    assert cycles == 32 and [changes[bit] for bit in bits] == [32, 16, 8, 4]
+    # The same word is read again only where it has changed.
+    assert accesses.tolist() == [[4 * 2, 4 * 32]]
+
+
+def test_energy_by_hand(counter: Netlist, tmp_path: Path) -> None:
+    gates, _, (cycles, changes, accesses) = clocked(counter, 32)
+    memories = Memories(counter.library)
+    assert (memories.bit_area, memories.bit_energy) == (2, 100 * 1 * 2**2)
+    energy = gates.energies(cycles, changes, accesses, memories, 10.0)["between"]
+    # Each edge of the clock: half of 1 fF at 2 V, and 5 fJ in the cell.
+    assert energy.clock == pytest.approx(4 * 64 * (2 + 5) * 1e-6)
+    assert energy.memories == pytest.approx(136 * 400 * 1e-6)
+    leakage = {"INV": 1, "BUF": 2, "NAND": 2, "NOR": 2, "FLOP": 4}
+    counts = {
+        kind: len(pins["Y" if kind != "FLOP" else "Q"]) for (kind, _), pins in gates.pins.items()
+    }
+    watts = sum(leakage[kind] * count for kind, count in counts.items())
+    assert energy.leakage == pytest.approx(watts * 320 * 1e-3 * 1e-6)
+    logic = sum(
+        int(changes[net]) * (2.0 if pin in ("A", "B", "D") else 3.0 * (kind == "NAND"))
+        for (kind, _), pins in gates.pins.items()
+        for pin, nets in pins.items()
+        if pin != "CK"
+        for net in nets
+    )
+    assert energy.logic == pytest.approx(logic * 1e-6)
+    macros = Memories(counter.library, macros=[library(tmp_path, MACRO, "ram.lib")])
+    assert macros.area(33, 5) == 4 * 100
+    assert macros.energy(32, 8) == 2 * 80 / 8
+
+
+def test_a_second_synthesis_is_the_same(counter: Netlist, tmp_path: Path) -> None:
+    again = Netlist(COUNTER, "counter", counter.library, tmp_path / "again")
+    assert again.mapped.read_bytes() == counter.mapped.read_bytes()
+
+
+def test_longest_path(counter: Netlist) -> None:
+    if shutil.which("sta") is None:
+        with pytest.raises(ToolError, match=r"sta: .*apt-get install opensta"):
+            counter.longest_path()
+        return
+    nanoseconds, start, end = counter.longest_path()
+    # A gate takes 0.18 ns and 0.02 ns for each fF: 0.2 at least.
+    assert 0.1 + 3 * 0.2 < nanoseconds < 5
+    assert start and end
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "wanted a library"),
+        ("module x; endmodule", "wanted a library"),
+        ("cell (x) { ", "library"),
+    ],
+)
+def test_no_library(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        library(tmp_path, text)
+
+
+def test_functions(tmp_path: Path) -> None:
+    tiny = library(tmp_path)
+    assert tiny.cells["INV"].table("Y")[1] & 3 == 0b01
+    assert tiny.cells["NAND"].table("Y")[1] & 15 == 0b0111
+    assert tiny.nand is tiny.cells["NAND"] and tiny.volts == 2.0
+    text = LIBRARY.replace("!(A * B)", "(A' + B) ^ A")
+    cell = library(tmp_path, text, "other.lib").cells["NAND"]
+    assert cell.table("Y")[1] & 15 == sum(
+        1 << n for n in range(4) if ((not n & 1) or n & 2 != 0) != bool(n & 1)
+    )
+    with pytest.raises(ValueError, match="function"):
+        library(tmp_path, LIBRARY.replace("!(A * B)", "f(A)"), "bad.lib").cells["NAND"].table("Y")
+
+
+def test_missing_tool(tmp_path: Path) -> None:
+    with pytest.raises(
+        ToolError, match=r"nosuch: wanted it on PATH, found none \(apt-get install x"
+    ):
+        run("nosuch", "x", [], tmp_path)
