@@ -38,8 +38,10 @@ _MOST_SHIFT = 24
 _KEPT = 0.5
 #: Part of the greatest size of a gradient that a later one counts as, at least.
 _LEAST_SIZE = 2.0**-3
-#: First and last ratio of update and weights: from random weights, and from trained ones.
+#: First and last ratio of update and weights: from random weights, and from trained ones; share of
+#: right images from which weights are trained. Those that lack a class of ten are not.
 _RANDOM, _TRAINED = (2.0**-6, 2.0**-10), (2.0**-8, 2.0**-11)
+_TRAINED_SHARE = 0.85
 #: Steps of a training below which updates grow, and how much at most.
 _USUAL_STEPS, _MOST_GROWTH = 200, 4.0
 #: Greatest root of the mean square of high bytes; results that count as the size of biases, and
@@ -56,14 +58,14 @@ class Calibration:
     - ``greatest``: those sizes at most, in real numbers.
     - ``ends``: last observations of sums and errors: share of saturated results, and
       size that most are below.
-    - ``is_trained``: whether the first weights are trained ones.
+    - ``right``: share of the calibration images that the first weights have right.
     """
 
     shifts: dict[str, int] = field(default_factory=dict)
     sizes: dict[str, float] = field(default_factory=dict)
     greatest: dict[str, float] = field(default_factory=dict)
     ends: dict[str, list[list[float]]] = field(default_factory=dict)
-    is_trained: bool = False
+    right: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields, in types of JSON."""
@@ -75,7 +77,7 @@ class Calibration:
         calibration = cls(**fields)
         if set(calibration.shifts) not in (set(), set(roles)):
             raise ValueError("roles")
-        numbers = [*calibration.sizes.values(), *calibration.greatest.values()]
+        numbers = [*calibration.sizes.values(), *calibration.greatest.values(), calibration.right]
         for rows in calibration.ends.values():
             numbers += [number for share, greatest in rows for number in (share, greatest)]
         good = all(isinstance(number, float) and math.isfinite(number) for number in numbers)
@@ -89,7 +91,7 @@ class Calibration:
 
         Short trainings have larger updates.
         """
-        first, last = _TRAINED if self.is_trained else _RANDOM
+        first, last = _TRAINED if self.right >= _TRAINED_SHARE else _RANDOM
         first *= min(_MOST_GROWTH, max(1.0, (_USUAL_STEPS / total) ** 0.5))
         progress = min(1.0, steps / total)
         warm = max((steps + 8) / _WARM_STEPS, (progress + 0.01) / _WARM_PART)

@@ -16,8 +16,8 @@ from celosia.sw.training.deployed import tflite_of
 from celosia.sw.training.graph import STEPS, StepGraph, calibrated, step_graph
 from celosia.sw.training.state import State
 
-#: Share of right calibration images from which first weights count as trained ones.
-_TRAINED_SHARE = 0.5
+#: Share of right calibration images below which first weights are balanced, if they are fresh.
+_BALANCED_SHARE = 0.5
 
 
 class Learner:
@@ -72,7 +72,7 @@ class Learner:
         is_new = not self.calibration.shifts
         if is_new:
             self._calibrate(state, *some)
-        if not self.calibration.is_trained and is_fresh(self.network):
+        if self.calibration.right < _BALANCED_SHARE and is_fresh(self.network):
             # A state that goes on has its weights, but their exponents are those of first ones.
             before = state.weights, self.calibration.shifts
             self._calibrate(state, *some, balanced=True)
@@ -98,7 +98,7 @@ class Learner:
         self._build(None)
         state.weights = self.host.weights
         if not balanced:
-            self.calibration.is_trained = self.accuracy(images, labels) >= _TRAINED_SHARE
+            self.calibration.right = self.accuracy(images, labels)
 
     @property
     def cycles(self) -> int:
