@@ -83,8 +83,8 @@ class EdgeGraph:
                 steps.append(helper.make_node(kind, [view.input[0], *names[1:]], [bounded]))
                 kind, names = "Reshape", [bounded, view.input[1]]
             steps.append(helper.make_node(kind, names, [node.name], **attributes))
-        ends = [list(map(_end, group)) for group in (inputs, outputs)]
-        graph = helper.make_graph(steps, "subgraph", *ends, list(constants.values()))
+        starts, ends = [*map(_end, inputs)], [*map(_end, outputs)]
+        graph = helper.make_graph(steps, "subgraph", starts, ends, list(constants.values()))
         opsets = [helper.make_opsetid("", _OPSET)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=_VERSION)
         return model.SerializeToString()

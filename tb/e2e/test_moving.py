@@ -50,7 +50,7 @@ def test_cases_are_diverse() -> None:
 def _looking_up(most: int, kind: str) -> Chain:
     chain = Chain((1, 3, 1) if kind == "GATHER_ND" else (1, 3), dtype="int32")
     table = Constant(np.arange(most * 2, dtype=np.float32).reshape(most, 2))
-    options = {"axis": 0} if kind == "GATHER" else {}
+    options: dict[str, Any] = {"axis": 0} if kind == "GATHER" else {}
     chain.operator(kind, (1, 3, 2), inputs=[table, chain.number], dtype="float32", **options)
     return chain
 

@@ -13,6 +13,7 @@ from celosia.sw.runtime.interpreter import open_session
 
 onnx = prerequisites.package("onnx")
 onnxruntime = prerequisites.package("onnxruntime")
+_errors = prerequisites.package("onnxruntime.capi.onnxruntime_pybind11_state")
 
 helper, numpy_helper = onnx.helper, onnx.numpy_helper
 
@@ -82,14 +83,25 @@ def reference(content: bytes, *, signed: bool = True, fused: bool = True) -> Any
     """Return ONNX Runtime's CPU provider with its default optimisations, or without ``fused``.
 
     With ``signed`` it fuses int8 as it does uint8, which is its default only on Arm.
+
+    Processors without VNNI let sums of two products of uint8 saturate at 16 bits, unless the
+    session is a precise one. Products of int8 are exact; no kernel of them knows that option.
     """
+    options = {"session.qdqisint8allowed": "1"} if signed else {}
+    try:
+        return _session(content, options | {"session.x64quantprecision": "1"}, fused)
+    except _errors.NotImplemented:
+        return _session(content, options, fused)
+
+
+def _session(content: bytes, entries: Mapping[str, str], fused: bool) -> Any:
     options = onnxruntime.SessionOptions()
     if not fused:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
-    if signed:
-        options.add_session_config_entry("session.qdqisint8allowed", "1")
+    for key, value in entries.items():
+        options.add_session_config_entry(key, value)
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
