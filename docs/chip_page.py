@@ -150,6 +150,7 @@ The array and the core in standard cells of open libraries: area, longest path, 
 synthesis alone. There are **no wires**, no clock tree, no placement and no pads. All figures are
 those of the typical corner. A real chip is larger, slower and takes more energy.
 
+<!-- not run: extra -->
 ```console
 {command}
 ```

@@ -32,6 +32,16 @@ SPREAD = 24
 BIAS_SHIFT = 6
 
 RECORD_BYTES = 16  #: Bytes of the parameters of a channel.
+#: Parameters of a channel. With a shift of one to the left, the multiplier is one.
+CHANNEL = np.dtype(
+    {
+        "names": ["bias", "multiplier", "left", "right"],
+        "formats": ["<i4", "<u4", "u1", "u1"],
+        "offsets": [0, 4, 8, 9],
+        "itemsize": RECORD_BYTES,
+    }
+)
+MULTIPLIER, LEFT = 1 << 30, 1
 _PLAIN = Quantization(np.ones(1, np.float32), np.zeros(1, np.int64))
 
 #: Adds the errors of an operator's inputs and the steps of its weights, given the tensor of the

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from celosia.sw.layers.step import MOST, RECORD_BYTES
+from celosia.sw.layers.step import CHANNEL, LEFT, MOST, MULTIPLIER
 from celosia.sw.operators.step_errors import ERROR_SHIFT
 from celosia.sw.training.scheme import noise_bits
 from celosia.sw.training.step.geometry import Geometry
@@ -14,17 +14,6 @@ from celosia.sw.training.step.layout import Layout
 
 #: Batches that are drawn ahead.
 _AHEAD = 4
-
-#: Parameters of a channel. With a shift of one to the left, the multiplier is one.
-CHANNEL = np.dtype(
-    {
-        "names": ["bias", "multiplier", "left", "right"],
-        "formats": ["<i4", "<u4", "u1", "u1"],
-        "offsets": [0, 4, 8, 9],
-        "itemsize": RECORD_BYTES,
-    }
-)
-MULTIPLIER, LEFT = 1 << 30, 1
 
 #: Uses of the generators of random numbers, the last word of their seeds.
 SPLIT, WEIGHTS, ORDER, NOISE = range(4)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.ir.graph import Graph
-from celosia.sw.layers.step import MOST, RECORD_BYTES
+from celosia.sw.layers.step import CHANNEL, LEFT, MOST, MULTIPLIER, RECORD_BYTES
 from celosia.sw.operators.registry import OPERATORS
 from celosia.sw.training import batches
 from celosia.sw.training.balance import is_fresh
@@ -261,8 +261,8 @@ def _batches(images: np.ndarray, batch: int) -> Iterator[np.ndarray]:
 def _records(shift: int, columns: int, random: np.random.Generator) -> np.ndarray:
     """Return parameters that shift sums, with noise as bias, one row for each column."""
     half = 1 << shift >> 1
-    rows = np.zeros(columns, batches.CHANNEL)
-    rows["multiplier"], rows["left"] = batches.MULTIPLIER, batches.LEFT
+    rows = np.zeros(columns, CHANNEL)
+    rows["multiplier"], rows["left"] = MULTIPLIER, LEFT
     rows["right"] = shift
     rows["bias"] = random.integers(-half, max(half, 1), columns)
     return rows.view(np.int8).reshape(columns, RECORD_BYTES)

@@ -260,7 +260,7 @@ def test_a_board_has_clocks_pins_and_a_core(built):
     for module in ("board", "celosia", "celosia_core"):
         assert re.search(rf"(?m)^module \\?{re.escape(module)} ?\(", made.verilog), module
     assert loop in made.verilog and "no_rw_check" in made.verilog
-    source = made.sources["celosia.core.sequencer.cycles"]
+    source = made.sources["celosia.core.sequencer.quiet"]
     assert source.place.startswith("hw/sequencer/")
 
 
@@ -345,7 +345,7 @@ def test_a_board_with_a_pod():
     made, description = build.design(board)
     assert len(re.findall(r"(?m)^module celosia_core\(", made.verilog)) == 1
     assert description["cores"] == 2 and description["fingerprint"] == CONFIG.fingerprint
-    places = [made.sources[f"celosia.core_{n}.core.sequencer.cycles"].place for n in range(2)]
+    places = [made.sources[f"celosia.core_{n}.core.sequencer.quiet"].place for n in range(2)]
     assert places[0] == places[1] and places[0].startswith("hw/sequencer/")
     assert made.sources["celosia.windows.working"].place.startswith("hw/axi/")
     with pytest.raises(ValueError, match="soc: wanted one core beside a processor, got 2"):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from celosia.hw.arch.config import TABLE_BYTES
-from celosia.sw.layers.step import LOW_BITS
+from celosia.sw.layers.step import CHANNEL, LEFT, LOW_BITS, MULTIPLIER
 from celosia.sw.operators.step_errors import (
     ERROR_SHIFT,
     ONE,
@@ -12,7 +12,6 @@ from celosia.sw.operators.step_errors import (
     projection,
     reciprocals,
 )
-from celosia.sw.training.batches import CHANNEL, LEFT, MULTIPLIER
 from celosia.sw.training.scheme import noise_factor
 from celosia.sw.training.step.layout import TABLES, Layout
 
