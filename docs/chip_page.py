@@ -4,10 +4,8 @@ Netlists stay in ``build/chip``: a command that was stopped goes on where it was
 """
 
 import argparse
-import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +18,7 @@ from celosia.sw.chip.energy import LOADS, Energy, Memories
 from celosia.sw.chip.liberty import Library
 from celosia.sw.chip.report import areas, inference, netlist_of
 from celosia.sw.chip.synthesis import SMALL, Netlist
+from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.shipped import model_path
 
@@ -55,15 +54,8 @@ def core(library: Library, name: str, folder: Path) -> dict[str, Any]:
 def network(library: Library, name: str, model: str, mhz: float, folder: Path) -> dict[str, Any]:
     """Return the energies of one inference."""
     netlist = netlist_of(preset(name), library, folder / name, print)
-    graph = load(model_path(model))
-    return inference(netlist, preset(name), graph, None, Memories(library), mhz)
-
-
-def kept(file: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return figures of an earlier run, else make them."""
-    if not file.exists():
-        file.write_text(json.dumps(make()))
-    return json.loads(file.read_text())
+    program = compile_graph(load(model_path(model)), preset(name), 1)
+    return inference(netlist, program, [], Memories(library), mhz)
 
 
 class Plan(NamedTuple):
@@ -84,18 +76,16 @@ def figures(libraries: Sequence[Library], folder: Path, plan: Plan) -> dict[str,
         own.mkdir(parents=True, exist_ok=True)
         rows = result[own.name] = {}
         for size in ARRAYS:
-            make = partial(array_row, library, size, own)
-            rows[f"array {size}"] = kept(own / f"array{size}.json", make)
+            rows[f"array {size}"] = array_row(library, size, own)
     library = libraries[0]
     own = folder / library.group.names[0]
     rows = result[own.name]
     for name in plan.cores:
-        rows[name] = kept(own / f"{name}.json", partial(core, library, name, folder))
+        rows[name] = core(library, name, folder)
     for title, model in plan.networks.items():
         first = plan.cores[0]
         mhz = 1e3 / rows[first]["path"][0]
-        make = partial(network, library, first, model, mhz, folder)
-        rows[title] = kept(own / f"{first} {title}.json", make)
+        rows[title] = network(library, first, model, mhz, folder)
     return result
 
 

@@ -1,6 +1,7 @@
 """Energy of a network: changes of the nets of a core's netlist, times the energies of its cells."""
 
 import ctypes
+import hashlib
 import json
 import subprocess
 from collections import defaultdict
@@ -243,13 +244,14 @@ class Gates:
         for (kind, block), columns in self.pins.items():
             cell = self.library.cells[kind]
             clock = cell.register[1] if cell.register else None
-            nets = np.zeros(0, int)
             for name, pin in cell.pins.items():
                 nets = np.array(columns[name])
                 # A net is charged where it is taken, so that inputs of the core count as well.
                 own = pin.energy(load[nets]) + pin.capacitance * half
                 sums[block][int(name == clock)] += changes[nets] @ own
-            sums[block][3] += cell.leakage * len(nets) * cycles * nanoseconds * 1e-3
+            sums[block][3] += (
+                cell.leakage * len(next(iter(columns.values()))) * cycles * nanoseconds * 1e-3
+            )
         for (block, words, width), counts in zip(self.memories, accesses, strict=True):
             sums[block][2] += float(counts.sum()) * memories.energy(words, width)
         return {
@@ -271,8 +273,6 @@ def _block(name: str) -> str:
 
 def simulator() -> Any:
     """Return the compiled simulator; raises ToolError without a C++ compiler."""
-    import hashlib
-
     from celosia.sim.rtl.verilate import cache_directory, once
 
     digest = hashlib.sha256(_SIMULATOR.read_bytes()).hexdigest()[:32]

@@ -1,7 +1,7 @@
 """``celosia synth --liberty``: the figures of a core of standard cells as text and as JSON."""
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from celosia.hw.arch.config import Config
 from celosia.sw.chip.energy import Energy, Memories, energy_of
 from celosia.sw.chip.liberty import Library
 from celosia.sw.chip.synthesis import MissingError, Netlist
-from celosia.sw.runtime.session import InputError
+from celosia.sw.ir.program import Program
+from celosia.sw.runtime.arrays import InputError, random_samples
 
 #: Operations of a multiplication with its addition.
 _OPERATIONS = 2
@@ -51,23 +52,14 @@ def areas(netlist: Netlist, memories: Memories) -> dict[str, dict[str, float]]:
 
 def inference(
     netlist: Netlist,
-    config: Config,
-    graph: Any,
-    sample: np.ndarray | None,
+    program: Program,
+    samples: Sequence[np.ndarray],
     memories: Memories,
     mhz: float,
 ) -> dict[str, Any]:
-    """Return cycles, operations and energies of one inference; random bytes without a sample."""
-    from celosia.sw.compiler.compile import compile_graph
-
-    program = compile_graph(graph, config, 1)
+    """Return cycles, operations and energies of one inference; random inputs without samples."""
     random = np.random.default_rng(1)
-    inputs = [
-        random.integers(0, 256, (1, *port.shape), np.uint8).view(port.dtype)
-        if sample is None
-        else sample
-        for port in program.inputs
-    ]
+    inputs = samples or [random_samples(random, port, 1) for port in program.inputs]
     cycles, blocks = energy_of(netlist, program, inputs, memories, 1e3 / mhz)
     return {
         "cycles": cycles,
@@ -103,18 +95,18 @@ def as_text(figures: dict[str, Any]) -> Iterator[str]:
     yield "Not counted: wires, clock tree, glitches, pads, external memory."
 
 
-def figures_of(arguments: argparse.Namespace, report: Callable[[str], None]) -> dict[str, Any]:
-    """Return the figures of ``celosia synth --liberty``."""
-    from celosia.sw.frontend.source import load
-    from celosia.sw.shipped import model_path
-
+def figures_of(
+    arguments: argparse.Namespace,
+    report: Callable[[str], None],
+    program: Program | None,
+    samples: Sequence[np.ndarray],
+) -> dict[str, Any]:
+    """Return the figures of ``celosia synth --liberty``; see ``inference`` for ``samples``."""
     config, library = arguments.preset, library_of(arguments.liberty)
     macros = [library_of(path) for path in arguments.macro]
     memories = Memories(
         library, area=arguments.bit_area, energy=arguments.bit_energy, macros=macros
     )
-    graph = load(model_path(arguments.model)) if arguments.model else None
-    sample = np.load(arguments.input) if arguments.input else None
     netlist = netlist_of(config, library, arguments.directory, report)
     figures: dict[str, Any] = {"preset": config.name, "library": library.group.names[0]}
     figures |= {"volts": library.volts, "blocks": areas(netlist, memories), "longest_path": None}
@@ -123,10 +115,10 @@ def figures_of(arguments: argparse.Namespace, report: Callable[[str], None]) -> 
         figures["longest_path"] = {"nanoseconds": nanoseconds, "from": start, "to": end}
     except MissingError as error:
         report(f"longest path not measured: {error}")
-    if graph is not None:
+    if program is not None:
         path = figures["longest_path"]
         clock = arguments.clock or (1e3 / path["nanoseconds"] if path else None)
         if clock is None:
             raise InputError("--clock: wanted MHz for the leakage, since no path was measured")
-        figures["inference"] = inference(netlist, config, graph, sample, memories, clock)
+        figures["inference"] = inference(netlist, program, samples, memories, clock)
     return figures

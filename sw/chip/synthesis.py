@@ -179,10 +179,10 @@ class Netlist:
     @cached_property
     def generic(self) -> Path:
         """Netlist of Yosys's own gates, before a library is known."""
-        kept = "\n".join(
+        modules = "\n".join(
             f"setattr -mod -set keep_hierarchy 1 {name}" for name in _KEPT.findall(self.text)
         )
-        script = _GENERIC.format(top=self.top, kept=kept, small=SMALL)
+        script = _GENERIC.format(top=self.top, kept=modules, small=SMALL)
         return self._made("generic", script, {"core.v": self.text})
 
     @cached_property

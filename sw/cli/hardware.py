@@ -16,6 +16,7 @@ from typing import Any
 from celosia.hw.arch.pod import PodConfig
 from celosia.hw.environment.extras import install_command
 from celosia.sw import boards
+from celosia.sw.cli import chip
 from celosia.sw.cli.arguments import (
     Commands,
     add_cores,
@@ -23,7 +24,6 @@ from celosia.sw.cli.arguments import (
     add_preset,
     board_of,
     megahertz,
-    number,
     seeds,
     whole,
 )
@@ -105,8 +105,9 @@ def run_synth(arguments: argparse.Namespace) -> None:
     """Synthesise, place and route a core; print its resources and its clock."""
     from celosia.hw.flow.parts import PARTS, part_named
 
+    chip.require_effect(arguments)
     if arguments.liberty:
-        return _run_chip(arguments)
+        return chip.run(arguments, _reporter())
     config = arguments.preset
     part, seeds = part_named(arguments.part), range(1, arguments.seeds + 1)
     if part is None or not part.is_open:
@@ -124,19 +125,6 @@ def run_synth(arguments: argparse.Namespace) -> None:
         write_atomically({arguments.json: json_bytes(figures)})
     print(f"{config.name} on {part.title}")
     print(as_text(result), end="")
-
-
-def _run_chip(arguments: argparse.Namespace) -> None:
-    """Synthesise a core to the cells of a Liberty file; print area, longest path and energy."""
-    from celosia.sw.chip.report import as_text, figures_of
-
-    writable(arguments.json)
-    arguments.directory = directory_of(arguments.directory)
-    figures = figures_of(arguments, _reporter())
-    if arguments.json:
-        write_atomically({arguments.json: json_bytes(figures)})
-    print(f"{figures['preset']} in {figures['library']}, {figures['volts']:g} V, without wires")
-    print("\n".join(as_text(figures)))
 
 
 def _board(name: str) -> Any:
@@ -288,7 +276,7 @@ def add_parsers(command: Commands) -> None:
         "--directory", type=Path, default=Path("build/synth"), metavar="D", help="of the results"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
-    _add_chip(parser)
+    chip.add_options(parser)
 
     parser = command("build", "make the bitstream of a board with a core", run_build)
     parser.add_argument("board", metavar="BOARD", help=_BOARD)
@@ -318,25 +306,6 @@ def add_parsers(command: Commands) -> None:
 
     parser = command("boards", "list the size and speed of all boards", boards.run_boards)
     boards.add_arguments(parser)
-
-
-def _add_chip(parser: argparse.ArgumentParser) -> None:
-    """Add the options for standard cells."""
-    chip = parser.add_argument_group("standard cells instead of an FPGA")
-    text = "library of cells, .lib or .lib.gz: area, longest path, energy"
-    chip.add_argument("--liberty", type=Path, metavar="FILE", help=text)
-    text = "library with macros of memories, any number of times"
-    chip.add_argument("--macro", type=Path, action="append", default=[], metavar="FILE", help=text)
-    text = "area of a bit of memory (that of the smallest NAND)"
-    chip.add_argument("--bit-area", type=number, metavar="UM2", help=text)
-    text = "energy of a bit read or written (100 inputs of a NAND)"
-    chip.add_argument("--bit-energy", type=number, metavar="FJ", help=text)
-    text = "energy of one inference of this model, on the simulated netlist"
-    chip.add_argument("--model", metavar="MODEL", help=text)
-    text = "its input, .npy (random bytes)"
-    chip.add_argument("--input", type=Path, metavar="FILE", help=text)
-    text = "clock for its leakage (that of the longest path)"
-    chip.add_argument("--clock", type=megahertz, metavar="MHZ", help=text)
 
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:

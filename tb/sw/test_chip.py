@@ -1,9 +1,12 @@
 """Standard cells: a library of five cells, and a counter with a memory."""
 
 import ctypes
+import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from small_liberty import LIBRARY
 
@@ -146,3 +149,25 @@ def test_missing_tool(tmp_path: Path) -> None:
         ToolError, match=r"nosuch: wanted it on PATH, found none \(apt-get install x"
     ):
         run("nosuch", "x", [], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--macro other.lib", "--macro wants --liberty, got none"),
+        ("--bit-area 1", "--bit-area wants --liberty, got none"),
+        ("--model mnist_mlp", "--model wants --liberty, got none"),
+        ("--liberty cells.lib --input x.npy", "--input wants --model, got none"),
+        ("--liberty cells.lib --clock 5", "--clock wants --model, got none"),
+        ("--liberty none.lib", "none.lib: No such file or directory"),
+        ("--liberty cells.lib --model mnist_mlp --input none.npy", "none.npy: no such file"),
+        ("--liberty cells.lib --model mnist_mlp --input cells.lib", "cells.lib: not an .npy file"),
+        ("--liberty cells.lib --model mnist_mlp --input x.npy", "x.npy: .*shape"),
+    ],
+)
+def test_refusals(
+    arguments: str, message: str, refused: Callable[[str], str], tmp_path: Path
+) -> None:
+    (tmp_path / "cells.lib").write_text(LIBRARY)
+    np.save(tmp_path / "x.npy", np.zeros((1, 3), np.int8))
+    assert re.search(message, refused(f"synth --preset nano {arguments}"))
