@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from celosia.hw.arch.config import PARAMETER_BYTES
 from celosia.sw.ir.graph import Graph, Operation, Quantization, State, Tensor
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.sums import Sums, Weights
@@ -31,17 +32,6 @@ SPREAD = 24
 #: Greatest power of two by which a bias is multiplied.
 BIAS_SHIFT = 6
 
-RECORD_BYTES = 16  #: Bytes of the parameters of a channel.
-#: Parameters of a channel. With a shift of one to the left, the multiplier is one.
-CHANNEL = np.dtype(
-    {
-        "names": ["bias", "multiplier", "left", "right"],
-        "formats": ["<i4", "<u4", "u1", "u1"],
-        "offsets": [0, 4, 8, 9],
-        "itemsize": RECORD_BYTES,
-    }
-)
-MULTIPLIER, LEFT = 1 << 30, 1
 _PLAIN = Quantization(np.ones(1, np.float32), np.zeros(1, np.int64))
 
 #: Adds the errors of an operator's inputs and the steps of its weights, given the tensor of the
@@ -360,7 +350,7 @@ class Step:
             if several:
                 fields |= {"column": start, "columns": shape[2]}
             name = f"{sums.role}/noise_{start}" if several else f"{sums.role}/noise"
-            records = self.input(name, (1, shape[2], RECORD_BYTES))
+            records = self.input(name, (1, shape[2], PARAMETER_BYTES))
             self.records[name] = sums.role
             addends = ((high, 1 << LOW_BITS), (low, 1))
             both = replace(sums, shape=shape, attributes=fields, addends=addends, records=records)

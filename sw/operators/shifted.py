@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from celosia.hw.arch.config import PARAMETER_BYTES
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.layers.errors import CompileError
@@ -26,7 +27,6 @@ from celosia.sw.layers.record import (
     require,
 )
 from celosia.sw.layers.shifted import Matrix, ShiftedLayers, shift_scaling
-from celosia.sw.layers.step import RECORD_BYTES
 from celosia.sw.layers.values import Scaling
 
 _Arrays = Sequence[np.ndarray]
@@ -85,7 +85,7 @@ def spread(addend: np.ndarray, images: int, pixels: int, channels: int) -> np.nd
 
 def stepped(sums: np.ndarray, records: np.ndarray) -> np.ndarray:
     """Return sums shifted by parameters of channels: noise as bias, and shifts to the right."""
-    fields = np.ascontiguousarray(records.reshape(-1, RECORD_BYTES))
+    fields = np.ascontiguousarray(records.reshape(-1, PARAMETER_BYTES))
     bias = fields[:, :4].copy().view("<i4")[:, 0].astype(np.int64)
     right = fields[:, 9].astype(np.int64)
     return (sums + bias + ((1 << right) >> 1)) >> right
@@ -107,7 +107,7 @@ def check(operator: HostOperator, attributes: Attributes, shape: Shape) -> list[
     if attributes.flag("stepped"):
         last -= 1
         records = operator.sources[last].shape
-        require(records == (1, shape[-1], RECORD_BYTES), "parameters of each channel", records)
+        require(records == (1, shape[-1], PARAMETER_BYTES), "parameters of each channel", records)
     for addend in operator.sources[last - len(factors or ()) : last]:
         rows = int(np.prod(addend.shape[:-1], dtype=np.int64))
         good = rows in (1, shape[0] * pixels, shape[0] + pixels - 1)

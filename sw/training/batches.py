@@ -1,22 +1,20 @@
 """Batches that the host writes for a step: images, labels and noise, drawn by seeds."""
 
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
-from celosia.sw.layers.step import CHANNEL, LEFT, MOST, MULTIPLIER
+from celosia.sw.layers.channel import CHANNEL, LEFT, MULTIPLIER
+from celosia.sw.layers.step import MOST
 from celosia.sw.operators.step_errors import ERROR_SHIFT
+from celosia.sw.training.pipeline import ahead
 from celosia.sw.training.scheme import noise_bits
 from celosia.sw.training.step.geometry import Geometry
 from celosia.sw.training.step.layout import Layout
 
-#: Batches that are drawn ahead.
-_AHEAD = 4
-
 #: Uses of the generators of random numbers, the last word of their seeds.
-SPLIT, WEIGHTS, ORDER, NOISE = range(4)
+SPLIT, WEIGHTS, ORDER, NOISE, CHANGES = range(5)
 
 
 @dataclass(frozen=True)
@@ -143,12 +141,4 @@ def epoch_batches(
         batch = draw(layout, images[chosen], labels[chosen], random)
         return batch.labels, packed(layout, batch)
 
-    steps = range(first, len(labels) // layout.batch)
-    with ThreadPoolExecutor(1) as pool:
-        waiting: list[Future[tuple[np.ndarray, bytes]]] = []
-        for step in steps:
-            waiting.append(pool.submit(one, step))
-            if len(waiting) > _AHEAD:
-                yield waiting.pop(0).result()
-        for future in waiting:
-            yield future.result()
+    yield from ahead(range(first, len(labels) // layout.batch), one)

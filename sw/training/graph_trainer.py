@@ -24,8 +24,6 @@ from celosia.sw.training.state import State
 
 #: Elements of a matrix of weights that is not divided into blocks of columns.
 _BLOCK = 1 << 14
-#: Use of the generator of random numbers, the last word of its seed: see ``batches``.
-_CHANGES = 4
 
 
 class GraphTrainer(EpochTrainer):
@@ -130,7 +128,7 @@ class GraphTrainer(EpochTrainer):
             chosen = order[step * self.batch : (step + 1) * self.batch]
             images = training.images[chosen]
             if self.changes:
-                random = batches.generator(self.seed, epoch, step, _CHANGES)
+                random = batches.generator(self.seed, epoch, step, batches.CHANGES)
                 images = augmented(images, self.changes, random)
             return step, images, training.labels[chosen]
 

@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from celosia.hw.arch.config import PARAMETER_BYTES
 from celosia.sw.ir.graph import Graph
-from celosia.sw.layers.step import CHANNEL, LEFT, MOST, MULTIPLIER, RECORD_BYTES
+from celosia.sw.layers.channel import CHANNEL, LEFT, MULTIPLIER
+from celosia.sw.layers.step import MOST
 from celosia.sw.operators.registry import OPERATORS
 from celosia.sw.training import batches
 from celosia.sw.training.balance import is_fresh
@@ -265,4 +267,4 @@ def _records(shift: int, columns: int, random: np.random.Generator) -> np.ndarra
     rows["multiplier"], rows["left"] = MULTIPLIER, LEFT
     rows["right"] = shift
     rows["bias"] = random.integers(-half, max(half, 1), columns)
-    return rows.view(np.int8).reshape(columns, RECORD_BYTES)
+    return rows.view(np.int8).reshape(columns, PARAMETER_BYTES)

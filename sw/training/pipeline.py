@@ -44,11 +44,11 @@ def augmented(
         is_flipped = random.random(count) < 0.5
         images = np.where(is_flipped[:, None, None, None], images[:, :, ::-1], images)
     if "shift" in changes:
-        most = [extent // _SHIFTED for extent in extents]
-        padded = np.pad(images, [(0, 0), *((n, n) for n in most), (0, 0)])
+        limits = [extent // _SHIFTED for extent in extents]
+        padded = np.pad(images, [(0, 0), *((n, n) for n in limits), (0, 0)])
         rows, columns = (
             random.integers(0, 2 * n + 1, (count, 1)) + np.arange(extent)
-            for n, extent in zip(most, extents, strict=True)
+            for n, extent in zip(limits, extents, strict=True)
         )
         images = padded[np.arange(count)[:, None, None], rows[:, :, None], columns[:, None]]
     return images

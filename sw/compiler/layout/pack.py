@@ -8,17 +8,9 @@ from celosia.hw.arch.config import PARAMETER_BYTES, Config
 from celosia.sw.compiler.layout.bands import band_matrix, spans
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.tile import TiledLayer, Tiling, copied_parameters, parameters_of
+from celosia.sw.layers.channel import CHANNEL
 from celosia.sw.layers.network import Network
 from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer
-
-_CHANNEL = np.dtype(
-    {
-        "names": ["bias", "multiplier", "left", "right"],
-        "formats": ["<i4", "<u4", "u1", "u1"],
-        "offsets": [0, 4, 8, 9],
-        "itemsize": PARAMETER_BYTES,
-    }
-)
 
 
 def packed(
@@ -78,7 +70,7 @@ def pack_parameters(layer: Layer, tiled: TiledLayer) -> bytes:
     Those of a band are repeated for each of its results; those for one channel, as of a layer
     without weights, for each lane.
     """
-    image = np.zeros(parameters_of(layer, tiled), _CHANNEL)
+    image = np.zeros(parameters_of(layer, tiled), CHANNEL)
     each = np.arange(tiled.parameters)
     for name in ("bias", "multiplier", "left", "right"):
         if isinstance(layer, DynamicProduct) and layer.by_channel:

@@ -3,7 +3,8 @@
 import numpy as np
 
 from celosia.hw.arch.config import TABLE_BYTES
-from celosia.sw.layers.step import CHANNEL, LEFT, LOW_BITS, MULTIPLIER
+from celosia.sw.layers.channel import CHANNEL, LEFT, MULTIPLIER
+from celosia.sw.layers.step import LOW_BITS
 from celosia.sw.operators.step_errors import (
     ERROR_SHIFT,
     ONE,
