@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
+from celosia.sw.keras.losses import Loss, loss_of
 from celosia.sw.keras.network import (
     KerasNetwork,
     last_layers,
@@ -32,8 +33,6 @@ from celosia.sw.training.state import State
 _CORE = "edge,activation_weights=true"
 #: Samples of one run of an evaluation.
 _BATCH = 64
-_ENTROPIES = ("categorical_crossentropy", "sparse_categorical_crossentropy")
-_SQUARES = ("mse", "mean_squared_error")
 
 
 class _Training:
@@ -101,28 +100,6 @@ class _Training:
         return learner.file(weights, learner.calibration.shifts)
 
 
-class _Loss(NamedTuple):
-    """Loss of a model: one of those of a step, and the share of its labels for all classes."""
-
-    kind: str
-    smoothing: float = 0.0
-
-    def labels(self, labels: np.ndarray, classes: int) -> np.ndarray:
-        """Return labels as a step is trained with them."""
-        if self.kind == "squares" or not self.smoothing:
-            return labels
-        return self.smoothing / classes + (1 - self.smoothing) * np.eye(classes)[labels]
-
-    def logs(self, outputs: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-        """Return the loss of outputs, and the accuracy of probabilities."""
-        if self.kind == "squares":
-            return {"loss": float(np.square(outputs.reshape(labels.shape) - labels).mean())}
-        shares = self.labels(labels, outputs.shape[1])
-        shares = shares if shares.ndim == 2 else np.eye(outputs.shape[1])[labels]
-        entropy = -(shares * np.log(np.maximum(outputs, 1e-7))).sum(1).mean()
-        return {"loss": float(entropy), "accuracy": float((outputs.argmax(1) == labels).mean())}
-
-
 _TRAININGS: WeakKeyDictionary[Any, _Training] = WeakKeyDictionary()
 
 
@@ -171,7 +148,7 @@ def fit(
     keras: Any = import_module("keras")
     if getattr(model, "loss", None) is None:
         raise InputError(f"model {model.name}: wanted compile(loss=...) before fit, got none")
-    loss = _loss(model)
+    loss = loss_of(model)
     batch_size = 32 if batch_size is None else batch_size
     if batch_size < 1 or not 0 <= validation_split < 1:
         got = f"{batch_size} and {validation_split}"
@@ -220,7 +197,7 @@ def fit(
                 some = images.images[chosen], images.labels[chosen]
                 logits = np.concatenate(learner.train(state.steps, *some, steps * epochs, keys))
                 state.steps += len(numbers)
-                outputs = _outputs(learner.real(logits), loss)
+                outputs = loss.outputs(learner.real(logits))
                 parts += [loss.logs(outputs, labels[chosen])] * len(numbers)
                 logs = {name: float(np.mean([part[name] for part in parts])) for name in parts[0]}
                 chain.on_train_batch_end(first, logs)
@@ -245,21 +222,16 @@ def evaluate(
     Parameters are those of ``fit``. A model that ``fit`` did not train is calibrated with ``x``. A
     mean squared error has no accuracy: the loss alone is returned.
     """
-    loss = _loss(model)
+    loss = loss_of(model)
     samples, labels = _arrays(model, x, y)
     scores = predict(model, samples, config=config, device=device)
     logs = [*loss.logs(_probabilities(model, scores, loss), labels).values()]
     return logs if len(logs) > 1 else logs[0]
 
 
-def _outputs(logits: np.ndarray, loss: _Loss) -> np.ndarray:
-    """Return probabilities of logits in real numbers; logits themselves of squares."""
-    return logits if loss.kind == "squares" else _softmax(logits)
-
-
-def _probabilities(model: Any, scores: np.ndarray, loss: _Loss) -> np.ndarray:
+def _probabilities(model: Any, scores: np.ndarray, loss: Loss) -> np.ndarray:
     """Return what a loss takes of the outputs of a model."""
-    return scores if _ends_in_softmax(model) else _outputs(scores, loss)
+    return scores if _ends_in_softmax(model) else loss.outputs(scores)
 
 
 def predict(
@@ -271,11 +243,11 @@ def predict(
     """
     samples = _samples(model, x)
     if model not in _TRAININGS or not _TRAININGS[model].is_present(model):
-        loss = _loss(model)
+        loss = loss_of(model)
         shape = (len(samples), *model.output_shape[1:] * (loss.kind == "squares"))
         labels = np.zeros(shape, np.int64)
         training, images = _opened(
-            model, samples, labels, 1, 1, 1, config, device, 0, None, _Loss(loss.kind)
+            model, samples, labels, 1, 1, 1, config, device, 0, None, Loss(loss.kind)
         )
         with training.trainer.opened(training.state, images):
             pass
@@ -302,7 +274,7 @@ def _opened(
     device: str,
     seed: int,
     last: int | None,
-    loss: _Loss,
+    loss: Loss,
 ) -> tuple[_Training, Images]:
     """Return what trains a model, and its samples in integers."""
     network, exponent = read(model), exponent_of(samples[:IMAGES])
@@ -375,7 +347,7 @@ def _arrays(model: Any, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         x, y = (np.concatenate([np.asarray(array) for array in column]) for column in arrays)
     samples, labels = _samples(model, x), np.asarray(y)
     classes = int(np.prod(model.output_shape[1:]))
-    if _loss(model).kind == "squares":
+    if loss_of(model).kind == "squares":
         if labels.size != len(samples) * classes or not np.isfinite(labels).all():
             requirement = f"wanted finite targets of shape {[len(samples), classes]}"
             raise InputError(f"{requirement}, got {list(labels.shape)}")
@@ -399,20 +371,6 @@ def _arrays(model: Any, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     return samples, labels.astype(np.int64)
 
 
-def _loss(model: Any) -> _Loss:
-    """Return the loss of a model; cross-entropy if it is not compiled."""
-    loss = getattr(model, "loss", None)
-    if loss is None:
-        return _Loss("softmax")
-    name = loss if isinstance(loss, str) else getattr(loss, "name", getattr(loss, "__name__", loss))
-    if name in _SQUARES:
-        return _Loss("squares")
-    if name not in _ENTROPIES:
-        losses = " or ".join(f"loss={name!r}" for name in (_ENTROPIES[1], _SQUARES[0]))
-        raise InputError(f"model {model.name}: wanted compile({losses}), got {name}")
-    return _Loss("softmax", float(getattr(loss, "label_smoothing", 0.0)))
-
-
 def _rate(model: Any) -> float:
     """Return the learning rate of a model's optimizer, which callbacks may change."""
     return float(numbers(model.optimizer.learning_rate))
@@ -422,8 +380,3 @@ def _ends_in_softmax(model: Any) -> bool:
     layer = model.layers[-1]
     activation = getattr(getattr(layer, "activation", None), "__name__", "")
     return "softmax" in (activation, type(layer).__name__.lower())
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)

@@ -193,6 +193,6 @@ def test_refusals(keras: Any) -> None:
     with pytest.raises(ValueError, match=r"conv2d.*got tanh; up_sampling2d.*does not train"):
         fit(network, x, y)
     network = model(keras)
-    network.compile("sgd", "mse")
+    network.compile("sgd", "hinge")
     with pytest.raises(ValueError, match="wanted compile"):
         fit(network, x, y)

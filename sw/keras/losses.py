@@ -1,0 +1,55 @@
+"""Losses of Keras models that train on the core."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from celosia.sw.runtime.arrays import InputError
+
+_ENTROPIES = ("categorical_crossentropy", "sparse_categorical_crossentropy")
+_SQUARES = ("mse", "mean_squared_error")
+
+
+class Loss(NamedTuple):
+    """Loss of a model: one of those of a step, and the share of its labels for all classes."""
+
+    kind: str
+    smoothing: float = 0.0
+
+    def labels(self, labels: np.ndarray, classes: int) -> np.ndarray:
+        """Return labels as a step is trained with them."""
+        if self.kind == "squares" or not self.smoothing:
+            return labels
+        return self.smoothing / classes + (1 - self.smoothing) * np.eye(classes)[labels]
+
+    def outputs(self, logits: np.ndarray) -> np.ndarray:
+        """Return probabilities of logits in real numbers; logits themselves of squares."""
+        return logits if self.kind == "squares" else _softmax(logits)
+
+    def logs(self, outputs: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+        """Return the loss of outputs, and the accuracy of probabilities."""
+        if self.kind == "squares":
+            return {"loss": float(np.square(outputs.reshape(labels.shape) - labels).mean())}
+        shares = self.labels(labels, outputs.shape[1])
+        shares = shares if shares.ndim == 2 else np.eye(outputs.shape[1])[labels]
+        entropy = -(shares * np.log(np.maximum(outputs, 1e-7))).sum(1).mean()
+        return {"loss": float(entropy), "accuracy": float((outputs.argmax(1) == labels).mean())}
+
+
+def loss_of(model: Any) -> Loss:
+    """Return the loss of a model; cross-entropy if it is not compiled."""
+    loss = getattr(model, "loss", None)
+    if loss is None:
+        return Loss("softmax")
+    name = loss if isinstance(loss, str) else getattr(loss, "name", getattr(loss, "__name__", loss))
+    if name in _SQUARES:
+        return Loss("squares")
+    if name not in _ENTROPIES:
+        losses = " or ".join(f"loss={name!r}" for name in (_ENTROPIES[1], _SQUARES[0]))
+        raise InputError(f"model {model.name}: wanted compile({losses}), got {name}")
+    return Loss("softmax", float(getattr(loss, "label_smoothing", 0.0)))
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
