@@ -159,6 +159,6 @@ def _compile(target: Path, root: Path) -> None:
     flags = [f"-I{path}" for path in includes] + ["-DC10_USING_CUSTOM_GENERATED_MACROS"]
     links = [f"-L{root / 'lib'}", "-lexecutorch", f"-Wl,-rpath,{root / 'lib'}"]
     command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", *flags, str(_SOURCE), *links]
-    made = subprocess.run([*command, "-o", str(target)], capture_output=True, text=True)
-    if made.returncode:
-        raise RuntimeError(f"g++ failed ({made.returncode}): {made.stderr.strip()}")
+    result = subprocess.run([*command, "-o", str(target)], capture_output=True, text=True)
+    if result.returncode:
+        raise RuntimeError(f"g++ failed ({result.returncode}): {result.stderr.strip()}")

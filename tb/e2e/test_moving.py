@@ -62,8 +62,8 @@ def test_index_past_the_end(index: int, kind: str) -> None:
     program = compile_graph(load(serialize(_looking_up(5, kind).graph())), NANO)
     shape = (1, *program.inputs[0].shape)
     with open_session(program, device="machine") as session:
-        wanted = f"operator 0 {kind} .*: wanted indices from 0 to 4, got {index}"
-        with pytest.raises(InputError, match=wanted):
+        message = f"operator 0 {kind} .*: wanted indices from 0 to 4, got {index}"
+        with pytest.raises(InputError, match=message):
             session.run([np.array([0, index, 1], np.int32).reshape(shape)])
         (result,) = session.run([np.array([4, 0, 1], np.int32).reshape(shape)])
     np.testing.assert_array_equal(result.reshape(-1), [8, 9, 0, 1, 2, 3])

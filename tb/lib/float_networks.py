@@ -1,4 +1,4 @@
-"""Small float networks to train: graphs with random weights."""
+"""Small float networks to train: graphs with random weights, and images of four classes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +6,10 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.ir.graph import Graph, Operation, Tensor
+from celosia.sw.training.learner import Learner
+
+#: Images of a step.
+BATCH = 4
 
 
 class Layers:
@@ -140,3 +144,17 @@ def network(name: str, seed: int) -> Graph:
         layers.flat()
     layers.dense(4)
     return layers.graph()
+
+
+def samples(graph: Graph, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return images of four classes, which a pattern and noise make, and their classes."""
+    rng = np.random.default_rng(seed)
+    shape = graph.tensors[graph.inputs[0]].shape[1:]
+    patterns, labels = rng.integers(0, 128, (4, *shape)), rng.integers(0, 4, count)
+    noisy = patterns[labels] + rng.normal(0, 24, (count, *shape))
+    return np.clip(noisy, 0, 127).astype(np.int8), labels
+
+
+def learner(graph: Graph, seed: int, **options: Any) -> Learner:
+    """Return what trains a network."""
+    return Learner(graph, batch=BATCH, seed=seed, exponent=-7, **options)

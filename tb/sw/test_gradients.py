@@ -18,17 +18,17 @@ from celosia.sw.training.graph import StepGraph, step_graph
 BATCH = 3
 
 
-def without_noise(found: StepGraph, seed: int) -> dict[int, np.ndarray]:
-    values, tensors = contents(found, np.random.default_rng(seed)), found.graph.tensors
-    return {n: v * (tensors[n].name not in found.noises) for n, v in values.items()}
+def without_noise(step: StepGraph, seed: int) -> dict[int, np.ndarray]:
+    values, tensors = contents(step, np.random.default_rng(seed)), step.graph.tensors
+    return {n: v * (tensors[n].name not in step.noises) for n, v in values.items()}
 
 
-def gradients(found: StepGraph, made: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+def gradients(step: StepGraph, made: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
     """Return the real gradient of each matrix of weights, by the tensor of its high bytes."""
-    tensors = found.graph.tensors
-    successors = {tensors[s.tensor].name: (s.tensor, s.successor) for s in found.graph.states}
+    tensors = step.graph.tensors
+    successors = {tensors[s.tensor].name: (s.tensor, s.successor) for s in step.graph.states}
     result = {}
-    for high, exponent in found.gradients.items():
+    for high, exponent in step.gradients.items():
         low = successors[tensors[high].name.replace("/high", "/low")][0]
         new = made[successors[tensors[high].name][1]]
         result[high] = (64 * (new - made[high]) - made[low]) * 2.0**exponent
@@ -42,10 +42,10 @@ TOLERANCES = dict.fromkeys(NETWORKS, 1e-4) | {"average": 0.01, "mean": 0.01}
 @pytest.mark.parametrize(("name", "dropout"), [*((n, False) for n in NETWORKS), ("dense", True)])
 def test_gradients_are_finite_differences(name: str, dropout: bool, seed: int) -> None:
     fields = {"loss": "squares", "width": 3, "dropout": dropout}
-    found = step_graph(network(name, seed), BATCH, shift_of, **fields)
-    assert bool(found.dropouts) == dropout
-    graph, exponents = found.graph, found.exponents
-    values, rng = without_noise(found, seed), np.random.default_rng(seed)
+    step = step_graph(network(name, seed), BATCH, shift_of, **fields)
+    assert bool(step.dropouts) == dropout
+    graph, exponents = step.graph, step.exponents
+    values, rng = without_noise(step, seed), np.random.default_rng(seed)
     (logits,), labels = graph.outputs, labels_of(graph)
 
     def loss(changed: dict[int, np.ndarray]) -> float:
@@ -53,7 +53,7 @@ def test_gradients_are_finite_differences(name: str, dropout: bool, seed: int) -
         error = (made[labels] - made[logits]) * 2.0 ** exponents[logits]
         return float(np.square(error).sum() / 2)
 
-    every = gradients(found, reference.evaluate(graph, values, real=True))
+    every = gradients(step, reference.evaluate(graph, values, real=True))
     assert len(every) == len(graph.states) // 2
     for weights, gradient in every.items():
         for _ in range(4):
@@ -66,8 +66,8 @@ def test_gradients_are_finite_differences(name: str, dropout: bool, seed: int) -
 @pytest.mark.parametrize("name", ["average", "branches"])
 def test_sums_of_errors_keep_their_mean(name: str, seed: int) -> None:
     """Errors of the other sign have results of the other sign: halves do not all go up."""
-    found = step_graph(network(name, seed), BATCH, lambda *_: 1, width=3)
-    graph, rng = found.graph, np.random.default_rng(seed)
+    step = step_graph(network(name, seed), BATCH, lambda *_: 1, width=3)
+    graph, rng = step.graph, np.random.default_rng(seed)
     sums = [o for o in graph.operations if o.kind == "ShiftedSum" and o.attributes["low"] == -127]
     assert sums
     for operation in sums:
@@ -134,8 +134,8 @@ def depthwise_in_tensorflow(tf: Any, x: Any, taps: Any, kernel: Any, windows: An
 def test_gradients_are_those_of_tensorflow(name: str, seed: int) -> None:
     tf = prerequisites.package("tensorflow")
     model = network(name, seed)
-    found = step_graph(model, BATCH, shift_of, loss="squares", width=3)
-    graph, exponents, values = found.graph, found.exponents, without_noise(found, seed)
+    step = step_graph(model, BATCH, shift_of, loss="squares", width=3)
+    graph, exponents, values = step.graph, step.exponents, without_noise(step, seed)
     real = {n: v * 2.0 ** exponents[n] for n, v in values.items() if n in exponents}
     names = {graph.tensors[n].name: n for n in values}
     highs = [n for name, n in names.items() if name.endswith("/high")]
@@ -145,7 +145,7 @@ def test_gradients_are_those_of_tensorflow(name: str, seed: int) -> None:
     with tf.GradientTape() as tape:
         y = in_tensorflow(tf, model, tf.constant(real[names["images"]]), variables)
         loss = tf.reduce_sum(tf.square(targets - y)) / 2
-    every = gradients(found, reference.evaluate(graph, values, real=True))
+    every = gradients(step, reference.evaluate(graph, values, real=True))
     for number, gradient in zip(highs, tape.gradient(loss, variables), strict=True):
         greatest = np.abs(every[number]).max()
         np.testing.assert_allclose(
@@ -156,13 +156,13 @@ def test_gradients_are_those_of_tensorflow(name: str, seed: int) -> None:
 @pytest.mark.parametrize("loss", ["softmax", "squares"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_host_kernels_are_exact(name: str, loss: str, seed: int) -> None:
-    found = step_graph(network(name, seed), BATCH, shift_of, loss=loss, width=3)
-    values = contents(found, np.random.default_rng(seed))
-    expected = reference.evaluate(found.graph, values)
+    step = step_graph(network(name, seed), BATCH, shift_of, loss=loss, width=3)
+    values = contents(step, np.random.default_rng(seed))
+    expected = reference.evaluate(step.graph, values)
     changed = 0
-    for operation in found.graph.operations:
+    for operation in step.graph.operations:
         record = OPERATORS[operation.kind]
-        operator = host_operator(found.graph.tensors, operation)
+        operator = host_operator(step.graph.tensors, operation)
         record.check(operator)
         arrays = [
             np.frombuffer(x.data, x.dtype).reshape(x.shape)
@@ -174,7 +174,7 @@ def test_host_kernels_are_exact(name: str, loss: str, seed: int) -> None:
         wanted = expected[operation.outputs[0]]
         np.testing.assert_array_equal(made[0], wanted, err_msg=operation.kind)
         changed += bool(wanted.any())
-    assert changed > len(found.graph.operations) // 2
+    assert changed > len(step.graph.operations) // 2
 
 
 def test_all_layers_that_do_not_train_are_named() -> None:

@@ -197,5 +197,5 @@ def test_scales_of_taps_are_not_those_of_columns(transposed):
     x = np.random.default_rng(3).normal(size=(_COUNT, 6)).astype(np.float32) * 2
     (got,), _ = results(content, {"x": x})
     session = reference(content, fused=False)
-    wanted = [session.run(None, {"x": one[None]})[0] for one in x]
-    np.testing.assert_array_equal(got.reshape(_COUNT, 6), np.concatenate(wanted))
+    expected = [session.run(None, {"x": one[None]})[0] for one in x]
+    np.testing.assert_array_equal(got.reshape(_COUNT, 6), np.concatenate(expected))

@@ -1,0 +1,113 @@
+"""``celosia train`` with the file of a model: accuracy, resumed runs, refusals."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import prerequisites
+import pytest
+from float_networks import learner, network, samples
+
+from celosia.sw.cli import main, train
+from celosia.sw.frontend.source import load
+from celosia.sw.training.graph_trainer import GraphTrainer
+from celosia.sw.training.state import State
+
+COMMAND = "train net.tflite --data x.npy --labels y.npy --batch 8".split()
+
+
+def test_a_float_file_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prerequisites.package("ai_edge_quantizer")
+    source = Path(__file__).parents[1] / "e2e" / "fixtures" / "cnn.float.tflite"
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.save("x.npy", rng.random((40, 28, 28, 1), np.float32))
+    np.save("y.npy", np.arange(40) % 10)
+    command = ["train", str(source), *COMMAND[2:], "--epochs", "1", "--train-last", "1"]
+    assert main([*command, "-o", "a.tflite"]) == 0
+    assert load("a.tflite").operations[-1].kind in ("FULLY_CONNECTED", "SOFTMAX")
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An int8 file, samples of four classes and their labels, in the present folder."""
+    monkeypatch.chdir(tmp_path)
+    graph = network("conv", 3)
+    images, labels = samples(graph, 120, 3)
+    trainer, state = learner(graph, 3), State(weights=[])
+    trainer.start(state, images, labels)
+    path = Path("net.tflite")
+    path.write_bytes(trainer.file(state.weights, trainer.calibration.shifts))
+    np.save("x.npy", images / np.float32(128))
+    np.save("y.npy", labels)
+    return path
+
+
+def test_a_file_trains(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """LiteRT has the accuracy that the command prints."""
+    more = ["--validation-data", "x.npy", "--validation-labels", "y.npy"]
+    assert main([*COMMAND, *more, "--epochs", "2", "-o", "a.tflite"]) == 0
+    printed = capsys.readouterr().out
+    images = (np.load("x.npy") * 128).astype(np.int8)
+    (scores,) = prerequisites.litert_outputs(Path("a.tflite").read_bytes(), images)
+    share = (scores.reshape(120, -1).argmax(1) == np.load("y.npy")).mean()
+    assert share > 0.8 and f"validation               {share:.2%}" in printed
+
+
+@pytest.mark.parametrize(
+    "option", [["--augment", "shift,flip"], ["--random-weights", "--loss", "squares"]]
+)
+def test_a_resumed_run_gives_the_same_bits(
+    option: list[str], model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on from a checkpoint between two looks at the shifts."""
+    monkeypatch.setattr(train, "_CHECKPOINT_STEPS", 5)
+    command = [*COMMAND, *option, "--epochs", "2", "-o", "a.tflite"]
+    assert main(command) == 0
+    names = ("a.tflite", "a.checkpoint.npz")
+    expected = [Path(name).read_bytes() for name in names]
+    for name in names:
+        Path(name).unlink()
+    run, passed = GraphTrainer._step, iter(range(100))
+
+    def stopped(*arguments: Any) -> None:
+        if next(passed) == 18:
+            raise KeyboardInterrupt
+        run(*arguments)
+
+    monkeypatch.setattr(GraphTrainer, "_step", stopped)
+    assert main(command) == 130
+    monkeypatch.setattr(GraphTrainer, "_step", run)
+    assert main([*command, "--resume"]) == 0
+    assert [Path(name).read_bytes() for name in names] == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("train net.tflite", "train: wanted either --dataset or --data"),
+        ("train net.tflite --data x.npy", "--data: wanted --labels, or a folder"),
+        ("train net.tflite --data x.npy --labels w.npy", "labels: wanted 0 to 3, got 0 to 4"),
+        ("train none.tflite --data x.npy --labels y.npy", "none.tflite: no such file"),
+        (f"{' '.join(COMMAND)} --preset edge", "wanted a core with activation_weights=true"),
+        (f"{' '.join(COMMAND)} --limit 9", "--limit: wanted at least 16 images, got 9"),
+        (f"{' '.join(COMMAND)} --batch 999", "--data: wanted at least 1998 images, got 120 (a"),
+        (f"{' '.join(COMMAND)} --train-last 99", "wanted 1 to 3 last layers, got 99"),
+        ("train net.tflite --data x.npy --labels one.npy", "wanted 2 classes or more, got 1"),
+        ("train net.tflite --dataset mnist --labels y.npy", "--labels: wanted --data, too"),
+        ("train mnist_mlp --labels y.npy", "--labels: wanted --data, too"),
+        ("train mnist_mlp --validation-data x.npy", "--validation-data: wanted --data, too"),
+        (
+            f"{' '.join(COMMAND)} --validation-labels y.npy",
+            "--validation-labels: wanted --validation-data, too",
+        ),
+        (f"{' '.join(COMMAND)} --dropout", "dropout: wanted a dense layer with ReLU before"),
+        (f"{' '.join(COMMAND)} -o net.tflite", "net.tflite"),
+        (f"{' '.join(COMMAND)} --augment turn", "wanted shift or flip or shift,flip, got 'turn'"),
+    ],
+)
+def test_refusals(arguments: str, message: str, model: Path, refused: Callable[[str], str]) -> None:
+    np.save("one.npy", np.zeros(120, np.int64))
+    np.save("w.npy", np.where(np.arange(120) == 5, 4, np.load("y.npy")))
+    assert message in refused(arguments)
