@@ -75,6 +75,12 @@ class Report:
         return self.runs[0].used if self.runs else {}
 
     @property
+    def total(self) -> dict[str, int]:
+        """Cells of all blocks, as synthesised, without those outside the core."""
+        blocks = [row for name, row in self.blocks.items() if name != netlist.OUTSIDE]
+        return {column: sum(row[column] for row in blocks) for column in COLUMNS}
+
+    @property
     def fmax_mhz(self) -> tuple[float, float, float]:
         """Least, median and greatest clock over the seeds; there must be runs."""
         return speeds(self.runs)
@@ -203,8 +209,7 @@ def as_text(report: Report) -> str:
     lines += ["", f"{'block':<16} " + " ".join(f"{column:>9}" for column in COLUMNS)]
     blocks = dict(report.blocks)
     outside = {netlist.OUTSIDE: blocks.pop(netlist.OUTSIDE)} if netlist.OUTSIDE in blocks else {}
-    total = {column: sum(row[column] for row in blocks.values()) for column in COLUMNS}
-    for block, row in {**blocks, "total": total, **outside}.items():
+    for block, row in {**blocks, "total": report.total, **outside}.items():
         lines.append(f"{block:<16} " + " ".join(f"{row[column]:>9,}" for column in COLUMNS))
     lines += ["", *report.depth.lines()]
     if report.slowest:

@@ -18,6 +18,8 @@ from celosia.sw.runtime.session import InputError
 from celosia.sw.workers.spread import Workers
 
 _PRESET = f"one of {', '.join(PRESETS)}, then changes as ,field=value"
+#: Folder of the syntheses of cores, unless an option gives it.
+SYNTHESES = Path("build/synth")
 #: More digits has no count and no seed.
 _DIGITS = 18
 

@@ -6,12 +6,13 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
 from celosia.hw.arch.config import Config
 from celosia.sw.cli.arguments import (
+    SYNTHESES,
     Commands,
     add_files,
     add_preset,
@@ -21,6 +22,7 @@ from celosia.sw.cli.arguments import (
     whole,
     workers_of,
 )
+from celosia.sw.cli.messages import needed_packages, reporter
 from celosia.sw.explore.area import (
     COLUMNS_OF_CELLS,
     LEFT_OUT,
@@ -40,14 +42,21 @@ from celosia.sw.explore.search import (
     room_of,
     text_of,
 )
-from celosia.sw.files import json_bytes, read_file, writable, write_atomically
+from celosia.sw.files import directory_of, json_bytes, read_file, writable, write_atomically
 from celosia.sw.frontend.source import load
+from celosia.sw.ir.graph import Graph
 from celosia.sw.runtime.session import InputError
 from celosia.sw.shipped import model_path
 from celosia.sw.workers.spread import spread
 
+if TYPE_CHECKING:
+    from celosia.sw.explore.verify import Verification
+
 #: Cells of a part that options give.
 _CELLS = ("luts", "dsps", "rams")
+#: Heads of the columns of cores, and of measured figures.
+_HEADS = ("core", "LUT", "FF", "DSP", "block RAM")
+_COMPARED = ["core", "", "promised", "measured", "error"]
 
 
 def add_parsers(command: Commands) -> None:
@@ -66,6 +75,8 @@ def add_parsers(command: Commands) -> None:
     add_preset(parser)
     add_files(parser, "--synthesis", "FILE", "also fit to this report of celosia synth --json")
     parser.add_argument("--errors", action="store_true", help="print the errors of the areas")
+    text = "synthesise and simulate the N fastest cores that are printed: minutes to hours"
+    parser.add_argument("--verify", type=whole, metavar="N", help=text)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all cores as JSON")
     add_workers(parser)
 
@@ -74,6 +85,12 @@ def run(arguments: argparse.Namespace) -> None:
     """Print the cores that nothing beats in time and area, and how to build the fastest."""
     if bool(arguments.models) == arguments.errors:
         raise InputError("explore: wanted a MODEL or --errors")
+    if arguments.verify:
+        if arguments.errors:
+            raise InputError("--verify: wanted a MODEL for it, got --errors")
+        from celosia.sw.explore.verify import require_tools
+
+        require_tools()
     model = Model([*known_syntheses(), *_syntheses(arguments.synthesis)])
     if arguments.errors:
         print(_errors(model), end="")
@@ -102,16 +119,36 @@ def run(arguments: argparse.Namespace) -> None:
         reason = f": {counts[-1]}" if counts else ""
         raise InputError(f"explore: no core fits that runs all models{reason}")
     best = front(candidates)
-    if arguments.json:
-        figures = [_as_dict(one, is_best=one in best) for one in candidates]
-        write_atomically({arguments.json: json_bytes(figures)})
     print(_table(best, arguments.models), end="")
     core = text_of(best[0].config)
     place = f"build {board.name}" if board else "synth"
     option = "" if board else f" --part {part.name}"
-    print(f"\ncelosia {place} --preset {core}{option}")
+    print(f"\ncelosia {place} --preset {core}{option}", flush=True)
     if others := [name for name in LEFT_OUT if getattr(base, name) != getattr(Config, name)]:
         print(f"explore: areas are those without {', '.join(others)}", file=sys.stderr)
+    count = arguments.verify or 0
+    checks = _verified(best[:count], graphs, board, part) if count else []
+    if arguments.json:
+        measured = {id(check.candidate): check for check in checks}
+        figures = [_as_dict(one, measured.get(id(one)), is_best=one in best) for one in candidates]
+        write_atomically({arguments.json: json_bytes(figures)})
+    if checks:
+        rows = [row for check in checks for row in check.rows(_names(arguments.models))]
+        print(f"\n{_aligned([_COMPARED, *rows])}", end="")
+
+
+def _verified(
+    candidates: list[Candidate], graphs: list[Graph], board: Any, part: Any
+) -> list["Verification"]:
+    """Return the measured figures of cores."""
+    from celosia.sw.explore.verify import verify
+
+    report, result = reporter(), []
+    fixed: dict[str, Any] = {"part": part, "directory": directory_of(SYNTHESES), "report": report}
+    for one in candidates:
+        with needed_packages():
+            result.append(verify(one, graphs, memory=_memory(board, one.config), **fixed))
+    return result
 
 
 def _syntheses(paths: list[str]) -> list[Any]:
@@ -161,18 +198,26 @@ def _clock(board: Any, part: Any, room: Room, luts: int) -> float:
 
 def _table(candidates: list[Candidate], models: list[str]) -> str:
     """Return the table of cores, the fastest first."""
-    names = [Path(name).stem for name in models]
-    heads = ["core", "LUT", "FF", "DSP", "block RAM", "MHz", *(f"{n}, cycles, ms" for n in names)]
+    heads = [*_HEADS, "MHz", *(f"{name}, cycles, ms" for name in _names(models))]
     rows = [heads]
     for one in candidates:
         times = [f"{n:,} {n / one.megahertz / 1e3:.3g}" for n in one.cycles]
         counts = [f"{count:,}" for count in one.area]
         rows.append([text_of(one.config), *counts, f"{one.megahertz:g}", *times])
+    return _aligned(rows)
+
+
+def _names(models: list[str]) -> list[str]:
+    return [Path(name).stem for name in models]
+
+
+def _aligned(rows: list[list[str]]) -> str:
+    """Return a table, its first column aligned to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
     )
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 def _errors(model: Model) -> str:
@@ -184,15 +229,21 @@ def _errors(model: Model) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _as_dict(candidate: Candidate, *, is_best: bool) -> dict[str, Any]:
+def _as_dict(
+    candidate: Candidate, check: "Verification | None", *, is_best: bool
+) -> dict[str, Any]:
     """Return the figures of a core; fields: ``docs/reference/json.md``."""
     return {
         "preset": text_of(candidate.config),
-        **dict(
-            zip(("luts", "registers", "multipliers", "block_rams"), candidate.area, strict=True)
-        ),
+        **_counts(candidate),
         "megahertz": candidate.megahertz,
-        "cycles": candidate.cycles,
         "seconds": candidate.seconds,
         "is_best": is_best,
+        **({"measured": _counts(check)} if check else {}),
     }
+
+
+def _counts(core: "Candidate | Verification") -> dict[str, Any]:
+    """Return area and cycles of a core."""
+    names = ("luts", "registers", "multipliers", "block_rams")
+    return {**dict(zip(names, core.area, strict=True)), "cycles": core.cycles}

