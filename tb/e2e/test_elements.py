@@ -8,6 +8,8 @@ import pytest
 from agreement import compare, compare_cycles
 from networks import Layer
 
+from celosia.hw.arch.isa import Opcode
+
 pytestmark = pytest.mark.usefixtures("litert")
 
 OTHER: dict[str, Any] = {"output_scale": 0.031, "output_zero_point": 11}
@@ -40,6 +42,17 @@ def test_elements(layers, channels, sizes, batch, rng) -> None:
     content = w.write_sequential(layers, input_shape=shape, input_scale=0.05, input_zero_point=-3)
     x = rng.integers(-128, 128, (batch, *shape)).astype(np.int8)
     compare(content, x, sizes=sizes, batch=batch)
+
+
+@pytest.mark.parametrize("rows", [7, 8])
+def test_as_many_elements_as_an_instruction_counts(rows, rng) -> None:
+    """Rows side by side are one row up to 65,535 elements."""
+    shape = (1, rows, 1 << 13, 1)
+    content = w.write_sequential([RESCALED], input_shape=shape, input_scale=0.05)
+    x = rng.integers(-128, 128, (1, *shape)).astype(np.int8)
+    program = compare(content, x, sizes="edge,unified_bytes=131072")
+    vectors = [i for i in program.main.instructions if i.opcode is Opcode.VECTOR]
+    assert max(i.channels for i in vectors) == (rows << 13 if rows < 8 else 1 << 13)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ import pytest
 from devices.link import START, Bridge, Line, MachineRegisters, Noise
 
 from celosia.hw.arch.link import MOST_WORDS
-from celosia.hw.arch.pod import PodConfig
+from celosia.hw.arch.pod import PAGE, PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import OFFSETS
 from celosia.sw.driver.device import DeviceError
 from celosia.sw.driver.frames import framed
 from celosia.sw.driver.link import HostLink
-from celosia.sw.driver.serial import LineDevice
+from celosia.sw.driver.serial import LineDevice, LinePod
 from celosia.sw.runtime.backends import open_device, open_pod
 from celosia.sw.runtime.interpreter import open_program
 from celosia.sw.runtime.session import Session
@@ -36,6 +36,27 @@ def device(line, config="nano"):
     bridge = line.bridge
     link = HostLink(line, bridge.description, name="line")
     return LineDevice(preset(config), len(bridge.memory), link)
+
+
+class PodRegisters(MachineRegisters):
+    """Registers of a pod whose cores are one machine."""
+
+    def read(self, offset):
+        return super().read(offset % PAGE)
+
+    def write(self, offset, value):
+        return super().write(offset % PAGE, value)
+
+
+def test_the_memory_ends_inside_the_window_of_the_last_core():
+    window, size = MEMORY // 2, MEMORY // 2 - 1024
+    line = system(memory_bytes=window + size)
+    line.bridge.registers = PodRegisters(preset("nano"), 64)
+    with pytest.raises(DeviceError, match=f"wanted {MEMORY - 1023} bytes .* has {MEMORY - 1024}"):
+        LinePod(PodConfig(preset("nano"), 2), size + 1, opened(line))
+    last = LineDevice(preset("nano"), size, opened(line), number=1, window=window)
+    with pytest.raises(ValueError, match=f"wanted bytes below {size:#x}"):
+        last.write(size - 2, b"last")
 
 
 def test_memory(rng):

@@ -46,7 +46,7 @@ class AccumulatorBench(Bench):
             self.due.setdefault(cycle, []).append((column, value))
 
     async def operate(self, half: int) -> None:
-        """Run passes of one tile each on a half, as close to one another as they may be."""
+        """Run passes of one tile each on a half, most as close to one another as they may be."""
         config, rng = self.config, self.rng
         latest: list[tuple[int, int]] = []
 
@@ -60,12 +60,17 @@ class AccumulatorBench(Bench):
         for _ in range(rng.randint(6, 16)):
             pixels = rng.choice([1, 1, 1, 2, 5])
             row = half * config.accumulator_depth + rng.randrange(3)
+            gap = max(0, rng.randrange(-ADD_CYCLES, ADD_CYCLES)) if latest else 0
+            if gap:
+                # The sum that is added to is in memory, or comes there now.
+                pixels, row = 1, latest[-1][1]
             fields = {"taps": config.rows, "x_count": pixels, "x_stride": rng.randrange(9)}
             fields |= {"tile": rng.randrange(config.weight_tiles), "accumulator": row}
             instruction = Instruction(Opcode.MATMUL, **fields)
-            accumulate = rng.randrange(2)
+            accumulate = int(gap > 0 or rng.randrange(4) > 0)
             assert run(self.products, instruction) is None
             assert run(self.machine, instruction.but(accumulate=accumulate)) is None
+            await self.ticks(gap)
             for pixel in range(row, row + pixels):
                 while accumulate and must_wait(pixel):
                     await self.edge

@@ -141,6 +141,8 @@ async def refusals(bench: StoreBench) -> None:
     wrong = [
         {"unified": config.unified_bytes - 1, "length": 2, "external": TARGET[0]},
         {"unified": 1, "unified_pitch": 64, "rows": 99, "length": 8, "external": TARGET[0]},
+        # Out of range and out of bounds: RANGE.
+        {"unified": config.unified_bytes - 1, "length": 2},
         {"external": page - 4, "length": 4},
         {"external": size - page - 2, "length": 3},
         {"external": TARGET[0], "external_pitch": size - TARGET[0], "rows": 2, "length": 3},
