@@ -10,13 +10,13 @@ from celosia.sw.ir.program import Program
 
 #: Convolutions, whose weights have the output channels first, or last.
 _CONVOLUTIONS = ("CONV_2D", "Conv", "ConvInteger", "QLinearConv")
-_TRANSPOSED = ("QLinearConvTranspose", "TRANSPOSE_CONV")
+_TRANSPOSED = ("ConvTranspose", "QLinearConvTranspose", "TRANSPOSE_CONV")
 #: Operators that multiply a vector for each step by matrices.
 _RECURRENT = (
     *("BIDIRECTIONAL_SEQUENCE_RNN", "RNN", "SVDF"),
     *("UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN"),
 )
-_MATRICES = ("MatMulInteger", "QLinearMatMul")
+_MATRICES = ("MatMulInteger", "QLinearBatchMatMul", "QLinearMatMul")
 
 
 def _elements(operand: Operand) -> int:

@@ -1,6 +1,8 @@
 """Share of a model that the host runs."""
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from celosia.hw.arch.presets import preset
 from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
+from celosia.sw.ir.parts import HostOperator, Operand
+from celosia.sw.operators.registry import OPERATORS, runs_on_host
 from celosia.sw.operators.work import host_share, macs
 
 
@@ -57,6 +61,22 @@ def test_multiplications_of_the_host(name: str) -> None:
     program = compile_graph(load(w.serialize(chain.graph())), preset("edge"))
     assert sum(map(macs, program.host)) == wanted and not program.layers
     assert host_share(program).endswith("on the host")
+
+
+#: Kinds of operators that multiply by weights, or two matrices.
+_MULTIPLIES = re.compile("Conv|CONV|MatMul|MATMUL|FULLY|LSTM|RNN|SVDF")
+#: Steps of training: no report counts them.
+_TRAINING = ("ShiftedConvolution", "TurnedConvolution")
+
+
+@pytest.mark.parametrize(
+    "kind", sorted(filter(_MULTIPLIES.search, filter(runs_on_host, OPERATORS)))
+)
+def test_no_multiplication_is_forgotten(kind: str) -> None:
+    image, matrix = (Operand(0, "x", shape, "int8", 1, 0) for shape in ((2, 6, 6, 6), (6, 6)))
+    ends = (image, replace(matrix, data=bytes(36)))
+    operator = HostOperator("layer", kind, 0, ends, (image,), {})
+    assert (macs(operator) > 0) == (kind not in _TRAINING)
 
 
 def test_share_in_report_and_run(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
