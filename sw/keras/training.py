@@ -1,6 +1,6 @@
 """Training and evaluation of Keras models on the core."""
 
-from collections.abc import Sequence
+from hashlib import sha256
 from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,7 +19,7 @@ from celosia.sw.keras.network import (
     require_ends,
     write,
 )
-from celosia.sw.layers.step import LOW_BITS
+from celosia.sw.layers.weight_bytes import LOW_BITS
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.opening import core_of, open_session
 from celosia.sw.training import batches
@@ -28,6 +28,7 @@ from celosia.sw.training.epochs import Images
 from celosia.sw.training.graph import STEPS
 from celosia.sw.training.graph_trainer import GraphTrainer
 from celosia.sw.training.origin import exponent_of, integers
+from celosia.sw.training.quantized import quantized
 from celosia.sw.training.state import State
 
 _CORE = "edge,activation_weights=true"
@@ -36,11 +37,12 @@ _BATCH = 64
 
 
 class _Training:
-    """A model and what trains it."""
+    """A model and what trains it; ``files``: those of epochs, by the digest of the weights."""
 
-    def __init__(self, model: Any, trainer: GraphTrainer, network: KerasNetwork) -> None:
-        self.trainer, self.network, self.state = trainer, network, State(weights=[])
-        self.exponent = trainer.learner.options["exponent"]
+    def __init__(self, trainer: GraphTrainer, network: KerasNetwork, exponent: int) -> None:
+        self.trainer, self.network, self.exponent = trainer, network, exponent
+        self.state = State(weights=[])
+        self.files: dict[bytes, bytes] = {}
 
     def units(self) -> dict[str, float]:
         """Return the factors of the real weights of a step that make them those of the model."""
@@ -55,49 +57,20 @@ class _Training:
                 units[key] = 2.0**-exponent / STEPS
         return units
 
-    def scales(self) -> list[float]:
-        """Return the real number that one in the integer weights of each matrix means."""
-        step, units = self.trainer.learner.step, self.units()
-        exponents = [step.exponents[matrix.highs[0]] - LOW_BITS for matrix in step.weights]
-        pairs = zip(step.weights, exponents, strict=True)
-        return [units[matrix.name] * 2.0**exponent for matrix, exponent in pairs]
+    def write(self, model: Any) -> None:
+        """Give the model the weights of the state, and keep their file."""
+        learner, weights, units = self.trainer.learner, self.state.weights, self.units()
+        matrices = {}
+        for matrix, array in zip(learner.step.weights, weights, strict=True):
+            exponent = learner.step.exponents[matrix.highs[0]] - LOW_BITS
+            matrices[matrix.name] = array * (units[matrix.name] * 2.0**exponent)
+        write(self.network, matrices)
+        self.files[_digest(model)] = learner.file(weights, learner.calibration.shifts)
 
-    def write(self, weights: Sequence[np.ndarray]) -> None:
-        """Give the model the weights of a step."""
-        step = self.trainer.learner.step
-        triples = zip(step.weights, weights, self.scales(), strict=True)
-        write(self.network, {matrix.name: array * scale for matrix, array, scale in triples})
 
-    def is_present(self, model: Any) -> bool:
-        """Return True if the layers of the model that did not train have the weights of then."""
-        names = {matrix.name.removesuffix("/bias") for matrix in self.trainer.learner.step.weights}
-        before, graph = self.network.graph, read(model).graph
-        assert before and graph
-        pairs = (
-            (before.tensors[n].data, graph.tensors[n].data)
-            for operation in graph.operations
-            if f"{operation.kind.lower()}_{operation.place}" not in names
-            for n in operation.inputs
-        )
-        return all(a is b or (a == b).all() for a, b in pairs if a is not None and b is not None)
-
-    def file(self, model: Any) -> bytes:
-        """Return the ``.tflite`` file of the model with its present weights."""
-        learner, graph = self.trainer.learner, read(model).graph
-        step, weights = learner.step, []
-        assert graph
-        for matrix, scale in zip(step.weights, self.scales(), strict=True):
-            name = matrix.name.removesuffix("/bias")
-            operation = next(o for o in graph.operations if f"{o.kind.lower()}_{o.place}" == name)
-            data = graph.tensors[operation.inputs[1 + (name != matrix.name)]].data
-            assert data is not None
-            if name == matrix.name and operation.kind == "FULLY_CONNECTED":
-                data = data.T
-            elif name == matrix.name and operation.kind == "CONV_2D":
-                data = data.transpose(1, 2, 3, 0)
-            whole = np.rint(data.reshape(matrix.shape[1:]) / scale)
-            weights.append(np.clip(whole, -8159, 8159).astype(np.int32))
-        return learner.file(weights, learner.calibration.shifts)
+def _digest(model: Any) -> bytes:
+    """Return a digest of the weights of a model."""
+    return sha256(b"".join(array.tobytes() for array in model.get_weights())).digest()
 
 
 _TRAININGS: WeakKeyDictionary[Any, _Training] = WeakKeyDictionary()
@@ -202,7 +175,7 @@ def fit(
                 logs = {name: float(np.mean([part[name] for part in parts])) for name in parts[0]}
                 chain.on_train_batch_end(first, logs)
             trainer.fetch(state, learner)
-            training.write(state.weights)
+            training.write(model)
             if held is not None:
                 scores = predict(model, held[0], config=config, device=device)
                 held_logs = loss.logs(_probabilities(model, scores, loss), held[1])
@@ -242,25 +215,29 @@ def predict(
     Parameters are those of ``fit``. A model that ``fit`` did not train is calibrated with ``x``.
     """
     samples = _samples(model, x)
-    if model not in _TRAININGS or not _TRAININGS[model].is_present(model):
-        loss = loss_of(model)
-        shape = (len(samples), *model.output_shape[1:] * (loss.kind == "squares"))
-        labels = np.zeros(shape, np.int64)
-        training, images = _opened(
-            model, samples, labels, 1, 1, 1, config, device, 0, None, Loss(loss.kind)
-        )
-        with training.trainer.opened(training.state, images):
-            pass
-    training = _TRAININGS[model]
+    exponent, content = _file(model, samples)
     batch = min(_BATCH, len(samples))
     core = core_of(config)
-    program = compile_graph(load(training.file(model)), core, batch)
+    program = compile_graph(load(content), core, batch)
     with open_session(program, device=device) as session:
         port = program.inputs[0]
-        (outputs,) = session.run([integers(samples, training.exponent).reshape(-1, *port.shape)])
+        (outputs,) = session.run([integers(samples, exponent).reshape(-1, *port.shape)])
     port = program.outputs[0]
     real = (outputs.astype(np.float32) - port.zero_point) * np.float32(port.scale)
     return real.reshape(len(samples), *model.output_shape[1:])
+
+
+def _file(model: Any, samples: np.ndarray) -> tuple[int, bytes]:
+    """Return the exponent of the samples of a model, and its ``.tflite`` file.
+
+    Weights that are not those of an epoch of ``fit`` are calibrated with the samples.
+    """
+    if training := _TRAININGS.get(model):
+        if content := training.files.get(_digest(model)):
+            return training.exponent, content
+    graph, exponent = read(model).graph, exponent_of(samples[:IMAGES])
+    assert graph
+    return exponent, quantized(graph, integers(samples[:IMAGES], exponent), exponent)
 
 
 def _opened(
@@ -293,7 +270,7 @@ def _opened(
         last=last,
         loss=loss.kind,
     )
-    _TRAININGS[model] = _Training(model, trainer, network)
+    _TRAININGS[model] = _Training(trainer, network, exponent)
     targets = loss.labels(labels, trainer.learner.classes)
     return _TRAININGS[model], Images(integers(samples, exponent), targets)
 

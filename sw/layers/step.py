@@ -15,22 +15,20 @@ import numpy as np
 from celosia.hw.arch.config import PARAMETER_BYTES
 from celosia.sw.ir.graph import Graph, Operation, Quantization, State, Tensor
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.layers.sums import Sums, Weights
+from celosia.sw.layers.sums import Sums, Weights, has_bias
+from celosia.sw.layers.weight_bytes import (
+    LOW_BITS,
+    MOST,
+    MOST_WEIGHT,
+    bias_exponent,
+    high_bytes,
+    weight_exponent,
+)
 
-#: Bits of the low byte of a weight: a weight is ``high · 2^LOW_BITS + low``.
-LOW_BITS = 6
-#: High bytes and errors are -MOST to MOST.
-MOST = 127
-#: Weights are -MOST_WEIGHT to MOST_WEIGHT - 1; the low bytes of one that saturates go around.
-MOST_WEIGHT = (MOST << LOW_BITS) + (1 << (LOW_BITS - 1))
 #: Bits of a byte of noise at most.
 NOISE_BITS = 8
-#: Exponents of the high bytes of int8 weights, and of images of 0 to MOST.
-WEIGHT_EXPONENT, IMAGE_EXPONENT = -8, -7
-#: Root of the mean square of the high bytes of first weights, about.
-SPREAD = 24
-#: Greatest power of two by which a bias is multiplied.
-BIAS_SHIFT = 6
+#: Exponent of images of 0 to MOST.
+IMAGE_EXPONENT = -7
 
 _PLAIN = Quantization(np.ones(1, np.float32), np.zeros(1, np.int64))
 
@@ -39,11 +37,6 @@ _PLAIN = Quantization(np.ones(1, np.float32), np.zeros(1, np.int64))
 Backward = Callable[[int], None]
 #: Returns the shift of a role from its results by shift, and the exponent of its sums.
 Choose = Callable[[str, Callable[[int], np.ndarray], int], int]
-
-
-def high_bytes(weights: np.ndarray) -> np.ndarray:
-    """Return the high bytes of weights, which multiply: those over ``2^LOW_BITS``, rounded."""
-    return (weights + (1 << (LOW_BITS - 1))) >> LOW_BITS
 
 
 class Step:
@@ -220,29 +213,22 @@ class Step:
         inputs = [*sums.operands, *(number for number, _ in sums.addends)]
         factors, bias = tuple(factor for _, factor in sums.addends), 0
         if shift is None:
-            shift = self.shift_of(sums, low=low, high=high, rounding=rounding) - sums.halved
+            fields = {"low": low, "high": high, "rounding": rounding}
+            shift = self.shift_of(sums, top, **fields) - sums.halved
         if top is not None:
-            attributes["high"] = min(MOST, round(top * 2.0 ** -(sums.exponent + shift)))
+            attributes["high"] = _steps(top, sums.exponent + shift)
         if sums.noise:
             noise, factor = self.noise(f"{sums.role}/noise", sums.noise, shift)
             inputs.append(noise)
             factors, bias = (*factors, factor), factor >> 1
         if sums.records is not None:
             inputs.append(sums.records)
-        number = self.operate(
-            sums.kind,
-            inputs,
-            sums.shape,
-            sums.role,
-            **attributes,
-            shift=shift,
-            bias=bias,
-            factors=factors,
-        )
+        attributes |= {"shift": shift, "bias": bias, "factors": factors}
+        number = self.operate(sums.kind, inputs, sums.shape, sums.role, **attributes)
         self.exponents[number] = sums.exponent + shift
         return number
 
-    def shift_of(self, sums: Sums, **fields: Any) -> int:
+    def shift_of(self, sums: Sums, top: float | None = None, **fields: Any) -> int:
         """Return the shift of the role of sums, which is chosen by their results."""
         ends = {"low": -128, "high": 127, "rounding": "UP", "kept_bits": 0, "bias": 0}
         inputs = [*sums.operands, *(number for number, _ in sums.addends)]
@@ -252,6 +238,8 @@ class Step:
         def results(shift: int) -> np.ndarray:
             tensors = [*self.tensors, Tensor("", sums.shape, np.dtype(np.int8), _PLAIN)]
             attributes = every | {"shift": shift}
+            if top is not None:
+                attributes["high"] = _steps(top, sums.exponent + shift)
             trial = Operation(sums.kind, 0, tuple(inputs), (len(self.tensors),), attributes)
             assert self.compute
             contents = self.compute(tensors, trial)
@@ -301,24 +289,23 @@ class Step:
 
     # Weights.
 
+    def first_weights(
+        self, operation: Operation, matrix: np.ndarray, source: int, *, divided: bool = False
+    ) -> Weights:
+        """Add the weights of an operation: see ``weights``; ``source``: exponent of its input."""
+        bias = self.contents(operation, 2) if has_bias(operation) else None
+        exponent = weight_exponent(matrix, bias, source, is_fixed=self.is_fixed)
+        return self.weights(self.name(operation), matrix, exponent, divided=divided)
+
     def weights(
-        self,
-        name: str,
-        first: np.ndarray,
-        exponent: int | None = None,
-        *,
-        divided: bool = False,
+        self, name: str, first: np.ndarray, exponent: int, *, divided: bool = False
     ) -> Weights:
         """Add a matrix of weights that train.
 
-        ``first``: int8, or real numbers in steps of 2^exponent, one that suits them unless given;
-        ``divided``: whether a large one has several blocks of columns.
+        ``first``: int8, or real numbers, whose high bytes have the exponent; ``divided``: whether a
+        large one has several blocks of columns.
         """
-        if exponent is None:
-            mean = float(np.sqrt(np.mean(np.square(first, dtype=np.float64))))
-            fits = round(math.log2(mean / SPREAD)) if mean else WEIGHT_EXPONENT
-            exponent = WEIGHT_EXPONENT if first.dtype == np.int8 else fits
-        steps = first if first.dtype == np.int8 else first * 2.0**-exponent
+        steps = first if first.dtype == np.int8 else first.astype(np.float64) * 2.0**-exponent
         limit = MOST_WEIGHT - 1
         wide = np.clip(np.rint(steps * float(1 << LOW_BITS)), -limit, limit).astype(np.int64)
         highs = high_bytes(wide)
@@ -366,16 +353,19 @@ class Step:
 
     def bias(self, operation: Operation, exponent: int) -> Weights | None:
         """Add the bias of an operation, its third input, if any; ``exponent``: of all sums."""
-        if len(operation.inputs) < 3 or operation.inputs[2] == -1:
+        if not has_bias(operation):
             return None
         first = self.contents(operation, 2).reshape(1, -1)
         real = first * (2.0**exponent if first.dtype == np.int32 else 1)
-        return self.weights(f"{self.name(operation)}/bias", real, exponent + BIAS_SHIFT)
+        exponent = bias_exponent(real, exponent, is_fixed=self.is_fixed)
+        return self.weights(f"{self.name(operation)}/bias", real, exponent)
 
     def with_bias(self, sums: Sums, bias: Weights | None) -> Sums:
         """Return sums with a bias, if there is one."""
-        factor = 1 << (BIAS_SHIFT - sums.halved)
-        return replace(sums, addends=((bias.high, factor),)) if bias else sums
+        if bias is None:
+            return sums
+        factor = 1 << (self.exponents[bias.high] - sums.exponent)
+        return replace(sums, addends=((bias.high, factor),))
 
     def contents(self, operation: Operation, position: int) -> np.ndarray:
         """Return the contents of a constant input of an operation of the network.
@@ -386,6 +376,8 @@ class Step:
         data = self.contents_of.get(number, self.network.tensors[number].data)
         if data is None:
             raise CompileError("wanted constant weights")
+        if not np.isfinite(data).all():
+            raise CompileError("wanted finite weights, got infinity or NaN")
         return data
 
     def graph(self, outputs: Sequence[int]) -> Graph:
@@ -398,3 +390,8 @@ class Step:
             outputs=tuple(outputs),
             states=tuple(self.states),
         )
+
+
+def _steps(top: float, exponent: int) -> int:
+    """Return a greatest real value in steps of a result."""
+    return min(MOST, round(top * 2.0**-exponent))

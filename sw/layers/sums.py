@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from celosia.sw.ir.graph import Operation
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -40,3 +42,8 @@ class Sums:
     noise: tuple[int, ...] | None = None
     records: int | None = None
     halved: bool = False
+
+
+def has_bias(operation: Operation) -> bool:
+    """Return whether an operation with weights has a bias."""
+    return len(operation.inputs) > 2 and operation.inputs[2] != -1

@@ -8,8 +8,9 @@ import numpy as np
 from celosia.sw.ir.graph import Operation
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.shapes import padding
-from celosia.sw.layers.step import MOST, Backward, Step
+from celosia.sw.layers.step import Backward, Step
 from celosia.sw.layers.sums import Sums, Weights
+from celosia.sw.layers.weight_bytes import MOST
 
 #: Greatest real values of activations that train; none for an activation without one.
 _TOPS = {"NONE": None, "RELU": None, "RELU6": 6.0}
@@ -76,7 +77,8 @@ def dense(step: Step, operation: Operation) -> Backward:
     attributes = {"adj_x": False, "adj_y": False, "column": 0, "columns": first.shape[1]}
     shape = (1, step.batch, first.shape[1])
     raw = Sums(name, "ShiftedProduct", (x,), shape, step.exponents[x], attributes)
-    weights = step.weights(name, step.balance(operation, first, raw), divided=True)
+    first = step.balance(operation, first, raw)
+    weights = step.first_weights(operation, first, step.exponents[x], divided=True)
     sums = step.product(f"{name}/sum", x, weights.highs, halved=halved)
     bias = step.bias(operation, sums.exponent - halved)
     sums = step.with_bias(sums, bias)
@@ -117,7 +119,8 @@ def convolution(step: Step, operation: Operation) -> Backward:
     matrix = first if depthwise else first.transpose(1, 2, 3, 0)
     shape, windows = (batch, *counts, outputs), geometry | {"extents": counts}
     sums = Sums(f"{name}/sum", "ShiftedConvolution", (x,), shape, step.exponents[x], windows)
-    weights = step.weights(name, step.balance(operation, matrix.reshape(-1, outputs), sums))
+    matrix = step.balance(operation, matrix.reshape(-1, outputs), sums)
+    weights = step.first_weights(operation, matrix, step.exponents[x])
     exponent = step.exponents[x] + step.exponents[weights.high]
     sums = replace(sums, operands=(x, weights.high), exponent=exponent)
     bias = step.bias(operation, exponent)

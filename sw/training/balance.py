@@ -8,8 +8,9 @@ layers. See docs/design/training.md.
 import numpy as np
 
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
-from celosia.sw.layers.step import BIAS_SHIFT, MOST, SPREAD, Step
-from celosia.sw.layers.sums import Sums
+from celosia.sw.layers.step import Step
+from celosia.sw.layers.sums import Sums, has_bias
+from celosia.sw.layers.weight_bytes import MOST
 from celosia.sw.operators.host import host_operator
 from celosia.sw.operators.registry import OPERATORS
 from celosia.sw.operators.shifted import product_sums
@@ -33,26 +34,20 @@ def is_fresh(network: Graph) -> bool:
 def balance(step: Step, operation: Operation, matrix: np.ndarray, sums: Sums) -> np.ndarray:
     """Return weights with which the results of each channel have mean 0 and deviation 1.
 
-    A layer without bias keeps its means, and logits whose bias would be too large; fixed weights
-    stay. ``sums``: of the inputs. The new contents are recorded in the step.
+    A layer without bias keeps its means; fixed weights stay. ``sums``: of the inputs. The new
+    contents are recorded in the step.
     """
     if step.is_fixed:
         return matrix
     results = _sums(step, matrix, sums).reshape(-1, matrix.shape[1])
-    has_bias = len(operation.inputs) > 2 and operation.inputs[2] != -1
     means, sizes = results.mean(axis=0), results.std(axis=0)
     factors = 1 / (np.maximum(sizes, _LEAST * sizes.max(initial=0)) + (sizes.max(initial=0) == 0))
-    biases = -means * factors
-    # Where a bias of the logits saturates, an offset of its class would be left.
-    unit = float(np.sqrt(np.mean(np.square(matrix * factors)))) / SPREAD * 2.0**sums.exponent
-    fits = np.abs(biases).max(initial=0) < (MOST << BIAS_SHIFT) * unit / 2
-    biases *= fits or operation.outputs != step.network.outputs
     first = step.contents(operation, 1)
     extents = np.ones(first.ndim, int)
     extents[-1 if sums.attributes.get("depthwise") else 0] = -1
     changed = {1: first * factors.reshape(extents)}
-    if has_bias:
-        changed[2] = biases.reshape(step.contents(operation, 2).shape)
+    if has_bias(operation):
+        changed[2] = (-means * factors).reshape(step.contents(operation, 2).shape)
     for position, data in changed.items():
         step.contents_of[operation.inputs[position]] = data.astype(np.float32)
     return (matrix * factors).astype(np.float32)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from celosia.sw.layers.channel import CHANNEL, LEFT, MULTIPLIER
-from celosia.sw.layers.step import MOST
+from celosia.sw.layers.weight_bytes import MOST
 from celosia.sw.operators.step_errors import ERROR_SHIFT
 from celosia.sw.training.pipeline import ahead
 from celosia.sw.training.scheme import noise_bits

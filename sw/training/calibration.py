@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from celosia.sw.layers.step import LOW_BITS, MOST
+from celosia.sw.layers.weight_bytes import LOW_BITS, MOST
 from celosia.sw.training.carriers import HostSteps
 from celosia.sw.training.graph import StepGraph
 
@@ -117,9 +117,11 @@ class Calibration:
         updates = {role: _root(np.concatenate(sums, axis=-1)) for role, sums in host.sums.items()}
         for role, size in updates.items():
             if role.endswith("/bias/step"):
-                # In steps of a bias, which are those of the sums.
-                shift = self.shifts[role.removesuffix("bias/step") + "sum"]
-                weights = min(_BIASES * 2.0**shift, _MOST_BIASES)
+                # In steps of the low bytes of a bias.
+                name = role.removesuffix("/bias/step")
+                least = step.exponents[names[f"{name}/bias/high"]] - LOW_BITS
+                results = step.exponents[names[f"{name}/sum"]]
+                weights = min(_BIASES * 2.0 ** (results - least), _MOST_BIASES)
             else:
                 weights = max(1.0, _root(roots[role]))
             unit = 2.0 ** (exponents[role] - step.shifts[role])
@@ -191,8 +193,9 @@ def least(
 ) -> int:
     """Return the first shift of a role: the least at which few results are at the limit.
 
-    That of an update follows from the first step. ``exponent``: of the sums; ``target``: greatest
-    target of the logits, which is below the limit, too; 0 for none.
+    No channel of sums has most results there: its bias is kept. The shift of an update follows from
+    the first step. ``exponent``: of the sums; ``target``: greatest target of the logits, which is
+    below the limit, too; 0 for none.
     """
     if role.endswith("/step"):
         return 0
@@ -203,7 +206,9 @@ def least(
     while low < high:
         middle = (low + high) // 2
         sizes = np.abs(results(middle).astype(np.int16))
-        if np.percentile(sizes, _PERCENTILE) <= limit:
+        channels = np.median(sizes.reshape(-1, sizes.shape[-1]), axis=0)
+        is_full = "error" not in role and channels.max(initial=0) >= MOST
+        if np.percentile(sizes, _PERCENTILE) <= limit and not is_full:
             high = middle
         else:
             low = middle + 1

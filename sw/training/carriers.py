@@ -7,7 +7,7 @@ import numpy as np
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.ir.program import Program
-from celosia.sw.layers.step import LOW_BITS, MOST_WEIGHT, high_bytes
+from celosia.sw.layers.weight_bytes import LOW_BITS, MOST_WEIGHT, high_bytes
 from celosia.sw.operators import host
 from celosia.sw.operators.shifted import finished, product_sums
 from celosia.sw.runtime.session import Session

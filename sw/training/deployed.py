@@ -8,7 +8,7 @@ import numpy as np
 from celosia.sw.export import tflite
 from celosia.sw.export.tflite import Quantization, Tensor, serialize
 from celosia.sw.ir.graph import Graph, Operation
-from celosia.sw.layers.step import BIAS_SHIFT, high_bytes
+from celosia.sw.layers.weight_bytes import high_bytes
 from celosia.sw.training.graph import STEPS, StepGraph
 
 #: Scale and zero point of probabilities in LiteRT.
@@ -70,6 +70,11 @@ class _File:
         scale = 2.0 ** self.step.exponents[self.step.values[number]]
         return scale * self.unit if number == self.step.network.outputs[0] else scale
 
+    def exponent(self, name: str) -> int:
+        """Return the exponent of weights whose tensors in the step have a name."""
+        tensors = enumerate(self.step.graph.tensors)
+        return self.step.exponents[next(n for n, t in tensors if t.name.startswith(name))]
+
     def tensor(
         self,
         name: str,
@@ -118,18 +123,17 @@ def _weighted(file: _File, operation: Operation) -> None:
         filters = matrix.reshape(*shape[1:], shape[0]).transpose(3, 0, 1, 2)
     else:
         filters = matrix.reshape(shape)
-    step = file.step
-    high = next(n for n, t in enumerate(step.graph.tensors) if t.name.startswith(f"{name}/high"))
-    scale = 2.0 ** step.exponents[high]
-    scale *= file.unit if output == network.outputs[0] else 1.0
+    exponent = file.exponent(f"{name}/high")
+    scale = 2.0**exponent * (file.unit if output == network.outputs[0] else 1.0)
     filters = np.ascontiguousarray(filters.astype(np.int8))
     inputs = [file.numbers[source], file.tensor(f"{name}/weights", shape, scale, data=filters)]
     bias = file.highs.get(f"{name}/bias")
-    if bias is None and kind != "FULLY_CONNECTED":
+    if bias is not None or kind != "FULLY_CONNECTED":
         # The kernels of LiteRT want a bias.
-        bias = np.zeros((1, matrix.shape[-1]), np.int8)
-    if bias is not None:
-        sums = bias.astype(np.int32).reshape(-1) << BIAS_SHIFT
+        sums = np.zeros(matrix.shape[-1], np.int32)
+        if bias is not None:
+            unit = exponent + file.step.exponents[file.step.values[source]]
+            sums += bias.astype(np.int32).reshape(-1) << file.exponent(f"{name}/bias/high") - unit
         inputs.append(
             file.tensor(f"{name}/bias", sums.shape, file.scale(source) * scale, data=sums)
         )
@@ -139,7 +143,7 @@ def _weighted(file: _File, operation: Operation) -> None:
         options |= {"padding": fields["padding"]} | _steps(fields["stride"])
     if kind == "DEPTHWISE_CONV_2D":
         options["depthMultiplier"] = fields["depth_multiplier"]
-    file.add(kind, [*inputs, *[-1] * (bias is None)], file.result(output), **options)
+    file.add(kind, [*inputs, *[-1] * (len(inputs) < 3)], file.result(output), **options)
 
 
 def _steps(stride: Sequence[int]) -> dict[str, int]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.export.tflite import Graph, Operation, Quantization, Tensor, serialize
-from celosia.sw.layers.step import MOST, high_bytes
+from celosia.sw.layers.weight_bytes import MOST, high_bytes
 from celosia.sw.training.scheme import Conv, Dense, TrainableNetwork
 
 #: Scale of the first weights: a power of two, as those of all others then are, too.

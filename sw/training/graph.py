@@ -1,5 +1,6 @@
 """Graph of a training step of a network: forward pass, loss, backward pass, update."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -8,8 +9,9 @@ import numpy as np
 
 from celosia.sw.ir.graph import Graph, Operation, Tensor
 from celosia.sw.layers.errors import CompileError
-from celosia.sw.layers.step import IMAGE_EXPONENT, MOST, Backward, Choose, Step
+from celosia.sw.layers.step import IMAGE_EXPONENT, Backward, Choose, Step
 from celosia.sw.layers.sums import Weights
+from celosia.sw.layers.weight_bytes import MOST
 from celosia.sw.operators.host import evaluate
 from celosia.sw.operators.registry import OPERATORS
 from celosia.sw.operators.step_errors import MOST_CLASSES
@@ -17,6 +19,9 @@ from celosia.sw.training.balance import balance
 
 #: Losses: softmax cross-entropy, and half of the mean squared error.
 LOSSES = ("softmax", "squares")
+
+#: Activations that sums may have.
+_ACTIVATIONS = ("RELU", "RELU6")
 
 #: Steps of the logits in which e^x grows by e.
 STEPS = 6.0
@@ -60,6 +65,9 @@ class StepGraph:
 def trained(network: Graph, loss: str = "softmax") -> Graph:
     """Return a network without the softmax at its end, which is part of the loss.
 
+    Activations of sums that nothing else reads are part of the operation before: results that they
+    clamp want no steps.
+
     Raises CompileError if it has not one input and one output, or a softmax and another loss.
     """
     operations = network.operations
@@ -74,7 +82,27 @@ def trained(network: Graph, loss: str = "softmax") -> Graph:
     if counts != (1, 1) or not network.operations:
         got = f"{counts[0]} and {counts[1]}" if network.operations else "no layers"
         raise CompileError(f"wanted one input and one output, got {got}", layer=network.name)
-    return network
+    return _fused(network)
+
+
+def _fused(network: Graph) -> Graph:
+    """Return a network whose sums have the activations that alone read them."""
+    operations: list[Operation] = []
+    readers = Counter(number for o in network.operations for number in set(o.inputs))
+    for operation in network.operations:
+        makers = [o for o in operations if o.outputs == operation.inputs]
+        if operation.kind not in _ACTIVATIONS or not makers:
+            operations.append(operation)
+            continue
+        (before,), fields = makers, makers[0].attributes
+        is_sum = before.kind == "ADD" or OPERATORS[before.kind].weighted
+        if not is_sum or fields["activation"] != "NONE" or readers[before.outputs[0]] > 1:
+            operations.append(operation)
+            continue
+        fields = fields | {"activation": operation.kind}
+        together = replace(before, outputs=operation.outputs, attributes=fields)
+        operations[operations.index(before)] = together
+    return replace(network, operations=tuple(operations))
 
 
 def step_graph(
@@ -95,7 +123,7 @@ def step_graph(
     - ``batch``: images of a step. ``width``: columns of noise, and of a block of weights.
     - ``most``: elements of a matrix of weights that is not divided into blocks.
     - ``choose``: returns shifts. ``loss``: one of ``LOSSES``.
-    - ``last``: layers with weights that train, counted from the end; all unless given.
+    - ``last``: layers with weights that train, counted from the end; all with None.
     - ``exponent``: of the images.
     - ``dropout``: whether half of the hidden results of dense layers are left out.
 
@@ -176,7 +204,7 @@ def _forward(step: Step, last: int | None) -> list[tuple[Operation, Backward]]:
     """Add the forward pass; return the operations that errors pass, with their backward passes."""
     operations = step.network.operations
     weighted = [o for o in operations if o.kind in OPERATORS and OPERATORS[o.kind].weighted]
-    training = weighted[max(0, len(weighted) - last) :] if last else weighted
+    training = weighted if last is None else weighted[max(0, len(weighted) - last) :]
     backwards: list[tuple[Operation, Backward]] = []
     refusals = []
     for operation in operations:

@@ -8,7 +8,7 @@ import numpy as np
 from celosia.hw.arch.config import PARAMETER_BYTES
 from celosia.sw.ir.graph import Graph
 from celosia.sw.layers.channel import CHANNEL, LEFT, MULTIPLIER
-from celosia.sw.layers.step import MOST
+from celosia.sw.layers.weight_bytes import MOST
 from celosia.sw.operators.registry import OPERATORS
 from celosia.sw.training import batches
 from celosia.sw.training.balance import is_fresh

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.files import read_file, write_atomically
-from celosia.sw.layers.step import MOST_WEIGHT
+from celosia.sw.layers.weight_bytes import MOST_WEIGHT
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.shipped import ALIASES
 from celosia.sw.training.calibration import Calibration

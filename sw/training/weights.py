@@ -3,7 +3,7 @@
 import numpy as np
 
 from celosia.sw.driver.device import ExternalMemory
-from celosia.sw.layers.step import LOW_BITS, MOST, MOST_WEIGHT, high_bytes
+from celosia.sw.layers.weight_bytes import LOW_BITS, MOST, MOST_WEIGHT, high_bytes
 from celosia.sw.training.batches import WEIGHTS, generator
 from celosia.sw.training.scheme import TrainableNetwork
 from celosia.sw.training.step.layout import Layout

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 from training_reference import patches
 
 from celosia.sw import data
-from celosia.sw.layers.step import MOST
+from celosia.sw.layers.weight_bytes import MOST
 from celosia.sw.training import batches
 from celosia.sw.training.epochs import Images, split
 from celosia.sw.training.networks import NETWORKS

@@ -19,6 +19,7 @@ from celosia.sw.ir.program import Program
 from celosia.sw.operators import shifted
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training.graph import StepGraph, step_graph
+from celosia.sw.training.origin import with_random_weights
 
 #: Images of a step of ``test_gradients``.
 BATCH = 3
@@ -381,7 +382,8 @@ def test_a_step_of_lenet_runs_on_the_core_alone() -> None:
         layers.dense(outputs, "RELU")
     layers.dense(10)
     config = preset("edge,activation_weights=true")
-    program = compile_steps(step_graph(layers.graph(), 4, shift_of).graph, config).program
+    graph = with_random_weights(layers.graph(), 0)
+    program = compile_steps(step_graph(graph, 4, shift_of).graph, config).program
     assert not program.host
     (section,) = program.parts[0].mains
     assert estimate(section.instructions, config).total < LENET_CYCLES

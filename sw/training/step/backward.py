@@ -1,7 +1,7 @@
 """Backward pass of a training step: errors of hidden layers."""
 
 from celosia.hw.arch.isa import Opcode, Window
-from celosia.sw.layers.step import MOST
+from celosia.sw.layers.weight_bytes import MOST
 from celosia.sw.training.step.emitter import Emitter
 from celosia.sw.training.step.places import Block
 

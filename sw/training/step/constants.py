@@ -4,7 +4,7 @@ import numpy as np
 
 from celosia.hw.arch.config import TABLE_BYTES
 from celosia.sw.layers.channel import CHANNEL, LEFT, MULTIPLIER
-from celosia.sw.layers.step import LOW_BITS
+from celosia.sw.layers.weight_bytes import LOW_BITS
 from celosia.sw.operators.step_errors import (
     ERROR_SHIFT,
     ONE,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from celosia.hw.arch.isa import Opcode, Rounding, Window
-from celosia.sw.layers.step import MOST
+from celosia.sw.layers.weight_bytes import MOST
 from celosia.sw.training.step import backward, wide
 from celosia.sw.training.step.emitter import Emitter
 from celosia.sw.training.step.layout import Layout

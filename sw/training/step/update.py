@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from celosia.hw.arch.isa import Opcode, Rounding, Space
 from celosia.sw.compiler.emit.access import span
-from celosia.sw.layers.step import MOST
+from celosia.sw.layers.weight_bytes import MOST
 from celosia.sw.training.step import backward, wide
 from celosia.sw.training.step.conv import errors, gradients
 from celosia.sw.training.step.emitter import Emitter

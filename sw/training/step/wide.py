@@ -1,7 +1,7 @@
 """First matrix product after convolutions: its inputs and weights are streamed, part by part."""
 
 from celosia.hw.arch.isa import Opcode
-from celosia.sw.layers.step import MOST
+from celosia.sw.layers.weight_bytes import MOST
 from celosia.sw.training.step.emitter import Emitter
 
 

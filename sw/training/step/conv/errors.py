@@ -6,7 +6,7 @@ errors of inputs are the products of the errors around them with the kernel, tur
 """
 
 from celosia.hw.arch.isa import Opcode
-from celosia.sw.layers.step import MOST
+from celosia.sw.layers.weight_bytes import MOST
 from celosia.sw.training.step.addresses import Backward, Convolution
 from celosia.sw.training.step.emitter import Emitter, block
 from celosia.sw.training.step.places import balanced
