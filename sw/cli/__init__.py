@@ -1,5 +1,6 @@
 """The command ``celosia``: its commands, and one clear line for each error."""
 
+import gc
 import io
 import sys
 from collections.abc import Sequence
@@ -75,6 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0; 2 for bad input; 1 where the machine lacks something, a device fails or a core errs;
         130 when interrupted.
     """
+    # A compiler keeps most of its many records: by default a fifth of its time looks for garbage.
+    gc.set_threshold(50_000, 20, 20)
     for stream in (sys.stdout, sys.stderr):
         # A terminal that lacks a character shows another one; nothing is lost for it.
         if isinstance(stream, io.TextIOWrapper):

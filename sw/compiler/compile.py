@@ -1,8 +1,7 @@
 """All passes, from a graph to a program."""
 
-import gc
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from numbers import Integral
 
@@ -86,26 +85,9 @@ def compile_steps(graph: Graph, config: Config, batch: int = 1) -> Compiled:
     Raises CompileError, see ``compile_graph``.
     """
     try:
-        with _uncollected():
-            return _steps(graph, config, batch, policy.PART_INSTRUCTIONS)
+        return _steps(graph, config, batch, policy.PART_INSTRUCTIONS)
     except LengthError as error:
         raise _advised(error, graph, config, batch) from None
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Pause the search for garbage in cycles: passes make many records, and few cycles."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            if not gc.get_freeze_count():
-                # All of them are old: the next collection does not visit them.
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
 
 
 def _steps(graph: Graph, config: Config, batch: int, most: int) -> Compiled:
