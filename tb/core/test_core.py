@@ -9,7 +9,11 @@ SIZES = {"icarus": f"{CORES['square']},dsp_columns=0", "verilator": CORES["wide"
 
 @pytest.mark.parametrize(
     ("simulator", "stall"),
-    [("verilator", 0.0), ("verilator", 0.3), ("icarus", 0.3)],
+    [
+        pytest.param("verilator", 0.0, marks=pytest.mark.slow),
+        ("verilator", 0.3),
+        ("icarus", 0.3),
+    ],
     indirect=["simulator"],
 )
 def test_programs(cosim, simulator, stall):

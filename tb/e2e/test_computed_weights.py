@@ -7,6 +7,7 @@ import pytest
 from conformance import differences
 from networks import Chain, Constant
 from random_networks.cases import Case
+from turns import in_turn
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
@@ -91,8 +92,7 @@ ROWS = [
 SIZES = [f"{n}{OPTION}" for n in ("nano", "micro", "edge", "edge,columns=8,weight_tiles=12")]
 
 
-@pytest.mark.parametrize("zeros", ZEROS)
-@pytest.mark.parametrize("sizes", [*SIZES, "nano"])
+@pytest.mark.parametrize(("sizes", "zeros"), in_turn([*SIZES, "nano"], ZEROS))
 def test_rows_times_computed_weights(
     sizes: str, zeros: tuple[int, int], rng: np.random.Generator
 ) -> None:
@@ -123,8 +123,7 @@ def drawn(rng: np.random.Generator) -> Rows:
     )
 
 
-@pytest.mark.parametrize("seed", range(16))
-@pytest.mark.parametrize("option", ["", OPTION])
+@pytest.mark.parametrize(("option", "seed"), in_turn(["", OPTION], range(16)))
 def test_random_dimensions(option: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     sizes = ("nano", "micro", "edge")[seed % 3]

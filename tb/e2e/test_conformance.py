@@ -44,13 +44,13 @@ FAMILIES = {
     "first": Family(some=35, many=1000, rtl=200),
     "depthwise and add": Family(some=28, many=2100, rtl=200),
     "branches": Family(some=14, many=700, rtl=100),
-    "host": Family(some=105, many=3000, rtl=300),
-    "segments": Family(some=42, many=700, rtl=50),
+    "host": Family(some=63, many=3000, rtl=300),
+    "segments": Family(some=28, many=700, rtl=50),
     "between": Family(some=21, many=700, rtl=100),
-    "inputs": Family(some=42, many=1400, rtl=100),
-    "arithmetic": Family(some=140, many=4200, rtl=300),
+    "inputs": Family(some=28, many=1400, rtl=100),
+    "arithmetic": Family(some=70, many=4200, rtl=300),
     "concatenations": Family(some=21, many=700, rtl=100),
-    "matrices": Family(some=56, many=2100, rtl=200),
+    "matrices": Family(some=28, many=2100, rtl=200),
     "transformers": Family(some=28, many=2100, rtl=200),
 }
 

@@ -29,7 +29,7 @@ def check(maker: Callable[[np.random.Generator], bytes], seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(60), pytest.param(range(1000, 1500), marks=pytest.mark.slow)]
+    "seeds", [range(30), pytest.param(range(1000, 1500), marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("maker", [looping, branching])
 def test_models(maker: Callable[[np.random.Generator], bytes], seeds: range) -> None:

@@ -80,7 +80,7 @@ def ours(content: bytes, inputs: list[np.ndarray]) -> list[np.ndarray]:
 @pytest.mark.parametrize("kind", ["float32", "uint8"])
 def test_detections(regular: bool, kind: str, ties: bool) -> None:
     some = 0
-    for seed in range(60):
+    for seed in range(30):
         rng = np.random.default_rng(seed)
         options = OPTIONS | {
             "max_detections": int(rng.integers(1, 12)),
@@ -106,7 +106,7 @@ def test_detections(regular: bool, kind: str, ties: bool) -> None:
         for one, other in zip(got[:3], wanted[:3], strict=True):
             ends = [x.reshape(-1, *other.shape[2:])[rows] for x in (one, other)]
             np.testing.assert_array_equal(*ends, err_msg=f"seed {seed}")
-    assert some > 15
+    assert some > 7
 
 
 @pytest.mark.parametrize("regular", [False, True], ids=["fast", "regular"])

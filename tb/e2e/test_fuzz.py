@@ -39,8 +39,8 @@ BOUNDS = "--faults --kind bounds"
 @pytest.mark.parametrize(
     ("faults", "programs"),
     [
-        ("", 100),
-        ("--faults", 150),
+        ("", 60),
+        ("--faults", 80),
         (BOUNDS, 60),
         pytest.param(BOUNDS, 2000, marks=pytest.mark.slow),
     ],

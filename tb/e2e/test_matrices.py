@@ -5,6 +5,7 @@ import pytest
 from conformance import differences
 from networks import Chain, Constant
 from random_networks.cases import Case
+from turns import in_turn
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
@@ -70,9 +71,10 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("zeros", ZEROS)
-@pytest.mark.parametrize("sizes", ["nano", "micro", "edge", "edge,columns=8,weight_tiles=12"])
+@pytest.mark.parametrize(
+    ("sizes", "zeros", "turned"),
+    in_turn(["nano", "micro", "edge", "edge,columns=8,weight_tiles=12"], 2 * ZEROS, [False, True]),
+)
 def test_products_of_two_inputs(
     sizes: str, zeros: tuple[int, int], turned: bool, rng: np.random.Generator
 ) -> None:

@@ -99,7 +99,9 @@ def test_nothing_drawn() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["mnist_mlp", "mnist_cnn_5x5"])
+@pytest.mark.parametrize(
+    "name", ["mnist_mlp", pytest.param("mnist_cnn_5x5", marks=pytest.mark.slow)]
+)
 def test_drawn_digits_are_recognised(name, mnist, figure) -> None:
     images, labels = mnist[0][:50], mnist[1][:50]
     made = Classifier(name, preset("edge"))

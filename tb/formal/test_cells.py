@@ -78,6 +78,7 @@ def pair_spec(module=cell):
     return spec
 
 
+@pytest.mark.slow
 def test_pair_cell():
     proved(pair_spec(), depth=4, reach=8)
 

@@ -99,7 +99,7 @@ async def test_sequential_requantizer(rng, lanes, primitive, monkeypatch):
     # Carry chains of the part: their function, which tb/formal/test_cells.py proves.
     monkeypatch.setattr(sequential, "GatedSum", lambda width, *, primitive: GatedSum(width))
     dut = SequentialRequantizer(lanes=lanes, primitive=primitive)
-    count = 700
+    count = 350
     groups = stimuli(rng, count * lanes).reshape(count, lanes, 6)
     groups[..., 5] = groups[:, :1, 5]
     rubbish = stimuli(rng, 50 * lanes)[::-1].reshape(50, lanes, 6).tolist()

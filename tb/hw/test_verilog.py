@@ -186,7 +186,7 @@ def test_it_is_free_of_warnings(written: str, tmp_path: Path) -> None:
     "text",
     [
         lambda: verilog(preset("nano")),
-        lambda: verilog(PodConfig(preset("pico,lanes=2"), cores=4, ports=2)),
+        lambda: verilog(PodConfig(preset("pico,lanes=2"), cores=2, ports=1)),
     ],
     ids=["nano", "pod"],
 )

@@ -111,15 +111,20 @@ def word_bits(address, width):
 @pytest.mark.parametrize(
     ("width_a", "width_b", "mode"),
     [
-        (36, 36, "NORMAL"),
         (36, 9, "NORMAL"),
-        (18, 18, "WRITETHROUGH"),
-        (18, 4, "READBEFOREWRITE"),
-        (9, 9, "READBEFOREWRITE"),
-        (9, 18, "NORMAL"),
         (4, 2, "WRITETHROUGH"),
-        (2, 1, "READBEFOREWRITE"),
+        (18, 4, "READBEFOREWRITE"),
         (1, 18, "NORMAL"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                (36, 36, "NORMAL"),
+                (18, 18, "WRITETHROUGH"),
+                (9, 9, "READBEFOREWRITE"),
+                (9, 18, "NORMAL"),
+                (2, 1, "READBEFOREWRITE"),
+            )
+        ),
     ],
 )
 def test_dp16kd(width_a, width_b, mode, rng, tmp_path):

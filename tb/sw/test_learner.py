@@ -9,6 +9,7 @@ import prerequisites
 import pytest
 from float_networks import BATCH, NETWORKS, Layers, learner, network, samples
 from networks import Chain, serialize
+from turns import in_turn
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.frontend.source import load
@@ -281,8 +282,7 @@ def test_samples_are_those_of_the_file_in_real_numbers(dtype: str, tmp_path: Pat
     np.testing.assert_array_equal(network.samples[0].reshape(2, 6), real)
 
 
-@pytest.mark.parametrize("cores", [1, 2])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(("name", "cores"), in_turn(tuple(NETWORKS), [1, 2]))
 def test_carriers_give_the_same_bits(name: str, cores: int, seed: int) -> None:
     """Matrices on the core are divided into blocks, those on the host are not."""
     graph = network(name, seed)

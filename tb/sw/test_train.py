@@ -131,15 +131,15 @@ def resumed(
     [
         (8, False, 4, []),
         (3, True, 4, []),
+        pytest.param(11, True, 4, [], marks=pytest.mark.thorough),
+        # Eleven steps of an epoch, two at a time.
+        pytest.param(5, True, 3, ["--cores", "2"], marks=pytest.mark.thorough),
         *(
-            pytest.param(*case, marks=pytest.mark.thorough)
+            pytest.param(*case, marks=pytest.mark.slow)
             for case in (
                 (13, False, 4, []),
-                (11, True, 4, []),
                 (17, True, 4, []),
-                # Eleven steps of an epoch, two at a time.
                 (3, False, 3, ["--cores", "2"]),
-                (5, True, 3, ["--cores", "2"]),
             )
         ),
     ],
@@ -157,14 +157,14 @@ def test_a_resumed_run_gives_the_same_bits(
     resumed([*COMMAND, "--epochs", "2", *options], MODEL, stop, signalled, monkeypatch)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "stop", "signalled"),
     [
         ("mnist_cnn_3x3", 6, True),
-        pytest.param("fashion_cnn", 7, False, marks=pytest.mark.slow),
-        pytest.param("mnist_cnn_3x3", 3, False, marks=pytest.mark.slow),
-        pytest.param("mnist_cnn_5x5", 6, True, marks=pytest.mark.slow),
+        ("fashion_cnn", 7, False),
+        ("mnist_cnn_3x3", 3, False),
+        ("mnist_cnn_5x5", 6, True),
     ],
 )
 def test_convolutions_go_on_in_mid_epoch(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from training_steps import OPTION, core, require_equal, require_equal_or_refused
+from turns import in_turn
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
@@ -63,8 +64,7 @@ SMALL = (
 )
 
 
-@pytest.mark.parametrize("name", CORES)
-@pytest.mark.parametrize("number", range(len(SMALL)))
+@pytest.mark.parametrize(("number", "name"), in_turn(range(len(SMALL)), tuple(CORES)))
 def test_steps_equal_exact_integers(number: int, name: str, seed: int) -> None:
     config = core(name)
     hazards.check_hazards(instructions(Layout(SMALL[number], config)), config)

@@ -19,6 +19,8 @@ MORE_CORES = {
     "store": ("protected",),
     "sequencer": ("least",),
 }
+#: Benches of these cores that take Icarus less time than it takes to compile for Verilator.
+QUICK = {("load", "least"), ("sequencer", "least")}
 BENCHES = sorted(path.stem[len("bench_") :] for path in Path(__file__).parent.glob("bench_*.py"))
 
 
@@ -31,10 +33,12 @@ def runs() -> Iterator[Any]:
         yield pytest.param("icarus", bench, "square", 2)
         yield pytest.param("verilator", bench, "wide", 5)
         for core in MORE_CORES.get(bench, ()):
-            slow = [pytest.mark.slow] if core in ("least", "complete") else []
-            yield pytest.param("icarus", bench, core, 2, marks=slow)
-            if slow:
-                yield pytest.param("verilator", bench, core, 3)
+            quick = core not in ("least", "complete") or (bench, core) in QUICK
+            marks = [] if quick else [pytest.mark.slow]
+            yield pytest.param("icarus", bench, core, 2, marks=marks)
+            if not quick:
+                marks = [] if core == "complete" else [pytest.mark.slow]
+                yield pytest.param("verilator", bench, core, 3, marks=marks)
 
 
 @pytest.mark.parametrize(
