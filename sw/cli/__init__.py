@@ -95,11 +95,11 @@ def interrupted(error: KeyboardInterrupt) -> str:
 
 def _carried_out(arguments: Sequence[str] | None) -> int:
     """Run a command and return its exit code."""
-    from celosia.sw.cli.arguments import settle
+    from celosia.sw.cli.arguments import joined, settle
     from celosia.sw.cli.messages import BAD_INPUT, FAILED, line_of
 
     try:
-        words = sys.argv[1:] if arguments is None else arguments
+        words = joined(sys.argv[1:] if arguments is None else arguments)
         parser = _parser(words)
         parsed = parser.parse_args(words)
         if not hasattr(parsed, "run"):

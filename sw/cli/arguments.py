@@ -4,7 +4,7 @@ import argparse
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -43,19 +43,30 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"celosia: {' '.join(words)}\n")
 
 
-def whole(text: str) -> int:
-    """Return a whole number of at least 1."""
+def joined(words: Sequence[str]) -> list[str]:
+    """Return the words of a command; values with a minus, as -1:1, belong to the option before."""
+    result: list[str] = []
+    for word in words:
+        if result and re.match(r"-[\d.]", word) and re.fullmatch("--[a-z-]+", result[-1]):
+            result[-1] += f"={word}"
+        else:
+            result.append(word)
+    return result
+
+
+def whole(text: str, least: int = 1) -> int:
+    """Return a whole number of at least ``least``."""
     if len(text) > _DIGITS:
         shown = f"{text[:_DIGITS]}..."
         raise argparse.ArgumentTypeError(f"wanted at most {_DIGITS} digits, got {shown!r}")
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"wanted a whole number of at least 1, got {text!r}")
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"wanted a whole number of at least {least}, got {text!r}")
     return int(text)
 
 
 def seeds(text: str) -> int:
     """Return a whole number of at least 0."""
-    return 0 if text == "0" else whole(text)
+    return whole(text, 0)
 
 
 def number(text: str) -> float:
@@ -284,11 +295,16 @@ def wave_files(arguments: argparse.Namespace) -> tuple[Path, ...]:
 
 
 def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of ``open_session``: cores; external memory and waves, if simulated."""
+    """Return the options of ``open_session``: cores; external memory and waves, if simulated.
+
+    Raises InputError for options of external memory without effect.
+    """
     options: dict[str, Any] = {}
     if getattr(arguments, "cores", 1) > 1:
         options |= {"cores": arguments.cores, "ports": arguments.ports}
     if arguments.device != "rtl":
+        for name in arguments.of_memory:
+            raise InputError(f"--{name}: wanted the device rtl, got {arguments.device}")
         return options
     options |= {"latency": arguments.latency, "bandwidth": arguments.bandwidth}
     if getattr(arguments, "waves", None):
@@ -299,16 +315,18 @@ def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
 def settle(arguments: argparse.Namespace) -> None:
     """Fill in the options of core and memory that were left out: the board's, else the usual.
 
-    ``preset`` stays None where neither a board nor the command names a core.
+    ``preset`` stays None where neither a board nor the command names a core. ``of_memory`` becomes
+    the names of the options of memory that the user set.
     """
     if not hasattr(arguments, "bandwidth"):
         return
-    board = arguments.board
+    names, board = ("latency", "bandwidth"), arguments.board
+    arguments.of_memory = [name for name in names if getattr(arguments, name) is not None]
     usual = (arguments.core, 32, 1.0)
     if board:
         board = arguments.board = replace(board, config=arguments.preset or board.config)
         usual = (board.config, board.memory_latency, board.memory_bandwidth)
-    for name, value in zip(("preset", "latency", "bandwidth"), usual, strict=True):
+    for name, value in zip(("preset", *names), usual, strict=True):
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
 

@@ -65,6 +65,8 @@ def disassemble(arguments: argparse.Namespace) -> None:
             lines += map(isa.disassemble, section.instructions)
     else:
         lines = [isa.disassemble(one) for one in decode(arguments.file, content)]
+        if not lines:
+            raise InputError(f"{arguments.file}: wanted an instruction, got none")
     text = "".join(line + "\n" for line in lines)
     if arguments.output:
         write_atomically({arguments.output: text.encode()})

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from celosia.hw.arch.config import PROTECTIONS, REQUANTIZERS
 from celosia.sw.cli.arguments import Commands, add_workers, seeds, whole, workers_of
 from celosia.sw.cli.messages import Failure
-from celosia.sw.files import directory_of, json_bytes, writable, write_atomically
+from celosia.sw.files import directory_of, json_bytes, read_file, writable, write_atomically
 from celosia.sw.runtime.session import InputError
 from celosia.sw.workers.spread import batches, spread
 
@@ -74,9 +74,12 @@ def _replay(path: Path) -> None:
     from celosia.sw.fuzz.case import load
     from celosia.sw.fuzz.trial import attempt
 
+    content = read_file(path)
     try:
-        case = load(path.read_text())
-    except (OSError, ValueError) as error:
+        case = load(content.decode())
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not a text file") from None
+    except ValueError as error:
         raise InputError(f"{path}: {error}") from None
     trial = attempt(case)
     if trial.problems:

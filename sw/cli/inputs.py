@@ -225,8 +225,14 @@ def prepare(
 ) -> list[np.ndarray]:
     """Return inputs as the ports take them, converted as the arguments request.
 
-    Raises InputError if one has another layout or type, or is a picture of another size.
+    Raises InputError if one has another layout or type, or is a picture of another size, or if an
+    option of pictures or pixels has no effect.
     """
+    kinds = [one.contents for one in samples.values()]
+    if arguments.resize and not any(isinstance(contents, list) for contents in kinds):
+        raise InputError("--resize: wanted pictures, got none")
+    if arguments.pixels and not any(map(_has_pixels, kinds)):
+        raise InputError("--pixels: wanted pictures or uint8, got neither")
     arrays = []
     for (origin, contents), port in zip(samples.values(), ports, strict=True):
         pixels = arguments.pixels
@@ -242,6 +248,10 @@ def prepare(
         if contents.dtype.kind == "f" and port.dtype != "float32":
             _report_clipping(origin, contents, port)
     return arrays
+
+
+def _has_pixels(contents: np.ndarray | list[Path]) -> bool:
+    return isinstance(contents, list) or contents.dtype == np.uint8
 
 
 def _report_clipping(origin: str, contents: np.ndarray, port: Port) -> None:

@@ -1,4 +1,4 @@
-"""Check of a program by the machine model's hazard checker."""
+"""Check of a program: its instructions by the hazard checker, its operators of the host."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -6,20 +6,27 @@ from typing import Any
 
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.sw.ir.parts import Section
-from celosia.sw.ir.program import Program
+from celosia.sw.ir.program import Program, ProgramError
 from celosia.sw.layers.errors import CompileError
+from celosia.sw.operators.host import check as require_runs
 
 _CONSTANTS = (Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS)
 
 
 def verify(program: Program, code: Mapping[int, Sequence[Instruction]]) -> None:
-    """Refuse a program whose result depends on timing, or that the core would refuse.
+    """Refuse a program whose result depends on timing, or that the core or the host would refuse.
 
     ``code``: the instructions of each section, by its address. Raises CompileError if a check
-    fails, naming the instructions and the layer: a fault of the compiler.
+    fails, naming the instructions and the layer, a fault of the compiler; or the operator, a fault
+    of the model.
     """
     from celosia.sim.check.hazards import Hazard, MachineError, check_hazards
 
+    for operator in program.host:
+        try:
+            require_runs(operator)
+        except ProgramError as error:
+            raise CompileError(str(error)) from None
     names = {section.address: name for name, section in program.sections}
 
     def check(section: Section, written: Any) -> Any:

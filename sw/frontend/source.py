@@ -115,6 +115,8 @@ def _require_other_kind(path: Path) -> None:
             f"{path}: a program; wanted the model that it was compiled from (celosia run takes "
             "programs)"
         )
+    if ending == ".celosia" and _starts(path)[4:8] != b"TFL3":
+        raise ModelError(f"{path}: not a program, or a damaged one")
     if ending == ".s":
         assembled = f"celosia assemble {shlex.quote(str(path))} -o {shlex.quote(path.stem)}.bin"
         raise ModelError(f"{path}: assembly; translate it: {assembled}")

@@ -65,8 +65,8 @@ def quantized(
         Also take rows of numbers for samples of any shape, and samples of any shape for rows of
         numbers; in row-major order.
     pixels : tuple of float, str or None
-        Also take uint8 for an input of another type, as pixels of this range; pixels of one channel
-        may leave out its axis.
+        Also take uint8 as pixels of this range, or of the range of an input of int8; pixels of one
+        channel may leave out its axis.
 
     Returns
     -------
@@ -78,13 +78,14 @@ def quantized(
     InputError
         If the array is of another type or shape, empty, or contains no numbers (NaN).
     """
-    are_pixels = array.dtype == np.uint8 and port.dtype != "uint8"
+    ranged = pixels is not None and pixels != OWN_RANGE
+    are_pixels = array.dtype == np.uint8 and (port.dtype != "uint8" or ranged)
     if array.dtype != port.dtype and array.dtype.kind != "f" and not (are_pixels and pixels):
         either = f"{port.dtype} or float" if port.dtype != "float32" else "float"
         hint = "--pixels" + "=LOW:HIGH" * (port.dtype != "int8") if are_pixels else ""
         raise InputError(f"{label(port)}: wanted {either}, got {array.dtype}", hint)
     array = _laid_out(array, port, flat, bool(are_pixels and pixels))
-    if array.dtype == port.dtype:
+    if array.dtype == port.dtype and not are_pixels:
         return array
     if are_pixels and pixels:
         if pixels == OWN_RANGE:

@@ -18,6 +18,7 @@ from celosia.sw.compiler.layout.bands import Band, band_matrix, parameters_of_ti
 from celosia.sw.compiler.layout.choose import choose
 from celosia.sw.compiler.layout.pack import pack_parameters, packed, packed_bytes
 from celosia.sw.compiler.layout.pitches import Layout, band_segments, lay_out
+from celosia.sw.compiler.layout.stripes import rows_read
 from celosia.sw.compiler.layout.tile import tile
 from celosia.sw.compiler.lower import lower
 from celosia.sw.compiler.schedule.blocks import band_blocks
@@ -195,6 +196,28 @@ def test_a_band_on_an_input_of_as_many_channels() -> None:
     graph = model(depthwise(2), pointwise(8, 2), rows=30, columns=15, depth=2)
     _, bands = chosen(graph)
     assert bands[0].channels == 2
+
+
+@pytest.mark.parametrize("columns", [4, 5, 8, 13, 16, 21])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding"), [(3, 1, "SAME"), (5, 2, "SAME"), (3, 1, "VALID")]
+)
+def test_rows_cover_the_pixels_of_all_vectors(
+    columns: int, kernel: int, stride: int, padding: str
+) -> None:
+    """The last vector of a row, or the kernel's last column, may end on pixels of the next one."""
+    network, bands = chosen(
+        model(pointwise(8, 3), depthwise(8, kernel, padding, stride), columns=columns)
+    )
+    layer, band, layout = network.product(1), bands[1], lay_out(network, bands, EDGE)[1]
+    ends = [first + count for first, count in spans(layer, band, layout.row, EDGE)]
+    for first in range(layer.grid[0]):
+        high, wide = vectors(band, 1, layer.grid[1], layout.row)
+        assert high == 1
+        start = layout.left + layer.origin[1] + (wide - 1) * band.count * layer.stride[1]
+        row = layer.origin[0] + first * layer.stride[0]
+        last = row + (start + max(ends) - 1) // layout.row
+        assert rows_read(layer, (first, first + 1), band, layout) == (row, last + 1)
 
 
 def test_padding_that_the_kernel_does_not_read_up() -> None:

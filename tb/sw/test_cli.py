@@ -219,7 +219,7 @@ def test_assemble_checks_for_a_core(refused: Callable[[str], str]) -> None:
         ("verilog --preset nano -o .", "wanted a file, got a directory"),
         ("verilog --preset nano,lanes=3 -o v", "lanes: wanted"),
         ("verilog --preset giant -o v", "wanted one of pico, nano, micro, edge, tpu_v1"),
-        ("synth --seeds some", "--seeds: wanted a whole number of at least 1"),
+        ("synth --seeds some", "--seeds: wanted a whole number of at least 0"),
         ("verilog --preset nano --block= -o v", "block: wanted one of unified_buffer, "),
         ("synth --part chip --directory d", "part: wanted one of LFE5U-85F, "),
         ("synth --preset giant", "wanted one of pico, nano, micro, edge, tpu_v1"),

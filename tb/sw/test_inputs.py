@@ -13,7 +13,8 @@ from celosia.sw.cli import main
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.images import read_image
-from celosia.sw.runtime.arrays import InputError
+from celosia.sw.ir.parts import Port
+from celosia.sw.runtime.arrays import InputError, quantized
 from celosia.sw.runtime.backends import open_device
 from celosia.sw.runtime.interpreter import InferenceSession, Interpreter
 from celosia.sw.runtime.session import Session
@@ -94,6 +95,15 @@ def test_pictures_are_pixels(folder: Path) -> None:
     celosia("run mnist_cnn_3x3 --input shots/1.png --output y.npy --device machine")
     assert len({path.read_bytes() for path in folder.glob("y *")}) == 1
     assert np.array_equal(np.load("y.npy")[0], np.load("y shots")[1])
+
+
+def test_pixels_of_a_range_for_an_input_of_uint8() -> None:
+    port = Port("x", (3,), 1, 1 / 128, 128, 0, dtype="uint8")
+    pixels = np.array([[0, 64, 255]], np.uint8)
+    assert np.array_equal(quantized(pixels, port), pixels)
+    assert np.array_equal(quantized(pixels, port, pixels="own"), pixels)
+    assert np.array_equal(quantized(pixels, port, pixels=(0, 1)), [[128, 160, 255]])
+    assert np.array_equal(quantized(pixels, port, pixels=(1, -1)), [[255, 192, 0]])
 
 
 @pytest.mark.parametrize("kind", ["GIF", "PPM", "TIFF", "EPS"])

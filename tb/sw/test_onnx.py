@@ -200,6 +200,16 @@ def no_extent() -> bytes:
     return model.move("MaxPool", kernel_shape=[1, 1]).content()
 
 
+def no_output() -> bytes:
+    proto = Model(1, 4).move("Flatten").proto("x")
+    del proto.graph.output[:]
+    return proto.SerializeToString()
+
+
+def no_step() -> bytes:
+    return Model(1, 4, 6, 6).move("Slice", *map(np.array, ([0], [4], [2], [0]))).content()
+
+
 REFUSALS = {
     "3 operators are not supported: 2 Hardmax, 1 LpNormalization": unsupported,
     "float model": floating,
@@ -208,6 +218,8 @@ REFUSALS = {
     "wanted opset 6 or newer, got 5": lambda: Model(1, 4, opset=5).move("Flatten").content(),
     "not an .onnx file, or a damaged one": lambda: floating()[:-9],
     "wanted at least one operator": lambda: Model(1, 4).content("x"),
+    "wanted at least one output": no_output,
+    "not a valid model .* 'step' cannot be 0 for Slice": no_step,
 }
 
 

@@ -4,9 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from onnx_graphs import Net, numbers, results
+from onnx_graphs import Net, numbers, reference, results
 
+from celosia.hw.arch.presets import preset
+from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
+from celosia.sw.layers.errors import CompileError
+from celosia.sw.runtime.interpreter import open_session
 
 _SHAPE, _COUNT = (1, 4, 6, 8), 12
 
@@ -205,3 +209,37 @@ def test_float_islands(name):
 def test_views_leave_the_mean_on_the_core():
     kinds = [operation.kind for operation in load(_views()).operations]
     assert "QLinearGlobalAveragePool" in kinds and "MEAN" not in kinds
+
+
+def _slopes(net: Net, x: str) -> str:
+    return net.quantized(net.add("PRelu", x, net.constant(numbers(5))))
+
+
+def _places(net: Net, x: str) -> str:
+    return net.quantized(net.add("ArgMax", x, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("tail", "message"),
+    [(_slopes, "wanted alpha to broadcast, got"), (_places, "wanted float32, got int64")],
+)
+def test_what_no_kernel_runs_is_not_compiled(tail, message) -> None:
+    """No program is written that a session refuses."""
+    net = Net(x=_SHAPE)
+    content = net.content(tail(net, net.quantized("x")))
+    with pytest.raises(CompileError, match=f"of the host: {message}"):
+        compile_graph(load(content), preset("edge"))
+
+
+@pytest.mark.parametrize("between", ["", "Identity", "Dropout"])
+def test_pairs_one_after_another_round_twice(between: str) -> None:
+    """ONNX Runtime's optimisations make one pair of two, which rounds once."""
+    net, x = Net(x=(1, 40)), numbers(6, 40)
+    y = net.quantized("x", 0.05)
+    y = net.add(between, y) if between else y
+    content = net.content(net.quantized(y, 0.07, -4))
+    session = reference(content, fused=False)
+    wanted = [session.run(None, {"x": row[None]})[0] for row in x]
+    with open_session(compile_graph(load(content), preset("edge"))) as driver:
+        (got,) = driver.run([x])
+    np.testing.assert_array_equal(got, np.concatenate(wanted))

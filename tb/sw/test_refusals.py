@@ -141,6 +141,25 @@ run two.tflite --dump 0:4=y.npy
     two.tflite: --memory and --dump are for bare instructions
 run two.tflite --input both.npz --output y.npz --workers 2 --device litex:sim
     --workers: wanted machine or rtl as device, got litex:sim
+disassemble empty.celosia
+    empty.celosia: wanted an instruction, got none
+run empty.celosia --input x.npy --output y.npy
+    empty.celosia: not a program, or a damaged one
+fuzz --replay gone.fuzz
+    gone.fuzz: no such file
+fuzz --replay cut.png
+    cut.png: not a text file
+# options without effect
+run mnist_cnn_5x5 --input x.npy --output y.npy --latency 3
+    --latency: wanted the device rtl, got machine
+eval mnist_mlp --dataset mnist --limit 1 --bandwidth 0.5
+    --bandwidth: wanted the device rtl, got machine
+run mnist_cnn_5x5 --input x.npy --output y.npy --pixels -1:1
+    --pixels: wanted pictures or uint8, got neither
+run mnist_cnn_5x5 --input x.npy --output y.npy --resize
+    --resize: wanted pictures, got none
+networks mnist_mlp --seed -1
+    networks: argument --seed: wanted a whole number of at least 0, got '-1'
 """
 ROWS = re.findall(r"^(\w.*)\n((?: .*\n)+)", REFUSALS, flags=re.M)
 
@@ -173,6 +192,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_ended: Callable[.
     Path("mnist.prog").write_bytes(MAGIC + bytes(100))
     Path("four.bin").write_bytes(four)
     Path("odd.bin").write_bytes(four + b"\0")
+    Path("empty.celosia").touch()
     arrays()
     pictures()
 

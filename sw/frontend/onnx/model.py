@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from celosia.sw.frontend.onnx.builder import Builder
-from celosia.sw.frontend.onnx.file.nodes import OnnxModel, read
+from celosia.sw.frontend.onnx.file.nodes import OnnxModel, fault_of, read
 from celosia.sw.frontend.onnx.file.shapes import Shapes
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
 from celosia.sw.frontend.onnx.readers.composites import FLOATS
@@ -61,7 +61,7 @@ def load(
     except ModelError as error:
         raise type(error)(f"{name}: {error}") from None
     except _BROKEN:
-        raise ModelError(f"{name}: damaged .onnx file") from None
+        raise ModelError(f"{name}: {fault_of(content)}") from None
 
 
 def _graph(source: OnnxModel, name: str, *, floats: bool) -> Graph:

@@ -145,6 +145,8 @@ def read(content: bytes, shapes: Shapes | None = None) -> OnnxModel:
         raise ModelError("not an .onnx file, or a damaged one") from None
     if not model.graph.node:
         raise ModelError("wanted at least one operator, got none")
+    if not model.graph.output:
+        raise ModelError("wanted at least one output, got none")
     model = current(model)
     constants = {entry.name: _array(entry) for entry in model.graph.initializer}
     fix(model, shapes or {})
@@ -154,8 +156,7 @@ def read(content: bytes, shapes: Shapes | None = None) -> OnnxModel:
     except UnicodeError:
         raise ModelError("damaged .onnx file") from None
     except (onnx.checker.ValidationError, shape_inference.InferenceError) as error:
-        lines = str(error).strip().splitlines() or [""]
-        raise ModelError(f"not a valid model ({lines[0]})") from None
+        raise ModelError(_invalid(error)) from None
     graph = model.graph
     inputs = tuple(_end(entry) for entry in graph.input if entry.name not in constants)
     known = {entry.name: entry.shape for entry in (*_ends(inferred), *inputs)}
@@ -163,6 +164,23 @@ def read(content: bytes, shapes: Shapes | None = None) -> OnnxModel:
     outputs = tuple(_end(entry) for entry in graph.output)
     narrow = {entry.name for entry in graph.initializer if entry.data_type in _NARROW}
     return OnnxModel(nodes, constants, inputs, outputs, frozenset(narrow))
+
+
+def fault_of(content: bytes) -> str:
+    """Return why a file that can be read is no valid model: by strict inference of shapes."""
+    try:
+        model = _plain(current(onnx.load_model_from_string(content)))
+        shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    except shape_inference.InferenceError as error:
+        return _invalid(error)
+    except Exception:
+        pass
+    return "damaged .onnx file"
+
+
+def _invalid(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()] or [""]
+    return f"not a valid model ({lines[0].strip()})"
 
 
 def _plain(model: onnx.ModelProto) -> onnx.ModelProto:
