@@ -5,9 +5,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-#: Latest times of a port that count: a STORE of many short rows takes it once for each row.
-_TIMES = 256
-
 
 class Port:
     """Port of a memory, with the times in which users of higher priority take it."""
@@ -23,7 +20,7 @@ class Port:
 
     def after(self, start: float) -> Sequence[tuple[float, float, float]]:
         """Return the times of others, without those that all end before ``start``."""
-        return self.others[max(bisect_right(self.ends, start), len(self.others) - _TIMES) :]
+        return self.others[bisect_right(self.ends, start) :]
 
     def end(self, start: float, count: float, rate: float = 1.0) -> float:
         """Return the end of ``count`` cycles from ``start`` on, for a user of a share of them."""

@@ -147,6 +147,11 @@ COUNTED = {
     "LOAD length=64 post=0\nMATMUL taps=64 x_count=20 wait=0 post=1\n"
     "VECTOR source=ACCUMULATORS x_count=20 channels=4 wait=1 post=2\n"
     "STORE length=40 external=65536 wait=2\n": (623, 333, 2385),
+    # The array waits for each of many short rows.
+    "STORE rows=400 length=32 external=65536 external_pitch=32 unified_pitch=33\n"
+    + "MATMUL taps=16 x_count=60\n" * 6: (4713, 1257, 4713),
+    "STORE rows=700 length=8 external=65536 external_pitch=8 unified_pitch=9\n"
+    + "MATMUL taps=200 x_count=60\n" * 2: (7473, 2357, 7473),
     # Requests of loads and instructions wait for one another.
     "LOAD rows=6 length=4 external_pitch=64\nMATMUL taps=8 x_count=2\n" * 10: (335, 242, 335),
     "MATMUL taps=8 x_count=2 post=1\n"
