@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import tomllib
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
@@ -59,6 +60,23 @@ def examples_command() -> str:
     return shlex.join([*_pip(), "-e", str(place)])
 
 
+def _listed(package: str) -> list[str]:
+    """Return the requirements of a package and of its extras; of Celosia those of a working tree.
+
+    What pip recorded of a working tree is out of date once an extra comes that it did not install.
+    """
+    project = _ROOT / "pyproject.toml"
+    if package == "celosia" and project.is_file():
+        table = tomllib.loads(project.read_text())["project"]
+        extras = table["optional-dependencies"].items()
+        more = (f"{line}; extra == {name!r}" for name, lines in extras for line in lines)
+        return [*table["dependencies"], *more]
+    try:
+        return requires(package) or []
+    except PackageNotFoundError:
+        raise ValueError(f"{package}: wanted an installed package, found modules alone") from None
+
+
 def requirements(extra: str, package: str = "celosia") -> list[str]:
     """Return the packages of an extra with their versions, those of extras that it names included.
 
@@ -74,10 +92,7 @@ def requirements(extra: str, package: str = "celosia") -> list[str]:
     ValueError
         If the installed package knows no such extra, or it is not installed.
     """
-    try:
-        listed = requires(package) or []
-    except PackageNotFoundError:
-        raise ValueError(f"{package}: wanted an installed package, found modules alone") from None
+    listed = _listed(package)
     lines: list[str] = []
     for requirement, _, condition in (line.partition(";") for line in listed):
         # ``python_version >= "3.12" and extra == "tflite"``

@@ -32,6 +32,9 @@ FAILED = (DeviceError, Failure, RtlError, SimulatorNotFound, ToolError, WorkersE
 
 def line_of(message: object) -> str:
     """Return a message as one line that can be shown; the middle of a long one is left out."""
+    if isinstance(message, OSError) and message.strerror:
+        name = "output" if message.filename is None else message.filename
+        message = f"{name}: {message.strerror}"
     text = "".join(c if c.isprintable() else "?" for c in " ".join(str(message).split()))
     return text if len(text) <= _LINE else f"{text[: _LINE - 100]} ... {text[-90:]}"
 

@@ -153,8 +153,9 @@ class Interpreter:
         known = self._signatures()
         keys = [signature_key] if signature_key is not None else list(known)
         if len(keys) != 1 or keys[0] not in known:
-            names = ", ".join(map(repr, known)) or "none"
-            raise ValueError(f"signature_key: wanted one of {names}, got {signature_key!r}")
+            names = ", ".join(map(repr, known))
+            requirement = f"one of {names}" if known else "a model with signatures"
+            raise ValueError(f"signature_key: wanted {requirement}, got {signature_key!r}")
         compiling = self._compiling | {"signature": keys[0]}
         source = self._source
         ends = {"model_content" if isinstance(source, bytes) else "model_path": source}

@@ -195,6 +195,7 @@ def test_signature_refusals() -> None:
         (lambda: load(content, signature="z"), "model: signature: wanted one of 'encode', 'decode', 'c', got 'z'"),
         (lambda: interpreter.get_signature_runner(), "signature_key: wanted one of 'encode', 'decode', got None"),
         (lambda: interpreter.get_signature_runner("z"), "signature_key: wanted one of 'encode', 'decode', got 'z'"),
+        (lambda: celosia.Interpreter(model_content=program).get_signature_runner(), "signature_key: wanted a model with signatures, got None"),
         (lambda: runner(z=X), "inputs: wanted ['x'], got ['z']"),
         (lambda: celosia.InferenceSession(program, signature="encode"), "program: wanted no signature for a program, which was compiled from one, got 'encode'"),
         (lambda: load(b"\x08", signature="encode"), "model: signatures are for .tflite files, got 'encode'"),

@@ -53,6 +53,8 @@ report mnist_b
 # files
 report sparse.tflite
     sparse.tflite: wanted at most 2048 MiB, the file is larger
+report {"x" * 300}
+    {"x" * 300}: File name too long
 run sparse.prog --input x.npy --output y.npy
     sparse.prog: wanted at most 2048 MiB, the file is larger
 report /dev/zero
