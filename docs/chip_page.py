@@ -126,12 +126,8 @@ def _energy_rows(rows: dict[str, Any], plan: Plan) -> Iterator[Sequence[object]]
         yield (f"`{block}`", *(f"{v * 1e-3:.2f}" for part in parts for v in part.values()))
 
 
-def _efficiency(row: dict[str, Any]) -> tuple[float, float, float]:
-    """Return µJ, mW and operations per second and watt, in 10¹²."""
-    total = sum(sum(part.values()) for part in row["nanojoules"].values())
-    milliwatts = total * row["megahertz"] / row["cycles"]
-    return total * 1e-3, milliwatts, 2 * row["macs"] / total * 1e-3
-
+#: Fields of an inference that the page shows.
+_SUMS = ("microjoules", "milliwatts", "tops_per_watt")
 
 _TEXT = """\
 # As a chip
@@ -167,6 +163,7 @@ work.
 | energy of a cell | changes of its pins × `internal_power`, at the load of its output and a tenth of the library's greatest transition time |
 | clock | its pins at the flip-flops in each cycle, without a tree and without gating |
 | leakage | `cell_leakage_power` over the time at the clock of the longest path |
+| cycles | also some 800 in which the host writes and reads registers |
 | not counted | wires, clock tree, glitches, pads, external memory |
 
 Changes are those of every net of the netlist, simulated without delays over one inference; the
@@ -245,7 +242,7 @@ def _energies(figures: dict[str, Any], plan: Plan) -> str:
             one,
             f"{row['cycles']:,}",
             f"{row['megahertz']:.0f}",
-            *(f"{v:.2f}" for v in _efficiency(row)),
+            *(f"{row[name]:.2f}" for name in _SUMS),
         )
         for one, row in ((one, rows[one]) for one in plan.networks)
     )
@@ -277,7 +274,7 @@ def _others(figures: dict[str, Any], plan: Plan) -> Iterator[Sequence[object]]:
         tops = 2 * row["macs"] / row["cycles"] * row["megahertz"] * 1e-6
         square = tops / (total["mm2"] + total["mm2 of memories"])
         name = f"`{plan.cores[0]}` running {title}, no wires"
-        yield name, TITLES[first], f"{_efficiency(row)[2]:.2f}", f"{square:.3f}"
+        yield name, TITLES[first], f"{row['tops_per_watt']:.2f}", f"{square:.3f}"
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib import metadata
@@ -161,11 +161,17 @@ def run(name: str, arguments: list[str], log: Path, watch: Progress = lambda lin
     ToolError
         If there is no such tool, or it fails.
     """
-    command = find(name)
+    execute(name, find(name), arguments, log, watch)
+
+
+def execute(
+    name: str, path: str, arguments: Sequence[str], log: Path, watch: Progress = lambda line: None
+) -> None:
+    """Run the program of a tool as ``run`` does."""
     with (
         log.open("w", buffering=1) as words,
         subprocess.Popen(
-            [*_with_parent(), command, *arguments],
+            [*_with_parent(), path, *arguments],
             cwd=log.parent,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

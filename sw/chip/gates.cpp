@@ -83,7 +83,7 @@ struct Simulation {
         changed.clear();
         cycles++;
         for (const Register& r : registers) {
-            if (value[r.data] == value[r.state]) continue;
+            if (value[r.data] == (r.state ? value[r.state] : !value[r.inverse])) continue;
             changed.push_back(r.state);
             changed.push_back(r.inverse);
         }

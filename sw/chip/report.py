@@ -61,10 +61,14 @@ def inference(
     random = np.random.default_rng(1)
     inputs = samples or [random_samples(random, port, 1) for port in program.inputs]
     cycles, blocks = energy_of(netlist, program, inputs, memories, 1e3 / mhz)
+    macs, total = sum(layer.macs for layer in program.layers), sum(e.total for e in blocks.values())
     return {
         "cycles": cycles,
-        "macs": sum(layer.macs for layer in program.layers),
+        "macs": macs,
         "megahertz": mhz,
+        "microjoules": total * 1e-3,
+        "milliwatts": total * mhz / cycles,
+        "tops_per_watt": _OPERATIONS * macs / total * 1e-3,
         "nanojoules": {name: energy._asdict() for name, energy in blocks.items()},
     }
 
@@ -85,12 +89,10 @@ def as_text(figures: dict[str, Any]) -> Iterator[str]:
     yield "{:<16} {:>12} {:>12} {:>12} {:>12}".format("energy, nJ", *Energy._fields)
     for name, row in result["nanojoules"].items():
         yield f"{name:<16} " + " ".join(f"{figure:>12,.1f}" for figure in row.values())
-    total = sum(sum(row.values()) for row in result["nanojoules"].values())
-    yield f"{'total':<16} {total:>12,.1f}"
-    watts = total * 1e-9 * result["megahertz"] * 1e6 / result["cycles"]
     yield (
-        f"{result['cycles']:,} cycles at {result['megahertz']:.0f} MHz: {total * 1e-3:.2f} uJ, "
-        f"{watts * 1e3:.1f} mW, {_OPERATIONS * result['macs'] / total * 1e-3:.3f} TOPS/W"
+        f"{result['cycles']:,} cycles at {result['megahertz']:.0f} MHz: "
+        f"{result['microjoules']:.2f} uJ, {result['milliwatts']:.1f} mW, "
+        f"{result['tops_per_watt']:.3f} TOPS/W"
     )
     yield "Not counted: wires, clock tree, glitches, pads, external memory."
 

@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 import shutil
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from celosia.hw.environment.extras import ToolError
+from celosia.hw.flow import tools
 from celosia.sw.chip.liberty import Library
 
 #: Rows of the largest memory that is made of flip-flops.
@@ -120,11 +120,9 @@ def run(name: str, package: str, arguments: Sequence[str], directory: Path) -> s
     path = shutil.which(name) or shutil.which(f"yowasp-{name}", path=beside)
     if path is None:
         raise MissingError(f"{name}: wanted it on PATH, found none (apt-get install {package})")
-    result = subprocess.run([path, *arguments], cwd=directory, capture_output=True, text=True)
-    (directory / f"{name}.out").write_text(result.stdout + result.stderr)
-    if result.returncode:
-        raise ToolError(f"{name}: exit code {result.returncode}; see {directory / name}.out")
-    return result.stdout
+    log = directory / f"{name}.out"
+    tools.execute(name, path, arguments, log)
+    return log.read_text("utf-8")
 
 
 class Netlist:

@@ -1,7 +1,7 @@
 """Cores that were explored, synthesised and simulated."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +75,8 @@ def verify(
     from celosia.sw.compiler.compile import compile_steps
     from celosia.sw.measure import measure
 
-    config = candidate.config
-    report(text_of(config))
+    config = replace(candidate.config, name=text_of(candidate.config))
+    report(config.name)
     total = synthesise(config, part=part, seeds=(), directory=directory, report=report).total
     cycles = []
     for graph in graphs:

@@ -1,19 +1,25 @@
 """Standard cells: a library of five cells, and a counter with a memory."""
 
 import ctypes
+import json
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import prerequisites
 import pytest
+from networks import FullyConnected, write_sequential
 from small_liberty import LIBRARY
 
 from celosia.hw.environment.extras import ToolError
 from celosia.sw.chip.energy import Gates, Memories, simulator
 from celosia.sw.chip.liberty import Library
 from celosia.sw.chip.synthesis import Netlist, run
+from celosia.sw.cli import main
+from celosia.sw.runtime.opening import open_program, open_session
 
 MACRO = """
 library (ram) { nom_voltage : 2.0; capacitive_load_unit (1, ff);
@@ -72,6 +78,13 @@ def test_area_and_changes_of_a_counter(counter: Netlist) -> None:
     assert cycles == 32 and [changes[bit] for bit in bits] == [32, 16, 8, 4]
     # The same word is read again only where it has changed.
     assert accesses.tolist() == [[4 * 2, 4 * 32]]
+
+
+def test_flip_flops_with_an_inverse_output_alone(tmp_path: Path) -> None:
+    text = LIBRARY.replace('function : "IQ"', 'function : "IQN"')
+    netlist = Netlist(COUNTER, "counter", library(tmp_path, text), tmp_path / "out")
+    _, counts, _ = clocked(netlist, 32)
+    assert counts == [(n + 1) % 16 for n in range(32)]
 
 
 def test_energy_by_hand(counter: Netlist, tmp_path: Path) -> None:
@@ -171,3 +184,50 @@ def test_refusals(
     (tmp_path / "cells.lib").write_text(LIBRARY)
     np.save(tmp_path / "x.npy", np.zeros((1, 3), np.int8))
     assert re.search(message, refused(f"synth --preset nano {arguments}"))
+
+
+#: A core with few gates.
+SMALL = (
+    "pico,columns=2,dsp_columns=2,weight_tiles=16,parameter_channels=32,outstanding=2,"
+    "unified_bytes=512"
+)
+
+
+@pytest.mark.slow
+def test_energy_of_a_network(
+    tmp_path: Path, rng: np.random.Generator, capsys, monkeypatch: pytest.MonkeyPatch, figure
+) -> None:
+    """The command, on a network of two layers: cycles of the RTL, and energy of all blocks."""
+    with prerequisites.needed(ToolError):
+        run("yosys", "yosys berkeley-abc", ["-V"], tmp_path)
+        simulator()
+    prerequisites.verilator()
+    monkeypatch.chdir(tmp_path)
+    library(tmp_path, name="cells.lib")
+    scales: dict[str, Any] = {"weight_scale": 0.01, "output_scale": 1.5}
+    weights = [rng.integers(-127, 128, shape).astype(np.int8) for shape in ((13, 22), (7, 13))]
+    layers = [FullyConnected(weights=one, **scales) for one in weights]
+    content = write_sequential(layers, input_shape=(1, 22), input_scale=0.5)
+    Path("net.tflite").write_bytes(content)
+    x = rng.integers(-128, 128, (1, 22)).astype(np.int8)
+    np.save("x.npy", x)
+    options = "--model net.tflite --input x.npy --clock 100 --directory out --json e.json"
+    assert main(f"synth --preset {SMALL} --liberty cells.lib {options}".split()) == 0
+    figures = json.loads(Path("e.json").read_text())
+    with open_session(open_program(content, config=SMALL), device="rtl") as session:
+        session.run([x])
+        counted = session.statistics.cycles
+    inference, blocks = figures["inference"], figures["blocks"]
+    # The host writes registers before and reads them after.
+    assert counted is not None and counted <= inference["cycles"] < counted + 1000
+    assert inference["macs"] == 13 * 22 + 7 * 13
+    energies = inference["nanojoules"]
+    assert set(energies) == set(blocks) - {"total"}
+    assert all(min(row["clock"], row["leakage"]) > 0 for row in energies.values())
+    assert min(energies[name]["logic"] for name in ("matrix", "vector", "sequencer")) > 0
+    for name, row in energies.items():
+        assert (row["memories"] > 0) == (blocks[name]["memory bits"] > 0), name
+    assert "memory" in capsys.readouterr().out
+    figure(
+        f"{inference['cycles']:,} cycles, {sum(sum(e.values()) for e in energies.values()):.0f} nJ"
+    )
