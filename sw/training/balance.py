@@ -17,6 +17,8 @@ from celosia.sw.operators.shifted import product_sums
 
 #: Part of the greatest deviation of a channel that another's counts as, at least.
 _LEAST = 2.0**-4
+#: Deviation of logits.
+_LOGITS = 0.5
 
 
 def is_fresh(network: Graph) -> bool:
@@ -42,6 +44,8 @@ def balance(step: Step, operation: Operation, matrix: np.ndarray, sums: Sums) ->
     results = _sums(step, matrix, sums).reshape(-1, matrix.shape[1])
     means, sizes = results.mean(axis=0), results.std(axis=0)
     factors = 1 / (np.maximum(sizes, _LEAST * sizes.max(initial=0)) + (sizes.max(initial=0) == 0))
+    if operation.outputs == step.network.outputs:
+        factors *= _LOGITS
     first = step.contents(operation, 1)
     extents = np.ones(first.ndim, int)
     extents[-1 if sums.attributes.get("depthwise") else 0] = -1

@@ -25,6 +25,8 @@ IMAGES = 128
 #: Share of results that is below the limits of first results.
 _PERCENTILE = 99.9
 _SUM_LIMIT, _LOGIT_LIMIT, _ERROR_LIMIT = 100, 48, 100
+#: Least exponent of first logits: that nearest to the real number that a step is for softmax.
+_LOGIT_EXPONENT = -3
 #: Observations in a row that count; share of saturated results that is too many, in the mean and at
 #: once.
 _OBSERVATIONS = 5
@@ -201,8 +203,9 @@ def least(
         return 0
     limit = _LOGIT_LIMIT if is_last else _ERROR_LIMIT if "error" in role else _SUM_LIMIT
     low, high = 0, _MOST_SHIFT
-    if is_last and target:
-        low = min(high, max(low, math.ceil(math.log2(target / _SUM_LIMIT)) - exponent))
+    if is_last:
+        finest = math.ceil(math.log2(target / _SUM_LIMIT)) if target else _LOGIT_EXPONENT
+        low = min(high, max(low, finest - exponent))
     while low < high:
         middle = (low + high) // 2
         sizes = np.abs(results(middle).astype(np.int16))

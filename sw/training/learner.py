@@ -17,6 +17,7 @@ from celosia.sw.training.carriers import Carrier, HostSteps, Inputs
 from celosia.sw.training.deployed import tflite_of
 from celosia.sw.training.graph import STEPS, StepGraph, calibrated, step_graph
 from celosia.sw.training.state import State
+from celosia.sw.training.weights import limited
 
 #: Share of right calibration images below which first weights are balanced, if they are fresh.
 _BALANCED_SHARE = 0.5
@@ -179,12 +180,34 @@ class Learner:
         weights = self.carrier.weights
         self.host.weights = weights
         self.host.one(self._inputs(images, labels, key))
+        before = dict(self.calibration.shifts)
         changed = self.calibration.watch(self.step, self.host, ratio)
         weights = bounded(self.step, weights)
         if changed:
-            self._build(weights)
+            self._build(self._rescaled(weights, before))
         else:
             self.carrier.weights = weights
+
+    def _rescaled(
+        self, weights: Sequence[np.ndarray], before: Mapping[str, int]
+    ) -> list[np.ndarray]:
+        """Return weights that are the same real numbers with new shifts; so are the logits.
+
+        Where the results of a layer are twice as large a step, the sums of the next ones are half
+        as many, and so must be their biases. Softmax takes logits in steps that do not change.
+        """
+        shifts, last = self.calibration.shifts, self.step.last
+        step = self._step(shifts)
+        if self.options["loss"] == "softmax":
+            new, old = (one.exponents[one.graph.outputs[0]] for one in (step, self.step))
+            more = new - old - (shifts[last] - before[last])
+            shifts[last] = max(0, shifts[last] - more)
+            step = self._step(shifts)
+        results = []
+        for old, new, array in zip(self.step.weights, step.weights, weights, strict=True):
+            less = step.exponents[new.highs[0]] - self.step.exponents[old.highs[0]]
+            results.append(limited(np.rint(array * 2.0**-less)))
+        return results
 
     def _inputs(self, images: np.ndarray, labels: np.ndarray, key: tuple[int, ...]) -> Inputs:
         """Return the inputs of a step, with noise by a key."""

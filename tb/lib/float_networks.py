@@ -1,6 +1,7 @@
 """Small float networks to train: graphs with random weights, and images of four classes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,18 @@ def network(name: str, seed: int) -> Graph:
         layers.flat()
     layers.dense(4)
     return layers.graph()
+
+
+def with_large_logits(graph: Graph) -> Graph:
+    """Return a network whose logits are 16 times as large."""
+    last = graph.operations[-1].inputs[1:]
+    tensors = (
+        replace(tensor, data=16 * tensor.data)
+        if number in last and tensor.data is not None
+        else tensor
+        for number, tensor in enumerate(graph.tensors)
+    )
+    return replace(graph, tensors=tuple(tensors))
 
 
 def samples(graph: Graph, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import prerequisites
 import pytest
-from float_networks import Layers, learner, network, samples
+from float_networks import BATCH, Layers, learner, network, samples, with_large_logits
 from real_network import real_outputs
 
 from celosia.sw.frontend.source import load
@@ -137,3 +137,23 @@ def test_activations_are_part_of_the_sums_that_they_alone_read() -> None:
     operations = trained(layers.graph()).operations
     kinds = [(o.kind, o.attributes.get("activation")) for o in operations]
     assert kinds[:3] == [("CONV_2D", "NONE"), ("RELU6", None), ("ADD", "RELU")]
+
+
+@pytest.mark.parametrize(("name", "layer"), [("conv", "conv_2d_0"), ("branches", "conv_2d_1")])
+@pytest.mark.parametrize("more", [1, -1])
+def test_the_network_stays_where_shifts_change(name: str, layer: str, more: int) -> None:
+    """Biases of later layers and steps of the logits follow the results of a layer."""
+    graph = with_large_logits(changed(network(name, 2), lambda _, w, b: (w, 2 * b)))
+    images, labels = samples(graph, BATCH, 2)
+    trainer, state = learner(graph, 2), State(weights=[])
+    trainer.start(state, images, labels)
+    trainer.host.weights = state.weights
+    logits = trainer.host.forward(images).astype(int)
+    assert np.abs(logits).max() > 30
+    before = dict(trainer.calibration.shifts)
+    trainer.calibration.shifts[f"{layer}/sum"] += more
+    weights = trainer._rescaled(state.weights, before)
+    trainer._build(weights)
+    trainer.host.weights = weights
+    assert np.abs(trainer.host.forward(images) - logits).max() <= 6
+    trainer.close()
