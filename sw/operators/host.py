@@ -188,14 +188,18 @@ def run(operator: HostOperator, values: Mapping[int, np.ndarray]) -> dict[int, n
 
     ``values``: tensors computed so far, by number: of the operand's type, shape ``(N, ...)`` with
     as many elements in each as the operand has. Returns results, shape ``(N, *operand.shape)``.
-    Raises OperandError if the operator refuses its inputs, for instance an index past the end.
+    Raises OperandError if the operator refuses its inputs, for instance an index past the end, or
+    this machine lacks the memory for it.
     """
     arrays = [_array(operand, values) for operand in operator.sources]
+    label = f"operator {operator.place} {operator.kind} ({short_name(operator.name)!r})"
     try:
         computed = OPERATORS[operator.kind].compute(operator, arrays)
     except Mismatch as mismatch:
-        label = f"operator {operator.place} {operator.kind} ({short_name(operator.name)!r})"
         raise OperandError(f"{label}: {mismatch}") from None
+    except MemoryError:
+        text = "no memory for its results; fewer samples at once take less"
+        raise OperandError(f"{label}: {text}") from None
     results = {}
     for operand, array in zip(operator.results, computed, strict=True):
         assert array.dtype == operand.dtype and array.shape[1:] == operand.shape, operator.name

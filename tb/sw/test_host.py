@@ -1,10 +1,18 @@
 """Operators of the host against LiteRT's reference kernels."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import prerequisites
 import pytest
 from networks import Softmax, write_sequential
 
+from celosia.hw.arch.presets import preset
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.tflite import load
+from celosia.sw.ir.parts import HostOperator
+from celosia.sw.operators import host
+from celosia.sw.operators.host import OperandError
 from celosia.sw.operators.softmax import softmax
 
 
@@ -57,6 +65,21 @@ def test_rows_that_the_kernel_cannot_take() -> None:
     np.testing.assert_array_equal(softmax(values, 0.1), reference(values, 0.1, 1.0))
     for width in (512, 5000, 70000):
         assert (softmax(np.zeros((1, width), np.int8), 0.1) == -128).all()
+
+
+def test_a_machine_without_enough_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compute(*_: object) -> None:
+        raise MemoryError("Unable to allocate 1.00 GiB")
+
+    content = write_sequential([Softmax(beta=1.0)], input_shape=(1, 4), input_scale=0.1)
+    (step,) = compile_graph(load(content), preset("nano")).steps
+    assert isinstance(step, HostOperator)
+    monkeypatch.setattr(host, "OPERATORS", {step.kind: SimpleNamespace(compute=compute)})
+    values = {step.sources[0].tensor: np.zeros((1, 4), np.int8)}
+    with pytest.raises(
+        OperandError, match=r"^operator 0 SOFTMAX \(.*\): no memory for its results"
+    ):
+        host.run(step, values)
 
 
 def test_what_it_refuses() -> None:
