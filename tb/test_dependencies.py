@@ -87,6 +87,17 @@ RULES = (
         (*COMPILER, *RUNTIME, "celosia.sw.executorch", "onnx"),
         ("celosia.sim.rtl",),
     ),
+    # What runs the tools of an FPGA or a chip.
+    Rule(
+        "celosia.sw.explore.verify",
+        (ARCH, "celosia.hw.flow", "celosia.sim.rtl.simulators", "celosia.sw"),
+        ("celosia.hw",),
+    ),
+    Rule(
+        "celosia.sw.chip",
+        (ARCH, "celosia.hw.flow.tools", "celosia.sw", "numpy"),
+        ("celosia.hw", "celosia.sim.rtl"),
+    ),
     Rule("celosia.sw.profile", (ARCH, "celosia.sim", "celosia.sw", "numpy"), ("jinja2",)),
     Rule("celosia.sw.cli.messages", ("celosia.sim.rtl", "celosia.sw")),
     Rule("celosia_examples", EXAMPLES, ("PIL", "ai_edge_litert", "matplotlib")),
