@@ -39,7 +39,7 @@ class StoreBench(Bench):
             cocotb.start_soon(process())
 
     async def watch(self) -> None:
-        """Check that the unit is idle when no read is under way, and busy when it moves bytes."""
+        """Check that the unit is busy when it moves bytes, and idle between instructions alone."""
         request, bus = self.ports.reads.request, self.ports.bus
         while True:
             await self.edge
@@ -47,6 +47,9 @@ class StoreBench(Bench):
             moves |= bus.wvalid.bits and bus.wready.bits
             assert bool(moves) == (self.ports.activity.bits == Activity.BUSY.value)
             assert not (self.ports.idle.bits and self.reads.under_way)
+            under_way = len(self.runs.taken) > len(self.runs.done) and not self.runs.faults
+            if under_way and self.runs.taken[-1] < self.cycle - 1:
+                assert not self.ports.idle.bits
 
     def draw(self) -> Instruction:
         return self.generator.store()
@@ -190,6 +193,7 @@ async def abort(bench: StoreBench) -> None:
         assert run(bench.machine, instruction.but(rows=1)) is None
         states.append(bench.machine.memory.copy())
         await bench.ticks(wait)
+        bench.runs.taken.clear()
         bench.ports.abort.drive(1)
         await bench.until(lambda: bench.ports.idle.bits, 1_000, "idle")
         seen = len(bench.memory.bursts), len(bench.memory.beats)

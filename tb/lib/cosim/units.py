@@ -86,9 +86,11 @@ class Unit:
         index = (tag - first) % (1 << streams.TAG_BITS)
         assert len(self.done) - done <= index
         self.faults.clear()
+        self.taken.clear()
         return error, index
 
     def forget(self) -> None:
         """Start anew after a reset."""
         self._tag = 0
+        self.taken.clear()
         self.done.clear()
