@@ -115,7 +115,7 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
         ("--temperature -1", "argument --temperature: wanted a number of at least 0, got '-1'"),
         ("--temperature nan", "argument --temperature: wanted a number of at least 0, got 'nan'"),
         ("--tokens 0", "argument --tokens: wanted a whole number of at least 1, got '0'"),
-        ("--seed x", "argument --seed: wanted a whole number of at least 1, got 'x'"),
+        ("--seed x", "argument --seed: wanted a whole number of at least 0, got 'x'"),
     ],
 )
 def test_refused_options(refused: Callable[[str], str], options: str, says: str) -> None:
