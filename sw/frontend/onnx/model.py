@@ -114,7 +114,7 @@ def _build(builder: Builder, unit: Unit) -> None:
             with builder.attempt():
                 _read_in_float(builder, unit)
             return
-        except ModelError:
+        except _BROKEN:
             pass
         raise
 

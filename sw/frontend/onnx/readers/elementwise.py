@@ -7,6 +7,7 @@ import numpy as np
 
 from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value, shifted
 from celosia.sw.frontend.onnx.operand import Operand, Unit
+from celosia.sw.frontend.onnx.readers.moves import one_axis
 from celosia.sw.ir.graph import Quantization
 from celosia.sw.layers.node import ModelError
 from celosia.sw.layers.onnxruntime import added, multiplied, quantized, table
@@ -164,7 +165,8 @@ def last_axis(builder: Builder, value: Value, axis: int) -> Value:
 def softmax(builder: Builder, unit: Unit) -> None:
     """Read Softmax."""
     value, (of,) = builder.value(unit.inputs[0]), unit.outputs
-    shape, axis = value.shape, unit.attributes.get("axis", -1) % len(value.shape)
+    shape = value.shape
+    axis = one_axis(unit.attributes.get("axis", -1), len(shape))
     # Before opset 13 Softmax made two dimensions of all.
     if unit.attributes.get("opset", 13) < 13 and axis != len(shape) - 1:
         value = builder.reshaped(value, (math.prod(shape[:axis]), math.prod(shape[axis:])))

@@ -18,8 +18,8 @@ from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.frontend.onnx.readers.copies import REDUCTIONS, reduced, resize, where
 from celosia.sw.frontend.onnx.readers.dynamic import DYNAMIC
 from celosia.sw.frontend.onnx.readers.elementwise import last_axis
-from celosia.sw.frontend.onnx.readers.layers import max_pool_of
-from celosia.sw.frontend.onnx.readers.moves import joined
+from celosia.sw.frontend.onnx.readers.layers import max_pool_of, require_matrices
+from celosia.sw.frontend.onnx.readers.moves import joined, one_axis
 from celosia.sw.frontend.onnx.readers.steps import (
     aligned,
     cast,
@@ -105,7 +105,7 @@ def _clip(builder: Builder, unit: Unit) -> None:
 
 def _softmax(builder: Builder, unit: Unit) -> None:
     value, (of,) = value_of(builder, unit.inputs[0]), unit.outputs
-    axis = unit.attributes.get("axis", -1) % len(value.shape)
+    axis = one_axis(unit.attributes.get("axis", -1), len(value.shape))
     value = last_axis(builder, value, axis)
     kind, more = ("SOFTMAX", {"beta": 1.0}) if unit.kind == "Softmax" else ("LOG_SOFTMAX", {})
     builder.alike(of, builder.operate(kind, [value.number], value.stored, of, **more), value)
@@ -137,6 +137,7 @@ def _product(builder: Builder, unit: Unit) -> None:
     ends: list[Any] = [number_of(builder, operand) for operand in unit.inputs[:2]]
     ends = [builder.plain(end) if isinstance(end, Value) else end for end in ends]
     ranks = [len(end.shape) for end in ends]
+    require_matrices(unit, ranks)
     for side, rank in enumerate(ranks):
         if rank == 1:
             # A row before a matrix, a column after one.

@@ -114,10 +114,17 @@ def _columns(value: Value) -> np.ndarray | None:
     return np.arange(math.prod(extents)).reshape(extents).transpose(order).reshape(-1)
 
 
+def require_matrices(unit: Unit, ranks: list[int]) -> None:
+    """Raise ModelError for a Gemm of other operands than matrices."""
+    if unit.kind == "Gemm" and ranks != [2, 2]:
+        raise ModelError(f"wanted two operands of 2 dimensions, got {ranks[0]} and {ranks[1]}")
+
+
 def _two_computed(builder: Builder, unit: Unit) -> None:
     """Read Gemm and MatMul of two batches of matrices that are computed."""
     (of,), attributes = unit.outputs, unit.attributes
     ends = [builder.plain(builder.value(operand)) for operand in unit.inputs[:2]]
+    require_matrices(unit, [len(end.shape) for end in ends])
     turned = [bool(attributes.get(name)) for name in ("transA", "transB")]
     if len(unit.inputs) > 2 or {attributes.get(name, 1.0) for name in ("alpha", "beta")} != {1}:
         raise ModelError("wanted alpha and beta of 1, and no bias, for two computed matrices")
@@ -143,6 +150,7 @@ def product(builder: Builder, unit: Unit) -> None:
         return
     value = builder.value(unit.inputs[0])
     attributes = unit.attributes
+    require_matrices(unit, [len(value.shape), 2])
     if (
         attributes.get("transA")
         or attributes.get("alpha", 1.0) != 1

@@ -7,6 +7,7 @@ import numpy as np
 from celosia.sw.frontend.onnx.builder import Builder, Value
 from celosia.sw.frontend.onnx.constants import real_array
 from celosia.sw.frontend.onnx.operand import Operand
+from celosia.sw.layers.node import ModelError
 
 #: Operators with a fused activation.
 _ACTIVATED = ("ADD", "DIV", "MUL", "SUB")
@@ -37,7 +38,11 @@ def aligned(builder: Builder, values: list[Value]) -> list[Value]:
 def two(builder: Builder, kind: str, operands: list[Any], of: Operand) -> None:
     """Add an operation on two operands, each a value or an array."""
     values = aligned(builder, [operand for operand in operands if isinstance(operand, Value)])
-    shape = np.broadcast_shapes(*(operand.shape for operand in operands))
+    shapes = [tuple(operand.shape) for operand in operands]
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ModelError(f"wanted shapes that broadcast, got {shapes}") from None
     if any(len(value.shape) != len(shape) for value in values):
         values = [builder.plain(value) for value in values]
     dtype = builder.tensors[values[0].number].dtype

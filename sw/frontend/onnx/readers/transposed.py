@@ -33,8 +33,9 @@ def _outer(
     extra, totals = [0] * (2 - rank) + extra, []
     for extent, span, step, more in zip(extents, spans, stride, extra, strict=True):
         totals.append((extent - 1) * step + span + more)
-    automatic = attributes.get("auto_pad", "NOTSET")
+    automatic, origin = attributes.get("auto_pad", "NOTSET"), "an output_shape"
     if automatic.startswith("SAME") and not sizes:
+        origin = f"a result of auto_pad {automatic}"
         sizes = [n * step for n, step in zip(extents, stride, strict=True)][2 - rank :]
     attributes.get("pads")  # Without effect beside sizes.
     if not sizes:
@@ -42,7 +43,7 @@ def _outer(
     for total, size in zip(totals, [1] * (2 - rank) + list(sizes), strict=True):
         less = total - size
         if less < 0:
-            raise ModelError(f"wanted an output_shape of at most {totals}, got {sizes}")
+            raise ModelError(f"wanted {origin} of at most {totals}, got {sizes}")
         first = less // 2 if automatic == "SAME_UPPER" else less - less // 2
         pads.append((first, less - first))
     return totals, (pads[0], pads[1])

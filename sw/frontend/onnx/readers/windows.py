@@ -216,6 +216,15 @@ class Windows:
 def pooling(unit: Unit, value: Value, kernel: Sequence[int]) -> Windows:
     """Return the windows of a pooling; ``kernel``: without an attribute."""
     windows = Windows(unit, value, unit.attributes.get("kernel_shape", kernel))
+    automatic = unit.attributes.get("auto_pad", "NOTSET")
+    if automatic.startswith("SAME") and windows.spans != windows.kernel:
+        # ONNX Runtime pads as without dilation: its result has fewer pixels than ONNX defines.
+        raise ModelError(f"auto_pad {automatic} with dilations is not supported; give pads")
+    pads = unit.attributes.get("pads", [])
+    if any(
+        pad >= span for pad, span in zip(pads, windows.kernel[-windows.rank :] * 2, strict=False)
+    ):
+        raise ModelError(f"wanted pads below the window {windows.kernel}, got {pads}")
     if unit.attributes.get("count_include_pad") and windows.past:
         raise ModelError("ceil_mode with windows past pads that are counted is not supported")
     return windows
