@@ -54,8 +54,6 @@ ICARUS_ARGUMENTS = {"2012": ["-g2012"], "2005": ["-g2005"]}
 VERILATOR_ARGUMENTS = [
     *("--no-public-flat-rw", "--public-depth", "1"),
     *("--x-assign", "unique", "--x-initial", "unique"),
-    # Python takes most of the time of a run, and compiling with -O1 twice as long.
-    *("-CFLAGS", "-O0"),
     # One C++ file: of several, each would read headers that take longer than its own code.
     *("--output-split", "0"),
 ]
