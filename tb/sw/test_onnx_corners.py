@@ -157,3 +157,20 @@ def test_rows_of_no_dimensions(
         (result,) = session.run(None, feed)
     assert result.shape == np.shape(expected)
     np.testing.assert_allclose(result, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("extents", [(1, 1), (1, 6), ("rows", 1), ("rows", 6)])
+def test_biases_of_two_dimensions(rows: int, extents: tuple[int | str, int]) -> None:
+    """ONNX Runtime leaves them in float: rounded to units of the sums, they would make ties."""
+    for seed in range(20):
+        net = Net(x=(rows, 8))
+        shape = tuple(rows if extent == "rows" else int(extent) for extent in extents)
+        bias = net.constant(numbers(*shape, seed=seed))
+        x = net.add("Gemm", net.quantized("x"), net.weights(8, 6), bias)
+        content, samples = net.content(net.quantized(x)), numbers(rows, 8, seed=seed)
+        (expected,) = reference(content).run(None, {"x": samples})
+        with InferenceSession(content) as session:
+            # Of several rows, all are one sample.
+            (result,) = session.run(None, {"x": samples if rows == 1 else samples[None]})
+        np.testing.assert_allclose(result.reshape(rows, 6), expected, atol=1e-6)

@@ -15,7 +15,7 @@ _errors = prerequisites.package("onnxruntime.capi.onnxruntime_pybind11_state")
 REFUSED = (_errors.Fail, _errors.InvalidArgument, _errors.RuntimeException)
 
 _SHAPE = (1, 3, 6, 7)
-_WINDOW = {"kernel_shape": [2, 2]}
+_WINDOW: dict[str, Any] = {"kernel_shape": [2, 2]}
 
 
 def _operator(
@@ -109,7 +109,12 @@ def test_scales_along_no_axis() -> None:
 @pytest.mark.parametrize("pool", ["MaxPool", "AveragePool"])
 def test_automatic_pads_of_dilated_pools(pool: str, kind: str) -> None:
     """ONNX Runtime pads them as without dilation: its result has fewer pixels than ONNX defines."""
-    more = {"kernel_shape": [2, 3], "strides": [1, 2], "auto_pad": kind, "opset": 19}
+    more: dict[str, Any] = {
+        "kernel_shape": [2, 3],
+        "strides": [1, 2],
+        "auto_pad": kind,
+        "opset": 19,
+    }
     content = _operator(pool, real=True, dilations=[1, 2], **more)
     (result,) = _referred(content)
     assert result.shape != (1, 3, 6, 4)
@@ -117,6 +122,22 @@ def test_automatic_pads_of_dilated_pools(pool: str, kind: str) -> None:
     with pytest.raises(ModelError, match=message):
         load(content)
     load(_operator(pool, real=True, dilations=[1, 1], **more))
+
+
+@pytest.mark.parametrize("kind", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("pool", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 2), (1, 3), (1, 4)])
+def test_automatic_pads_of_pools_that_leave_out_pixels(
+    kernel: int, stride: int, pool: str, kind: str
+) -> None:
+    """ONNX Runtime's pads are negative: refused there, or other windows."""
+    more: dict[str, Any] = {"kernel_shape": [kernel, 2], "auto_pad": kind, "real": True}
+    content = _operator(pool, strides=[stride, 1], **more)
+    message = rf" {pool} .*: auto_pad {kind} with windows that leave out pixels is not supported;"
+    with pytest.raises(ModelError, match=message):
+        load(content)
+    with pytest.raises(REFUSED):
+        _referred(content)
 
 
 @pytest.mark.parametrize("kind", ["SAME_UPPER", "SAME_LOWER"])

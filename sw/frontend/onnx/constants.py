@@ -120,27 +120,29 @@ def kernel_operands(kind: str, inputs: Sequence[Operand | None]) -> list[Operand
 
 
 def _bias(bias: Operand, unit: np.ndarray, kind: str) -> np.ndarray | None:
-    """Return a bias in units of the sums, float64; None if its numbers are not whole."""
+    """Return a bias in units of the sums, float64; None if it stays in float."""
     if bias.data is None:
         raise ModelError(f"wanted a constant bias, got {bias.name!r} that is computed")
     if bias.data.ndim > 1 and bias.data.size != bias.data.shape[-1]:
-        raise ModelError(f"wanted a bias of one dimension, got shape {bias.data.shape}")
+        return None
     data, meaning = bias.data.reshape(-1), bias.quantization
-    if meaning is None:
-        if data.dtype.kind != "f":
-            return data.astype(np.float64)
+    if meaning is None and data.dtype.kind != "f":
+        return data.astype(np.float64)
+    if meaning is None and bias.data.ndim < 2:
         with np.errstate(all="ignore"):
             units = np.rint(data.astype(np.float32) / unit).astype(np.float64)
         return np.clip(np.nan_to_num(units), _INT32.min, _INT32.max)
-    close = np.abs(meaning.scales - unit) <= _TOLERANCE * np.abs(unit)
-    if data.dtype == np.int32 and close.all() and not meaning.zero_points.any():
-        return data.astype(np.float64)
-    if kind == "Gemm" and data.dtype == np.int32:
-        raise ModelError(
-            f"wanted a bias {bias.name!r} of zero point 0, whose scale is that of the input times "
-            "that of the weights: ONNX Runtime's QGemm does not read others"
-        )
-    real = (data.astype(np.float64) - meaning.zero_points) * meaning.scales
+    real = data.astype(np.float64)
+    if meaning is not None:
+        close = np.abs(meaning.scales - unit) <= _TOLERANCE * np.abs(unit)
+        if data.dtype == np.int32 and close.all() and not meaning.zero_points.any():
+            return real
+        if kind == "Gemm" and data.dtype == np.int32:
+            raise ModelError(
+                f"wanted a bias {bias.name!r} of zero point 0, whose scale is that of the input "
+                "times that of the weights: ONNX Runtime's QGemm does not read others"
+            )
+        real = (real - meaning.zero_points) * meaning.scales
     with np.errstate(all="ignore"):
         units = real / unit
         missed = np.abs(units - np.rint(units)) > _ROUNDING * np.maximum(1, np.abs(units))

@@ -213,13 +213,27 @@ class Windows:
         return builder.operate(kind, [source], shape, of, padding=padding, **attributes)
 
 
+def _require_covered(windows: Windows, automatic: str) -> None:
+    """Raise ModelError for a pooling that ONNX Runtime pads by another rule than ONNX.
+
+    It ignores dilation, and its pads are negative where the last pixels are in no window.
+    """
+    ways = zip(windows.shape[2:], windows.kernel, windows.stride, strict=True)
+    cause = ""
+    if windows.spans != windows.kernel:
+        cause = "dilations"
+    elif any((-(-extent // step) - 1) * step + span < extent for extent, span, step in ways):
+        cause = "windows that leave out pixels"
+    if cause:
+        raise ModelError(f"auto_pad {automatic} with {cause} is not supported; give pads")
+
+
 def pooling(unit: Unit, value: Value, kernel: Sequence[int]) -> Windows:
     """Return the windows of a pooling; ``kernel``: without an attribute."""
     windows = Windows(unit, value, unit.attributes.get("kernel_shape", kernel))
     automatic = unit.attributes.get("auto_pad", "NOTSET")
-    if automatic.startswith("SAME") and windows.spans != windows.kernel:
-        # ONNX Runtime pads as without dilation: its result has fewer pixels than ONNX defines.
-        raise ModelError(f"auto_pad {automatic} with dilations is not supported; give pads")
+    if automatic.startswith("SAME"):
+        _require_covered(windows, automatic)
     pads = unit.attributes.get("pads", [])
     if any(
         pad >= span for pad, span in zip(pads, windows.kernel[-windows.rank :] * 2, strict=False)
