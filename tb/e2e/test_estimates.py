@@ -36,7 +36,7 @@ def worst(compiled: Compiled, latency: int, bandwidth: float = 1.0) -> float:
         ("micro", 3, 100, 1.0),
         ("micro", 2, 32, 0.5),
         ("nano", 2, 60, 1.0),
-        ("nano,requantizer=sequential", 1, 32, 1.0),
+        ("pico,elementwise_products=true", 1, 32, 1.0),
     ],
 )
 def test_small_network(sizes, batch, latency, bandwidth, rng, verilator) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from all_options import EDGE_WITH_ALL
+from all_options import EDGE_WITH_ALL, NANO_WITH_ALL
 from conformance import differences
 from networks import Chain, Softmax
 from random_networks.cases import Case
@@ -18,6 +18,7 @@ SHAPES = [(1, 10), (1, 1, 1), (1, 5, 70, 9), (2, 3, 4), (1, 2, 3, SOFTMAX_ELEMEN
 #: From one that makes all elements alike to one that makes all but the greatest zero.
 SCALES = (1e-3, 0.05, 0.3, 4.0)
 CORES = ("nano,softmax=true", EDGE_WITH_ALL)
+SIMULATED = (pytest.param(CORES[0], marks=pytest.mark.slow), NANO_WITH_ALL, EDGE_WITH_ALL)
 
 
 def check(chain: Chain, sizes: str, device: str, rng: np.random.Generator, runs: int = 4) -> None:
@@ -41,7 +42,7 @@ def test_bytes(shape: tuple[int, ...], scale: float, sizes: str, rng) -> None:
     check(chain, sizes, "machine", rng)
 
 
-@pytest.mark.parametrize("sizes", CORES)
+@pytest.mark.parametrize("sizes", SIMULATED)
 def test_different_exponentials_share_the_slot(sizes: str, rng, verilator: None) -> None:
     chain = Chain((1, 3, 4, 20), 0.1, 3)
     Softmax().add(chain)
@@ -51,7 +52,7 @@ def test_different_exponentials_share_the_slot(sizes: str, rng, verilator: None)
     check(chain, sizes, "rtl", rng)
 
 
-@pytest.mark.parametrize("sizes", CORES)
+@pytest.mark.parametrize("sizes", SIMULATED)
 def test_rtl(sizes: str, rng, verilator: None) -> None:
     chain = Chain((1, 2, 70, 11), 0.1, -9)
     Softmax().add(chain)

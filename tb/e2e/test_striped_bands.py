@@ -93,7 +93,7 @@ def test_bytes(name, dtype, rng) -> None:
 
 def test_cycles(rng, verilator) -> None:
     name = "stride 1"
-    sizes, shape = "edge,unified_bytes=16384", (56, 56, PLANS[name][0])
+    sizes, shape = "nano", (64, 64, PLANS[name][0])
     x = rng.integers(-128, 128, (1, 1, *shape)).astype(np.int8)
     content = network(rng, name, *shape[:2])
     assert is_striped_band(compile_graph(load(content), preset(sizes)))

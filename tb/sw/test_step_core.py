@@ -107,9 +107,8 @@ def test_half_of_the_hidden_results_are_left_out(seed: int) -> None:
 
 @pytest.mark.thorough
 def test_dropout_on_the_rtl(seed: int, verilator: None) -> None:
-    core = "nano,rows=16,columns=16,weight_tiles=128,unified_bytes=16384"
     found = step_graph(hidden(30, 17, 4, seed=seed), BATCH, shift_of, dropout=True)
-    require_equal(found, core, seed, "rtl")
+    require_equal(found, "transformer", seed, "rtl")
 
 
 def test_results_mean_the_same_with_dropout_and_without(seed: int) -> None:
@@ -193,8 +192,8 @@ def test_values_are_stored_and_loaded_again(seed: int) -> None:
 def test_values_loaded_again_on_the_rtl(
     seed: int, verilator: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    core = "nano,rows=16,columns=16,weight_tiles=128,unified_bytes=16384"
-    found = step((48, 64, 64, 64, 64, 4), seed, 1 << 10, 32)
+    core = "transformer"
+    found = step((48, 64, 64, 64, 64, 4), seed, 1 << 10, 240)
     assert not require_equal(found, core, seed, "rtl").host
     monkeypatch.setattr(legalise, "with_reloads", lambda network: network)
     assert compile_steps(found.graph, preset(f"{core},activation_weights=true")).program.host
@@ -329,7 +328,7 @@ def test_steps_on_the_rtl(build: Callable[[Layers], None], seed: int, verilator:
     layers = Layers((4, 6, 2), seed)
     build(layers)
     layers.dense(4)
-    core = "nano,rows=16,columns=16,weight_tiles=128,unified_bytes=16384"
+    core = "transformer"
     require_equal(step_graph(layers.graph(), 2, shift_of), core, seed, "rtl")
 
 
