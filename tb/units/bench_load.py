@@ -14,9 +14,13 @@ from celosia.hw.arch import isa
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.isa import Instruction, Opcode
 from celosia.hw.arch.registers import Activity
-from celosia.hw.core import VISIBLE_CYCLES
+from celosia.hw.memory.unified_buffer import UnifiedBuffer
+from celosia.hw.memory.weight_buffer import WeightBuffer
 from celosia.sim.check import footprint
 from celosia.sim.timing.costs import bursts
+
+#: Cycles from a write of the unit until the slowest memory has it.
+VISIBLE = max(UnifiedBuffer.WRITE_LATENCY + UnifiedBuffer.VISIBLE, WeightBuffer.WRITE_LATENCY)
 
 
 def make(config: Config) -> Any:
@@ -117,7 +121,7 @@ async def pace(bench: LoadBench) -> None:
         first = bench.memory.requested[0][0]
         assert first - bench.runs.taken[-1] == bench.unit.LATENCY
         assert bench.runs.done[-1] - first <= sum(lengths) + len(lengths) + 24
-        assert bench.runs.done[-1] - bench.writes.cycles[-1] == VISIBLE_CYCLES
+        assert bench.runs.done[-1] - bench.writes.cycles[-1] == VISIBLE
     program = [Instruction(Opcode.LOAD, external=96 * n, length=64) for n in range(12)]
     beats = 12 * 64 // bench.config.bus_bytes
     assert run(bench.machine, *program) is None
