@@ -104,7 +104,10 @@ def _terms(config: Config) -> dict[str, list[float]]:
     in_luts = 0 if _blocks(*_parameters(config)) else lanes * _luts(*_parameters(config))
     luts, units, bits = config.counters == "luts", config.counters == "units", config.address_bits
     return {
-        "matrix": [config.columns, multiplied - paired, paired, cells - multiplied, bits],
+        "matrix": [
+            *(config.rows, config.columns, bits),
+            *(multiplied - paired, paired, cells - multiplied),
+        ],
         "vector": [
             *(1, config.columns, lanes > 1, in_luts),
             *(lanes * (not is_sequential), lanes * is_sequential),

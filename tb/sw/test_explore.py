@@ -37,9 +37,19 @@ UNSEEN = [
         Area(9_061, 7_663, 16, 28),
     ),
     (
+        "nano,columns=2,dsp_columns=2,cells=ecp5_pair,unified_bytes=2048,weight_tiles=16,accumulator_depth=64,parameter_channels=32,queue_depth=3,outstanding=2",
+        "LFE5U-12F",
+        Area(8_305, 6_738, 7, 18),
+    ),
+    (
         "nano,columns=8,lanes=4,counters=none,unified_bytes=65536",
         "LFE5U-25F",
         Area(15_388, 12_355, 28, 76),
+    ),
+    (
+        "nano,lanes=4,parameter_channels=128,queue_depth=8,tables=16,counters=none",
+        "LFE5U-25F",
+        Area(14_516, 11_031, 20, 88),
     ),
 ]
 
@@ -62,7 +72,7 @@ def test_memories_and_multipliers_are_those_of_syntheses(row: dict, model: Model
 
 def test_errors_without_a_synthesis(model: Model) -> None:
     """Only `edge,lanes=16` is far from the others."""
-    for kind, limit, far in (("LUT", 0.085, 0.24), ("FF", 0.06, 0.15)):
+    for kind, limit, far in (("LUT", 0.1, 0.22), ("FF", 0.06, 0.13)):
         for name, fitted, without in model.errors(kind):
             assert abs(fitted) < 0.04, (kind, name)
             assert abs(without) < (far if name == "edge,lanes=16" else limit), (kind, name)
