@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from celosia.hw.arch.isa import Unit
 from celosia.sw.ir.parts import HostOperator, Section, moved_bytes
 from celosia.sw.ir.program import Program
-from celosia.sw.operators.work import host_work
+from celosia.sw.operators.work import host_work, macs
 
 
 class Alone(NamedTuple):
@@ -36,7 +36,7 @@ class Row:
     layer: str
     operator: str = ""
     runs_on: str = ""  #: ``core`` or ``host``.
-    macs: int = 0  #: Multiplications for each input.
+    macs: int = 0  #: Multiplications for each input; of the total those of the core.
     cycles: int = 0  #: Estimated, for one batch, with repeated loads of its part, see ``spans``.
     cycles_per_input: float = 0.0  #: The same divided by the batch.
     #: Share of the multipliers' cycles that the model uses. Above 1 if the core leaves out pixels
@@ -111,7 +111,8 @@ def _in_order(program: Program, table: Sequence[Row]) -> list[Row]:
     left = list(table)
     for step in program.steps:
         if isinstance(step, HostOperator):
-            result.append(Row(step.name, step.kind, "host", note=step.note, place=step.place))
+            texts = step.name, step.kind, "host"
+            result.append(Row(*texts, macs=macs(step), note=step.note, place=step.place))
             continue
         count = len({n for s in (*step.setups, *step.mains) for n in s.layers} - {-1})
         result += left[:count]
@@ -120,16 +121,16 @@ def _in_order(program: Program, table: Sequence[Row]) -> list[Row]:
 
 
 def _row(
-    program: Program, name: str, macs: int, cycles: int, moved: int, once: int, bound: int
+    program: Program, name: str, count: int, cycles: int, moved: int, once: int, bound: int
 ) -> Row:
     """Return a row with its numbers and the figures computed from them."""
     most = cycles * program.config.rows * program.config.columns
     return Row(
         name,
-        macs=macs,
+        macs=count,
         cycles=cycles,
         cycles_per_input=cycles / program.batch,
-        utilisation=macs * program.batch / most if most else 0.0,
+        utilisation=count * program.batch / most if most else 0.0,
         bytes=moved,
         setup_bytes=once,
         bound=bound,

@@ -40,7 +40,7 @@ Every byte is that of LiteRT's reference kernel (`BUILTIN_REF`), with these exce
 
 | operators | bytes |
 |---|---|
-| CEIL, ELU, ROUND; SUM of uint8 | those of the built-in kernels: there is no reference kernel, or it takes int8 for uint8 |
+| CEIL, ELU, ROUND; SUM of int8 and int16 | those of the built-in kernels: there is no reference kernel, or it takes int8 for uint8 |
 | EXP, LOG, SIN, COS, TANH, LOGISTIC, ELU, GELU, POW, SOFTMAX, LOG_SOFTMAX, LOCAL_RESPONSE_NORMALIZATION in float32 | correctly rounded; LiteRT's last bits depend on its C library |
 | SVDF and recurrent layers in float32 | added in the order of LiteRT on x86, four numbers at a time |
 | LookupTable and operators of quantised ONNX models (QLinear…, QuantizeLinear) | [those of ONNX Runtime](onnx.md) |

@@ -91,7 +91,11 @@ def test_share_in_report_and_run(tmp_path: Path, capsys: pytest.CaptureFixture) 
     assert main(["report", str(tmp_path / "net.tflite")]) == 0
     assert any(line.endswith(wanted) for line in capsys.readouterr().out.splitlines())
     assert main(["report", str(tmp_path / "net.tflite"), "--json", f"{tmp_path}/r.json"]) == 0
-    work = json.loads((tmp_path / "r.json").read_text())["host"]
+    report = json.loads((tmp_path / "r.json").read_text())
+    work, layers = report["host"], report["layers"]
+    counts = [(row["operator"], row["runs_on"], row["macs"]) for row in layers if row["macs"]]
+    assert counts == [("FULLY_CONNECTED", "core", 20), ("BATCH_MATMUL", "host", 60)]
+    assert report["total"]["macs"] == report["macs"] == 20
     capsys.readouterr()
     assert (work["operators"], work["macs"], work["macs_share"]) == (4, 60, 0.75)
     # The core moves the 5 and 4 bytes of its ends.
