@@ -164,14 +164,18 @@ def test_wrong_label(tmp_path: Path, digits: tuple[np.ndarray, np.ndarray]) -> N
         data.load("mnist", "test")
 
 
+def trust_mirror(folder: Path, name: str, split: data.Split, monkeypatch) -> None:
+    """Let the checksums of a data set be those of the files of a mirror."""
+    own = [hashlib.sha256((folder / f).read_bytes()).hexdigest() for f in data._FILES[split]]
+    sums = (*own, "", "") if split == "train" else ("", "", *own)
+    monkeypatch.setitem(data.DATASETS, name, replace(data.DATASETS[name], packed=sums))
+
+
 @pytest.mark.parametrize("name", data.DATASETS)
 @pytest.mark.parametrize("split", data._FILES)
 def test_mirror_fills_the_cache(tmp_path, digits, monkeypatch, name, split) -> None:
     write_split(tmp_path / "mirror", split, *digits)
-    files = [tmp_path / "mirror" / file for file in data._FILES[split]]
-    own = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
-    sums = (*own, "", "") if split == "train" else ("", "", *own)
-    monkeypatch.setitem(data.DATASETS, name, replace(data.DATASETS[name], packed=sums))
+    trust_mirror(tmp_path / "mirror", name, split, monkeypatch)
     np.testing.assert_array_equal(data.load(name, split)[0], digits[0])
     cached = [path.name for path in (tmp_path / "cache/celosia" / name).iterdir()]
     assert sorted(cached) == sorted(data._FILES[split])
@@ -187,6 +191,14 @@ def test_mirror_with_other_checksum_is_refused(tmp_path, digits) -> None:
 def test_nothing_of_a_mirror_is_unpacked_before_its_checksum(tmp_path, digits, monkeypatch) -> None:
     write_split(tmp_path / "mirror", "train", *digits)
     monkeypatch.setattr(data, "_unpacked", lambda packed: pytest.fail("unpacked"))
+    with pytest.raises(FileNotFoundError, match="another checksum"):
+        data.load("mnist", "train")
+
+
+def test_no_more_than_the_limit_is_read_from_a_mirror(tmp_path, digits, monkeypatch) -> None:
+    write_split(tmp_path / "mirror", "train", *digits)
+    trust_mirror(tmp_path / "mirror", "mnist", "train", monkeypatch)
+    monkeypatch.setattr(data, "_MOST_BYTES", 1 << 8)
     with pytest.raises(FileNotFoundError, match="another checksum"):
         data.load("mnist", "train")
 
