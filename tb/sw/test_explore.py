@@ -51,6 +51,7 @@ UNSEEN = [
         "LFE5U-25F",
         Area(14_516, 11_031, 20, 88),
     ),
+    ("micro,requantizer=sequential", "LFE5U-45F", Area(16_159, 13_276, 32, 65)),
 ]
 
 
