@@ -45,7 +45,7 @@ def compile(
     Returns
     -------
     Program
-        ``save`` writes its file; ``Interpreter`` and ``InferenceSession`` take that.
+        ``Interpreter`` and ``InferenceSession`` take it; ``save`` writes its file.
 
     Raises
     ------

@@ -26,8 +26,9 @@ class Interpreter:
 
     Parameters
     ----------
-    model_path : str or pathlib.Path, optional
-        A ``.tflite`` or ``.onnx`` file, a program's, or the name of a shipped model.
+    model_path : str, pathlib.Path or Program, optional
+        A ``.tflite`` or ``.onnx`` file, a program's, or the name of a shipped model; or what
+        ``celosia.compile`` returns.
     model_content : bytes, optional
         The contents instead of the path.
     device, config, signature, shapes, **options
@@ -49,7 +50,7 @@ class Interpreter:
 
     def __init__(
         self,
-        model_path: str | Path | None = None,
+        model_path: str | Path | Program | None = None,
         model_content: bytes | None = None,
         *,
         device: str = "machine",
@@ -164,8 +165,12 @@ class Interpreter:
         return self._runners[-1]
 
     def _signatures(self) -> dict[str, Signature]:
-        source = self._source if isinstance(self._source, bytes) else model_path(self._source)
-        return {} if is_program(source) else signatures_of(source)
+        source = self._source
+        if isinstance(source, (str, Path)):
+            source = model_path(source)
+        if isinstance(source, Program) or is_program(source):
+            return {}
+        return signatures_of(source)
 
     def get_input_details(self) -> list[dict[str, Any]]:
         """Return a dictionary for each input, with the keys of TensorFlow Lite."""
@@ -266,8 +271,9 @@ class InferenceSession:
 
     Parameters
     ----------
-    path_or_bytes : str, pathlib.Path or bytes
-        A ``.tflite`` or ``.onnx`` model or a program, or the name of a shipped model.
+    path_or_bytes : str, pathlib.Path, bytes or Program
+        A ``.tflite`` or ``.onnx`` model or a program; the name of a shipped model; or what
+        ``celosia.compile`` returns.
     device, config, batch, signature, shapes, **options
         As in ``open_program`` and ``open_session``. The device is held until ``close``, or the end
         of a ``with`` block.

@@ -15,14 +15,16 @@ from celosia.sw.runtime.backends import open_cores
 from celosia.sw.runtime.session import Session
 from celosia.sw.shipped import model_path
 
-#: Path of a model or a program, name of a shipped model, or the contents of a file.
-Source = str | Path | bytes
+#: Path of a model, name of a shipped model, or the contents of a file.
+File = str | Path | bytes
+#: A file, which may be that of a program, or a program.
+Source = File | Program
 #: Shapes of inputs by name.
 Shapes = Mapping[str, tuple[int, ...]]
 
 
 def graph_of(
-    model: Source | Graph, signature: str | None = None, shapes: Shapes | None = None
+    model: File | Graph, signature: str | None = None, shapes: Shapes | None = None
 ) -> Graph:
     """Return the graph of a model.
 
@@ -59,7 +61,9 @@ def core_of(config: Config | str) -> Config:
 
 
 def is_program(source: Source) -> bool:
-    """Return whether a path or contents are those of a compiled program."""
+    """Return whether a source is a compiled program, or the path or the contents of its file."""
+    if isinstance(source, Program):
+        return True
     if isinstance(source, bytes):
         return source.startswith(MAGIC)
     try:
@@ -78,8 +82,9 @@ def read_source(
 
     Parameters
     ----------
-    source : str, pathlib.Path or bytes
-        Path of a model or a program, name of a shipped model, or the contents of a file.
+    source : str, pathlib.Path, bytes or Program
+        Path of a model or a program, name of a shipped model, the contents of a file, or a
+        program.
     shapes : mapping of str to tuple of int, optional
         Shapes of the inputs of an ``.onnx`` file whose extents are free, by name; no name stands
         for the only input.
@@ -97,14 +102,17 @@ def read_source(
         If there is no shipped model of this name, or the source cannot be used (``ModelError``,
         ``ProgramError``).
     """
-    source = source if isinstance(source, bytes) else model_path(source)
-    if not is_program(source):
+    if isinstance(source, (str, Path)):
+        source = model_path(source)
+    if not isinstance(source, Program) and not is_program(source):
         return load(source, shapes, signature)
-    name = "program" if isinstance(source, bytes) else source
+    name = source if isinstance(source, Path) else "program"
     for option, value in (("signature", signature), ("shape", shapes)):
         if value:
             requirement = f"wanted no {option} for a program, which was compiled from one"
             raise ProgramError(f"{name}: {requirement}, got {value!r}")
+    if isinstance(source, Program):
+        return source
     return Program.from_bytes(source) if isinstance(source, bytes) else Program.load(source)
 
 
@@ -120,9 +128,9 @@ def open_program(
 
     Parameters
     ----------
-    source : str, pathlib.Path or bytes
-        A ``.tflite`` or ``.onnx`` model, or a program: its path or its contents; or the name of a
-        shipped model.
+    source : str, pathlib.Path, bytes or Program
+        A ``.tflite`` or ``.onnx`` model, or a program: its path or its contents; the name of a
+        shipped model; or a program.
     config : Config or str
         The core, or the preset; a program has its own.
     batch : int, optional

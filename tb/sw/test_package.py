@@ -91,6 +91,26 @@ def test_models_by_name_in_sessions() -> None:
             kind("mnist_z")
 
 
+def test_programs_in_sessions(rng: np.random.Generator) -> None:
+    """A program in memory runs as its file does."""
+    program = celosia.compile("mnist_mlp", config="nano", batch=2)
+    x = rng.integers(-128, 128, (3, 784)).astype(np.int8)
+    results = []
+    for source in (program, program.to_bytes()):
+        with celosia.InferenceSession(source) as session:
+            results.append(session.run(None, {session.get_inputs()[0].name: x})[0])
+    np.testing.assert_array_equal(*results)
+    interpreter = celosia.Interpreter(program)
+    assert interpreter.get_signature_list() == {}
+    interpreter.resize_tensor_input(0, x.shape)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(0, x)
+    interpreter.invoke()
+    np.testing.assert_array_equal(interpreter.get_tensor(1), results[0])
+    with pytest.raises(ValueError, match="program: wanted no signature for a program"):
+        celosia.InferenceSession(program, signature="serving_default")
+
+
 @pytest.fixture
 def floating(root: Path) -> Path:
     """A float network for images of 24 × 24 × 3."""
