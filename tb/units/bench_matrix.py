@@ -173,6 +173,8 @@ async def refused_moves(bench: MatrixBench) -> None:
     # Fields, and the rows before the first that is wrong.
     for fields, pixels in (
         (late | {"x_count": 5, "x_stride": 1}, 2),
+        # The read after the wrong one is right again.
+        (late | {"x_count": 3, "x_stride": 1, "y_count": 2}, 2),
         ({"tile": last, "x_count": rows + 1}, rows),
         ({"unified": config.unified_bytes - 2, "x_count": 3, "x_stride": 1}, 2),
         ({"unified": config.unified_bytes - 1, "taps": 2}, 0),
