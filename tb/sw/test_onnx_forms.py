@@ -92,6 +92,40 @@ def test_float_weights_of_quantised_operators(name):
     np.testing.assert_allclose(got, wanted, atol=1e-6)
 
 
+#: Operators between DequantizeLinear and a convolution with float weights: constants after the
+#: data, attributes, and the least opset in which ONNX Runtime moves the DequantizeLinear past them.
+_BETWEEN: dict[str, tuple[tuple, dict, int | None]] = {
+    "DepthToSpace": ((), {"blocksize": 1}, None),
+    "Gather": ((np.array([3, 5, 0, 1]),), {"axis": 2}, None),
+    "GlobalMaxPool": ((), {}, None),
+    "MaxPool": ((), {"kernel_shape": [2, 2]}, 12),
+    "Pad": ((np.array([0, 0, 1, 2, 0, 0, 1, 0]),), {"mode": "reflect"}, None),
+    "Reshape": ((np.array([1, 4, 8, 6]),), {}, 10),
+    "Slice": (tuple(np.array([n]) for n in (0, 5, 2)), {}, 10),
+    "SpaceToDepth": ((), {"blocksize": 1}, None),
+    "Tile": ((np.array([1, 1, 2, 1]),), {}, None),
+    "Transpose": ((), {"perm": [0, 1, 3, 2]}, 10),
+}
+
+
+@pytest.mark.parametrize("opset", [11, 17])
+@pytest.mark.parametrize("weights", ["int8", "float32"])
+@pytest.mark.parametrize("kind", _BETWEEN)
+def test_float_operands_after_another_operator(kind, weights, opset):
+    """ONNX Runtime quantises them where it moves the DequantizeLinear past that operator."""
+    constants, more, least = _BETWEEN[kind]
+    net = Net(opset, x=_SHAPE)
+    x = net.add(kind, net.quantized("x"), *map(net.constant, constants), **more)
+    kernel = net.weights(4, 6, 3, 3) if weights == "int8" else net.constant(numbers(4, 6, 3, 3))
+    x = net.add("ConvTranspose", x, kernel, net.constant(numbers(6, seed=9)))
+    content = net.content(net.quantized(x, 0.0831, -7), ir_version=8)
+    (got,), (wanted,) = results(content, {"x": numbers(_COUNT, *_SHAPE[1:]) * 2})
+    # Sums in float that lie at a tie depend on the order of their terms.
+    assert np.mean(np.abs(got - wanted) > 1e-6) < 1e-3
+    kinds = {operation.kind for operation in load(content).operations}
+    assert ("QLinearConvTranspose" in kinds) == (least is not None and opset >= least)
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 @pytest.mark.parametrize("factors", [(2, 2), (1.5, 0.7)])
 def test_resize_of_integers(dtype, factors):

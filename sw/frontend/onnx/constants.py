@@ -75,12 +75,15 @@ def rescaled(operand: Operand | None, factor: float) -> Operand:
 def quantised_weights(kind: str, inputs: list[Operand | None]) -> list[Operand | None]:
     """Return the operands of an operator, float weights as ONNX Runtime quantises them.
 
-    It makes them int8 of one scale and zero point, between DequantizeLinear and QuantizeLinear.
+    It makes them int8 of one scale and zero point, right between DequantizeLinear and
+    QuantizeLinear.
 
     - ``kind``: of the float operator.
     - ``inputs``: its operands.
     """
-    _, weights, bias = [*inputs, None, None, None][:3]
+    source, weights, bias = [*inputs, None, None, None][:3]
+    if source and not source.dequantised:
+        return inputs
     data = weights.data if weights and weights.quantization is None else None
     if kind not in _QUANTISED or (bias and bias.quantization) or not weights:
         return inputs
@@ -110,7 +113,7 @@ def kernel_operands(kind: str, inputs: Sequence[Operand | None]) -> list[Operand
     if not source or not weights or source.quantization is None or weights.quantization is None:
         return None
     unit = source.quantization.scales[0] * weights.quantization.scales
-    data = _bias(bias, unit, kind)
+    data = _bias(bias, unit, kind, direct=source.dequantised)
     if data is None:
         return None
     data = np.where(unit == 0, 0, data)
@@ -119,8 +122,11 @@ def kernel_operands(kind: str, inputs: Sequence[Operand | None]) -> list[Operand
     return [source, nonzero(weights), integers, *inputs[3:]]
 
 
-def _bias(bias: Operand, unit: np.ndarray, kind: str) -> np.ndarray | None:
-    """Return a bias in units of the sums, float64; None if it stays in float."""
+def _bias(bias: Operand, unit: np.ndarray, kind: str, *, direct: bool) -> np.ndarray | None:
+    """Return a bias in units of the sums, float64; None if it stays in float.
+
+    ``direct``: whether ONNX Runtime has a DequantizeLinear right before the operator's input.
+    """
     if bias.data is None:
         raise ModelError(f"wanted a constant bias, got {bias.name!r} that is computed")
     if bias.data.ndim > 1 and bias.data.size != bias.data.shape[-1]:
@@ -128,7 +134,7 @@ def _bias(bias: Operand, unit: np.ndarray, kind: str) -> np.ndarray | None:
     data, meaning = bias.data.reshape(-1), bias.quantization
     if meaning is None and data.dtype.kind != "f":
         return data.astype(np.float64)
-    if meaning is None and bias.data.ndim < 2:
+    if meaning is None and direct and bias.data.ndim < 2:
         with np.errstate(all="ignore"):
             units = np.rint(data.astype(np.float32) / unit).astype(np.float64)
         return np.clip(np.nan_to_num(units), _INT32.min, _INT32.max)

@@ -54,6 +54,9 @@ _MEANS = ("cubic", "linear")
 #: Of the movers, those that change no element, whatever its scale.
 VIEWS = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
+#: Of the movers, those past which ONNX Runtime moves a DequantizeLinear, and from which opset on.
+_PASSED = dict.fromkeys((*VIEWS, "Dropout", "Slice"), 1) | {"MaxPool": 12}
+
 #: Types of tensors without scale that operators on numbers take.
 NUMBERS = ("float32", "int32", "int64", "bool")
 
@@ -64,9 +67,11 @@ def moves(node: OnnxNode) -> bool:
     return node.kind in MOVERS and not means
 
 
-def results(node: OnnxNode, source: Operand) -> tuple[Operand, ...]:
-    """Return the results of an operator that moves an operand."""
-    return tuple(replace(source, name=name, data=None) for name in node.outputs if name)
+def results(node: OnnxNode, source: Operand, opset: int) -> tuple[Operand, ...]:
+    """Return the results of an operator that moves an operand, in a file of an opset."""
+    passed = source.dequantised and _PASSED.get(node.kind, opset + 1) <= opset
+    moved = replace(source, data=None, dequantised=passed)
+    return tuple(replace(moved, name=name) for name in node.outputs if name)
 
 
 def quantised_type(node: OnnxNode, zero_point: np.dtype | None) -> np.dtype:

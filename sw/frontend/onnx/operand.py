@@ -19,6 +19,8 @@ class Operand:
     dtype: np.dtype  #: As in the model.
     quantization: Quantization | None = None  #: Of int8 and uint8, zero points as in the model.
     data: np.ndarray | None = None  #: Contents of a constant.
+    #: Whether ONNX Runtime has a DequantizeLinear right before it.
+    dequantised: bool = True
 
 
 class Operands(tuple[Operand | None, ...]):

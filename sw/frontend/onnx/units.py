@@ -257,7 +257,7 @@ class Units:
         """Make the unit of an operator in float whose inputs are made."""
         if moves(node):
             source = self._real(node.input(0))
-            outputs = results(node, source)
+            outputs = results(node, source, self.source.opset)
             self.units.append(self._moved(node, source, outputs))
         else:
             ends = [self._read_by(node.kind, end) if end else None for end in node.inputs]
@@ -322,7 +322,7 @@ class Units:
             known, meaning = self.integers[name], self._meaning(node, 1)
             if not meaning.equals(known.quantization):
                 raise ModelError(f"wanted the scale and zero point of {name!r}")
-            self.floats[node.outputs[0]] = known
+            self.floats[node.outputs[0]] = replace(known, dequantised=True)
 
     def _linear(self, node: OnnxNode) -> None:
         """Make a unit of an operator that names its scales."""
@@ -375,7 +375,7 @@ class Units:
                 self.pending.update(dict.fromkeys(filter(None, node.outputs), node))
             return
         source = where[name]
-        outputs = results(node, source)
+        outputs = results(node, source, self.source.opset)
         where.update((output.name, output) for output in outputs)
         self.units.append(self._moved(node, source, outputs, integers=where is self.integers))
 

@@ -11,7 +11,7 @@ from onnx import defs, helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
 from celosia.sw.frontend.onnx.file.shapes import FREE, Shapes, fix
-from celosia.sw.frontend.onnx.file.versions import DOMAINS, ONNX_RUNTIME, current
+from celosia.sw.frontend.onnx.file.versions import DOMAINS, ONNX_RUNTIME, current, opset_of
 from celosia.sw.layers.node import ModelError
 
 #: By quantised operator: the float one, the positions of operands, each followed by scale and zero
@@ -122,6 +122,7 @@ class OnnxModel:
     """A model: nodes in an order that can be run, constants by name, inputs and outputs.
 
     - ``narrow``: constants of less than eight bits.
+    - ``opset``: of the file; the nodes are those of one that ``current`` knows.
     """
 
     nodes: tuple[OnnxNode, ...]
@@ -129,6 +130,7 @@ class OnnxModel:
     inputs: tuple[OnnxEnd, ...]
     outputs: tuple[OnnxEnd, ...]
     narrow: frozenset[str]
+    opset: int
 
 
 def read(content: bytes, shapes: Shapes | None = None) -> OnnxModel:
@@ -147,7 +149,7 @@ def read(content: bytes, shapes: Shapes | None = None) -> OnnxModel:
         raise ModelError("wanted at least one operator, got none")
     if not model.graph.output:
         raise ModelError("wanted at least one output, got none")
-    model = current(model)
+    original, model = model, current(model)
     constants = {entry.name: _array(entry) for entry in model.graph.initializer}
     fix(model, shapes or {})
     try:
@@ -163,7 +165,7 @@ def read(content: bytes, shapes: Shapes | None = None) -> OnnxModel:
     nodes = _used(_folded(graph, constants, known, model.opset_import), graph.output)
     outputs = tuple(_end(entry) for entry in graph.output)
     narrow = {entry.name for entry in graph.initializer if entry.data_type in _NARROW}
-    return OnnxModel(nodes, constants, inputs, outputs, frozenset(narrow))
+    return OnnxModel(nodes, constants, inputs, outputs, frozenset(narrow), opset_of(original))
 
 
 def fault_of(content: bytes) -> str:

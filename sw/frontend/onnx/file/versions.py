@@ -29,14 +29,19 @@ def current(model: onnx.ModelProto) -> onnx.ModelProto:
         raise ModelError(f"operators of {others[0]!r} are not supported")
     if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
         raise ModelError("wanted weights inside the file, got external data")
+    opset, (low, high) = opset_of(model), _OPSETS
+    if opset < _FIRST:
+        raise ModelError(f"wanted opset {_FIRST} or newer, got {opset}")
+    nearest = min(max(opset, low), high)
+    return model if opset == nearest else _converted(model, opset, nearest)
+
+
+def opset_of(model: onnx.ModelProto) -> int:
+    """Return the opset of the standard operators; raises ModelError if there is none."""
     opsets = [opset.version for opset in model.opset_import if opset.domain in DOMAINS[:2]]
     if not opsets:
         raise ModelError("wanted an opset of the standard operators, got none")
-    low, high = _OPSETS
-    if opsets[0] < _FIRST:
-        raise ModelError(f"wanted opset {_FIRST} or newer, got {opsets[0]}")
-    nearest = min(max(opsets[0], low), high)
-    return model if opsets[0] == nearest else _converted(model, opsets[0], nearest)
+    return opsets[0]
 
 
 def with_constants(model: onnx.ModelProto) -> onnx.ModelProto:
