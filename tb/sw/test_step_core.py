@@ -193,10 +193,10 @@ def test_values_loaded_again_on_the_rtl(
     seed: int, verilator: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = "transformer"
-    found = step((48, 64, 64, 64, 64, 4), seed, 1 << 10, 240)
-    assert not require_equal(found, core, seed, "rtl").host
-    monkeypatch.setattr(legalise, "with_reloads", lambda network: network)
-    assert compile_steps(found.graph, preset(f"{core},activation_weights=true")).program.host
+    network = step((48, 64, 64, 64, 64, 4), seed, 1 << 10, 240)
+    assert not require_equal(network, core, seed, "rtl").host
+    monkeypatch.setattr(legalise, "with_reloads", lambda graph: graph)
+    assert compile_steps(network.graph, preset(f"{core},activation_weights=true")).program.host
 
 
 def test_without_loads_of_values_the_host_runs_operations(monkeypatch: pytest.MonkeyPatch) -> None:
