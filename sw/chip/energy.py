@@ -111,6 +111,8 @@ class Gates:
         self.pins: dict[tuple[str, str], dict[str, list[int]]] = {}
         #: Memories: block, words, width.
         self.memories: list[tuple[str, int, int]] = []
+        #: Inputs and truth table of each output of a kind.
+        self._functions: dict[tuple[str, str], tuple[list[str], int]] = {}
         self._tables: list[int] = []
         self._gates: list[list[int]] = []
         self._registers: list[list[int]] = []
@@ -144,7 +146,9 @@ class Gates:
             self._registers.append([row[data], *(same or [0]), *(inverse or [0])])
             return None
         for pin in outputs:
-            inputs, table = cell.table(pin)
+            if (kind, pin) not in self._functions:
+                self._functions[kind, pin] = cell.table(pin)
+            inputs, table = self._functions[kind, pin]
             self._tables.append(table)
             self._gates.append([*(row[one] for one in inputs), *[0] * INPUTS][:INPUTS] + [row[pin]])
         return None
