@@ -131,15 +131,36 @@ def require_tools(*, waves: bool = False) -> Path:
     Raises SimulatorNotFound if it, the C++ compiler or, for ``waves``, zlib is missing.
     """
     verilator = find_verilator()
-    if not shutil.which("g++"):
-        raise SimulatorNotFound(
-            "g++: wanted a C++ compiler on PATH, found none (apt-get install g++)"
-        )
+    _require_compiler()
     if waves and not has_zlib():
         raise SimulatorNotFound(
             "zlib.h: waves want the headers of zlib, found none (apt-get install zlib1g-dev)"
         )
     return Path(verilator)
+
+
+def _require_compiler() -> None:
+    if not shutil.which("g++"):
+        raise SimulatorNotFound(
+            "g++: wanted a C++ compiler on PATH, found none (apt-get install g++)"
+        )
+
+
+def library_of(source: Path, *options: str, key: str = "") -> Path:
+    """Return the library of one file of C++, compiled if the cache has none.
+
+    - ``options``: of the compiler, after the file.
+    - ``key``: what else the library depends on.
+
+    Raises SimulatorNotFound if there is no C++ compiler; RtlError if it fails.
+    """
+    _require_compiler()
+    text = f"{key} {options} {source.read_text(encoding='utf-8')}"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    target = cache_directory() / "libraries" / f"{source.stem}-{digest[:32]}.so"
+    command = ["g++", "-shared", "-fPIC", str(source), *options, "-o", str(target)]
+    once(target, lambda: _run(command, target.parent))
+    return target
 
 
 def _run(command: list[str], directory: Path) -> None:

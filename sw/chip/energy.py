@@ -1,9 +1,7 @@
 """Energy of a network: changes of the nets of a core's netlist, times the energies of its cells."""
 
 import ctypes
-import hashlib
 import json
-import subprocess
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -276,18 +274,10 @@ def _block(name: str) -> str:
 
 
 def simulator() -> Any:
-    """Return the compiled simulator; raises ToolError without a C++ compiler."""
-    from celosia.sim.rtl.verilate import cache_directory, once
+    """Return the compiled simulator; raises SimulatorNotFound without a C++ compiler."""
+    from celosia.sim.rtl.verilate import library_of
 
-    digest = hashlib.sha256(_SIMULATOR.read_bytes()).hexdigest()[:32]
-    path = cache_directory() / "chip" / f"{digest}.so"
-    command = ["g++", "-O2", "-fPIC", "-shared", "-o", str(path), str(_SIMULATOR)]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        once(path, lambda: subprocess.run(command, check=True, capture_output=True))
-    except (FileNotFoundError, subprocess.CalledProcessError) as error:
-        raise ToolError(f"g++: wanted a C++ compiler, got {error}") from None
-    library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    library = ctypes.CDLL(str(library_of(_SIMULATOR, "-O2")), mode=ctypes.RTLD_GLOBAL)
     library.celosia_chip_take.restype = ctypes.c_uint64
     return library
 

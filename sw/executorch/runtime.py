@@ -1,10 +1,7 @@
 """Celosia in ExecuTorch's runtime."""
 
 import ctypes
-import hashlib
 import itertools
-import shutil
-import subprocess
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -139,26 +136,13 @@ def _failed(error: Exception, text: int) -> int:
 
 def _library() -> Path:
     """Return the library of the backend, compiled for the ExecuTorch that is installed."""
-    from celosia.sim.rtl.verilate import cache_directory, once
+    from celosia.sim.rtl.verilate import library_of
 
     bindings = import_module("executorch.extension.pybindings.portable_lib")
     root = Path(str(bindings.__file__)).parents[2]
-    text = f"{version('executorch')} {root} {_SOURCE.read_text(encoding='utf-8')}"
-    target = cache_directory() / "executorch" / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
-    once(target, lambda: _compile(target, root))
-    return target
-
-
-def _compile(target: Path, root: Path) -> None:
-    """Compile the backend with the headers of ExecuTorch's package at ``root``."""
-    if not shutil.which("g++"):
-        raise RuntimeError("g++: wanted a C++ compiler on PATH, found none (apt-get install g++)")
     if not (root / "lib" / "libexecutorch.so").exists():
         raise RuntimeError(f"{root}: wanted ExecuTorch with libexecutorch.so and headers, 1.5")
     includes = root / "include", root / "include/executorch/runtime/core/portable_type/c10"
     flags = [f"-I{path}" for path in includes] + ["-DC10_USING_CUSTOM_GENERATED_MACROS"]
     links = [f"-L{root / 'lib'}", "-lexecutorch", f"-Wl,-rpath,{root / 'lib'}"]
-    command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", *flags, str(_SOURCE), *links]
-    result = subprocess.run([*command, "-o", str(target)], capture_output=True, text=True)
-    if result.returncode:
-        raise RuntimeError(f"g++ failed ({result.returncode}): {result.stderr.strip()}")
+    return library_of(_SOURCE, "-std=c++17", "-O1", *flags, *links, key=version("executorch"))
