@@ -139,7 +139,8 @@ def softmax(values: np.ndarray, source: Quantization, output: Quantization) -> n
     powers = exponents[255 - maximum + values]
     total = np.cumsum(powers, axis=-1, dtype=np.float32)[..., -1:]
     steps = np.floor(_One / output.scales[0])
-    rounded = np.rint(powers * steps / total).astype(np.int64) + output.zero_point
+    # In float64: the product with steps of a small scale is past float32.
+    rounded = np.rint(powers.astype(np.float64) * steps / total) + output.zero_point
     return np.clip(rounded, _LOW, _HIGH).astype(np.int8)
 
 

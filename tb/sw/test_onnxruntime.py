@@ -157,12 +157,16 @@ def test_float_functions(rng):
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_softmax(dtype, rng):
-    for scale in (1 / 256, 1 / 255, 0.0037):
+    # Products of exponentials and 1 / scale: past float32 with 3 addends, near ties with 4 and 8.
+    cases = ((1 / 256, 10), (1 / 255, 10), (0.0037, 10), (0.0005, 3), (1 / 256, 4), (1 / 256, 8))
+    for scale, length in cases:
         ends = Ends(dtype, rng)
         ends.scales[2], ends.points[2] = SINGLE(scale), ends.low
-        x = np.clip(rng.normal(0, 30, (60, 10)) + 128, 0, 255).astype(int)
+        if length in (4, 8):
+            ends.scales[0] = SINGLE(np.log(2) / 4)
+        x = np.clip(rng.normal(0, 30, (2000, length)) + 128, 0, 255).astype(int)
         x[0] = 0
-        x[0, 3] = 255
+        x[0, 2] = 255
         x = (x + (0 if ends.unsigned else -128)).astype(dtype)
         inputs = [(x,), *ends.constants(0), *ends.constants(2)]
         wanted = ends.shifted(run("QLinearSoftmax", inputs, dtype, opset=13, axis=-1))
