@@ -52,6 +52,21 @@ UNSEEN = [
         Area(14_516, 11_031, 20, 88),
     ),
     ("micro,requantizer=sequential", "LFE5U-45F", Area(16_159, 13_276, 32, 65)),
+    (
+        "nano,lanes=2,parameter_channels=512,tables=4,unified_bytes=32768",
+        "LFE5U-12F",
+        Area(11_185, 9_016, 14, 45),
+    ),
+    (
+        "edge,bus_bytes=8,columns=8,counters=luts,parameter_channels=256,rows=8,unified_bytes=16384,weight_tiles=128",
+        "LFE5U-45F",
+        Area(26_700, 18_860, 56, 44),
+    ),
+    (
+        "nano,columns=8,dsp_columns=7,requantizer=sequential,tables=4,unified_bytes=16384,weight_tiles=128",
+        "LFE5U-12F",
+        Area(11_032, 9_509, 16, 45),
+    ),
 ]
 
 
