@@ -54,6 +54,17 @@ def _gemm(scale=0.0005, point=0, *, square=-1, **more):
     return net.content(net.quantized(net.add("Gemm", *ends, **more), 0.02, -5))
 
 
+def _transposed(*scales: float, bias: Any) -> bytes:
+    """A ConvTranspose of two groups with two channels, and a scale for each of these."""
+    net = Net(x=(1, 4, 6, 7))
+    weights = net.weights(4, 2, 3, 3, scale=_single([*scales]), axis=1)
+    data = net.constant(np.array((9, -15, 2, 19), bias))
+    if bias == np.int32:
+        data = net.add("DequantizeLinear", data, *net.scale(0.0005, 0, bias))
+    y = net.add("ConvTranspose", net.quantized("x"), weights, data, group=2)
+    return net.content(net.quantized(y, 0.1, -5))
+
+
 def _after(kind, *, pool=False, **more):
     """An operator whose float result is clamped before it is quantised."""
     net = Net(x=_SHAPE)
@@ -105,6 +116,8 @@ CASES: dict[str, Callable[[], bytes]] = {
     ),
     "weight-scale-0-of-a-bias": lambda: _conv(weights=_single([0.01, 0, 0.01, 0.01])),
     "kernel_shape": lambda: _conv(kernel_shape=[3, 3]),
+    "transposed-bias": lambda: _transposed(0.01, 0.02, bias=np.int32),
+    "transposed-bias-float": lambda: _transposed(0.01, 0.02, bias=np.float32),
     "gemm": _gemm,
     "gemm-bias-scale": lambda: _gemm(0.0025),
     "gemm-bias-zero-point": lambda: _gemm(point=-70),
@@ -182,7 +195,7 @@ def test_parameter(name):
         assert "\n" not in str(error) and "damaged" not in str(error)
         return
     assert name not in WITHOUT_REFERENCE
-    shape = _SHAPE if "gemm" not in name else (1, 6)
+    shape = {"gemm": (1, 6), "transposed": (1, 4, 6, 7)}.get(name.partition("-")[0], _SHAPE)
     x = np.random.default_rng(3).normal(size=(_COUNT, *shape[1:])).astype(np.float32) * 2
     (got,), (wanted,) = results(content, {"x": x})
     step = np.diff(np.unique(wanted)).min(initial=np.inf)

@@ -40,16 +40,20 @@ def _pooled(kind: str, shape: tuple[int, ...] = _SOLID, dtype: Any = np.int8, **
     return net.content(net.quantized(net.add(kind, x, **more), scale, 3, dtype))
 
 
-def _int16(kind: str) -> bytes:
-    net = Net(opset=21, x=_IMAGE)
-    x = net.quantized("x", 0.0002, 5, np.int16)
-    if kind == "Conv":
+def _sixteen(kind: str, dtype: Any = np.int16, *, constant: bool = False) -> bytes:
+    """An operator between tensors of 16 bits; ``constant``: with a constant of them."""
+    net, low = Net(opset=21, x=_IMAGE), np.iinfo(dtype).min + (1 << 15)
+    x = net.quantized("x", 0.0002, 5 + low, dtype)
+    if constant:
+        data = net.constant(np.arange(300, 308, dtype=dtype) * 9)
+        y = net.add(kind, x, net.add("DequantizeLinear", data, *net.scale(0.0003, 7, dtype)))
+    elif kind == "Conv":
         y = net.add("Conv", x, net.weights(5, 4, 3, 3))
     elif kind == "Add":
-        y = net.add("Add", x, net.quantized(net.add("Relu", x), 0.0003, 7, np.int16))
+        y = net.add("Add", x, net.quantized(net.add("Relu", x), 0.0003, 7 + low, dtype))
     else:
         y = net.add(kind, x)
-    return net.content(net.quantized(y, 0.00041, -100, np.int16))
+    return net.content(net.quantized(y, 0.00041, low + 100, dtype))
 
 
 def _cubic(**more) -> bytes:
@@ -99,10 +103,15 @@ CASES: dict[str, Callable[[], bytes]] = {
     "max-dilated-of-uint8": lambda: _pooled(
         "MaxPool", _IMAGE, np.uint8, kernel_shape=[2, 3], dilations=[2, 2], pads=[1, 1, 0, 2]
     ),
-    "int16-add": lambda: _int16("Add"),
-    "int16-conv": lambda: _int16("Conv"),
-    "int16-relu": lambda: _int16("Relu"),
-    "int16-sigmoid": lambda: _int16("Sigmoid"),
+    "int16-add": lambda: _sixteen("Add"),
+    "int16-add-constant": lambda: _sixteen("Add", constant=True),
+    "int16-conv": lambda: _sixteen("Conv"),
+    "int16-div-constant": lambda: _sixteen("Div", constant=True),
+    "int16-relu": lambda: _sixteen("Relu"),
+    "int16-sigmoid": lambda: _sixteen("Sigmoid"),
+    "uint16-add": lambda: _sixteen("Add", np.uint16),
+    "uint16-conv": lambda: _sixteen("Conv", np.uint16),
+    "uint16-mul-constant": lambda: _sixteen("Mul", np.uint16, constant=True),
     "cubic": _cubic,
     "cubic-inside": lambda: _cubic(exclude_outside=1, cubic_coeff_a=-0.5),
     "cubic-aligned": lambda: _cubic(coordinate_transformation_mode="align_corners"),
@@ -174,6 +183,12 @@ def _zero_point(dtype: str) -> bytes:
     return proto.SerializeToString()
 
 
+def _result() -> bytes:
+    net = Net(opset=21, x=_IMAGE)
+    ends = net.scale(0.0002, 5, np.uint16)
+    return net.content(net.add("QuantizeLinear", "x", *ends), dtype=np.uint16)
+
+
 def _input(dtype: str) -> bytes:
     net = Net(x=_IMAGE)
     proto = net.proto(net.quantized(net.add("Cast", "x", to=1)))
@@ -185,7 +200,8 @@ def _input(dtype: str) -> bytes:
     ("content", "message"),
     [
         (lambda: _zero_point("INT4"), "QuantizeLinear .* got a zero point 'c1' of less bits"),
-        (lambda: _zero_point("UINT16"), "QuantizeLinear .* a result of int8, .* got uint16"),
+        (lambda: _zero_point("FLOAT8E5M2"), "QuantizeLinear .* a result of int8, .* got float8"),
+        (_result, "output .*: wanted int8, .* got uint16"),
         (lambda: _input("FLOAT16"), "input 'x': wanted int8, .* got float16"),
         (lambda: _pooled("Relu", (1, 0, 4)), r"'x': wanted extents of at least 1, got \[1, 0, 4\]"),
         (lambda: _solid(group=3), "wanted weights of 3 channels, got 3 x 3"),

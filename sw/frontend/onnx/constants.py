@@ -131,6 +131,9 @@ def _bias(bias: Operand, unit: np.ndarray, kind: str, *, direct: bool) -> np.nda
         raise ModelError(f"wanted a constant bias, got {bias.name!r} that is computed")
     if bias.data.ndim > 1 and bias.data.size != bias.data.shape[-1]:
         return None
+    if len(unit) > 1 and bias.data.size not in (1, len(unit)):
+        # Scales of the channels of one group.
+        return None
     data, meaning = bias.data.reshape(-1), bias.quantization
     if meaning is None and data.dtype.kind != "f":
         return data.astype(np.float64)

@@ -74,11 +74,16 @@ def results(node: OnnxNode, source: Operand, opset: int) -> tuple[Operand, ...]:
     return tuple(replace(moved, name=name) for name in node.outputs if name)
 
 
+def stored_type(dtype: np.dtype) -> np.dtype:
+    """Return the type in which the host keeps integers of a type: int32 for uint16."""
+    return np.dtype(np.int32) if dtype == np.uint16 else dtype
+
+
 def quantised_type(node: OnnxNode, zero_point: np.dtype | None) -> np.dtype:
-    """Return the type that a QuantizeLinear gives: that of its zero point, uint8 without one."""
+    """Return the type of the integers of a QuantizeLinear: that of its zero point, or uint8."""
     kind = node.attributes.get("output_dtype")
     named = np.dtype(helper.tensor_dtype_to_np_dtype(kind) if kind else np.uint8)
-    return zero_point or named
+    return stored_type(zero_point or named)
 
 
 def types(node: OnnxNode, inputs: list[Operand | None]) -> list[np.dtype]:

@@ -9,6 +9,7 @@ import numpy as np
 from celosia.sw.frontend.onnx.builder import Builder
 from celosia.sw.frontend.onnx.file.nodes import OnnxModel, fault_of, read
 from celosia.sw.frontend.onnx.file.shapes import Shapes
+from celosia.sw.frontend.onnx.kinds import stored_type
 from celosia.sw.frontend.onnx.operand import Operand, Operands, Unit
 from celosia.sw.frontend.onnx.readers.composites import FLOATS
 from celosia.sw.frontend.onnx.readers.copies import COPIES
@@ -22,6 +23,7 @@ from celosia.sw.frontend.onnx.units import Units
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.names import with_names
 from celosia.sw.layers.node import FloatModelError, ModelError
+from celosia.sw.layers.record import ANY
 
 #: Unit to its reader.
 READERS = {
@@ -89,6 +91,9 @@ def _graph(source: OnnxModel, name: str, *, floats: bool) -> Graph:
         operand = units.integers.get(end.name) or units.floats.get(end.name)
         if operand is None or operand.name not in builder.values:
             raise ModelError(f"output {end.name!r}: wanted a result of a quantised operator")
+        if stored_type(end.dtype) != end.dtype:
+            requirement = f"wanted {', '.join(ANY[1])}, got {end.dtype}"
+            raise ModelError(f"output {end.name!r}: {requirement}")
         builder.output(end, operand)
     try:
         return builder.graph()

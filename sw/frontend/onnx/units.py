@@ -70,8 +70,8 @@ class Units:
             elif end.dtype.name in ANY[0]:
                 self.floats[end.name] = Operand(end.name, end.dtype)
             else:
-                got = f"input {end.name!r}: wanted {', '.join(ANY[0])}, got {end.dtype}"
-                self.blockers.append(("input", got))
+                got = f"wanted {', '.join(ANY[0])}, got {end.dtype}"
+                self.blockers.append(("input", f"input {end.name!r}: {got}"))
         for node in source.nodes:
             self._attempt(node, self._take, node)
         for end in source.outputs:
@@ -161,7 +161,7 @@ class Units:
         return several or self._quantised_type(node) not in _INTEGERS
 
     def _quantised_type(self, node: OnnxNode) -> np.dtype:
-        """Return the type that a QuantizeLinear gives: that of its zero point."""
+        """Return the type of the integers of a QuantizeLinear: that of its zero point."""
         name = node.input(2)
         if name in self.source.narrow:
             raise ModelError(f"wanted int8 or uint8, got a zero point {name!r} of less bits")
@@ -271,7 +271,8 @@ class Units:
     def _read_by(self, kind: str, name: str) -> Operand:
         """Return an operand of an operator in float; that of integers without their scale."""
         source = self.integers.get(name) or self._real(name)
-        taken = source.dtype != np.int16 or kind in (*_ON_INTEGERS, "Max", "Min")
+        taken = source.dtype != np.int16 or source.quantization is not None
+        taken = taken or kind in (*_ON_INTEGERS, "Max", "Min")
         if kind in RESULTS or (name not in self.integers and taken):
             return source
         if kind not in _ON_INTEGERS:

@@ -139,8 +139,10 @@ def _quantize(builder: Builder, unit: Unit) -> None:
     """Read a QuantizeLinear in float: of a computed scale, of several, or to other integers."""
     (of,) = unit.outputs
     if of.dtype.name not in ANY[1]:
-        raise ModelError(f"wanted a result of int8, uint8 or int16, got {of.dtype}")
-    bounds, value = np.iinfo(of.dtype), _number(builder, unit, 0)
+        raise ModelError(f"wanted a result of int8, uint8, int16 or uint16, got {of.dtype}")
+    # int32 holds uint16.
+    bounds = np.iinfo(np.uint16 if of.dtype == np.int32 else of.dtype)
+    value = _number(builder, unit, 0)
     real = Steps(builder, Operand(f"{of.name} (float)", np.dtype(np.float32)))
     result = real.one("ROUND", real.two("DIV", value, _number(builder, unit, 1)))
     if len(unit.inputs) > 2:
