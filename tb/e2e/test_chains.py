@@ -184,4 +184,5 @@ def test_cycles(first, verilator) -> None:
         # Few sizes of the buffer: each one is a model of the RTL, which takes a minute to build.
         core, unified = sizes.split("unified_bytes=")
         rounded = 1 << (int(unified) - 1).bit_length()
-        compare_cycles(content, x[:1], sizes=f"{core}unified_bytes={rounded}", tolerance=0.01)
+        # 94 of 100 are within 0.5 %: docs/design/performance.md.
+        compare_cycles(content, x[:1], sizes=f"{core}unified_bytes={rounded}", tolerance=0.012)
