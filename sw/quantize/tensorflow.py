@@ -1,6 +1,7 @@
 """Keras models and SavedModels, quantised by TensorFlow's converter."""
 
 import json
+import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -15,11 +16,11 @@ from celosia.sw.quantize.litert import ports_of
 from celosia.sw.quantize.model import FloatModel, QuantizeError, Sample, port
 from celosia.sw.quantize.symmetric import symmetric
 
-#: Parts of the converter's messages, and advice.
-_HINTS = {
-    "tensor list ops": "recurrent layers want unroll=True",
-    "Select TF ops": "a layer has no operator in TensorFlow Lite",
-}
+#: An operator that the converter has none for, with its operands, in its message.
+_MISSING = re.compile(r"\ttf\.(\w+)\((.*)\) -> ")
+
+#: Parts of Keras' messages about functions and classes that are not in a file.
+_CODE = ("Could not locate", "`Lambda` layer")
 
 
 def open_keras(path: Path) -> FloatModel:
@@ -27,7 +28,12 @@ def open_keras(path: Path) -> FloatModel:
     keras: Any = import_module("keras")
     try:
         model = keras.models.load_model(path, compile=False)
-    except Exception:
+    except Exception as error:
+        if any(part in text for text in _messages(error) for part in _CODE):
+            raise QuantizeError(
+                "it has layers or functions whose code is not in the file: in the program that "
+                'builds them call model.export("folder"), then quantise folder'
+            ) from None
         version = _version(path)
         if not version.startswith("2."):
             raise
@@ -37,6 +43,13 @@ def open_keras(path: Path) -> FloatModel:
             'tf-keras does: tf_keras.models.load_model(...).export("folder"), then quantise folder'
         ) from None
     return of_keras(model)
+
+
+def _messages(error: BaseException | None) -> Iterator[str]:
+    """Yield the message of an error, and those of its causes."""
+    while error is not None:
+        yield str(error)
+        error = error.__cause__ or error.__context__
 
 
 def _version(path: Path) -> str:
@@ -112,7 +125,11 @@ def _converted(converter: Any) -> bytes:
         return converter.convert()
     except Exception as error:
         # MLIR's errors are pages long.
-        for part, hint in _HINTS.items():
-            if part in str(error):
-                raise QuantizeError(f"TensorFlow's converter refuses it: {hint}") from None
-        raise
+        if "tensor list ops" in str(error):
+            reason = "recurrent layers want unroll=True"
+        elif missing := _MISSING.findall(str(error)):
+            kinds = (f"{name} of float16" if "f16" in ends else name for name, ends in missing)
+            reason = f"TensorFlow Lite has no {', '.join(dict.fromkeys(kinds))}"
+        else:
+            raise
+        raise QuantizeError(f"TensorFlow's converter refuses it: {reason}") from None

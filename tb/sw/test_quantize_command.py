@@ -119,6 +119,40 @@ def test_files_of_keras_2_are_named(tmp_path: Path, monkeypatch) -> None:
         assert ("tf-keras" in str(caught.value)) is is_old
 
 
+def test_code_outside_a_keras_file_is_named(tmp_path: Path, monkeypatch) -> None:
+    for message in ("Could not locate class 'P'. Make sure", "a `Lambda` layer whose `function`"):
+        cause = TypeError(message)
+
+        def load_model(*_: Any, cause: Exception = cause, **__: Any) -> None:
+            raise TypeError("could not be deserialized") from cause
+
+        loader = SimpleNamespace(models=SimpleNamespace(load_model=load_model))
+        monkeypatch.setitem(sys.modules, "keras", loader)
+        with pytest.raises(QuantizeError, match=r'model\.export\("folder"\)'):
+            tensorflow.open_keras(tmp_path / "a.keras")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("failed to lower tensor list ops", "recurrent layers want unroll=True"),
+        (
+            "error: loc(fused): 'tf.MaxPool3D' op\nDetails:\n"
+            "\ttf.Conv2D(tensor<?x8xf16>, tensor<8xf16>) -> (tensor<?xf16>) : {}\n"
+            "\ttf.MaxPool3D(tensor<?x4xf32>) -> (tensor<?x2xf32>) : {}\n"
+            "\ttf.MaxPool3D(tensor<?x9xf32>) -> (tensor<?x5xf32>) : {}\n",
+            "TensorFlow Lite has no Conv2D of float16, MaxPool3D",
+        ),
+    ],
+)
+def test_reasons_of_the_converter(text: str, reason: str) -> None:
+    def convert() -> None:
+        raise RuntimeError(text)
+
+    with pytest.raises(QuantizeError, match=f"converter refuses it: {reason}$"):
+        tensorflow._converted(SimpleNamespace(convert=convert))
+
+
 def test_errors_of_frameworks_are_short() -> None:
     def fail() -> None:
         raise TypeError(f"cannot read it: config={'x' * 9999}\nmore")
