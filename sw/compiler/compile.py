@@ -21,7 +21,7 @@ from celosia.sw.compiler.layout.allocate import ALIGNMENT
 from celosia.sw.compiler.layout.pack import packed
 from celosia.sw.compiler.layout.placement import Arrangement, Placement
 from celosia.sw.compiler.layout.tile import all_resident
-from celosia.sw.compiler.legalise import Plan, legalise
+from celosia.sw.compiler.legalise import Plan, fits, legalise
 from celosia.sw.compiler.listing import layers_of
 from celosia.sw.compiler.passes import simplified
 from celosia.sw.compiler.provenance import follow
@@ -53,6 +53,11 @@ def compile_graph(graph: Graph, config: Config, batch: int = 1) -> Program:
     on such a core, naming the layer and the reason.
     """
     return compile_steps(graph, config, batch).program
+
+
+def runs_alone(graph: Graph, config: Config) -> bool:
+    """Return whether a core runs all operations of a graph with states."""
+    return fits(_with_states(simplified(graph)), config)
 
 
 def compile_up_to(graph: Graph, config: Config, batch: int) -> Program:

@@ -68,6 +68,13 @@ def legalise(graph: Graph, config: Config, batch: int = 1) -> Plan:
         notes[plan.place] = plan.reason
 
 
+def fits(graph: Graph, config: Config) -> bool:
+    """Return whether a core runs all operators of a graph."""
+    if _notes(graph, config):
+        return False
+    return isinstance(_plan(graph, _levels(graph, {}), {}, config, 1), Plan)
+
+
 def _notes(graph: Graph, config: Config) -> dict[int, str]:
     """Return the operators that the records leave to the host, by number, and reasons."""
     notes = {}

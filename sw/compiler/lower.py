@@ -15,8 +15,9 @@ from celosia.sw.layers.network import Network
 from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Sum
 from celosia.sw.operators.registry import OPERATORS
 
-#: A value of so many bytes is loaded again if no layer reads it in so many layers.
-_LARGE, _NEAR = 1 << 11, 5
+#: A value of so many bytes is loaded again if no layer reads it in so many layers, and one that is
+#: stored in any case.
+_LARGE, _STORED, _NEAR = 1 << 11, 1 << 8, 5
 
 
 def lower(graph: Graph, items: int | None = None) -> Network:
@@ -69,7 +70,8 @@ def with_reloads(network: Network) -> Network:
     """
     values, layers = list(network.values), list(network.layers)
     for number, value in enumerate(network.values):
-        if value.contents is not None or value.bytes_per_item < _LARGE:
+        least = _STORED if value.is_output else _LARGE
+        if value.contents is not None or value.bytes_per_item < least:
             continue
         current = number
         for before, after in pairwise(sorted({*network.makers[number], *network.readers[number]})):

@@ -71,14 +71,25 @@ class Network:
         )
 
     @cached_property
-    def reloaded(self) -> frozenset[int]:
-        """Values that layers make and that are loaded again, and those that they are loaded as."""
-        copies = {
-            number: value.original
-            for number, value in enumerate(self.values)
-            if value.is_input and value.original >= 0 and not self.values[value.original].is_input
-        }
-        return frozenset((*copies, *copies.values()))
+    def reloaded(self) -> dict[int, tuple[int, ...]]:
+        """Values whose bytes layers store or that are loaded again, and those that share them."""
+        inputs, shared = set(self.inputs.values()), dict[int, list[int]]()
+        for number, value in enumerate(self.values):
+            if value.original >= 0 and value.original not in inputs:
+                shared.setdefault(value.original, [value.original]).append(number)
+        return {number: tuple(some) for some in shared.values() for number in some}
+
+    def stored_by(self, number: int) -> int:
+        """Return the last layer that makes bytes as which a value is loaded; -1 if none does."""
+        others = self.reloaded.get(number, ())
+        return max([-1, *(maker for other in others for maker in self.makers[other])])
+
+    @cached_property
+    def in_turn(self) -> frozenset[int]:
+        """Values that a product of several pairs loads, one pair after the other."""
+        products = (layer for layer in self.layers if isinstance(layer, DynamicProduct))
+        ends = (value for layer in products for pair in layer.turns for value in pair)
+        return frozenset(value for value in ends if self.values[value].contents is None)
 
     @cached_property
     def makers(self) -> list[list[int]]:

@@ -24,6 +24,7 @@ STEPS = frozenset(
     {
         *("ShiftedSum", "ShiftedConvolution", "TurnedConvolution", "ShiftedCorrelation"),
         *("MaskedErrors", "MaximumErrors", "RepeatedErrors", "ShiftedProduct", "SoftmaxErrors"),
+        *("TakenRows", "JoinedRows"),
     }
 )
 OF_STEPS = STEPS.union({*RESHAPES, "AVERAGE_POOL_2D", "MAX_POOL_2D"})

@@ -112,6 +112,24 @@ class ShiftedLayers:
         values.append(replace(value, height=1, width=count, channels=matrix.columns, **fields))
         return replace(matrix, value=len(values) - 1, rows=count)
 
+    def in_turn(self, matrix: Matrix, *, spread: bool = False) -> Matrix:
+        """Return a matrix that is stored, and loaded again when its pair is multiplied."""
+        values = self.lowering.values
+        value = values[matrix.value]
+        if value.contents is not None:
+            return matrix
+        if not value.is_input:
+            values[matrix.value] = replace(value, is_output=True)
+        original = matrix.value if value.original < 0 else value.original
+        copy = replace(value, height=1, width=matrix.rows, channels=matrix.columns, spread=spread)
+        copy = replace(copy, original=original, is_input=True, is_output=False)
+        products = (x for x in self.lowering.layers if isinstance(x, DynamicProduct))
+        for number in (n for layer in products for pair in layer.turns for n in pair):
+            if values[number] == copy:
+                return replace(matrix, value=number)
+        values.append(copy)
+        return replace(matrix, value=len(values) - 1)
+
     def stored_product(
         self, scaling: Scaling, matrix: Matrix, number: int, result: Matrix, first: int
     ) -> None:
@@ -244,6 +262,7 @@ class ShiftedLayers:
         columns: tuple[int, int] | None = None,
         reads: Reads | None = None,
         blocks: Sequence[int] = (),
+        pairs: Sequence[tuple[Matrix, Matrix]] = (),
         result: Matrix | None = None,
         first_channel: int = 0,
         stepped: int = -1,
@@ -252,9 +271,9 @@ class ShiftedLayers:
 
         ``columns``: first and number of those of the second matrix, all unless given; ``reads``:
         windows that are the rows of the first matrix, a grid; ``blocks``: values of further second
-        matrices; ``result``: matrix of which the sums
-        are some columns, from ``first_channel`` on; ``stepped``: input of parameters that shift the
-        product before addends are added.
+        matrices; ``pairs``: further pairs of matrices, whose products are added; ``result``: matrix
+        of which the sums are some columns, from ``first_channel`` on; ``stepped``: input of
+        parameters that shift the product before addends are added.
         """
         lowering, operation = self.lowering, self.operation
         if product:
@@ -294,6 +313,7 @@ class ShiftedLayers:
             stepped=stepped,
             reads=reads,
             blocks=tuple(blocks),
+            pairs=tuple((one.value, other.value) for one, other in pairs),
             scalings=(scaling, shift_scaling(0)),
             addends=tuple(
                 Addend(m.value, factor, m.rows, m.columns, m.first, m.repeats)
@@ -322,5 +342,6 @@ def _same_sums(before: Layer | None, layer: DynamicProduct) -> bool:
         "first",
         "stepped",
         "reads",
+        "pairs",
     )
     return all(getattr(before, name) == getattr(layer, name) for name in names)

@@ -303,6 +303,9 @@ class DynamicProduct(_Layer):
     reads: Reads | None = None  #: Windows that are rows of the first matrix, if they are.
     #: Values of further second matrices, which groups of taps multiply.
     blocks: tuple[int, ...] = ()
+    #: Values of further pairs of matrices, whose products are added. Those of all pairs that are
+    #: not constant are loaded one pair after the other, in two buffers that take turns.
+    pairs: tuple[tuple[int, int], ...] = ()
     shares: bool = False  #: True if the sums are those of the layer before, drained once more.
 
     pool = Pool(window=(1, 1), stride=(1, 1))
@@ -319,7 +322,12 @@ class DynamicProduct(_Layer):
 
     @property
     def groups(self) -> int:
-        """Groups of taps, whose products are added."""
+        """Groups of taps, whose products are added: some of each pair of matrices."""
+        return self.groups_of_pair * (1 + len(self.pairs))
+
+    @property
+    def groups_of_pair(self) -> int:
+        """Groups of taps of one pair of matrices."""
         return len(self.reads.groups) if self.reads else 1
 
     @property
@@ -338,7 +346,13 @@ class DynamicProduct(_Layer):
         terms = (self.columns, self.lines)
         corrections = (term.value for term in terms if term)
         added = (one.value for one in self.addends)
-        return (self.source, self.second, *self.blocks, *corrections, *added)
+        further = (value for pair in self.pairs for value in pair)
+        return (self.source, self.second, *self.blocks, *further, *corrections, *added)
+
+    @property
+    def turns(self) -> tuple[tuple[int, int], ...]:
+        """Values of the pairs of matrices that are loaded in turn; none of a single pair."""
+        return ((self.source, self.second), *self.pairs) if self.pairs else ()
 
     @property
     def factors(self) -> tuple[int, ...]:
@@ -358,19 +372,28 @@ class DynamicProduct(_Layer):
 
     def taps_of(self, group: int) -> int:
         """Return the taps of a group."""
-        return self.taps - (self.reads.groups[group].missing if self.reads else 0)
+        if not self.reads:
+            return self.taps
+        return self.taps - self.reads.groups[group % self.groups_of_pair].missing
 
-    def pixels_of(self, term: "Term | Addend") -> int:
-        """Return the value whose bytes the array multiplies for a term."""
+    def first_of(self, group: int) -> int:
+        """Return the value of the first matrix of a group of taps."""
+        pair = group // self.groups_of_pair
+        return self.pairs[pair - 1][0] if pair else self.source
+
+    def pixels_of(self, term: "Term | Addend", group: int = 0) -> int:
+        """Return the value whose bytes the array multiplies for a term, and a group of taps."""
         if isinstance(term, Addend):
             return term.value
         if term is not Term.COLUMNS:
-            return self.source
+            return self.first_of(group)
         assert self.columns
         return self.columns.value
 
     def tiles_of(self, term: Term, group: int = 0) -> int:
         """Return the value of which the tiles for a term, and a group of taps, are made."""
+        if pair := group // self.groups_of_pair:
+            return self.pairs[pair - 1][1]
         if term is not Term.LINES:
             block = self.reads.groups[group].block if self.reads else 0
             return (self.second, *self.blocks)[block]

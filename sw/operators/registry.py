@@ -32,6 +32,7 @@ _FAMILIES = (
     "rnn",
     "scans",
     "shifted",
+    "step_groups",
     "step_windows",
     "slices",
     "softmax",

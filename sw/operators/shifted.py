@@ -116,11 +116,19 @@ def check(operator: HostOperator, attributes: Attributes, shape: Shape) -> list[
     return [shape]
 
 
+def in_pairs(attributes: dict[str, Any], operands: Sequence[Any]) -> list[Sequence[Any]]:
+    """Return the operands of each of several products that are added: ``pairs``, one by default."""
+    size = len(operands) // attributes.get("pairs", 1)
+    return [operands[n : n + size] for n in range(0, len(operands), size)] if size else [operands]
+
+
 def product_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
     """Return the sums of products of an operator of one sample: no shift, and no addends."""
     fields = operator.attributes
     operands = arrays[: len(arrays) - len(fields["factors"]) - fields["stepped"]]
-    return _SUMS[operator.kind](operator, operands)
+    parts = in_pairs(operator.attributes, operands)
+    total, *others = (_SUMS[operator.kind](operator, part) for part in parts)
+    return sum(others, total)
 
 
 def finished(operator: HostOperator, sums: np.ndarray, arrays: _Arrays) -> np.ndarray:
@@ -150,7 +158,7 @@ def _matrix(shape: Shape) -> Shape:
     return shape[1:]
 
 
-def _second(operator: HostOperator, shapes: Sequence[Shape]) -> Shape:
+def _second(shapes: Sequence[Shape]) -> Shape:
     """Return rows and columns of the second matrix, which is divided by columns into several."""
     rows = {shape[0] for shape in shapes}
     require(len(rows) == 1, "blocks of as many rows", shapes)
@@ -160,15 +168,24 @@ def _second(operator: HostOperator, shapes: Sequence[Shape]) -> Shape:
 def _product_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
     factors = operator.attributes.get("factors", ())
     count = len(operator.sources) - len(factors) - bool(operator.attributes.get("stepped"))
-    matrices = operator.sources[:count]
-    first, *blocks = (_matrix(operand.shape) for operand in matrices)
-    second = _second(operator, blocks)
+    shapes = {
+        _shape_of_product(attributes, [_matrix(operand.shape) for operand in operands])
+        for operands in in_pairs(operator.attributes, operator.sources[:count])
+    }
+    require(len(shapes) == 1, "products of one shape", shapes)
+    return check(operator, attributes, (1, *shapes.pop()))
+
+
+def _shape_of_product(attributes: Attributes, matrices: Sequence[Shape]) -> Shape:
+    """Return rows and columns of the product of a matrix and blocks of another."""
+    first, *blocks = matrices
+    second = _second(blocks)
     start = attributes.integer("column", 0, second[1] - 1)
     second = (second[0], attributes.integer("columns", 1, second[1] - start))
     first = first[::-1] if attributes.flag("adj_x") else first
     second = second[::-1] if attributes.flag("adj_y") else second
     require(first[1] == second[0], f"a second matrix of {first[1]} rows", second)
-    return check(operator, attributes, (1, first[0], second[1]))
+    return first[0], second[1]
 
 
 def _product_sums(operator: HostOperator, arrays: _Arrays) -> np.ndarray:
@@ -221,6 +238,15 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
     shape = lowering.graph.tensors[operation.outputs[0]].shape
     extents = (int(np.prod(shape[:-1])), shape[-1])
     turned = attributes.get("adj_x", False), attributes.get("adj_y", False)
+    columns = None if turned[1] else (attributes.get("column", 0), attributes.get("columns", 0))
+    ways = {"turned": turned, "columns": columns, "stepped": records}
+    if attributes.get("pairs", 1) > 1:
+        one, *others = (
+            (layers.in_turn(layers.matrix(x), spread=turned[0]), layers.in_turn(layers.matrix(e)))
+            for x, e in in_pairs(attributes, operands)
+        )
+        layers.sums(scaling, one, addends, pairs=others, **ways)
+        return
     if len(operands) > 2 and turned == (False, True):
         _turned_blocks(layers, scaling, operands, addends)
         return
@@ -233,8 +259,6 @@ def _lower(lowering: Lowering, operation: Operation) -> None:
         layers.sums(scaling, None, addends, shape=extents)
         return
     first, second = (layers.matrix(number) for number in operands)
-    columns = None if turned[1] else (attributes["column"], attributes["columns"])
-    ways = {"turned": turned, "columns": columns, "stepped": records}
     layers.sums(scaling, (first, second), addends, **ways)
 
 

@@ -17,7 +17,7 @@ from celosia.sw.layers.lowering import Lowering, View
 from celosia.sw.layers.record import EXTENT, Attributes, Shape, require
 from celosia.sw.layers.shifted import Matrix, ShiftedLayers
 from celosia.sw.layers.spec import Windows
-from celosia.sw.operators.shifted import check, exact, parts_of, record
+from celosia.sw.operators.shifted import check, exact, in_pairs, parts_of, record
 from celosia.sw.operators.windows import image
 
 _Arrays = Sequence[np.ndarray]
@@ -70,12 +70,15 @@ def _turned_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape
 
 
 def _correlation_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
-    batch, *extents, inputs = image(operator.sources[0].shape)
-    errors = image(operator.sources[1].shape)
-    require(errors[0] == batch, f"errors of {batch} images", errors[0])
-    kernel = _windows_of(operator, attributes, extents, errors[1:3])
-    shape = _weights_of(operator, attributes, kernel, inputs, errors[3])
-    return check(operator, attributes, shape)
+    count, shapes = 2 * operator.attributes.get("pairs", 1), set()
+    for x, e in in_pairs(operator.attributes, operator.sources[:count]):
+        batch, *extents, inputs = image(x.shape)
+        errors = image(e.shape)
+        require(errors[0] == batch, f"errors of {batch} images", errors[0])
+        kernel = _windows_of(operator, attributes, extents, errors[1:3])
+        shapes.add(_weights_of(operator, attributes, kernel, inputs, errors[3]))
+    require(len(shapes) == 1, "gradients of one shape", shapes)
+    return check(operator, attributes, shapes.pop())
 
 
 def _patches(x: np.ndarray, attributes: dict[str, Any], counts: Sequence[int]) -> np.ndarray:
@@ -219,20 +222,39 @@ def _lower_correlation(lowering: Lowering, operation: Operation) -> None:
     Those of a depthwise layer are the diagonals of the ones between all channels.
     """
     layers, scaling, operands, addends, records = parts_of(lowering, operation)
-    x, errors = (lowering.graph.tensors[n].shape for n in operands)
+    x, errors = (lowering.graph.tensors[n].shape for n in operands[:2])
     grids = _grids(operation, x, errors)
     start = grids.errors.origin[0] * grids.errors.width + grids.errors.origin[1]
     taps = grids.errors.pixels - start
     reads = Reads((*grids.kernel, x[3]), (grids.images.width, 1, 0), taps, (Group(row=start),))
-    images = layers.padded(layers.matrix(operands[0]), x[:3], grids.images, spread=True)
-    pixels = layers.padded(layers.matrix(operands[1]), errors[:3], grids.errors, spread=False)
-    ways = {"turned": (True, False), "reads": reads, "stepped": records}
+    (images, pixels), *pairs = _pairs(layers, in_pairs(operation.attributes, operands), grids)
+    ways = {"turned": (True, False), "reads": reads, "stepped": records, "pairs": pairs}
     depthwise = operation.attributes["depthwise"]
     if depthwise:
         addends = [(layers.diagonals(matrix, spread=False), factor) for matrix, factor in addends]
     result = layers.sums(scaling, (images, pixels), addends, **ways)
     if depthwise:
         _take_diagonals(layers, result, reads.counts)
+
+
+def _pairs(
+    layers: ShiftedLayers, operands: Sequence[Sequence[int]], grids: _Grids
+) -> list[tuple[Matrix, Matrix]]:
+    """Return grids of images and of errors; those of several pairs are loaded in turn."""
+    pairs, several = [], len(operands) > 1
+    for numbers in operands:
+        grids_of = zip(numbers, (grids.images, grids.errors), (not several, False), strict=True)
+        one, other = (_on_grid(layers, number, grid, way) for number, grid, way in grids_of)
+        if several:
+            one, other = layers.in_turn(one, spread=True), layers.in_turn(other)
+        pairs.append((one, other))
+    return pairs
+
+
+def _on_grid(layers: ShiftedLayers, number: int, grid: Grid, spread: bool) -> Matrix:
+    """Return images on a grid."""
+    shape = layers.lowering.graph.tensors[number].shape
+    return layers.padded(layers.matrix(number), shape[:3], grid, spread)
 
 
 def _take_diagonals(layers: ShiftedLayers, matrix: Matrix, counts: Sequence[int]) -> None:

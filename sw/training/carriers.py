@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from celosia.hw.arch.config import Config
-from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.ir.program import Program
 from celosia.sw.layers.weight_bytes import LOW_BITS, MOST_WEIGHT, high_bytes
 from celosia.sw.operators import host
 from celosia.sw.operators.shifted import finished, product_sums
 from celosia.sw.runtime.session import Session
 from celosia.sw.training.graph import StepGraph
+from celosia.sw.training.groups import compile_step
 
 #: Inputs of a step by name, int8.
 Inputs = Mapping[str, np.ndarray]
@@ -173,13 +173,19 @@ class CoreSteps(Carrier):
 
     - ``step``: the graph; ``config``: the core.
     - ``opened``: returns a session of a program.
+    - ``groups``: those of a step with other shifts; chosen unless given.
     """
 
     def __init__(
-        self, step: StepGraph, config: Config, opened: Callable[[Program], Session]
+        self,
+        step: StepGraph,
+        config: Config,
+        opened: Callable[[Program], Session],
+        groups: tuple[int, int] | None = None,
     ) -> None:
         self.step = step
-        self.program = compile_graph(step.graph, config)
+        batch = step.graph.tensors[step.graph.outputs[0]].shape[1]
+        self.program, self.groups = compile_step(step.graph, batch, config, groups)
         self.session = opened(self.program)
 
     @property

@@ -71,6 +71,7 @@ class GraphTrainer(EpochTrainer):
             requirement = "wanted images of rows, columns and channels"
             raise InputError(f"augment: {requirement}, got samples of shape {list(shape)}")
         self.changes = changes
+        self.groups: tuple[int, int] | None = None
         self.learner = Learner(
             network,
             batch=batch,
@@ -90,7 +91,9 @@ class GraphTrainer(EpochTrainer):
         self.macs = self.learner.macs
 
     def _carrier(self, step: StepGraph) -> Carrier:
-        return CoreSteps(step, self.config, self._session)
+        steps = CoreSteps(step, self.config, self._session, self.groups)
+        self.groups = steps.groups
+        return steps
 
     def _session(self, program: Program) -> Session:
         """Open a session of steps; those with operations of the host run on one core."""

@@ -8,6 +8,7 @@ import pytest
 import step_reference as reference
 from float_networks import Layers
 from step_inputs import contents, shift_of
+from step_sessions import images_of, require_equal, state_of
 
 from celosia.hw.arch.presets import preset
 from celosia.sim.check.hazards import check_hazards
@@ -15,7 +16,6 @@ from celosia.sim.timing.cycles import estimate
 from celosia.sw.compiler import legalise
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.ir.graph import Graph, Operation, Quantization, State, Tensor
-from celosia.sw.ir.program import Program
 from celosia.sw.operators import shifted
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training.graph import StepGraph, step_graph
@@ -31,42 +31,12 @@ MLP_CYCLES = 62_822
 LENET_CYCLES = 195_000
 
 
-def state_of(graph: Graph, name: str) -> int:
-    return next(s.tensor for s in graph.states if graph.tensors[s.tensor].name == name)
-
-
-def images_of(program: Program, graph: Graph, values: dict[int, np.ndarray]) -> list[np.ndarray]:
-    """Return the inputs of one step as a session takes them."""
-    ports = zip(graph.inputs, program.inputs, strict=True)
-    return [values[n].astype(np.int8).reshape(1, *port.shape) for n, port in ports]
-
-
 def step(sizes: tuple[int, ...], seed: int, most: int, batch: int = BATCH) -> StepGraph:
     layers = Layers(sizes[:1], seed)
     for outputs in sizes[1:-1]:
         layers.dense(outputs, "RELU", bias=False)
     layers.dense(sizes[-1], bias=False)
     return step_graph(layers.graph(), batch, shift_of, most=most)
-
-
-def require_equal(found: StepGraph, name: str, seed: int, device: str = "machine") -> Program:
-    """Compare three steps with the reference; return their program."""
-    graph, rng = found.graph, np.random.default_rng(seed)
-    program = compile_steps(graph, preset(f"{name},activation_weights=true")).program
-    values = contents(found, rng)
-    with open_session(program, device=device) as session:
-        for _ in range(3):
-            values |= {n: v for n, v in contents(found, rng).items() if n in graph.inputs}
-            expected = reference.evaluate(graph, values)
-            (logits,) = session.run(images_of(program, graph, values))
-            np.testing.assert_array_equal(
-                logits.reshape(-1), expected[graph.outputs[0]].reshape(-1)
-            )
-            values |= {s.tensor: expected[s.successor] for s in graph.states}
-            for name, array in session.variables().items():
-                number = state_of(graph, name)
-                np.testing.assert_array_equal(array.reshape(-1), values[number].reshape(-1))
-    return program
 
 
 @pytest.mark.parametrize(

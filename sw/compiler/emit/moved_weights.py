@@ -106,7 +106,7 @@ def _vectors(
     ``pixels`` are rows of the matrix, ``lanes`` columns; if it lies turned in its value, the
     bytes of a pixel are in several rows of that, one in each.
     """
-    value, turned = layer.source, layer.turned[side]
+    value, turned = layer.first_of(action.group), layer.turned[side]
     if side:
         value = layer.tiles_of(Term.PRODUCT, action.group)
     if layer.reads and not side:
@@ -121,7 +121,7 @@ def _vectors(
     if side and layer.column:
         columns = columns[0] + layer.column, columns[1] + layer.column
     if side and layer.reads:
-        before = layer.reads.groups[action.group].row
+        before = layer.reads.groups[action.group % layer.groups_of_pair].row
     first = (before + rows[0]) * pitch + columns[0]
     ends = first, (before + rows[1] - 1) * pitch + columns[1]
     region = Region(value, action.sub_batch, action.block.samples, (row, row + 1), ends)
@@ -140,9 +140,10 @@ def _windows(
     taps: Range,
 ) -> tuple[Region, _Fields]:
     """Return the region of windows of a grid: all of it from the first byte on, and the loops."""
-    layout, value = about.placement.layouts[layer.source], about.network.values[layer.source]
+    number = layer.first_of(action.group)
+    layout, value = about.placement.layouts[number], about.network.values[number]
     (outer, middle), counts = reads.box(rows)
-    group = reads.groups[action.group]
+    group = reads.groups[action.group % layer.groups_of_pair]
     first = outer * reads.strides[0] + middle * reads.strides[1] + group.pixel
     inner = 1 if layer.turned[0] else reads.strides[2] * layout.pixel
     strides = (reads.strides[0] * layout.pixel, reads.strides[1] * layout.pixel, inner)
@@ -152,7 +153,7 @@ def _windows(
     fields = loops(counts, strides)
     if layer.turned[0]:
         fields |= {"run": 1, "skip": (layout.pixel - 1) // about.config.rows}
-    return Region(layer.source, action.sub_batch, samples, (0, 1), ends), fields
+    return Region(number, action.sub_batch, samples, (0, 1), ends), fields
 
 
 def _addend(

@@ -15,7 +15,7 @@ from functools import cache
 from celosia.hw.arch.config import ADDRESS_BITS, TABLE_BYTES, Config
 from celosia.sw.compiler import policy
 from celosia.sw.compiler.layout.chains import Chain, Chains
-from celosia.sw.compiler.layout.in_place import in_place, users
+from celosia.sw.compiler.layout.in_place import in_place, in_turn, users
 from celosia.sw.compiler.layout.pack import packed_bytes
 from celosia.sw.compiler.layout.pitches import Layout
 from celosia.sw.compiler.layout.placement import (
@@ -139,7 +139,11 @@ class _Allocator:
         self.chains = chains
         self.lead = 0
         self.births: dict[int, int] = {}
-        self.in_place = in_place(network, layouts, config)
+        self.in_place = in_place(network, layouts, config) | in_turn(network)
+        #: Values that take the place of each value.
+        self.results: dict[int, list[int]] = {}
+        for number, source in self.in_place.items():
+            self.results.setdefault(source, []).append(number)
 
     def choose(self, batch: int) -> _Choice | CompileError:
         """Return the best use of the unified buffer; values too large go outside, largest first.
@@ -265,7 +269,7 @@ class _Allocator:
                 birth -= 1
             # Batched layers store an output when it is complete.
             stays = value.is_output and self.per_image > 0
-            results = [n for n, source in self.in_place.items() if source == number]
+            results = self.results.get(number, [])
             ends = [n for value in results for n in users(self.network, value)]
             death = end if stays else self.until(max([birth, *births, *uses, *ends]))
             makers = [n for number in (number, *results) for n in self.network.makers[number]]
@@ -273,7 +277,8 @@ class _Allocator:
                 # Its store comes after the first sums of the next layer.
                 death = self.until(min(self.end_of_run(death) + 1, end - 1))
             if value.is_input and not births:
-                birth = max(0, birth - self.lead)
+                lead = 0 if number in self.network.in_turn else self.lead
+                birth = max(0, birth - lead, min(birth, self.network.stored_by(number) + 1))
             count = layout.sample_pitch * (samples if self.whole(number) else 1)
             # An input of per-image and batched layers arrives by sample, and stays.
             both = self.whole(number) and birth < self.per_image

@@ -1,4 +1,4 @@
-"""Results of sums that take the place of an addend."""
+"""Values that take the place of others: results of sums, and matrices that are loaded in turn."""
 
 from collections.abc import Sequence
 
@@ -44,3 +44,15 @@ def in_place(network: Network, layouts: Sequence[Layout], config: Config) -> dic
                 found[layer.result] = value
                 break
     return found
+
+
+def in_turn(network: Network) -> dict[int, int]:
+    """Return the matrices that a product loads where those of two pairs before were."""
+    return {
+        value: first
+        for layer in network.layers
+        if isinstance(layer, DynamicProduct)
+        for place, pair in enumerate(layer.turns[2:])
+        for value, first in zip(pair, layer.turns[place % 2], strict=True)
+        if network.values[value].contents is None
+    }

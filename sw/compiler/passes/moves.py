@@ -7,7 +7,7 @@ from dataclasses import replace
 from celosia.sw.compiler.passes.functions import is_pointwise
 from celosia.sw.compiler.passes.rewriting import Rewriting, reshape
 from celosia.sw.ir.graph import Operation
-from celosia.sw.layers.shapes import RESHAPES
+from celosia.sw.layers.shapes import RESHAPES, STEPS
 
 #: Dimensions of a tensor, at most, that gets one more.
 _MOST = 4
@@ -162,7 +162,8 @@ def slice_first(state: Rewriting, last: Operation) -> list[Operation] | None:
     before = state.shape(shaped.inputs[0])
     found = _same_axis(before, shape, changed[0])
     # Images of a batch that are rows stay so: the core slices rows.
-    images = len(before) == 4 > len(shape) and before[0] > 1
+    is_batch = before[0] > 1 or state.maker(shaped.inputs[0], *STEPS) is not None
+    images = len(before) == 4 > len(shape) and is_batch
     if found is None or images:
         return None
     axis, inner = found

@@ -217,4 +217,6 @@ class AddRegion(NamedTuple):
 Matrix = Multiply | MoveWeights | MultiplyMoved
 #: Actions that use a half of the accumulators.
 OnSums = Matrix | SpreadSums
+#: Actions between which no other job comes: loads, too, of what the others read.
+Passes = list[OnSums | LoadRegion]
 Action = LoadRegion | StoreRegion | FillMargins | OnSums | Drain | PoolRegion | AddRegion

@@ -74,7 +74,10 @@ class Areas(Arranged):
         if isinstance(action, LoadRegion) and action.region.stripe:
             region = action.region
             return [Area(region.value, region.samples, region.rows)]
-        if isinstance(action, (LoadRegion, StoreRegion, FillMargins, SpreadSums, Drain)):
+        if isinstance(action, LoadRegion):
+            region, others = action.region, self.network.reloaded.get(action.region.value, ())
+            return [Area(n, region.samples, EVERYTHING) for n in others if n != region.value]
+        if isinstance(action, (StoreRegion, FillMargins, SpreadSums, Drain)):
             return []
         layer = self.network.layers[action.layer]
         if isinstance(action, (MoveWeights, MultiplyMoved)):
@@ -128,7 +131,7 @@ class Areas(Arranged):
         if isinstance(action, MoveWeights):
             value = layer.tiles_of(action.term, action.group)
         else:
-            value = layer.pixels_of(action.term)
+            value = layer.pixels_of(action.term, action.group)
         if isinstance(action.term, Addend):
             return Area(value, action.block.samples, EVERYTHING)
         matrix = layer.matrices[isinstance(action, MoveWeights)][action.head]

@@ -10,9 +10,11 @@ from celosia.sw.compiler.schedule.actions import (
     Action,
     Block,
     Drain,
+    LoadRegion,
     MoveWeights,
     MultiplyMoved,
     OnSums,
+    Passes,
     SpreadSums,
 )
 from celosia.sw.compiler.schedule.blocks import even
@@ -71,9 +73,9 @@ class DynamicJobs:
                 continue
             if self.spreads:
                 # Sums of columns for the next job are copied meanwhile, in the other half.
-                passes = [action for work in works for action in self.multiplied(work)]
+                passes: Passes = [a for work in works for a in self.multiplied(work)]
                 middle = -(-len(passes) // 2)
-                after = list(self.begun(following, 1))
+                after: Passes = list(self.begun(following, 1))
                 job.tiles = [passes[:middle], after, passes[middle:]]
                 if not index:
                     job.tiles.insert(0, list(self.begun(works, 0)))
@@ -89,13 +91,42 @@ class DynamicJobs:
         The products of the second job of a pair come before the addends of the first, in the other
         half: meanwhile the sums of the first are shifted.
         """
-        begun: list[OnSums] = [a for work in groups[index] for a in self.shifted(work, 0)]
-        added: list[OnSums] = [a for work in groups[index] for a in self.added(work)]
+        added: Passes = [a for work in groups[index] for a in self.added(work)]
         following = groups[index + 1] if index + 1 < len(groups) else []
-        after: list[OnSums] = [a for work in following for a in self.shifted(work, 1)]
-        tiles = [added] if index % 2 else [begun, after, added]
+        begun: Passes = []
+        after: Passes = []
+        if index % 2 == 0 and self.layer.turns:
+            begun = list(self.summed((groups[index], following)))
+        elif index % 2 == 0:
+            begun = [a for work in groups[index] for a in self.shifted(work, 0)]
+            after = [a for work in following for a in self.shifted(work, 1)]
+        tiles = [begun, after, added]
         drains = [list(self.drained(work)) for work in groups[index]]
         yield Job(tiles=[tile for tile in tiles if tile], drains=drains)
+
+    def summed(self, halves: Sequence[Sequence["_Work"]]) -> Iterator[OnSums | LoadRegion]:
+        """Yield the products of all pairs of matrices, for two jobs, and the shifts in place.
+
+        A pair is loaded while the one before is multiplied.
+        """
+        count, works = self.layer.groups_of_pair, [(h, w) for h in (0, 1) for w in halves[h]]
+        samples = works[0][1].block.samples
+        yield from self.loaded(0, samples)
+        for place in range(len(self.layer.turns)):
+            yield from self.loaded(place + 1, samples)
+            for half, work in works:
+                for action in self.multiplied(work, range(place * count, (place + 1) * count)):
+                    yield action if isinstance(action, MoveWeights) else action._replace(half=half)
+        for half, work in works:
+            yield self.spread(work, half, work.row)._replace(each=True)
+
+    def loaded(self, place: int, samples: Range) -> Iterator[LoadRegion]:
+        """Yield the loads of a pair of matrices, if there is one at a place."""
+        for pair in self.layer.turns[place : place + 1]:
+            for value in dict.fromkeys(pair):
+                if self.moves.network.values[value].contents is None:
+                    region = self.moves.everything(value, self.sub_batch, samples)
+                    yield LoadRegion(region=region, layer=self.number)
 
     def shifted(self, work: "_Work", half: int) -> Iterator[OnSums]:
         """Yield the products of some work, the first addends, and the shift in place."""
@@ -118,7 +149,7 @@ class DynamicJobs:
             rows=work.rows[1] - work.rows[0],
         )
 
-    def in_turn(self, works: Sequence["_Work"]) -> Iterator[list[OnSums]]:
+    def in_turn(self, works: Sequence["_Work"]) -> Iterator[Passes]:
         """Yield the moves of several tiles, then the passes of each; the first tile has landed."""
         for first in range(0, len(works), self.scratch.turns):
             some = works[first : first + self.scratch.turns]
@@ -187,12 +218,16 @@ class DynamicJobs:
         for work in works:
             yield self.spread(work, half, work.sums)
 
-    def multiplied(self, work: "_Work") -> Iterator[OnSums]:
-        """Yield the passes over a tile, and the moves of its steps unless all are in place."""
+    def multiplied(self, work: "_Work", some: range | None = None) -> Iterator[OnSums]:
+        """Yield the passes over a tile, and the moves of its steps unless all are in place.
+
+        ``some``: groups of taps, all unless given.
+        """
         layer, spread, most = self.layer, self.spreads, self.scratch.steps
         sums = {"rows": work.rows, "half": 0, "accumulator": work.row}
-        counts = [-(-layer.taps_of(n) // self.config.rows) for n in range(layer.groups)]
-        parts = [(n, first) for n, count in enumerate(counts) for first in range(0, count, most)]
+        groups = range(layer.groups) if some is None else some
+        counts = {n: -(-layer.taps_of(n) // self.config.rows) for n in groups}
+        parts = [(n, first) for n, count in counts.items() for first in range(0, count, most)]
         for group, first in parts:
             about = self.about(work, first, min(first + most, counts[group]))
             about["group"] = group

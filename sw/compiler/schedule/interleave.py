@@ -22,7 +22,7 @@ from celosia.sw.compiler.schedule.actions import (
     LoadRegion,
     Matrix,
     MoveWeights,
-    OnSums,
+    Passes,
     PoolRegion,
     StoreRegion,
 )
@@ -36,7 +36,8 @@ class Job:
     """Actions on one half of the accumulators, or of the vector unit alone."""
 
     before: list[Action] = field(default_factory=list)  #: Loads and margins that come first.
-    tiles: list[list[OnSums]] = field(default_factory=list)  #: Matrix actions, by output tile.
+    #: Matrix actions, by output tile, and loads of what they read.
+    tiles: list[Passes] = field(default_factory=list)
     #: Drains of the half and stores of complete results, by output tile.
     drains: list[list[Action]] = field(default_factory=list)
     #: True if drains come between the tiles of the next job, so that they do not fill the queue of
@@ -159,12 +160,14 @@ class Interleaver(Arranged):
 
     def _emit(self, job: Job) -> Iterator[Action]:
         """Yield the actions of a job, without late drains."""
+        while self.late and not self._independent(job.before):
+            yield from self._drain()
         yield from job.before
         for tile in job.tiles:
             for action in tile:
                 while self.late and not self._independent([action]):
                     yield from self._drain()
-                if not isinstance(action, MoveWeights):
+                if not isinstance(action, MoveWeights | LoadRegion):
                     # 1 stands for the half of the next job.
                     action = action._replace(half=self.half ^ action.half)
                 self._clock(action)

@@ -11,7 +11,7 @@ from celosia.sw.compiler.schedule.actions import (
     Drain,
     LoadRegion,
     Multiply,
-    OnSums,
+    Passes,
     PoolRegion,
     StoreRegion,
 )
@@ -167,7 +167,7 @@ class Jobs(Arranged):
             for offset, tile in enumerate(tiles):
                 arrivals = self.block_tiling.arrivals(number, block, self.arriving)
                 self.arriving = 0
-                work: list[OnSums] = []
+                work: Passes = []
                 for some, row in arrivals:
                     for steps in [stage] if stage else self.block_tiling.all_steps(number, tile):
                         work += self.multiply(

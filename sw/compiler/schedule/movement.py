@@ -87,7 +87,7 @@ class Movement(Arranged):
         """Return whether a layer is the first reader of an input that has not been loaded ahead."""
         if not self.network.values[value].is_input or self.placement.outside(value):
             return False
-        if self.loaded_at[value] != number:
+        if self.loaded_at[value] != number or value in self.network.in_turn:
             return False
         ahead = len(self.placement.values[value].addresses) == 2
         return not ahead or (

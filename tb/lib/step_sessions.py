@@ -1,0 +1,47 @@
+"""Steps of training on a device, against the reference in NumPy."""
+
+import numpy as np
+import step_reference as reference
+from step_inputs import contents
+
+from celosia.hw.arch.presets import preset
+from celosia.sw.compiler.compile import compile_steps
+from celosia.sw.ir.graph import Graph
+from celosia.sw.ir.program import Program
+from celosia.sw.runtime.opening import open_session
+from celosia.sw.training.graph import StepGraph
+
+
+def state_of(graph: Graph, name: str) -> int:
+    return next(s.tensor for s in graph.states if graph.tensors[s.tensor].name == name)
+
+
+def images_of(program: Program, graph: Graph, values: dict[int, np.ndarray]) -> list[np.ndarray]:
+    """Return the inputs of one step as a session takes them."""
+    ports = zip(graph.inputs, program.inputs, strict=True)
+    return [values[n].astype(np.int8).reshape(1, *port.shape) for n, port in ports]
+
+
+def require_equal(
+    found: StepGraph, name: str, seed: int, device: str = "machine", parts: Graph | None = None
+) -> Program:
+    """Compare three steps with the reference; return their program.
+
+    ``parts``: graph of the same step in groups of images, which is compiled instead.
+    """
+    graph, rng = found.graph, np.random.default_rng(seed)
+    program = compile_steps(parts or graph, preset(f"{name},activation_weights=true")).program
+    values = contents(found, rng)
+    with open_session(program, device=device) as session:
+        for _ in range(3):
+            values |= {n: v for n, v in contents(found, rng).items() if n in graph.inputs}
+            expected = reference.evaluate(graph, values)
+            (logits,) = session.run(images_of(program, graph, values))
+            np.testing.assert_array_equal(
+                logits.reshape(-1), expected[graph.outputs[0]].reshape(-1)
+            )
+            values |= {s.tensor: expected[s.successor] for s in graph.states}
+            for name, array in session.variables().items():
+                number = state_of(graph, name)
+                np.testing.assert_array_equal(array.reshape(-1), values[number].reshape(-1))
+    return program

@@ -1,0 +1,181 @@
+"""Steps of training in groups of images: the same bytes as steps of all images at once."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import step_reference as reference
+from float_networks import NETWORKS, Layers, network
+from step_inputs import contents, shift_of
+from step_sessions import require_equal
+
+from celosia.hw.arch.presets import preset
+from celosia.sim.timing.cycles import estimate
+from celosia.sw.runtime.opening import open_session
+from celosia.sw.training.carriers import CoreSteps, HostSteps
+from celosia.sw.training.graph import StepGraph, step_graph
+from celosia.sw.training.groups import compile_step, in_groups
+from celosia.sw.training.origin import with_random_weights
+
+#: Images of a step, groups of images, and those of dense layers.
+BATCH = 6
+GROUPS = ((2, 1), (3, 3), (6, 1), (6, 6))
+
+#: Cycles of a step of LeNet-5 with a batch of 32, about.
+LENET_CYCLES = 1_200_000
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(("images", "rows"), GROUPS)
+def test_groups_make_the_same_bytes(name: str, images: int, rows: int, seed: int) -> None:
+    found = step_graph(network(name, seed), BATCH, shift_of, width=3, most=64)
+    graph, values = found.graph, contents(found, np.random.default_rng(seed))
+    parts = in_groups(graph, BATCH, images, rows)
+    assert parts.inputs == graph.inputs
+    assert (len(parts.operations) > len(graph.operations)) or (name, rows) == ("dense", 1)
+    host = HostSteps(replace(found, graph=parts))
+    host.assign({graph.tensors[s.tensor].name: values[s.tensor] for s in graph.states})
+    inputs = {graph.tensors[n].name: values[n].astype(np.int8) for n in graph.inputs}
+    logits = host.one(inputs)
+    expected = reference.evaluate(graph, values)
+    np.testing.assert_array_equal(logits, expected[graph.outputs[0]][0])
+    for state in graph.states:
+        np.testing.assert_array_equal(host.values[state.successor], expected[state.successor])
+
+
+@pytest.mark.parametrize(
+    "core",
+    [
+        "edge",
+        "edge,accumulator_depth=32",
+        "nano,rows=16,columns=16,weight_tiles=128,unified_bytes=65536",
+    ],
+)
+@pytest.mark.parametrize("name", sorted({*NETWORKS} - {"depthwise"}))
+def test_groups_run_on_the_core(name: str, core: str, seed: int) -> None:
+    found = step_graph(network(name, seed), BATCH, shift_of, most=64)
+    for images, rows in GROUPS[:3]:
+        program = require_equal(
+            found, core, seed, parts=in_groups(found.graph, BATCH, images, rows)
+        )
+        assert not program.host
+        assert program.in_place == program.variables
+
+
+def depthwise(layers: Layers) -> None:
+    layers.conv(2, depthwise=True)
+    layers.conv(20, (1, 1))
+    layers.conv(20, (3, 2), stride=(2, 1), depthwise=True)
+    layers.dense(4)
+
+
+def joined_twice(layers: Layers) -> None:
+    """Two dense layers read the results of a convolution."""
+    first = layers.conv(5)
+    second = layers.dense(6, "RELU")
+    layers.last = first
+    third = layers.dense(6, "RELU")
+    layers.add("ADD", [second, third], (1, 6), activation="NONE")
+    layers.dense(4)
+
+
+def wide(layers: Layers) -> None:
+    """Sums of several jobs, which share the matrices that are loaded in turn."""
+    layers.conv(18)
+    layers.conv(40)
+    layers.dense(4)
+
+
+def maxima(layers: Layers) -> None:
+    layers.conv(5)
+    layers.pool("MAX_POOL_2D", 2, 3)
+    layers.conv(6)
+    layers.dense(4)
+
+
+def built(build: Callable[[Layers], None], seed: int, batch: int = BATCH) -> StepGraph:
+    layers = Layers((7, 6, 2), seed)
+    build(layers)
+    return step_graph(layers.graph(), batch, shift_of, most=512)
+
+
+@pytest.mark.parametrize("build", [depthwise, joined_twice, wide])
+@pytest.mark.parametrize(("images", "rows"), GROUPS)
+def test_more_groups_run_on_the_core(
+    build: Callable[[Layers], None], images: int, rows: int, seed: int
+) -> None:
+    found = built(build, seed)
+    parts = in_groups(found.graph, BATCH, images, rows)
+    assert not require_equal(found, "edge", seed, parts=parts).host
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("build", [depthwise, joined_twice, wide])
+def test_groups_on_the_rtl(build: Callable[[Layers], None], seed: int, verilator: None) -> None:
+    found = built(build, seed, 4)
+    parts = in_groups(found.graph, 4, 2, 2)
+    require_equal(found, "transformer", seed, "rtl", parts=parts)
+
+
+def lenet() -> StepGraph:
+    layers = Layers((28, 28, 1), 0)
+    layers.conv(6, (5, 5))
+    layers.pool("MAX_POOL_2D", 2, 2)
+    layers.conv(16, (5, 5), padding="VALID")
+    layers.pool("MAX_POOL_2D", 2, 2)
+    for outputs in (120, 84):
+        layers.dense(outputs, "RELU")
+    layers.dense(10)
+    return step_graph(with_random_weights(layers.graph(), 0), 32, shift_of)
+
+
+def test_a_step_of_lenet_with_32_images_runs_on_the_core_alone() -> None:
+    config = preset("edge,activation_weights=true")
+    program, _ = compile_step(lenet().graph, 32, config)
+    assert not program.host
+    (section,) = program.parts[0].mains
+    assert estimate(section.instructions, config).total < LENET_CYCLES
+
+
+def test_as_few_groups_as_fit() -> None:
+    """With a smaller buffer more groups are needed; they take longer."""
+    found, groups, cycles = built(maxima, 0, 12), [], []
+    for size in (1 << 17, 16384, 12288):
+        config = preset(f"edge,activation_weights=true,unified_bytes={size}")
+        program, chosen = compile_step(found.graph, 12, config)
+        groups.append(chosen)
+        assert not program.host
+        cycles.append(estimate(program.parts[0].mains[0].instructions, config).total)
+    assert groups == [(1, 1), (3, 1), (4, 1)]
+    assert cycles == sorted(set(cycles))
+
+
+def test_the_host_runs_what_no_group_makes_smaller() -> None:
+    """A depthwise layer has two channels of results for each of its inputs."""
+    found = step_graph(network("depthwise", 0), BATCH, shift_of)
+    config = preset("edge,activation_weights=true")
+    program, _ = compile_step(found.graph, BATCH, config)
+    assert program.host
+
+
+def test_groups_are_those_of_steps_with_other_shifts(seed: int) -> None:
+    """Carriers of steps on the host and in groups on a core have the same weights."""
+    config = preset("edge,activation_weights=true,unified_bytes=16384")
+    groups: tuple[int, int] | None = None
+    for more in (0, 1):
+        layers = Layers((7, 6, 2), seed)
+        maxima(layers)
+        found = step_graph(layers.graph(), 12, lambda role, *_, add=more: shift_of(role) + add)
+        opened = partial(open_session, device="machine")
+        host, core = HostSteps(found), CoreSteps(found, config, opened, groups)
+        groups = core.groups
+        assert groups == (3, 1) and not core.program.host
+        values = contents(found, np.random.default_rng(seed))
+        tensors = found.graph.tensors
+        inputs = {tensors[n].name: values[n].astype(np.int8) for n in found.graph.inputs}
+        np.testing.assert_array_equal(host.one(inputs), core.one(inputs))
+        for one, other in zip(host.weights, core.weights, strict=True):
+            np.testing.assert_array_equal(one, other)
+        core.close()
