@@ -105,7 +105,7 @@ def _terms(config: Config) -> dict[str, list[float]]:
     luts, units, bits = config.counters == "luts", config.counters == "units", config.address_bits
     return {
         "matrix": [
-            *(config.rows, config.columns, bits),
+            *(config.rows, config.columns, lanes, bits),
             *(multiplied - paired, paired, cells - multiplied),
         ],
         "vector": [
