@@ -11,7 +11,7 @@ from celosia.sw.operators import host
 from celosia.sw.operators.shifted import finished, product_sums
 from celosia.sw.runtime.session import Session
 from celosia.sw.training.graph import StepGraph
-from celosia.sw.training.groups import compile_step
+from celosia.sw.training.groups import Groups, compile_step
 
 #: Inputs of a step by name, int8.
 Inputs = Mapping[str, np.ndarray]
@@ -181,7 +181,7 @@ class CoreSteps(Carrier):
         step: StepGraph,
         config: Config,
         opened: Callable[[Program], Session],
-        groups: tuple[int, int] | None = None,
+        groups: Groups | None = None,
     ) -> None:
         self.step = step
         batch = step.graph.tensors[step.graph.outputs[0]].shape[1]

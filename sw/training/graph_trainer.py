@@ -18,6 +18,7 @@ from celosia.sw.training import batches
 from celosia.sw.training.carriers import Carrier, CoreSteps
 from celosia.sw.training.epochs import EpochTrainer, Images
 from celosia.sw.training.graph import StepGraph
+from celosia.sw.training.groups import Groups
 from celosia.sw.training.learner import Learner
 from celosia.sw.training.pipeline import ahead, augmented
 from celosia.sw.training.state import State
@@ -71,7 +72,7 @@ class GraphTrainer(EpochTrainer):
             requirement = "wanted images of rows, columns and channels"
             raise InputError(f"augment: {requirement}, got samples of shape {list(shape)}")
         self.changes = changes
-        self.groups: tuple[int, int] | None = None
+        self.groups: Groups | None = None
         self.learner = Learner(
             network,
             batch=batch,

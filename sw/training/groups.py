@@ -12,10 +12,17 @@ from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.ir.program import Program
 from celosia.sw.operators.step_groups import row_axis
 
+#: Groups of images, of dense layers, and of the gradients of dense layers: see ``in_groups``.
+Groups = tuple[int, int, int]
+
+#: Pairs that the gradient of a dense layer is a sum of, at most, if other operations are not in
+#: groups: tiles of a few rows take the array as long as full ones.
+_MOST_PAIRS = 8
+
 
 def compile_step(
-    graph: Graph, batch: int, config: Config, groups: tuple[int, int] | None = None
-) -> tuple[Program, tuple[int, int]]:
+    graph: Graph, batch: int, config: Config, groups: Groups | None = None
+) -> tuple[Program, Groups]:
     """Return the program of a step for a core, and its groups: see ``in_groups``.
 
     They are as few as it needs to run alone, unless given. Dense layers take the batch at once if
@@ -25,16 +32,17 @@ def compile_step(
     return compile_graph(in_groups(graph, batch, *groups), config), groups
 
 
-def _fewest(graph: Graph, batch: int, config: Config) -> tuple[int, int]:
+def _fewest(graph: Graph, batch: int, config: Config) -> Groups:
     """Return the fewest groups in which a step runs on the core alone; one if none do."""
     for count in (n for n in range(1, batch + 1) if batch % n == 0):
-        for rows in dict.fromkeys((1, count)):
-            if runs_alone(in_groups(graph, batch, count, rows), config):
-                return count, rows
-    return 1, 1
+        pairs = max(n for n in range(1, _MOST_PAIRS + 1) if count % n == 0)
+        for groups in dict.fromkeys(((count, 1, 1), (count, 1, pairs), (count, count, count))):
+            if runs_alone(in_groups(graph, batch, *groups), config):
+                return groups
+    return 1, 1, 1
 
 
-def in_groups(graph: Graph, batch: int, images: int, rows: int = 1) -> Graph:
+def in_groups(graph: Graph, batch: int, images: int, rows: int = 1, pairs: int = 1) -> Graph:
     """Return the graph of a step whose operations are made for some images at a time.
 
     Inputs, outputs and states are the same, byte by byte. The products that a gradient of weights
@@ -42,16 +50,17 @@ def in_groups(graph: Graph, batch: int, images: int, rows: int = 1) -> Graph:
 
     - ``batch``: images of the step.
     - ``images``: groups of what has pixels. ``rows``: those of what has a row for each image,
-      1 or ``images``.
+      1 or ``images``. ``pairs``: those of the gradients of these, between the two.
     """
-    return graph if images == 1 else _Groups(graph, batch, images, rows).graph()
+    return graph if images == 1 else _Groups(graph, batch, images, rows, pairs).graph()
 
 
 class _Groups:
     """Graph of a step in groups under construction."""
 
-    def __init__(self, graph: Graph, batch: int, images: int, rows: int) -> None:
+    def __init__(self, graph: Graph, batch: int, images: int, rows: int, pairs: int) -> None:
         self.source, self.batch, self.images, self.rows = graph, batch, images, rows
+        self.pairs = pairs
         self.tensors, self.operations = list(graph.tensors), list[Operation]()
         #: Tensors of the parts of a tensor, by tensor and number of parts; those made in parts.
         self.parts: dict[tuple[int, int], list[int]] = {}
@@ -93,6 +102,9 @@ class _Groups:
         """Add operations, all those of a group before the next one, then sums of all groups."""
         if count == 1:
             for operation in sorted((*some, *sums), key=lambda one: one.place):
+                if operation in sums:
+                    self.add_sum(operation, self.pairs)
+                    continue
                 inputs = tuple(
                     n if n in self.shared else self.part(n, 1)[0] for n in operation.inputs
                 )
@@ -102,9 +114,14 @@ class _Groups:
             for operation in some:
                 self.add_part(operation, group, count)
         for operation in sums:
-            pairs = zip(*(self.part(n, count) for n in operation.inputs[:2]), strict=True)
-            inputs = *(n for pair in pairs for n in pair), *operation.inputs[2:]
-            self.operate(operation, inputs, operation.outputs[0], pairs=count)
+            self.add_sum(operation, count)
+
+    def add_sum(self, operation: Operation, count: int) -> None:
+        """Add a gradient: the sum of the products of some pairs."""
+        pairs = zip(*(self.part(n, count) for n in operation.inputs[:2]), strict=True)
+        inputs = *(n for pair in pairs for n in pair), *operation.inputs[2:]
+        fields = {"pairs": count} if count > 1 else {}
+        self.operate(operation, inputs, operation.outputs[0], **fields)
 
     def add_part(self, operation: Operation, group: int, count: int) -> None:
         """Add an operation of one group."""
@@ -159,7 +176,9 @@ class _Groups:
         if (number, count) in self.parts:
             return self.parts[number, count]
         data = self.tensors[number].data
-        if data is not None:
+        if data is not None and count == 1:
+            found = [number]
+        elif data is not None:
             # Ones, which sum up the errors of all pixels.
             shape = (1, 1, data.shape[2] // count)
             name = self.tensors[number].name
@@ -171,6 +190,7 @@ class _Groups:
             if number in self.made:
                 self._operation("JoinedRows", self.made[number], number, {})
         else:
+            self.part(number, 1)
             each = self.shape(number, count)[row_axis(self.tensors[number].shape)]
             found = [self.taken(number, part * each, each) for part in range(count)]
         self.parts[number, count] = found

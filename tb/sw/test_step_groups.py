@@ -16,25 +16,25 @@ from celosia.sim.timing.cycles import estimate
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training.carriers import CoreSteps, HostSteps
 from celosia.sw.training.graph import StepGraph, step_graph
-from celosia.sw.training.groups import compile_step, in_groups
+from celosia.sw.training.groups import Groups, compile_step, in_groups
 from celosia.sw.training.origin import with_random_weights
 
-#: Images of a step, groups of images, and those of dense layers.
+#: Images of a step, groups of images, those of dense layers, and those of their gradients.
 BATCH = 6
-GROUPS = ((2, 1), (3, 3), (6, 1), (6, 6))
+GROUPS = ((2, 1, 1), (3, 3, 3), (6, 1, 2), (6, 6, 6))
 
 #: Cycles of a step of LeNet-5 with a batch of 32, about.
 LENET_CYCLES = 1_200_000
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize(("images", "rows"), GROUPS)
-def test_groups_make_the_same_bytes(name: str, images: int, rows: int, seed: int) -> None:
+@pytest.mark.parametrize("groups", GROUPS)
+def test_groups_make_the_same_bytes(name: str, groups: Groups, seed: int) -> None:
     found = step_graph(network(name, seed), BATCH, shift_of, width=3, most=64)
     graph, values = found.graph, contents(found, np.random.default_rng(seed))
-    parts = in_groups(graph, BATCH, images, rows)
+    parts = in_groups(graph, BATCH, *groups)
     assert parts.inputs == graph.inputs
-    assert (len(parts.operations) > len(graph.operations)) or (name, rows) == ("dense", 1)
+    assert (len(parts.operations) > len(graph.operations)) or (name, groups[2]) == ("dense", 1)
     host = HostSteps(replace(found, graph=parts))
     host.assign({graph.tensors[s.tensor].name: values[s.tensor] for s in graph.states})
     inputs = {graph.tensors[n].name: values[n].astype(np.int8) for n in graph.inputs}
@@ -56,10 +56,8 @@ def test_groups_make_the_same_bytes(name: str, images: int, rows: int, seed: int
 @pytest.mark.parametrize("name", sorted({*NETWORKS} - {"depthwise"}))
 def test_groups_run_on_the_core(name: str, core: str, seed: int) -> None:
     found = step_graph(network(name, seed), BATCH, shift_of, most=64)
-    for images, rows in GROUPS[:3]:
-        program = require_equal(
-            found, core, seed, parts=in_groups(found.graph, BATCH, images, rows)
-        )
+    for groups in GROUPS[:3]:
+        program = require_equal(found, core, seed, parts=in_groups(found.graph, BATCH, *groups))
         assert not program.host
         assert program.in_place == program.variables
 
@@ -102,12 +100,12 @@ def built(build: Callable[[Layers], None], seed: int, batch: int = BATCH) -> Ste
 
 
 @pytest.mark.parametrize("build", [depthwise, joined_twice, wide])
-@pytest.mark.parametrize(("images", "rows"), GROUPS)
+@pytest.mark.parametrize("groups", GROUPS)
 def test_more_groups_run_on_the_core(
-    build: Callable[[Layers], None], images: int, rows: int, seed: int
+    build: Callable[[Layers], None], groups: Groups, seed: int
 ) -> None:
     found = built(build, seed)
-    parts = in_groups(found.graph, BATCH, images, rows)
+    parts = in_groups(found.graph, BATCH, *groups)
     assert not require_equal(found, "edge", seed, parts=parts).host
 
 
@@ -115,7 +113,7 @@ def test_more_groups_run_on_the_core(
 @pytest.mark.parametrize("build", [depthwise, joined_twice, wide])
 def test_groups_on_the_rtl(build: Callable[[Layers], None], seed: int, verilator: None) -> None:
     found = built(build, seed, 4)
-    parts = in_groups(found.graph, 4, 2, 2)
+    parts = in_groups(found.graph, 4, 2, 2, 2)
     require_equal(found, "transformer", seed, "rtl", parts=parts)
 
 
@@ -148,7 +146,7 @@ def test_as_few_groups_as_fit() -> None:
         groups.append(chosen)
         assert not program.host
         cycles.append(estimate(program.parts[0].mains[0].instructions, config).total)
-    assert groups == [(1, 1), (3, 1), (4, 1)]
+    assert groups == [(1, 1, 1), (3, 1, 1), (4, 1, 1)]
     assert cycles == sorted(set(cycles))
 
 
@@ -163,7 +161,7 @@ def test_the_host_runs_what_no_group_makes_smaller() -> None:
 def test_groups_are_those_of_steps_with_other_shifts(seed: int) -> None:
     """Carriers of steps on the host and in groups on a core have the same weights."""
     config = preset("edge,activation_weights=true,unified_bytes=16384")
-    groups: tuple[int, int] | None = None
+    groups: Groups | None = None
     for more in (0, 1):
         layers = Layers((7, 6, 2), seed)
         maxima(layers)
@@ -171,7 +169,7 @@ def test_groups_are_those_of_steps_with_other_shifts(seed: int) -> None:
         opened = partial(open_session, device="machine")
         host, core = HostSteps(found), CoreSteps(found, config, opened, groups)
         groups = core.groups
-        assert groups == (3, 1) and not core.program.host
+        assert groups == (3, 1, 1) and not core.program.host
         values = contents(found, np.random.default_rng(seed))
         tensors = found.graph.tensors
         inputs = {tensors[n].name: values[n].astype(np.int8) for n in found.graph.inputs}

@@ -210,7 +210,7 @@ class _Allocator:
         if everything is not None and everything.samples >= alone.samples:
             return everything
         best, taken = alone, frozenset[int]()
-        for end in sorted(ends, key=lambda n: -self.gains[n]):
+        for end in sorted(ends, key=lambda n: -self.gains[n])[: policy.MOST_ENDS]:
             found = fits(taken | {end})
             if found is not None and found.samples >= alone.samples:
                 best, taken = found, taken | {end}
