@@ -72,6 +72,11 @@ UNSEEN = [
         "LFE5U-25F",
         Area(16_359, 12_630, 28, 76),
     ),
+    (
+        "edge,bus_bytes=8,columns=8,counters=luts,lanes=1,requantizer=sequential,rows=8",
+        "LFE5U-25F",
+        Area(17_520, 13_485, 24, 106),
+    ),
 ]
 
 
