@@ -28,15 +28,31 @@ def _activated(step: Step, operation: Operation, sums: Sums, activation: str, **
 
 def _masked(step: Step, operation: Operation, errors: int, activation: str) -> int:
     """Return errors where an activation lets its inputs through."""
-    if activation == "NONE":
+    maker = next((o for o in step.operations if errors in o.outputs), None)
+    if activation == "NONE" or (
+        maker and maker.kind == "MaximumErrors" and "low" in maker.attributes
+    ):
         return errors
     values = step.values[operation.outputs[0]]
-    maker = next(o for o in step.operations if values in o.outputs)
-    # Values that saturate pass errors on.
-    high = maker.attributes["high"] + (maker.attributes["high"] == MOST)
     shape, name = step.shape(errors), f"{step.name(operation)}/masked"
     inputs = errors, step.reshaped(values, shape)
-    return step.operate("MaskedErrors", inputs, shape, name, low=0, high=high)
+    return step.operate("MaskedErrors", inputs, shape, name, low=0, high=_top(step, values))
+
+
+def _top(step: Step, values: int) -> int:
+    """Return the least value from which an activation passes no errors on."""
+    maker = next(o for o in step.operations if values in o.outputs)
+    # Values that saturate pass errors on.
+    return maker.attributes["high"] + (maker.attributes["high"] == MOST)
+
+
+def _is_activated(step: Step, number: int) -> bool:
+    """Return whether an activation makes a tensor of the network that one operation reads."""
+    operations = step.network.operations
+    makers = [operation for operation in operations if number in operation.outputs]
+    readers = [operation for operation in operations if number in operation.inputs]
+    kinds = {maker.attributes.get("activation", maker.kind) for maker in makers}
+    return len(readers) == 1 and bool(kinds) and kinds <= {"RELU", "RELU6"}
 
 
 def _update_bias(step: Step, bias: Weights | None, errors: int) -> None:
@@ -179,6 +195,9 @@ def pooling(step: Step, operation: Operation) -> Backward:
 
     def backward(errors: int) -> None:
         grown = {"window": attributes["window"], "extents": step.shape(x)[1:3]}
+        if _is_activated(step, operation.inputs[0]):
+            # The errors pass the activation, too.
+            grown |= {"low": 0, "high": _top(step, x)}
         name = f"{step.name(operation)}/error"
         inputs = (errors, x, y)
         before = step.operate("MaximumErrors", inputs, step.shape(x), name, **grown)

@@ -56,6 +56,9 @@ def _grown_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]
     shape = (batch, *extents, channels)
     others = [operand.shape for operand in operator.sources[1:]]
     require(others in ([], [shape, operator.sources[0].shape]), "results and maxima", others)
+    if "low" in operator.attributes:
+        low = attributes.integer("low", -129, 127)
+        attributes.integer("high", low + 1, 128)
     return [shape]
 
 
@@ -72,9 +75,14 @@ def _run_repeated(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
 
 
 def _run_maxima(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
-    """Return the errors of maxima for all results that equal them, else 0."""
-    errors, results, maxima = arrays
-    return [np.where(results == _grown(operator, maxima), _grown(operator, errors), 0)]
+    """Return the errors of maxima for all results that equal them, else 0.
+
+    Results are the values of an activation if its ends are attributes: at them there are no errors.
+    """
+    (errors, results, maxima), attributes = arrays, operator.attributes
+    chosen = results == _grown(operator, maxima)
+    chosen &= (results > attributes.get("low", -129)) & (results < attributes.get("high", 128))
+    return [np.where(chosen, _grown(operator, errors), 0)]
 
 
 def exponentials(steps: float) -> np.ndarray:
@@ -138,36 +146,45 @@ def _lower_masked(lowering: Lowering, operation: Operation) -> None:
 
 
 def _repeated(
-    lowering: Lowering, operation: Operation, numbers: Sequence[int]
-) -> tuple[ShiftedLayers, tuple[int, int], list[Matrix]]:
+    layers: ShiftedLayers, matrices: Sequence[Matrix]
+) -> tuple[tuple[int, int], list[Matrix]]:
     """Return matrices whose rows are repeated in windows, and the extents of the result.
 
     If the windows do not fill the images, copies with zeros beside them.
     """
-    layers, attributes = ShiftedLayers(lowering, operation), operation.attributes
-    shape = lowering.graph.tensors[operation.outputs[0]].shape
-    counts = lowering.graph.tensors[numbers[0]].shape[1:3]
-    window = attributes["window"]
+    tensors, operation = layers.lowering.graph.tensors, layers.operation
+    shape, counts = tensors[operation.outputs[0]].shape, tensors[operation.inputs[0]].shape[1:3]
+    window = operation.attributes["window"]
     repeats = Repeats((window[0], window[1]), counts[1])
-    matrices = [replace(layers.matrix(number), repeats=repeats) for number in numbers]
+    matrices = [replace(matrix, repeats=repeats) for matrix in matrices]
     filled = (shape[0], counts[0] * window[0], counts[1] * window[1])
     if filled != shape[:3]:
         grid = Grid(shape[0], shape[1], shape[2], (0, 0))
         extents = math.prod(filled), shape[3]
         parts = [layers.sums(shift_scaling(0), None, ((m, 1),), shape=extents) for m in matrices]
         matrices = [layers.padded(part, filled, grid, spread=False) for part in parts]
-    return layers, (math.prod(shape[:3]), shape[3]), matrices
+    return (math.prod(shape[:3]), shape[3]), list(matrices)
 
 
 def _lower_repeated(lowering: Lowering, operation: Operation) -> None:
-    layers, shape, (errors,) = _repeated(lowering, operation, operation.inputs)
+    layers = ShiftedLayers(lowering, operation)
+    shape, (errors,) = _repeated(layers, [layers.matrix(operation.inputs[0])])
     layers.sums(shift_scaling(0), None, ((errors, 1),), shape=shape)
 
 
 def _lower_maxima(lowering: Lowering, operation: Operation) -> None:
-    """Lower the errors of maxima: results less their maxima are 0 where they are equal."""
+    """Lower the errors of maxima: results less their maxima are 0 where they are equal.
+
+    A maximum at an end of an activation counts as one more: no result of its windows equals it.
+    """
     errors, results, maxima = operation.inputs
-    layers, shape, repeated = _repeated(lowering, operation, (errors, maxima))
+    layers, attributes = ShiftedLayers(lowering, operation), operation.attributes
+    ends = layers.matrix(maxima)
+    if "low" in attributes:
+        beyond = (BYTES <= attributes["low"]) | (BYTES >= attributes["high"])
+        table = np.where(beyond, np.minimum(BYTES, 126) + 1, BYTES).astype(np.int8)
+        ends = layers.vector(ends, (ends.rows, ends.columns), table=table)
+    shape, repeated = _repeated(layers, [layers.matrix(errors), ends])
     table = np.where(BYTES == 0, 0, _MASK).astype(np.int8)
     addends = ((layers.matrix(results), 1), (repeated[1], -1))
     masks = layers.sums(shift_scaling(0), None, addends, shape=shape, table=table)

@@ -175,7 +175,11 @@ def result(kind: str, arrays: list[np.ndarray], fields: dict[str, Any], shape, r
             return np.where((arrays[1] > fields["low"]) & (arrays[1] < top), arrays[0], 0)
         case "MaximumErrors":
             errors, results, maxima = arrays
-            return np.where(results == grown(maxima, fields), grown(errors, fields), 0)
+            chosen = results == grown(maxima, fields)
+            if "low" in fields:
+                top = fields["high"] if fields["high"] < 128 else np.inf
+                chosen &= (results > fields["low"]) & (results < top)
+            return np.where(chosen, grown(errors, fields), 0)
         case "RepeatedErrors":
             return grown(arrays[0], fields)
         case "SoftmaxErrors":

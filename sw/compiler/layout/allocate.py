@@ -210,7 +210,8 @@ class _Allocator:
         if everything is not None and everything.samples >= alone.samples:
             return everything
         best, taken = alone, frozenset[int]()
-        for end in sorted(ends, key=lambda n: -self.gains[n])[: policy.MOST_ENDS]:
+        trials = max(policy.LEAST_END_TRIALS, policy.END_TRIALS // len(network.layers))
+        for end in sorted(ends, key=lambda n: -self.gains[n])[:trials]:
             found = fits(taken | {end})
             if found is not None and found.samples >= alone.samples:
                 best, taken = found, taken | {end}
