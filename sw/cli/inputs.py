@@ -81,13 +81,21 @@ def gather(option: str, texts: Sequence[str], names: Names) -> dict[str, InputDa
     """
     files = targets(option, texts, names)
     if isinstance(files, Path):
-        return _unpacked(files, names)
+        return _with_samples(_unpacked(files, names))
     pairs = zip(names, names.shown, strict=True)
     missing = [shown for name, shown in pairs if name not in files]
     if missing:
         listing = _listed(names.shown)
         raise InputError(f"{option}: wanted {listing}, got none for {_listed(missing)}")
-    return {name: _input_data(files[name]) for name in names}
+    return _with_samples({name: _input_data(files[name]) for name in names})
+
+
+def _with_samples(samples: dict[str, InputData]) -> dict[str, InputData]:
+    """Return the contents of inputs; refuse those without a sample."""
+    for origin, contents in samples.values():
+        if isinstance(contents, np.ndarray) and contents.shape[:1] == (0,):
+            raise InputError(f"{origin}: wanted one or more samples, got none")
+    return samples
 
 
 def sources_of(texts: Sequence[str], names: Names) -> list[Path]:

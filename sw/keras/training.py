@@ -320,6 +320,8 @@ def _arrays(model: Any, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
             or not pairs
         ):
             raise InputError("wanted samples and labels, or batches of both alone")
+        if any(np.ndim(array) == 0 for pair in pairs for array in pair):
+            raise InputError("wanted batches of samples and labels, got one of each at a time")
         arrays = zip(*pairs, strict=True)
         x, y = (np.concatenate([np.asarray(array) for array in column]) for column in arrays)
     samples, labels = _samples(model, x), np.asarray(y)
@@ -327,7 +329,8 @@ def _arrays(model: Any, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     if loss_of(model).kind == "squares":
         if labels.size != len(samples) * classes or not np.isfinite(labels).all():
             requirement = f"wanted finite targets of shape {[len(samples), classes]}"
-            raise InputError(f"{requirement}, got {list(labels.shape)}")
+            got = list(labels.shape) if np.isfinite(labels).all() else "NaN or infinity"
+            raise InputError(f"{requirement}, got {got}")
         return samples, labels.reshape(len(samples), classes).astype(np.float64)
     if labels.ndim == 2 and labels.shape[1] > 1:
         is_one_hot = np.isin(labels, (0, 1)).all() and (labels.sum(1) == 1).all()

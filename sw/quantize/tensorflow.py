@@ -19,6 +19,9 @@ from celosia.sw.quantize.symmetric import symmetric
 #: An operator that the converter has none for, with its operands, in its message.
 _MISSING = re.compile(r"\ttf\.(\w+)\((.*)\) -> ")
 
+#: Names that TensorFlow takes; Keras takes others.
+_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
+
 #: Parts of Keras' messages about functions and classes that are not in a file.
 _CODE = ("Could not locate", "`Lambda` layer")
 
@@ -78,8 +81,13 @@ def of_keras(model: Any, variables: bool = False) -> FloatModel:
     Raises
     ------
     QuantizeError
-        If an input has no fixed shape, or TensorFlow's converter refuses the network.
+        If an input has no fixed shape, a name is not one of TensorFlow's, or its converter refuses
+        the network.
     """
+    for layer in getattr(model, "layers", ()):
+        if not _NAME.fullmatch(layer.name):
+            requirement = "wanted a name of letters, digits and . _ -, as TensorFlow's names are"
+            raise QuantizeError(f"layer {layer.name!r}: {requirement}")
     # The conversion takes more than half of the time: inputs are checked first.
     for part in getattr(model, "inputs", ()):
         port(part.name, [extent or -1 for extent in part.shape], str(part.dtype))

@@ -58,7 +58,8 @@ def quantized(
     ----------
     array : numpy.ndarray
         Shape ``(N, *port.shape)``. Of the port's type, taken unchanged, or float, quantised with
-        the input's scale, half away from zero.
+        the input's scale, half away from zero; whole numbers of any type for an input of int32
+        or int64 without scale.
     port : Port
         The input.
     flat : bool
@@ -78,6 +79,8 @@ def quantized(
     InputError
         If the array is of another type or shape, empty, or contains no numbers (NaN).
     """
+    if port.dtype in ("int32", "int64") and port.scale in (0, 1) and not pixels:
+        array = _whole(array, port)
     ranged = pixels is not None and pixels != OWN_RANGE
     are_pixels = array.dtype == np.uint8 and (port.dtype != "uint8" or ranged)
     if array.dtype != port.dtype and array.dtype.kind != "f" and not (are_pixels and pixels):
@@ -93,6 +96,23 @@ def quantized(
         low, high = map(np.float32, pixels)
         array = array * ((high - low) / np.float32(255)) + low
     return _rounded(array, port)
+
+
+def _whole(array: np.ndarray, port: Port) -> np.ndarray:
+    """Return whole numbers of any type in that of a port without scale."""
+    if array.dtype.kind not in "iuf" or array.dtype == port.dtype:
+        return array
+    limits = np.iinfo(port.dtype)
+    if array.dtype.kind == "f":
+        least, greatest = float(limits.min), -float(limits.min)
+        held = (array == np.rint(array)) & (array >= least) & (array < greatest)
+    else:
+        held = (array >= limits.min) & (array <= limits.max)
+    if not held.all():
+        raise InputError(
+            f"{label(port)}: wanted whole numbers of {port.dtype}, got {array[~held].flat[0]}"
+        )
+    return array.astype(port.dtype)
 
 
 def random_samples(rng: np.random.Generator, port: Port, count: int) -> np.ndarray:

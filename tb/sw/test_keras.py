@@ -119,6 +119,10 @@ def test_squares_have_targets(keras: Any) -> None:
     assert evaluate(network, *held) == pytest.approx(own, abs=0.1) and own < 0.2 * targets.var()
     with pytest.raises(ValueError, match=r"finite targets of shape \[400, 2\], got \[400\]"):
         fit(network, x, y)
+    with pytest.raises(ValueError, match="finite targets of shape .*, got NaN or infinity"):
+        fit(network, x, np.where(targets > 3, np.nan, targets))
+    with pytest.raises(ValueError, match="wanted batches of samples and labels, got one of each"):
+        fit(network, iter(zip(x, y, strict=True)))
     network.compile("sgd", "hinge")
     with pytest.raises(ValueError, match="_crossentropy'.* or loss='mse'.*, got hinge"):
         fit(network, x, targets)

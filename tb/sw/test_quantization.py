@@ -92,7 +92,7 @@ def figures(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
         ("{} --calibration .", ".: wanted pictures"),
         ("{} --calibration first.npy", "wanted shape [N, 24, 24, 3], got [12, 3, 24, 24]"),
         ("{} --calibration flat.npy", "got [12, 1728]"),
-        ("{} --calibration empty.npy", "got [0, 24, 24, 3]"),
+        ("{} --calibration empty.npy", "empty.npy: wanted one or more samples, got none"),
         ("{} --calibration nan.npy", "wanted finite numbers"),
         ("{} --calibration bytes.npy", "--pixels=LOW:HIGH"),
         ("{} --calibration mnist", "wanted 28x28 pixels, got [24, 24, 3]"),

@@ -132,6 +132,13 @@ def test_code_outside_a_keras_file_is_named(tmp_path: Path, monkeypatch) -> None
             tensorflow.open_keras(tmp_path / "a.keras")
 
 
+@pytest.mark.parametrize("name", ["out put", "ß", "-a", ""])
+def test_names_that_tensorflow_does_not_take(name: str) -> None:
+    layers = [SimpleNamespace(name=name) for name in ("dense_1", name)]
+    with pytest.raises(QuantizeError, match=f"layer '{name}': wanted a name of letters"):
+        tensorflow.of_keras(SimpleNamespace(layers=layers))
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

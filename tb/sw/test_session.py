@@ -326,6 +326,18 @@ def test_quantized_refuses(array: np.ndarray, message: str) -> None:
         quantized(array, PORT)
 
 
+@pytest.mark.parametrize("scale", [0.0, 1.0])
+def test_whole_numbers_of_any_type(scale: float) -> None:
+    words = replace(PORT, dtype="int32", scale=scale, zero_point=0)
+    numbers = np.arange(-3, 3).reshape(1, 2, 3)
+    for dtype in (np.int64, np.int16, np.float32, np.int32):
+        result = quantized(numbers.astype(dtype), words)
+        assert result.dtype == np.int32 and np.array_equal(result, numbers)
+    for other in (numbers + (1 << 31), numbers + 0.5, np.full((1, 2, 3), np.nan)):
+        with pytest.raises(InputError, match="wanted whole numbers of int32, got "):
+            quantized(other, words)
+
+
 def test_interpreter(model: bytes, x: np.ndarray) -> None:
     interpreter = Interpreter(model_content=model, config="nano")
     (source,), (result,) = interpreter.get_input_details(), interpreter.get_output_details()
