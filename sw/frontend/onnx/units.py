@@ -306,8 +306,7 @@ class Units:
         """Return an operand of a float operator; raises _BlockedError if nothing makes it."""
         if name in self.floats:
             return self.floats[name]
-        if name in self.source.constants:
-            data = self.source.constants[name]
+        if (data := self.source.constants.get(name)) is not None:
             return Operand(name, data.dtype, data=data)
         raise _BlockedError(name)
 
