@@ -110,6 +110,6 @@ SPARE_INSTRUCTIONS = 10
 
 #: Layers before its first reader from which on an input of a batched layer has its bytes.
 LEAD_LAYERS = 3
-#: Trials of layers after which the next one may begin early, one by one: so many over the layers of
-#: the network, and some at least. Each takes the compiler as long as all before.
-END_TRIALS, LEAST_END_TRIALS = 1 << 14, 16
+#: Trials of layers after which the next one may begin early, one by one, times the layers of the
+#: network: each takes the compiler as long as all before.
+END_TRIALS = 1 << 14

@@ -26,7 +26,8 @@ from celosia.sw.layers.quantize import (
     keeps_order,
     matrix_factor,
 )
-from celosia.sw.layers.spec import Correction, DynamicProduct, MatrixLayer, Pool, extents_of
+from celosia.sw.layers.spec import DynamicProduct, MatrixLayer, Pool
+from celosia.sw.layers.terms import Correction, extents_of
 from celosia.sw.layers.values import Scaling, uniform_scaling
 
 #: Most bytes of weights that only move channels.

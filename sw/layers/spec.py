@@ -1,13 +1,13 @@
 """Layers, the data of the compiler's passes, checked when they are made."""
 
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 
 from celosia.hw.arch.isa import Mode, Window
 from celosia.sw.layers.errors import require_layer
 from celosia.sw.layers.grids import Addend, Grid, Reads
+from celosia.sw.layers.terms import Correction, Term, extents_of
 from celosia.sw.layers.values import Scaling
 
 #: From the first to after the last.
@@ -244,31 +244,6 @@ class Sum(_Layer):
         for scaling in self.scalings:
             scaling.check(self.name, 1)
         super().__post_init__()
-
-
-class Term(Enum):
-    """Term of a product of two computed matrices."""
-
-    PRODUCT = "product"
-    COLUMNS = "columns"  #: The first zero point times the sums of the second matrix's columns.
-    LINES = "lines"  #: The second zero point times the sums of the first matrix's rows.
-
-
-@dataclass(frozen=True)
-class Correction:
-    """Term of a zero point: equal bytes in a value, multiplied ``times`` times."""
-
-    value: int
-    times: int
-
-
-def extents_of(
-    rows: int, taps: int, channels: int, turned: tuple[bool, bool]
-) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return rows and columns of two matrices as they lie in values: see ``DynamicProduct``."""
-    first = (taps, rows) if turned[0] else (rows, taps)
-    second = (channels, taps) if turned[1] else (taps, channels)
-    return first, second
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

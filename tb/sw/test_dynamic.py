@@ -18,7 +18,8 @@ from celosia.sw.compiler.layout.scratch import scratch_limit, scratch_of, spread
 from celosia.sw.frontend.tflite import load
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.quantize import identity_scaling
-from celosia.sw.layers.spec import Correction, DynamicProduct, Transpose
+from celosia.sw.layers.spec import DynamicProduct, Transpose
+from celosia.sw.layers.terms import Correction
 
 OPTION = ",activation_weights=true"
 EDGE = preset(f"edge{OPTION}")

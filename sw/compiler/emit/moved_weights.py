@@ -6,7 +6,8 @@ from celosia.sw.compiler.emit.addressing import Addressing, loops
 from celosia.sw.compiler.emit.vector import vector
 from celosia.sw.compiler.schedule.actions import MoveWeights, MultiplyMoved, Region, SpreadSums
 from celosia.sw.layers.grids import Addend, Reads
-from celosia.sw.layers.spec import DynamicProduct, Range, Term
+from celosia.sw.layers.spec import DynamicProduct, Range
+from celosia.sw.layers.terms import Term
 
 _Fields = dict[str, int]
 

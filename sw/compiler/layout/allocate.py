@@ -141,9 +141,9 @@ class _Allocator:
         self.births: dict[int, int] = {}
         self.in_place = in_place(network, layouts, config) | in_turn(network)
         #: Values that take the place of each value.
-        self.results: dict[int, list[int]] = {}
+        self.results = {source: list[int]() for source in self.in_place.values()}
         for number, source in self.in_place.items():
-            self.results.setdefault(source, []).append(number)
+            self.results[source].append(number)
 
     def choose(self, batch: int) -> _Choice | CompileError:
         """Return the best use of the unified buffer; values too large go outside, largest first.
@@ -210,8 +210,7 @@ class _Allocator:
         if everything is not None and everything.samples >= alone.samples:
             return everything
         best, taken = alone, frozenset[int]()
-        trials = max(policy.LEAST_END_TRIALS, policy.END_TRIALS // len(network.layers))
-        for end in sorted(ends, key=lambda n: -self.gains[n])[:trials]:
+        for end in sorted(ends, key=lambda n: -self.gains[n])[: policy.END_TRIALS // len(outside)]:
             found = fits(taken | {end})
             if found is not None and found.samples >= alone.samples:
                 best, taken = found, taken | {end}
@@ -278,8 +277,8 @@ class _Allocator:
                 # Its store comes after the first sums of the next layer.
                 death = self.until(min(self.end_of_run(death) + 1, end - 1))
             if value.is_input and not births:
-                lead = 0 if number in self.network.in_turn else self.lead
-                birth = max(0, birth - lead, min(birth, self.network.stored_by(number) + 1))
+                earliest = birth if number in self.network.in_turn else birth - self.lead
+                birth = max(0, earliest, min(birth, self.network.stored_by(number) + 1))
             count = layout.sample_pitch * (samples if self.whole(number) else 1)
             # An input of per-image and batched layers arrives by sample, and stays.
             both = self.whole(number) and birth < self.per_image

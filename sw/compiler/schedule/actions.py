@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from celosia.hw.arch.config import PARAMETER_BYTES, TABLE_BYTES, Config
 from celosia.sw.layers.grids import Addend
-from celosia.sw.layers.spec import Range, Term
+from celosia.sw.layers.spec import Range
+from celosia.sw.layers.terms import Term
 
 
 class Stripe(NamedTuple):

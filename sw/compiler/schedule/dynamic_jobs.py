@@ -22,7 +22,8 @@ from celosia.sw.compiler.schedule.interleave import Job
 from celosia.sw.compiler.schedule.movement import Movement
 from celosia.sw.layers.grids import Reads
 from celosia.sw.layers.network import attached
-from celosia.sw.layers.spec import DynamicProduct, Range, Term
+from celosia.sw.layers.spec import DynamicProduct, Range
+from celosia.sw.layers.terms import Term
 
 
 def boxes(reads: Reads, depth: int) -> list[Range]:
