@@ -51,6 +51,9 @@ def _gather_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape
 def _run_gather(operator: HostOperator, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     (array, indices), attributes = arrays, operator.attributes
     axis, batch, shape = attributes["axis"], attributes["batch_dims"], array.shape
+    if attributes.get("wraps"):
+        # ONNX counts negative indices from the end.
+        indices = indices + shape[axis] * (indices < 0)
     _require_inside(indices, shape[axis])
     batches = math.prod(shape[:batch])
     outer, inner = math.prod(shape[batch:axis]), math.prod(shape[axis + 1 :])

@@ -370,11 +370,11 @@ class Units:
         """Make a unit of an operator that moves integers, or dequantised floats."""
         name = node.input(0)
         where = self.integers if name in self.integers else self.floats
-        if name not in where:
-            if name in self.pending:
-                self.pending.update(dict.fromkeys(filter(None, node.outputs), node))
+        if name not in where and not (node.kind == "Gather" and name in self.source.constants):
+            outputs = node.outputs if name in self.pending else ()
+            self.pending.update(dict.fromkeys(filter(None, outputs), node))
             return
-        source = where[name]
+        source = where.get(name) or self._operand(name)
         outputs = results(node, source, self.source.opset)
         where.update((output.name, output) for output in outputs)
         self.units.append(self._moved(node, source, outputs, integers=where is self.integers))
@@ -386,14 +386,14 @@ class Units:
         parameters = []
         for parameter in node.inputs[1:]:
             known = self.floats.get(parameter)
-            if known is not None and known.data is not None:
-                parameters.append(known)
-                continue
-            data = self._constant(parameter, "parameter") if parameter else None
-            parameters.append(None if data is None else Operand(parameter, data.dtype, data=data))
-        attributes = node.attributes.extended(integers=integers)
-        inputs = Operands((source, *parameters))
-        return Unit(node.kind, node, inputs, outputs, attributes=attributes)
+            if node.kind == "Gather" and parameter not in self.source.constants:
+                known = self._real(parameter)
+            elif known is None or known.data is None:
+                data = self._constant(parameter, "parameter") if parameter else None
+                known = None if data is None else Operand(parameter, data.dtype, data=data)
+            parameters.append(known)
+        inputs, more = Operands((source, *parameters)), node.attributes.extended(integers=integers)
+        return Unit(node.kind, node, inputs, outputs, attributes=more)
 
 
 def _function(kind: str, node: OnnxNode) -> Callable[[np.ndarray], np.ndarray]:

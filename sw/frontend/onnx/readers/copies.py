@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value
+from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value, shifted
 from celosia.sw.frontend.onnx.constants import real_array
 from celosia.sw.frontend.onnx.operand import Operand, Unit
 from celosia.sw.frontend.onnx.readers.moves import as_stored, cut, numbers, one_axis
@@ -247,20 +247,43 @@ def pad(builder: Builder, unit: Unit) -> None:
 
 
 def gather(builder: Builder, unit: Unit) -> None:
-    """Read Gather at constant indices."""
-    value, of = builder.plain(builder.value(unit.inputs[0])), unit.outputs[0]
+    """Read Gather, at constant or computed indices, from a value or a constant table."""
+    source, indices, of = unit.inputs[0], unit.inputs[1], unit.outputs[0]
+    if source is not None and source.data is not None:
+        value = _table(builder, source)
+    else:
+        value = builder.plain(builder.value(source))
     axis = one_axis(unit.attributes.get("axis", 0), len(value.shape))
-    positions, indices = numbers(unit, 1), unit.inputs[1]
-    if positions is None or indices is None or indices.data is None:
-        raise ModelError("wanted constant indices")
-    extent = value.shape[axis]
-    if not all(-extent <= index < extent for index in positions):
-        raise ModelError(f"wanted indices from {-extent} to {extent - 1}, got {positions}")
-    places = (np.array(positions, np.int64) % extent).reshape(indices.data.shape)
-    shape = (*value.shape[:axis], *places.shape, *value.shape[axis + 1 :])
-    ends = [value.number, builder.constant("indices", places)]
-    number = builder.operate("GATHER", ends, shape, of, axis=axis, batch_dims=0)
-    builder.define(of, number, shape)
+    extent, fields = value.shape[axis], {"axis": axis, "batch_dims": 0}
+    if indices is not None and indices.data is None:
+        computed = builder.plain(builder.value(indices))
+        number, rows = computed.number, computed.shape
+        fields["wraps"] = 1
+    else:
+        positions = np.array(numbers(unit, 1), np.int64)
+        if not ((positions >= -extent) & (positions < extent)).all():
+            got = f"{positions.min()} to {positions.max()}"
+            raise ModelError(f"wanted indices from {-extent} to {extent - 1}, got {got}")
+        rows = indices.data.shape if indices else ()
+        number = builder.constant("indices", (positions % extent).reshape(rows))
+    shape = (*value.shape[:axis], *rows, *value.shape[axis + 1 :])
+    builder.define(
+        of, builder.operate("GATHER", [value.number, number], shape, of, **fields), shape
+    )
+
+
+def _table(builder: Builder, operand: Operand) -> Value:
+    """Return the value of a constant, of one scale or none."""
+    data, meaning, unsigned = operand.data, operand.quantization, operand.dtype == np.uint8
+    assert data is not None
+    if meaning is not None:
+        if operand.dtype not in (np.int8, np.uint8) or len(meaning.scales) > 1:
+            got = f"{operand.dtype} of {len(meaning.scales)}"
+            raise ModelError(f"wanted a table of int8 or uint8 of one scale, got {got}")
+        meaning = shifted(meaning, operand.dtype)
+        data = (data.astype(np.int16) - 128 * unsigned).astype(np.int8)
+    number, order = builder.constant(operand.name, data, meaning), tuple(range(data.ndim))
+    return Value(number, data.shape, data.shape, order, unsigned and meaning is not None)
 
 
 def gather_at(builder: Builder, unit: Unit) -> None:

@@ -1,0 +1,97 @@
+"""Gather at computed indices, from constant tables and from values, beside ONNX Runtime."""
+
+import numpy as np
+import pytest
+from onnx_graphs import Net, helper, numbers, results
+
+from celosia.hw.arch.presets import preset
+from celosia.sw.compiler.compile import compile_graph
+from celosia.sw.frontend.source import load
+from celosia.sw.layers.node import ModelError
+from celosia.sw.runtime.interpreter import open_session
+
+#: Rows of the table, numbers of a row, and indices of a sample.
+ROWS, WIDTH, COUNT = 20, 16, 6
+
+
+class Tables(Net):
+    """A graph whose inputs are indices."""
+
+    def proto(self, *names, **more):
+        model = super().proto(*names, dtype=np.float32, **more)
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(np.int64))
+        model.graph.input[0].type.tensor_type.elem_type = kind
+        return model
+
+
+def table(net: Tables, kind: str) -> str:
+    """Add a table of integers or float numbers."""
+    values = numbers(ROWS, WIDTH)
+    if kind == "float":
+        return net.constant(values)
+    dtype, point = np.dtype(kind), 128 if kind == "uint8" else 3
+    limits = np.iinfo(dtype)
+    data = np.clip(np.rint(values / 0.02) + point, limits.min, limits.max).astype(dtype)
+    return net.add("DequantizeLinear", net.constant(data), *net.scale(0.02, point, dtype))
+
+
+def graph(kind: str, scale: float, *, offset: bool = False, axis: int = 0) -> bytes:
+    """Return a network with an embedding; ``offset``: the indices are sums."""
+    net = Tables(ids=(1, COUNT))
+    of, ids = table(net, kind), "ids"
+    if offset:
+        ids = net.add("Add", ids, net.constant(np.array(-2, np.int64)))
+    chosen = net.add("Gather", of, ids, axis=axis)
+    if axis:
+        return net.content(net.quantized(chosen, scale))
+    rows = net.quantized(chosen, scale)
+    product = net.add("MatMul", rows, net.weights(WIDTH, 12))
+    return net.content(net.quantized(product, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale", "options"),
+    [
+        ("int8", 0.02, {}),
+        ("int8", 0.03, {}),
+        ("uint8", 0.02, {}),
+        ("float", 0.02, {}),
+        ("int8", 0.02, {"offset": True}),
+        ("int8", 0.02, {"axis": 1}),
+    ],
+)
+def test_computed_indices(kind, scale, options) -> None:
+    # Negative ones count from the end.
+    limit = WIDTH if options.get("axis") else ROWS - 2
+    ids = np.random.default_rng(1).integers(-limit, limit, (8, 1, COUNT))
+    assert ids.min() < 0 < ids.max()
+    got, wanted = results(graph(kind, scale, **options), {"ids": ids})
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_indices_of_a_value() -> None:
+    """Both the elements and the indices are inputs."""
+    net = Tables(ids=(3,), x=(5, 8))
+    model = net.proto(net.quantized(net.add("Gather", net.quantized("x"), "ids")))
+    model.graph.input[1].type.tensor_type.elem_type = 1
+    ids = np.array([[0, 4, -1], [2, 2, -5]])
+    x = np.random.default_rng(2).normal(size=(2, 5, 8)).astype(np.float32)
+    got, wanted = results(model.SerializeToString(), {"ids": ids, "x": x})
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_table_of_several_scales_is_refused() -> None:
+    net = Tables(ids=(1, COUNT))
+    chosen = net.add("Gather", net.weights(ROWS, WIDTH, scale=[0.01] * ROWS, axis=0), "ids")
+    content = net.content(net.quantized(chosen))
+    with pytest.raises(
+        ModelError, match="wanted a table of int8 or uint8 of one scale, got int8 of 20"
+    ):
+        load(content)
+
+
+def test_an_index_past_the_table_is_refused() -> None:
+    program = compile_graph(load(graph("int8", 0.02)), preset("nano"))
+    with open_session(program) as session:
+        with pytest.raises(ValueError, match=f"indices from 0 to {ROWS - 1}, got {ROWS}"):
+            session.run([np.full((1, COUNT), ROWS)])
