@@ -155,6 +155,7 @@ work.
 | | |
 |---|---|
 | products | gates: `cells=portable`, all columns |
+| buffers | a gate or a flip-flop drives at most 16 others |
 | memories up to {small} words | flip-flops |
 | other memories, area | that of the smallest NAND of the library for each bit; `--bit-area` or `--macro` change it |
 | other memories, times | a flip-flop at each pin: no access time |

@@ -1,7 +1,9 @@
-// Netlist of standard cells: simulated by events without delays, counts the changes of each net.
+// Netlist of standard cells: simulated without delays, counts the changes of each net.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 #include <vector>
 
 namespace {
@@ -32,42 +34,59 @@ struct Memory {
     uint64_t read = 0, written = 0;
 };
 
+// Gates of one level and kind, one after the other as their outputs are.
+struct Run {
+    uint64_t table;
+    uint32_t arity, first, last, inputs;
+};
+
 struct Simulation {
-    std::vector<Gate> gates;
+    std::vector<uint32_t> gate_inputs;
+    std::vector<Run> runs;
     std::vector<Register> registers;
     std::vector<Memory> memories;
     std::vector<Port> reads, writes;
     std::vector<uint32_t> shapes;
-    std::vector<uint8_t> value, queued;
-    std::vector<uint32_t> first, sinks, level;
-    std::vector<std::vector<uint32_t>> queue;
+    std::vector<uint8_t> value;
+    std::vector<uint32_t> place;
     std::vector<uint32_t> toggles, changed, inputs, outputs;
     uint64_t cycles = 0;
-    bool clock = false;
+    bool clock = false, settled = false;
 
     void set(uint32_t net, uint8_t bit) {
         if (value[net] == bit) return;
         value[net] = bit;
         toggles[net]++;
-        for (uint32_t n = first[net]; n < first[net + 1]; n++) wake(sinks[n]);
+        settled = false;
     }
 
-    void wake(uint32_t gate) {
-        if (queued[gate]) return;
-        queued[gate] = 1;
-        queue[level[gate]].push_back(gate);
+    template <uint32_t arity>
+    void evaluate(const Run& run) {
+        const uint32_t* from = gate_inputs.data() + run.inputs;
+        uint8_t* now = value.data();
+        for (uint32_t n = run.first; n < run.last; n++, from += arity) {
+            uint32_t row = 0;
+            for (uint32_t k = 0; k < arity; k++) row |= uint32_t(now[from[k]]) << k;
+            uint8_t bit = run.table >> row & 1;
+            toggles[n] += bit ^ now[n];
+            now[n] = bit;
+        }
     }
 
+    // Every gate once, after those that feed it.
     void settle() {
-        for (auto& gates_now : queue) {
-            for (uint32_t n : gates_now) {
-                const Gate& gate = gates[n];
-                uint32_t row = 0;
-                for (uint32_t k = 0; k < kInputs; k++) row |= uint32_t(value[gate.inputs[k]]) << k;
-                queued[n] = 0;
-                set(gate.output, gate.table >> row & 1);
+        if (settled) return;
+        settled = true;
+        for (const Run& run : runs) {
+            switch (run.arity) {
+                case 0: evaluate<0>(run); break;
+                case 1: evaluate<1>(run); break;
+                case 2: evaluate<2>(run); break;
+                case 3: evaluate<3>(run); break;
+                case 4: evaluate<4>(run); break;
+                case 5: evaluate<5>(run); break;
+                default: evaluate<6>(run);
             }
-            gates_now.clear();
         }
     }
 
@@ -117,47 +136,58 @@ struct Simulation {
 
     // Adds a memory: width, bits of addresses, words, offset, numbers of ports that read and that write, and
     // the nets of each: enables, address, data. Returns what comes after it.
-    const uint32_t* memory(const uint32_t* at) {
+    uint32_t* memory(uint32_t* at) {
         memories.push_back({at[0], at[1], at[2], at[3], std::vector<uint8_t>(std::size_t(at[0]) * at[2])});
         const uint32_t number = memories.size() - 1, width = at[0], bits = at[1], readers = at[4], all = readers + at[5];
         at += 6;
         for (uint32_t n = 0; n < all; n++) {
             uint32_t enables = n < readers ? 1 : width;
+            for (uint32_t k = 0; k < enables + bits + width; k++) at[k] = place[at[k]];
             (n < readers ? reads : writes).push_back({number, at, at + enables, at + enables + bits});
             at += enables + bits + width;
         }
         return at;
     }
 
+    // Places the gates in the order of their levels, and the nets that gates drive behind all others.
     // Returns whether every gate has a level: one above those that feed it.
-    bool order(const std::vector<int64_t>& driver) {
-        first.assign(value.size() + 1, 0);
-        for (const Gate& gate : gates)
-            for (uint32_t net : gate.inputs) first[net + 1]++;
-        for (std::size_t n = 0; n < value.size(); n++) first[n + 1] += first[n];
-        sinks.resize(first.back());
-        std::vector<uint32_t> next(first.begin(), first.end() - 1);
-        for (uint32_t n = 0; n < gates.size(); n++)
-            for (uint32_t net : gates[n].inputs) sinks[next[net]++] = n;
-        queued.assign(gates.size(), 0);
-        std::vector<uint32_t> open(gates.size(), 0), ready;
-        level.assign(gates.size(), 0);
+    bool order(const std::vector<Gate>& gates, uint32_t nets) {
+        std::vector<int64_t> driver(nets, -1);
+        for (uint32_t n = 0; n < gates.size(); n++) driver[gates[n].output] = n;
+        std::vector<std::vector<uint32_t>> sinks(gates.size());
+        std::vector<uint32_t> open(gates.size()), level(gates.size()), arity(gates.size()), sorted;
         for (uint32_t n = 0; n < gates.size(); n++) {
-            for (uint32_t net : gates[n].inputs) open[n] += driver[net] >= 0;
-            if (!open[n]) ready.push_back(n);
+            for (uint32_t k = 0; k < kInputs; k++) {
+                const uint32_t net = gates[n].inputs[k];
+                if (net) arity[n] = k + 1;
+                if (driver[net] < 0) continue;
+                sinks[driver[net]].push_back(n);
+                open[n]++;
+            }
+            if (!open[n]) sorted.push_back(n);
         }
-        for (std::size_t n = 0; n < ready.size(); n++) {
-            uint32_t net = gates[ready[n]].output, deep = level[ready[n]] + 1;
-            for (uint32_t k = first[net]; k < first[net + 1]; k++) {
-                uint32_t sink = sinks[k];
-                if (level[sink] < deep) level[sink] = deep;
-                if (--open[sink] == 0) ready.push_back(sink);
+        for (std::size_t at = 0; at < sorted.size(); at++) {
+            for (uint32_t sink : sinks[sorted[at]]) {
+                level[sink] = std::max(level[sink], level[sorted[at]] + 1);
+                if (--open[sink] == 0) sorted.push_back(sink);
             }
         }
-        uint32_t deepest = 0;
-        for (uint32_t one : level) deepest = one > deepest ? one : deepest;
-        queue.resize(deepest + 1);
-        return ready.size() == gates.size();
+        auto key = [&](uint32_t n) { return std::tuple(level[n], arity[n], gates[n].table); };
+        std::stable_sort(sorted.begin(), sorted.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
+        place.resize(nets);
+        uint32_t next = 0;
+        for (uint32_t net = 0; net < nets; net++) {
+            if (driver[net] < 0) place[net] = next++;
+        }
+        for (uint32_t n : sorted) place[gates[n].output] = next++;
+        for (std::size_t at = 0; at < sorted.size(); at++) {
+            const uint32_t n = sorted[at], net = place[gates[n].output];
+            if (!at || key(n) != key(sorted[at - 1]))
+                runs.push_back({gates[n].table, arity[n], net, net, uint32_t(gate_inputs.size())});
+            runs.back().last = net + 1;
+            for (uint32_t k = 0; k < arity[n]; k++) gate_inputs.push_back(place[gates[n].inputs[k]]);
+        }
+        return sorted.size() == gates.size();
     }
 };
 
@@ -176,23 +206,20 @@ int celosia_chip_open(const uint32_t* sizes, const uint64_t* tables, const uint3
     s.value.assign(nets, 0);
     s.value[1] = 1;
     s.toggles.assign(nets, 0);
-    s.inputs.assign(ports, ports + sizes[4]);
-    s.outputs.assign(ports + sizes[4], ports + sizes[4] + sizes[5]);
-    std::vector<int64_t> driver(nets, -1);
+    std::vector<Gate> all;
     for (uint32_t n = 0; n < gates; n++, pins += kInputs + 1) {
-        Gate gate{tables[n], {}, pins[kInputs]};
-        for (uint32_t k = 0; k < kInputs; k++) gate.inputs[k] = pins[k];
-        driver[gate.output] = n;
-        s.gates.push_back(gate);
+        all.push_back({tables[n], {}, pins[kInputs]});
+        std::copy(pins, pins + kInputs, all.back().inputs);
     }
+    if (!s.order(all, nets)) return 0;
+    for (uint32_t n = 0; n < sizes[4]; n++) s.inputs.push_back(s.place[ports[n]]);
+    for (uint32_t n = sizes[4]; n < sizes[4] + sizes[5]; n++) s.outputs.push_back(s.place[ports[n]]);
     for (uint32_t n = 0; n < registers; n++, flops += 3) {
-        s.registers.push_back({flops[0], flops[1], flops[2]});
-        s.value[flops[2]] = flops[2] != 0;
+        s.registers.push_back({s.place[flops[0]], s.place[flops[1]], s.place[flops[2]]});
+        s.value[s.registers.back().inverse] = flops[2] != 0;
     }
     s.shapes.assign(shapes, shapes + length);
-    for (const uint32_t* at = s.shapes.data(); at < s.shapes.data() + length;) at = s.memory(at);
-    if (!s.order(driver)) return 0;
-    for (uint32_t n = 0; n < gates; n++) s.wake(n);
+    for (uint32_t* at = s.shapes.data(); at < s.shapes.data() + length;) at = s.memory(at);
     s.settle();
     return 1;
 }
@@ -217,10 +244,8 @@ void celosia_chip(const uint32_t* inputs, uint32_t* outputs) {
 // Gives and clears the changes of the nets, and bits read and written of each memory; returns the cycles.
 uint64_t celosia_chip_take(uint32_t* toggles, uint64_t* accesses) {
     Simulation& s = *simulation;
-    for (uint32_t& count : s.toggles) {
-        *toggles++ = count;
-        count = 0;
-    }
+    for (uint32_t at : s.place) *toggles++ = s.toggles[at];
+    s.toggles.assign(s.toggles.size(), 0);
     for (Memory& memory : s.memories) {
         *accesses++ = memory.read;
         *accesses++ = memory.written;

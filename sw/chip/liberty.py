@@ -175,10 +175,18 @@ class Library:
     @cached_property
     def nand(self) -> Cell:
         """Smallest gate that inverts the conjunction of two inputs; raises ValueError if none."""
-        gates = [cell for cell in self.cells.values() if _is_nand(cell)]
+        return self.cells[self._smallest(2, "a NAND of two inputs")]
+
+    @cached_property
+    def inverter(self) -> str:
+        """Name of the smallest inverter; raises ValueError if there is none."""
+        return self._smallest(1, "an inverter")
+
+    def _smallest(self, inputs: int, title: str) -> str:
+        gates = [name for name, cell in self.cells.items() if _is_nand(cell, inputs)]
         if not gates:
-            raise ValueError(f"{self.path}: wanted a NAND of two inputs, found none")
-        return min(gates, key=lambda cell: cell.area)
+            raise ValueError(f"{self.path}: wanted {title}, found none")
+        return min(gates, key=lambda name: self.cells[name].area)
 
     def _cell(self, group: Group) -> Cell:
         powers = [leak.number("value") for leak in group.all("leakage_power")]
@@ -211,8 +219,10 @@ class Library:
         return Pin(pin.number("capacitance") * self._femto, function, tables)
 
 
-def _is_nand(cell: Cell) -> bool:
+def _is_nand(cell: Cell, inputs: int) -> bool:
     outputs = [name for name, pin in cell.pins.items() if pin.function]
-    if len(outputs) != 1 or len(cell.pins) != 3 or cell.has_state:
+    if len(outputs) != 1 or len(cell.pins) != inputs + 1 or cell.has_state:
         return False
-    return cell.table(outputs[0])[1] == sum(1 << n for n in range(1 << INPUTS) if n & 3 != 3)
+    ones = (1 << inputs) - 1
+    rows = sum(1 << n for n in range(1 << INPUTS) if n & ones != ones)
+    return cell.table(outputs[0])[1] == rows

@@ -45,12 +45,13 @@ dfflegalize -cell $_DFF_P_ x
 opt -fast
 write_json netlist.json
 """
-# A gate drives at most 16 others, through buffers; sizes follow the loads.
+# A gate drives at most 16 others, through buffers; sizes follow the loads. Flip-flops get buffers
+# only where ABC knows what drives the inputs of its logic.
 _ABC = "strash\nifraig\ndc2\nmap -B 0.9\ntopo\nbuffer -c -p -N 16\nupsize\ndnsize\n"
 _MAPPED = """\
 read_json generic.json
 dfflibmap -liberty cells.lib
-abc -liberty cells.lib -script abc.script
+abc -liberty cells.lib -script abc.script -constr drive.sdc
 opt_clean -purge
 write_json netlist.json
 """
@@ -190,7 +191,9 @@ class Netlist:
     @cached_property
     def mapped(self) -> Path:
         """Netlist of the library's cells as JSON, its modules those that stay."""
+        drive = f"set_driving_cell {self.library.inverter}\n"
         files = {"generic.json": self.generic, "cells.lib": self._cells, "abc.script": _ABC}
+        files |= {"drive.sdc": drive}
         return self._made("mapped", _MAPPED, files)
 
     @cached_property

@@ -4,6 +4,7 @@ import ctypes
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,31 @@ def test_energy_by_hand(counter: Netlist, tmp_path: Path) -> None:
     assert macros.energy(32, 8) == 2 * 80 / 8
 
 
+def test_flip_flops_have_buffers(tmp_path: Path) -> None:
+    """No net has more than 16 loads, with the clock left out."""
+    text = """
+module fan(clk, enable, data, kept);
+  input clk, enable;
+  input [63:0] data;
+  output reg [63:0] kept;
+  reg stored;
+  always @(posedge clk) begin
+    stored <= enable;
+    if (stored) kept <= data;
+  end
+endmodule
+"""
+    netlist = Netlist(text, "fan", library(tmp_path), tmp_path / "out")
+    loads = Counter(
+        net
+        for (kind, _), pins in Gates(netlist).pins.items()
+        for pin, cell in netlist.library.cells[kind].pins.items()
+        if cell.function is None and pin != "CK"
+        for net in pins[pin]
+    )
+    assert max(loads.values()) <= 16
+
+
 def test_a_second_synthesis_is_the_same(counter: Netlist, tmp_path: Path) -> None:
     again = Netlist(COUNTER, "counter", counter.library, tmp_path / "again")
     assert again.mapped.read_bytes() == counter.mapped.read_bytes()
@@ -200,7 +226,6 @@ def test_energy_of_a_network(
     """The command, on a network of two layers: cycles of the RTL, and energy of all blocks."""
     with prerequisites.needed(ToolError):
         run("yosys", "yosys berkeley-abc", ["-V"], tmp_path)
-        simulator()
     prerequisites.verilator()
     monkeypatch.chdir(tmp_path)
     library(tmp_path, name="cells.lib")
