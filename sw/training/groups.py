@@ -19,6 +19,9 @@ Groups = tuple[int, int, int]
 #: groups: tiles of a few rows take the array as long as full ones.
 _MOST_PAIRS = 8
 
+#: Groups of images, at most: the time to compile grows faster than their number.
+_MOST_GROUPS = 16
+
 
 def compile_step(
     graph: Graph, batch: int, config: Config, groups: Groups | None = None
@@ -34,7 +37,7 @@ def compile_step(
 
 def _fewest(graph: Graph, batch: int, config: Config) -> Groups:
     """Return the fewest groups in which a step runs on the core alone; one if none do."""
-    for count in (n for n in range(1, batch + 1) if batch % n == 0):
+    for count in (n for n in range(1, min(batch, _MOST_GROUPS) + 1) if batch % n == 0):
         pairs = max(n for n in range(1, _MOST_PAIRS + 1) if count % n == 0)
         for groups in dict.fromkeys(((count, 1, 1), (count, 1, pairs), (count, count, count))):
             if runs_alone(in_groups(graph, batch, *groups), config):
@@ -64,7 +67,7 @@ class _Groups:
         self.tensors, self.operations = list(graph.tensors), list[Operation]()
         #: Tensors of the parts of a tensor, by tensor and number of parts; those made in parts.
         self.parts: dict[tuple[int, int], list[int]] = {}
-        self.made: dict[int, list[int]] = {}
+        self.results: dict[int, list[int]] = {}
         #: Groups in which tensors are made.
         self.counts: dict[int, int] = {}
         states = {state.tensor for state in graph.states}
@@ -73,16 +76,16 @@ class _Groups:
 
     def graph(self) -> Graph:
         """Return the graph."""
-        some: list[Operation] = []
+        others: list[Operation] = []
         sums: list[Operation] = []
         before = 1
         for operation in self.source.operations:
             count = self.counts[operation.outputs[0]] = self.count(operation)
             if count != before:
-                self.add(some, sums, before)
-                some, sums, before = [], [], count
-            (sums if operation.attributes.get("stepped") else some).append(operation)
-        self.add(some, sums, before)
+                self.add(others, sums, before)
+                others, sums, before = [], [], count
+            (sums if operation.attributes.get("stepped") else others).append(operation)
+        self.add(others, sums, before)
         for number in self.source.outputs:
             self.part(number, 1)
         return replace(self.source, tensors=tuple(self.tensors), operations=tuple(self.operations))
@@ -98,10 +101,10 @@ class _Groups:
         has_pixels = any(len(x) == 4 or math.prod(x[:-1]) > self.batch for x in shapes)
         return self.images if has_pixels else self.rows
 
-    def add(self, some: Sequence[Operation], sums: Sequence[Operation], count: int) -> None:
+    def add(self, others: Sequence[Operation], sums: Sequence[Operation], count: int) -> None:
         """Add operations, all those of a group before the next one, then sums of all groups."""
         if count == 1:
-            for operation in sorted((*some, *sums), key=lambda one: one.place):
+            for operation in sorted((*others, *sums), key=lambda one: one.place):
                 if operation in sums:
                     self.add_sum(operation, self.pairs)
                     continue
@@ -111,7 +114,7 @@ class _Groups:
                 self.operate(operation, inputs, operation.outputs[0])
             return
         for group in range(count):
-            for operation in some:
+            for operation in others:
                 self.add_part(operation, group, count)
         for operation in sums:
             self.add_sum(operation, count)
@@ -129,12 +132,12 @@ class _Groups:
         result = self.tensors[number]
         shape = self.shape(number, count)
         self.tensors.append(replace(result, name=f"{result.name}_{group}", shape=shape))
-        self.made.setdefault(number, []).append(len(self.tensors) - 1)
-        self.parts[number, count] = self.made[number]
-        made, pixels, inputs = len(self.tensors) - 1, math.prod(result.shape[1:-1]), []
-        if operation.kind == "RESHAPE" and operation.inputs[0] not in self.made:
-            each = self.batch // count
-            self._take(operation.inputs[0], group * each, each, made)
+        self.results.setdefault(number, []).append(len(self.tensors) - 1)
+        self.parts[number, count] = self.results[number]
+        output, pixels, inputs = len(self.tensors) - 1, math.prod(result.shape[1:-1]), []
+        if operation.kind == "RESHAPE" and operation.inputs[0] not in self.results:
+            length = self.batch // count
+            self._take(operation.inputs[0], group * length, length, output)
             return
         for source in operation.inputs:
             rows = self.tensors[source].shape[row_axis(self.tensors[source].shape)]
@@ -142,12 +145,12 @@ class _Groups:
                 inputs.append(source)
             elif operation.kind == "TurnedConvolution" and rows == self.batch + pixels - 1:
                 # Noise of overlapping rows: those of an image begin one after the last one's.
-                each = self.batch // count
-                inputs.append(self.taken(source, group * each, each + pixels - 1))
+                length = self.batch // count
+                inputs.append(self.taken(source, group * length, length + pixels - 1))
             else:
                 inputs.append(self.part(source, count)[group])
         fields = {"count": shape} if operation.kind == "SLICE" else {}
-        self.operate(operation, inputs, made, **fields)
+        self.operate(operation, inputs, output, **fields)
 
     def operate(
         self, operation: Operation, inputs: Sequence[int], output: int, **fields: object
@@ -177,24 +180,24 @@ class _Groups:
             return self.parts[number, count]
         data = self.tensors[number].data
         if data is not None and count == 1:
-            found = [number]
+            tensors = [number]
         elif data is not None:
             # Ones, which sum up the errors of all pixels.
             shape = (1, 1, data.shape[2] // count)
             name = self.tensors[number].name
             tensor = replace(self.tensors[number], shape=shape, data=np.ones(shape, np.int8))
             self.tensors.append(replace(tensor, name=name))
-            found = [len(self.tensors) - 1] * count
+            tensors = [len(self.tensors) - 1] * count
         elif count == 1:
-            found = [number]
-            if number in self.made:
-                self._operation("JoinedRows", self.made[number], number, {})
+            tensors = [number]
+            if number in self.results:
+                self._operation("JoinedRows", self.results[number], number, {})
         else:
             self.part(number, 1)
-            each = self.shape(number, count)[row_axis(self.tensors[number].shape)]
-            found = [self.taken(number, part * each, each) for part in range(count)]
-        self.parts[number, count] = found
-        return found
+            length = self.shape(number, count)[row_axis(self.tensors[number].shape)]
+            tensors = [self.taken(number, part * length, length) for part in range(count)]
+        self.parts[number, count] = tensors
+        return tensors
 
     def taken(self, number: int, first: int, count: int) -> int:
         """Return a tensor of some rows of a tensor."""
