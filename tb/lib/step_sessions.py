@@ -23,18 +23,18 @@ def images_of(program: Program, graph: Graph, values: dict[int, np.ndarray]) -> 
 
 
 def require_equal(
-    found: StepGraph, name: str, seed: int, device: str = "machine", parts: Graph | None = None
+    step: StepGraph, name: str, seed: int, device: str = "machine", parts: Graph | None = None
 ) -> Program:
     """Compare three steps with the reference; return their program.
 
     ``parts``: graph of the same step in groups of images, which is compiled instead.
     """
-    graph, rng = found.graph, np.random.default_rng(seed)
+    graph, rng = step.graph, np.random.default_rng(seed)
     program = compile_steps(parts or graph, preset(f"{name},activation_weights=true")).program
-    values = contents(found, rng)
+    values = contents(step, rng)
     with open_session(program, device=device) as session:
         for _ in range(3):
-            values |= {n: v for n, v in contents(found, rng).items() if n in graph.inputs}
+            values |= {n: v for n, v in contents(step, rng).items() if n in graph.inputs}
             expected = reference.evaluate(graph, values)
             (logits,) = session.run(images_of(program, graph, values))
             np.testing.assert_array_equal(

@@ -30,12 +30,12 @@ LENET_CYCLES = 1_090_000
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("groups", GROUPS)
 def test_groups_make_the_same_bytes(name: str, groups: Groups, seed: int) -> None:
-    found = step_graph(network(name, seed), BATCH, shift_of, width=3, most=64)
-    graph, values = found.graph, contents(found, np.random.default_rng(seed))
+    step = step_graph(network(name, seed), BATCH, shift_of, width=3, most=64)
+    graph, values = step.graph, contents(step, np.random.default_rng(seed))
     parts = in_groups(graph, BATCH, *groups)
     assert parts.inputs == graph.inputs
     assert (len(parts.operations) > len(graph.operations)) or (name, groups[2]) == ("dense", 1)
-    host = HostSteps(replace(found, graph=parts))
+    host = HostSteps(replace(step, graph=parts))
     host.assign({graph.tensors[s.tensor].name: values[s.tensor] for s in graph.states})
     inputs = {graph.tensors[n].name: values[n].astype(np.int8) for n in graph.inputs}
     logits = host.one(inputs)
@@ -55,9 +55,9 @@ def test_groups_make_the_same_bytes(name: str, groups: Groups, seed: int) -> Non
 )
 @pytest.mark.parametrize("name", sorted({*NETWORKS} - {"depthwise"}))
 def test_groups_run_on_the_core(name: str, core: str, seed: int) -> None:
-    found = step_graph(network(name, seed), BATCH, shift_of, most=64)
+    step = step_graph(network(name, seed), BATCH, shift_of, most=64)
     for groups in GROUPS[:3]:
-        program = require_equal(found, core, seed, parts=in_groups(found.graph, BATCH, *groups))
+        program = require_equal(step, core, seed, parts=in_groups(step.graph, BATCH, *groups))
         assert not program.host
         assert program.in_place == program.variables
 
@@ -104,17 +104,17 @@ def built(build: Callable[[Layers], None], seed: int, batch: int = BATCH) -> Ste
 def test_more_groups_run_on_the_core(
     build: Callable[[Layers], None], groups: Groups, seed: int
 ) -> None:
-    found = built(build, seed)
-    parts = in_groups(found.graph, BATCH, *groups)
-    assert not require_equal(found, "edge", seed, parts=parts).host
+    step = built(build, seed)
+    parts = in_groups(step.graph, BATCH, *groups)
+    assert not require_equal(step, "edge", seed, parts=parts).host
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("build", [depthwise, joined_twice, wide])
 def test_groups_on_the_rtl(build: Callable[[Layers], None], seed: int, verilator: None) -> None:
-    found = built(build, seed, 4)
-    parts = in_groups(found.graph, 4, 2, 2, 2)
-    require_equal(found, "transformer", seed, "rtl", parts=parts)
+    step = built(build, seed, 4)
+    parts = in_groups(step.graph, 4, 2, 2, 2)
+    require_equal(step, "transformer", seed, "rtl", parts=parts)
 
 
 def lenet() -> StepGraph:
@@ -139,10 +139,10 @@ def test_a_step_of_lenet_with_32_images_runs_on_the_core_alone() -> None:
 
 def test_as_few_groups_as_fit() -> None:
     """With a smaller buffer more groups are needed."""
-    found, groups = built(maxima, 0, 12), []
+    step, groups = built(maxima, 0, 12), []
     for size in (1 << 17, 16384, 12288):
         config = preset(f"edge,activation_weights=true,unified_bytes={size}")
-        program, chosen = compile_step(found.graph, 12, config)
+        program, chosen = compile_step(step.graph, 12, config)
         assert not program.host
         groups.append(chosen)
     assert groups == [(1, 1, 1), (3, 1, 1), (4, 1, 1)]
@@ -150,9 +150,9 @@ def test_as_few_groups_as_fit() -> None:
 
 def test_the_host_runs_what_no_group_makes_smaller() -> None:
     """A depthwise layer has two channels of results for each of its inputs."""
-    found = step_graph(network("depthwise", 0), BATCH, shift_of)
+    step = step_graph(network("depthwise", 0), BATCH, shift_of)
     config = preset("edge,activation_weights=true")
-    program, _ = compile_step(found.graph, BATCH, config)
+    program, _ = compile_step(step.graph, BATCH, config)
     assert program.host
 
 
@@ -163,14 +163,14 @@ def test_groups_are_those_of_steps_with_other_shifts(seed: int) -> None:
     for more in (0, 1):
         layers = Layers((7, 6, 2), seed)
         maxima(layers)
-        found = step_graph(layers.graph(), 12, lambda role, *_, add=more: shift_of(role) + add)
+        step = step_graph(layers.graph(), 12, lambda role, *_, add=more: shift_of(role) + add)
         opened = partial(open_session, device="machine")
-        host, core = HostSteps(found), CoreSteps(found, config, opened, groups)
+        host, core = HostSteps(step), CoreSteps(step, config, opened, groups)
         groups = core.groups
         assert groups == (3, 1, 1) and not core.program.host
-        values = contents(found, np.random.default_rng(seed))
-        tensors = found.graph.tensors
-        inputs = {tensors[n].name: values[n].astype(np.int8) for n in found.graph.inputs}
+        values = contents(step, np.random.default_rng(seed))
+        tensors = step.graph.tensors
+        inputs = {tensors[n].name: values[n].astype(np.int8) for n in step.graph.inputs}
         np.testing.assert_array_equal(host.one(inputs), core.one(inputs))
         for one, other in zip(host.weights, core.weights, strict=True):
             np.testing.assert_array_equal(one, other)
