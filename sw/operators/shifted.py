@@ -329,20 +329,25 @@ def _blocks(
 STEP = "a step of training"
 
 
-def record(kind: str, shapes: Shapes, sums: Sums, lower: Lower) -> Operator:
-    """Return the record of an operator of shifted sums."""
-    _SUMS[kind] = sums
+def of_step(kind: str, shapes: Shapes, kernel: Any, lower: Lower | None) -> Operator:
+    """Return the record of an operator of a step, which the core has if there is ``lower``."""
     return Operator(
         kind=kind,
         shapes=shapes,
         types=INT8,
         plain=True,
-        kernel=each_sample(_run),
+        kernel=each_sample(kernel),
         lower=lower,
-        option=lambda graph, operation: "activation_weights",
-        core=STEP,
+        option=(lambda graph, operation: "activation_weights") if lower else None,
+        core=STEP if lower else None,
         host=STEP,
     )
+
+
+def record(kind: str, shapes: Shapes, sums: Sums, lower: Lower) -> Operator:
+    """Return the record of an operator of shifted sums."""
+    _SUMS[kind] = sums
+    return of_step(kind, shapes, _run, lower)
 
 
 OPERATORS = (

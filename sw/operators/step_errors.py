@@ -13,10 +13,11 @@ from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.layers.grids import Grid, Repeats
 from celosia.sw.layers.lowering import Lowering
-from celosia.sw.layers.record import EXTENT, INT8, Attributes, Operator, Shape, each_sample, require
+from celosia.sw.layers.record import EXTENT, Attributes, Shape, require
 from celosia.sw.layers.shifted import Matrix, ShiftedLayers, shift_scaling
 from celosia.sw.layers.spec import Windows
 from celosia.sw.layers.tables import BYTES
+from celosia.sw.operators.shifted import of_step
 from celosia.sw.operators.windows import image
 
 _Arrays = Sequence[np.ndarray]
@@ -225,17 +226,7 @@ def _lower_softmax(lowering: Lowering, operation: Operation) -> None:
 
 
 OPERATORS = tuple(
-    Operator(
-        kind=kind,
-        shapes=shapes,
-        types=INT8,
-        plain=True,
-        kernel=each_sample(kernel),
-        lower=lower,
-        option=(lambda graph, operation: "activation_weights") if lower else None,
-        core="a step of training" if lower else None,
-        host="a step of training",
-    )
+    of_step(kind, shapes, kernel, lower)
     for kind, shapes, kernel, lower in (
         ("MaskedErrors", _masked_shapes, _run_masked, _lower_masked),
         ("MaximumErrors", _grown_shapes, _run_maxima, _lower_maxima),

@@ -15,9 +15,9 @@ from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering, View
-from celosia.sw.layers.record import INT8, Attributes, Operator, Shape, each_sample, require
+from celosia.sw.layers.record import Attributes, Shape, require
 from celosia.sw.layers.values import Value
-from celosia.sw.operators.shifted import STEP
+from celosia.sw.operators.shifted import of_step
 
 _Arrays = Sequence[np.ndarray]
 
@@ -108,17 +108,7 @@ def _add(lowering: Lowering, number: int, value: Value) -> None:
 
 
 OPERATORS = tuple(
-    Operator(
-        kind=kind,
-        shapes=shapes,
-        types=INT8,
-        plain=True,
-        kernel=each_sample(kernel),
-        lower=lower,
-        option=lambda graph, operation: "activation_weights",
-        core=STEP,
-        host=STEP,
-    )
+    of_step(kind, shapes, kernel, lower)
     for kind, shapes, kernel, lower in (
         ("TakenRows", _taken_shapes, _run_taken, _lower_taken),
         ("JoinedRows", _joined_shapes, _run_joined, _lower_joined),

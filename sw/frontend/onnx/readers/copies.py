@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value, shifted
+from celosia.sw.frontend.onnx.builder import IMAGE, Builder, Value
 from celosia.sw.frontend.onnx.constants import real_array
 from celosia.sw.frontend.onnx.operand import Operand, Unit
+from celosia.sw.frontend.onnx.readers.elementwise import constant_of
 from celosia.sw.frontend.onnx.readers.moves import as_stored, cut, numbers, one_axis
 from celosia.sw.layers.node import ModelError
 from celosia.sw.layers.onnxruntime import dequantized, quantized
@@ -274,16 +275,20 @@ def gather(builder: Builder, unit: Unit) -> None:
 
 def _table(builder: Builder, operand: Operand) -> Value:
     """Return the value of a constant, of one scale or none."""
-    data, meaning, unsigned = operand.data, operand.quantization, operand.dtype == np.uint8
+    data, meaning = operand.data, operand.quantization
     assert data is not None
-    if meaning is not None:
+    order, unsigned = tuple(range(data.ndim)), False
+    if meaning is None:
+        number = builder.constant(operand.name, data)
+    else:
         if operand.dtype not in (np.int8, np.uint8) or len(meaning.scales) > 1:
             got = f"{operand.dtype} of {len(meaning.scales)}"
             raise ModelError(f"wanted a table of int8 or uint8 of one scale, got {got}")
-        meaning = shifted(meaning, operand.dtype)
-        data = (data.astype(np.int16) - 128 * unsigned).astype(np.int8)
-    number, order = builder.constant(operand.name, data, meaning), tuple(range(data.ndim))
-    return Value(number, data.shape, data.shape, order, unsigned and meaning is not None)
+        number, unsigned = (
+            constant_of(builder, operand, data.ndim, order),
+            operand.dtype == np.uint8,
+        )
+    return Value(number, data.shape, data.shape, order, unsigned)
 
 
 def gather_at(builder: Builder, unit: Unit) -> None:

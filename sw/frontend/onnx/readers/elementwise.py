@@ -69,7 +69,7 @@ def _two(builder: Builder, unit: Unit) -> None:
     operands = [
         next(numbers).number
         if operand.data is None
-        else _constant(builder, operand, len(shape), base.order)
+        else constant_of(builder, operand, len(shape), base.order)
         for operand in (first, second)
     ]
     order = base.order if len(base.order) == len(shape) else tuple(range(len(shape)))
@@ -93,8 +93,8 @@ def _aligned(builder: Builder, values: list[Value]) -> list[Value]:
     return values
 
 
-def _constant(builder: Builder, operand: Operand, rank: int, order: tuple[int, ...]) -> int:
-    """Add a constant operand, stored like its partner; return its number."""
+def constant_of(builder: Builder, operand: Operand, rank: int, order: tuple[int, ...]) -> int:
+    """Add a constant operand of one scale, stored in an order; return its number."""
     data = operand.data
     assert data is not None
     if data.ndim > rank or len(order) != rank:
