@@ -12,7 +12,7 @@ from celosia.sw.ir.graph import Graph
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.network import Network
-from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Sum
+from celosia.sw.layers.spec import DynamicProduct, Layer, MatrixLayer, Padded, Sum
 from celosia.sw.operators.registry import OPERATORS
 
 #: A value of so many bytes is loaded again if no layer reads it in so many layers, and one that is
@@ -38,7 +38,8 @@ def lower(graph: Graph, items: int | None = None) -> Network:
         except CompileError as error:
             raise error.at(label, operation.place) from None
     outputs = lowering.finish()
-    return _in_place(lowering.network(in_order(lowering.layers), outputs), graph)
+    layers = early_copies(in_order(lowering.layers))
+    return _in_place(lowering.network(layers, outputs), graph)
 
 
 def _in_place(network: Network, graph: Graph) -> Network:
@@ -100,6 +101,28 @@ def _reading(layer: Layer, old: int, new: int) -> Layer:
         addends = tuple(replace(one, value=value(one.value)) for one in layer.addends)
         layer = replace(layer, blocks=tuple(map(value, layer.blocks)), addends=addends)
     return layer
+
+
+def early_copies(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """Return layers with each copy to a grid right after the layer that makes its source.
+
+    So the vector unit can copy while the array works for layers between.
+    """
+    result = list[Layer]()
+    for layer in layers:
+        place = len(result)
+        if isinstance(layer, Padded):
+            makers = (n for n, before in enumerate(result) if before.result == layer.source)
+            place = max(makers, default=place - 1) + 1
+            while place < len(result) and _joins(result[place]):
+                place += 1
+        result.insert(place, layer)
+    return tuple(result)
+
+
+def _joins(layer: Layer) -> bool:
+    """Return whether a layer may run jointly with the one before it."""
+    return isinstance(layer, Sum) or (isinstance(layer, DynamicProduct) and layer.shares)
 
 
 def in_order(layers: Sequence[Layer]) -> tuple[Layer, ...]:

@@ -110,6 +110,8 @@ SPARE_INSTRUCTIONS = 10
 
 #: Layers before its first reader from which on an input of a batched layer has its bytes.
 LEAD_LAYERS = 3
+#: Shares of the unified buffer up to which it has them: the first one with which all values fit.
+EARLY_SHARES = (1.0, 0.9, 0.8)
 #: Trials of layers after which the next one may begin early, one by one, times the layers of the
 #: network: each takes the compiler as long as all before.
 END_TRIALS = 1 << 14

@@ -79,10 +79,16 @@ class Network:
                 shared.setdefault(value.original, [value.original]).append(number)
         return {number: tuple(some) for some in shared.values() for number in some}
 
-    def stored_by(self, number: int) -> int:
-        """Return the last layer that makes bytes as which a value is loaded; -1 if none does."""
-        others = self.reloaded.get(number, ())
-        return max([-1, *(maker for other in others for maker in self.makers[other])])
+    @cached_property
+    def stored_by(self) -> dict[int, int]:
+        """Last layer before its readers that makes bytes of a value; values that have one."""
+        result = {}
+        for number, others in self.reloaded.items():
+            first = min(self.readers[number], default=0)
+            makers = [n for other in others for n in self.makers[other] if n < first]
+            if makers:
+                result[number] = max(makers)
+        return result
 
     @cached_property
     def in_turn(self) -> frozenset[int]:

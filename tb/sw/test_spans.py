@@ -5,7 +5,7 @@ import pytest
 
 from celosia.hw.arch.config import Config
 from celosia.hw.arch.presets import preset
-from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
+from celosia.sw.compiler.layout.spans import Span, begin_early, bytes_needed, first_fit
 
 SMALL = preset("nano,unified_bytes=1024")
 
@@ -58,3 +58,20 @@ def test_bytes_are_needed_from_birth_to_death(rng: np.random.Generator) -> None:
             for layer in range(7)
         ]
         assert bytes_needed(spans, 5, 8) == [*wanted]
+
+
+def test_spans_begin_as_early_as_there_is_space(rng: np.random.Generator) -> None:
+    for most in (0, 600, 1000, 2000):
+        lasts = rng.integers(2, 8, 9).tolist()
+        spans = [Span((n, -1, 0), 20 * n + 40, last - n % 3, last) for n, last in enumerate(lasts)]
+        earliest = {0: -1, 3: 2, 5: 0, 8: 4}
+        early = begin_early(spans, earliest, 8, most)
+        before, after = (np.array(bytes_needed(some, 8, 1)) for some in (spans, early))
+        assert (after[after > before] <= most).all()
+        for span, begun in zip(spans, early, strict=True):
+            first = max(0, earliest.get(span.key[0], span.birth))
+            assert min(first, span.birth) <= begun.birth <= span.birth
+            # One layer earlier there is no space.
+            if begun.birth > first:
+                assert after[begun.birth - 1] + span.count > most
+        assert (after == before).all() == (most == 0)

@@ -1,16 +1,55 @@
 """Instructions that copy images to grids with zeros around them."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from celosia.hw.arch.isa import Instruction, Opcode, Space
 from celosia.sw.compiler.emit.access import Step
 from celosia.sw.compiler.emit.addressing import Addressing, loops
 from celosia.sw.compiler.emit.vector import vector
 from celosia.sw.compiler.schedule.actions import PoolRegion, Region
+from celosia.sw.layers.grids import Grid
 from celosia.sw.layers.spec import Padded
 
 #: Bytes that one FILL writes at most.
 _MOST_BYTES = (1 << 16) - 1
+
+#: Cycles of a FILL besides those in which it writes, about.
+_FILL_CYCLES = 10
+
+
+class _Zeros(NamedTuple):
+    """Bytes of a grid that are 0: ``length`` from each start, in rows of images."""
+
+    first: int
+    length: int
+    images: int = 1
+    rows: int = 1
+    strides: tuple[int, int] = (0, 0)
+
+    def cycles(self, lanes: int) -> int:
+        """Return the cycles in which they are written."""
+        return self.images * self.rows * -(-self.length // lanes)
+
+
+def _zeros(grid: Grid, rows: int, columns: int, pixel: int, lanes: int) -> list[_Zeros]:
+    """Return the zeros around images of some rows and columns, or all bytes if that is faster."""
+    everything = [_Zeros(0, grid.pixels * pixel)]
+    if grid.diagonal or grid.stride != (1, 1):
+        return everything
+    row = grid.width * pixel
+    image, length = grid.height * row, (rows - 1) * row + columns * pixel
+    first = grid.origin[0] * row + grid.origin[1] * pixel
+    last = first + (grid.images - 1) * image + length
+    parts = (
+        _Zeros(0, first),
+        _Zeros(first + columns * pixel, row - columns * pixel, grid.images, rows - 1, (image, row)),
+        _Zeros(first + length, image - length, 1, grid.images - 1, (0, image)),
+        _Zeros(last, grid.pixels * pixel - last),
+    )
+    around = [part for part in parts if part.length and part.images * part.rows]
+    cycles = sum(part.cycles(lanes) + _FILL_CYCLES for part in around)
+    return around if cycles < everything[0].cycles(lanes) + _FILL_CYCLES else everything
 
 
 def padded(about: Addressing, action: PoolRegion, slot: int) -> Iterator[Step]:
@@ -27,11 +66,15 @@ def padded(about: Addressing, action: PoolRegion, slot: int) -> Iterator[Step]:
         )
     )
     base, access = about.address(written), about.access(written, writes=True)
-    length = written.columns[1]
-    for first in range(0, length, _MOST_BYTES):
-        count = min(_MOST_BYTES, length - first)
-        zeros = Instruction(Opcode.FILL, channels=count, destination_base=base + first)
-        yield Step(zeros, (access,), action.layer)
+    for zeros in _zeros(grid, rows // grid.images, columns, result.pixel, about.config.lanes):
+        for first in range(0, zeros.length, _MOST_BYTES):
+            fill = Instruction(
+                Opcode.FILL,
+                channels=min(_MOST_BYTES, zeros.length - first),
+                destination_base=base + zeros.first + first,
+                **loops((1, zeros.images, zeros.rows), (0, *zeros.strides), "destination_"),
+            )
+            yield Step(fill, (access,), action.layer)
     high = rows // grid.images
     pixel = source.pixel if about.network.values[layer.source].channels == depth else depth
     row, (down, right) = grid.width * result.pixel, grid.stride

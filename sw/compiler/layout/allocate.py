@@ -9,12 +9,12 @@ sub-batch is computed, the input of the next is loaded, if the buffer has space 
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from celosia.hw.arch.config import ADDRESS_BITS, TABLE_BYTES, Config
 from celosia.sw.compiler import policy
-from celosia.sw.compiler.layout.chains import Chain, Chains
+from celosia.sw.compiler.layout.chains import Chain, Chains, with_buffers
 from celosia.sw.compiler.layout.in_place import in_place, in_turn, users
 from celosia.sw.compiler.layout.pack import packed_bytes
 from celosia.sw.compiler.layout.pitches import Layout
@@ -25,7 +25,7 @@ from celosia.sw.compiler.layout.placement import (
     per_image_layers,
 )
 from celosia.sw.compiler.layout.scratch import spread_layers
-from celosia.sw.compiler.layout.spans import Span, bytes_needed, first_fit
+from celosia.sw.compiler.layout.spans import Span, begin_early, bytes_needed, first_fit
 from celosia.sw.compiler.layout.stripes import Passage
 from celosia.sw.compiler.layout.tile import Tiling
 from celosia.sw.layers.errors import CompileError
@@ -136,8 +136,16 @@ class _Allocator:
         self.gains = gains
         self.overlap = frozenset[int]()
         self.alone = alone
+        #: First layers in which inputs may have bytes.
+        self.earliest = {
+            number: max(readers[0] - policy.LEAD_LAYERS, network.stored_by.get(number, -1) + 1)
+            for number, readers in enumerate(network.readers)
+            if readers and network.values[number].is_input
+            if not network.makers[number] and number not in network.in_turn
+        }
         self.chains = chains
-        self.lead = 0
+        #: Bytes of the buffer, up to which inputs have theirs before their first readers.
+        self.early_bytes = 0
         self.births: dict[int, int] = {}
         self.in_place = in_place(network, layouts, config) | in_turn(network)
         #: Values that take the place of each value.
@@ -186,16 +194,30 @@ class _Allocator:
     def best_order(
         self, batch: int, permanent: Sequence[bool], spilled: frozenset[int]
     ) -> _Choice | None:
-        """Return the best use of the buffer, with as many overlapping layers as fit."""
+        """Return the best use of the buffer: overlapping layers, then inputs early, as many fit."""
 
-        def fits(ends: frozenset[int]) -> _Choice | None:
-            self.overlap = ends
-            choices = (self.best(batch, way, spilled) for way in permanent)
+        def fits(ends: frozenset[int], early: int = 0) -> _Choice | None:
+            self.overlap, self.early_bytes = ends, early
+            choices = (self.largest(batch, way, spilled) for way in permanent)
             return next((choice for choice in choices if choice is not None), None)
 
         alone = fits(frozenset())
         if alone is None:
             return None
+        best, taken = self.overlapping(fits, alone, spilled)
+        for share in () if self.per_image else policy.EARLY_SHARES:
+            found = fits(taken, int(share * self.config.unified_bytes))
+            if found is not None and found.samples >= best.samples:
+                return found
+        return best
+
+    def overlapping(
+        self,
+        fits: Callable[[frozenset[int]], _Choice | None],
+        alone: _Choice,
+        spilled: frozenset[int],
+    ) -> tuple[_Choice, frozenset[int]]:
+        """Return the use with as many overlapping layers as fit, and these layers."""
         network = self.network
         outside = [
             not spilled.isdisjoint((*layer.sources, layer.result)) or n in self.alone
@@ -208,13 +230,13 @@ class _Allocator:
         ]
         everything = fits(frozenset(ends))
         if everything is not None and everything.samples >= alone.samples:
-            return everything
+            return everything, frozenset(ends)
         best, taken = alone, frozenset[int]()
         for end in sorted(ends, key=lambda n: -self.gains[n])[: policy.END_TRIALS // len(outside)]:
             found = fits(taken | {end})
             if found is not None and found.samples >= alone.samples:
                 best, taken = found, taken | {end}
-        return best
+        return best, taken
 
     def until(self, number: int) -> int:
         """Return the last layer that may begin before the end of a layer."""
@@ -226,15 +248,6 @@ class _Allocator:
         while number + 1 < len(self.network.layers) and attached(self.network, number + 1):
             number += 1
         return number
-
-    def best(self, batch: int, permanent: bool, spilled: frozenset[int]) -> _Choice | None:
-        """Return the use for the largest sub-batch that fits, with inputs ahead if possible."""
-        for lead in (policy.LEAD_LAYERS, 0) if not self.per_image else (0,):
-            self.lead = lead
-            choice = self.largest(batch, permanent, spilled)
-            if choice is not None:
-                return choice
-        return None
 
     def largest(self, batch: int, permanent: bool, spilled: frozenset[int]) -> _Choice | None:
         """Return the use for the largest sub-batch, with inputs of the next one if they fit."""
@@ -276,9 +289,6 @@ class _Allocator:
             if any(self.stores_late(maker) for maker in makers):
                 # Its store comes after the first sums of the next layer.
                 death = self.until(min(self.end_of_run(death) + 1, end - 1))
-            if value.is_input and not births:
-                earliest = birth if number in self.network.in_turn else birth - self.lead
-                birth = max(0, earliest, min(birth, self.network.stored_by(number) + 1))
             count = layout.sample_pitch * (samples if self.whole(number) else 1)
             # An input of per-image and batched layers arrives by sample, and stays.
             both = self.whole(number) and birth < self.per_image
@@ -289,7 +299,7 @@ class _Allocator:
                 # Per-image layers go on with other samples after it is written.
                 birth = 0
             spans += [Span((number, -1, turn), count, birth, death) for turn in range(turns)]
-        return spans
+        return begin_early(spans, self.earliest, end, self.early_bytes)
 
     def stores_late(self, number: int) -> bool:
         """Return whether a layer's results are stored after the next sums are made."""
@@ -312,7 +322,7 @@ class _Allocator:
             chosen = self.chains.choose(copies, spilled, space)
             if chosen is None:
                 return None
-            spans = _with_buffers(copies, chosen[1])
+            spans = with_buffers(copies, chosen[1])
             if max(bytes_needed(spans, len(self.network.layers), 1)) > self.config.unified_bytes:
                 return None
             by_birth = sorted(spans, key=lambda span: span.birth)
@@ -380,21 +390,3 @@ def _largest(fit: Callable[[int], _Choice | None], batch: int) -> _Choice | None
         middle = (low + high) // 2
         low, high = (middle, high) if fit(middle) is not None else (low, middle)
     return fit(-(-batch // -(-batch // low))) if low else None
-
-
-def _with_buffers(spans: Sequence[Span], chains: Sequence[Chain]) -> list[Span]:
-    """Return the spans of values, which live as long as chains that use them, and of buffers."""
-    result = list(spans)
-    for chain in chains:
-        result = [
-            replace(span, death=chain.last)
-            if span.birth <= chain.last and chain.first <= span.death < chain.last
-            else span
-            for span in result
-        ]
-        result += [
-            Span((value, number, turn), size, chain.first, chain.last)
-            for (value, number), (size, turns) in chain.buffers.items()
-            for turn in range(turns)
-        ]
-    return result

@@ -318,3 +318,21 @@ class Chains:
                 passages[number - 1], cut = passed, passed.made
         first = plan.numbers[0]
         return Chain(first, last, plan.rows, passages, buffers, self.estimated(plan))
+
+
+def with_buffers(spans: Sequence[Span], chains: Sequence[Chain]) -> list[Span]:
+    """Return the spans of values, which live as long as chains that use them, and of buffers."""
+    result = list(spans)
+    for chain in chains:
+        result = [
+            replace(span, death=chain.last)
+            if span.birth <= chain.last and chain.first <= span.death < chain.last
+            else span
+            for span in result
+        ]
+        result += [
+            Span((value, number, turn), size, chain.first, chain.last)
+            for (value, number), (size, turns) in chain.buffers.items()
+            for turn in range(turns)
+        ]
+    return result

@@ -1,7 +1,7 @@
 """First-fit addresses for spans of the unified buffer."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from celosia.hw.arch.config import Config
@@ -28,6 +28,25 @@ def bytes_needed(spans: Iterable[Span], layers: int, unit: int) -> list[int]:
         steps[span.birth] += count
         steps[span.death + 1] -= count
     return list(accumulate(steps))
+
+
+def begin_early(
+    spans: Sequence[Span], earliest: Mapping[int, int], layers: int, most: int
+) -> list[Span]:
+    """Return the spans, begun earlier while those of each layer take ``most`` bytes or less.
+
+    ``earliest``: by value, the first layer in which its spans may begin.
+    """
+    used, result = bytes_needed(spans, layers, 1), []
+    for span in spans:
+        birth = span.birth
+        while birth > max(0, earliest.get(span.key[0], birth)):
+            if used[birth - 1] + span.count > most:
+                break
+            birth -= 1
+            used[birth] += span.count
+        result.append(replace(span, birth=birth))
+    return result
 
 
 def first_fit(
