@@ -58,7 +58,7 @@ class RegisterFile(Component):
     Timing
     ------
     A write takes effect two cycles after the later of its address and its data was taken. The
-    response to a read comes three cycles after its address was taken. One read and one write at a
+    response to a read comes four cycles after its address was taken. One read and one write at a
     time.
     """
 
@@ -136,6 +136,9 @@ class RegisterFile(Component):
             with m.State("LOOK_UP"):
                 hits = (address == register.offset >> 2 for register in REGISTERS)
                 m.d.sync += chosen.eq(Cat(*hits, self._is_counter(address)))
+                m.next = "READ"
+            with m.State("READ"):
+                # Counters follow their address by two cycles.
                 m.next = "RESPOND"
             with m.State("RESPOND"):
                 terms = (

@@ -131,13 +131,14 @@ class Gatherer(Component):
                 begins.eq(0),
                 busy.eq(~ends),
             ]
-        with m.If(self.bursts.valid & self.bursts.ready):
-            following = self.bursts.payload
+        following = self.bursts.payload
+        # `valid` comes late. What is taken without it is not used.
+        with m.If(self.bursts.ready):
             m.d.sync += [
                 burst[name].eq(following[name]) for name, _ in self.burst if name != "local"
             ]
-            m.d.sync += [begins.eq(1), busy.eq(1)]
-            with m.If(following.start):
+            m.d.sync += [begins.eq(1), busy.eq(self.bursts.valid)]
+            with m.If(self.bursts.valid & following.start):
                 m.d.sync += burst.local.eq(following.local)
 
         m.d.comb += [

@@ -118,7 +118,8 @@ class StoreUnit(streams.Unit):
             bad.eq(burst.bad | outside),
             splitter.abort.eq(stop | closed),
             fork.eq(valid & ~bad & may),
-            splitter.o.ready.eq(Mux(bad, pending.w_rdy, may)),
+            # The comparison of addresses comes late: it reaches no `ready`.
+            splitter.o.ready.eq(may),
             writer.request.valid.eq(fork),
             writer.request.payload.address.eq(burst.address),
             writer.request.payload.beats.eq(burst.beats),

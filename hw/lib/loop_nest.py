@@ -103,8 +103,10 @@ class LoopNest(Component):
         for level, number in enumerate(rounds):
             count, first = self.counts[str(level)], self.firsts[level]
             following = Signal(len(number), name=f"following_{level}")
+            # The next round is the last one, compared a round earlier.
+            nears = Signal(name=f"nears_{level}", reset_less=True)
             inner = ends[level - 1] if level else Const(1)
-            again = Mux(last[level], single[level], following == count)
+            again = Mux(last[level], single[level], nears)
             m.d.comb += [
                 following.eq(number + 1),
                 single[level].eq(count == first),
@@ -113,9 +115,9 @@ class LoopNest(Component):
             begins.append(self.start | (self.step & inner))
             with m.If(begins[level]):
                 with m.If(self.start | last[level]):
-                    m.d.sync += number.eq(first)
+                    m.d.sync += [number.eq(first), nears.eq(count == first + 1)]
                 with m.Else():
-                    m.d.sync += number.eq(following)
+                    m.d.sync += [number.eq(following), nears.eq(count == number + 2)]
         with m.If(self.start | self.step):
             m.d.sync += last.eq(Mux(self.start, single, following_last))
             for level in range(self.levels):

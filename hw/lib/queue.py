@@ -7,6 +7,8 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 
 from celosia.hw.lib import race
+from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.fanout import data_registers
 
 #: Cycles from a push into an empty ``SyncFIFOBuffered`` until its entry is there.
 QUEUE_LATENCY = 2
@@ -96,4 +98,63 @@ class EagerFIFO(SyncFIFOBuffered):
             m.d.sync += [consume.eq(following(consume)), self.r_rdy.eq(1)]
         with m.Elif(self.r_en):
             m.d.sync += self.r_rdy.eq(0)
+        return m
+
+
+class RegisteredFIFO(Component):
+    """Queue in a block memory with registers before and after it, which has no ``full``.
+
+    The output of a block memory takes half a cycle of 100 MHz. An entry passes the memory only
+    while the register after it is taken.
+
+    Parameters
+    ----------
+    width : int
+        Bits of an entry.
+    depth : int
+        Entries in the memory, at least 2. Never push into a queue that holds so many.
+
+    Members
+    -------
+    w_en, w_data : In(1), In(width)
+        An entry is pushed.
+    r_en, r_data, r_rdy : In(1), Out(width), Out(1)
+        The oldest entry leaves if there is one.
+
+    Timing
+    ------
+    An entry is there ``QUEUE_LATENCY`` cycles after it was pushed into an empty queue, and at most
+    two cycles later after others.
+    """
+
+    def __init__(self, *, width: int, depth: int) -> None:
+        self.memory = EagerFIFO(width=width, depth=depth)
+        self.w_en = In(1)
+        self.w_data = In(width)
+        self.r_en = In(1)
+        self.r_data = Out(width)
+        self.r_rdy = Out(1)
+        super().__init__()
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.memory = memory = self.memory
+        [oldest] = data_registers(m, self.r_data)
+        newest = Signal.like(self.w_data, reset_less=True)
+        pushed = Signal()
+        moved = Signal()
+        empty = Signal()
+        m.d.sync += [newest.eq(self.w_data), pushed.eq(self.w_en)]
+        m.d.comb += [
+            moved.eq(~self.r_rdy | self.r_en),
+            empty.eq(memory.level == 0),
+            memory.w_en.eq(pushed & ~(moved & empty)),
+            memory.w_data.eq(newest),
+            memory.r_en.eq(moved),
+        ]
+        with m.If(moved):
+            m.d.sync += [
+                self.r_rdy.eq(memory.r_rdy | (pushed & empty)),
+                oldest.eq(Mux(memory.r_rdy, memory.r_data, newest)),
+            ]
         return m

@@ -10,6 +10,7 @@ from celosia.hw.arch.registers import COUNTERS_PER_UNIT, Activity
 from celosia.hw.lib import race
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.counter import HalvedCounter
+from celosia.hw.lib.delay import delayed
 from celosia.hw.targets.product import NextCount
 
 
@@ -32,12 +33,12 @@ class UnitCounters(Component):
     clear : In(1)
         Sets counter ``address`` to zero.
     address, value : In(range(COUNTERS_PER_UNIT)), Out(32)
-        Number of a counter, and its value one cycle later. Valid only when ``enable`` has been low
-        for two cycles.
+        Number of a counter, and its value two cycles later. Valid only when ``enable`` has been low
+        for three cycles.
 
     Timing
     ------
-    A cycle's count is in the memory two cycles later.
+    A cycle's count is in the memory three cycles later.
     """
 
     def __init__(self, *, in_luts: bool = False, primitive: str = "portable") -> None:
@@ -58,6 +59,9 @@ class UnitCounters(Component):
         )
         read = memory.read_port()
         write = memory.write_port()
+        # Inputs in registers: a memory of LUTs has many address inputs.
+        enabled, clears = Signal(), Signal(reset_less=True)
+        place = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
         counts = Signal()
         index = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
         # Cycles of an activity before this one that are not in the memory yet. While it repeats,
@@ -68,21 +72,24 @@ class UnitCounters(Component):
         rewrites = Signal()
         m.submodules.following = following = NextCount(width=32, primitive=self.primitive)
         m.d.comb += [
-            again.eq(counts & self.enable & (Value.cast(self.activity) == index)),
+            again.eq(counts & enabled & (place == index)),
             rewrites.eq(again & (unwritten == 2)),
-            read.addr.eq(Mux(self.enable, Value.cast(self.activity), self.address)),
+            read.addr.eq(place),
             read.en.eq(~rewrites),
             following.count.eq(read.data),
             following.more.eq(unwritten),
-            following.clear.eq(self.clear),
-            write.en.eq((counts & ~again) | rewrites | self.clear),
-            write.addr.eq(Mux(self.clear, self.address, index)),
+            following.clear.eq(clears),
+            write.en.eq((counts & ~again) | rewrites | clears),
+            write.addr.eq(Mux(clears, place, index)),
             write.data.eq(following.next),
             self.value.eq(read.data),
         ]
         m.d.sync += [
-            counts.eq(self.enable),
-            index.eq(self.activity),
+            enabled.eq(self.enable),
+            clears.eq(self.clear),
+            place.eq(Mux(self.enable, Value.cast(self.activity), self.address)),
+            counts.eq(enabled),
+            index.eq(place),
             unwritten.eq(Mux(again, Mux(unwritten == 3, 1, unwritten + 1), 0)),
         ]
         return m
@@ -111,17 +118,19 @@ class Counters(Component):
     clearing : Out(1)
         Counters are being cleared.
     address, value : In, Out(32)
-        Counter ``address % COUNTERS_PER_UNIT`` of unit ``address // COUNTERS_PER_UNIT``, one cycle
-        later.
+        Counter ``address % COUNTERS_PER_UNIT`` of unit ``address // COUNTERS_PER_UNIT``,
+        ``VALUE_LATENCY`` cycles later.
     cycles : Out(32)
         Cycles with ``enable``. A reset changes neither them nor the counters.
 
     Timing
     ------
-    ``value`` follows ``address`` by one cycle; clearing takes COUNTERS_PER_UNIT cycles. A cycle's
-    count is in the memories three cycles later; ``value`` is valid only when ``enable`` has been
-    low for so long.
+    ``value`` follows ``address`` by ``VALUE_LATENCY`` cycles; clearing takes COUNTERS_PER_UNIT
+    cycles. A cycle's count is in the memories three cycles later; ``value`` is valid only when
+    ``enable`` has been low for so long.
     """
+
+    VALUE_LATENCY = 2
 
     def __init__(
         self,
@@ -157,22 +166,19 @@ class Counters(Component):
             total.enable.eq(self.enable & ~clearing),
             self.cycles.eq(total.count),
         ]
-        chosen = Signal(range(self.units), reset_less=True)
-        m.d.sync += chosen.eq(self.address[bits:])
+        chosen = delayed(
+            m, self.address[bits:], self.VALUE_LATENCY, name="chosen", reset_less=True
+        )[-1]
         with m.If(self.clear):
             m.d.sync += [clearing.eq(self.counts), sweep.eq(0)]
         with m.Elif(clearing):
             m.d.sync += [sweep.eq(sweep + 1), clearing.eq(sweep != COUNTERS_PER_UNIT - 1)]
-        # The classes come late in a cycle, and reach the memories in the next one.
-        counting = Signal()
-        activities = Signal.like(self.activities, reset_less=True)
-        m.d.sync += [counting.eq(self.enable & ~self.clearing), activities.eq(self.activities)]
         for u in range(self.units if self.counts else 0):
             unit = UnitCounters(in_luts=self.in_luts, primitive=self.primitive)
             m.submodules[f"unit_{u}"] = unit
             m.d.comb += [
-                unit.enable.eq(counting & ~self.clearing),
-                unit.activity.eq(activities[u]),
+                unit.enable.eq(self.enable & ~self.clearing),
+                unit.activity.eq(self.activities[u]),
                 unit.clear.eq(self.clearing),
                 unit.address.eq(Mux(self.clearing, sweep, self.address[:bits])),
             ]

@@ -19,6 +19,9 @@ EXECUTORS: dict[isa.Unit, tuple[isa.Opcode, ...]] = {
 }
 
 
+#: Cycles from NOP, FENCE or HALT to the request of its semaphores.
+HOLD = 1
+
 #: Cycles from the post of NOP, FENCE or HALT until that instruction has ended.
 SETTLE = 3
 
@@ -46,7 +49,8 @@ class Dispatch(Component):
 
     Timing
     ------
-    One word a cycle into queues with space; NOP, FENCE and HALT take ``SETTLE`` cycles more.
+    One word a cycle into queues with space. NOP, FENCE and HALT request their semaphores ``HOLD``
+    cycles after they came, and take ``SETTLE`` cycles after their post.
     """
 
     def __init__(self) -> None:
@@ -65,10 +69,12 @@ class Dispatch(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        code, value = self.i.payload.bits[:CODE_BITS], self.i.payload.bits[CODE_BITS:]
+        # NOP, FENCE or HALT in registers: the wires of a word reach all queues.
+        own = Signal()
+        word = Signal.like(self.i.payload.bits, reset_less=True)
+        code, value = word[:CODE_BITS], word[CODE_BITS:]
         halts = code == isa.Opcode.HALT.value
         acquired = Signal()
-        own = Signal()
         settled = Signal()
         # A word of the sequencer leaves once it has settled.
         ready: list[Value] = [settled]
@@ -80,9 +86,10 @@ class Dispatch(Component):
                 *(push.payload[name].eq(self.i.payload[name]) for name, _ in QUEUED),
             ]
             ready.append(mine & push.ready)
+        mine = self.i.payload.units[isa.Unit.SEQUENCER.value]
+        m.d.sync += [own.eq(self.i.valid & mine & ~settled), word.eq(self.i.payload.bits)]
         m.d.comb += [
             self.i.ready.eq(Cat(ready).any()),
-            own.eq(self.i.valid & self.i.payload.units[isa.Unit.SEQUENCER.value]),
             self.want.eq(value),
             self.requesting.eq(own & ~acquired),
         ]

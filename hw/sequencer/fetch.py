@@ -34,7 +34,7 @@ class Fetch(Component):
     length : In(LENGTH_BITS)
         Words of the program.
     stop : In(1)
-        Level: requests nothing new and drops what arrives.
+        Level: from the next cycle on, requests nothing new and drops what arrives.
     request, beats : Out(stream of ``streams.burst``), In(stream of ``read_beat``)
         Client of ``ReadMaster``.
     words : Out(stream of WORD)
@@ -42,7 +42,7 @@ class Fetch(Component):
     exhausted : Out(1)
         All words of the program have left.
     idle : Out(1)
-        Every requested beat has arrived.
+        Every requested beat has arrived, and nothing is requested.
 
     Timing
     ------
@@ -87,6 +87,8 @@ class Fetch(Component):
             width=8 * self.bus_bytes + 1, depth=depth, in_luts=self.lut_memories
         )
         requested, arrived, read = Signal(), Signal(), Signal()
+        stopped = Signal()
+        m.d.sync += stopped.eq(self.stop & ~self.begin)
         size = self.burst_beats
 
         # A burst is requested when the queue has space for all its beats. Bursts that are `left` to
@@ -101,12 +103,12 @@ class Fetch(Component):
         missing = Signal(range(depth // size + 1))
         address = Signal(ADDRESS_BITS, reset_less=True)
         m.d.comb += [
-            self.request.valid.eq(any_left & fits & ~self.stop),
+            self.request.valid.eq(any_left & fits & ~stopped),
             self.request.payload.address.eq(address),
             self.request.payload.beats.eq(size - 1),
             requested.eq(self.request.valid & self.request.ready),
             arrived.eq(self.beats.valid & self.beats.payload.last),
-            self.idle.eq(missing == 0),
+            self.idle.eq((missing == 0) & ~self.request.valid),
         ]
 
         def reaches(beats: int) -> Value:
@@ -139,9 +141,9 @@ class Fetch(Component):
         taken = Signal()
         m.d.comb += [
             self.beats.ready.eq(1),
-            store.w_en.eq(self.beats.valid & ~self.stop),
+            store.w_en.eq(self.beats.valid & ~stopped),
             store.w_data.eq(Cat(self.beats.payload.data, self.beats.payload.error)),
-            self.words.valid.eq(store.r_rdy & more & ~self.stop),
+            self.words.valid.eq(store.r_rdy & more & ~stopped),
             self.words.payload.bits.eq(store.r_data[:-1].word_select(index, 8 * WORD_BYTES)),
             self.words.payload.error.eq(store.r_data[-1]),
             taken.eq(self.words.valid & self.words.ready),

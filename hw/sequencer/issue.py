@@ -12,7 +12,8 @@ from celosia.hw.arch.registers import Activity
 from celosia.hw.lib import race
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.delay import delayed
-from celosia.hw.lib.queue import EagerFIFO
+from celosia.hw.lib.fanout import COPY
+from celosia.hw.lib.queue import RegisteredFIFO
 from celosia.hw.sequencer.command import QUEUED, Command
 
 
@@ -161,7 +162,7 @@ class Issue(Component):
     push : In(stream of QUEUED)
         From the dispatcher.
     flush : In(1)
-        Gives the registers of the instructions their defaults.
+        Gives the registers of the instructions their defaults, one cycle later.
     instruction : Out(stream of ``streams.issued(*opcodes)``)
         To the unit, without ``post``. ``valid`` is low in the cycle after one was taken.
     done : In(1)
@@ -221,9 +222,12 @@ class Issue(Component):
         # Never full: an instruction has one SET for each register and GO, and the last may lack GO.
         most = (depth + 1) * (len(REGISTERS[self.unit]) + 1)
         word = self.push.payload.bits
-        m.submodules.queue = queue = EagerFIFO(width=len(word), depth=most)
+        m.submodules.queue = queue = RegisteredFIFO(width=len(word), depth=most)
         command = Command(config=self.config, unit=self.unit)
-        m.submodules.command = ResetInserter(self.flush)(command)
+        # A cycle later: the first word of the next program comes later than that.
+        flushed = Signal(attrs=COPY)
+        m.d.sync += flushed.eq(self.flush)
+        m.submodules.command = ResetInserter(flushed)(command)
         m.submodules.in_flight = in_flight = InFlight()
         m.submodules.classes = classes = IssueActivity()
         acquired = Signal()

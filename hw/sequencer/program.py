@@ -24,8 +24,8 @@ class ProgramReader(Component):
     Members
     -------
     begin, address, length : In(1), In(ADDRESS_BITS), In(32)
-        Starts a program. A length of ``2**LENGTH_BITS`` or more counts as 0: a program without an
-        end.
+        Starts a program; ``length`` is there a cycle earlier. A length of ``2**LENGTH_BITS`` or
+        more counts as 0: a program without an end.
     stop, idle : In(1), Out(1)
         As in ``Fetch``.
     flush : In(1)
@@ -76,13 +76,15 @@ class ProgramReader(Component):
         wiring.connect(m, fetch.beats, wiring.flipped(self.beats))
         wiring.connect(m, fetch.words, check.i)
         word = check.o.payload
+        length = Signal(LENGTH_BITS, reset_less=True)
+        m.d.sync += length.eq(Mux(self.length[LENGTH_BITS:].any(), 0, self.length))
         good = word.error == isa.Error.NONE
         bad = Signal()
         ran_out = Signal()
         m.d.comb += [
             fetch.begin.eq(self.begin),
             fetch.address.eq(self.address),
-            fetch.length.eq(Mux(self.length[LENGTH_BITS:].any(), 0, self.length)),
+            fetch.length.eq(length),
             fetch.stop.eq(self.stop),
             self.idle.eq(fetch.idle),
             self.o.valid.eq(check.o.valid & good),

@@ -25,12 +25,13 @@ class Semaphores(Component):
     requesting : In(units)
         Each unit waits for the semaphores of its ``want``.
     want : In(ArrayLayout(count, units))
-        Mask of semaphores, for each unit.
+        Mask of semaphores, for each unit. It stays until the cycle after ``granted``.
     granted : Out(units)
         A count is taken from each semaphore of the unit's ``want`` in this cycle. At most one unit
-        a cycle: the one with the lowest number whose semaphores all have counts.
+        a cycle: the one with the lowest number whose semaphores all have counts, and are none of
+        those taken from in the cycle before.
     lacking : Out(count)
-        Semaphores whose count is zero.
+        Semaphores whose count was zero before the takes of the cycle before.
     post : In(ArrayLayout(count, units))
         Semaphores that get a count from each unit in this cycle.
     overflow : Out(units)
@@ -40,7 +41,7 @@ class Semaphores(Component):
     Timing
     ------
     ``granted`` is combinational from ``requesting`` and ``want``. A count posted in one cycle can
-    be taken in the next.
+    be taken in the next. A semaphore that gave a count gives none in the next cycle.
     """
 
     def __init__(self, *, count: int, units: int) -> None:
@@ -57,35 +58,32 @@ class Semaphores(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # What is taken is subtracted one cycle late (`fewer`): grants come late in a cycle. So do
-        # posts: registers show which counts are zero, and which are one.
+        # Units granted in the cycle before: their takes are subtracted in this one.
+        took = Signal(self.units)
         counts = [
             Signal(range(GREATEST + self.units + 2), name=f"count_{s}") for s in range(self.count)
         ]
-        fewer = Signal(self.count)
+        # Posts come late in a cycle: registers show which counts are zero.
         zero = Signal(self.count, init=-1)
-        one = Signal(self.count)
-        m.d.comb += self.lacking.eq(zero | (one & fewer))
+        m.d.comb += self.lacking.eq(zero)
         can = Signal(self.units)
-        m.d.comb += can.eq(
-            Cat(
-                self.requesting[u] & ~(self.want[u] & self.lacking).any() for u in range(self.units)
-            )
-        )
+        for u in range(self.units):
+            taken = Cat(took[v] & (self.want[v] & self.want[u]).any() for v in range(self.units))
+            may = ~(self.want[u] & self.lacking).any() & ~taken.any()
+            m.d.comb += can[u].eq(self.requesting[u] & may)
         for u in range(self.units):
             m.d.comb += self.granted[u].eq(can[u] & ~can[:u].any())
-        # At most one unit is granted, so masks need no priority.
-        for s in range(self.count):
-            masks = Cat(self.want[u][s] & self.granted[u] for u in range(self.units))
-            m.d.sync += fewer[s].eq(masks.any())
+        m.d.sync += took.eq(self.granted)
         for s, count in enumerate(counts):
             posted_by = (self.post[u][s] for u in range(1, self.units))
             posts = Value.cast(sum(posted_by, self.post[0][s]))
             # One adder for both.
             change = Signal(signed(len(posts) + 1), name=f"change_{s}")
             following = Signal.like(count, name=f"following_{s}")
-            m.d.comb += [change.eq(posts - fewer[s]), following.eq(count + change)]
-            m.d.sync += [count.eq(following), zero[s].eq(following == 0), one[s].eq(following == 1)]
+            # At most one unit is granted, so the masks need no priority.
+            fewer = Cat(self.want[u][s] & took[u] for u in range(self.units)).any()
+            m.d.comb += [change.eq(posts - fewer), following.eq(count + change)]
+            m.d.sync += [count.eq(following), zero[s].eq(following == 0)]
         over = Cat(count > GREATEST for count in counts)
         # The posts of the cycle before, which `counts` have now. `InFlight` names the instruction
         # that posted one cycle later.

@@ -29,6 +29,8 @@ class Costs(NamedTuple):
     fetch: int = 5
     #: Words, not cycles, between a word that leaves the prefetcher and the one that is checked.
     passing: int = 2
+    #: From NOP, FENCE or HALT to the request of its semaphores.
+    hold: int = 1
     #: From the post of NOP, FENCE or HALT until it has left the sequencer.
     settle: int = 3
     #: From the dispatcher through an empty queue.

@@ -155,6 +155,7 @@ class Timeline:
     def _own(self, index: int, i: Instruction) -> Process:
         """Execute NOP, FENCE or HALT."""
         start = self.now
+        yield start + self.costs.hold
         while (granted := self._grant(i)) is None:
             yield "posted"
         yield granted + 1

@@ -135,3 +135,24 @@ class Fifo:
                 for n in range(self.depth - 1)
             ),
         ]
+
+
+class Registered:
+    """Content of a ``RegisteredFIFO`` inside a part.
+
+    ``path``, ``width``, ``depth``: as in ``Fifo``; ``front``: the entry that it shows, if
+    ``ready``; ``entries``, ``level``: what is inside, the oldest first, and how many of these.
+    """
+
+    def __init__(self, spec: Spec, path: str, *, width: int, depth: int) -> None:
+        memory = Fifo(spec, f"{path}.memory", width=width, depth=depth, eager=True)
+        self.front = spec.see(f"{path}.r_data", width)
+        self.ready: Any = spec.see(f"{path}.r_rdy", 1)
+        newest, pushed = spec.see(f"{path}.w_data", width), spec.see(f"{path}.pushed", 1)
+        self.level = self.ready + memory.level + pushed
+        stored = memory.entries(spec.see(f"{path}.memory.r_data", width))
+        self.entries = []
+        for n in range(depth + 2):
+            later = Mux(memory.level > n, stored[min(n, depth - 1)], newest)
+            after = Mux(memory.level > n - 1, stored[min(max(n - 1, 0), depth - 1)], newest)
+            self.entries.append(Mux(self.ready, after if n else self.front, later))

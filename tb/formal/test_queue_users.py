@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from amaranth.hdl import Array, Cat, Mux, Signal, Value
 from prove import Spec, broken_module, proved, refuted
-from queues import Fifo, in_order
+from queues import Registered, in_order
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
@@ -154,10 +154,10 @@ def issue_spec(module=None):
     dut = spec.open("dut", small.Issue(config=config, unit=unit, in_flight=in_flight))
     depth = config.queue_depth
     bits = dut.push.payload.bits
-    queue = Fifo(spec, "dut.queue", width=len(bits), depth=2 * (depth + 1), eager=True)
+    queue = Registered(spec, "dut.queue", width=len(bits), depth=2 * (depth + 1))
     # What becomes of words after the queue is claimed by ``command_spec``.
     whole = spec.see("dut.command.o__valid", 1)
-    word = spec.see("dut.queue.r_data", len(bits))
+    word = queue.front
     first = REGISTERS[unit][0].code
     go, went = bits[_CODES] < first, word[_CODES] < first
     pushed = dut.push.valid & dut.push.ready
@@ -167,6 +167,7 @@ def issue_spec(module=None):
     spec.given("one register each", ~dut.push.valid | go | ~set_before)
     spec.given("a GO is one", dut.push.payload.go == go)
     spec.given("no flush meanwhile", ~dut.flush)
+    spec.claim("nor before", ~spec.see("dut.flushed", 1))
     in_order(
         spec,
         name="words ",
@@ -174,7 +175,7 @@ def issue_spec(module=None):
         value=bits,
         pop=queue.ready & ~whole,
         front=word,
-        entries=queue.entries(word),
+        entries=queue.entries,
         level=queue.level,
     )
     handed = dut.instruction.valid & dut.instruction.ready
@@ -187,7 +188,7 @@ def issue_spec(module=None):
         waits.eq(waits + (pushed & go) - granted),
     ]
     waiting = sum(
-        (queue.level > n) & (entry[_CODES] < first) for n, entry in enumerate(queue.entries(word))
+        (queue.level > n) & (entry[_CODES] < first) for n, entry in enumerate(queue.entries)
     )
     acquired = spec.see("dut.acquired", 1)
     spec.claim("inside", inside == waiting + whole)
@@ -197,9 +198,9 @@ def issue_spec(module=None):
     spec.claim("full", spec.see("dut.full", 1) == (waits == depth))
     pairs = [
         (queue.level > n + 1) & (one[_CODES] >= first) & (other[_CODES] >= first)
-        for n, (one, other) in enumerate(pairwise(queue.entries(word)))
+        for n, (one, other) in enumerate(pairwise(queue.entries))
     ]
-    newest = Array(queue.entries(word))[queue.level - 1]
+    newest = Array(queue.entries)[queue.level - 1]
     spec.claim("no two registers in a row", ~Cat(pairs).any())
     spec.claim("newest", (queue.level == 0) | ((newest[_CODES] >= first) == set_before))
     spec.claim("never full", dut.push.ready == ~(go & (waits == depth)))

@@ -1,11 +1,11 @@
-"""A queue that is written early: from outside the same as Amaranth's."""
+"""Queues: one from outside the same as Amaranth's, one with registers around its memory."""
 
 import pytest
 from amaranth.hdl import Module
 from amaranth.lib.fifo import SyncFIFOBuffered
 from pysim import pulse, simulation
 
-from celosia.hw.lib.queue import EagerFIFO
+from celosia.hw.lib.queue import QUEUE_LATENCY, EagerFIFO, RegisteredFIFO
 
 
 @pytest.mark.parametrize("depth", [2, 3, 4, 9])
@@ -50,3 +50,35 @@ async def test_the_memory_takes_what_is_shown_while_there_is_space():
 def test_one_entry_is_too_few():
     with pytest.raises(ValueError, match="depth: wanted at least 2, got 1"):
         EagerFIFO(width=8, depth=1)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 0.8, 1.0])
+async def test_registered_keeps_the_order_and_its_time(share, rng):
+    depth = 9
+    dut = RegisteredFIFO(width=8, depth=depth)
+    inside, waits = [], set()
+    ctx = await simulation(dut)
+    ends = filling = 0
+    for cycle in range(2000):
+        if cycle == ends:
+            # Full and empty in turn, sooner and later.
+            ends += int(rng.integers(3, 30))
+            filling = not filling
+        pushes, pops = rng.random(2) < ((1.0, share) if filling else (share, 1.0))
+        pushes = pushes and len(inside) < depth
+        data = int(rng.integers(256))
+        ctx.set(dut.w_en, int(pushes))
+        ctx.set(dut.w_data, data)
+        ctx.set(dut.r_en, int(pops))
+        ready = ctx.get(dut.r_rdy)
+        if not ready and inside:
+            waits.add(cycle - inside[0][1])
+        if ready:
+            assert inside[0] == (ctx.get(dut.r_data), inside[0][1])
+            if pops:
+                del inside[0]
+        if pushes:
+            inside.append((data, cycle))
+        await ctx.tick()
+    # The oldest entry has not arrived in cycles up to this one.
+    assert max(waits) == (QUEUE_LATENCY - 1 if share == 1.0 else QUEUE_LATENCY + 1)

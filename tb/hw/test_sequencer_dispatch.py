@@ -10,7 +10,7 @@ from celosia.hw.arch import commands, isa
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.isa import Opcode, Unit
 from celosia.hw.arch.registers import Activity
-from celosia.hw.sequencer.dispatch import EXECUTORS, SETTLE, Dispatch
+from celosia.hw.sequencer.dispatch import EXECUTORS, HOLD, SETTLE, Dispatch
 
 OWN = (Opcode.NOP, Opcode.FENCE, Opcode.HALT)
 
@@ -54,6 +54,8 @@ class Bench:
         pushes = {unit: getattr(dut, f"push_{unit.name.lower()}") for unit in EXECUTORS}
         names = ("requesting", "want", "granted", "quiet", "post", "halted")
         acquired = False
+        # The instruction of the sequencer came in an earlier cycle.
+        came = False
         self.settling = 0
         while True:
             for push in pushes.values():
@@ -80,12 +82,13 @@ class Bench:
             offered = [u for k, u in enumerate(pushes) if values[3 * k]]
             assert offered == ([unit] if valid and unit is not Unit.SEQUENCER else [])
             taken = [k for k in range(4) if values[3 * k] and values[3 * k + 1]]
-            own = valid and unit is Unit.SEQUENCER
+            own = came
             self.account(n, own, taken, values, now, acquired)
             self.classify(n, valid, ready, activity, own and not acquired, lacking)
             finished = bool(valid and ready)
             assert not taken or finished
             acquired = not finished and (acquired or bool(now["granted"]))
+            came = bool(valid) and not finished and unit is Unit.SEQUENCER
             if finished:
                 self.log.append(self.instructions[n].opcode)
 
@@ -141,7 +144,7 @@ def test_random_instructions(producer, full, lack, quiet, rng):
 
 
 async def test_latencies():
-    """A word for a unit leaves in its first cycle; the sequencer's posts in its second."""
+    """A word for a unit leaves in its first cycle; the sequencer's posts in its third."""
     dut: Any = Dispatch()
     cycles = []
     ctx = await pysim.simulation(dut)
@@ -157,7 +160,7 @@ async def test_latencies():
             *_, ready = await ctx.tick().sample(dut.i.ready)
             count += 1
         cycles.append(count)
-    assert cycles == [1, 2 + SETTLE, 1, 2 + SETTLE]
+    assert cycles == [1, HOLD + 2 + SETTLE, 1, HOLD + 2 + SETTLE]
 
 
 @pytest.mark.parametrize("opcode", OWN)
@@ -166,6 +169,7 @@ async def test_only_a_nop_does_not_wait_until_all_is_quiet(opcode):
     ctx = await pysim.simulation(dut)
     ctx.set(dut.i.payload, checked(4, opcode, post=0b1001))
     ctx.set(dut.i.valid, 1)
+    await ctx.tick().repeat(HOLD)
     await pysim.pulse(ctx, dut.granted)
     if opcode is not Opcode.NOP:
         for _ in range(5):
@@ -192,6 +196,7 @@ async def test_quiet_before_the_semaphores_is_not_enough():
     ctx.set(dut.i.valid, 1)
     ctx.set(dut.quiet, 1)
     ctx.set(dut.lacking, 1)
+    await ctx.tick().repeat(HOLD)
     for _ in range(5):
         assert ctx.get(dut.requesting) and ctx.get(dut.want) == 1
         assert not ctx.get(dut.i.ready) and not ctx.get(dut.halted)

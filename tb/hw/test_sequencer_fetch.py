@@ -31,8 +31,8 @@ class Memory:
             _, _, *flags, payload, idle = await ctx.tick().sample(
                 *signals, dut.request.payload, dut.idle
             )
-            # Idle is the truth about requested beats.
-            assert idle == (not queue)
+            # Idle is the truth about requested beats, and what is requested now.
+            assert idle == (not queue and not flags[0])
             if due and flags[2] and flags[3]:
                 queue.pop(0)
             if flags[0] and flags[1]:
@@ -110,15 +110,19 @@ async def test_ahead_limits_requested_blocks(ahead, rng):
     assert len(memory.requests) == 2 * ahead + 1
 
 
-async def test_stop_requests_nothing_and_drops_what_arrives(rng):
+@pytest.mark.parametrize("ready", [0, 1])
+async def test_stop_requests_nothing_and_drops_what_arrives(ready, rng):
     dut = Fetch(bus_bytes=8, burst_beats=16)
     memory = Memory(dut, program(rng, 128), latency=20)
     ctx = await pysim.simulation(dut, background=[memory.run])
     await begin(ctx, dut, length=128)
     await ctx.tick().repeat(4)
     ctx.set(dut.stop, 1)
-    requested = len(memory.requests)
-    assert not ctx.get(dut.request.valid) and not ctx.get(dut.idle)
+    # The last request is that of this cycle, before whose end nothing is idle.
+    ctx.set(dut.request.ready, ready)
+    assert ctx.get(dut.request.valid) and not ctx.get(dut.idle)
+    requested = len(memory.requests) + ready
+    await ctx.tick()
     ctx.set(dut.words.ready, 1)
     for _ in range(100):
         assert not ctx.get(dut.words.valid) and not ctx.get(dut.request.valid)

@@ -54,6 +54,7 @@ class Reader:
         self.words.clear()
         ctx.set(dut.address, BASE)
         ctx.set(dut.length, len(self.code) // WORD_BYTES if length is None else length)
+        await ctx.tick()
         await pysim.pulse(ctx, dut.begin)
         await ctx.tick().until(dut.fault)
         found = ctx.get(dut.code), ctx.get(dut.index)

@@ -100,7 +100,7 @@ def test_sequencer():
         ctx.set(dut.load.instruction.ready, 1)
 
     def before(ctx, cycle: int, seen) -> None:
-        ctx.set(dut.start, cycle < 0)
+        ctx.set(dut.start, cycle == -1)
         ctx.set(dut.beats.valid, cycle in range(len(words)))
         ctx.set(dut.beats.payload.data, words[cycle] if cycle in range(len(words)) else 0)
         ctx.set(dut.load.done, cycle == 13)
@@ -116,7 +116,7 @@ def test_sequencer():
         "Semaphores.granted, store": dut.semaphores.granted[Unit.STORE.value],
         "store.instruction": dut.store.instruction.valid,
     }
-    check(dut, "store.instruction", setup, probes, before, first=-1)
+    check(dut, "store.instruction", setup, probes, before, first=-2)
 
 
 def test_end_of_a_program():
@@ -126,6 +126,7 @@ def test_end_of_a_program():
 
     def setup(ctx) -> None:
         ctx.set(dut.program_length, len(words))
+        ctx.set(dut.request.ready, 1)
         ctx.set(dut.store.instruction.ready, 1)
         for unit in (dut.load, dut.store, dut.matrix, dut.vector):
             ctx.set(unit.idle, 1)
@@ -134,6 +135,7 @@ def test_end_of_a_program():
         ctx.set(dut.start, cycle == 0)
         ctx.set(dut.beats.valid, cycle in (1, 2))
         ctx.set(dut.beats.payload.data, words[cycle - 1] if cycle in (1, 2) else 0)
+        ctx.set(dut.beats.payload.last, cycle == 2)
         ctx.set(dut.store.idle, cycle not in range(10, 22))
         ctx.set(dut.store.done, cycle == 21)
 
