@@ -61,7 +61,7 @@ def load(
     if _ends_onnx(path) and path.is_file():
         _require_no_signature(path.name, signature)
         try:
-            return _load_onnx(read_file(path, ModelError), path.name, shapes)
+            return _load_onnx(read_file(path, ModelError), path.name, shapes, path.parent)
         except FloatModelError:
             raise FloatModelError(_float_refusal(path, "ONNX model in float")) from None
     _require_no_shapes(shapes, path)
@@ -91,13 +91,23 @@ def _require_no_shapes(shapes: Mapping[str, tuple[int, ...]] | None, name: str |
 
 
 def _load_onnx(
-    content: bytes, name: str = "model", shapes: Mapping[str, tuple[int, ...]] | None = None
+    content: bytes,
+    name: str = "model",
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    folder: Path | None = None,
 ) -> Graph:
+    """Return the graph of an ``.onnx`` file; ``folder``: of its files of weights, if any."""
     try:
+        from celosia.sw.frontend.onnx.file.external import with_weights
         from celosia.sw.frontend.onnx.model import load as load_onnx
     except ModuleNotFoundError as error:
         requirement = f"wanted the package {error.name}: {install_command('onnx')}"
         raise ModelError(f"{name}: {requirement}") from None
+    if folder:
+        try:
+            content = with_weights(content, folder)
+        except ModelError as error:
+            raise ModelError(f"{name}: {error}") from None
     return load_onnx(content, name, shapes)
 
 

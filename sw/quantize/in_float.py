@@ -107,9 +107,16 @@ def _fill(model: Any, nodes: list[Any], constants: list[Any]) -> None:
     used = []
     for node in reversed(nodes):
         if needed.intersection(node.output):
-            needed.update(node.input)
+            needed.update(_inputs(node))
             used.append(node)
     tensors = [tensor for tensor in (*model.graph.initializer, *constants) if tensor.name in needed]
     del model.graph.node[:], model.graph.initializer[:], model.graph.value_info[:]
     model.graph.node.extend(used[::-1])
     model.graph.initializer.extend(tensors)
+
+
+def _inputs(node: Any) -> list[str]:
+    """Return the tensors that a node reads, and those that graphs in it read."""
+    graphs = [graph for one in node.attribute for graph in (one.g, *one.graphs)]
+    nodes = [inner for graph in graphs for inner in graph.node]
+    return [*node.input, *(name for inner in nodes for name in _inputs(inner))]

@@ -16,7 +16,9 @@ _MODULES = (
     "onnx",
     "celosia.sw.frontend.onnx.file.versions",
     "celosia.sw.frontend.onnx.file.shapes",
+    "celosia.sw.frontend.onnx.file.external",
     "celosia.sw.quantize.in_float",
+    "celosia.sw.quantize.widened",
 )
 _TYPES = {"tensor(float)": "float32", "tensor(int32)": "int32", "tensor(int64)": "int64"}
 
@@ -24,14 +26,14 @@ _TYPES = {"tensor(float)": "float32", "tensor(int32)": "int32", "tensor(int64)":
 def open_model(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> FloatModel:
     """Return the network of an ``.onnx`` file.
 
-    One of an older opset is converted; one that was quantised dynamically is float again. Raises
-    QuantizeError if its version cannot be read, or its inputs are of no fixed shape.
+    One of an older opset is converted; one that was quantised dynamically is float again; float16
+    and bfloat16 become float32. Raises QuantizeError if its version cannot be read, its weights are
+    missing, or its inputs are of no fixed shape.
     """
-    onnx, versions, extents, dynamic = map(import_module, _MODULES)
-    model = onnx.load_from_string(read_file(path))
-    # Weights may be in files beside it, as PyTorch writes them.
-    onnx.load_external_data_for_model(model, str(path.parent))
+    onnx, versions, extents, external, dynamic, narrow = map(import_module, _MODULES)
     try:
+        model = onnx.load_from_string(external.with_weights(read_file(path), path.parent))
+        model = narrow.widened(model)
         # Constants that are inputs, too, cannot be folded; the quantiser refuses them.
         model = versions.with_constants(versions.current(model))
         if shapes:

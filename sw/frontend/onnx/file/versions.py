@@ -28,7 +28,9 @@ def current(model: onnx.ModelProto) -> onnx.ModelProto:
     if others:
         raise ModelError(f"operators of {others[0]!r} are not supported")
     if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
-        raise ModelError("wanted weights inside the file, got external data")
+        raise ModelError(
+            "wanted weights inside the contents, got external data; give the path of the file"
+        )
     opset, (low, high) = opset_of(model), _OPSETS
     if opset < _FIRST:
         raise ModelError(f"wanted opset {_FIRST} or newer, got {opset}")
