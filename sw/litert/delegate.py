@@ -14,6 +14,7 @@ from celosia.sw.layers.node import ModelError
 from celosia.sw.litert import interface
 from celosia.sw.litert.interface import Context, Node, Partition, numbers
 from celosia.sw.litert.model import Graph
+from celosia.sw.runtime.backends import require_options
 from celosia.sw.runtime.opening import open_program, open_session
 from celosia.sw.runtime.session import Session
 from celosia.sw.runtime.statistics import Statistics
@@ -66,6 +67,8 @@ class Delegate:
 
     Raises
     ------
+    ValueError
+        If there is no such option.
     RuntimeError
         By the interpreter: at its start if LiteRT's structures are not those of version 2, at
         ``invoke`` if the core stops with an error.
@@ -80,6 +83,7 @@ class Delegate:
     def __init__(
         self, *, device: str = "machine", config: Config | str = "edge", **options: Any
     ) -> None:
+        require_options(options)
         self._config, self._options = config, {"device": device, **options}
         self._programs: dict[bytes, Program | None] = {}
         self._kernels: dict[int, _Kernel] = {}

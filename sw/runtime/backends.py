@@ -1,6 +1,6 @@
 """Devices by name; each is imported when it is chosen."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -123,6 +123,15 @@ def open_pod(name: str, pod: PodConfig, memory_bytes: int, **options: Any) -> Po
         return RtlPodDriver(pod, memory_bytes=memory_bytes, **options)
 
 
+def require_options(options: Iterable[str]) -> None:
+    """Raise ValueError unless all options are those of a device."""
+    names = "cores", "ports", *_OPTIONS
+    for name in options:
+        if name not in (*names, *_IGNORED):
+            remedy = "; config is the core or the name of its preset" if name == "preset" else ""
+            raise ValueError(f"options: wanted some of {', '.join(names)}, got {name!r}{remedy}")
+
+
 def open_cores(
     name: str,
     config: Config,
@@ -137,9 +146,7 @@ def open_cores(
     Other parameters and errors: see ``open_device``. Raises ``ValueError`` if there is no such pod,
     or no such option.
     """
-    if unknown := [key for key in options if key not in (*_OPTIONS, *_IGNORED)]:
-        names = ", ".join(("cores", "ports", *_OPTIONS))
-        raise ValueError(f"options: wanted some of {names}, got {unknown[0]!r}")
+    require_options(options)
     options = {key: value for key, value in options.items() if key in _OPTIONS}
     if cores == 1:
         return Cores([open_device(name, config, memory_bytes, **options)])

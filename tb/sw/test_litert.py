@@ -222,6 +222,14 @@ def test_error_of_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
     require_equal(ours, reference, samples(reference))
 
 
+def test_unknown_options() -> None:
+    text = "^options: wanted some of cores, .*, got 'preset'; config is the core"
+    with pytest.raises(ValueError, match=text):
+        Delegate(preset="edge")
+    with pytest.raises(ValueError, match="got 'speed'$"):
+        Delegate(speed=2)
+
+
 def test_unknown_device() -> None:
     with pytest.raises(RuntimeError, match="Celosia: device: .*'tpu'"):
         ours, _ = interpreters(case(dense(3, 324)), Delegate(device="tpu"))
