@@ -138,7 +138,7 @@ class Gatherer(Component):
                 burst[name].eq(following[name]) for name, _ in self.burst if name != "local"
             ]
             m.d.sync += [begins.eq(1), busy.eq(self.bursts.valid)]
-            with m.If(self.bursts.valid & following.start):
+            with m.If(following.start):
                 m.d.sync += burst.local.eq(following.local)
 
         m.d.comb += [

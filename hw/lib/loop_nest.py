@@ -1,5 +1,8 @@
 """Loop nest: addresses of nested loops."""
 
+from functools import reduce
+from operator import or_
+
 from amaranth.hdl import Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 
@@ -74,54 +77,66 @@ class LoopNest(Component):
             Signal(self.bits, name=f"began_{level}", reset_less=True)
             for level in range(self.levels)
         ]
-        rounds = [
-            Signal(width, name=f"round_{n}", reset_less=True)
+        # Rounds of each level after the current one.
+        left = [
+            Signal(width, name=f"left_{n}", reset_less=True)
             for n, width in enumerate(self.count_bits)
         ]
-        origin: Value = began[-1]
-        stride: Value = self.strides[self.levels - 1]
-        for level in reversed(range(self.levels - 1)):
-            origin = Mux(last[level], origin, began[level])
-            stride = Mux(last[level], stride, self.strides[level])
+        # Bit n: the next step moves level n, the innermost that is not in its last round.
+        moves = Signal(self.levels, reset_less=True)
+        strides = [self.strides[level] for level in range(self.levels)]
+        origin, stride = (
+            reduce(
+                or_,
+                (value & move.replicate(self.bits) for value, move in zip(v, moves, strict=True)),
+            )
+            for v in (began, strides)
+        )
         address = Signal(self.bits)
         m.d.comb += [
             address.eq(Mux(self.start, self.base, origin + stride)),
             self.address.eq(began[0]),
         ]
-        for level, begins in enumerate(self._count(m, rounds, last, ends)):
+        for level, begins in enumerate(self._count(m, left, last, ends, moves)):
             with m.If(begins):
                 m.d.sync += began[level].eq(address)
         return m
 
-    def _count(self, m: Module, rounds: list[Signal], last: Signal, ends: Signal) -> list[Value]:
-        """Count the rounds of each level; return for each level that it begins a round.
+    def _count(
+        self, m: Module, left: list[Signal], last: Signal, ends: Signal, moves: Signal
+    ) -> list[Value]:
+        """Count the rounds of each level down; return for each level that it begins a round.
 
-        ``step`` comes late and reaches enables only. So ``ends`` is found from the next ``last``.
+        ``step`` comes late and reaches enables only. So ``ends`` and ``moves`` are found from the
+        next ``last``.
         """
         begins: list[Value] = []
         single, following_last = (Signal(self.levels, name=n) for n in ("single", "following_last"))
-        for level, number in enumerate(rounds):
+        for level, later in enumerate(left):
             count, first = self.counts[str(level)], self.firsts[level]
-            following = Signal(len(number), name=f"following_{level}")
             # The next round is the last one, compared a round earlier.
             nears = Signal(name=f"nears_{level}", reset_less=True)
             inner = ends[level - 1] if level else Const(1)
             again = Mux(last[level], single[level], nears)
             m.d.comb += [
-                following.eq(number + 1),
                 single[level].eq(count == first),
                 following_last[level].eq(Mux(inner, again, last[level])),
             ]
             begins.append(self.start | (self.step & inner))
             with m.If(begins[level]):
                 with m.If(self.start | last[level]):
-                    m.d.sync += [number.eq(first), nears.eq(count == first + 1)]
+                    m.d.sync += [later.eq(count - first), nears.eq(count == first + 1)]
                 with m.Else():
-                    m.d.sync += [number.eq(following), nears.eq(count == number + 2)]
+                    m.d.sync += [later.eq(later - 1), nears.eq(later == 2)]
         with m.If(self.start | self.step):
             m.d.sync += last.eq(Mux(self.start, single, following_last))
             for level in range(self.levels):
-                inward = slice(level + 1)
-                at_start, at_step = single[inward].all(), following_last[inward].all()
+                at_start, at_step = (v[: level + 1].all() for v in (single, following_last))
                 m.d.sync += ends[level].eq(Mux(self.start, at_start, at_step))
+                # The outermost level moves after its last round, too.
+                stays = level < self.levels - 1
+                at_start, at_step = (
+                    v[:level].all() & ~(v[level] & stays) for v in (single, following_last)
+                )
+                m.d.sync += moves[level].eq(Mux(self.start, at_start, at_step))
         return begins

@@ -8,7 +8,7 @@ from amaranth.lib.memory import Memory
 
 from celosia.hw.lib import race
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.lib.fanout import data_registers
+from celosia.hw.lib.fanout import COPY, data_registers
 
 #: Cycles from a push into an empty ``SyncFIFOBuffered`` until its entry is there.
 QUEUE_LATENCY = 2
@@ -140,7 +140,8 @@ class RegisteredFIFO(Component):
         m = Module()
         m.submodules.memory = memory = self.memory
         [oldest] = data_registers(m, self.r_data)
-        newest = Signal.like(self.w_data, reset_less=True)
+        # Not shared with other queues that get the same word.
+        newest = Signal.like(self.w_data, reset_less=True, attrs=COPY)
         pushed = Signal()
         moved = Signal()
         empty = Signal()

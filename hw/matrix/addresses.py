@@ -1,10 +1,12 @@
 """Address generator of MATMUL and MOVE_WEIGHTS: pixels, pass by pass."""
 
+from typing import Any
+
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 
 from celosia.hw.arch import isa
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.lib.fanout import data_registers
+from celosia.hw.lib.fanout import COPY, data_registers
 from celosia.hw.matrix.sizes import MatrixSizes
 
 MATMUL = isa.LAYOUTS[isa.Opcode.MATMUL]
@@ -115,15 +117,22 @@ class PassAddresses(Component):
             *(self.mask[i].eq(taps_left > i) for i in range(sizes.rows)),
         ]
 
-        # The innermost loop that is not in its last round moves; 3 is the next pass.
+        # The innermost loop that is not in its last round moves; 3 is the next pass. Two equal
+        # registers, because each selects all bits of a factor.
         moved = Signal(bits)
-        level = Mux(~ends[0], 0, Mux(~ends[1], 1, Mux(~ends[2], 2, 3)))
+        levels = [Signal(range(4), name=n, reset_less=True, attrs=COPY) for n in ("base", "by")]
+
+        def innermost(ends: Any) -> Value:
+            return Mux(~ends[0], 0, Mux(~ends[1], 1, Mux(~ends[2], 2, 3)))
+
         m.d.comb += moved.eq(
-            Array([*starts, step_start])[level] + Array([*strides, Const(sizes.rows, bits)])[level]
+            Array([*starts, step_start])[levels[0]]
+            + Array([*strides, Const(sizes.rows, bits)])[levels[1]]
         )
         new_counts = [instruction[f"{name}_count"][:count_bits] for name in axes]
         new_taps = instruction.taps[: sizes.taps_bits]
-        single_round = Cat(count == 1 for count in new_counts).all()
+        single_rounds = Cat(count == 1 for count in new_counts)
+        single_round = single_rounds.all()
         row, move = self._given(m)
         with m.If(self.idle):
             with m.If(self.begin & self.advance):
@@ -136,6 +145,7 @@ class PassAddresses(Component):
                         ends[axis].eq(new_counts[axis] == 1),
                         single[axis].eq(new_counts[axis] == 1),
                     ]
+                m.d.sync += [level.eq(innermost(single_rounds)) for level in levels]
                 m.d.sync += [
                     step_start.eq(instruction.unified),
                     taps_left.eq(new_taps),
@@ -163,6 +173,7 @@ class PassAddresses(Component):
                         ends[axis].eq(ends_next),
                     ]
             closes = taps_left <= 2 * sizes.rows
+            m.d.sync += [level.eq(innermost(ending)) for level in levels]
             m.d.sync += [
                 pass_ends.eq(ending.all()),
                 final.eq(ending.all() & Mux(pass_ends, closes, closing)),

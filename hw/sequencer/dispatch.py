@@ -8,6 +8,7 @@ from celosia.hw.arch.commands import CODE_BITS
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.registers import Activity
 from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.fanout import COPY
 from celosia.hw.sequencer.check import CHECKED
 from celosia.hw.sequencer.command import QUEUED
 
@@ -71,9 +72,9 @@ class Dispatch(Component):
         m = Module()
         # NOP, FENCE or HALT in registers: the wires of a word reach all queues.
         own = Signal()
-        word = Signal.like(self.i.payload.bits, reset_less=True)
-        code, value = word[:CODE_BITS], word[CODE_BITS:]
-        halts = code == isa.Opcode.HALT.value
+        word = Signal.like(self.i.payload.bits, reset_less=True, attrs=COPY)
+        value = word[CODE_BITS:]
+        halts, waits = Signal(reset_less=True), Signal(reset_less=True)
         acquired = Signal()
         settled = Signal()
         # A word of the sequencer leaves once it has settled.
@@ -87,7 +88,13 @@ class Dispatch(Component):
             ]
             ready.append(mine & push.ready)
         mine = self.i.payload.units[isa.Unit.SEQUENCER.value]
-        m.d.sync += [own.eq(self.i.valid & mine & ~settled), word.eq(self.i.payload.bits)]
+        code = self.i.payload.bits[:CODE_BITS]
+        m.d.sync += [
+            own.eq(self.i.valid & mine & ~settled),
+            word.eq(self.i.payload.bits),
+            halts.eq(code == isa.Opcode.HALT.value),
+            waits.eq(code != isa.Opcode.NOP.value),
+        ]
         m.d.comb += [
             self.i.ready.eq(Cat(ready).any()),
             self.want.eq(value),
@@ -98,7 +105,7 @@ class Dispatch(Component):
         # An overflow by this post is reported before the instruction leaves.
         settling = Signal(range(SETTLE + 1))
         finished = Signal()
-        m.d.comb += finished.eq(own & acquired & (self.quiet | (code == isa.Opcode.NOP.value)))
+        m.d.comb += finished.eq(own & acquired & (self.quiet | ~waits))
         m.d.comb += settled.eq(settling == SETTLE)
         with m.If(settled):
             m.d.comb += self.halted.eq(own & halts)

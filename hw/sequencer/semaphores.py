@@ -1,6 +1,6 @@
 """Counting semaphores that order the units."""
 
-from amaranth.hdl import Cat, Module, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 
 from celosia.hw.arch.config import MOST_COUNT
@@ -36,7 +36,7 @@ class Semaphores(Component):
         Semaphores that get a count from each unit in this cycle.
     overflow : Out(units)
         Two cycles after a post of this unit: it took a count past GREATEST, even if a unit took one
-        in the cycle of the post.
+        in the cycle of the post or in that before.
 
     Timing
     ------
@@ -58,8 +58,9 @@ class Semaphores(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Units granted in the cycle before: their takes are subtracted in this one.
+        # Units granted in the cycle before; their takes are subtracted in the next one.
         took = Signal(self.units)
+        late = Signal(self.count)
         counts = [
             Signal(range(GREATEST + self.units + 2), name=f"count_{s}") for s in range(self.count)
         ]
@@ -75,15 +76,17 @@ class Semaphores(Component):
             m.d.comb += self.granted[u].eq(can[u] & ~can[:u].any())
         m.d.sync += took.eq(self.granted)
         for s, count in enumerate(counts):
-            posted_by = (self.post[u][s] for u in range(1, self.units))
-            posts = Value.cast(sum(posted_by, self.post[0][s]))
+            units = range(self.units)
+            posts = Value.cast(sum((self.post[u][s] for u in units[1:]), self.post[0][s]))
             # One adder for both.
             change = Signal(signed(len(posts) + 1), name=f"change_{s}")
             following = Signal.like(count, name=f"following_{s}")
             # At most one unit is granted, so the masks need no priority.
-            fewer = Cat(self.want[u][s] & took[u] for u in range(self.units)).any()
-            m.d.comb += [change.eq(posts - fewer), following.eq(count + change)]
-            m.d.sync += [count.eq(following), zero[s].eq(following == 0)]
+            fewer = Cat(self.want[u][s] & took[u] for u in units).any()
+            m.d.comb += [change.eq(posts - late[s]), following.eq(count + change)]
+            # No takes of two cycles in a row: with `fewer`, nothing is late. Without their carries.
+            left = Mux(fewer, count != 1, ~zero[s]) | Cat(self.post[u][s] for u in units).any()
+            m.d.sync += [late[s].eq(fewer), count.eq(following), zero[s].eq(~left)]
         over = Cat(count > GREATEST for count in counts)
         # The posts of the cycle before, which `counts` have now. `InFlight` names the instruction
         # that posted one cycle later.
