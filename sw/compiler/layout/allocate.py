@@ -206,9 +206,9 @@ class _Allocator:
             return None
         best, taken = self.overlapping(fits, alone, spilled)
         for share in () if self.per_image else policy.EARLY_SHARES:
-            found = fits(taken, int(share * self.config.unified_bytes))
-            if found is not None and found.samples >= best.samples:
-                return found
+            choice = fits(taken, int(share * self.config.unified_bytes))
+            if choice is not None and choice.samples >= best.samples:
+                return choice
         return best
 
     def overlapping(

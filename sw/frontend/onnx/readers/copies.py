@@ -315,29 +315,6 @@ def gather_at(builder: Builder, unit: Unit) -> None:
     builder.define(of, builder.operate("GATHER", ends, result, of, axis=0, batch_dims=0), result)
 
 
-def expand(builder: Builder, unit: Unit) -> None:
-    """Read Expand, which broadcasts, and Tile."""
-    value, of = builder.plain(builder.value(unit.inputs[0])), unit.outputs[0]
-    extents = tuple(numbers(unit, 1) or [])
-    if min(extents, default=1) < 1:
-        raise ModelError(f"wanted numbers of at least 1, got {extents}")
-    if unit.kind == "Tile":
-        if len(extents) != len(value.shape):
-            raise ModelError(f"wanted {len(value.shape)} repeats, got {extents}")
-        shape = tuple(n * times for n, times in zip(value.shape, extents, strict=True))
-        kind, attributes = "TILE", {"multiples": extents}
-    else:
-        shape = tuple(np.broadcast_shapes(value.shape, extents))
-        kind, attributes = "BROADCAST_TO", {"shape": shape}
-    if shape == value.shape:
-        builder.alike(of, value.number, value)
-        return
-    extents = builder.constant("numbers", np.array(extents, np.int32))
-    builder.define(
-        of, builder.operate(kind, [value.number, extents], shape, of, **attributes), shape
-    )
-
-
 def extreme(builder: Builder, unit: Unit) -> None:
     """Read ReduceMax and ReduceMin."""
     reduced(builder, unit, builder.value(unit.inputs[0]))
@@ -390,7 +367,6 @@ def where(builder: Builder, unit: Unit) -> None:
 
 
 COPIES: dict[str, _Reader] = {
-    "Expand": expand,
     "Gather": gather,
     "GatherElements": gather_at,
     "GatherND": gather_at,
@@ -398,6 +374,5 @@ COPIES: dict[str, _Reader] = {
     "ReduceMax": extreme,
     "ReduceMin": extreme,
     "Resize": resize,
-    "Tile": expand,
     "Where": where,
 }

@@ -1,4 +1,4 @@
-"""Readers of operators that move elements; most change only the record of their order."""
+"""Readers of operators that move or repeat elements; most change only the record of their order."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -209,10 +209,34 @@ def _blocks(builder: Builder, unit: Unit) -> None:
     builder.define(of, number, shape, shape, IMAGE)
 
 
+def _expand(builder: Builder, unit: Unit) -> None:
+    """Read Expand, which broadcasts, and Tile."""
+    value, of = builder.plain(builder.value(unit.inputs[0])), unit.outputs[0]
+    extents = tuple(numbers(unit, 1) or [])
+    if min(extents, default=1) < 1:
+        raise ModelError(f"wanted numbers of at least 1, got {extents}")
+    if unit.kind == "Tile":
+        if len(extents) != len(value.shape):
+            raise ModelError(f"wanted {len(value.shape)} repeats, got {extents}")
+        shape = tuple(n * times for n, times in zip(value.shape, extents, strict=True))
+        kind, attributes = "TILE", {"multiples": extents}
+    else:
+        shape = tuple(np.broadcast_shapes(value.shape, extents))
+        kind, attributes = "BROADCAST_TO", {"shape": shape}
+    if shape == value.shape:
+        builder.alike(of, value.number, value)
+        return
+    extents = builder.constant("numbers", np.array(extents, np.int32))
+    builder.define(
+        of, builder.operate(kind, [value.number, extents], shape, of, **attributes), shape
+    )
+
+
 MOVES: dict[str, _Reader] = {
     "Concat": _concat,
     "DepthToSpace": _blocks,
     "Dropout": _same,
+    "Expand": _expand,
     "Flatten": _flatten,
     "Identity": _same,
     "Reshape": _to_shape,
@@ -220,6 +244,7 @@ MOVES: dict[str, _Reader] = {
     "SpaceToDepth": _blocks,
     "Split": _split,
     "Squeeze": _squeeze,
+    "Tile": _expand,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }
