@@ -34,11 +34,13 @@ def busy(unit: Unit, own: Sequence[Instruction], config: Config) -> tuple[int, i
     return least, greatest
 
 
-def misplaced(counters: Mapping[str, Mapping[str, int]], code: bytes, config: Config) -> list[str]:
+def misplaced(
+    counters: Mapping[str, Mapping[str, int]], code: bytes, config: Config, runs: int = 1
+) -> list[str]:
     """Return the errors in the classes of counters, as texts.
 
-    ``counters``: cycles by class for each unit; ``code``: program that ran to its HALT; ``config``:
-    the core.
+    ``counters``: cycles by class for each unit; ``code``: program that ran to its HALT so many
+    times; ``config``: the core.
     """
     wrong = []
     program = listing(code, config).instructions
@@ -48,6 +50,7 @@ def misplaced(counters: Mapping[str, Mapping[str, int]], code: bytes, config: Co
         classes = counters[name]
         words = ends[len(program) - 1]
         least, greatest = (words, words) if unit is Unit.SEQUENCER else busy(unit, own, config)
+        least, greatest = runs * least, runs * greatest
         if not least <= classes.get("busy", 0) <= greatest:
             wrong.append(f"{name}: wanted {least} to {greatest} busy, got {classes.get('busy', 0)}")
         may = {"busy", "memory", "drain"} | {f"semaphore_{s}" for i in own for s in bits(i.wait)}

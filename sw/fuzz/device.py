@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
     ``finished`` is True if the core reported the end; ``error`` is the error that it recorded;
     ``idle`` is True if it became idle after a soft reset, ``quiet`` if it remained so. ``broken``
-    are bits of ``Rule`` in ``disturb.h``.
+    are bits of ``Rule`` in ``disturb.h``; ``runs``: how often the program ran to its end.
     """
 
     finished: bool
@@ -48,6 +48,7 @@ class Outcome(NamedTuple):
     idle: bool
     quiet: bool
     broken: int
+    runs: int
 
 
 class FuzzDevice(RtlDevice, Driver):
@@ -93,13 +94,12 @@ class FuzzDevice(RtlDevice, Driver):
         self._wait(COUNTERS_PER_UNIT)
         self._library.celosia_refuse(self._device, beat, answer, response)
         self.set_register("control", Control.START.value)
-        stopped = False
+        stopped = rung = False
         if fault and fault.kind in ("reset", "doorbell") and not self._wait(fault.place):
-            stopped = fault.kind == "reset"
+            stopped, rung = fault.kind == "reset", fault.kind == "doorbell"
             action = Control.RESET if stopped else Control.START
             self.set_register("control", action.value)
-        finished = not stopped and self._finish(patience)
-        return self._ending(finished)
+        return self._ending(0 if stopped else self._finish(patience, rung))
 
     def _wait(self, cycles: int) -> bool:
         return bool(self._library.celosia_wait(self._device, cycles))
@@ -107,18 +107,23 @@ class FuzzDevice(RtlDevice, Driver):
     def _quiet(self, cycles: int) -> bool:
         return bool(self._library.celosia_quiet(self._device, cycles))
 
-    def _finish(self, patience: int) -> bool:
-        """Wait for the interrupt; a late doorbell makes the program run again."""
+    def _finish(self, patience: int, rung: bool) -> int:
+        """Wait for the interrupt; return how often the program ran, 0 if it does not end.
+
+        ``rung``: another doorbell came. Right after the end it makes the program run again.
+        """
         if not self._wait(patience):
-            return False
+            return 0
+        runs = 1
         for _ in range(patience // QUIET):
             if Status.BUSY not in self.status():
-                return True
+                return runs
+            runs = 1 + rung
             self._quiet(QUIET)
-        return False
+        return 0
 
-    def _ending(self, finished: bool) -> Outcome:
-        error = self._error()
+    def _ending(self, runs: int) -> Outcome:
+        error, finished = self._error(), runs > 0
         if not finished:
             # The reset stops the counters.
             self.set_register("control", Control.RESET.value)
@@ -129,7 +134,8 @@ class FuzzDevice(RtlDevice, Driver):
         self.acknowledge()
         quiet = self._quiet(QUIET) and not self._wait(0)
         broken = self._library.celosia_broken(self._device)
-        return Outcome(finished, error, cycles, counters, self._refused(), idle, quiet, broken)
+        refused = self._refused()
+        return Outcome(finished, error, cycles, counters, refused, idle, quiet, broken, runs)
 
     def _error(self) -> Failure | None:
         if Status.ERROR not in self.status():

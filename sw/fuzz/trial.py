@@ -79,10 +79,11 @@ def _play(device: FuzzDevice, case: Case, patience: int) -> Trial:
         machine = Machine(case.config, memory_bytes=image.size)
         machine.bounds = case.bounds
         machine.memory[:] = image
-        machine.run(case.code)
+        for _ in range(outcome.runs):
+            machine.run(case.code)
         problems += _same(device.content, machine.memory, "memory")
         if outcome.counters is not None:
-            wrong = misplaced(outcome.counters, case.code, case.config)
+            wrong = misplaced(outcome.counters, case.code, case.config, outcome.runs)
             problems += [Problem("classes", text) for text in wrong]
     elif expected.bounded:
         may = named(case)

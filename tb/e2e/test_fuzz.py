@@ -14,7 +14,7 @@ from clusters import Cluster
 
 from celosia.sim.model.machine import Machine
 from celosia.sw.cli import main
-from celosia.sw.fuzz.case import Bus, load
+from celosia.sw.fuzz.case import Bus, CaseFault, load
 from celosia.sw.fuzz.device import FuzzDevice, Outcome
 from celosia.sw.fuzz.programs.configurations import CONFIGURATIONS
 from celosia.sw.fuzz.programs.legal import legal
@@ -71,6 +71,20 @@ def test_a_sequential_requantizer_makes_no_difference(seed, tmp_path, capsys, fi
     code, out, err = fuzz(f"--programs 60 --seed {seed} {options}", capsys)
     assert code == 0, err
     figure(f"fuzz, sequential: {out.splitlines()[0]}")
+
+
+def test_a_doorbell_at_the_end_makes_a_program_run_again() -> None:
+    """The place at which it comes is one of a few cycles before the end."""
+    case = legal(CONFIGURATIONS["least"], random.Random(4), 8)
+    once = attempt(case).outcome
+    assert once.runs == 1
+    runs = set()
+    for early in range(8):
+        trial = attempt(replace(case, fault=CaseFault("doorbell", once.cycles - early)))
+        assert not trial.problems
+        assert trial.outcome.cycles == trial.outcome.runs * once.cycles
+        runs.add(trial.outcome.runs)
+    assert 2 in runs
 
 
 def found(out: str, err: str) -> Path:
