@@ -59,15 +59,16 @@ class UnitCounters(Component):
         )
         read = memory.read_port()
         write = memory.write_port()
-        # Inputs in registers: a memory of LUTs has many address inputs.
-        enabled, clears = Signal(), Signal(reset_less=True)
+        # Inputs in registers: a memory of LUTs has many address inputs. A reset that comes right
+        # after `enable` loses no cycle: those on their way to the memory get there.
+        enabled, clears = Signal(reset_less=True), Signal(reset_less=True)
         place = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
-        counts = Signal()
+        counts = Signal(reset_less=True)
         index = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
         # Cycles of an activity before this one that are not in the memory yet. While it repeats,
         # they are written every third cycle: `rewrites`. No read may meet a write, so the count
         # that is read stays for a cycle, with 3 `unwritten`.
-        unwritten = Signal(2)
+        unwritten = Signal(2, reset_less=True)
         again = Signal()
         rewrites = Signal()
         m.submodules.following = following = NextCount(width=32, primitive=self.primitive)

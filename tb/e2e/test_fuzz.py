@@ -87,6 +87,12 @@ def test_a_doorbell_at_the_end_makes_a_program_run_again() -> None:
     assert 2 in runs
 
 
+def test_a_reset_loses_no_cycle_of_a_counter() -> None:
+    case = legal(CONFIGURATIONS["least"], random.Random(5), 8)
+    for place in range(570, 600):
+        assert not attempt(replace(case, fault=CaseFault("reset", place))).problems
+
+
 def found(out: str, err: str) -> Path:
     """Return the file that the command names."""
     assert "differences" in out
