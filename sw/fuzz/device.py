@@ -35,12 +35,12 @@ class Refused(NamedTuple):
 class Outcome(NamedTuple):
     """End of a program.
 
-    ``finished`` is True if the core reported the end; ``error`` is the error that it recorded;
-    ``idle`` is True if it became idle after a soft reset, ``quiet`` if it remained so. ``broken``
-    are bits of ``Rule`` in ``disturb.h``; ``runs``: how often the program ran to its end.
+    ``runs``: how often the program ran to the end that the core reported; ``error`` is the error
+    that it recorded; ``idle`` is True if it became idle after a soft reset, ``quiet`` if it
+    remained so. ``broken`` are bits of ``Rule`` in ``disturb.h``.
     """
 
-    finished: bool
+    runs: int
     error: Failure | None
     cycles: int
     counters: dict[str, dict[str, int]] | None
@@ -48,7 +48,11 @@ class Outcome(NamedTuple):
     idle: bool
     quiet: bool
     broken: int
-    runs: int
+
+    @property
+    def finished(self) -> bool:
+        """True if the core reported the end."""
+        return self.runs > 0
 
 
 class FuzzDevice(RtlDevice, Driver):
@@ -134,8 +138,7 @@ class FuzzDevice(RtlDevice, Driver):
         self.acknowledge()
         quiet = self._quiet(QUIET) and not self._wait(0)
         broken = self._library.celosia_broken(self._device)
-        refused = self._refused()
-        return Outcome(finished, error, cycles, counters, refused, idle, quiet, broken, runs)
+        return Outcome(runs, error, cycles, counters, self._refused(), idle, quiet, broken)
 
     def _error(self) -> Failure | None:
         if Status.ERROR not in self.status():

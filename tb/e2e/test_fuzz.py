@@ -140,7 +140,7 @@ def broken(kind: str, outcome: Outcome, device: FuzzDevice) -> Outcome:
             code, unit, index = outcome.error
             outcome = outcome._replace(error=(code, unit, index + 1))
         case "hang" if outcome.error:
-            outcome = outcome._replace(finished=False)
+            outcome = outcome._replace(runs=0)
         case "reset":
             outcome = outcome._replace(idle=False)
         case "quiet":
