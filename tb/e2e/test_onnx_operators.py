@@ -160,6 +160,10 @@ CASES |= {
         ceil_mode=1,
         result=SAME,
     ),
+    "average-of-all": case("AveragePool", kernel_shape=[6, 5], result=SAME),
+    "average-of-all-solid": case(
+        "AveragePool", (1, 4, 2, 5, 3), kernel_shape=[2, 5, 3], result=SAME
+    ),
     "global": case("GlobalAveragePool"),
     "concat-constant": case("Concat", constants={1: real(*range(60)).reshape(1, 2, 6, 5)}, axis=1),
     "prelu": case("PRelu", constants={1: real(0.1, 0.25, -0.3, 2).reshape(4, 1, 1)}),

@@ -206,9 +206,13 @@ def average_pool(builder: Builder, unit: Unit) -> None:
     """Read AveragePool."""
     value, (of,) = builder.value(unit.inputs[0]), unit.outputs
     windows = pooling(unit, value, ())
+    more: dict[str, Any] = {"counted": bool(unit.attributes.get("count_include_pad"))}
+    if windows.kernel == windows.shape[2:] and not any(map(any, windows.pads)):
+        # ONNX Runtime takes its global mean for a window of all pixels.
+        mean(builder, unit)
+        return
     if windows.apart:
         raise ModelError("wanted windows of 1 or 2 dimensions, without dilation")
-    more: dict[str, Any] = {"counted": bool(unit.attributes.get("count_include_pad"))}
     if not (more["counted"] or windows.same):
         more |= {name: windows.inside(axis) for axis, name in enumerate(("rows", "columns"))}
     more["unsigned"] = of.dtype == np.uint8
@@ -231,10 +235,10 @@ def mean(builder: Builder, unit: Unit) -> None:
         keep = bool(unit.attributes.get("keepdims", 1))
         if axes is None or sorted(axis % rank for axis in axes) != [*range(2, rank)]:
             raise ModelError(f"wanted the mean over all pixels, got axes {axes}")
-    if rank not in (3, 4):
-        raise ModelError(f"wanted 3 or 4 dimensions, got shape {value.shape}")
-    items, channels, *extents = value.shape
-    image = builder.image(value, (items, channels, *([1] * (4 - rank)), *extents))
+    if rank < 3:
+        raise ModelError(f"wanted 3 dimensions or more, got shape {value.shape}")
+    items, channels, *extents, columns = value.shape
+    image = builder.image(value, (items, channels, math.prod(extents), columns))
     source = (items, channels, 1, 1)
     number = builder.operate(
         "QLinearGlobalAveragePool", [image.number], tuple(source[axis] for axis in IMAGE), of
