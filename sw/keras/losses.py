@@ -11,10 +11,14 @@ _SQUARES = ("mse", "mean_squared_error")
 
 
 class Loss(NamedTuple):
-    """Loss of a model: one of those of a step, and the share of its labels for all classes."""
+    """Loss of a model: one of those of a step, and the share of its labels for all classes.
+
+    ``one_hot``: true if Keras takes labels with a 1 and zeros.
+    """
 
     kind: str
     smoothing: float = 0.0
+    one_hot: bool = False
 
     def labels(self, labels: np.ndarray, classes: int) -> np.ndarray:
         """Return labels as a step is trained with them."""
@@ -47,7 +51,7 @@ def loss_of(model: Any) -> Loss:
     if name not in _ENTROPIES:
         losses = " or ".join(f"loss={name!r}" for name in (_ENTROPIES[1], _SQUARES[0]))
         raise InputError(f"model {model.name}: wanted compile({losses}), got {name}")
-    return Loss("softmax", float(getattr(loss, "label_smoothing", 0.0)))
+    return Loss("softmax", float(getattr(loss, "label_smoothing", 0.0)), name == _ENTROPIES[0])
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Networks of Keras models, and their weights back in the models."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -9,6 +9,10 @@ import numpy as np
 
 from celosia.sw.ir.graph import Graph, Operation, Tensor
 from celosia.sw.runtime.arrays import InputError
+
+#: Layers that change nothing once a model is trained, and their losses.
+_LEFT_OUT = ("ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout")
+_LEFT_OUT += ("GaussianNoise", "Identity", "SpatialDropout2D")
 
 #: Activations by the names of Keras.
 _ACTIVATIONS = {"linear": "NONE", "relu": "RELU", "relu6": "RELU6"}
@@ -64,11 +68,16 @@ class Weighted:
 
 @dataclass
 class KerasNetwork:
-    """Network of a model; ``weighted``: layers by the name of their matrix in a step."""
+    """Network of a model.
+
+    - ``weighted``: layers by the name of their matrix in a step.
+    - ``normalized``: names of normalisations, by the values before them, which are no longer there.
+    """
 
     tensors: list[Tensor] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     weighted: dict[str, Weighted] = field(default_factory=dict)
+    normalized: dict[int, str] = field(default_factory=dict)
     graph: Graph | None = None
 
     def tensor(self, shape: tuple[int, ...], data: np.ndarray | None = None, name: str = "") -> int:
@@ -107,6 +116,9 @@ def read(model: Any) -> KerasNetwork:
         except InputError as error:
             refusals.append(f"{layer.name} ({kind}): {error}")
             values[id(target)] = network.tensor(shape)
+    sources = {n for operation in network.operations for n in operation.inputs}
+    for number in network.normalized.keys() & sources:
+        refusals.append(f"{network.normalized[number]}: wanted an input that no other layer has")
     if refusals:
         listing = "; ".join(refusals)
         raise InputError(f"model {model.name}: wanted layers that train, got {listing}")
@@ -130,8 +142,14 @@ def require_ends(model: Any) -> None:
 def last_layers(network: KerasNetwork, name: str) -> int | None:
     """Return the number of layers that train, counted from the end; None if all of them do.
 
-    Raises InputError if a layer that trains is before one whose ``trainable`` is False.
+    Raises InputError if a layer that trains is before one whose ``trainable`` is False, or if one
+    with weights is called twice.
     """
+    layers = [weighted.layer for weighted in network.weighted.values()]
+    shared = sorted({layer.name for layer in layers if layers.count(layer) > 1})
+    if shared:
+        requirement = "wanted layers with weights that are called once"
+        raise InputError(f"model {name}: {requirement}, got {', '.join(shared)}")
     flags = [bool(weighted.layer.trainable) for weighted in network.weighted.values()]
     count = sum(flags)
     if flags and (not count or not all(flags[-count:])):
@@ -194,7 +212,7 @@ def _add(
             return network.add("MEAN", inputs, shape, axes=(1, 2), keep_dims=layer.keepdims)
         case "Flatten" | "Reshape":
             return network.add("RESHAPE", inputs, shape)
-        case "Dropout":
+        case _ if kind in _LEFT_OUT:
             return inputs[0]
         case "Activation":
             return _activated(network, layer.activation.__name__, inputs[0])
@@ -252,17 +270,20 @@ def _normalized(network: KerasNetwork, layer: Any, source: int) -> int:
     before = network.operations[-1] if network.operations else None
     name = f"{before.kind.lower()}_{before.place}" if before else ""
     follows = before is not None and before.outputs == (source,) and name in network.weighted
-    _require(follows, "one that follows a layer with weights and no activation")
+    _require(
+        follows and network.weighted[name].normalization is None,
+        "one that follows a layer with weights and no activation",
+    )
     weighted, kind = network.weighted[name], type(network.weighted[name].layer).__name__
     weighted.normalization = layer
     kernel, bias = weighted.read()
     assert before is not None and bias is not None
     data = _filters(kind, kernel)
     inputs = (before.inputs[0], network.tensor(data.shape, data), network.tensor(bias.shape, bias))
-    network.operations[-1] = Operation(
-        before.kind, before.place, inputs, before.outputs, before.attributes
-    )
-    return source
+    network.normalized[source] = f"{layer.name} (BatchNormalization)"
+    result = network.tensor(network.tensors[source].shape, name=network.tensors[source].name)
+    network.operations[-1] = replace(before, inputs=inputs, outputs=(result,))
+    return result
 
 
 def write(network: KerasNetwork, matrices: Mapping[str, np.ndarray]) -> None:

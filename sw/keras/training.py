@@ -34,6 +34,8 @@ from celosia.sw.training.state import State
 _CORE = "edge,activation_weights=true"
 #: Samples of one run of an evaluation.
 _BATCH = 64
+#: Least part of the first learning rate that counts: a schedule may end at 0.
+_LEAST_RATE = 1e-6
 
 
 class _Training:
@@ -86,6 +88,7 @@ def fit(
     callbacks: Any = None,
     validation_split: float = 0.0,
     validation_data: Any = None,
+    shuffle: bool = True,
     *,
     cores: int = 1,
     config: Config | str = _CORE,
@@ -101,7 +104,7 @@ def fit(
     x, y : array_like
         Samples, and classes, one-hot labels, or targets of squares; or ``x`` alone, which yields
         batches of both.
-    batch_size, epochs, verbose, callbacks, validation_split, validation_data
+    batch_size, epochs, verbose, callbacks, validation_split, validation_data, shuffle
         As ``keras.Model.fit`` takes them.
     cores : int
         Cores of a pod, which do steps at the same time.
@@ -123,9 +126,13 @@ def fit(
         raise InputError(f"model {model.name}: wanted compile(loss=...) before fit, got none")
     loss = loss_of(model)
     batch_size = 32 if batch_size is None else batch_size
-    if batch_size < 1 or not 0 <= validation_split < 1:
-        got = f"{batch_size} and {validation_split}"
-        raise InputError(f"fit: wanted batch_size from 1 and validation_split below 1, got {got}")
+    if min(batch_size, epochs) < 1 or not 0 <= validation_split < 1:
+        got = f"{batch_size}, {epochs} and {validation_split}"
+        requirement = "wanted batch_size and epochs from 1 and validation_split below 1"
+        raise InputError(f"fit: {requirement}, got {got}")
+    rate = _rate(model)
+    if rate <= 0:
+        raise InputError(f"fit: wanted a learning rate above 0 at the first step, got {rate}")
     samples, labels = _arrays(model, x, y)
     held = _validation(model, validation_data)
     if held is None and validation_split:
@@ -152,24 +159,26 @@ def fit(
         steps=steps,
         model=model,
     )
-    rate = _rate(model)
+    _build_metrics(model, loss, samples[:1], labels[:1])
     model.stop_training = False
     chain.on_train_begin()
     logs: dict[str, float] = {}
     with trainer.opened(state, images) as learner:
         for epoch in range(epochs):
             chain.on_epoch_begin(epoch)
-            learner.rate = _rate(model) / rate
             order = batches.order(seed, epoch, len(images))
+            order = order if shuffle else np.arange(len(images))
             parts: list[dict[str, float]] = []
             for first in range(0, steps, cores):
                 numbers = range(first, min(first + cores, steps))
                 chosen = order[numbers[0] * batch_size : (numbers[-1] + 1) * batch_size]
                 chain.on_train_batch_begin(first)
+                learner.rate = max(_rate(model) / rate, _LEAST_RATE)
                 keys = [(epoch, step) for step in numbers]
                 some = images.images[chosen], images.labels[chosen]
                 logits = np.concatenate(learner.train(state.steps, *some, steps * epochs, keys))
                 state.steps += len(numbers)
+                model.optimizer.iterations.assign_add(len(numbers))
                 outputs = loss.outputs(learner.real(logits))
                 parts += [loss.logs(outputs, labels[chosen])] * len(numbers)
                 logs = {name: float(np.mean([part[name] for part in parts])) for name in parts[0]}
@@ -188,18 +197,27 @@ def fit(
 
 
 def evaluate(
-    model: Any, x: Any, y: Any = None, *, config: Config | str = _CORE, device: str = "machine"
+    model: Any,
+    x: Any,
+    y: Any = None,
+    batch_size: int | None = None,
+    verbose: int | str = "auto",
+    *,
+    return_dict: bool = False,
+    config: Config | str = _CORE,
+    device: str = "machine",
 ) -> Any:
     """Return loss and accuracy of a Keras model on the core, as its ``evaluate`` does.
 
-    Parameters are those of ``fit``. A model that ``fit`` did not train is calibrated with ``x``. A
-    mean squared error has no accuracy: the loss alone is returned.
+    Parameters are those of ``predict``. A mean squared error has no accuracy: the loss alone is
+    returned.
     """
     loss = loss_of(model)
     samples, labels = _arrays(model, x, y)
-    scores = predict(model, samples, config=config, device=device)
-    logs = [*loss.logs(_probabilities(model, scores, loss), labels).values()]
-    return logs if len(logs) > 1 else logs[0]
+    scores = predict(model, samples, batch_size, verbose, config=config, device=device)
+    logs = loss.logs(_probabilities(model, scores, loss), labels)
+    values = [*logs.values()]
+    return logs if return_dict else values if len(values) > 1 else values[0]
 
 
 def _probabilities(model: Any, scores: np.ndarray, loss: Loss) -> np.ndarray:
@@ -208,15 +226,22 @@ def _probabilities(model: Any, scores: np.ndarray, loss: Loss) -> np.ndarray:
 
 
 def predict(
-    model: Any, x: Any, *, config: Config | str = _CORE, device: str = "machine"
+    model: Any,
+    x: Any,
+    batch_size: int | None = None,
+    verbose: int | str = "auto",
+    *,
+    config: Config | str = _CORE,
+    device: str = "machine",
 ) -> np.ndarray:
     """Return the outputs of a Keras model on the core, as its ``predict`` does.
 
-    Parameters are those of ``fit``. A model that ``fit`` did not train is calibrated with ``x``.
+    Parameters are those of ``fit``; there is nothing to print. A model that ``fit`` did not train
+    is calibrated with ``x``.
     """
     samples = _samples(model, x)
     exponent, content = _file(model, samples)
-    batch = min(_BATCH, len(samples))
+    batch = min(batch_size or _BATCH, len(samples))
     core = core_of(config)
     program = compile_graph(load(content), core, batch)
     with open_session(program, device=device) as session:
@@ -286,7 +311,9 @@ def _validation(model: Any, data: Any) -> tuple[np.ndarray, np.ndarray] | None:
 def _samples(model: Any, x: Any) -> np.ndarray:
     """Return samples as the input of a model takes them; ``x``: an array, or batches of one."""
     if not (hasattr(x, "__array__") or isinstance(x, list | tuple)):
-        x = np.concatenate([np.asarray(batch) for batch in _finite(x)])
+        # As Keras: labels in the batches are left out.
+        parts = (batch[0] if isinstance(batch, tuple) else batch for batch in _finite(x))
+        x = np.concatenate([np.asarray(part) for part in parts])
     if type(model).__name__ == "Sequential" and not model.built:
         model.build((None, *np.shape(x)[1:]))
     require_ends(model)
@@ -349,6 +376,16 @@ def _arrays(model: Any, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         got = f"{labels.min()} to {labels.max()}"
         raise InputError(f"labels: wanted 0 to {classes - 1}, got {got}")
     return samples, labels.astype(np.int64)
+
+
+def _build_metrics(model: Any, loss: Loss, samples: np.ndarray, labels: np.ndarray) -> None:
+    """Build the metrics of ``compile``, in which callbacks look up the direction of a monitor."""
+    if loss.kind == "squares":
+        labels = labels.reshape(-1, *model.output_shape[1:])
+    elif loss.one_hot:
+        labels = np.eye(model.output_shape[-1])[labels]
+    model.test_on_batch(samples, labels)
+    model.reset_metrics()
 
 
 def _rate(model: Any) -> float:

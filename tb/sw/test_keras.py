@@ -47,7 +47,7 @@ def test_a_model_trains_and_has_the_weights(keras: Any, tmp_path: Path) -> None:
     network, (x, y) = model(keras), samples()
     log = tmp_path / "log.csv"
     callbacks = [
-        keras.callbacks.EarlyStopping(patience=8, restore_best_weights=True),
+        keras.callbacks.EarlyStopping("val_accuracy", patience=8, restore_best_weights=True),
         keras.callbacks.ModelCheckpoint(tmp_path / "net.keras"),
         keras.callbacks.CSVLogger(log),
         keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate),
@@ -65,7 +65,8 @@ def test_a_model_trains_and_has_the_weights(keras: Any, tmp_path: Path) -> None:
     assert isinstance(history, keras.callbacks.History)
     assert {"loss", "accuracy", "val_loss", "val_accuracy"} <= set(history.history)
     assert len(log.read_text().splitlines()) == 7 and (tmp_path / "net.keras").exists()
-    loss, accuracy = evaluate(network, *held)
+    loss, accuracy = evaluate(network, *held, verbose=0)
+    assert evaluate(network, *held, 20, return_dict=True) == {"loss": loss, "accuracy": accuracy}
     assert accuracy == max(history.history["val_accuracy"]) > 0.8
     assert loss == pytest.approx(network.evaluate(*held, verbose=0)[0], abs=0.1)
     outputs = predict(network, x[320:]), network.predict(x[320:], verbose=0)
@@ -84,7 +85,7 @@ def test_samples_and_callbacks_are_those_of_keras(callbacks: str, keras: Any) ->
     options = {"verbose": 0, "batch_size": None, "callbacks": chain}
     history = fit(network, pairs, validation_data=iter(pairs), **options)
     assert {"loss", "val_loss"} <= set(history.history)
-    outputs = predict(network, iter(np.split(x[..., 0], 4)))
+    outputs = predict(network, ((part, y) for part in np.split(x[..., 0], 4)), verbose=0)
     np.testing.assert_array_equal(outputs, predict(network, x))
 
 
@@ -160,9 +161,10 @@ def test_frozen_layers_stay(keras: Any) -> None:
         (
             lambda x, y: (x, y),
             {"validation_split": 1.0},
-            "validation_split below 1, got 32 and 1.0",
+            "validation_split below 1, got 32, 1 and 1.0",
         ),
-        (lambda x, y: (x, y), {"batch_size": 0}, "batch_size from 1"),
+        (lambda x, y: (x, y), {"batch_size": 0}, "batch_size and epochs from 1"),
+        (lambda x, y: (x, y), {"epochs": 0}, "batch_size and epochs from 1"),
         (lambda x, y: (x[:20], y[:20]), {}, "wanted 32 samples or more, got 20"),
     ],
 )
@@ -187,6 +189,51 @@ def test_models_of_other_ends(keras: Any) -> None:
         network.compile("sgd", "sparse_categorical_crossentropy")
         with pytest.raises(ValueError, match=refusal):
             fit(network, inputs, y)
+
+
+def test_schedules_are_those_of_keras(keras: Any) -> None:
+    """A schedule counts steps, and may end at 0; samples may stay in order."""
+    x, y = samples()
+    weights = {}
+    for shuffle, rates in ((True, 0.1), (False, 0.1), (True, [0.1, 0.0]), (True, [0.0, 0.1])):
+        if isinstance(rates, list):
+            rates = keras.optimizers.schedules.PiecewiseConstantDecay([2], rates)
+        keras.utils.set_random_seed(0)
+        network = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(4)])
+        network.compile(
+            keras.optimizers.SGD(rates), "categorical_crossentropy", metrics=["accuracy"]
+        )
+        if len(weights) == 3:
+            with pytest.raises(ValueError, match=r"learning rate above 0 at the first step, got 0"):
+                fit(network, x, y)
+            break
+        fit(network, x, np.eye(4)[y], 8, shuffle=shuffle, verbose=0)
+        assert int(network.optimizer.iterations) == 50
+        weights[len(weights)] = network.get_weights()[0]
+    assert len({array.tobytes() for array in weights.values()}) == 3
+
+
+def test_layers_that_share(keras: Any) -> None:
+    """Noise is left out; a value before a normalisation, and one kernel, have one use."""
+    layers, (x, y) = keras.layers, samples()
+    source = keras.Input((8, 8, 1))
+    noisy = layers.GaussianNoise(0.1)(layers.SpatialDropout2D(0.1)(source))
+    before = layers.Conv2D(4, 3, padding="same", use_bias=False)(noisy)
+    once = layers.BatchNormalization()(before)
+    square = layers.Dense(64)
+    for value, refusal in (
+        (once, None),
+        (layers.Add()([before, once]), "batch_norm.*wanted an input that no other layer has"),
+        (layers.BatchNormalization()(once), "batch_norm.*wanted one that follows a layer"),
+        (square(square(layers.Flatten()(noisy))), "called once, got dense"),
+    ):
+        network = keras.Model(source, layers.Dense(4)(layers.Flatten()(value)))
+        network.compile("sgd", "sparse_categorical_crossentropy")
+        if refusal is None:
+            fit(network, x[:64], y[:64], verbose=0)
+            continue
+        with pytest.raises(ValueError, match=refusal):
+            fit(network, x, y)
 
 
 def test_refusals(keras: Any) -> None:
