@@ -11,8 +11,8 @@ from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.layers.weight_bytes import high_bytes
 from celosia.sw.training.graph import STEPS, StepGraph
 
-#: Scale and zero point of probabilities in LiteRT.
-_PROBABILITIES = 1 / 256, -128
+#: Scale and zero point of probabilities, and of their logarithms, in LiteRT.
+_PROBABILITIES = {"SOFTMAX": (1 / 256, -128), "LOG_SOFTMAX": (16 / 256, 127)}
 
 
 def tflite_of(network: Graph, step: StepGraph, weights: Sequence[np.ndarray]) -> bytes:
@@ -36,9 +36,11 @@ def tflite_of(network: Graph, step: StepGraph, weights: Sequence[np.ndarray]) ->
     file = _File(step, highs)
     for operation in step.network.operations:
         _WRITERS[operation.kind](file, operation)
-    if network.operations[-1].kind == "SOFTMAX":
-        result = file.tensor("probabilities", file.shape(step.network.outputs[0]), *_PROBABILITIES)
-        file.add("SOFTMAX", [file.numbers[step.network.outputs[0]]], result, beta=1.0)
+    kind = network.operations[-1].kind
+    if kind in _PROBABILITIES:
+        ends, fields = _PROBABILITIES[kind], {"beta": 1.0} if kind == "SOFTMAX" else {}
+        result = file.tensor("probabilities", file.shape(step.network.outputs[0]), *ends)
+        file.add(kind, [file.numbers[step.network.outputs[0]]], result, **fields)
     return file.content(network.name)
 
 

@@ -63,7 +63,7 @@ class StepGraph:
 
 
 def trained(network: Graph, loss: str = "softmax") -> Graph:
-    """Return a network without the softmax at its end, which is part of the loss.
+    """Return a network without the softmax at its end, or its logarithm: part of the loss.
 
     Activations of sums that nothing else reads are part of the operation before: results that they
     clamp want no steps.
@@ -71,7 +71,7 @@ def trained(network: Graph, loss: str = "softmax") -> Graph:
     Raises CompileError if it has not one input and one output, or a softmax and another loss.
     """
     operations = network.operations
-    if operations and operations[-1].kind == "SOFTMAX":
+    if operations and operations[-1].kind in ("SOFTMAX", "LOG_SOFTMAX"):
         if loss != "softmax":
             raise CompileError(
                 f"wanted no softmax at the end with the loss {loss}, got one", layer=network.name

@@ -12,6 +12,7 @@ from networks import Chain, serialize
 from turns import in_turn
 
 from celosia.hw.arch.presets import preset
+from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 from celosia.sw.runtime.arrays import quantized
@@ -56,6 +57,24 @@ def trained(trainer: Learner, images: np.ndarray, labels: np.ndarray, steps: int
         trainer.train(step, images[chosen], labels[chosen], steps, keys)
     state.weights = trainer.carrier.weights
     return state
+
+
+@pytest.mark.parametrize("kind", ["SOFTMAX", "LOG_SOFTMAX"])
+def test_the_softmax_at_the_end_is_part_of_the_loss(kind: str, seed: int) -> None:
+    """Its file has it again, as LiteRT computes it."""
+    layers = Layers((5,), seed)
+    layers.add(kind, [layers.dense(4)], (1, 4))
+    graph = layers.graph()
+    images, labels = samples(graph, BATCH, seed)
+    trainer, state = learner(graph, seed), State(weights=[])
+    trainer.start(state, images, labels)
+    content = trainer.file(state.weights, trainer.calibration.shifts)
+    assert load(content).operations[-1].kind == kind
+    with open_session(compile_graph(load(content), preset("edge"), BATCH)) as session:
+        (scores,) = session.run([images])
+    (outputs,) = prerequisites.litert_outputs(content, images)
+    np.testing.assert_array_equal(scores.reshape(BATCH, 4), outputs.reshape(BATCH, 4))
+    assert len(np.unique(scores)) > 4
 
 
 @pytest.mark.parametrize("name", ["dense", "conv", "depthwise", "branches"])
