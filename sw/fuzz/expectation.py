@@ -98,9 +98,9 @@ def expect(case: Case) -> Expected:
     ]
     stuck = contested(listed)
     if bad or result.failure:
-        ends: set[Failure | None] = set(bad)
-        if result.failure:
-            ends.add((result.failure.error, result.failure.unit, result.failure.index))
+        # Another unit may get the count, and the sequencer come to a word that it cannot dispatch.
+        stops = (result.failure, listed.failure if stuck else None)
+        ends: set[Failure | None] = {*bad, *((s.error, s.unit, s.index) for s in stops if s)}
         if stuck:
             ends.add(None)
             every = range(len(listed.instructions))

@@ -169,6 +169,11 @@ def test_unpredictable_programs() -> None:
     contested = expectation.expect(case(Instruction(Opcode.NOP, post=1), *both, HALT))
     assert contested.allows(None) and contested.allows((Error.WATCHDOG, Unit.STORE, 1))
     assert not contested.allows((Error.FIELD, Unit.SEQUENCER, 1))
+    # The first one waits in the sequencer; if it gets the count, no word is left.
+    first, second = Instruction(Opcode.NOP, wait=1), Instruction(Opcode.STORE, wait=1)
+    late = expectation.expect(case(Instruction(Opcode.NOP, post=1), second, first))
+    assert late.allows((Error.PROGRAM, Unit.SEQUENCER, 3))
+    assert late.allows((Error.WATCHDOG, Unit.SEQUENCER, 2))
 
 
 def test_shrinking_finds_the_culprit(seed: int) -> None:
