@@ -16,8 +16,8 @@ from celosia.sw.layers.weight_bytes import LOW_BITS, MOST
 from celosia.sw.training.carriers import HostSteps
 from celosia.sw.training.graph import StepGraph
 
-#: Steps after which shifts are looked at, and in the first steps.
-_WATCHED_STEPS, _FIRST_WATCHED, _FIRST_STEPS = 20, 4, 80
+#: Steps after which shifts are looked at, and first steps, before each of which they are.
+_WATCHED_STEPS, _FIRST_STEPS = 20, 80
 #: First steps, in which updates grow, and part of all steps at most.
 _WARM_STEPS, _WARM_PART = 40, 0.05
 #: Images that calibrate the first shifts.
@@ -39,13 +39,13 @@ _MOST_SHIFT = 24
 #: Part of the old mean in that of the sizes of gradients.
 _KEPT = 0.5
 #: Part of the greatest size of a gradient that a later one counts as, at least.
-_LEAST_SIZE = 2.0**-3
+_LEAST_SIZE = 2.0**-2
 #: First and last ratio of update and weights: from random weights, and from trained ones; share of
 #: right images from which weights are trained. Those that lack a class of ten are not.
-_RANDOM, _TRAINED = (2.0**-6, 2.0**-10), (2.0**-8, 2.0**-11)
+_RANDOM, _TRAINED = (2.0**-5.5, 2.0**-9.5), (2.0**-8, 2.0**-11)
 _TRAINED_SHARE = 0.85
 #: Steps of a training below which updates grow, and how much at most.
-_USUAL_STEPS, _MOST_GROWTH = 200, 4.0
+_USUAL_STEPS, _MOST_GROWTH = 500, 2.0
 #: Greatest root of the mean square of high bytes; results that count as the size of biases, and
 #: that size at most.
 _MOST_SPREAD, _BIASES, _MOST_BIASES = 48.0, 8.0, 24.0 * (1 << LOW_BITS)
@@ -164,7 +164,7 @@ class Calibration:
 
 def is_watched(steps: int, count: int) -> bool:
     """Return whether shifts are looked at before one of the next steps."""
-    return -steps % (_FIRST_WATCHED if steps < _FIRST_STEPS else _WATCHED_STEPS) < count
+    return steps < _FIRST_STEPS or -steps % _WATCHED_STEPS < count
 
 
 def _root(values: np.ndarray) -> float:
