@@ -1,15 +1,15 @@
 """Read side of the store unit: reads the beats of bursts from the unified buffer."""
 
 from amaranth.hdl import Cat, Module, Mux, ShapeLike, Signal, Value, unsigned
-from amaranth.lib import data, stream
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 
 from celosia.hw import streams
 from celosia.hw.axi.writer import write_beat
 from celosia.hw.dma.receiver import lane_mask
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.lib.fanout import data_registers
 from celosia.hw.lib.queue import EagerFIFO
+from celosia.hw.lib.skid_buffer import FAR, link
 
 
 def gathered_layout(
@@ -42,6 +42,8 @@ class Gatherer(Component):
         As for ``burst_layout``.
     tag : ShapeLike
         Shape of the tag of a burst.
+    skid : bool
+        A skid buffer holds the requests, else a pipeline register.
 
     Members
     -------
@@ -78,8 +80,10 @@ class Gatherer(Component):
         length_bits: int,
         local_bits: int,
         tag: ShapeLike = 0,
+        skid: bool = True,
     ) -> None:
         self.bus_bytes = bus_bytes
+        self.skid = skid
         self.burst = gathered_layout(
             data_bytes=bus_bytes, length_bits=length_bits, local_bits=local_bits, tag=tag
         )
@@ -96,10 +100,11 @@ class Gatherer(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        [payload] = data_registers(m, self.request.payload)
         m.submodules.strobes = strobes = EagerFIFO(width=self.bus_bytes + 1, depth=self.SPACE)
         m.submodules.responses = responses = EagerFIFO(width=8 * self.bus_bytes, depth=self.SPACE)
         request = self.request
+        m.submodules.register = register = link(request.payload.shape(), skid=self.skid, block=FAR)
+        wiring.connect(m, register.o, wiring.flipped(request))
         # What is left of the burst that is read, and that its next beat is the first.
         burst = Signal(self.burst, reset_less=True)
         busy = Signal()
@@ -111,7 +116,8 @@ class Gatherer(Component):
         m.d.comb += [
             ends.eq(burst.beats == 0),
             # A beat enters the queue of strobes with its request: that queue counts the beats.
-            step.eq(busy & (~request.valid | request.ready) & strobes.w_rdy),
+            register.i.valid.eq(busy & strobes.w_rdy),
+            step.eq(busy & register.i.ready & strobes.w_rdy),
             self.bursts.ready.eq((~busy | (step & ends)) & ~self.abort),
             sent.eq(self.beats.valid & self.beats.ready),
             self.idle.eq(~busy & ~request.valid),
@@ -119,13 +125,12 @@ class Gatherer(Component):
         first = Mux(begins, burst.first_offset, 0)
         last = Mux(ends, burst.last_offset, self.bus_bytes - 1)
         mask = lane_mask(first, last, lanes=self.bus_bytes)
-        with m.If(request.ready):
-            m.d.sync += request.valid.eq(0)
+        m.d.comb += [
+            register.i.payload.address.eq(burst.local),
+            register.i.payload.mask.eq(mask),
+        ]
         with m.If(step):
             m.d.sync += [
-                request.valid.eq(1),
-                payload.address.eq(burst.local),
-                payload.mask.eq(mask),
                 burst.local.eq(burst.local + self.bus_bytes),
                 burst.beats.eq(burst.beats - 1),
                 begins.eq(0),

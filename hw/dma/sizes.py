@@ -71,6 +71,7 @@ class StoreSizes(Sizes):
     bus_bytes: int
     burst_beats: int
     parity: bool = False
+    skid: bool = True
 
     @property
     def tag(self) -> Shape:

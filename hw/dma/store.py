@@ -77,6 +77,7 @@ class StoreUnit(streams.Unit):
             length_bits=self._splitter.burst["beats"].width,
             local_bits=local_bits,
             tag=sizes.tag,
+            skid=sizes.skid,
         )
         self._writer = WriteMaster(**bus, outstanding=outstanding)
         self.reads = Out(streams.UnifiedReads(**unified))

@@ -7,7 +7,7 @@ from amaranth.hdl import Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 
 from celosia.hw.lib.component import Component, In, Out
-from celosia.hw.lib.fanout import data_registers
+from celosia.hw.lib.fanout import COPY, data_registers
 
 
 class LoopNest(Component):
@@ -36,7 +36,7 @@ class LoopNest(Component):
         Distance of addresses from round to round, for each level. Constant while the loops run.
     counts : In(StructLayout of "0", "1", …)
         Number of the last round of each level, the innermost first: rounds less one where the first
-        round has number 0, else rounds. Constant while the loops run.
+        round has number 0, else rounds. Constant from the cycle before ``start`` on.
     step : In(1)
         Goes to the next round; ignored together with ``start``.
     address : Out(unsigned(bits))
@@ -83,14 +83,18 @@ class LoopNest(Component):
             for n, width in enumerate(self.count_bits)
         ]
         # Bit n: the next step moves level n, the innermost that is not in its last round.
-        moves = Signal(self.levels, reset_less=True)
+        # Two equal registers, because each selects all bits of a factor.
+        moves = [
+            Signal(self.levels, name=n, reset_less=True, attrs=COPY)
+            for n in ("moves_origin", "moves_stride")
+        ]
         strides = [self.strides[level] for level in range(self.levels)]
         origin, stride = (
             reduce(
                 or_,
-                (value & move.replicate(self.bits) for value, move in zip(v, moves, strict=True)),
+                (value & move.replicate(self.bits) for value, move in zip(v, copy, strict=True)),
             )
-            for v in (began, strides)
+            for v, copy in zip((began, strides), moves, strict=True)
         )
         address = Signal(self.bits)
         m.d.comb += [
@@ -103,7 +107,7 @@ class LoopNest(Component):
         return m
 
     def _count(
-        self, m: Module, left: list[Signal], last: Signal, ends: Signal, moves: Signal
+        self, m: Module, left: list[Signal], last: Signal, ends: Signal, moves: list[Signal]
     ) -> list[Value]:
         """Count the rounds of each level down; return for each level that it begins a round.
 
@@ -111,21 +115,23 @@ class LoopNest(Component):
         next ``last``.
         """
         begins: list[Value] = []
-        single, following_last = (Signal(self.levels, name=n) for n in ("single", "following_last"))
+        # Levels of one round and of two, compared before the start.
+        single, double = (
+            Signal(self.levels, name=n, reset_less=True) for n in ("single", "double")
+        )
+        following_last = Signal(self.levels)
         for level, later in enumerate(left):
             count, first = self.counts[str(level)], self.firsts[level]
             # The next round is the last one, compared a round earlier.
             nears = Signal(name=f"nears_{level}", reset_less=True)
             inner = ends[level - 1] if level else Const(1)
             again = Mux(last[level], single[level], nears)
-            m.d.comb += [
-                single[level].eq(count == first),
-                following_last[level].eq(Mux(inner, again, last[level])),
-            ]
+            m.d.sync += [single[level].eq(count == first), double[level].eq(count == first + 1)]
+            m.d.comb += following_last[level].eq(Mux(inner, again, last[level]))
             begins.append(self.start | (self.step & inner))
             with m.If(begins[level]):
                 with m.If(self.start | last[level]):
-                    m.d.sync += [later.eq(count - first), nears.eq(count == first + 1)]
+                    m.d.sync += [later.eq(count - first), nears.eq(double[level])]
                 with m.Else():
                     m.d.sync += [later.eq(later - 1), nears.eq(later == 2)]
         with m.If(self.start | self.step):
@@ -138,5 +144,5 @@ class LoopNest(Component):
                 at_start, at_step = (
                     v[:level].all() & ~(v[level] & stays) for v in (single, following_last)
                 )
-                m.d.sync += moves[level].eq(Mux(self.start, at_start, at_step))
+                m.d.sync += [copy[level].eq(Mux(self.start, at_start, at_step)) for copy in moves]
         return begins

@@ -14,6 +14,7 @@ from celosia.hw.arch.commands import (
 )
 from celosia.hw.arch.config import SEMAPHORES, Config
 from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.skid_buffer import FAR, link
 from celosia.hw.sequencer.fetch import WORD
 
 #: Word after its check, with the index of its instruction, its error, and the bit of its unit.
@@ -239,22 +240,26 @@ class Check(Component):
         m = Module()
         m.submodules.codes = codes = Codes(config=self.config)
         m.submodules.conflicts = conflicts = Conflicts(config=self.config)
+        # With a skid buffer, a queue that is full reaches no register before this one.
+        shape = data.StructLayout({"word": WORD, "entry": code_entry(self.config)})
+        m.submodules.first = first = link(shape, skid=self.config.skid, block=FAR)
         valid = Signal()
-        held = Signal(WORD, reset_less=True)
-        entry = Signal(code_entry(self.config), reset_less=True)
+        held = Signal(WORD)
+        entry = Signal(code_entry(self.config))
         moves = Signal()
         m.d.comb += [
             codes.code.eq(self.i.payload.bits[:CODE_BITS]),
             moves.eq(~self.o.valid | self.o.ready),
-            self.i.ready.eq(~valid | moves),
+            first.i.valid.eq(self.i.valid),
+            first.i.payload.word.eq(self.i.payload),
+            first.i.payload.entry.eq(codes.entry),
+            self.i.ready.eq(first.i.ready),
+            first.o.ready.eq(moves),
+            valid.eq(first.o.valid),
+            held.eq(first.o.payload.word),
+            entry.eq(first.o.payload.entry),
             self.empty.eq(~valid & ~self.o.valid),
         ]
-        with m.If(self.i.ready):
-            m.d.sync += [
-                valid.eq(self.i.valid),
-                held.eq(self.i.payload),
-                entry.eq(codes.entry),
-            ]
         # The words of an instruction lie side by side, its registers in the order of their codes.
         # `pending`: its GO has not come; unit and code of its last word.
         code, value = held.bits[:CODE_BITS], held.bits[CODE_BITS:]

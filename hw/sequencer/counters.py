@@ -11,6 +11,7 @@ from celosia.hw.lib import race
 from celosia.hw.lib.component import Component, In, Out
 from celosia.hw.lib.counter import HalvedCounter
 from celosia.hw.lib.delay import delayed
+from celosia.hw.lib.fanout import COPY
 from celosia.hw.targets.product import NextCount
 
 
@@ -54,17 +55,18 @@ class UnitCounters(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         attrs: Any = race.UNDEFINED | {"ram_style": "distributed" if self.in_luts else "block"}
-        m.submodules.memory = memory = Memory(
-            shape=unsigned(32), depth=COUNTERS_PER_UNIT, init=[], attrs=attrs
-        )
-        read = memory.read_port()
-        write = memory.write_port()
-        # Inputs in registers: a memory of LUTs has many address inputs. A reset that comes right
-        # after `enable` loses no cycle: those on their way to the memory get there.
+        # Inputs in registers: a memory of LUTs has many address inputs, so each half of its bits
+        # has a copy. A reset that comes right after `enable` loses no cycle: those on their way to
+        # the memory get there.
         enabled, clears = Signal(reset_less=True), Signal(reset_less=True)
-        place = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
         counts = Signal(reset_less=True)
         index = Signal(range(COUNTERS_PER_UNIT), reset_less=True)
+        halves = 2 if self.in_luts else 1
+        places = [
+            Signal(range(COUNTERS_PER_UNIT), name=f"place_{n}", reset_less=True, attrs=COPY)
+            for n in range(halves)
+        ]
+        place = places[0]
         # Cycles of an activity before this one that are not in the memory yet. While it repeats,
         # they are written every third cycle: `rewrites`. No read may meet a write, so the count
         # that is read stays for a cycle, with 3 `unwritten`.
@@ -75,20 +77,29 @@ class UnitCounters(Component):
         m.d.comb += [
             again.eq(counts & enabled & (place == index)),
             rewrites.eq(again & (unwritten == 2)),
-            read.addr.eq(place),
-            read.en.eq(~rewrites),
-            following.count.eq(read.data),
+            following.count.eq(self.value),
             following.more.eq(unwritten),
             following.clear.eq(clears),
-            write.en.eq((counts & ~again) | rewrites | clears),
-            write.addr.eq(Mux(clears, place, index)),
-            write.data.eq(following.next),
-            self.value.eq(read.data),
         ]
+        for n, own in enumerate(places):
+            memory = Memory(
+                shape=unsigned(32 // halves), depth=COUNTERS_PER_UNIT, init=[], attrs=attrs
+            )
+            m.submodules[f"memory_{n}"] = memory
+            read = memory.read_port()
+            write = memory.write_port()
+            m.d.comb += [
+                read.addr.eq(own),
+                read.en.eq(~rewrites),
+                write.en.eq((counts & ~again) | rewrites | clears),
+                write.addr.eq(Mux(clears, own, index)),
+                write.data.eq(following.next.word_select(n, 32 // halves)),
+                self.value.word_select(n, 32 // halves).eq(read.data),
+            ]
         m.d.sync += [
             enabled.eq(self.enable),
             clears.eq(self.clear),
-            place.eq(Mux(self.enable, Value.cast(self.activity), self.address)),
+            *(own.eq(Mux(self.enable, Value.cast(self.activity), self.address)) for own in places),
             counts.eq(enabled),
             index.eq(place),
             unwritten.eq(Mux(again, Mux(unwritten == 3, 1, unwritten + 1), 0)),

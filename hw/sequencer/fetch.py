@@ -9,6 +9,7 @@ from celosia.hw.arch.config import ADDRESS_BITS, PROGRAM_BYTES
 from celosia.hw.arch.registers import LENGTH_BITS
 from celosia.hw.axi.reader import length_bits, read_beat
 from celosia.hw.lib.component import Component, In, Out
+from celosia.hw.lib.fanout import COPY
 from celosia.hw.lib.queue import EagerFIFO
 
 #: Word of a program; ``error`` if the bus refused it.
@@ -87,8 +88,9 @@ class Fetch(Component):
             width=8 * self.bus_bytes + 1, depth=depth, in_luts=self.lut_memories
         )
         requested, arrived, read = Signal(), Signal(), Signal()
-        stopped = Signal()
-        m.d.sync += stopped.eq(self.stop & ~self.begin)
+        # One copy for what is requested, one for the queue.
+        stopped, drops = (Signal(name=n, attrs=COPY) for n in ("stopped", "drops"))
+        m.d.sync += [copy.eq(self.stop & ~self.begin) for copy in (stopped, drops)]
         size = self.burst_beats
 
         # A burst is requested when the queue has space for all its beats. Bursts that are `left` to
@@ -141,9 +143,9 @@ class Fetch(Component):
         taken = Signal()
         m.d.comb += [
             self.beats.ready.eq(1),
-            store.w_en.eq(self.beats.valid & ~stopped),
+            store.w_en.eq(self.beats.valid & ~drops),
             store.w_data.eq(Cat(self.beats.payload.data, self.beats.payload.error)),
-            self.words.valid.eq(store.r_rdy & more & ~stopped),
+            self.words.valid.eq(store.r_rdy & more & ~drops),
             self.words.payload.bits.eq(store.r_data[:-1].word_select(index, 8 * WORD_BYTES)),
             self.words.payload.error.eq(store.r_data[-1]),
             taken.eq(self.words.valid & self.words.ready),

@@ -39,8 +39,8 @@ class Slots(Component):
         For each slot: its task is not done; that task writes accumulators.
     tags, endings : Out(ArrayLayout(TAG_BITS, 2)), Out(ArrayLayout(VectorSizes.ending, 2))
         Tag and ending of the task in each slot.
-    oldest : Out(1)
-        Slot of the oldest task that is not done.
+    oldest, oldest_writes : Out(1), Out(1)
+        Slot of the oldest task that is not done; an equal register for the writers.
 
     Timing
     ------
@@ -55,13 +55,16 @@ class Slots(Component):
         self.tags = Out(data.ArrayLayout(streams.TAG_BITS, 2))
         self.endings = Out(data.ArrayLayout(sizes.ending, 2))
         self.oldest = Out(1)
+        self.oldest_writes = Out(1)
         super().__init__()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        oldest_writes = Signal(attrs=COPY)
+        m.d.comb += self.oldest_writes.eq(oldest_writes)
         tags, endings = data_registers(m, self.tags, self.endings)
         with m.If(self.finished):
-            m.d.sync += self.oldest.eq(~self.oldest)
+            m.d.sync += [self.oldest.eq(~self.oldest), oldest_writes.eq(~self.oldest)]
         for slot in range(2):
             with m.If(self.launch.valid & (self.launch.slot == slot)):
                 m.d.sync += [
@@ -176,8 +179,8 @@ class VectorControl(streams.Unit):
         Responses to reads are missing; writes are not visible yet.
     endings : Out(ArrayLayout(VectorSizes.ending, 2))
         Ending of the task in each slot.
-    oldest : Out(1)
-        Slot of the oldest task that is not done.
+    oldest, oldest_writes : Out(1), Out(1)
+        As in ``Slots``.
     bytes_finished, bytes_fault : In(1)
         From ``UnifiedWriter``: the oldest task is done; it has failed.
     sums_finished, sums_fault : In(1)
@@ -201,6 +204,7 @@ class VectorControl(streams.Unit):
         self.softmax = sizes.softmax
         self.launch = Out(Launch(sizes))
         self.oldest = Out(1)
+        self.oldest_writes = Out(1)
         self.stop = Out(1)
         self.prepared = In(1)
         self.running = In(1)
@@ -299,6 +303,7 @@ class VectorControl(streams.Unit):
         m.d.comb += [
             self.endings.eq(slots.endings),
             self.oldest.eq(slots.oldest),
+            self.oldest_writes.eq(slots.oldest_writes),
             classes.stop.eq(self.stop),
             classes.awaited.eq(self.awaited),
             classes.settling.eq(self.settling),

@@ -112,7 +112,7 @@ class VectorUnit(streams.Unit):
             writers.result.eq(datapath.result),
             writers.bytes.eq(datapath.bytes),
             writers.endings.eq(control.endings),
-            writers.oldest.eq(control.oldest),
+            writers.oldest.eq(control.oldest_writes),
             writers.stop.eq(control.stop),
             writers.write_fault.eq(self.write_fault),
             control.bytes_finished.eq(writers.bytes_finished),

@@ -7,20 +7,56 @@ from typing import Any
 import pytest
 from amaranth.hdl import Array, Cat, Mux, Signal, Value
 from prove import Spec, broken_module, proved, refuted
-from queues import Registered, in_order
+from queues import Pair, Registered, Single, in_order
 
 from celosia.hw import streams
 from celosia.hw.arch import isa
 from celosia.hw.arch.commands import CODE_BITS, REGISTERS, VALUE_BITS, register_limits
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.presets import preset
+from celosia.hw.lib.skid_buffer import FAR
 from celosia.hw.sequencer import check, command, issue
 
 _CODES = slice(0, CODE_BITS)
 _VALUES = slice(CODE_BITS, None)
 
 
-MOVES = preset("nano,activation_weights=true")
+MOVES = preset("nano,links=skid,activation_weights=true")
+
+
+def _first(spec, dut, config):
+    """Return what the first register of a check holds, and that it offers something."""
+    width = len(Value.cast(dut.i.payload)) + check.code_entry(config).size
+    valid = spec.see("dut.first.o__valid", 1)
+    kind = Pair if config.skid else Single
+    first = kind(spec, "dut.first", width=width, valid=valid)
+    for bit in range(FAR, width, FAR) if config.skid else ():
+        copies = [spec.see(f"dut.first.{name}_{bit}", 1) for name in ("valid", "full", "front")]
+        spec.claim(f"copies of bit {bit}", Cat(*copies) == Cat(valid, first.full, first.turn))
+    return first, valid
+
+
+def _table_claims(spec, config, there, word, entry, *, name):
+    """Claim that a word, if it is there, has its entry of the table."""
+    code, units, limits = word[_CODES], len(isa.Unit), register_limits(config)
+    opcodes = {opcode.value for opcode in isa.Opcode if isa.has(opcode, config)}
+    known = {register.code for registers in REGISTERS.values() for register in registers}
+    for unit in isa.Unit:
+        codes = {opcode for opcode in opcodes if isa.UNITS[isa.Opcode(opcode)] is unit}
+        codes |= {register.code for register in REGISTERS.get(unit, ())}
+        owns = Cat(code == c for c in codes).any()
+        spec.claim(f"{name}{unit.name} owns", ~there | (entry[unit.value] == owns))
+    opcode = Cat(code == c for c in opcodes).any()
+    spec.claim(f"{name}opcode", ~there | (entry[units] == opcode))
+    high = Signal(VALUE_BITS)
+    for number, limit in limits.items():
+        with spec.m.If(code == number):
+            spec.m.d.comb += high.eq(limit.high)
+    is_set = Cat(code == c for c in known).any()
+    at = units + 2
+    spec.claim(f"{name}limit", ~there | ~is_set | (entry[at : at + VALUE_BITS] == high))
+    positive = Cat((code == n) & bool(limit.low) for n, limit in limits.items()).any()
+    spec.claim(f"{name}least", ~there | ~is_set | (entry[at - 1] == positive))
 
 
 def check_spec(module=check, config=MOVES):
@@ -28,23 +64,35 @@ def check_spec(module=check, config=MOVES):
     spec = Spec()
     opcodes = [opcode.value for opcode in isa.Opcode if isa.has(opcode, config)]
     dut = spec.open("dut", module.Check(config=config))
-    entry_bits, units = check.code_entry(config).size, len(isa.Unit)
+    units = len(isa.Unit)
     word = Value.cast(dut.i.payload)
     taken = dut.i.valid & dut.i.ready
     moves = ~dut.o.valid | dut.o.ready
-    middle, inside, last = Signal.like(word), Signal(), Signal.like(word)
+    first, valid = _first(spec, dut, config)
+    # Words in the first register, the oldest in the middle of the check.
+    middle, behind, last = Signal.like(word), Signal.like(word), Signal.like(word)
+    inside, two = Signal(), Signal()
     offered = Signal()
     starts = middle[_CODES] < REGISTERS[isa.Unit.LOAD][0].code
     count, index = Signal(streams.INDEX_BITS), Signal(streams.INDEX_BITS)
+    entries = [each[len(word) :] for each in first.entries]
     with spec.m.If(moves):
-        spec.m.d.sync += [offered.eq(inside), last.eq(middle), index.eq(count), inside.eq(0)]
-        with spec.m.If(inside & starts & spec.see("dut.entry", entry_bits)[:units].any()):
+        spec.m.d.sync += [offered.eq(inside), last.eq(middle), index.eq(count)]
+        spec.m.d.sync += [inside.eq(two), middle.eq(behind), two.eq(0)]
+        with spec.m.If(inside & starts & entries[0][:units].any()):
             spec.m.d.sync += count.eq(count + 1)
     with spec.m.If(taken):
-        spec.m.d.sync += [middle.eq(word), inside.eq(1)]
-    spec.claim("held", spec.see("dut.valid", 1) == inside)
-    spec.claim("word held", ~inside | (spec.see("dut.held", len(word)) == middle))
-    spec.claim("taken", dut.i.ready == (~inside | moves))
+        with spec.m.If(inside & (~moves | two)):
+            spec.m.d.sync += [behind.eq(word), two.eq(1)]
+        with spec.m.Else():
+            spec.m.d.sync += [middle.eq(word), inside.eq(1)]
+    spec.claim("held", valid == inside)
+    spec.claim("level", first.level == inside + two)
+    words = [middle, behind][: len(first.entries)]
+    present = [inside, two]
+    for n, (there, each, word_of) in enumerate(zip(present, first.entries, words, strict=False)):
+        spec.claim(f"word {n} held", ~there | (each[: len(word)] == word_of))
+    spec.claim("taken", dut.i.ready == (~two if config.skid else ~inside | moves))
     spec.claim("offered", dut.o.valid == offered)
     spec.claim("empty", dut.empty == ~(inside | offered))
     shown = dut.o.payload
@@ -54,18 +102,12 @@ def check_spec(module=check, config=MOVES):
     spec.claim("word waits", spec.waits(dut.o.valid, dut.o.ready, shown))
     spec.claim("refused", ~offered | ((shown.error == isa.Error.BUS) == last[-1]))
 
-    # The entry of the table for the word in the middle, and what comes out of that.
+    # The entries of the table for the words inside, and what comes out of that.
     code = middle[_CODES]
     limits = register_limits(config)
     known = {register.code for registers in REGISTERS.values() for register in registers}
-    entry = spec.see("dut.entry", entry_bits)
-    for unit in isa.Unit:
-        codes = {opcode for opcode in opcodes if isa.UNITS[isa.Opcode(opcode)] is unit}
-        codes |= {register.code for register in REGISTERS.get(unit, ())}
-        owns = Cat(code == c for c in codes).any()
-        spec.claim(f"{unit.name} owns", ~inside | (entry[unit.value] == owns))
-    opcode = Cat(code == c for c in opcodes).any()
-    spec.claim("opcode", ~inside | (entry[units] == opcode))
+    for n, (there, each, entry) in enumerate(zip(present, words, entries, strict=False)):
+        _table_claims(spec, config, there, each, entry, name="behind: " if n else "")
     good = ~offered | (shown.error != isa.Error.NONE)
     wrong = [
         (last[_CODES] == number)
@@ -74,15 +116,6 @@ def check_spec(module=check, config=MOVES):
     ]
     spec.claim("within limits", good | ~Cat(wrong).any())
     spec.claim("known words", good | Cat(last[_CODES] == c for c in {*known, *opcodes}).any())
-    high = Signal(VALUE_BITS)
-    for number, limit in limits.items():
-        with spec.m.If(code == number):
-            spec.m.d.comb += high.eq(limit.high)
-    at = units + 2
-    is_set = Cat(code == c for c in known).any()
-    spec.claim("limit", ~inside | ~is_set | (entry[at : at + VALUE_BITS] == high))
-    positive = Cat((code == n) & bool(limit.low) for n, limit in limits.items()).any()
-    spec.claim("least", ~inside | ~is_set | (entry[at - 1] == positive))
     if isa.has(isa.Opcode.MOVE_WEIGHTS, config):
         # The last SET, and that before the word on offer.
         taps = Signal(VALUE_BITS, init=1)
@@ -272,7 +305,11 @@ def issue_spec(module=None):
     return spec
 
 
-@pytest.mark.parametrize("config", [preset("nano"), MOVES], ids=lambda config: config.name)
+@pytest.mark.parametrize(
+    "config",
+    [preset("nano,links=skid"), MOVES, preset("nano,links=register")],
+    ids=lambda c: c.name,
+)
 def test_check(config):
     proved(check_spec(config=config), depth=1, reach=8)
 
@@ -280,7 +317,7 @@ def test_check(config):
 @pytest.mark.parametrize(
     ("right", "wrong", "claim"),
     [
-        ("self.i.ready.eq(~valid | moves)", "self.i.ready.eq(~valid)", "taken"),
+        ("self.i.ready.eq(first.i.ready)", "self.i.ready.eq(~valid)", "taken"),
         ("self.o.valid.eq(valid)", "self.o.valid.eq(valid | self.i.valid)", "offered"),
         ("moves.eq(~self.o.valid | self.o.ready)", "moves.eq(1)", "offered"),
         ("self.index + entry.go", "self.index + 1", "counted"),

@@ -31,10 +31,11 @@ async def clear(ctx, dut):
     assert COUNTERS_PER_UNIT <= cycles <= COUNTERS_PER_UNIT + 2
 
 
+@pytest.mark.parametrize("in_luts", [False, True])
 @pytest.mark.parametrize("variety", [1, 2, 3, COUNTERS_PER_UNIT])
 @pytest.mark.parametrize("rate", [0.4, 1.0])
-async def test_unit_counts_every_cycle_once(variety, rate, rng):
-    dut = UnitCounters()
+async def test_unit_counts_every_cycle_once(variety, rate, in_luts, rng):
+    dut = UnitCounters(in_luts=in_luts)
     places = rng.permutation(COUNTERS_PER_UNIT)[:variety]
     tally = [0] * COUNTERS_PER_UNIT
     ctx = await pysim.simulation(dut)

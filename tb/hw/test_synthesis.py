@@ -77,7 +77,7 @@ def test_without_seeds_it_is_synthesised_alone(tools):
 
 
 #: Inputs of `nano` over these depths, and its greatest, with Yosys 0.70; others may differ.
-DEPTH = {"over_7": 158, "over_8": 24, "greatest": 10}
+DEPTH = {"over_7": 145, "over_8": 19, "greatest": 10}
 
 
 @pytest.mark.slow
