@@ -130,6 +130,14 @@ class Calibration:
             self._watch_update(role, size, unit, weights * ratio)
         return any(before[role] != self.shifts[role] for role in before if role not in updates)
 
+    def rescale(self, role: str, sums: int, weights: int) -> None:
+        """Keep the real size of updates where the exponents of gradients and weights grow by some.
+
+        ``sums``: of the sums of products that are gradients.
+        """
+        self.sizes[role] *= 2.0**-sums
+        self.shifts[role] = min(max(0, self.shifts[role] + weights - sums), _MOST_SHIFT)
+
     def _watch_sums(self, role: str, results: np.ndarray, small: float) -> None:
         """Look at results of a role; ``small``: size that is too small."""
         sizes = np.abs(results.astype(np.int16))

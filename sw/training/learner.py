@@ -191,7 +191,7 @@ class Learner:
     def _rescaled(
         self, weights: Sequence[np.ndarray], before: Mapping[str, int]
     ) -> list[np.ndarray]:
-        """Return weights that are the same real numbers with new shifts; so are the logits.
+        """Return weights that are the same real numbers with new shifts; so are logits and updates.
 
         Where the results of a layer are twice as large a step, the sums of the next ones are half
         as many, and so must be their biases. Softmax takes logits in steps that do not change.
@@ -205,8 +205,12 @@ class Learner:
             step = self._step(shifts)
         results = []
         for old, new, array in zip(self.step.weights, step.weights, weights, strict=True):
-            less = step.exponents[new.highs[0]] - self.step.exponents[old.highs[0]]
+            role, high, former = f"{new.name}/step", new.highs[0], old.highs[0]
+            less = step.exponents[high] - self.step.exponents[former]
             results.append(limited(np.rint(array * 2.0**-less)))
+            sums = step.gradients[high] - step.shifts[role]
+            sums -= self.step.gradients[former] - self.step.shifts[role]
+            self.calibration.rescale(role, sums, less)
         return results
 
     def _inputs(self, images: np.ndarray, labels: np.ndarray, key: tuple[int, ...]) -> Inputs:
