@@ -173,14 +173,20 @@ def read_array(path: Path) -> np.ndarray:
 def read_labels(path: Path, count: int, option: str = "--labels") -> np.ndarray:
     """Return the labels of samples; ``option``: that names the file.
 
-    Raises InputError if they are no integers, one for each sample.
+    Raises InputError if they are neither whole numbers, one for each sample, nor one-hot rows.
     """
     array = read_array(path)
-    if array.dtype.kind not in "iu" or array.shape not in ((count,), (count, 1)):
-        raise InputError(
-            f"{option}: {path}: wanted integers of shape [{count}], "
-            f"got {array.dtype} of shape {list(array.shape)}"
-        )
+    got = f"{array.dtype} of shape {list(array.shape)}"
+    if array.dtype.kind in "iufb" and array.ndim == 2 and array.shape[1] > 1:
+        ones = (array == 1).sum(axis=1)
+        if ((array == 0).sum(axis=1) + ones == array.shape[1]).all() and (ones == 1).all():
+            array = array.argmax(axis=1)
+    is_whole = array.dtype.kind in "iu"
+    if array.dtype.kind == "f":
+        is_whole = bool((np.abs(array) < 1 << 31).all() and (array == np.rint(array)).all())
+    if not is_whole or array.shape not in ((count,), (count, 1)):
+        requirement = f"wanted whole numbers of shape [{count}], or one-hot rows"
+        raise InputError(f"{option}: {path}: {requirement}, got {got}")
     return array.reshape(-1).astype(np.int64)
 
 

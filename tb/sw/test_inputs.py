@@ -10,6 +10,7 @@ from PIL import Image
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.cli import main
+from celosia.sw.cli.inputs import read_labels
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.images import read_image
@@ -27,6 +28,24 @@ MACHINE = "--device machine --preset nano"
 
 def celosia(command: str) -> None:
     assert main(command.split()) == 0
+
+
+@pytest.mark.parametrize("form", ["columns", "floats", "ones", "truths"])
+def test_labels_are_whole_numbers_or_one_hot_rows(form: str, tmp_path: Path) -> None:
+    labels = np.array([3, 0, 2, 2])
+    ones = np.eye(4)[labels]
+    forms = {"columns": labels[:, None], "floats": labels * 1.0, "ones": ones, "truths": ones == 1}
+    np.save(tmp_path / "y.npy", forms[form])
+    np.testing.assert_array_equal(read_labels(tmp_path / "y.npy", 4), labels)
+
+
+@pytest.mark.parametrize(
+    "array", [[0.5, 1, 0, 0], [np.nan, 1, 0, 0], np.eye(4)[:3], np.ones((4, 4)), np.zeros((4, 4))]
+)
+def test_other_labels_are_refused(array: object, tmp_path: Path) -> None:
+    np.save(tmp_path / "y.npy", np.array(array))
+    with pytest.raises(InputError, match="--labels: .*wanted whole numbers of shape .4., or one-h"):
+        read_labels(tmp_path / "y.npy", 4)
 
 
 @pytest.fixture

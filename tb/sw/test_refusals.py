@@ -114,7 +114,7 @@ eval mnist_cnn_5x5 --data bytes.npy --labels labels.npy
 eval mnist_cnn_5x5 --data bytes.npy
     --data: wanted --labels, or a folder with a folder for each class
 eval mnist_cnn_5x5 --data bytes.npy --labels x.npy
-    --labels: x.npy: wanted integers of shape [2], got float32 of shape [2, 28, 28, 1]
+    --labels: x.npy: wanted whole numbers of shape [2], or one-hot rows, got float32 of shape [2, 28, 28, 1]
 eval mnist_cnn_5x5 --data bytes.npy --labels many.npy
     mnist_cnn_5x5.tflite: bytes.npy: wanted labels of 0 to 9, got 3 to 10
 eval mnist_cnn_5x5 --data classes
