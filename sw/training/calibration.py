@@ -133,9 +133,10 @@ class Calibration:
     def rescale(self, role: str, sums: int, weights: int) -> None:
         """Keep the real size of updates where the exponents of gradients and weights grow by some.
 
-        ``sums``: of the sums of products that are gradients.
+        ``sums``: of the sums of products that are gradients. They may not have been looked at yet.
         """
-        self.sizes[role] *= 2.0**-sums
+        if role in self.sizes:
+            self.sizes[role] *= 2.0**-sums
         self.shifts[role] = min(max(0, self.shifts[role] + weights - sums), _MOST_SHIFT)
 
     def _watch_sums(self, role: str, results: np.ndarray, small: float) -> None:

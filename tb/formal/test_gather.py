@@ -26,7 +26,7 @@ def gather_spec(module=gather, space=None, skid=True):
     width = Value.cast(request.payload).shape().width
     kind = Pair if skid else Single
     held = kind(spec, "dut.register", width=width, valid=request.valid)
-    room = ~held.full if skid else ~request.valid | request.ready
+    room = ~held.full if isinstance(held, Pair) else ~request.valid | request.ready
     # A push into a full queue would be lost, and the counts go apart.
     under_way = responses.level + requested + held.level
     spec.claim("nothing lost", strobes.level == under_way)

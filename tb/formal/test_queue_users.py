@@ -30,9 +30,10 @@ def _first(spec, dut, config):
     valid = spec.see("dut.first.o__valid", 1)
     kind = Pair if config.skid else Single
     first = kind(spec, "dut.first", width=width, valid=valid)
-    for bit in range(FAR, width, FAR) if config.skid else ():
-        copies = [spec.see(f"dut.first.{name}_{bit}", 1) for name in ("valid", "full", "front")]
-        spec.claim(f"copies of bit {bit}", Cat(*copies) == Cat(valid, first.full, first.turn))
+    if isinstance(first, Pair):
+        for bit in range(FAR, width, FAR):
+            copies = [spec.see(f"dut.first.{name}_{bit}", 1) for name in ("valid", "full", "front")]
+            spec.claim(f"copies of bit {bit}", Cat(*copies) == Cat(valid, first.full, first.turn))
     return first, valid
 
 
