@@ -18,9 +18,8 @@ from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
 from celosia.sw.runtime.arrays import quantized
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training import batches, origin
-from celosia.sw.training.calibration import Calibration, bounded
-from celosia.sw.training.carriers import CoreSteps, HostSteps
-from celosia.sw.training.graph import StepGraph
+from celosia.sw.training.calibration import bounded
+from celosia.sw.training.carriers import CoreSteps
 from celosia.sw.training.graph_trainer import GraphTrainer
 from celosia.sw.training.learner import Learner
 from celosia.sw.training.origin import with_random_weights
@@ -291,45 +290,6 @@ def test_a_matrix_out_of_bounds_takes_its_bias_with_it() -> None:
             assert factor == (1 if name.endswith("/bias") else 50 / 6000)
         else:
             assert factor == pytest.approx(48 * 64 / 6000, rel=1e-3), name
-
-
-def rates(trainer: Learner) -> dict[str, tuple[int, float]]:
-    """Return the real size of an update per gradient, and that of gradients, by matrix."""
-    step, calibration, result = trainer.step, trainer.calibration, {}
-    for matrix in step.weights:
-        role, high = f"{matrix.name}/step", matrix.highs[0]
-        sums = step.gradients[high] - step.shifts[role]
-        exponent = step.exponents[high] - sums - calibration.shifts[role]
-        result[role] = exponent, calibration.sizes[role] * 2.0**sums
-    return result
-
-
-@pytest.mark.parametrize("name", ["conv", "dense"])
-def test_updates_keep_their_size_when_shifts_change(
-    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Finer errors and coarser results make other sums of the same gradients."""
-    graph = network(name, seed)
-    images, labels = samples(graph, 40, seed)
-    trainer = learner(graph, seed)
-    trained(trainer, images, labels, 4)
-    before = rates(trainer)
-
-    def changed(calibration: Calibration, step: StepGraph, host: HostSteps, ratio: float) -> bool:
-        errors = [role for role in calibration.shifts if role.endswith("/error")]
-        sums = [role for role in calibration.shifts if role.endswith("/sum")]
-        for role in errors:
-            calibration.shifts[role] -= 1
-        calibration.shifts[sums[0]] += 1
-        for role in before:
-            # As when gradients have been looked at: no step was made since.
-            calibration.shifts[role] += 1
-        return True
-
-    monkeypatch.setattr(Calibration, "watch", changed)
-    trainer.train(4, images[:BATCH], labels[:BATCH], 100, [(0, 4)])
-    expected = {role: (exponent - 1, size) for role, (exponent, size) in before.items()}
-    assert rates(trainer) == expected
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "float32"])

@@ -13,7 +13,10 @@ from celosia.sw.frontend.source import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.weight_bytes import MOST, bias_exponent, weight_exponent
-from celosia.sw.training.graph import trained
+from celosia.sw.training.calibration import Calibration
+from celosia.sw.training.carriers import HostSteps
+from celosia.sw.training.graph import StepGraph, trained
+from celosia.sw.training.learner import Learner
 from celosia.sw.training.quantized import quantized
 from celosia.sw.training.state import State
 
@@ -157,3 +160,43 @@ def test_the_network_stays_where_shifts_change(name: str, layer: str, more: int)
     trainer.host.weights = weights
     assert np.abs(trainer.host.forward(images) - logits).max() <= 6
     trainer.close()
+
+
+def rates(trainer: Learner) -> dict[str, tuple[int, float]]:
+    """Return the real size of an update per gradient, and that of gradients, by matrix."""
+    step, calibration, result = trainer.step, trainer.calibration, {}
+    for matrix in step.weights:
+        role, high = f"{matrix.name}/step", matrix.highs[0]
+        sums = step.gradients[high] - step.shifts[role]
+        exponent = step.exponents[high] - sums - calibration.shifts[role]
+        result[role] = exponent, calibration.sizes[role] * 2.0**sums
+    return result
+
+
+@pytest.mark.parametrize("name", ["conv", "dense"])
+def test_updates_keep_their_size_when_shifts_change(
+    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finer errors and coarser results make other sums of the same gradients."""
+    graph = network(name, seed)
+    images, labels = samples(graph, 40, seed)
+    trainer = learner(graph, seed)
+    trainer.start(State(weights=[]), images, labels)
+    trainer.train(0, images[:BATCH], labels[:BATCH], 100, [(0, 0)])
+    before = rates(trainer)
+
+    def changed(calibration: Calibration, step: StepGraph, host: HostSteps, ratio: float) -> bool:
+        errors = [role for role in calibration.shifts if role.endswith("/error")]
+        sums = [role for role in calibration.shifts if role.endswith("/sum")]
+        for role in errors:
+            calibration.shifts[role] -= 1
+        calibration.shifts[sums[0]] += 1
+        for role in before:
+            # As when gradients have been looked at: no step was made since.
+            calibration.shifts[role] += 1
+        return True
+
+    monkeypatch.setattr(Calibration, "watch", changed)
+    trainer.train(1, images[:BATCH], labels[:BATCH], 100, [(0, 1)])
+    expected = {role: (exponent - 1, size) for role, (exponent, size) in before.items()}
+    assert rates(trainer) == expected
