@@ -87,8 +87,9 @@ nightly: export MUTATE_ARGS = --number 6 --seed 92 --workers $(shell nproc)
 nightly: $(DEV) $(TOOLS)  ## all campaigns: many hours; a table of their ends: build/nightly.md
 	@$(BIN)/python tb/nightly.py $(NIGHTLY)
 
-lint: $(DEV)  ## ruff over all Python files
+lint: $(DEV)  ## ruff over all Python files: mistakes, format
 	@$(BIN)/ruff check hw sim sw examples tb docs
+	@$(BIN)/ruff format --quiet --diff hw sim sw examples tb
 
 prose: $(DEV)  ## spelling, line lengths and words of README, CHANGELOG and docs
 	@$(BIN)/codespell README.md CHANGELOG.md docs hw sim sw examples tb

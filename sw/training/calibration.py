@@ -115,7 +115,7 @@ class Calibration:
                 self._watch_sums(role, host.values[names[role]], small)
         pairs = [*zip(step.weights, host.weights, strict=True)]
         roots = {f"{matrix.name}/step": values for matrix, values in pairs}
-        exponents = {f"{matrix.name}/step": step.gradients[matrix.highs[0]] for matrix, _ in pairs}
+        units = {f"{matrix.name}/step": 2.0 ** step.update_exponent(matrix) for matrix, _ in pairs}
         updates = {role: _root(np.concatenate(sums, axis=-1)) for role, sums in host.sums.items()}
         for role, size in updates.items():
             if role.endswith("/bias/step"):
@@ -126,8 +126,7 @@ class Calibration:
                 weights = min(_BIASES * 2.0 ** (results - least), _MOST_BIASES)
             else:
                 weights = max(1.0, _root(roots[role]))
-            unit = 2.0 ** (exponents[role] - step.shifts[role])
-            self._watch_update(role, size, unit, weights * ratio)
+            self._watch_update(role, size, units[role], weights * ratio)
         return any(before[role] != self.shifts[role] for role in before if role not in updates)
 
     def rescale(self, role: str, sums: int, weights: int) -> None:

@@ -61,6 +61,10 @@ class StepGraph:
         layer = [o for o in operations if OPERATORS[o.kind].weighted][-1]
         return f"{layer.kind.lower()}_{layer.place}/sum"
 
+    def update_exponent(self, weights: Weights) -> int:
+        """Return the exponent of the updates of a matrix: of its gradients' sums, shifted."""
+        return self.gradients[weights.highs[0]] - self.shifts[f"{weights.name}/step"]
+
 
 def trained(network: Graph, loss: str = "softmax") -> Graph:
     """Return a network without the softmax at its end, or its logarithm: part of the loss.

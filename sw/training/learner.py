@@ -205,12 +205,10 @@ class Learner:
             step = self._step(shifts)
         results = []
         for old, new, array in zip(self.step.weights, step.weights, weights, strict=True):
-            role, high, former = f"{new.name}/step", new.highs[0], old.highs[0]
-            less = step.exponents[high] - self.step.exponents[former]
+            less = step.exponents[new.highs[0]] - self.step.exponents[old.highs[0]]
             results.append(limited(np.rint(array * 2.0**-less)))
-            sums = step.gradients[high] - step.shifts[role]
-            sums -= self.step.gradients[former] - self.step.shifts[role]
-            self.calibration.rescale(role, sums, less)
+            sums = step.update_exponent(new) - self.step.update_exponent(old)
+            self.calibration.rescale(f"{new.name}/step", sums, less)
         return results
 
     def _inputs(self, images: np.ndarray, labels: np.ndarray, key: tuple[int, ...]) -> Inputs:

@@ -101,7 +101,10 @@ def figures(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
         ("{} --test x.npy", "--test: wanted --labels"),
         ("{} --test first.npy --labels labels.npy", "wanted shape [N, 24, 24, 3]"),
         ("{} --test no.npy --labels labels.npy", "no.npy: no such file"),
-        ("{} --test short.npy --labels labels.npy", "shape [11], or one-hot rows, got int64 of shape [12]"),
+        (
+            "{} --test short.npy --labels labels.npy",
+            "shape [11], or one-hot rows, got int64 of shape [12]",
+        ),
         ("{} --labels many.npy", "wanted 0 to 4, as the network gives 5 scores, got 5 to 5"),
     ],
 )

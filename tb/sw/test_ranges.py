@@ -13,7 +13,7 @@ from celosia.sw.frontend.source import load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.weight_bytes import MOST, bias_exponent, weight_exponent
-from celosia.sw.training.calibration import Calibration
+from celosia.sw.training.calibration import Calibration, bounded
 from celosia.sw.training.carriers import HostSteps
 from celosia.sw.training.graph import StepGraph, trained
 from celosia.sw.training.learner import Learner
@@ -200,3 +200,19 @@ def test_updates_keep_their_size_when_shifts_change(
     trainer.train(1, images[:BATCH], labels[:BATCH], 100, [(0, 1)])
     expected = {role: (exponent - 1, size) for role, (exponent, size) in before.items()}
     assert rates(trainer) == expected
+
+
+def test_a_matrix_out_of_bounds_takes_its_bias_with_it() -> None:
+    """Its sums keep their direction."""
+    trainer, state = learner(network("dense", 1), 1), State(weights=[])
+    trainer.start(state, *samples(trainer.network, 40, 1))
+    names = [matrix.name for matrix in trainer.step.weights]
+    weights = [np.full(array.shape, 6000, np.int32) for array in state.weights]
+    small = names.index("fully_connected_2")
+    weights[small][:] = 50
+    factors = [array.mean() / 6000 for array in bounded(trainer.step, weights)]
+    for name, factor in zip(names, factors, strict=True):
+        if name.startswith(names[small]):
+            assert factor == (1 if name.endswith("/bias") else 50 / 6000)
+        else:
+            assert factor == pytest.approx(48 * 64 / 6000, rel=1e-3), name
