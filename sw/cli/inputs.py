@@ -170,10 +170,15 @@ def read_array(path: Path) -> np.ndarray:
     return _array(read_file(path), str(path))
 
 
-def read_labels(path: Path, count: int, option: str = "--labels") -> np.ndarray:
+def read_labels(
+    path: Path, count: int, option: str = "--labels", *, targets: bool = False
+) -> np.ndarray:
     """Return the labels of samples; ``option``: that names the file.
 
-    Raises InputError if they are neither whole numbers, one for each sample, nor one-hot rows.
+    With ``targets`` what is no classes is float64, a row for each sample.
+
+    Raises InputError if they are neither whole numbers, one for each sample, nor one-hot rows, nor
+    finite targets if these are wanted.
     """
     array = read_array(path)
     got = f"{array.dtype} of shape {list(array.shape)}"
@@ -185,7 +190,13 @@ def read_labels(path: Path, count: int, option: str = "--labels") -> np.ndarray:
     if array.dtype.kind == "f":
         is_whole = bool((np.abs(array) < 1 << 31).all() and (array == np.rint(array)).all())
     if not is_whole or array.shape not in ((count,), (count, 1)):
+        if targets and array.dtype.kind in "iufb" and array.ndim and len(array) == count:
+            if np.isfinite(array).all():
+                return array.reshape(count, -1).astype(np.float64)
+            got = "NaN or infinity"
         requirement = f"wanted whole numbers of shape [{count}], or one-hot rows"
+        if targets:
+            requirement += f", or finite targets of shape [{count}, ...]"
         raise InputError(f"{option}: {path}: {requirement}, got {got}")
     return array.reshape(-1).astype(np.int64)
 

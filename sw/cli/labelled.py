@@ -29,6 +29,7 @@ def labelled_inputs(
     limit: int | None = None,
     labels_option: str = "--labels",
     origin: str = "",
+    targets: bool = False,
 ) -> LabelledInputs:
     """Return the samples that an option names, and their labels.
 
@@ -37,6 +38,7 @@ def labelled_inputs(
       pictures for each class needs none.
     - ``names``: of the model's inputs. ``limit``: samples at most.
     - ``origin``: what the samples are for, in messages.
+    - ``targets``: whether labels may be real numbers: see ``inputs.read_labels``.
 
     Raises InputError if samples or labels are missing or do not match.
     """
@@ -47,7 +49,8 @@ def labelled_inputs(
         requirement = f"{labels_option}, or a folder with a folder for each class"
         raise InputError(f"{option}: wanted {requirement}")
     contents = inputs.gather(f"{origin}{option}", texts, names)
-    classes = inputs.read_labels(labels, inputs.count_of(contents), labels_option)
+    count = inputs.count_of(contents)
+    classes = inputs.read_labels(labels, count, labels_option, targets=targets)
     return LabelledInputs(
         {name: one.first(limit) for name, one in contents.items()},
         Labelled(name=" ".join(texts), labels=classes[:limit]),

@@ -47,11 +47,14 @@ def add_parsers(command: Commands) -> None:
     text = ".npy, .npz, or a folder with a folder of pictures for each class"
     add_files(parser, "--data", "DATA", f"samples to train with: {text}")
     parser.add_argument(
-        "--labels", type=Path, metavar="Y.npy", help="class of each sample of --data"
+        "--labels",
+        type=Path,
+        metavar="Y.npy",
+        help="class of each sample of --data; with --loss squares also rows of real numbers",
     )
     add_files(parser, "--validation-data", "DATA", "samples to validate with (a twelfth)")
     parser.add_argument(
-        "--validation-labels", type=Path, metavar="Y.npy", help="classes of --validation-data"
+        "--validation-labels", type=Path, metavar="Y.npy", help="the same of --validation-data"
     )
     inputs.add_conversions(parser)
     add_shape(parser)
@@ -159,6 +162,7 @@ class _Interrupt:
 def _train(training: Training, epochs: int, files: _Files) -> None:
     """Train to the last epoch, or until validations get no better; write checkpoints."""
     trainer, state, settings = training.trainer, training.state, training.settings
+    word = training.measure
     images, steps = training.training, trainer.steps(training.training)
     with trainer.opened(state, images) as device, _Interrupt() as interrupt:
         while state.epoch < epochs and not state.stale(settings.patience):
@@ -173,13 +177,13 @@ def _train(training: Training, epochs: int, files: _Files) -> None:
                         save(files.checkpoint, state, settings)
                     interrupt.check()
                     if state.curve:
-                        bar.set_postfix_str(f"right {state.curve[-1][1]:.1%}", refresh=False)
+                        bar.set_postfix_str(f"{word} {state.curve[-1][1]:.1%}", refresh=False)
 
                 trainer.epoch(state, device, images, after)
             accuracy = trainer.validate(state, training.validation)
             save(files.checkpoint, state, settings)
             right = np.mean([share for passed, share in state.curve if passed > state.epoch - 1])
-            print(f"{name:<24} right {right:.2%}, validation {accuracy:.2%}", flush=True)
+            print(f"{name:<24} {word} {right:.2%}, validation {accuracy:.2%}", flush=True)
             interrupt.check()
     if not state.best:
         raise Failure("train: no epoch ended")
@@ -194,7 +198,7 @@ def _finish(training: Training, files: _Files) -> None:
     title = f"{settings.network}, {settings.dataset}: validation {state.best_accuracy:.2%}"
     contents: dict[str | Path, bytes] = {
         files.model: trainer.file(*best),
-        files.curve: draw(state, title),
+        files.curve: draw(state, title, training.measure),
     }
     if files.stats:
         contents[files.stats] = json_bytes(figures)

@@ -56,6 +56,11 @@ class Training:
     test: Images | None
     note: str = ""
 
+    @property
+    def measure(self) -> str:
+        """Name of the shares: samples that are right, or variance of the targets, explained."""
+        return "right" if self.training.labels.ndim == 1 else "explained"
+
 
 def described(arguments: argparse.Namespace) -> Training:
     """Return the training that the arguments describe."""
@@ -211,12 +216,31 @@ class _Samples:
         for option, texts, labels, labels_option, role in parts:
             limit = arguments.limit if role == "training" else None
             samples = labelled_inputs(
-                option, texts, labels, names, limit=limit, labels_option=labels_option
+                option,
+                texts,
+                labels,
+                names,
+                limit=limit,
+                labels_option=labels_option,
+                targets=arguments.loss == "squares",
             )
             arrays += inputs.prepare(samples.contents, [port], arguments)
             self.labels.append(samples.labelled.labels)
             self.roles.append(role)
         return arrays
+
+
+def _labels(labels: np.ndarray, outputs: int) -> np.ndarray:
+    """Return classes, int64, or targets, float64; a network of one output has no classes."""
+    if labels.ndim == 1 and outputs > 1:
+        if labels.min() < 0 or labels.max() >= outputs:
+            got = f"{labels.min()} to {labels.max()}"
+            raise InputError(f"labels: wanted 0 to {outputs - 1}, got {got}")
+        return labels.astype(np.int64)
+    targets = labels.reshape(len(labels), -1).astype(np.float64)
+    if targets.shape[1] != outputs:
+        raise InputError(f"labels: wanted {outputs} targets a sample, got {targets.shape[1]}")
+    return targets
 
 
 def _of_model(arguments: argparse.Namespace, *, is_fresh: bool) -> Training:
@@ -250,18 +274,14 @@ def _of_model(arguments: argparse.Namespace, *, is_fresh: bool) -> Training:
         dropout=arguments.dropout,
     )
     parts = {
-        role: Images(integers(array, exponent), labels.astype(np.int64))
+        role: Images(integers(array, exponent), _labels(labels, trainer.learner.classes))
         for role, array, labels in zip(samples.roles, origin.samples, samples.labels, strict=True)
     }
-    classes = trainer.learner.classes
-    for part in parts.values():
-        if part.labels.min() < 0 or part.labels.max() >= classes:
-            got = f"{part.labels.min()} to {part.labels.max()}"
-            raise InputError(f"labels: wanted 0 to {classes - 1}, got {got}")
     training, validation = parts["training"], parts.get("validation")
     _require_images(arguments, len(training), batch)
     if (training.labels == training.labels[0]).all():
-        raise InputError("labels: wanted 2 classes or more, got 1")
+        wanted = "targets that differ" if training.labels.ndim == 2 else "2 classes or more"
+        raise InputError(f"labels: wanted {wanted}, got 1")
     if validation is None:
         training, validation = split(training.images, training.labels, arguments.seed)
     constants = [tensor.data for tensor in network.tensors if tensor.data is not None]

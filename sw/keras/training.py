@@ -32,6 +32,8 @@ from celosia.sw.training.quantized import quantized
 from celosia.sw.training.state import State
 
 _CORE = "edge,activation_weights=true"
+#: Values of further arguments of Keras's ``fit`` that change nothing, besides None.
+_DEFAULTS = {"initial_epoch": 0, "validation_freq": 1}
 #: Samples of one run of an evaluation.
 _BATCH = 64
 #: Least part of the first learning rate that counts: a schedule may end at 0.
@@ -94,6 +96,7 @@ def fit(
     config: Config | str = _CORE,
     device: str = "machine",
     seed: int = 0,
+    **others: Any,
 ) -> Any:
     """Train a compiled Keras model on the core; return its ``History``.
 
@@ -114,17 +117,22 @@ def fit(
         Device that runs the steps.
     seed : int
         Of the order of the samples, and of noise.
+    **others
+        Further arguments of ``keras.Model.fit``, which may have their defaults alone.
 
     Raises
     ------
     ValueError
-        If layers do not train, the loss is another than cross-entropy or mean squared error, or
-        samples do not match.
+        If other arguments are given, layers do not train, the loss is another than cross-entropy
+        or mean squared error, or samples do not match.
     """
     keras: Any = import_module("keras")
     if getattr(model, "loss", None) is None:
         raise InputError(f"model {model.name}: wanted compile(loss=...) before fit, got none")
     loss = loss_of(model)
+    for name, value in others.items():
+        if value is not None and (not isinstance(value, int) or value != _DEFAULTS.get(name)):
+            raise InputError(f"fit: wanted no {name}, got a {type(value).__name__}")
     batch_size = 32 if batch_size is None else batch_size
     if min(batch_size, epochs) < 1 or not 0 <= validation_split < 1:
         got = f"{batch_size}, {epochs} and {validation_split}"

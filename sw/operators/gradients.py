@@ -127,7 +127,7 @@ def convolution(step: Step, operation: Operation) -> Backward:
     if attributes["dilation"] != (1, 1) or (not depthwise and first.shape[3] != inputs):
         raise CompileError("wanted a convolution without dilation and groups")
     kernel, stride = first.shape[1:3], attributes["stride"]
-    before = tuple(
+    before = attributes.get("before") or tuple(
         padding(attributes["padding"], extents[n], kernel[n], stride[n], counts[n]) for n in (0, 1)
     )
     geometry = {"kernel": kernel, "stride": stride, "before": before, "depthwise": depthwise}
@@ -184,7 +184,8 @@ def _require_windows(step: Step, operation: Operation, window: tuple[int, ...]) 
 def pooling(step: Step, operation: Operation) -> Backward:
     """Add a MAX_POOL_2D or AVERAGE_POOL_2D."""
     attributes, x = operation.attributes, step.value(operation)
-    _require_windows(step, operation, attributes["window"])
+    if step.needs(operation):
+        _require_windows(step, operation, attributes["window"])
     if attributes["activation"] != "NONE":
         raise CompileError("wanted a pooling without activation")
     shape = step.extents(operation.outputs[0])
@@ -251,6 +252,23 @@ def reshape(step: Step, operation: Operation) -> Backward:
     source, result = operation.inputs[0], operation.outputs[0]
     step.result(operation, step.reshaped(step.value(operation), step.extents(result)))
     return lambda errors: step.add_error(operation, step.reshaped(errors, step.extents(source)))
+
+
+def padded(step: Step, operation: Operation) -> Backward:
+    """Add a PAD of zeros: its errors are those of the pixels inside."""
+    x, attributes, name = step.value(operation), operation.attributes, step.name(operation)
+    if len(step.shape(x)) != 4 or attributes["value"]:
+        raise CompileError("wanted a padding of images with zeros")
+    shape = step.extents(operation.outputs[0])
+    step.result(operation, step.operate("PAD", (x,), shape, name, **attributes | {"value": 0}))
+
+    def backward(errors: int) -> None:
+        fields = {"begin": attributes["before"], "count": step.shape(x), "stride": (1, 1, 1, 1)}
+        fields |= {"dropped": (), "added": ()}
+        inside = step.operate("SLICE", (errors,), step.shape(x), f"{name}/error", **fields)
+        step.add_error(operation, inside)
+
+    return backward
 
 
 def addition(step: Step, operation: Operation) -> Backward:

@@ -218,6 +218,7 @@ OPERATORS = (
             shapes=_pad_shapes,
             kernel=_run_pad,
             lower=_lower_pad,
+            gradient=gradients.padded if kind == "PAD" else None,
             core=core,
             host="all dimensions",
             **_PADS,

@@ -5,6 +5,8 @@ of a tensor, so int8 leaves small ones few steps, and few channels are left abov
 layers. See docs/design/training.md.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
@@ -17,8 +19,32 @@ from celosia.sw.operators.shifted import product_sums
 
 #: Part of the greatest deviation of a channel that another's counts as, at least.
 _LEAST = 2.0**-4
-#: Deviation of logits.
+#: Deviation of logits, and part of the deviation of targets that those of outputs have.
 _LOGITS = 0.5
+
+
+def least_deviation(targets: np.ndarray) -> float:
+    """Return the deviation that targets have at least if their int8 differ: a step."""
+    return float(np.abs(targets).max(initial=0)) / MOST
+
+
+class Aims(NamedTuple):
+    """Results of the last layer after the balance.
+
+    ``targets``: rows of real numbers that outputs are to come near to; None for logits.
+    ``last_alone``: whether other layers keep their weights.
+    """
+
+    targets: np.ndarray | None = None
+    last_alone: bool = False
+
+    def results(self, channels: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and deviation of each channel."""
+        if self.targets is None:
+            return np.zeros(channels), np.full(channels, _LOGITS)
+        columns = self.targets.reshape(-1, channels)
+        sizes = columns.std(axis=0)
+        return columns.mean(axis=0), _LOGITS * _at_least(sizes)
 
 
 def is_fresh(network: Graph) -> bool:
@@ -33,28 +59,36 @@ def is_fresh(network: Graph) -> bool:
     return True
 
 
-def balance(step: Step, operation: Operation, matrix: np.ndarray, sums: Sums) -> np.ndarray:
+def balance(
+    step: Step, aims: Aims, operation: Operation, matrix: np.ndarray, sums: Sums
+) -> np.ndarray:
     """Return weights with which the results of each channel have mean 0 and deviation 1.
 
-    A layer without bias keeps its means; fixed weights stay. ``sums``: of the inputs. The new
-    contents are recorded in the step.
+    A layer without bias keeps its means; fixed weights stay. ``aims``: of the last layer;
+    ``sums``: of the inputs. The new contents are recorded in the step.
     """
-    if step.is_fixed:
+    is_last = operation.outputs == step.network.outputs
+    if step.is_fixed or (aims.last_alone and not is_last):
         return matrix
     results = _sums(step, matrix, sums).reshape(-1, matrix.shape[1])
     means, sizes = results.mean(axis=0), results.std(axis=0)
-    factors = 1 / (np.maximum(sizes, _LEAST * sizes.max(initial=0)) + (sizes.max(initial=0) == 0))
-    if operation.outputs == step.network.outputs:
-        factors *= _LOGITS
+    middle, deviation = aims.results(matrix.shape[1]) if is_last else (0.0, 1.0)
+    factors = deviation / _at_least(sizes)
     first = step.contents(operation, 1)
     extents = np.ones(first.ndim, int)
     extents[-1 if sums.attributes.get("depthwise") else 0] = -1
     changed = {1: first * factors.reshape(extents)}
     if has_bias(operation):
-        changed[2] = (-means * factors).reshape(step.contents(operation, 2).shape)
+        changed[2] = (middle - means * factors).reshape(step.contents(operation, 2).shape)
     for position, data in changed.items():
         step.contents_of[operation.inputs[position]] = data.astype(np.float32)
     return (matrix * factors).astype(np.float32)
+
+
+def _at_least(sizes: np.ndarray) -> np.ndarray:
+    """Return sizes, of which none is far below the greatest; 1 where all are 0."""
+    greatest = sizes.max(initial=0)
+    return np.maximum(sizes, _LEAST * greatest) + (greatest == 0)
 
 
 def _sums(step: Step, matrix: np.ndarray, sums: Sums) -> np.ndarray:

@@ -36,8 +36,9 @@ _SATURATED, _FULL = 0.005, 0.05
 _SIZED, _SMALL_ERRORS, _SMALL_SUMS, _SMALL_LOGITS, _TINY = 99.5, 28, 20, 2, 0.5
 #: Greatest shift of an update: sums and noise are int32.
 _MOST_SHIFT = 24
-#: Part of the old mean in that of the sizes of gradients.
-_KEPT = 0.5
+#: Part of the old mean in that of the sizes of gradients, and in that of losses; loss over its mean
+#: after which shifts are looked at.
+_KEPT, _KEPT_LOSS, _MUCH = 0.5, 0.9, 2.0
 #: Part of the greatest size of a gradient that a later one counts as, at least.
 _LEAST_SIZE = 2.0**-2
 #: First and last ratio of update and weights: from random weights, and from trained ones; share of
@@ -61,6 +62,7 @@ class Calibration:
     - ``ends``: last observations of sums and errors: share of saturated results, and
       size that most are below.
     - ``right``: share of the calibration images that the first weights have right.
+    - ``loss``: of the steps so far, smoothed. ``is_surprised``: whether the last one had far more.
     """
 
     shifts: dict[str, int] = field(default_factory=dict)
@@ -68,6 +70,8 @@ class Calibration:
     greatest: dict[str, float] = field(default_factory=dict)
     ends: dict[str, list[list[float]]] = field(default_factory=dict)
     right: float = 0.0
+    loss: float = 0.0
+    is_surprised: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields, in types of JSON."""
@@ -79,11 +83,13 @@ class Calibration:
         calibration = cls(**fields)
         if set(calibration.shifts) not in (set(), set(roles)):
             raise ValueError("roles")
-        numbers = [*calibration.sizes.values(), *calibration.greatest.values(), calibration.right]
+        numbers = [*calibration.sizes.values(), *calibration.greatest.values()]
+        numbers += [calibration.right, calibration.loss]
         for rows in calibration.ends.values():
             numbers += [number for share, greatest in rows for number in (share, greatest)]
         good = all(isinstance(number, float) and math.isfinite(number) for number in numbers)
         shifts = calibration.shifts.values()
+        good = good and isinstance(calibration.is_surprised, bool)
         if not good or any(type(shift) is not int or not 0 <= shift <= 30 for shift in shifts):
             raise ValueError("numbers")
         return calibration
@@ -138,6 +144,15 @@ class Calibration:
             self.sizes[role] *= 2.0**-sums
         self.shifts[role] = min(max(0, self.shifts[role] + weights - sums), _MOST_SHIFT)
 
+    def note(self, loss: float) -> None:
+        """Note the loss of a step, before the next one."""
+        self.is_surprised = loss > _MUCH * self.loss
+        self.loss = _KEPT_LOSS * self.loss + (1 - _KEPT_LOSS) * loss if self.loss else loss
+
+    def is_due(self, steps: int, count: int) -> bool:
+        """Return whether shifts are looked at before one of the next steps; ``steps``: so far."""
+        return self.is_surprised or steps < _FIRST_STEPS or -steps % _WATCHED_STEPS < count
+
     def _watch_sums(self, role: str, results: np.ndarray, small: float) -> None:
         """Look at results of a role; ``small``: size that is too small."""
         sizes = np.abs(results.astype(np.int16))
@@ -157,22 +172,19 @@ class Calibration:
         """Look at the size of a gradient, in steps of a unit; ``update``: size of the update.
 
         Small gradients count as a part of the greatest: those of one image that is not right are
-        many times as large as those of many that are.
+        many times as large as those of many that are. After a loss far over the mean those that
+        grow count at once.
         """
-        first = role not in self.sizes
+        first, now = role not in self.sizes, size
         size = size if first else _KEPT * self.sizes[role] + (1 - _KEPT) * size
         self.sizes[role] = size
         self.greatest[role] = max(self.greatest.get(role, 0.0), size * unit)
-        size = max(size, _LEAST_SIZE * self.greatest[role] / unit)
+        size = max(size, _LEAST_SIZE * self.greatest[role] / unit, now * self.is_surprised)
         shift = round(math.log2(max(size / update, 1)))
         if not first:
-            shift = max(self.shifts[role] - 1, min(self.shifts[role] + 1, shift))
+            most = _MOST_SHIFT if self.is_surprised else self.shifts[role] + 1
+            shift = max(self.shifts[role] - 1, min(most, shift))
         self.shifts[role] = min(shift, _MOST_SHIFT)
-
-
-def is_watched(steps: int, count: int) -> bool:
-    """Return whether shifts are looked at before one of the next steps."""
-    return steps < _FIRST_STEPS or -steps % _WATCHED_STEPS < count
 
 
 def _root(values: np.ndarray) -> float:

@@ -101,6 +101,23 @@ class _File:
         """Add an operator."""
         self.operations.append(tflite.Operation(kind, tuple(inputs), (output,), options))
 
+    def padded(self, source: int, attributes: Mapping[str, Any]) -> int:
+        """Return a tensor of the network with the zeros around it that a convolution wants."""
+        if "before" not in attributes:
+            return self.numbers[source]
+        margins = [(0, *attributes[name], 0) for name in ("before", "after")]
+        extents = zip(*margins, self.shape(source), strict=True)
+        name = f"{self.tensors[self.numbers[source]].name}/padded"
+        result = self.tensor(name, [sum(numbers) for numbers in extents], self.scale(source))
+        self.pad(source, result, margins)
+        return result
+
+    def pad(self, source: int, output: int, margins: Sequence[Sequence[int]]) -> None:
+        """Add a PAD of a tensor of the network; ``margins``: zeros before and after."""
+        pairs = np.array(margins, np.int32).T
+        margin = self.tensor(f"{self.tensors[output].name}/margins", pairs.shape, data=pairs)
+        self.add("PAD", [self.numbers[source], margin], output)
+
     def reshape(self, source: int, output: int) -> None:
         """Add a RESHAPE of some tensor of the file to another."""
         shape = np.array([-1, *self.tensors[output].shape[1:]], np.int32)
@@ -128,7 +145,8 @@ def _weighted(file: _File, operation: Operation) -> None:
     exponent = file.exponent(f"{name}/high")
     scale = 2.0**exponent * (file.unit if output == network.outputs[0] else 1.0)
     filters = np.ascontiguousarray(filters.astype(np.int8))
-    inputs = [file.numbers[source], file.tensor(f"{name}/weights", shape, scale, data=filters)]
+    padded = file.padded(source, operation.attributes)
+    inputs = [padded, file.tensor(f"{name}/weights", shape, scale, data=filters)]
     bias = file.highs.get(f"{name}/bias")
     if bias is not None or kind != "FULLY_CONNECTED":
         # The kernels of LiteRT want a bias.
@@ -181,6 +199,11 @@ def _activation(file: _File, operation: Operation) -> None:
     file.add(operation.kind, inputs, file.result(operation.outputs[0]))
 
 
+def _pad(file: _File, operation: Operation) -> None:
+    margins = [operation.attributes[name] for name in ("before", "after")]
+    file.pad(operation.inputs[0], file.result(operation.outputs[0]), margins)
+
+
 def _addition(file: _File, operation: Operation) -> None:
     inputs = [file.numbers[number] for number in operation.inputs]
     options = {"fusedActivationFunction": operation.attributes["activation"]}
@@ -208,4 +231,5 @@ _WRITERS: dict[str, Callable[[_File, Operation], None]] = {
     "MEAN": _mean,
     "ADD": _addition,
     "CONCATENATION": _concatenation,
+    "PAD": _pad,
 }

@@ -23,13 +23,28 @@ _INFERENCE_BATCH = 64
 
 @dataclass(frozen=True)
 class Images:
-    """Images as the network takes them, int8 with the samples first, and their labels."""
+    """Images as the network takes them, int8 with the samples first, and their labels.
+
+    ``labels``: classes, or rows of real numbers, the targets of squares.
+    """
 
     images: np.ndarray
     labels: np.ndarray
 
     def __len__(self) -> int:
         return len(self.labels)
+
+
+def share(outputs: np.ndarray, labels: np.ndarray, variance: float | None = None) -> float:
+    """Return the share of rows of outputs whose greatest is that of the class.
+
+    Of targets, the share of their variance that the outputs explain; ``variance``: another one.
+    """
+    if labels.ndim == 1:
+        return float((outputs.argmax(1) == labels).mean())
+    error = float(np.square(outputs - labels).mean())
+    variance = float(np.var(labels, axis=0).mean()) if variance is None else variance
+    return 1 - error / max(variance, 1e-30)
 
 
 class EpochTrainer:
@@ -93,12 +108,14 @@ class EpochTrainer:
     def accuracy(
         self, weights: list[np.ndarray], shifts: Mapping[str, int], images: Images
     ) -> float:
-        """Return the share of images that the exported file has right, on the device."""
+        """Return the ``share`` of images that the exported file has right, on the device."""
         batch = min(_INFERENCE_BATCH, len(images))
         program = compile_graph(load(self.file(weights, shifts)), self.config, batch)
         with open_session(program, device=self.device_name, **self.options) as session:
             (scores,) = session.run([images.images.reshape(-1, *program.inputs[0].shape)])
-        return float((scores.reshape(len(images), -1).argmax(1) == images.labels).mean())
+        (port,) = program.outputs
+        real = (scores.reshape(len(images), -1) - float(port.zero_point)) * (port.scale or 1)
+        return share(real, images.labels)
 
     def validate(self, state: State, validation: Images) -> float:
         """Measure a state at the end of an epoch; keep its weights if they are the best."""

@@ -15,7 +15,7 @@ from celosia.sw.layers.weight_bytes import MOST
 from celosia.sw.operators.host import evaluate
 from celosia.sw.operators.registry import OPERATORS
 from celosia.sw.operators.step_errors import MOST_CLASSES
-from celosia.sw.training.balance import balance
+from celosia.sw.training.balance import Aims, balance
 
 #: Losses: softmax cross-entropy, and half of the mean squared error.
 LOSSES = ("softmax", "squares")
@@ -162,18 +162,18 @@ def calibrated(
     most: int,
     last: int | None,
     exponent: int,
-    balanced: bool = False,
+    balanced: Aims | None = None,
 ) -> tuple[Graph, dict[str, int]]:
     """Return a network, perhaps with balanced weights, and the shifts of its steps.
 
     - ``choose``: returns shifts by the results of the images.
     - ``images``: int8. ``labels``: returns those of the images by the exponent of the logits.
-    - ``balanced``: whether the first weights that train are balanced by the images.
+    - ``balanced``: results to which the first weights that train are balanced by the images.
     - others: see ``step_graph``.
     """
     step = Step(trained(network, loss), len(images), width, most, choose, _compute)
     if balanced:
-        step.balance = partial(balance, step)
+        step.balance = partial(balance, step, balanced)
     _extend(step, loss, last, exponent, images, labels)
     tensors = _with(network.tensors, step.contents_of)
     return replace(network, tensors=tensors), step.shifts

@@ -15,8 +15,9 @@ from celosia.sw.runtime.arrays import InputError
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.runtime.session import Session
 from celosia.sw.training import batches
+from celosia.sw.training.balance import least_deviation
 from celosia.sw.training.carriers import Carrier, CoreSteps
-from celosia.sw.training.epochs import EpochTrainer, Images
+from celosia.sw.training.epochs import EpochTrainer, Images, share
 from celosia.sw.training.graph import StepGraph
 from celosia.sw.training.groups import Groups
 from celosia.sw.training.learner import Learner
@@ -114,7 +115,17 @@ class GraphTrainer(EpochTrainer):
 
     @contextmanager
     def opened(self, state: State, training: Images) -> Iterator[Learner]:
-        """Open the device to go on from a state, which gets first weights if it has none."""
+        """Open the device to go on from a state, which gets first weights if it has none.
+
+        Raises InputError if targets differ by less than a step of int8.
+        """
+        targets = training.labels
+        if targets.ndim == 2 and self.learner.options["loss"] == "squares":
+            least, deviation = least_deviation(targets), float(targets.std(axis=0).max())
+            if deviation < least:
+                got = f"{deviation:.3g} around {targets.mean():.6g}"
+                requirement = f"wanted targets with a deviation of {least:.3g} at least"
+                raise InputError(f"labels: {requirement}, got {got} (subtract their mean)")
         try:
             self.learner.start(state, training.images, training.labels)
             yield self.learner
@@ -126,6 +137,7 @@ class GraphTrainer(EpochTrainer):
     ) -> Iterator[list[tuple[int, np.ndarray, np.ndarray]]]:
         """Yield number, images and labels of the step of each core: see ``EpochTrainer``."""
         self.total = self.epochs * self.steps(training)
+        self.variance = float(np.var(training.labels, axis=0).mean())
         epoch, order = state.epoch, batches.order(self.seed, state.epoch, len(training))
 
         def prepare(step: int) -> tuple[int, np.ndarray, np.ndarray]:
@@ -145,7 +157,8 @@ class GraphTrainer(EpochTrainer):
         images, labels = (np.concatenate(arrays) for arrays in parts)
         before, keys = device.cycles, [(state.epoch, number) for number in numbers]
         results = device.train(state.steps, images, labels, self.total, keys)
-        state.right += int((np.concatenate(results).argmax(1) == labels).sum())
+        right = share(device.real(np.concatenate(results)), labels, self.variance) * len(labels)
+        state.right += round(right) if labels.ndim == 1 else max(right, 0.0)
         state.seen += len(labels)
         state.cycles += device.cycles - before
 

@@ -11,16 +11,19 @@ from celosia.sw.layers.channel import CHANNEL, LEFT, MULTIPLIER
 from celosia.sw.layers.weight_bytes import MOST
 from celosia.sw.operators.registry import OPERATORS
 from celosia.sw.training import batches
-from celosia.sw.training.balance import is_fresh
-from celosia.sw.training.calibration import IMAGES, Calibration, bounded, is_watched, least
+from celosia.sw.training.balance import Aims, is_fresh, least_deviation
+from celosia.sw.training.calibration import IMAGES, Calibration, bounded, least
 from celosia.sw.training.carriers import Carrier, HostSteps, Inputs
 from celosia.sw.training.deployed import tflite_of
+from celosia.sw.training.epochs import share
 from celosia.sw.training.graph import STEPS, StepGraph, calibrated, step_graph
 from celosia.sw.training.state import State
 from celosia.sw.training.weights import limited
 
 #: Share of right calibration images below which first weights are balanced, if they are fresh.
 _BALANCED_SHARE = 0.5
+#: Least share of a class in the loss.
+_LEAST_SHARE = 1e-7
 
 
 class Learner:
@@ -75,16 +78,34 @@ class Learner:
         is_new = not self.calibration.shifts
         if is_new:
             self._calibrate(state, *some)
-        if self.calibration.right < _BALANCED_SHARE and is_fresh(self.network):
+        if aims := self._aims(some[1]):
             # A state that goes on has its weights, but their exponents are those of first ones.
             before = state.weights, self.calibration.shifts
-            self._calibrate(state, *some, balanced=True)
+            self._calibrate(state, *some, balanced=aims)
             if not is_new:
                 state.weights, self.calibration.shifts = before
         self._build(state.weights)
 
+    def _aims(self, labels: np.ndarray) -> Aims | None:
+        """Return what the weights are balanced to; None if they stay.
+
+        All are if they are fresh, and the last ones if the outputs are farther from their targets
+        than the mean of these. Targets that int8 holds as one number tell nothing.
+        """
+        targets = self._rows(labels) if self.options["loss"] == "squares" else None
+        if targets is not None and least_deviation(targets) > targets.std(axis=0).max():
+            return None
+        if self.calibration.right < _BALANCED_SHARE and is_fresh(self.network):
+            return Aims(targets)
+        return Aims(targets, True) if self.calibration.right < 0 else None
+
     def _calibrate(
-        self, state: State, images: np.ndarray, labels: np.ndarray, *, balanced: bool = False
+        self,
+        state: State,
+        images: np.ndarray,
+        labels: np.ndarray,
+        *,
+        balanced: Aims | None = None,
     ) -> None:
         """Choose the first shifts by the results of some images; balance weights if wanted."""
         last, options = self.step.last, self.options
@@ -163,14 +184,25 @@ class Learner:
         """
         assert self.carrier
         parts = [slice(n * self.batch, (n + 1) * self.batch) for n in range(len(keys))]
-        if is_watched(steps, len(keys)):
+        if self.calibration.is_due(steps, len(keys)):
             ratio = self.calibration.ratio(steps, total) * self.rate / self.cores**0.5
             self._watch(images[parts[0]], labels[parts[0]], ratio, keys[0])
         inputs = [
             self._inputs(images[part], labels[part], key)
             for part, key in zip(parts, keys, strict=True)
         ]
-        return self.carrier.run(inputs)
+        results = self.carrier.run(inputs)
+        self.calibration.note(self._loss(np.concatenate(results), labels))
+        return results
+
+    def _loss(self, logits: np.ndarray, labels: np.ndarray) -> float:
+        """Return the mean loss of images."""
+        real, rows = self.real(logits), self._rows(labels)
+        if self.options["loss"] == "squares":
+            return float(np.square(real - rows).mean())
+        powers = np.exp(real - real.max(axis=1, keepdims=True))
+        shares = powers / powers.sum(axis=1, keepdims=True)
+        return float(-(rows * np.log(np.maximum(shares, _LEAST_SHARE))).sum(axis=1).mean())
 
     def _watch(
         self, images: np.ndarray, labels: np.ndarray, ratio: float, key: tuple[int, ...]
@@ -238,16 +270,11 @@ class Learner:
         return inputs
 
     def accuracy(self, images: np.ndarray, labels: np.ndarray) -> float:
-        """Return the share of images that the present weights of the host have right.
-
-        Of squares, the share of the targets' variance that the logits explain.
-        """
+        """Return the ``share`` of images that the present weights of the host have right."""
         parts = [self._shaped(some, self.batch) for some in _batches(images, self.batch)]
         logits = np.concatenate([self.host.forward(some) for some in parts])[: len(labels)]
-        if labels.ndim == 1 or self.options["loss"] == "softmax":
-            return float((logits.argmax(1) == self._rows(labels).argmax(1)).mean())
-        error = float(np.square(self.real(logits) - labels).mean())
-        return 1 - error / max(float(labels.var()), 1e-30)
+        is_shares = labels.ndim == 2 and self.options["loss"] == "softmax"
+        return share(self.real(logits), labels.argmax(1) if is_shares else labels)
 
     def real(self, logits: np.ndarray) -> np.ndarray:
         """Return the real numbers that logits are; e^x grows by e in one, where softmax is next."""

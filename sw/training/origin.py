@@ -15,7 +15,7 @@ from celosia.sw.quantize.process import Converter
 from celosia.sw.quantize.sources import require_tools, source_of
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.training.batches import WEIGHTS, generator
-from celosia.sw.training.real import real_network
+from celosia.sw.training.real import channels_last, real_network
 
 #: Returns samples of a network as a port takes them.
 Reader = Callable[[Port], list[np.ndarray]]
@@ -55,7 +55,7 @@ def _in_float(path: Path, shapes: Mapping[str, tuple[int, ...]], read: Reader) -
     with Converter(path, shapes) as converter:
         samples = read(_one(converter.ports))
         content = converter.quantized([samples[0][:_CALIBRATION]])
-    return Origin(real_network(load(content)), samples)
+    return Origin(*channels_last(real_network(load(content)), samples))
 
 
 def _quantized(graph: Graph, samples: Sequence[np.ndarray]) -> Origin:
@@ -63,7 +63,7 @@ def _quantized(graph: Graph, samples: Sequence[np.ndarray]) -> Origin:
     real = [
         (array.astype(np.float32) - port.zero_point) * np.float32(port.scale) for array in samples
     ]
-    return Origin(real_network(graph), real if port.scale else list(samples))
+    return Origin(*channels_last(real_network(graph), real if port.scale else list(samples)))
 
 
 def _one(ports: Sequence[Port]) -> Port:

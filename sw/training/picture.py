@@ -6,8 +6,8 @@ from celosia.sw.training.state import State
 _INK, _TRAINING, _VALIDATION = "#22303c", "#8fb8c7", "#c0392b"
 
 
-def draw(state: State, title: str) -> bytes:
-    """Return the accuracy on training and validation images by epoch, PNG."""
+def draw(state: State, title: str, measure: str) -> bytes:
+    """Return the measure of training and validation images by epoch, PNG."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), dpi=110)
@@ -24,7 +24,7 @@ def draw(state: State, title: str) -> bytes:
     )
     axes.set_title(title, color=_INK, fontsize=11)
     axes.set_xlabel("epochs", color=_INK)
-    axes.set_ylabel("right, %", color=_INK)
+    axes.set_ylabel(f"{measure}, %", color=_INK)
     axes.set_xlim(left=0)
     axes.grid(color="#ecf0f1")
     axes.legend(loc="lower right", frameon=False)

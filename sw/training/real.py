@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -10,11 +11,16 @@ from celosia.sw.operators.registry import OPERATORS
 
 #: Operators that change the quantisation of a value alone.
 _CONVERSIONS = ("QUANTIZE", "DEQUANTIZE", "QuantizeLinear", "DequantizeLinear")
-#: Operators of ONNX, and those that compute the same in real numbers.
-_OF_ONNX = {
-    "QLinearConv": "CONV_2D",
-    "QLinearMatMul": "FULLY_CONNECTED",
-    "QGemm": "FULLY_CONNECTED",
+_SOFTMAX = ("SOFTMAX", "LOG_SOFTMAX", "QLinearSoftmax")
+#: Operators of ONNX, and those that compute the same in real numbers, with their attributes.
+_OF_ONNX: dict[str, tuple[str, dict[str, Any]]] = {
+    "QGemm": ("FULLY_CONNECTED", {}),
+    "QLinearAdd": ("ADD", {"activation": "NONE"}),
+    "QLinearAveragePool": ("AVERAGE_POOL_2D", {}),
+    "QLinearConv": ("CONV_2D", {}),
+    "QLinearGlobalAveragePool": ("MEAN", {"axes": (1, 2), "keepdims": True}),
+    "QLinearMatMul": ("FULLY_CONNECTED", {}),
+    "QLinearSoftmax": ("SOFTMAX", {"beta": 1.0}),
 }
 #: Operators whose activation becomes an operator.
 _POOLINGS = ("MAX_POOL_2D", "AVERAGE_POOL_2D")
@@ -24,20 +30,30 @@ def real_network(graph: Graph) -> Graph:
     """Return a network in float32 that computes the same but for the rounding.
 
     Constants of integers are the real numbers that they mean; conversions between types go; the
-    activation of a pooling is an operator; dense weights take a transpose before them.
+    activation of a pooling is an operator; dense weights take a transpose before them, and
+    convolutions a padding with zeros: ``before`` and ``after`` of their attributes.
     """
     tensors = [_real(tensor) for tensor in graph.tensors]
     operations: list[Operation] = []
     values = list(range(len(tensors)))
+    ends, biases = _ends(graph), set[int]()
     for operation in graph.operations:
         inputs = tuple(n if n == -1 else values[n] for n in operation.inputs)
         if operation.kind in _CONVERSIONS:
             values[operation.outputs[0]] = inputs[0]
             continue
         if operation.kind in _OF_ONNX:
-            operation = _of_onnx(graph.tensors, operation)
+            operation = _of_onnx(graph.tensors, operation, operation.outputs[0] in ends)
         if OPERATORS[operation.kind].weighted and len(inputs) > 2 and inputs[2] != -1:
-            tensors[inputs[2]] = _bias(graph.tensors, operation)
+            bias = _bias(graph.tensors, operation)
+            if inputs[2] in biases:
+                # Another layer reads the same integers, in other steps.
+                tensors.append(bias)
+                inputs = (*inputs[:2], len(tensors) - 1)
+            tensors[inputs[2]] = bias
+            biases.add(inputs[2])
+        if operation.kind == "PAD":
+            operation = _pad(graph.tensors, operation)
         activation = operation.attributes.get("activation", "NONE")
         if operation.kind in _POOLINGS and activation != "NONE":
             (result,) = operation.outputs
@@ -48,10 +64,47 @@ def real_network(graph: Graph) -> Graph:
             operation = replace(operation, kind=activation, attributes={})
             inputs = pooled
         operations.append(replace(operation, inputs=inputs))
-    operations = _without_transposes(tensors, operations)
+    operations = _without_transposes(tensors, _without_pads(operations))
     outputs = tuple(values[number] for number in graph.outputs)
-    ends = replace(graph, tensors=tuple(tensors), operations=tuple(operations), outputs=outputs)
-    return replace(ends, unsigned=frozenset())
+    real = replace(graph, tensors=tuple(tensors), operations=tuple(operations), outputs=outputs)
+    return replace(real, unsigned=frozenset())
+
+
+def channels_last(network: Graph, samples: Sequence[np.ndarray]) -> tuple[Graph, list[np.ndarray]]:
+    """Return a network without a transpose of its input, and samples transposed instead.
+
+    Networks of ONNX and PyTorch take images with the channels first.
+    """
+    (source,) = network.inputs
+    first, *others = [o for o in network.operations if source in o.inputs]
+    order = first.attributes.get("permutation", ())
+    if first.kind != "TRANSPOSE" or others or order[0] != 0:
+        return network, list(samples)
+    tensors, (result,) = list(network.tensors), first.outputs
+    tensors[result] = replace(tensors[result], name=tensors[source].name)
+    operations = tuple(o for o in network.operations if o is not first)
+    last = replace(network, tensors=tuple(tensors), operations=operations, inputs=(result,))
+    return last, [np.ascontiguousarray(array.transpose(order)) for array in samples]
+
+
+def _without_pads(operations: Sequence[Operation]) -> list[Operation]:
+    """Return operations whose convolutions pad themselves with zeros."""
+    results = list(operations)
+    for pad in (o for o in operations if o.kind == "PAD"):
+        readers = [o for o in results if pad.outputs[0] in o.inputs]
+        before, after = pad.attributes["before"], pad.attributes["after"]
+        is_plain = len(before) == 4 and not (before[0] or before[3] or after[0] or after[3])
+        if pad.attributes["value"] or not is_plain:
+            continue
+        if any(o.attributes.get("padding") != "VALID" or "window" in o.attributes for o in readers):
+            continue
+        fields = {"before": tuple(before[1:3]), "after": tuple(after[1:3])}
+        for reader in readers:
+            inputs = (pad.inputs[0], *reader.inputs[1:])
+            place = results.index(reader)
+            results[place] = replace(reader, inputs=inputs, attributes=reader.attributes | fields)
+        results.remove(pad)
+    return results
 
 
 def _without_transposes(tensors: list[Tensor], operations: Sequence[Operation]) -> list[Operation]:
@@ -81,18 +134,39 @@ def _without_transposes(tensors: list[Tensor], operations: Sequence[Operation]) 
     return results
 
 
-def _of_onnx(tensors: Sequence[Tensor], operation: Operation) -> Operation:
+def _ends(graph: Graph) -> set[int]:
+    """Return the outputs of a network, and what they are but for conversions and a softmax."""
+    ends = set(graph.outputs)
+    for operation in reversed(graph.operations):
+        if operation.kind in (*_CONVERSIONS, *_SOFTMAX) and ends.intersection(operation.outputs):
+            ends.add(operation.inputs[0])
+    return ends
+
+
+def _of_onnx(tensors: Sequence[Tensor], operation: Operation, is_end: bool) -> Operation:
     """Return an operator of ONNX under its other name.
 
-    A quantised file has no ReLU: results whose zero point is the least integer end at 0.
+    A quantised file has no ReLU: results whose zero point is the least integer end at 0. At the
+    end of a network they were just above 0 for the samples of its calibration.
     """
-    kind, fields = _OF_ONNX[operation.kind], dict(operation.attributes)
+    kind, more = _OF_ONNX[operation.kind]
+    fields = operation.attributes | more
     if "depth_multiplier" in fields:
         kind = "DEPTHWISE_CONV_2D"
     quantization = tensors[operation.outputs[0]].quantization
-    if fields["activation"] == "NONE" and quantization and quantization.zero_point == -128:
+    is_clamped = quantization is not None and quantization.zero_point == -128
+    is_sum = kind == "ADD" or OPERATORS[kind].weighted
+    if is_sum and fields["activation"] == "NONE" and is_clamped and not is_end:
         fields["activation"] = "RELU"
     return replace(operation, kind=kind, attributes=fields)
+
+
+def _pad(tensors: Sequence[Tensor], operation: Operation) -> Operation:
+    """Return a padding with the real number that its value means."""
+    value, quantization = operation.attributes["value"], tensors[operation.outputs[0]].quantization
+    if quantization:
+        value = float((value - quantization.zero_point) * quantization.scale)
+    return replace(operation, attributes=operation.attributes | {"value": value})
 
 
 def _real(tensor: Tensor) -> Tensor:

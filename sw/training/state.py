@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import zipfile
 from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass, field
@@ -53,7 +54,8 @@ class State:
     """A training between two steps.
 
     ``epoch``, ``step``: the next step; ``weights``: of all layers, int32; ``best``: those of the
-    best validation; ``right``, ``seen``: images since the last point of the curve;
+    best validation; ``right``, ``seen``: ``share`` of the images since the last point of the
+    curve, times their number, and the number;
     ``calibration``, ``best_shifts``: shifts, and those of ``best``;
     ``curve``: epochs passed and the share of right training images since the point before;
     ``validations``: epochs passed and accuracy; ``cycles``, ``steps``: cycles counted, where the
@@ -64,7 +66,7 @@ class State:
     best: list[np.ndarray] = field(default_factory=list)
     epoch: int = 0
     step: int = 0
-    right: int = 0
+    right: float = 0
     seen: int = 0
     curve: list[tuple[float, float]] = field(default_factory=list)
     validations: list[tuple[float, float]] = field(default_factory=list)
@@ -86,8 +88,8 @@ class State:
         return all(accuracy <= before for _, accuracy in self.validations[-patience:])
 
 
-_COUNTS = ("epoch", "step", "right", "seen", "cycles", "steps")
-_PLAIN = (*_COUNTS, "curve", "validations", "best_shifts")
+_COUNTS = ("epoch", "step", "seen", "cycles", "steps")
+_PLAIN = (*_COUNTS, "right", "curve", "validations", "best_shifts")
 
 
 def save(path: Path, state: State, settings: Settings) -> None:
@@ -126,8 +128,11 @@ def restore(
             for name in ("curve", "validations")
         }
         counts = [plain[name] for name in _COUNTS]
+        right = plain["right"]
         if any(not isinstance(count, int) or count < 0 for count in counts):
             raise ValueError("counts")
+        if not isinstance(right, int | float) or not 0 <= right < math.inf:
+            raise ValueError("right")
         calibration = Calibration.from_dict(plain.pop("calibration", {}), roles)
         if set(plain.get("best_shifts", {})) not in (set(), roles):
             raise ValueError("shifts")

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from celosia.sw.ir.graph import Graph, Operation, Tensor
+from celosia.sw.training import batches
 from celosia.sw.training.learner import Learner
+from celosia.sw.training.state import State
 
 #: Images of a step.
 BATCH = 4
@@ -114,6 +116,17 @@ def _mean(layers: Layers) -> None:
     layers.add("MEAN", [layers.last], (1, 5), axes=(1, 2), keepdims=False)
 
 
+def _padded(layers: Layers) -> None:
+    layers.conv(4)
+    shape, fields = layers.shape, {"before": (0, 1, 2, 0), "after": (0, 0, 1, 0), "value": 0.0}
+    layers.add("PAD", [layers.last], (1, shape[1] + 1, shape[2] + 3, 4), **fields)
+    layers.pool("MAX_POOL_2D", 2, 2)
+    # As convolutions of PyTorch, whose zeros before the first pixel do not follow the stride.
+    layers.conv(5, stride=(2, 2), activation="NONE")
+    fields = {"padding": "VALID", "before": (1, 1), "after": (0, 0)}
+    layers.operations[-1].attributes.update(fields)
+
+
 def _branches(layers: Layers) -> None:
     first = layers.conv(4)
     second = layers.conv(4, (1, 1), activation="NONE")
@@ -135,6 +148,7 @@ NETWORKS: dict[str, Callable[[Layers], None]] = {
     "average": _pools("AVERAGE_POOL_2D"),
     "mean": _mean,
     "branches": _branches,
+    "padded": _padded,
 }
 
 
@@ -171,3 +185,13 @@ def samples(graph: Graph, count: int, seed: int) -> tuple[np.ndarray, np.ndarray
 def learner(graph: Graph, seed: int, **options: Any) -> Learner:
     """Return what trains a network."""
     return Learner(graph, batch=BATCH, seed=seed, exponent=-7, **options)
+
+
+def train(trainer: Learner, images: np.ndarray, labels: np.ndarray, steps: int = 60) -> None:
+    """Train a network from its first weights; the host has the last ones."""
+    trainer.start(State(weights=[]), images, labels)
+    for step in range(steps):
+        chosen = batches.order(1, step, len(labels))[:16]
+        trainer.train(step, images[chosen], labels[chosen], steps, [(0, step)])
+    assert trainer.carrier
+    trainer.host.weights = trainer.carrier.weights

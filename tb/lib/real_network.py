@@ -21,6 +21,8 @@ def _windows(x: np.ndarray, kernel: tuple[int, ...], fields: dict[str, Any]) -> 
         extents = zip(x.shape[1:3], kernel, fields["stride"], strict=True)
         missing = [max((math.ceil(n / s) - 1) * s + k - n, 0) for n, k, s in extents]
         x = np.pad(x, [(0, 0), *((n // 2, n - n // 2) for n in missing), (0, 0)])
+    if "before" in fields:
+        x = np.pad(x, [(0, 0), *zip(fields["before"], fields["after"], strict=True), (0, 0)])
     windows = np.lib.stride_tricks.sliding_window_view(x, kernel, (1, 2))
     return windows[:, :: fields["stride"][0], :: fields["stride"][1]]
 
@@ -44,6 +46,8 @@ def _result(operation: Operation, arrays: list[np.ndarray]) -> np.ndarray:
             return _windows(x, fields["window"], fields).mean((4, 5))
         case "MEAN":
             return x.mean((1, 2))
+        case "PAD":
+            return np.pad(x, [*zip(fields["before"], fields["after"], strict=True)])
         case "ADD":
             return arrays[0] + arrays[1]
         case "CONCATENATION":

@@ -189,8 +189,10 @@ def result(kind: str, arrays: list[np.ndarray], fields: dict[str, Any], shape, r
         case "CONCATENATION":
             return np.concatenate(arrays, fields["axis"])
         case "SLICE":
-            first = fields["begin"][-1]
-            return arrays[0][..., first : first + fields["count"][-1]]
+            ways = zip(fields["begin"], fields["count"], strict=True)
+            return arrays[0][tuple(slice(first, first + count) for first, count in ways)]
+        case "PAD":
+            return np.pad(arrays[0], [*zip(fields["before"], fields["after"], strict=True)])
         case _:
             return pooled(arrays[0], fields, shape, kind, real)
 

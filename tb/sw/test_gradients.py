@@ -87,6 +87,11 @@ def in_tensorflow(tf: Any, graph: Graph, x: Any, weights: list[Any]) -> Any:
     for operation in graph.operations:
         fields = operation.attributes
         arrays = [values[n] for n in operation.inputs if n in values]
+        if "before" in fields:
+            margins = np.array([*zip(fields["before"], fields["after"], strict=True)])
+            arrays[0] = tf.pad(
+                arrays[0], margins if len(margins) == 4 else np.pad(margins, 1)[:, 1:3]
+            )
         shape = graph.tensors[operation.inputs[-1]].shape
         windows = {"padding": fields.get("padding"), "strides": fields.get("stride")}
         match operation.kind:
@@ -104,6 +109,8 @@ def in_tensorflow(tf: Any, graph: Graph, x: Any, weights: list[Any]) -> Any:
                 y = pool(arrays[0], fields["window"], **windows)
             case "MEAN":
                 y = tf.reduce_mean(arrays[0], (1, 2))
+            case "PAD":
+                y = arrays[0]
             case "ADD":
                 y = arrays[0] + arrays[1]
             case "CONCATENATION":

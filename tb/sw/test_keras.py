@@ -124,6 +124,8 @@ def test_squares_have_targets(keras: Any) -> None:
         fit(network, x, np.where(targets > 3, np.nan, targets))
     with pytest.raises(ValueError, match="wanted batches of samples and labels, got one of each"):
         fit(network, iter(zip(x, y, strict=True)))
+    with pytest.raises(ValueError, match="fit: wanted no class_weight, got a dict"):
+        fit(network, x, targets, class_weight={0: 1, 1: 5}, initial_epoch=0, sample_weight=None)
     network.compile("sgd", "hinge")
     with pytest.raises(ValueError, match="_crossentropy'.* or loss='mse'.*, got hinge"):
         fit(network, x, targets)

@@ -7,14 +7,23 @@ from pathlib import Path
 import numpy as np
 import prerequisites
 import pytest
-from float_networks import BATCH, NETWORKS, Layers, learner, network, samples, with_large_logits
+from float_networks import (
+    BATCH,
+    NETWORKS,
+    Layers,
+    learner,
+    network,
+    samples,
+    train,
+    with_large_logits,
+)
 from networks import Chain, serialize
 from turns import in_turn
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
-from celosia.sw.ir.graph import Graph, Operation, Quantization, Tensor
+from celosia.sw.ir.graph import Graph
 from celosia.sw.runtime.arrays import quantized
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training import batches, origin
@@ -82,24 +91,8 @@ def test_it_learns_without_settings(name: str) -> None:
     graph = network(name, 1)
     images, labels = samples(graph, 400, 1)
     trainer = Learner(graph, batch=16, seed=1, exponent=-7)
-    state = State(weights=[])
-    trainer.start(state, images[:300], labels[:300])
-    for step in range(100):
-        chosen = batches.order(1, step, 300)[:16]
-        trainer.train(step, images[chosen], labels[chosen], 100, [(0, step)])
-    assert trainer.carrier
-    trainer.host.weights = trainer.carrier.weights
+    train(trainer, images[:300], labels[:300], 100)
     assert trainer.accuracy(images[300:], labels[300:]) > 0.75
-
-
-def epoch(trainer: Learner, images: np.ndarray, labels: np.ndarray) -> None:
-    """Train a network for 60 steps."""
-    trainer.start(State(weights=[]), images, labels)
-    for step in range(60):
-        chosen = batches.order(1, step, len(labels))[:16]
-        trainer.train(step, images[chosen], labels[chosen], 60, [(0, step)])
-    assert trainer.carrier
-    trainer.host.weights = trainer.carrier.weights
 
 
 @pytest.mark.parametrize("kind", ["classes", "shares", "targets"])
@@ -111,7 +104,7 @@ def test_it_learns_other_labels(kind: str) -> None:
     labels = {"classes": classes, "shares": shares, "targets": targets - 1.5}[kind]
     loss = "softmax" if kind == "shares" else "squares"
     trainer = Learner(graph, batch=16, seed=1, exponent=-7, loss=loss)
-    epoch(trainer, images[:150], labels[:150])
+    train(trainer, images[:150], labels[:150])
     assert trainer.accuracy(images[150:], labels[150:]) > 0.75
     if kind == "targets":
         # The file has the scale of the targets.
@@ -133,11 +126,11 @@ def test_the_last_layers_learn_a_class_that_is_new(last: int) -> None:
     test, new = (images[300:], labels[300:]), labels[300:] == 3
     old = np.flatnonzero(labels[:300] < 3)
     first = Learner(graph, batch=16, seed=1, exponent=-7)
-    epoch(first, images[old], labels[old])
+    train(first, images[old], labels[old])
     assert first.accuracy(*test) > 0.6 and first.accuracy(test[0][new], test[1][new]) < 0.1
     file = first.file(first.host.weights, first.calibration.shifts)
     second = Learner(real_network(load(file)), batch=16, seed=1, exponent=-7, last=last)
-    epoch(second, images[:300], labels[:300])
+    train(second, images[:300], labels[:300])
     assert second.accuracy(*test) > 0.85 and second.accuracy(test[0][new], test[1][new]) > 0.8
 
 
@@ -332,6 +325,25 @@ def test_the_last_layers_alone_train(seed: int) -> None:
     np.testing.assert_allclose(kernels[0], kernels[1], atol=2 * step)
 
 
+def test_windows_that_overlap_stay_before_layers_that_train() -> None:
+    layers = Layers((7, 7, 2))
+    layers.conv(4)
+    fields = {"window": (3, 3), "stride": (2, 2), "padding": "VALID", "activation": "NONE"}
+    layers.add("MAX_POOL_2D", [layers.last], (1, 3, 3, 4), **fields)
+    layers.flat()
+    layers.dense(4)
+    graph = layers.graph()
+    images, labels = samples(graph, 200, 1)
+    trainer = Learner(graph, batch=16, seed=1, exponent=-7, last=1)
+    train(trainer, images, labels, 30)
+    content = trainer.file(trainer.host.weights, trainer.calibration.shifts)
+    (outputs,) = prerequisites.litert_outputs(content, images[:16])
+    np.testing.assert_array_equal(outputs.reshape(16, 4), trainer.host.forward(images[:16]))
+    assert len(np.unique(outputs)) > 4
+    with pytest.raises(ValueError, match="operator 1 MAX_POOL_2D .*side by side in the image"):
+        learner(graph, 1)
+
+
 def test_all_layers_that_do_not_train_are_in_one_message(seed: int) -> None:
     layers = Layers((4, 4, 2))
     layers.add("TANH", [layers.last], layers.shape)
@@ -346,39 +358,3 @@ def test_all_layers_that_do_not_train_are_in_one_message(seed: int) -> None:
     text = r"operator 0 TANH .*does not train; operator 2 MAX_POOL_2D .*side by side.*3 SIN"
     with pytest.raises(ValueError, match=text):
         learner(layers.graph(), seed)
-
-
-@pytest.mark.parametrize(("zero_point", "activation"), [(-128, "RELU"), (3, "NONE")])
-def test_a_network_of_onnx_has_its_activation_again(zero_point: int, activation: str) -> None:
-    def tensor(scale: float, zero: int, data: np.ndarray | None = None) -> Tensor:
-        quantization = Quantization(np.array([scale], np.float32), np.array([zero]))
-        shape = (1, 2) if data is None else data.shape
-        return Tensor("t", shape, np.dtype(np.int8), quantization, data)
-
-    weights, bias = np.array([[3, -4], [5, 6]], np.int8), np.array([8, -2], np.int32)
-    tensors = tensor(0.5, 1), tensor(0.25, 0, weights), tensor(1, 0, bias), tensor(2, zero_point)
-    operation = Operation("QGemm", 0, (0, 1, 2), (3,), {"activation": "NONE"})
-    graph = real_network(Graph("net", tensors, (operation,), (0,), (3,)))
-    (found,) = graph.operations
-    assert (found.kind, found.attributes["activation"]) == ("FULLY_CONNECTED", activation)
-    first, second = graph.tensors[1].data, graph.tensors[2].data
-    assert first is not None and second is not None
-    np.testing.assert_array_equal(first, weights * np.float32(0.25))
-    np.testing.assert_array_equal(second, bias * np.float32(0.125))
-
-
-def test_dense_weights_take_a_transpose_before_them() -> None:
-    """A file of PyTorch has channels first before its ``Flatten``."""
-    layers = Layers((3, 4, 5))
-    layers.add("TRANSPOSE", [layers.last], (1, 5, 3, 4), permutation=(0, 3, 1, 2))
-    layers.flat()
-    layers.dense(4)
-    before, graph = layers.graph(), real_network(layers.graph())
-    assert [operation.kind for operation in graph.operations] == ["RESHAPE", "FULLY_CONNECTED"]
-    assert graph.operations[0].inputs[0] == graph.inputs[0]
-    pictures = np.random.default_rng(0).random((3, 4, 5), np.float32)
-    weights = [net.tensors[net.operations[-1].inputs[1]].data for net in (before, graph)]
-    assert weights[0] is not None and weights[1] is not None
-    expected = weights[0] @ pictures.transpose(2, 0, 1).reshape(-1)
-    np.testing.assert_allclose(weights[1] @ pictures.reshape(-1), expected, rtol=1e-5)
-    learner(graph, 0)

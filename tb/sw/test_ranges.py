@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import prerequisites
 import pytest
-from float_networks import BATCH, Layers, learner, network, samples, with_large_logits
+from float_networks import BATCH, Layers, learner, network, samples, train, with_large_logits
 from real_network import real_outputs
 
 from celosia.sw.frontend.source import load
@@ -17,6 +17,7 @@ from celosia.sw.training.calibration import Calibration, bounded
 from celosia.sw.training.carriers import HostSteps
 from celosia.sw.training.graph import StepGraph, trained
 from celosia.sw.training.learner import Learner
+from celosia.sw.training.origin import with_random_weights
 from celosia.sw.training.quantized import quantized
 from celosia.sw.training.state import State
 
@@ -200,6 +201,44 @@ def test_updates_keep_their_size_when_shifts_change(
     trainer.train(1, images[:BATCH], labels[:BATCH], 100, [(0, 1)])
     expected = {role: (exponent - 1, size) for role, (exponent, size) in before.items()}
     assert rates(trainer) == expected
+
+
+@pytest.mark.parametrize("is_fresh", [True, False])
+@pytest.mark.parametrize("size", [1e-3, 1e4])
+def test_targets_may_have_any_size(size: float, is_fresh: bool) -> None:
+    """Before: nothing of their variance was explained with either size."""
+    layers, rng = Layers((1, 1, 8), 1), np.random.default_rng(1)
+    layers.flat()
+    for outputs, activation in ((32, "RELU"), (1, "NONE")):
+        layers.dense(outputs, activation)
+    graph, images = layers.graph(), rng.integers(-80, 81, (640, 1, 1, 8), np.int8)
+    rows = images.reshape(640, 8).T / 80
+    targets = size * (2 + np.abs(rows[0]) + rows[1] * rows[2] + rows[3])[:, None]
+    if is_fresh:
+        graph = with_random_weights(graph, 1)
+    trainer = Learner(graph, batch=16, seed=1, exponent=-7, loss="squares")
+    train(trainer, images[:512], targets[:512], 120)
+    assert trainer.accuracy(images[512:], targets[512:]) > 0.6
+
+
+def test_a_loss_far_over_the_mean_makes_updates_small(seed: int) -> None:
+    """Labels that are all wrong have large gradients: shifts follow before the next step."""
+    graph = network("conv", 1)
+    images, labels = samples(graph, 200, seed)
+    trainer = Learner(graph, batch=16, seed=seed, exponent=-7)
+    train(trainer, images, labels, 101)
+    images, wrong = images[:16], (labels[:16] + 1) % 4
+
+    def shifts() -> int:
+        found = trainer.calibration.shifts.items()
+        return sum(shift for role, shift in found if role.endswith("/step"))
+
+    before = shifts()
+    trainer.train(101, images, labels[:16], 101, [(0, 101)])
+    trainer.train(102, images, wrong, 101, [(0, 102)])
+    assert shifts() == before
+    trainer.train(103, images, wrong, 101, [(0, 103)])
+    assert shifts() > before
 
 
 def test_a_matrix_out_of_bounds_takes_its_bias_with_it() -> None:

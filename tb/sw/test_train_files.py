@@ -1,5 +1,6 @@
 """``celosia train`` with the file of a model: accuracy, resumed runs, refusals."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_bytes(trainer.file(state.weights, trainer.calibration.shifts))
     np.save("x.npy", images / np.float32(128))
     np.save("y.npy", labels)
+    np.save("t.npy", 300 * np.eye(4)[labels] - 150)
     return path
 
 
@@ -55,8 +57,30 @@ def test_a_file_trains(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert share > 0.8 and f"validation               {share:.2%}" in printed
 
 
+def test_targets_train(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """LiteRT explains as much of them as the command prints."""
+    images, targets = (np.load("x.npy") * 128).astype(np.int8), np.load("t.npy")
+    command = [*COMMAND[:4], "--labels", "t.npy", "--loss", "squares", "--epochs", "4"]
+    more = ["--validation-data", "x.npy", "--validation-labels", "t.npy", "--stats", "s.json"]
+    assert main([*command, *more, "-o", "a.tflite"]) == 0
+    assert "epoch 4/4                explained " in capsys.readouterr().out
+    (scores,) = prerequisites.litert_outputs(Path("a.tflite").read_bytes(), images)
+    file = load("a.tflite")
+    quantization = file.tensors[file.outputs[0]].quantization
+    assert quantization
+    errors = scores.reshape(120, 4) * float(quantization.scale) - targets
+    explained = 1 - np.square(errors).mean() / targets.var(axis=0).mean()
+    found = json.loads(Path("s.json").read_text("utf-8"))["validation_accuracy"]
+    assert found == pytest.approx(explained, abs=1e-5) and explained > 0.5
+
+
 @pytest.mark.parametrize(
-    "option", [["--augment", "shift,flip"], ["--random-weights", "--loss", "squares"]]
+    "option",
+    [
+        ["--augment", "shift,flip"],
+        ["--random-weights", "--loss", "squares"],
+        ["--labels", "t.npy", "--loss", "squares"],
+    ],
 )
 def test_a_resumed_run_gives_the_same_bits(
     option: list[str], model: Path, monkeypatch: pytest.MonkeyPatch
@@ -95,6 +119,19 @@ def test_a_resumed_run_gives_the_same_bits(
         (f"{' '.join(COMMAND)} --batch 999", "--data: wanted at least 1998 images, got 120 (a"),
         (f"{' '.join(COMMAND)} --train-last 99", "wanted 1 to 3 last layers, got 99"),
         ("train net.tflite --data x.npy --labels one.npy", "wanted 2 classes or more, got 1"),
+        ("train net.tflite --data x.npy --labels t.npy", "wanted whole numbers of shape [120], or"),
+        (
+            "train net.tflite --data x.npy --labels nan.npy --loss squares",
+            "or finite targets of shape [120, ...], got NaN or infinity",
+        ),
+        (
+            "train net.tflite --data x.npy --labels x.npy --loss squares",
+            "labels: wanted 4 targets a sample, got 84",
+        ),
+        (
+            "train net.tflite --data x.npy --labels far.npy --loss squares",
+            "wanted targets with a deviation of 17.4 at least, got 10.9 around 2194 (subtract",
+        ),
         ("train net.tflite --dataset mnist --labels y.npy", "--labels: wanted --data, too"),
         ("train mnist_mlp --labels y.npy", "--labels: wanted --data, too"),
         ("train mnist_mlp --validation-data x.npy", "--validation-data: wanted --data, too"),
@@ -109,5 +146,7 @@ def test_a_resumed_run_gives_the_same_bits(
 )
 def test_refusals(arguments: str, message: str, model: Path, refused: Callable[[str], str]) -> None:
     np.save("one.npy", np.zeros(120, np.int64))
+    np.save("nan.npy", np.where(np.load("t.npy") > 0, np.nan, 0))
+    np.save("far.npy", 2200 + np.load("t.npy") / 12.5)
     np.save("w.npy", np.where(np.arange(120) == 5, 4, np.load("y.npy")))
     assert message in refused(arguments)
