@@ -230,9 +230,9 @@ class _Samples:
         return arrays
 
 
-def _labels(labels: np.ndarray, outputs: int) -> np.ndarray:
-    """Return classes, int64, or targets, float64; a network of one output has no classes."""
-    if labels.ndim == 1 and outputs > 1:
+def _labels(labels: np.ndarray, outputs: int, loss: str) -> np.ndarray:
+    """Return classes, int64, or targets, float64; squares of one output have no classes."""
+    if labels.ndim == 1 and (outputs > 1 or loss == "softmax"):
         if labels.min() < 0 or labels.max() >= outputs:
             got = f"{labels.min()} to {labels.max()}"
             raise InputError(f"labels: wanted 0 to {outputs - 1}, got {got}")
@@ -274,7 +274,9 @@ def _of_model(arguments: argparse.Namespace, *, is_fresh: bool) -> Training:
         dropout=arguments.dropout,
     )
     parts = {
-        role: Images(integers(array, exponent), _labels(labels, trainer.learner.classes))
+        role: Images(
+            integers(array, exponent), _labels(labels, trainer.learner.classes, arguments.loss)
+        )
         for role, array, labels in zip(samples.roles, origin.samples, samples.labels, strict=True)
     }
     training, validation = parts["training"], parts.get("validation")

@@ -6,19 +6,30 @@ import numpy as np
 
 from celosia.sw.runtime.arrays import InputError
 
-_ENTROPIES = ("categorical_crossentropy", "sparse_categorical_crossentropy")
+_ENTROPIES = (
+    "categorical_crossentropy",
+    "sparse_categorical_crossentropy",
+    "binary_crossentropy",
+)
+_BINARY = _ENTROPIES[2]
 _SQUARES = ("mse", "mean_squared_error")
 
 
 class Loss(NamedTuple):
     """Loss of a model: one of those of a step, and the share of its labels for all classes.
 
-    ``one_hot``: true if Keras takes labels with a 1 and zeros.
+    ``one_hot``: true if Keras takes labels with a 1 and zeros; ``is_binary``: true if the model has
+    one output for two classes.
     """
 
     kind: str
     smoothing: float = 0.0
     one_hot: bool = False
+    is_binary: bool = False
+
+    def classes(self, outputs: int) -> int:
+        """Return the classes that outputs of a model tell apart."""
+        return 2 if self.is_binary else outputs
 
     def labels(self, labels: np.ndarray, classes: int) -> np.ndarray:
         """Return labels as a step is trained with them."""
@@ -51,7 +62,11 @@ def loss_of(model: Any) -> Loss:
     if name not in _ENTROPIES:
         losses = " or ".join(f"loss={name!r}" for name in (_ENTROPIES[1], _SQUARES[0]))
         raise InputError(f"model {model.name}: wanted compile({losses}), got {name}")
-    return Loss("softmax", float(getattr(loss, "label_smoothing", 0.0)), name == _ENTROPIES[0])
+    if (name == _BINARY) != (np.prod(model.output_shape[1:]) == 1):
+        wanted = "one output" if name == _BINARY else "two outputs or more"
+        raise InputError(f"model {model.name}: wanted {wanted} with the loss {name}")
+    smoothing = float(getattr(loss, "label_smoothing", 0.0))
+    return Loss("softmax", smoothing, name == _ENTROPIES[0], name == _BINARY)
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:

@@ -190,7 +190,9 @@ def _activated(network: KerasNetwork, name: str, number: int) -> int:
     shape = network.tensors[number].shape
     if name == "softmax":
         return network.add("SOFTMAX", [number], shape, beta=1.0)
-    _require(name in _ACTIVATIONS, f"relu, relu6, softmax or no activation, got {name}")
+    if name == "sigmoid":
+        return network.add("LOGISTIC", [number], shape)
+    _require(name in _ACTIVATIONS, f"relu, relu6, softmax, sigmoid or no activation, got {name}")
     return number if name == "linear" else network.add(_ACTIVATIONS[name], [number], shape)
 
 
@@ -210,6 +212,10 @@ def _add(
             return network.add(name, inputs, shape, **fields)
         case "GlobalAveragePooling2D":
             return network.add("MEAN", inputs, shape, axes=(1, 2), keep_dims=layer.keepdims)
+        case "ZeroPadding2D":
+            (top, bottom), (left, right) = layer.padding
+            margins = {"before": (0, top, left, 0), "after": (0, bottom, right, 0)}
+            return network.add("PAD", inputs, shape, value=0.0, **margins)
         case "Flatten" | "Reshape":
             return network.add("RESHAPE", inputs, shape)
         case _ if kind in _LEFT_OUT:

@@ -229,8 +229,10 @@ def evaluate(
 
 
 def _probabilities(model: Any, scores: np.ndarray, loss: Loss) -> np.ndarray:
-    """Return what a loss takes of the outputs of a model."""
-    return scores if _ends_in_softmax(model) else loss.outputs(scores)
+    """Return what a loss takes of the outputs of a model: of one, those of both classes."""
+    if not _ends_in_softmax(model):
+        return loss.outputs(np.pad(scores, [(0, 0), (int(loss.is_binary), 0)]))
+    return np.concatenate([1 - scores, scores], 1) if loss.is_binary else scores
 
 
 def predict(
@@ -360,8 +362,9 @@ def _arrays(model: Any, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         arrays = zip(*pairs, strict=True)
         x, y = (np.concatenate([np.asarray(array) for array in column]) for column in arrays)
     samples, labels = _samples(model, x), np.asarray(y)
-    classes = int(np.prod(model.output_shape[1:]))
-    if loss_of(model).kind == "squares":
+    loss = loss_of(model)
+    classes = loss.classes(int(np.prod(model.output_shape[1:])))
+    if loss.kind == "squares":
         if labels.size != len(samples) * classes or not np.isfinite(labels).all():
             requirement = f"wanted finite targets of shape {[len(samples), classes]}"
             got = list(labels.shape) if np.isfinite(labels).all() else "NaN or infinity"
@@ -404,4 +407,4 @@ def _rate(model: Any) -> float:
 def _ends_in_softmax(model: Any) -> bool:
     layer = model.layers[-1]
     activation = getattr(getattr(layer, "activation", None), "__name__", "")
-    return "softmax" in (activation, type(layer).__name__.lower())
+    return bool({"softmax", "sigmoid"} & {activation, type(layer).__name__.lower()})

@@ -9,10 +9,13 @@ from celosia.sw.export import tflite
 from celosia.sw.export.tflite import Quantization, Tensor, serialize
 from celosia.sw.ir.graph import Graph, Operation
 from celosia.sw.layers.weight_bytes import high_bytes
-from celosia.sw.training.graph import STEPS, StepGraph
+from celosia.sw.training.graph import STEPS, StepGraph, ending
 
 #: Scale and zero point of probabilities, and of their logarithms, in LiteRT.
-_PROBABILITIES = {"SOFTMAX": (1 / 256, -128), "LOG_SOFTMAX": (16 / 256, 127)}
+_PROBABILITIES = {
+    **dict.fromkeys(("SOFTMAX", "LOGISTIC"), (1 / 256, -128)),
+    "LOG_SOFTMAX": (16 / 256, 127),
+}
 
 
 def tflite_of(network: Graph, step: StepGraph, weights: Sequence[np.ndarray]) -> bytes:
@@ -36,11 +39,10 @@ def tflite_of(network: Graph, step: StepGraph, weights: Sequence[np.ndarray]) ->
     file = _File(step, highs)
     for operation in step.network.operations:
         _WRITERS[operation.kind](file, operation)
-    kind = network.operations[-1].kind
-    if kind in _PROBABILITIES:
-        ends, fields = _PROBABILITIES[kind], {"beta": 1.0} if kind == "SOFTMAX" else {}
+    if end := ending(network):
+        ends, fields = _PROBABILITIES[end.kind], {"beta": 1.0} if end.kind == "SOFTMAX" else {}
         result = file.tensor("probabilities", file.shape(step.network.outputs[0]), *ends)
-        file.add(kind, [file.numbers[step.network.outputs[0]]], result, **fields)
+        file.add(end.kind, [file.numbers[step.network.outputs[0]]], result, **fields)
     return file.content(network.name)
 
 

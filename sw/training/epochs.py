@@ -115,6 +115,9 @@ class EpochTrainer:
             (scores,) = session.run([images.images.reshape(-1, *program.inputs[0].shape)])
         (port,) = program.outputs
         real = (scores.reshape(len(images), -1) - float(port.zero_point)) * (port.scale or 1)
+        if images.labels.ndim == 1 and real.shape[1] == 1:
+            # Logits have the zero point 0, probabilities -128.
+            real = np.concatenate([np.full_like(real, 0.5 * (port.zero_point < 0)), real], 1)
         return share(real, images.labels)
 
     def validate(self, state: State, validation: Images) -> float:

@@ -23,6 +23,9 @@ LOSSES = ("softmax", "squares")
 #: Activations that sums may have.
 _ACTIVATIONS = ("RELU", "RELU6")
 
+#: Ends of a network that are part of the loss, and operators that may follow.
+_SOFTMAX, _MOVES = ("SOFTMAX", "LOG_SOFTMAX"), ("RESHAPE", "EXPAND_DIMS", "SQUEEZE")
+
 #: Steps of the logits in which e^x grows by e.
 STEPS = 6.0
 
@@ -66,22 +69,38 @@ class StepGraph:
         return self.gradients[weights.highs[0]] - self.shifts[f"{weights.name}/step"]
 
 
+def ending(network: Graph) -> Operation | None:
+    """Return the softmax at the end, its logarithm, or the logistic function of one output."""
+    for operation in reversed(network.operations):
+        if operation.kind not in _MOVES:
+            is_one = network.tensors[operation.outputs[0]].elements == 1
+            kinds = (*_SOFTMAX, "LOGISTIC") if is_one else _SOFTMAX
+            return operation if operation.kind in kinds else None
+    return None
+
+
 def trained(network: Graph, loss: str = "softmax") -> Graph:
-    """Return a network without the softmax at its end, or its logarithm: part of the loss.
+    """Return a network without what is part of the loss: see ``ending``.
 
     Activations of sums that nothing else reads are part of the operation before: results that they
     clamp want no steps.
 
     Raises CompileError if it has not one input and one output, or a softmax and another loss.
     """
-    operations = network.operations
-    if operations and operations[-1].kind in ("SOFTMAX", "LOG_SOFTMAX"):
+    if end := ending(network):
         if loss != "softmax":
             raise CompileError(
-                f"wanted no softmax at the end with the loss {loss}, got one", layer=network.name
+                f"wanted no {end.kind} at the end with the loss {loss}, got one",
+                layer=network.name,
             )
-        outputs = operations[-1].inputs[:1]
-        network = replace(network, operations=operations[:-1], outputs=outputs)
+        renamed = {end.outputs[0]: end.inputs[0]}
+        operations = tuple(
+            replace(o, inputs=tuple(renamed.get(n, n) for n in o.inputs))
+            for o in network.operations
+            if o is not end
+        )
+        outputs = tuple(renamed.get(number, number) for number in network.outputs)
+        network = replace(network, operations=operations, outputs=outputs)
     counts = len(network.inputs), len(network.outputs)
     if counts != (1, 1) or not network.operations:
         got = f"{counts[0]} and {counts[1]}" if network.operations else "no layers"
@@ -197,7 +216,10 @@ def _extend(
     result = step.values[output]
     logits = step.matrix(result)
     rows = labels(step.exponents[logits]) if labels else None
-    errors = _loss(step, logits, step.input("labels", step.shape(logits), rows), loss)
+    shape = step.shape(logits)
+    if loss == "softmax" and shape[2] == 1:
+        shape = (*shape[:2], 2)
+    errors = _loss(step, logits, step.input("labels", shape, rows), loss)
     step.errors[output] = [step.reshaped(errors, step.shape(result))]
     for operation, backward in reversed(backwards):
         backward(step.error(operation.outputs[0]))
@@ -235,12 +257,14 @@ def _forward(step: Step, last: int | None) -> list[tuple[Operation, Backward]]:
 
 
 def _loss(step: Step, logits: int, labels: int, loss: str) -> int:
-    """Add the errors of logits."""
+    """Add the errors of logits; one alone stands beside a 0."""
     shape = step.shape(logits)
     if loss == "squares":
         addends = ((labels, 1), (logits, -1))
         sums = step.sum_of("loss", addends, step.exponents[logits])
         return step.shifted(sums, shift=0, low=-MOST)
+    if shape[2] == 1:
+        return _one_logit(step, logits, labels)
     if not 2 <= shape[2] <= MOST_CLASSES:
         raise CompileError(f"wanted 2 to {MOST_CLASSES} classes, got {shape[2]}", layer="loss")
     rows = (*shape[:2], min(step.width, shape[2]))
@@ -249,6 +273,18 @@ def _loss(step: Step, logits: int, labels: int, loss: str) -> int:
     errors = step.operate("SoftmaxErrors", (logits, labels, *noises), shape, "loss", steps=STEPS)
     step.exponents[errors] = 0
     return errors
+
+
+def _one_logit(step: Step, logit: int, labels: int) -> int:
+    """Add the errors of the only logit: softmax with a 0 is the logistic function of it."""
+    shape = step.shape(logit)
+    both = (*shape[:2], 2)
+    sums = step.sum_of("loss/zeros", ((logit, 1), (logit, -1)), step.exponents[logit])
+    zeros = step.shifted(sums, shift=0)
+    pair = step.operate("CONCATENATION", (zeros, logit), both, "loss/pair", axis=2)
+    errors = _loss(step, pair, labels, "softmax")
+    fields = {"begin": (0, 0, 1), "count": shape, "stride": (1, 1, 1), "dropped": (), "added": ()}
+    return step.operate("SLICE", (errors,), shape, "loss/logit", **fields)
 
 
 def _with(tensors: Sequence[Tensor], contents: Mapping[int, np.ndarray]) -> tuple[Tensor, ...]:

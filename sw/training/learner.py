@@ -142,8 +142,9 @@ class Learner:
 
     @property
     def classes(self) -> int:
-        """Logits of an image."""
-        return self.step.graph.tensors[self.step.graph.outputs[0]].shape[-1]
+        """Classes, or numbers of squares, of an image; one logit tells two classes apart."""
+        outputs = self.step.graph.tensors[self.step.graph.outputs[0]].shape[-1]
+        return max(outputs, 2) if self.options["loss"] == "softmax" else outputs
 
     def _shaped(self, images: np.ndarray, count: int) -> np.ndarray:
         shape = self.step.graph.tensors[self.host.names["images"]].shape
@@ -277,9 +278,12 @@ class Learner:
         return share(self.real(logits), labels.argmax(1) if is_shares else labels)
 
     def real(self, logits: np.ndarray) -> np.ndarray:
-        """Return the real numbers that logits are; e^x grows by e in one, where softmax is next."""
+        """Return the real numbers that logits are; e^x grows by e in one, where softmax is next.
+
+        One logit of two classes stands beside a 0.
+        """
         if self.options["loss"] == "softmax":
-            return logits / STEPS
+            return np.pad(logits / STEPS, [(0, 0), (int(logits.shape[1] == 1), 0)])
         return logits * 2.0 ** self.step.exponents[self.step.graph.outputs[0]]
 
     def _rows(self, labels: np.ndarray) -> np.ndarray:

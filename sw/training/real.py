@@ -11,7 +11,7 @@ from celosia.sw.operators.registry import OPERATORS
 
 #: Operators that change the quantisation of a value alone.
 _CONVERSIONS = ("QUANTIZE", "DEQUANTIZE", "QuantizeLinear", "DequantizeLinear")
-_SOFTMAX = ("SOFTMAX", "LOG_SOFTMAX", "QLinearSoftmax")
+_SOFTMAX = ("SOFTMAX", "LOG_SOFTMAX", "QLinearSoftmax", "LOGISTIC")
 #: Operators of ONNX, and those that compute the same in real numbers, with their attributes.
 _OF_ONNX: dict[str, tuple[str, dict[str, Any]]] = {
     "QGemm": ("FULLY_CONNECTED", {}),
@@ -64,8 +64,8 @@ def real_network(graph: Graph) -> Graph:
             operation = replace(operation, kind=activation, attributes={})
             inputs = pooled
         operations.append(replace(operation, inputs=inputs))
-    operations = _without_transposes(tensors, _without_pads(operations))
     outputs = tuple(values[number] for number in graph.outputs)
+    operations = _without_transposes(tensors, _without_pads(operations, outputs))
     real = replace(graph, tensors=tuple(tensors), operations=tuple(operations), outputs=outputs)
     return replace(real, unsigned=frozenset())
 
@@ -87,11 +87,13 @@ def channels_last(network: Graph, samples: Sequence[np.ndarray]) -> tuple[Graph,
     return last, [np.ascontiguousarray(array.transpose(order)) for array in samples]
 
 
-def _without_pads(operations: Sequence[Operation]) -> list[Operation]:
+def _without_pads(operations: Sequence[Operation], outputs: Sequence[int]) -> list[Operation]:
     """Return operations whose convolutions pad themselves with zeros."""
     results = list(operations)
     for pad in (o for o in operations if o.kind == "PAD"):
         readers = [o for o in results if pad.outputs[0] in o.inputs]
+        if not readers or pad.outputs[0] in outputs:
+            continue
         before, after = pad.attributes["before"], pad.attributes["after"]
         is_plain = len(before) == 4 and not (before[0] or before[3] or after[0] or after[3])
         if pad.attributes["value"] or not is_plain:
@@ -179,7 +181,8 @@ def _real(tensor: Tensor) -> Tensor:
     elif data is not None:
         extents = np.ones(data.ndim, np.int64)
         if len(quantization.scales) > 1:
-            extents[quantization.axis] = len(quantization.scales)
+            # Some files have axes of biases past their one.
+            extents[min(quantization.axis, data.ndim - 1)] = len(quantization.scales)
         scales, zeros = (
             array.reshape(extents) if data.ndim else array[0]
             for array in (quantization.scales, quantization.zero_points)

@@ -131,6 +131,31 @@ def test_squares_have_targets(keras: Any) -> None:
         fit(network, x, targets)
 
 
+def test_two_classes_of_one_output(keras: Any) -> None:
+    """As tutorials of cats and dogs have it."""
+    x, y = samples()
+    labels = (y > 1).astype(np.float32)[:, None]
+    network = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.ZeroPadding2D(1)])
+    network.add(keras.layers.Conv2D(8, 3, strides=2, activation="relu"))
+    network.add(keras.layers.Flatten())
+    network.add(keras.layers.Dense(1, activation="sigmoid"))
+    network.compile("sgd", "binary_crossentropy", metrics=["accuracy"])
+    validation = x[320:], labels[320:]
+    history = fit(
+        network, x[:320], labels[:320], epochs=4, verbose=0, validation_data=validation
+    ).history
+    own = network.evaluate(*validation, verbose=0)
+    assert evaluate(network, *validation) == pytest.approx(own, abs=0.05)
+    assert own[1] > 0.8 and history["val_accuracy"][-1] == pytest.approx(own[1], abs=0.05)
+    scores = predict(network, x[320:])
+    assert scores.shape == (80, 1) and 0 <= scores.min() < 0.5 < scores.max() <= 1
+    with pytest.raises(ValueError, match="labels: wanted 0 to 1, got 0 to 3"):
+        fit(network, x, y)
+    network.compile("sgd", "sparse_categorical_crossentropy")
+    with pytest.raises(ValueError, match="wanted two outputs or more with the loss sparse_cat"):
+        fit(network, x, labels)
+
+
 def test_frozen_layers_stay(keras: Any) -> None:
     network, (x, y) = model(keras), samples()
     frozen, others = network.layers[1], network.layers[-1]

@@ -27,7 +27,7 @@ from celosia.sw.ir.graph import Graph
 from celosia.sw.runtime.arrays import quantized
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training import batches, origin
-from celosia.sw.training.carriers import CoreSteps
+from celosia.sw.training.carriers import CoreSteps, HostSteps
 from celosia.sw.training.graph_trainer import GraphTrainer
 from celosia.sw.training.learner import Learner
 from celosia.sw.training.origin import with_random_weights
@@ -116,6 +116,34 @@ def test_it_learns_other_labels(kind: str) -> None:
         assert quantization
         errors = outputs.reshape(50, 4) * quantization.scale - labels[150:]
         assert np.square(errors).mean() < 0.25 * labels.var()
+
+
+@pytest.mark.parametrize("is_logistic", [False, True])
+def test_one_logit_tells_two_classes_apart(is_logistic: bool) -> None:
+    """Both carriers have the same weights, and LiteRT has the classes of the host."""
+    layers = Layers((7, 6, 2), 1)
+    layers.conv(4)
+    layers.flat()
+    layers.dense(1)
+    if is_logistic:
+        layers.add("LOGISTIC", [layers.last], (1, 1))
+    graph, config = layers.graph(), preset("edge,activation_weights=true")
+    images, labels = samples(graph, 300, 1)
+    labels = labels % 2
+    trainer, on_core = (
+        Learner(graph, batch=16, seed=1, exponent=-7, opened=opened)
+        for opened in (HostSteps, lambda step: CoreSteps(step, config, open_session))
+    )
+    for one in (trainer, on_core):
+        train(one, images[:200], labels[:200], 30)
+    for one, other in zip(trainer.host.weights, on_core.host.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+    share = trainer.accuracy(images[200:], labels[200:])
+    content = trainer.file(trainer.host.weights, trainer.calibration.shifts)
+    (outputs,) = prerequisites.litert_outputs(content, images[200:])
+    # int8 of a half, or of 0: ties are class 0.
+    found = outputs.reshape(-1) > 0
+    assert share == (found == labels[200:]).mean() > 0.8
 
 
 @pytest.mark.parametrize("last", [1, 2])
