@@ -142,7 +142,7 @@ class Learner:
 
     @property
     def classes(self) -> int:
-        """Classes, or numbers of squares, of an image; one logit tells two classes apart."""
+        """Classes, or numbers of squares, of an image; one logit is for two classes."""
         outputs = self.step.graph.tensors[self.step.graph.outputs[0]].shape[-1]
         return max(outputs, 2) if self.options["loss"] == "softmax" else outputs
 

@@ -117,14 +117,18 @@ def _mean(layers: Layers) -> None:
 
 
 def _padded(layers: Layers) -> None:
+    """Add zeros before the first pixel that do not follow the stride, as PyTorch does."""
+    layers.conv(4)
+    layers.conv(5, stride=(2, 2), activation="NONE")
+    fields = {"padding": "VALID", "before": (1, 1), "after": (1, 0)}
+    layers.operations[-1].attributes.update(fields)
+
+
+def _margins(layers: Layers) -> None:
     layers.conv(4)
     shape, fields = layers.shape, {"before": (0, 1, 2, 0), "after": (0, 0, 1, 0), "value": 0.0}
     layers.add("PAD", [layers.last], (1, shape[1] + 1, shape[2] + 3, 4), **fields)
     layers.pool("MAX_POOL_2D", 2, 2)
-    # As convolutions of PyTorch, whose zeros before the first pixel do not follow the stride.
-    layers.conv(5, stride=(2, 2), activation="NONE")
-    fields = {"padding": "VALID", "before": (1, 1), "after": (0, 0)}
-    layers.operations[-1].attributes.update(fields)
 
 
 def _branches(layers: Layers) -> None:
@@ -149,6 +153,7 @@ NETWORKS: dict[str, Callable[[Layers], None]] = {
     "mean": _mean,
     "branches": _branches,
     "padded": _padded,
+    "margins": _margins,
 }
 
 
