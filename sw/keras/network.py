@@ -9,6 +9,7 @@ import numpy as np
 
 from celosia.sw.ir.graph import Graph, Operation, Tensor
 from celosia.sw.runtime.arrays import InputError
+from celosia.sw.training.real import without_pads
 
 #: Layers that change nothing once a model is trained, and their losses.
 _LEFT_OUT = ("ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout")
@@ -123,7 +124,8 @@ def read(model: Any) -> KerasNetwork:
         listing = "; ".join(refusals)
         raise InputError(f"model {model.name}: wanted layers that train, got {listing}")
     last = values[id(model.outputs[0])]
-    tensors, operations = tuple(network.tensors), tuple(network.operations)
+    tensors = tuple(network.tensors)
+    operations = tuple(without_pads(tensors, network.operations, (last,)))
     network.graph = Graph(model.name, tensors, operations, (source,), (last,))
     return network
 

@@ -31,7 +31,7 @@ def real_network(graph: Graph) -> Graph:
 
     Constants of integers are the real numbers that they mean; conversions between types go; the
     activation of a pooling is an operator; dense weights take a transpose before them, and
-    convolutions a padding with zeros: ``before`` and ``after`` of their attributes.
+    convolutions a padding with zeros.
     """
     tensors = [_real(tensor) for tensor in graph.tensors]
     operations: list[Operation] = []
@@ -65,7 +65,7 @@ def real_network(graph: Graph) -> Graph:
             inputs = pooled
         operations.append(replace(operation, inputs=inputs))
     outputs = tuple(values[number] for number in graph.outputs)
-    operations = _without_transposes(tensors, _without_pads(operations, outputs))
+    operations = _without_transposes(tensors, without_pads(tensors, operations, outputs))
     real = replace(graph, tensors=tuple(tensors), operations=tuple(operations), outputs=outputs)
     return replace(real, unsigned=frozenset())
 
@@ -76,19 +76,25 @@ def channels_last(network: Graph, samples: Sequence[np.ndarray]) -> tuple[Graph,
     Networks of ONNX and PyTorch take images with the channels first.
     """
     (source,) = network.inputs
-    first, *others = [o for o in network.operations if source in o.inputs]
-    order = first.attributes.get("permutation", ())
-    if first.kind != "TRANSPOSE" or others or order[0] != 0:
+    readers = [o for o in network.operations if source in o.inputs]
+    order = readers[0].attributes.get("permutation", (1,)) if len(readers) == 1 else (1,)
+    if order[0] != 0:
         return network, list(samples)
-    tensors, (result,) = list(network.tensors), first.outputs
+    (first,), tensors = readers, list(network.tensors)
+    (result,) = first.outputs
     tensors[result] = replace(tensors[result], name=tensors[source].name)
     operations = tuple(o for o in network.operations if o is not first)
     last = replace(network, tensors=tuple(tensors), operations=operations, inputs=(result,))
     return last, [np.ascontiguousarray(array.transpose(order)) for array in samples]
 
 
-def _without_pads(operations: Sequence[Operation], outputs: Sequence[int]) -> list[Operation]:
-    """Return operations whose convolutions pad themselves with zeros."""
+def without_pads(
+    tensors: Sequence[Tensor], operations: Sequence[Operation], outputs: Sequence[int]
+) -> list[Operation]:
+    """Return operations whose convolutions pad themselves with zeros, if windows are larger.
+
+    Their attributes ``before`` and ``after`` are rows and columns of zeros.
+    """
     results = list(operations)
     for pad in (o for o in operations if o.kind == "PAD"):
         readers = [o for o in results if pad.outputs[0] in o.inputs]
@@ -98,9 +104,15 @@ def _without_pads(operations: Sequence[Operation], outputs: Sequence[int]) -> li
         is_plain = len(before) == 4 and not (before[0] or before[3] or after[0] or after[3])
         if pad.attributes["value"] or not is_plain:
             continue
-        if any(o.attributes.get("padding") != "VALID" or "window" in o.attributes for o in readers):
-            continue
         fields = {"before": tuple(before[1:3]), "after": tuple(after[1:3])}
+        margins = np.maximum(*fields.values())
+        if not all(
+            OPERATORS[o.kind].weighted
+            and o.attributes.get("padding") == "VALID"
+            and (np.array(tensors[o.inputs[1]].shape[1:3]) > margins).all()
+            for o in readers
+        ):
+            continue
         for reader in readers:
             inputs = (pad.inputs[0], *reader.inputs[1:])
             place = results.index(reader)
