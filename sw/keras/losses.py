@@ -27,8 +27,15 @@ class Loss(NamedTuple):
     one_hot: bool = False
     is_binary: bool = False
 
-    def classes(self, outputs: int) -> int:
-        """Return the classes that outputs of a model tell apart."""
+    def classes(self, model: Any) -> int:
+        """Return the classes that a model has, or its outputs.
+
+        Raises InputError if they do not fit the loss.
+        """
+        outputs = int(np.prod(model.output_shape[1:]))
+        if self.kind == "softmax" and self.is_binary != (outputs == 1):
+            wanted = "one output with" if self.is_binary else "two outputs or more without"
+            raise InputError(f"model {model.name}: wanted {wanted} {_BINARY}, got {outputs}")
         return 2 if self.is_binary else outputs
 
     def labels(self, labels: np.ndarray, classes: int) -> np.ndarray:
@@ -62,9 +69,6 @@ def loss_of(model: Any) -> Loss:
     if name not in _ENTROPIES:
         losses = " or ".join(f"loss={name!r}" for name in (_ENTROPIES[1], _SQUARES[0]))
         raise InputError(f"model {model.name}: wanted compile({losses}), got {name}")
-    if (name == _BINARY) != (np.prod(model.output_shape[1:]) == 1):
-        wanted = "one output" if name == _BINARY else "two outputs or more"
-        raise InputError(f"model {model.name}: wanted {wanted} with the loss {name}")
     smoothing = float(getattr(loss, "label_smoothing", 0.0))
     return Loss("softmax", smoothing, name == _ENTROPIES[0], name == _BINARY)
 

@@ -101,33 +101,48 @@ def read(model: Any) -> KerasNetwork:
     train; the message names all of them.
     """
     require_ends(model)
-    network, values, refusals, source = KerasNetwork(), {}, [], 0
-    for layer, sources, target in _calls(model):
-        shape = (1, *target.shape[1:])
-        if None in shape:
-            raise InputError(f"model {model.name}: wanted a fixed shape, got {target.shape}")
-        kind = type(layer).__name__
-        inputs = [values[id(source)] for source in sources]
-        if kind == "InputLayer":
-            values[id(target)] = network.tensor(shape, name=layer.name)
-            source = values[id(target)]
-            continue
-        try:
-            values[id(target)] = _add(network, layer, kind, inputs, shape)
-        except InputError as error:
-            refusals.append(f"{layer.name} ({kind}): {error}")
-            values[id(target)] = network.tensor(shape)
+    network, refusals = KerasNetwork(), list[str]()
+    shape = (1, *model.inputs[0].shape[1:])
+    if None in shape:
+        raise InputError(f"model {model.name}: wanted a fixed shape, got {model.inputs[0].shape}")
+    source = network.tensor(shape, name=model.inputs[0]._keras_history[0].name)
+    last = _add_model(network, model, source, refusals)
     sources = {n for operation in network.operations for n in operation.inputs}
     for number in network.normalized.keys() & sources:
         refusals.append(f"{network.normalized[number]}: wanted an input that no other layer has")
     if refusals:
         listing = "; ".join(refusals)
         raise InputError(f"model {model.name}: wanted layers that train, got {listing}")
-    last = values[id(model.outputs[0])]
     tensors = tuple(network.tensors)
     operations = tuple(without_pads(tensors, network.operations, (last,)))
     network.graph = Graph(model.name, tensors, operations, (source,), (last,))
     return network
+
+
+def _add_model(network: KerasNetwork, model: Any, source: int, refusals: list[str]) -> int:
+    """Add the layers of a model, and those of models in it; return its result.
+
+    ``refusals``: gets a line for each layer that does not train.
+    """
+    values: dict[int, int] = {}
+    for layer, sources, target in _calls(model):
+        shape, kind = (1, *target.shape[1:]), type(layer).__name__
+        if None in shape:
+            raise InputError(f"model {model.name}: wanted a fixed shape, got {target.shape}")
+        inputs = [values[id(number)] for number in sources]
+        try:
+            if kind == "InputLayer":
+                result = source
+            elif getattr(layer, "inputs", None):
+                require_ends(layer)
+                result = _add_model(network, layer, inputs[0], refusals)
+            else:
+                result = _add(network, layer, kind, inputs, shape)
+        except InputError as error:
+            refusals.append(f"{layer.name} ({kind}): {error}")
+            result = network.tensor(shape)
+        values[id(target)] = result
+    return values[id(model.outputs[0])]
 
 
 def require_ends(model: Any) -> None:
@@ -212,6 +227,13 @@ def _add(
             fields |= {"padding": layer.padding.upper(), "activation": "NONE"}
             name = "MAX_POOL_2D" if kind[0] == "M" else "AVERAGE_POOL_2D"
             return network.add(name, inputs, shape, **fields)
+        case "GlobalMaxPooling2D":
+            _, *window, channels = network.tensors[inputs[0]].shape
+            fields = {"window": tuple(window), "stride": tuple(window), "padding": "VALID"}
+            pooled = network.add(
+                "MAX_POOL_2D", inputs, (1, 1, 1, channels), activation="NONE", **fields
+            )
+            return network.add("RESHAPE", [pooled], shape)
         case "GlobalAveragePooling2D":
             return network.add("MEAN", inputs, shape, axes=(1, 2), keep_dims=layer.keepdims)
         case "ZeroPadding2D":

@@ -363,7 +363,7 @@ def _arrays(model: Any, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         x, y = (np.concatenate([np.asarray(array) for array in column]) for column in arrays)
     samples, labels = _samples(model, x), np.asarray(y)
     loss = loss_of(model)
-    classes = loss.classes(int(np.prod(model.output_shape[1:])))
+    classes = loss.classes(model)
     if loss.kind == "squares":
         if labels.size != len(samples) * classes or not np.isfinite(labels).all():
             requirement = f"wanted finite targets of shape {[len(samples), classes]}"

@@ -137,7 +137,8 @@ def test_two_classes_of_one_output(keras: Any) -> None:
     labels = (y > 1).astype(np.float32)[:, None]
     network = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.ZeroPadding2D(1)])
     network.add(keras.layers.Conv2D(8, 3, strides=2, activation="relu"))
-    network.add(keras.layers.Flatten())
+    network.add(keras.layers.Conv2D(16, 3, activation="relu"))
+    network.add(keras.layers.GlobalMaxPooling2D())
     network.add(keras.layers.Dense(1, activation="sigmoid"))
     network.compile("sgd", "binary_crossentropy", metrics=["accuracy"])
     validation = x[320:], labels[320:]
@@ -152,8 +153,29 @@ def test_two_classes_of_one_output(keras: Any) -> None:
     with pytest.raises(ValueError, match="labels: wanted 0 to 1, got 0 to 3"):
         fit(network, x, y)
     network.compile("sgd", "sparse_categorical_crossentropy")
-    with pytest.raises(ValueError, match="wanted two outputs or more with the loss sparse_cat"):
+    with pytest.raises(ValueError, match="wanted two outputs or more without binary_cross"):
         fit(network, x, labels)
+
+
+def test_a_model_in_a_model_may_be_frozen(keras: Any) -> None:
+    """As tutorials of transfer learning have it."""
+    x, y = samples()
+    base = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Conv2D(8, 3, activation="relu")])
+    base.add(keras.layers.MaxPooling2D(2))
+    base.trainable = False
+    source = keras.Input((8, 8, 1))
+    rows = keras.layers.Flatten()(base(source, training=False))
+    network = keras.Model(source, keras.layers.Dense(4)(keras.layers.Dropout(0.2)(rows)))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    network.compile("adam", loss, metrics=["accuracy"])
+    before, first = base.get_weights(), network.layers[-1].get_weights()[0]
+    fit(network, x[:320], y[:320], epochs=4, verbose=0)
+    for old, new in zip(before, base.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert (network.layers[-1].get_weights()[0] != first).any()
+    held = x[320:], y[320:]
+    own = network.evaluate(*held, verbose=0)
+    assert evaluate(network, *held) == pytest.approx(own, abs=0.05) and own[1] > 0.6
 
 
 def test_frozen_layers_stay(keras: Any) -> None:
