@@ -186,10 +186,18 @@ class Lowering:
         axes = [Axis(0, 1, extent, 1, extent) for extent in (view.height, view.width)]
         return rectangles(axes, view.top, view.left)
 
-    def windows(self, operation: Operation, extents: tuple[int, int]) -> list[Axis]:
-        """Return the windows of a pooling over rows and columns of its input."""
+    def windows(
+        self,
+        operation: Operation,
+        extents: tuple[int, int],
+        counts: tuple[int, int] | None = None,
+    ) -> list[Axis]:
+        """Return the windows of a pooling over rows and columns of its input.
+
+        ``counts``: rows and columns of results, those of the operator unless given.
+        """
         attributes = operation.attributes
-        counts = self.shapes[operation.outputs[0]][:2]
+        counts = counts or self.shapes[operation.outputs[0]][:2]
         ways = zip(extents, attributes["window"], attributes["stride"], counts, strict=True)
         return [
             Axis(-padding(attributes["padding"], n, size, step, count), step, count, size, n)

@@ -1,7 +1,9 @@
 """Backward passes of operators, in operations of a training step: see docs/design/training.md."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -171,21 +173,40 @@ def convolution(step: Step, operation: Operation) -> Backward:
     return backward
 
 
-def _require_windows(step: Step, operation: Operation, window: tuple[int, ...]) -> None:
-    """Raise CompileError unless windows lie side by side in the image."""
-    attributes = operation.attributes
+def _overlaps(step: Step, operation: Operation) -> bool:
+    """Return whether windows do not lie side by side in the image."""
+    window, stride = (operation.attributes[name] for name in ("window", "stride"))
     extents = step.extents(operation.inputs[0])[1:3]
     counts = step.extents(operation.outputs[0])[1:3]
     inside = all(n * size <= all for n, size, all in zip(counts, window, extents, strict=True))
-    if attributes["stride"] != window or not inside:
-        raise CompileError("wanted windows that lie side by side in the image")
+    return stride != window or not inside
+
+
+def _parts(step: Step, operation: Operation) -> Iterator[dict[str, Any]]:
+    """Yield attributes of errors for parts of windows, none of whose windows overlap."""
+    attributes = operation.attributes
+    ways = [
+        (*way, padding(attributes["padding"], *way))
+        for way in zip(
+            step.extents(operation.inputs[0])[1:3],
+            attributes["window"],
+            attributes["stride"],
+            step.extents(operation.outputs[0])[1:3],
+            strict=True,
+        )
+    ]
+    before = tuple(way[4] for way in ways)
+    counts = [min(-(-size // stride), count) for _, size, stride, count, _ in ways]
+    for part in np.ndindex(*counts):
+        yield {"stride": attributes["stride"], "before": before, "part": part}
 
 
 def pooling(step: Step, operation: Operation) -> Backward:
     """Add a MAX_POOL_2D or AVERAGE_POOL_2D."""
     attributes, x = operation.attributes, step.value(operation)
-    if step.needs(operation):
-        _require_windows(step, operation, attributes["window"])
+    overlaps = _overlaps(step, operation)
+    if overlaps and step.needs(operation) and operation.kind == "AVERAGE_POOL_2D":
+        raise CompileError("wanted windows that lie side by side in the image")
     if attributes["activation"] != "NONE":
         raise CompileError("wanted a pooling without activation")
     shape = step.extents(operation.outputs[0])
@@ -200,9 +221,11 @@ def pooling(step: Step, operation: Operation) -> Backward:
             # The errors pass the activation, too.
             grown |= {"low": 0, "high": _top(step, x)}
         name = f"{step.name(operation)}/error"
-        inputs = (errors, x, y)
-        before = step.operate("MaximumErrors", inputs, step.shape(x), name, **grown)
-        step.add_error(operation, before)
+        for fields in _parts(step, operation) if overlaps else ({},):
+            before = step.operate(
+                "MaximumErrors", (errors, x, y), step.shape(x), name, **grown, **fields
+            )
+            step.add_error(operation, before)
 
     return backward
 

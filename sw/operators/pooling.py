@@ -85,17 +85,19 @@ def lower_pool(
 def _of_batch(lowering: Lowering, operation: Operation) -> tuple[Windows, ...]:
     """Return windows of images that are one row of pixels, those of each row of results."""
     images, high, wide = lowering.graph.tensors[operation.outputs[0]].shape[:3]
-    height = lowering.graph.tensors[operation.inputs[0]].shape[1]
-    (down, _), size = operation.attributes["stride"], operation.attributes["window"]
+    height, width = lowering.graph.tensors[operation.inputs[0]].shape[1:3]
+    down = operation.attributes["stride"][0]
+    one = rectangles(lowering.windows(operation, (height, width), (high, wide)))
     return tuple(
         Windows(
-            result=(0, (image * high + row) * wide),
-            count=(1, wide),
-            source=(image * height + row * down, 0),
-            size=size,
+            result=(0, (image * high + part.result[0] + row) * wide + part.result[1]),
+            count=(1, part.count[1]),
+            source=(image * height + part.source[0] + row * down, part.source[1]),
+            size=part.size,
         )
         for image in range(images)
-        for row in range(high)
+        for part in one
+        for row in range(part.count[0])
     )
 
 

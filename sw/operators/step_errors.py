@@ -6,11 +6,13 @@ No file of a model has them; ``gradient`` of other records makes them. See docs/
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from celosia.sw.ir.graph import Operation
 from celosia.sw.ir.parts import HostOperator
+from celosia.sw.layers.errors import CompileError
 from celosia.sw.layers.grids import Grid, Repeats
 from celosia.sw.layers.lowering import Lowering
 from celosia.sw.layers.record import EXTENT, Attributes, Shape, require
@@ -48,11 +50,24 @@ def _run_masked(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
 
 
 def _grown_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]:
-    """Return the shape of errors repeated in windows; rows and columns of no window are 0."""
+    """Return the shape of errors repeated in windows; rows and columns of no window are 0.
+
+    With a ``stride`` windows may overlap: see ``_placed``.
+    """
     batch, *counts, channels = image(operator.sources[0].shape)
     window = attributes.integers("window", 2, 1, EXTENT)
     extents = attributes.integers("extents", 2, 1, EXTENT)
     good = all(n * size <= extent for n, size, extent in zip(counts, window, extents, strict=True))
+    if "stride" in operator.attributes:
+        stride = attributes.integers("stride", 2, 1, EXTENT)
+        before = attributes.integers("before", 2, 0, EXTENT)
+        part = attributes.integers("part", 2, 0, EXTENT)
+        good = all(
+            first < size and each * step < size and each < count and (count - 1) * step < after
+            for first, size, each, step, count, after in zip(
+                before, window, part, stride, counts, np.add(extents, before), strict=True
+            )
+        )
     require(good, f"windows inside {tuple(extents)} pixels", (tuple(counts), tuple(window)))
     shape = (batch, *extents, channels)
     others = [operand.shape for operand in operator.sources[1:]]
@@ -65,10 +80,39 @@ def _grown_shapes(operator: HostOperator, attributes: Attributes) -> list[Shape]
 
 def _grown(operator: HostOperator, errors: np.ndarray) -> np.ndarray:
     """Return errors repeated in their windows, zeros beside them."""
+    if "stride" in operator.attributes:
+        return _placed(errors, operator.attributes)
     rows, columns = operator.attributes["window"]
     wide = errors.repeat(rows, axis=1).repeat(columns, axis=2)
     missing = [n - m for n, m in zip(operator.attributes["extents"], wide.shape[1:3], strict=True)]
     return np.pad(wide, [(0, 0), *((0, n) for n in missing), (0, 0)])
+
+
+def _placed(errors: np.ndarray, fields: dict[str, Any]) -> np.ndarray:
+    """Return the errors of one of several parts of windows, repeated in these, zeros beside them.
+
+    Of as many windows in a row as overlap, the ``part`` has one: its windows lie side by side, or
+    apart. ``before``: pixels of the first window before the edge.
+    """
+    ways = [*zip(fields["window"], fields["stride"], fields["part"], strict=True)]
+    (rows, columns), before = fields["extents"], fields["before"]
+    each = [-(-size // step) for size, step, _ in ways]
+    errors = errors[:, ways[0][2] :: each[0], ways[1][2] :: each[1]]
+    ends = [
+        part * step + count * number * step + size
+        for (size, step, part), number, count in zip(ways, each, errors.shape[1:3], strict=True)
+    ]
+    high, wide = max(ends[0], before[0] + rows), max(ends[1], before[1] + columns)
+    result = np.zeros((len(errors), high, wide, errors.shape[3]), errors.dtype)
+    for taps in np.ndindex(*fields["window"]):
+        y, x = (
+            slice(part * step + tap, part * step + tap + count * number * step, number * step)
+            for tap, (_, step, part), number, count in zip(
+                taps, ways, each, errors.shape[1:3], strict=True
+            )
+        )
+        result[:, y, x] = errors
+    return result[:, before[0] : before[0] + rows, before[1] : before[1] + columns]
 
 
 def _run_repeated(operator: HostOperator, arrays: _Arrays) -> list[np.ndarray]:
@@ -178,6 +222,8 @@ def _lower_maxima(lowering: Lowering, operation: Operation) -> None:
 
     A maximum at an end of an activation counts as one more: no result of its windows equals it.
     """
+    if "stride" in operation.attributes:
+        raise CompileError("wanted windows that lie side by side")
     errors, results, maxima = operation.inputs
     layers, attributes = ShiftedLayers(lowering, operation), operation.attributes
     ends = layers.matrix(maxima)

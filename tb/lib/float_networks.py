@@ -131,6 +131,15 @@ def _margins(layers: Layers) -> None:
     layers.pool("MAX_POOL_2D", 2, 2)
 
 
+def _overlapping(layers: Layers) -> None:
+    layers.conv(4)
+    fields = {"window": (3, 3), "stride": (2, 2), "padding": "SAME", "activation": "NONE"}
+    layers.add("MAX_POOL_2D", [layers.last], (1, 4, 3, 4), **fields)
+    layers.conv(5, activation="NONE")
+    fields = {"window": (2, 3), "stride": (1, 2), "padding": "VALID", "activation": "NONE"}
+    layers.add("MAX_POOL_2D", [layers.last], (1, 3, 1, 5), **fields)
+
+
 def _branches(layers: Layers) -> None:
     first = layers.conv(4)
     second = layers.conv(4, (1, 1), activation="NONE")
@@ -154,6 +163,7 @@ NETWORKS: dict[str, Callable[[Layers], None]] = {
     "branches": _branches,
     "padded": _padded,
     "margins": _margins,
+    "overlapping": _overlapping,
 }
 
 

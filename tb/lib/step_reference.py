@@ -122,6 +122,18 @@ def correlation(x, errors, fields, shape):
 def grown(errors: np.ndarray, fields: dict[str, Any]) -> np.ndarray:
     (rows, columns), (height, width) = fields["window"], fields["extents"]
     result = np.zeros((errors.shape[0], height, width, errors.shape[3]), errors.dtype)
+    if "stride" in fields:
+        # One part of the windows: every second, third, ... of those that overlap.
+        for y, x in np.ndindex(*errors.shape[1:3]):
+            ways = [*zip((y, x), fields["part"], fields["window"], fields["stride"], strict=True)]
+            if all(n % -(-size // stride) == part for n, part, size, stride in ways):
+                ends = zip(ways, fields["before"], strict=True)
+                first = [n * stride - before for (n, _, _, stride), before in ends]
+                top, left = (max(0, n) for n in first)
+                result[:, top : first[0] + rows, left : first[1] + columns] = errors[:, y, x][
+                    :, None, None
+                ]
+        return result
     high, wide = errors.shape[1] * rows, errors.shape[2] * columns
     ys, xs = np.arange(high) // rows, np.arange(wide) // columns
     result[:, :high, :wide] = errors[:, ys][:, :, xs]
@@ -144,8 +156,23 @@ def softmax(logits, labels, noises, steps):
     return np.clip((centred + second + 64) >> 7, -ONE, ONE)
 
 
+def overlapping_maxima(x, fields, shape):
+    """Return maxima of windows that may overlap and end past the edges."""
+    result = np.empty(shape, x.dtype)
+    ways = [*zip(shape[1:3], fields["window"], fields["stride"], x.shape[1:3], strict=True)]
+    missing = [(n - 1) * stride + size - extent for n, size, stride, extent in ways]
+    before = [max(n, 0) // 2 if fields["padding"] == "SAME" else 0 for n in missing]
+    for y, x_ in np.ndindex(*shape[1:3]):
+        first = [n * way[2] - less for n, way, less in zip((y, x_), ways, before, strict=True)]
+        rows, columns = (slice(max(n, 0), n + way[1]) for n, way in zip(first, ways, strict=True))
+        result[:, y, x_] = x[:, rows, columns].max((1, 2))
+    return result
+
+
 def pooled(x, fields, shape, kind, real):
     (rows, columns), (_, height, width, _) = fields["window"], shape
+    if fields["stride"] != fields["window"]:
+        return overlapping_maxima(x, fields, shape)
     parts = x[:, : height * rows, : width * columns]
     parts = parts.reshape(len(x), height, rows, width, columns, -1)
     if kind == "MAX_POOL_2D":
