@@ -282,8 +282,8 @@ def _of_model(arguments: argparse.Namespace, *, is_fresh: bool) -> Training:
     training, validation = parts["training"], parts.get("validation")
     _require_images(arguments, len(training), batch)
     if (training.labels == training.labels[0]).all():
-        wanted = "targets that differ" if training.labels.ndim == 2 else "2 classes or more"
-        raise InputError(f"labels: wanted {wanted}, got 1")
+        requirement = "targets that differ" if training.labels.ndim == 2 else "2 classes or more"
+        raise InputError(f"labels: wanted {requirement}, got 1")
     if validation is None:
         training, validation = split(training.images, training.labels, arguments.seed)
     constants = [tensor.data for tensor in network.tensors if tensor.data is not None]

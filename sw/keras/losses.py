@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from celosia.sw.runtime.arrays import InputError
+from celosia.sw.training.measures import cross_entropy, share, softmax
 
 _ENTROPIES = (
     "categorical_crossentropy",
@@ -34,8 +35,8 @@ class Loss(NamedTuple):
         """
         outputs = int(np.prod(model.output_shape[1:]))
         if self.kind == "softmax" and self.is_binary != (outputs == 1):
-            wanted = "one output with" if self.is_binary else "two outputs or more without"
-            raise InputError(f"model {model.name}: wanted {wanted} {_BINARY}, got {outputs}")
+            requirement = "one output with" if self.is_binary else "two outputs or more without"
+            raise InputError(f"model {model.name}: wanted {requirement} {_BINARY}, got {outputs}")
         return 2 if self.is_binary else outputs
 
     def labels(self, labels: np.ndarray, classes: int) -> np.ndarray:
@@ -46,7 +47,13 @@ class Loss(NamedTuple):
 
     def outputs(self, logits: np.ndarray) -> np.ndarray:
         """Return probabilities of logits in real numbers; logits themselves of squares."""
-        return logits if self.kind == "squares" else _softmax(logits)
+        return logits if self.kind == "squares" else softmax(logits)
+
+    def probabilities(self, model: Any, scores: np.ndarray) -> np.ndarray:
+        """Return what ``logs`` takes of the outputs of a model: of one, those of both classes."""
+        if not _ends_in_probabilities(model):
+            return self.outputs(np.pad(scores, [(0, 0), (int(self.is_binary), 0)]))
+        return np.concatenate([1 - scores, scores], 1) if self.is_binary else scores
 
     def logs(self, outputs: np.ndarray, labels: np.ndarray) -> dict[str, float]:
         """Return the loss of outputs, and the accuracy of probabilities."""
@@ -54,8 +61,7 @@ class Loss(NamedTuple):
             return {"loss": float(np.square(outputs.reshape(labels.shape) - labels).mean())}
         shares = self.labels(labels, outputs.shape[1])
         shares = shares if shares.ndim == 2 else np.eye(outputs.shape[1])[labels]
-        entropy = -(shares * np.log(np.maximum(outputs, 1e-7))).sum(1).mean()
-        return {"loss": float(entropy), "accuracy": float((outputs.argmax(1) == labels).mean())}
+        return {"loss": cross_entropy(outputs, shares), "accuracy": share(outputs, labels)}
 
 
 def loss_of(model: Any) -> Loss:
@@ -73,6 +79,7 @@ def loss_of(model: Any) -> Loss:
     return Loss("softmax", smoothing, name == _ENTROPIES[0], name == _BINARY)
 
 
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
+def _ends_in_probabilities(model: Any) -> bool:
+    layer = model.layers[-1]
+    activation = getattr(getattr(layer, "activation", None), "__name__", "")
+    return bool({"softmax", "sigmoid"} & {activation, type(layer).__name__.lower()})

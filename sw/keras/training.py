@@ -195,7 +195,7 @@ def fit(
             training.write(model)
             if held is not None:
                 scores = predict(model, held[0], config=config, device=device)
-                held_logs = loss.logs(_probabilities(model, scores, loss), held[1])
+                held_logs = loss.logs(loss.probabilities(model, scores), held[1])
                 logs |= {f"val_{name}": value for name, value in held_logs.items()}
             chain.on_epoch_end(epoch, logs)
             if model.stop_training:
@@ -223,16 +223,9 @@ def evaluate(
     loss = loss_of(model)
     samples, labels = _arrays(model, x, y)
     scores = predict(model, samples, batch_size, verbose, config=config, device=device)
-    logs = loss.logs(_probabilities(model, scores, loss), labels)
+    logs = loss.logs(loss.probabilities(model, scores), labels)
     values = [*logs.values()]
     return logs if return_dict else values if len(values) > 1 else values[0]
-
-
-def _probabilities(model: Any, scores: np.ndarray, loss: Loss) -> np.ndarray:
-    """Return what a loss takes of the outputs of a model: of one, those of both classes."""
-    if not _ends_in_softmax(model):
-        return loss.outputs(np.pad(scores, [(0, 0), (int(loss.is_binary), 0)]))
-    return np.concatenate([1 - scores, scores], 1) if loss.is_binary else scores
 
 
 def predict(
@@ -402,9 +395,3 @@ def _build_metrics(model: Any, loss: Loss, samples: np.ndarray, labels: np.ndarr
 def _rate(model: Any) -> float:
     """Return the learning rate of a model's optimizer, which callbacks may change."""
     return float(numbers(model.optimizer.learning_rate))
-
-
-def _ends_in_softmax(model: Any) -> bool:
-    layer = model.layers[-1]
-    activation = getattr(getattr(layer, "activation", None), "__name__", "")
-    return bool({"softmax", "sigmoid"} & {activation, type(layer).__name__.lower()})

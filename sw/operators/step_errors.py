@@ -96,11 +96,11 @@ def _placed(errors: np.ndarray, fields: dict[str, Any]) -> np.ndarray:
     """
     ways = [*zip(fields["window"], fields["stride"], fields["part"], strict=True)]
     (rows, columns), before = fields["extents"], fields["before"]
-    each = [-(-size // step) for size, step, _ in ways]
-    errors = errors[:, ways[0][2] :: each[0], ways[1][2] :: each[1]]
+    parts = [-(-size // step) for size, step, _ in ways]
+    errors = errors[:, ways[0][2] :: parts[0], ways[1][2] :: parts[1]]
     ends = [
         part * step + count * number * step + size
-        for (size, step, part), number, count in zip(ways, each, errors.shape[1:3], strict=True)
+        for (size, step, part), number, count in zip(ways, parts, errors.shape[1:3], strict=True)
     ]
     high, wide = max(ends[0], before[0] + rows), max(ends[1], before[1] + columns)
     result = np.zeros((len(errors), high, wide, errors.shape[3]), errors.dtype)
@@ -108,7 +108,7 @@ def _placed(errors: np.ndarray, fields: dict[str, Any]) -> np.ndarray:
         y, x = (
             slice(part * step + tap, part * step + tap + count * number * step, number * step)
             for tap, (_, step, part), number, count in zip(
-                taps, ways, each, errors.shape[1:3], strict=True
+                taps, ways, parts, errors.shape[1:3], strict=True
             )
         )
         result[:, y, x] = errors

@@ -12,6 +12,7 @@ from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.source import load
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training import batches
+from celosia.sw.training.measures import share
 from celosia.sw.training.state import State
 
 #: Points of the curve in an epoch, at most.
@@ -33,18 +34,6 @@ class Images:
 
     def __len__(self) -> int:
         return len(self.labels)
-
-
-def share(outputs: np.ndarray, labels: np.ndarray, variance: float | None = None) -> float:
-    """Return the share of rows of outputs whose greatest is that of the class.
-
-    Of targets, the share of their variance that the outputs explain; ``variance``: another one.
-    """
-    if labels.ndim == 1:
-        return float((outputs.argmax(1) == labels).mean())
-    error = float(np.square(outputs - labels).mean())
-    variance = float(np.var(labels, axis=0).mean()) if variance is None else variance
-    return 1 - error / max(variance, 1e-30)
 
 
 class EpochTrainer:

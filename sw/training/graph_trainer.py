@@ -17,10 +17,11 @@ from celosia.sw.runtime.session import Session
 from celosia.sw.training import batches
 from celosia.sw.training.balance import least_deviation
 from celosia.sw.training.carriers import Carrier, CoreSteps
-from celosia.sw.training.epochs import EpochTrainer, Images, share
+from celosia.sw.training.epochs import EpochTrainer, Images
 from celosia.sw.training.graph import StepGraph
 from celosia.sw.training.groups import Groups
 from celosia.sw.training.learner import Learner
+from celosia.sw.training.measures import share
 from celosia.sw.training.pipeline import ahead, augmented
 from celosia.sw.training.state import State
 

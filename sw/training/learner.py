@@ -15,15 +15,13 @@ from celosia.sw.training.balance import Aims, is_fresh, least_deviation
 from celosia.sw.training.calibration import IMAGES, Calibration, bounded, least
 from celosia.sw.training.carriers import Carrier, HostSteps, Inputs
 from celosia.sw.training.deployed import tflite_of
-from celosia.sw.training.epochs import share
 from celosia.sw.training.graph import STEPS, StepGraph, calibrated, step_graph
+from celosia.sw.training.measures import cross_entropy, share, softmax
 from celosia.sw.training.state import State
 from celosia.sw.training.weights import limited
 
 #: Share of right calibration images below which first weights are balanced, if they are fresh.
 _BALANCED_SHARE = 0.5
-#: Least share of a class in the loss.
-_LEAST_SHARE = 1e-7
 
 
 class Learner:
@@ -201,9 +199,7 @@ class Learner:
         real, rows = self.real(logits), self._rows(labels)
         if self.options["loss"] == "squares":
             return float(np.square(real - rows).mean())
-        powers = np.exp(real - real.max(axis=1, keepdims=True))
-        shares = powers / powers.sum(axis=1, keepdims=True)
-        return float(-(rows * np.log(np.maximum(shares, _LEAST_SHARE))).sum(axis=1).mean())
+        return cross_entropy(softmax(real), rows)
 
     def _watch(
         self, images: np.ndarray, labels: np.ndarray, ratio: float, key: tuple[int, ...]
