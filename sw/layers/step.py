@@ -130,6 +130,12 @@ class Step:
         self.exponents[number] = self.exponents.get(inputs[0], 0)
         return number
 
+    def part(self, number: int, begin: Sequence[int], count: Sequence[int], name: str) -> int:
+        """Return a part of a tensor: so many elements of each dimension, from the first ones."""
+        fields: dict[str, Any] = {"begin": tuple(begin), "count": tuple(count)}
+        fields |= {"stride": (1,) * len(fields["count"]), "dropped": (), "added": ()}
+        return self.operate("SLICE", (number,), count, name, **fields)
+
     def name(self, operation: Operation) -> str:
         """Return the name of an operation of the network in the step."""
         return f"{operation.kind.lower()}_{operation.place}"

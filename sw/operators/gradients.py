@@ -286,9 +286,7 @@ def padded(step: Step, operation: Operation) -> Backward:
     step.result(operation, step.operate("PAD", (x,), shape, name, **attributes | {"value": 0}))
 
     def backward(errors: int) -> None:
-        fields = {"begin": attributes["before"], "count": step.shape(x), "stride": (1, 1, 1, 1)}
-        fields |= {"dropped": (), "added": ()}
-        inside = step.operate("SLICE", (errors,), step.shape(x), f"{name}/error", **fields)
+        inside = step.part(errors, attributes["before"], step.shape(x), f"{name}/error")
         step.add_error(operation, inside)
 
     return backward
@@ -333,10 +331,8 @@ def concatenation(step: Step, operation: Operation) -> Backward:
         first, errors = 0, step.pixels(errors)
         for position, number in enumerate(alike):
             part = step.shape(number)
-            fields = {"begin": (0, 0, first), "count": part, "stride": (1, 1, 1)}
-            fields |= {"dropped": (), "added": ()}
             name = f"{step.name(operation)}/error_{position}"
-            own = step.operate("SLICE", (errors,), part, name, **fields)
+            own = step.part(errors, (0, 0, first), part, name)
             step.add_error(operation, step.reshaped(own, step.shape(numbers[position])), position)
             first += part[-1]
 

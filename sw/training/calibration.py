@@ -182,8 +182,8 @@ class Calibration:
         size = max(size, _LEAST_SIZE * self.greatest[role] / unit, now * self.is_surprised)
         shift = round(math.log2(max(size / update, 1)))
         if not first:
-            most = _MOST_SHIFT if self.is_surprised else self.shifts[role] + 1
-            shift = max(self.shifts[role] - 1, min(most, shift))
+            limit = _MOST_SHIFT if self.is_surprised else self.shifts[role] + 1
+            shift = max(self.shifts[role] - 1, min(limit, shift))
         self.shifts[role] = min(shift, _MOST_SHIFT)
 
 

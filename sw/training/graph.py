@@ -9,6 +9,7 @@ import numpy as np
 
 from celosia.sw.ir.graph import Graph, Operation, Tensor
 from celosia.sw.layers.errors import CompileError
+from celosia.sw.layers.shapes import RESHAPES
 from celosia.sw.layers.step import IMAGE_EXPONENT, Backward, Choose, Step
 from celosia.sw.layers.sums import Weights
 from celosia.sw.layers.weight_bytes import MOST
@@ -23,8 +24,8 @@ LOSSES = ("softmax", "squares")
 #: Activations that sums may have.
 _ACTIVATIONS = ("RELU", "RELU6")
 
-#: Ends of a network that are part of the loss, and operators that may follow.
-_SOFTMAX, _MOVES = ("SOFTMAX", "LOG_SOFTMAX"), ("RESHAPE", "EXPAND_DIMS", "SQUEEZE")
+#: Ends of a network that are part of the loss.
+_SOFTMAX = ("SOFTMAX", "LOG_SOFTMAX")
 
 #: Steps of the logits in which e^x grows by e.
 STEPS = 6.0
@@ -72,7 +73,7 @@ class StepGraph:
 def ending(network: Graph) -> Operation | None:
     """Return the softmax at the end, its logarithm, or the logistic function of one output."""
     for operation in reversed(network.operations):
-        if operation.kind not in _MOVES:
+        if operation.kind not in RESHAPES:
             is_one = network.tensors[operation.outputs[0]].elements == 1
             kinds = (*_SOFTMAX, "LOGISTIC") if is_one else _SOFTMAX
             return operation if operation.kind in kinds else None
@@ -283,8 +284,7 @@ def _one_logit(step: Step, logit: int, labels: int) -> int:
     zeros = step.shifted(sums, shift=0)
     pair = step.operate("CONCATENATION", (zeros, logit), both, "loss/pair", axis=2)
     errors = _loss(step, pair, labels, "softmax")
-    fields = {"begin": (0, 0, 1), "count": shape, "stride": (1, 1, 1), "dropped": (), "added": ()}
-    return step.operate("SLICE", (errors,), shape, "loss/logit", **fields)
+    return step.part(errors, (0, 0, 1), shape, "loss/logit")
 
 
 def _with(tensors: Sequence[Tensor], contents: Mapping[int, np.ndarray]) -> tuple[Tensor, ...]:

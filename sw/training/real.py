@@ -11,6 +11,7 @@ from celosia.sw.operators.registry import OPERATORS
 
 #: Operators that change the quantisation of a value alone.
 _CONVERSIONS = ("QUANTIZE", "DEQUANTIZE", "QuantizeLinear", "DequantizeLinear")
+#: Operators at the end of a network that make probabilities of logits.
 _SOFTMAX = ("SOFTMAX", "LOG_SOFTMAX", "QLinearSoftmax", "LOGISTIC")
 #: Operators of ONNX, and those that compute the same in real numbers, with their attributes.
 _OF_ONNX: dict[str, tuple[str, dict[str, Any]]] = {

@@ -142,8 +142,8 @@ def test_one_logit_tells_two_classes_apart(is_logistic: bool) -> None:
     content = trainer.file(trainer.host.weights, trainer.calibration.shifts)
     (outputs,) = prerequisites.litert_outputs(content, images[200:])
     # int8 of a half, or of 0: ties are class 0.
-    found = outputs.reshape(-1) > 0
-    assert share == (found == labels[200:]).mean() > 0.8
+    classes = outputs.reshape(-1) > 0
+    assert share == (classes == labels[200:]).mean() > 0.8
 
 
 @pytest.mark.parametrize("last", [1, 2])

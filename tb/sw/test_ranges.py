@@ -230,8 +230,8 @@ def test_a_loss_far_over_the_mean_makes_updates_small(seed: int) -> None:
     images, wrong = images[:16], (labels[:16] + 1) % 4
 
     def shifts() -> int:
-        found = trainer.calibration.shifts.items()
-        return sum(shift for role, shift in found if role.endswith("/step"))
+        roles = trainer.calibration.shifts.items()
+        return sum(shift for role, shift in roles if role.endswith("/step"))
 
     before = shifts()
     trainer.train(101, images, labels[:16], 101, [(0, 101)])

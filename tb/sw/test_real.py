@@ -73,9 +73,9 @@ def test_a_network_of_onnx_has_its_activation_again(zero_point: int, activation:
     )
     graph = real_network(Graph("net", tensors, operations, (0,), (5,)))
     assert graph.outputs == (4,)
-    found = [(o.kind, o.attributes["activation"]) for o in graph.operations]
+    kinds = [(o.kind, o.attributes["activation"]) for o in graph.operations]
     # Outputs that were above 0 when the file was calibrated may be below it.
-    assert found == [("FULLY_CONNECTED", activation), ("FULLY_CONNECTED", "NONE")]
+    assert kinds == [("FULLY_CONNECTED", activation), ("FULLY_CONNECTED", "NONE")]
     first, second = graph.tensors[1].data, graph.tensors[2].data
     assert first is not None and second is not None
     np.testing.assert_array_equal(first, weights * np.float32(0.25))

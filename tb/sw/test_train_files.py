@@ -70,8 +70,8 @@ def test_targets_train(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert quantization
     errors = scores.reshape(120, 4) * float(quantization.scale) - targets
     explained = 1 - np.square(errors).mean() / targets.var(axis=0).mean()
-    found = json.loads(Path("s.json").read_text("utf-8"))["validation_accuracy"]
-    assert found == pytest.approx(explained, abs=1e-5) and explained > 0.5
+    accuracy = json.loads(Path("s.json").read_text("utf-8"))["validation_accuracy"]
+    assert accuracy == pytest.approx(explained, abs=1e-5) and explained > 0.5
 
 
 @pytest.mark.parametrize(
