@@ -122,7 +122,7 @@ view: $(VIEW)
 $(VIEW): Makefile $(wildcard sw/package/*.py)
 	@rm -rf build/view
 	@mkdir -p build/view/celosia
-	@for folder in $(PACKAGES); do ln -sfn ../../../$$folder build/view/celosia/$$folder; done
+	@for folder in $(PACKAGES) constraints; do ln -sfn ../../../$$folder build/view/celosia/$$folder; done
 	@ln -sfn ../../examples build/view/celosia_examples
 	@for file in sw/package/*.py; do ln -sfn ../../../$$file build/view/celosia/; done
 

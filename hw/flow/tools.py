@@ -27,6 +27,11 @@ class Tool(NamedTuple):
     version: str
     older: tuple[str, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """Name of the program, and its version."""
+        return f"{Path(self.path).name} {self.version}".rstrip()
+
     def __str__(self) -> str:
         words = [self.path, *filter(None, [self.version])]
         return " ".join(words) + "".join(f"; not {one}: too old" for one in self.older)
@@ -94,12 +99,6 @@ def _reported(path: str) -> str:
         return ""
     number = re.search(r"\d+(?:\.\d+)+", lines.stdout + lines.stderr)
     return number[0] if number else ""
-
-
-def version(name: str) -> str:
-    """Return the version line of a tool; raises ToolError as ``find``."""
-    result = subprocess.run([find(name), "--version"], capture_output=True, text=True, check=False)
-    return (result.stdout + result.stderr).strip().partition("\n")[0]
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import stat
 # Amaranth looks for a Yosys to write Verilog with, and reads the version of this one.
 YOSYS = """#!/bin/sh
 [ "$1" = -V ] && exit
-[ "$1" = --version ] && { echo "Yosys of shell"; exit; }
+[ "$1" = --version ] && { echo "Yosys 0.99 of shell"; exit; }
 echo ran >> yosys.runs
 top=celosia core=inner
 [ -e board.v ] && top=board core=celosia.core
@@ -21,7 +21,7 @@ END
 """
 NEXTPNR = """#!/bin/sh
 [ "$1" = --help ] && { echo "--seed arg"; exit 0; }
-[ "$1" = --version ] && { echo "nextpnr of shell" >&2; exit 0; }
+[ "$1" = --version ] && { echo "nextpnr 0.99 of shell" >&2; exit 0; }
 while [ $# -gt 0 ]; do
   case "$1" in
     --seed) seed=$2 ;; --report) report=$2 ;; --json) test -f "$2" || exit 3 ;;

@@ -73,7 +73,7 @@ def test_build_keeps_the_best_seed_and_flash_loads_it(tools, capsys):
     report = json.loads((made / "report.json").read_text())
     assert report["seed"] == 2 and report["board"] == "ulx3s-12f"
     assert report["core"] == "nano,unified_bytes=1024,weight_tiles=4"
-    assert report["tools"] == {"yosys": "Yosys of shell", "nextpnr-ecp5": "nextpnr of shell"}
+    assert report["tools"] == {"yosys": "yosys 0.99", "nextpnr-ecp5": "nextpnr-ecp5 0.99"}
     assert report["fmax_mhz"] == {
         "minimum": 91,
         "median": 91.5,
