@@ -8,6 +8,7 @@ import numpy as np
 from celosia.hw.arch.config import Config
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.files import writable, write_atomically
+from celosia.sw.frontend.source import files_of
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.parts import Port
 from celosia.sw.ir.program import Program
@@ -103,7 +104,7 @@ def quantize(
     if output is not None:
         if Path(output).suffix.lower() != source.result:
             raise InputError(f"output: wanted a name with {source.result}, got {str(output)!r}")
-        writable(Path(output), sources=(path,))
+        writable(Path(output), sources=files_of(path))
     with Converter(path, shapes) as converter:
         content = converter.quantized(_samples(calibration, converter.ports))
     if output is not None:

@@ -15,7 +15,7 @@ from celosia.sw.cli.arguments import (
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.export.program import c_name, c_program, hex_program
 from celosia.sw.files import writable, write_atomically
-from celosia.sw.frontend.source import load
+from celosia.sw.frontend.source import files_of, load
 from celosia.sw.shipped import model_path
 
 
@@ -34,7 +34,7 @@ def add_parsers(command: Commands) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Compile a model to a program."""
     model, path = model_path(arguments.model), arguments.output
-    writable(path, sources=(model,))
+    writable(path, sources=files_of(model))
     if path.suffix == ".c":
         c_name(path.stem)
     graph = load(model, shapes_of(arguments), arguments.signature)

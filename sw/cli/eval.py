@@ -35,7 +35,7 @@ from celosia.sw.evaluate import (
     summary,
 )
 from celosia.sw.files import json_bytes, writable, write_atomically
-from celosia.sw.frontend.source import load
+from celosia.sw.frontend.source import files_of, load
 from celosia.sw.ir.graph import short_name
 from celosia.sw.ir.names import Names
 from celosia.sw.ir.program import Program
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> None:
     if bool(arguments.dataset) == bool(arguments.data):
         raise InputError("eval: wanted either --dataset or --data")
     model = model_path(arguments.model)
-    writable(arguments.png, arguments.stats, sources=(model,))
+    writable(arguments.png, arguments.stats, sources=files_of(model))
     graph = load(model, shapes_of(arguments), arguments.signature)
     report_choices(graph, arguments.signature)
     names, outputs = inputs.ends_of(graph)

@@ -43,7 +43,7 @@ from celosia.sw.explore.search import (
     text_of,
 )
 from celosia.sw.files import directory_of, json_bytes, read_file, writable, write_atomically
-from celosia.sw.frontend.source import load
+from celosia.sw.frontend.source import files_of, load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.runtime.session import InputError
 from celosia.sw.shipped import model_path
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> None:
         print(_errors(model), end="")
         return
     models = [model_path(name) for name in arguments.models]
-    writable(arguments.json, sources=tuple(models))
+    writable(arguments.json, sources=files_of(*models))
     board, part, room = _place(arguments)
     base = arguments.preset
     if base.cells not in ("portable", *COLUMNS_OF_CELLS):

@@ -14,7 +14,7 @@ from celosia.sw.cli.arguments import (
     shapes_of,
 )
 from celosia.sw.files import json_bytes, writable, write_atomically
-from celosia.sw.frontend.source import load
+from celosia.sw.frontend.source import files_of, load
 from celosia.sw.shipped import model_path
 
 
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not (page or arguments.trace or arguments.json):
         page = Path(f"{model.stem}.html")
     files = [file for file in (page, arguments.trace, arguments.json) if file]
-    writable(*files, sources=(model,))
+    writable(*files, sources=files_of(model))
     graph = load(model, shapes_of(arguments), arguments.signature)
     report_choices(graph, arguments.signature)
     result = profile(

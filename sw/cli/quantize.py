@@ -14,7 +14,7 @@ from celosia.sw.cli.arguments import Commands, add_files, add_output, add_shape,
 from celosia.sw.cli.messages import Failure, Missing
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.files import writable, write_atomically
-from celosia.sw.frontend.source import load
+from celosia.sw.frontend.source import files_of, load
 from celosia.sw.images import labelled_pictures, pictures_of
 from celosia.sw.ir.parts import Port
 from celosia.sw.layers.errors import CompileError
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise InputError(
             f"{arguments.output}: wanted a name with {source.result}, as {source.kind}s become it"
         )
-    writable(arguments.output, refused_path(arguments.output), sources=(arguments.model,))
+    writable(arguments.output, refused_path(arguments.output), sources=files_of(arguments.model))
     _require_data(arguments)
     if sys.stderr.isatty():
         print(f"converting {arguments.model}", file=sys.stderr)

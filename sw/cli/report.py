@@ -25,7 +25,7 @@ from celosia.sw.compiler.node_data import node_data
 from celosia.sw.compiler.report import Measured
 from celosia.sw.compiler.report_text import as_text
 from celosia.sw.files import directory_of, json_bytes, writable, write_atomically
-from celosia.sw.frontend.source import load
+from celosia.sw.frontend.source import files_of, load
 from celosia.sw.ir.graph import Graph
 from celosia.sw.operators.page import as_markdown
 from celosia.sw.runtime.session import InputError
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> None:
             name = option.replace("_", "-")
             raise InputError(f"--{name}: wanted one MODEL for it, got {len(arguments.models)}")
     models = [model_path(name) for name in arguments.models]
-    writable(arguments.csv, arguments.json, sources=tuple(models))
+    writable(arguments.csv, arguments.json, sources=files_of(*models))
     graphs = [load(path, shapes_of(arguments), arguments.signature) for path in models]
     results = _estimates(arguments, graphs, workers)
     contents = {}

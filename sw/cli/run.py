@@ -28,6 +28,7 @@ from celosia.sw.cli.arguments import (
 )
 from celosia.sw.compiler.compile import compile_graph, compile_up_to
 from celosia.sw.files import json_bytes, writable, write_atomically
+from celosia.sw.frontend.source import files_of
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program
 from celosia.sw.operators.work import host_share
@@ -90,7 +91,7 @@ def run(arguments: argparse.Namespace) -> None:
     inputs.require_arrays(files)
     paths = [files] if isinstance(files, Path) else list(files.values())
     samples = inputs.gather(f"{model.name}: --input", arguments.input, ins)
-    sources = (model, *inputs.sources_of(arguments.input, ins))
+    sources = (*files_of(model), *inputs.sources_of(arguments.input, ins))
     writable(*paths, arguments.stats, *wave_files(arguments), sources=sources)
     batch = arguments.batch
     if isinstance(source, Program):

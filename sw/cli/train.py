@@ -26,6 +26,7 @@ from celosia.sw.cli.arguments import (
 from celosia.sw.cli.messages import Failure
 from celosia.sw.cli.training import FRESH, Training, changes, described
 from celosia.sw.files import json_bytes, writable, write_atomically
+from celosia.sw.frontend.source import files_of
 from celosia.sw.runtime.arrays import InputError
 from celosia.sw.training.graph import LOSSES
 from celosia.sw.training.networks import NETWORKS
@@ -132,7 +133,7 @@ def _files(arguments: argparse.Namespace) -> _Files:
         model.with_suffix(".checkpoint.npz"),
         arguments.stats,
     )
-    writable(*files, sources=(Path(arguments.network),))
+    writable(*files, sources=files_of(Path(arguments.network)))
     return files
 
 

@@ -70,6 +70,19 @@ def load(
     return load_tflite(path, signature)
 
 
+def files_of(*models: Path) -> tuple[Path, ...]:
+    """Return the files of models and, of ``.onnx`` files, those of their weights beside them."""
+    onnx_files = [path for path in models if _ends_onnx(path) and path.is_file()]
+    if not onnx_files:
+        return models
+    try:
+        from celosia.sw.frontend.onnx.file import external
+    except ModuleNotFoundError:
+        # Reading a model names the package.
+        return models
+    return *models, *(file for path in onnx_files for file in external.files_of(path))
+
+
 def signatures_of(source: str | Path | bytes) -> dict[str, Signature]:
     """Return the signatures of a model by their keys; only ``.tflite`` files have any."""
     is_onnx = source[:1] == _ONNX if isinstance(source, bytes) else _ends_onnx(Path(source))

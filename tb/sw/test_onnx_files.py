@@ -40,6 +40,28 @@ def test_weights_beside_a_quantised_file(here: Path) -> None:
         np.testing.assert_array_equal(inside.data, beside.data)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "compile net.onnx -o net.data",
+        "eval net.onnx --dataset mnist --stats net.data",
+        "explore net.onnx --json net.data",
+        "profile net.onnx -o net.data",
+        "report net.onnx --json net.data",
+        "run net.onnx --input x.npy --output y.npy --stats net.data",
+        "train net.onnx --data x.npy --labels y.npy -o t.tflite --stats net.data",
+    ],
+    ids=lambda line: line.split()[0],
+)
+def test_weights_are_not_written_over(line: str, here: Path, capsys: Any) -> None:
+    onnx.save(quantised(), here / "net.onnx", **BESIDE)
+    before = Path("net.data").read_bytes()
+    np.save("x.npy", np.zeros(SHAPE, np.float32))
+    assert main(line.split()) != 0
+    assert "net.data: named twice, or an input" in capsys.readouterr().err
+    assert Path("net.data").read_bytes() == before
+
+
 @pytest.mark.parametrize("fault", ["missing", "short", "outside", "contents"])
 def test_weights_that_cannot_be_read(fault: str, here: Path) -> None:
     onnx.save(quantised(), here / "net.onnx", **BESIDE)
