@@ -12,6 +12,9 @@ import pytest
 
 from celosia.sw.executorch.operators import form_of
 
+# Of PyTorch and ExecuTorch.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
 
 def test_operators_without_a_form_are_refused() -> None:
     def node(target: Any, *arguments: Any) -> Any:
