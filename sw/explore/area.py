@@ -103,9 +103,11 @@ def _terms(config: Config) -> dict[str, list[float]]:
     lanes, is_sequential = config.lanes, config.requantizer == "sequential"
     in_luts = 0 if _blocks(*_parameters(config)) else lanes * _luts(*_parameters(config))
     luts, units, bits = config.counters == "luts", config.counters == "units", config.address_bits
+    addresses = config.columns * (config.accumulator_depth - 1).bit_length()
+    addresses += config.rows * (config.weight_tiles - 1).bit_length()
     return {
         "matrix": [
-            *(config.rows, config.columns, lanes, bits),
+            *(config.rows, config.columns, lanes, addresses),
             *(multiplied - paired, paired, cells - multiplied),
         ],
         "vector": [

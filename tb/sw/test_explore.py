@@ -30,52 +30,72 @@ ROWS = json.loads(SYNTHESES.read_text())
 
 #: Measured cores that are in no fit.
 UNSEEN = [
-    ("micro,lanes=4", "LFE5U-85F", Area(18_337, 14_486, 76, 73)),
+    ("micro,lanes=4", "LFE5U-85F", Area(18_762, 15_056, 76, 73)),
     (
         "nano,counters=luts,requantizer=sequential,tables=4,unified_bytes=16384,weight_tiles=128",
         "LFE5U-12F",
-        Area(9_061, 7_663, 16, 28),
+        Area(9_494, 8_055, 16, 28),
     ),
     (
         "nano,columns=2,dsp_columns=2,cells=ecp5_pair,unified_bytes=2048,weight_tiles=16,accumulator_depth=64,parameter_channels=32,queue_depth=3,outstanding=2",
         "LFE5U-12F",
-        Area(8_305, 6_738, 7, 18),
+        Area(8_660, 7_103, 7, 18),
     ),
     (
         "nano,columns=8,lanes=4,counters=none,unified_bytes=65536",
         "LFE5U-25F",
-        Area(15_388, 12_355, 28, 76),
+        Area(15_789, 12_718, 28, 76),
     ),
     (
         "nano,lanes=4,parameter_channels=128,queue_depth=8,tables=16,counters=none",
         "LFE5U-25F",
-        Area(14_516, 11_031, 20, 88),
+        Area(14_898, 11_394, 20, 88),
     ),
-    ("micro,requantizer=sequential", "LFE5U-45F", Area(16_159, 13_276, 32, 65)),
+    ("micro,requantizer=sequential", "LFE5U-45F", Area(16_626, 13_731, 32, 65)),
     (
         "nano,lanes=2,parameter_channels=512,tables=4,unified_bytes=32768",
         "LFE5U-12F",
-        Area(11_185, 9_016, 14, 45),
+        Area(11_561, 9_383, 14, 45),
     ),
     (
         "nano,columns=8,dsp_columns=7,requantizer=sequential,tables=4,unified_bytes=16384,weight_tiles=128",
         "LFE5U-12F",
-        Area(11_032, 9_509, 16, 45),
+        Area(11_409, 9_876, 16, 45),
     ),
     (
         "edge,bus_bytes=8,columns=8,counters=luts,parameter_channels=256,rows=8,unified_bytes=16384,weight_tiles=128",
         "LFE5U-45F",
-        Area(26_700, 18_860, 56, 44),
+        Area(27_170, 19_337, 56, 44),
     ),
     (
         "nano,columns=8,counters=luts,dsp_columns=7,lanes=4,parameter_channels=1024,tables=4,unified_bytes=65536,weight_tiles=512",
         "LFE5U-25F",
-        Area(16_359, 12_630, 28, 76),
+        Area(16_788, 13_022, 28, 76),
     ),
     (
         "edge,bus_bytes=8,columns=8,counters=luts,lanes=1,requantizer=sequential,rows=8",
         "LFE5U-25F",
-        Area(17_520, 13_485, 24, 106),
+        Area(17_996, 13_968, 24, 106),
+    ),
+    (
+        "nano,lanes=4,parameter_channels=512,unified_bytes=32768",
+        "LFE5U-12F",
+        Area(14_067, 10_866, 20, 53),
+    ),
+    (
+        "nano,columns=8,counters=luts,dsp_columns=2,lanes=4,parameter_channels=1024,requantizer=sequential,weight_tiles=512",
+        "LFE5U-45F",
+        Area(14_504, 11_517, 32, 108),
+    ),
+    (
+        "edge,lanes=16,requantizer=sequential,unified_bytes=65536",
+        "LFE5U-85F",
+        Area(43_713, 34_596, 128, 201),
+    ),
+    (
+        "edge,bus_bytes=8,columns=8,counters=luts,lanes=2,rows=8",
+        "LFE5U-45F",
+        Area(18_381, 14_897, 38, 108),
     ),
 ]
 
@@ -203,11 +223,11 @@ def test_the_fastest_core_of_a_board(few: None, capsys) -> None:
 
 
 def test_room_that_options_give(few: None, capsys) -> None:
-    options = "--luts 9000 --dsps 10 --rams 60 --clock 100"
+    options = "--luts 9900 --dsps 10 --rams 60 --clock 100"
     assert main(f"explore mnist_mlp {options} --json e.json".split()) == 0
     assert "celosia synth --preset" in capsys.readouterr().out
     for row in json.loads(Path("e.json").read_text()):
-        assert row["luts"] <= 9000 and row["multipliers"] <= 10 and row["block_rams"] <= 60
+        assert row["luts"] <= 9900 and row["multipliers"] <= 10 and row["block_rams"] <= 60
         # The command that is printed makes the core of the row.
         core = PARTS["LFE5U-85F"].suited(preset(row["preset"]))
         assert multipliers_of(core) == row["multipliers"]
