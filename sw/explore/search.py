@@ -43,7 +43,7 @@ MOST = 0.9
 
 #: Median clocks in MHz of builds by part and share of its cells, see ``docs/reference/boards.md``.
 _CLOCKS = {
-    "LFE5U-25F-CABGA381": ((0.54, 51.8), (0.55, 61.9)),
+    "LFE5U-25F-CABGA381": ((0.54, 51.8), (0.55, 61.9), (0.65, 77.9)),
     "LFE5U-12F-CABGA381": ((0.55, 61.3),),
     "LFE5U-25F-CSFBGA285": ((0.64, 62.6),),
     "LFE5U-45F-CABGA381": ((0.5, 57.9),),
