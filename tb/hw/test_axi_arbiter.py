@@ -2,7 +2,7 @@ from functools import partial
 
 import pytest
 from devices.axi import AxiMemory
-from pysim import rest, run, simulation
+from pysim import drive, pulse, rest, run, simulation
 
 from celosia.hw.axi.arbiter import Arbiter
 from celosia.hw.axi.signature import INCR
@@ -111,16 +111,14 @@ async def test_turns_of_writes_that_wait_for_space(pause):
     ctx = await simulation(dut)
     for port in ports:
         ctx.set(port.awvalid, 1)
-    ctx.set(dut.bus.awready, 1)
-    ctx.set(dut.bus.wready, 1)
+    drive(ctx, dut.bus, awready=1, wready=1)
     numbers = []
     for _ in range(6):
         (number,) = await ctx.tick().sample(dut.bus.awid).until(dut.bus.awvalid)
         numbers.append(number >> 1)
         await ctx.tick().repeat(1 + pause)
         port = ports[numbers[-1]]
-        ctx.set(port.wvalid, 1)
-        ctx.set(port.wlast, 1)
+        drive(ctx, port, wvalid=1, wlast=1)
         await ctx.tick().until(port.wready)
         ctx.set(port.wvalid, 0)
     assert numbers in ([0, 1] * 3, [1, 0] * 3)
@@ -129,8 +127,7 @@ async def test_turns_of_writes_that_wait_for_space(pause):
 async def test_an_offer_stays_when_the_other_comes():
     dut = Arbiter(data_bytes=BYTES)
     ctx = await simulation(dut)
-    ctx.set(dut.port_1.arvalid, 1)
-    ctx.set(dut.port_1.araddr, 64)
+    drive(ctx, dut.port_1, arvalid=1, araddr=64)
     await ctx.tick()
     ctx.set(dut.port_0.arvalid, 1)
     for _ in range(3):
@@ -149,16 +146,12 @@ async def test_data_wait_for_their_address(number):
     dut = Arbiter(data_bytes=BYTES)
     port = getattr(dut, f"port_{number}")
     ctx = await simulation(dut)
-    ctx.set(port.wvalid, 1)
-    ctx.set(port.wlast, 1)
-    ctx.set(dut.bus.wready, 1)
-    ctx.set(dut.bus.awready, 1)
+    drive(ctx, port, wvalid=1, wlast=1)
+    drive(ctx, dut.bus, wready=1, awready=1)
     for _ in range(4):
         assert not ctx.get(dut.bus.wvalid) and not ctx.get(port.wready)
         await ctx.tick()
-    ctx.set(port.awvalid, 1)
-    await ctx.tick()
-    ctx.set(port.awvalid, 0)
+    await pulse(ctx, port.awvalid)
     await ctx.tick().until(port.wready)
     ctx.set(port.wvalid, 0)
     for _ in range(4):

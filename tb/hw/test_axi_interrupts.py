@@ -19,9 +19,7 @@ async def test_random_events(rng):
     for events, enable, clear in zip(
         levels.tolist(), enables.tolist(), clears.tolist(), strict=True
     ):
-        ctx.set(dut.events, events)
-        ctx.set(dut.enable, enable)
-        ctx.set(dut.clear, clear)
+        pysim.drive(ctx, dut, events=events, enable=enable, clear=clear)
         assert (ctx.get(dut.pending), ctx.get(dut.irq)) == (pending, irq)
         await ctx.tick()
         rise = events & ~before

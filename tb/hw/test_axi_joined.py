@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from devices.axi import AxiMemory
-from pysim import rest, run, simulation
+from pysim import drive, rest, run, simulation
 
 from celosia.hw.axi.joined import JoinedReads, JoinedRequests
 from celosia.hw.axi.signature import INCR
@@ -28,18 +28,21 @@ class Master:
         self.dut, self.bus = dut, getattr(dut, f"port_{number}")
         self.number, self.rng, self.stall, self.content = number, rng, stall, content
 
+    async def offer(self, ctx: Any, place: int, beats: int, number: int, *, shared: bool) -> None:
+        """Request a burst with an id."""
+        bus = self.bus
+        drive(ctx, bus, araddr=place, arlen=beats - 1, arsize=2, arburst=INCR, arid=number)
+        ctx.set(self.dut.shared[self.number], shared)
+        ctx.set(bus.arvalid, 1)
+        await ctx.tick().until(bus.arready)
+        ctx.set(bus.arvalid, 0)
+
     async def read(self, ctx: Any, place: int, beats: int, *, shared: bool) -> None:
         """Read a burst."""
         ctx.set(self.dut.working[self.number], 1)
         await rest(ctx, self.rng, self.stall)
         bus, number = self.bus, int(self.rng.integers(0, 2)) if not shared else place >> 2 & 1
-        fields = {"addr": place, "len": beats - 1, "size": 2, "burst": INCR, "id": number}
-        for name, value in fields.items():
-            ctx.set(getattr(bus, f"ar{name}"), value)
-        ctx.set(self.dut.shared[self.number], shared)
-        ctx.set(bus.arvalid, 1)
-        await ctx.tick().until(bus.arready)
-        ctx.set(bus.arvalid, 0)
+        await self.offer(ctx, place, beats, number, shared=shared)
         for n in range(beats):
             await rest(ctx, self.rng, self.stall)
             ctx.set(bus.rready, 1)
@@ -90,7 +93,6 @@ class Core(Master):
 
     async def ask(self, ctx: Any, plan: list[list[tuple[int, int, bool]]]) -> None:
         """Request all bursts of a plan: address, beats and whether shared, for each id."""
-        bus = self.bus
         self.left: Any = [deque(bursts) for bursts in plan]
         self.under_way: Any = [deque(), deque()]
         self.came = 0
@@ -110,13 +112,7 @@ class Core(Master):
             number = int(self.rng.choice(may))
             place, beats, shared = self.left[number].popleft()
             self.under_way[number].append((place, beats))
-            fields = {"addr": place, "len": beats - 1, "size": 2, "burst": INCR, "id": number}
-            for name, value in fields.items():
-                ctx.set(getattr(bus, f"ar{name}"), value)
-            ctx.set(self.dut.shared[self.number], shared)
-            ctx.set(bus.arvalid, 1)
-            await ctx.tick().until(bus.arready)
-            ctx.set(bus.arvalid, 0)
+            await self.offer(ctx, place, beats, number, shared=shared)
 
     async def take(self, ctx: Any, plan: list[list[tuple[int, int, bool]]]) -> None:
         """Take and check all beats of a plan."""
@@ -196,10 +192,8 @@ async def test_different_shared_bytes_do_not_wait() -> None:
     ctx = await simulation(dut)
     for n in range(2):
         port = getattr(dut, f"port_{n}")
-        ctx.set(port.arvalid, 1)
-        ctx.set(port.araddr, 64 * n)
-    ctx.set(dut.working, 3)
-    ctx.set(dut.shared, 3)
+        drive(ctx, port, arvalid=1, araddr=64 * n)
+    drive(ctx, dut, working=3, shared=3)
     ctx.set(dut.bus.arready, 1)
     seen = [await ctx.tick().sample(dut.bus.araddr, dut.bus.arvalid) for _ in range(9)]
     places = [address for _, _, address, valid in seen if valid]
@@ -215,8 +209,7 @@ async def test_each_shared_request_waits_anew() -> None:
     ctx.set(dut.burst.ready, 1)
     for n in range(2):
         request = getattr(dut, f"request_{n}")
-        ctx.set(request.payload, {"address": 64 * n, "beats": 0, "shared": n == 0})
-        ctx.set(request.valid, 1)
+        drive(ctx, request, payload={"address": 64 * n, "beats": 0, "shared": n == 0}, valid=1)
     cycles = []
     for cycle in range(6 * patience):
         _, _, served, valid = await ctx.tick().sample(dut.burst.payload.masters, dut.burst.valid)
@@ -233,8 +226,7 @@ async def test_bursts_of_other_lengths_are_not_joined() -> None:
     ctx.set(dut.burst.ready, 1)
     for n, beats in enumerate((3, 7)):
         request = getattr(dut, f"request_{n}")
-        ctx.set(request.payload, {"address": 64, "beats": beats, "shared": 1})
-        ctx.set(request.valid, 1)
+        drive(ctx, request, payload={"address": 64, "beats": beats, "shared": 1}, valid=1)
     served = []
     for _ in range(12):
         *_, valid, burst = await ctx.tick().sample(dut.burst.valid, dut.burst.payload)

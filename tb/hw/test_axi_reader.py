@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 from devices.axi import AxiMemory
-from pysim import get, put, rest, run, simulation
+from pysim import drive, get, put, rest, run, simulation
 
 from celosia.hw.axi.reader import ReadMaster, RoundRobin
 
@@ -153,8 +153,7 @@ async def test_an_address_does_not_wait_for_the_bus():
     ctx.set(dut.bus.arready, 0)
     await put(ctx, dut.request_0, {"address": 64, "beats": 3})
     assert ctx.get(dut.bus.arvalid) and not ctx.get(dut.request_0.ready)
-    ctx.set(dut.request_0.payload, {"address": 128, "beats": 0})
-    ctx.set(dut.request_0.valid, 1)
+    drive(ctx, dut.request_0, payload={"address": 128, "beats": 0}, valid=1)
     await ctx.tick().repeat(3)
     assert ctx.get(dut.bus.araddr) == 64 and ctx.get(dut.bus.arlen) == 3
     ctx.set(dut.bus.arready, 1)

@@ -23,8 +23,7 @@ async def test_counts_and_clears(width, start, rng):
     wraps = 0
     for _ in range(6 << width):
         clear, enable = bool(rng.random() < 0.5 / (1 << width)), bool(rng.random() < 0.8)
-        ctx.set(dut.clear, clear)
-        ctx.set(dut.enable, enable)
+        pysim.drive(ctx, dut, clear=clear, enable=enable)
         await ctx.tick()
         wraps += not clear and enable and count == (1 << width) - 1
         count = start if clear else (count + enable) % (1 << width)

@@ -45,8 +45,7 @@ async def test_a_reset_leaves_them_alone():
     reset = Signal()
     ctx = await pysim.simulation(ResetInserter(reset)(dut))
     assert ctx.get(dut.count) == 5
-    ctx.set(dut.i.payload, {"low": 3, "high": -2})
-    ctx.set(dut.i.valid, 1)
+    pysim.drive(ctx, dut.i, payload={"low": 3, "high": -2}, valid=1)
     await ctx.tick()
     assert ctx.get(dut.count) == 6 and ctx.get(dut.o.valid)
     ctx.set(reset, 1)

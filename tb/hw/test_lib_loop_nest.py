@@ -16,16 +16,12 @@ async def test_rounds_in_order(rng, levels):
         strides = rng.integers(0, 1 << 13, levels).tolist()
         base = int(rng.integers(0, 1 << 13))
         ctx.set(dut.counts, {str(n): rounds[n] - 1 + firsts[n] for n in range(levels)})
-        ctx.set(dut.strides, strides)
-        ctx.set(dut.base, base)
+        pysim.drive(ctx, dut, strides=strides, base=base)
         # Single rounds are compared a cycle before the start.
         await ctx.tick()
-        ctx.set(dut.start, 1)
-        ctx.set(dut.step, int(rng.integers(2)))
+        pysim.drive(ctx, dut, start=1, step=int(rng.integers(2)))
         await ctx.tick()
-        ctx.set(dut.start, 0)
-        ctx.set(dut.base, 0)
-        ctx.set(dut.step, 0)
+        pysim.drive(ctx, dut, start=0, base=0, step=0)
         for outer_first in itertools.product(*map(range, reversed(rounds))):
             at = outer_first[::-1]
             for _ in range(rng.integers(0, 2)):

@@ -3,7 +3,7 @@
 import pytest
 from amaranth.hdl import Module
 from amaranth.lib.fifo import SyncFIFOBuffered
-from pysim import pulse, simulation
+from pysim import drive, pulse, simulation
 
 from celosia.hw.lib.queue import QUEUE_LATENCY, EagerFIFO, RegisteredFIFO
 
@@ -20,9 +20,7 @@ async def test_equals_amaranths(depth, busy, rng):
         pushes, pops = rng.random(2) < busy
         data = int(rng.integers(256))
         for fifo in (dut, reference):
-            ctx.set(fifo.w_en, int(pushes))
-            ctx.set(fifo.w_data, data)
-            ctx.set(fifo.r_en, int(pops))
+            drive(ctx, fifo, w_en=int(pushes), w_data=data, r_en=int(pops))
         names = ("w_rdy", "r_rdy", "level", "w_level", "r_level")
         assert [ctx.get(getattr(dut, n)) for n in names] == [
             ctx.get(getattr(reference, n)) for n in names
@@ -67,9 +65,7 @@ async def test_registered_keeps_the_order_and_its_time(share, rng):
         pushes, pops = rng.random(2) < ((1.0, share) if filling else (share, 1.0))
         pushes = pushes and len(inside) < depth
         data = int(rng.integers(256))
-        ctx.set(dut.w_en, int(pushes))
-        ctx.set(dut.w_data, data)
-        ctx.set(dut.r_en, int(pops))
+        drive(ctx, dut, w_en=int(pushes), w_data=data, r_en=int(pops))
         ready = ctx.get(dut.r_rdy)
         if not ready and inside:
             waits.add(cycle - inside[0][1])

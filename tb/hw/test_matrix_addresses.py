@@ -23,13 +23,9 @@ def read_all(dut, programs, rng=None, stall=0.0):
         nonlocal outside
         for fields in programs:
             ctx.set(dut.instruction, DEFAULTS | {"opcode": isa.Opcode.MATMUL} | fields)
-            ctx.set(dut.idle, 1)
-            ctx.set(dut.begin, 1)
-            ctx.set(dut.advance, 1)
+            pysim.drive(ctx, dut, idle=1, begin=1, advance=1)
             await ctx.tick()
-            ctx.set(dut.idle, 0)
-            ctx.set(dut.begin, 0)
-            ctx.set(dut.advance, 0)
+            pysim.drive(ctx, dut, idle=0, begin=0, advance=0)
             # Only in the cycle of `begin` are the fields looked at.
             ctx.set(dut.instruction, {name: 0 for name in DEFAULTS})
             for wanted in pixels(dut, fields):

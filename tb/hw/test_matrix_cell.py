@@ -100,10 +100,7 @@ def play(cell, rows):
 
     async def bench(ctx):
         for (act, switch, load, _, above), bus in zip(rows, buses, strict=True):
-            ctx.set(cell.act_in, act)
-            ctx.set(cell.switch_in, switch)
-            ctx.set(cell.load_in, load)
-            ctx.set(cell.weights, bus)
+            pysim.drive(ctx, cell, act_in=act, switch_in=switch, load_in=load, weights=bus)
             ctx.set(cell.sums_in, above)
             outputs = tuple(ctx.get(o) for o in (cell.act_out, cell.switch_out, cell.load_out))
             seen.append((*outputs, [ctx.get(cell.sums_out[k]) for k in range(kind.COLUMNS)]))

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from pysim import simulation
+from pysim import drive, simulation
 
 from celosia.hw.arch.isa import Error
 from celosia.hw.matrix.completion import Completion
@@ -61,8 +61,7 @@ async def play(rng, rates, *, parity, cycles):
     for _ in range(cycles):
         now = {name: int(rng.random() < rates.get(name, 0.3)) for name in names}
         now |= {name: int(rng.integers(TAGS)) for name in ("tag", "tile_tag")}
-        for name, value in now.items():
-            ctx.set(getattr(dut, name), value)
+        drive(ctx, dut, **now)
         fault = ctx.get(dut.fault)
         wanted = reference.step(now)
         for name, value in wanted.items():

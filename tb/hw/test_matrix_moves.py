@@ -25,9 +25,7 @@ async def test_order_by_cycle(size, rng):
         assert ctx.get(dut.hold) == (not may_start)
         assert ctx.get(dut.settled) == (cycle >= free)
         start = may_start and rng.random() < 0.5
-        values = {"begin": begin, "fired": fired, "final": final, "row": row, "start": start}
-        for name, value in values.items():
-            ctx.set(getattr(dut, name), value)
+        pysim.drive(ctx, dut, begin=begin, fired=fired, final=final, row=row, start=start)
         if fired:
             # The last cycle in which a tile that starts does not have this row yet.
             blocked = max(blocked, cycle + latency + WeightBuffer.ROW_LATENCY - row - 1)
@@ -56,11 +54,8 @@ async def test_writes_of_rows_and_beats(size, rng):
         beat["data"] = rng.integers(0, 256, bus_bytes).tolist()
         lanes, block = rng.integers(0, 256, rows), int(rng.integers(dut.blocks))
         row = int(rng.integers(tiles * rows))
-        ctx.set(dut.beats.valid, valid)
-        ctx.set(dut.beats.payload, beat)
-        for name, value in {"enable": enable, "row": row, "block": block}.items():
-            ctx.set(getattr(dut, name), value)
-        ctx.set(dut.data, lanes.tolist())
+        pysim.drive(ctx, dut.beats, valid=valid, payload=beat)
+        pysim.drive(ctx, dut, enable=enable, row=row, block=block, data=lanes.tolist())
         await ctx.tick()
         out = ctx.get(dut.o.payload)
         assert ctx.get(dut.o.valid) == (valid or enable)

@@ -43,16 +43,12 @@ class Prefetcher:
             assert (
                 ctx.get(dut.instruction.payload.tag) == ctx.get(dut.tag) == index % (1 << TAG_BITS)
             )
-            ctx.set(dut.begin, 1)
-            await ctx.tick()
-            ctx.set(dut.begin, 0)
+            await pysim.pulse(ctx, dut.begin)
             for _ in range(self.steps(fields)):
                 while not ctx.get(dut.loaded):
                     await ctx.tick()
                 await pysim.rest(ctx, self.rng, self.stall)
-                ctx.set(dut.switched, 1)
-                await ctx.tick()
-                ctx.set(dut.switched, 0)
+                await pysim.pulse(ctx, dut.switched)
 
     async def watch(self, ctx):
         dut = self.dut
@@ -115,8 +111,7 @@ def test_the_next_tile_starts_in_the_cycle_of_the_switch(weight_rows):
 
 async def offer(ctx, dut, payload):
     """Offer an instruction; return in the cycle after it has arrived."""
-    ctx.set(dut.instruction.payload, payload)
-    ctx.set(dut.instruction.valid, 1)
+    pysim.drive(ctx, dut.instruction, payload=payload, valid=1)
     assert ctx.get(dut.arrives)
     await ctx.tick()
     assert ctx.get(dut.waiting)
@@ -125,8 +120,7 @@ async def offer(ctx, dut, payload):
 async def test_enable_holds_instructions_and_tiles():
     dut = TilePrefetcher(sizes=sizes(rows=4, weight_tiles=4, weight_rows=1, accumulator_depth=4))
     ctx = await pysim.simulation(dut)
-    ctx.set(dut.instruction.payload, matmul(5, {"taps": 8}))
-    ctx.set(dut.instruction.valid, 1)
+    pysim.drive(ctx, dut.instruction, payload=matmul(5, {"taps": 8}), valid=1)
     await ctx.tick().repeat(3)
     assert not ctx.get(dut.arrives) and not ctx.get(dut.waiting)
     ctx.set(dut.enable, 1)

@@ -1,7 +1,7 @@
 """Cycles in which a pass may begin after the pass before."""
 
 import pytest
-from pysim import simulation
+from pysim import drive, simulation
 
 from celosia.hw.arch.config import ADD_CYCLES
 from celosia.hw.matrix.spacing import PassSpacing
@@ -37,9 +37,7 @@ async def test_passes_against_the_reference(rng, forwards, stall):
             assert ctx.get(dut.clear) == (cycle >= begins or not accumulate)
             fires = rng.random() >= stall and (taken or ctx.get(dut.clear))
             last = len(taken) == pixels - 1
-            ctx.set(dut.fired, bool(fires))
-            ctx.set(dut.last, last)
-            ctx.set(dut.final, last and final)
+            drive(ctx, dut, fired=bool(fires), last=last, final=last and final)
             if fires:
                 taken.append((cycle, accumulate))
             await ctx.tick()

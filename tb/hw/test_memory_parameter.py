@@ -196,8 +196,7 @@ async def test_tables(rng, lanes, tables, bus_bytes):
     ctx = await pysim.simulation(dut)
     for beat in beats(Kind.TABLES, 0, raw, bus_bytes):
         await pysim.rest(ctx, rng, 0.1)
-        ctx.set(dut.parameters.payload, beat)
-        ctx.set(dut.parameters.valid, 1)
+        pysim.drive(ctx, dut.parameters, payload=beat, valid=1)
         cycles = 1
         while not ctx.get(dut.parameters.ready):
             await ctx.tick()
@@ -222,9 +221,7 @@ async def test_bytes_past_the_last_table_are_not_written():
     dut = TableMemory(lanes=1, tables=1, bus_bytes=4, offset_bits=9)
     ctx = await pysim.simulation(dut)
     for offset, values in ((0, [1, 2, 3, 4]), (256, [5, 6, 7, 8])):
-        ctx.set(dut.offset, offset)
-        ctx.set(dut.data, values)
-        ctx.set(dut.enable, 1)
+        pysim.drive(ctx, dut, offset=offset, data=values, enable=1)
         await ctx.tick().repeat(4)
     ctx.set(dut.enable, 0)
     for entry in range(4):

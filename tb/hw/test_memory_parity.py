@@ -113,8 +113,7 @@ async def test_unified_buffer(
         reader = int(rng.integers(2))
         access = {"address": address, "skip": [0] * rows, "mask": mask}
         for n in range(2):
-            ctx.set(dut.reads[n].request.valid, n == reader)
-            ctx.set(dut.reads[n].request.payload, access)
+            pysim.drive(ctx, dut.reads[n].request, valid=n == reader, payload=access)
         used = {address + lane for lane in range(rows) if mask >> lane & 1}
         wrong = bool(used & flipped)
         seen[wrong] += 1
@@ -161,8 +160,7 @@ def test_weight_buffer(
                 for place in range(rows * blocks):
                     data = [int(v) for v in rng.integers(0, 256, bus_bytes)]
                     beat = {"tile": tile, "row": place // blocks, "block": place % blocks}
-                    ctx.set(dut.write.valid, 1)
-                    ctx.set(dut.write.payload, beat | {"data": data})
+                    pysim.drive(ctx, dut.write, valid=1, payload=beat | {"data": data})
                     await ctx.tick()
             ctx.set(dut.write.valid, 0)
             for _ in range(dut.buffer.WRITE_LATENCY):
@@ -203,8 +201,7 @@ async def test_weight_buffer_forgets_at_a_reset(
     async def verdicts(ctx: Any, tile: int) -> list[int]:
         """Reset, start a tile at once; return the cycles after it that say wrong."""
         await pysim.pulse(ctx, clear)
-        ctx.set(dut.tile, tile)
-        ctx.set(dut.start, 1)
+        pysim.drive(ctx, dut, tile=tile, start=1)
         found = []
         for cycle in range(2 * dut.verdict.latency):
             found.extend([cycle] * ctx.get(dut.wrong))
@@ -245,9 +242,7 @@ async def test_accumulators(columns: int, memories: list[Any], rng: np.random.Ge
         first, count = int(rng.integers(2)), int(rng.integers(1, 4))
         verdicts = []
         for n in range(count):
-            ctx.set(dut.enable, 1)
-            ctx.set(dut.row, row)
-            ctx.set(dut.accumulate, first if n == 0 else 1)
+            pysim.drive(ctx, dut, enable=1, row=row, accumulate=first if n == 0 else 1)
             for j in range(columns):
                 ctx.set(dut.sums[j], int(rng.integers(-1000, 1000)))
             bad = n == 0 and first and any((row, j) in flipped for j in range(columns))
@@ -304,8 +299,7 @@ async def test_parameters_and_tables(memories: list[Any], rng: np.random.Generat
             await ctx.tick().repeat(ParameterMemory.LATENCY + 1)
             assert ctx.get(dut.channels_wrong) == but.get(("channel", group), 0), group
         for entry in range(512):
-            ctx.set(dut.table, entry >> 8)
-            ctx.set(dut.entries, [entry & 255] * lanes)
+            pysim.drive(ctx, dut, table=entry >> 8, entries=[entry & 255] * lanes)
             await ctx.tick().repeat(TableMemory.LATENCY + 1)
             assert ctx.get(dut.values_wrong) == but.get(("entry", entry), 0), entry
 
@@ -319,9 +313,7 @@ async def test_parameters_and_tables(memories: list[Any], rng: np.random.Generat
         flip(ctx, memories[lane], group, bit)
         entry, other = int(rng.integers(512)), int(rng.integers(lanes))
         flip(ctx, memories[lanes + other], entry, bit % 9)
-        ctx.set(dut.group, group)
-        ctx.set(dut.table, entry >> 8)
-        ctx.set(dut.entries, [entry & 255] * lanes)
+        pysim.drive(ctx, dut, group=group, table=entry >> 8, entries=[entry & 255] * lanes)
         await ctx.tick().repeat(4)
         assert ctx.get(dut.channels_wrong) == 1 << lane, bit
         assert ctx.get(dut.values_wrong) == 1 << other, bit

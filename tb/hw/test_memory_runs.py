@@ -23,22 +23,14 @@ def check(ctx, dut, step, run, skip):
 
 
 async def start(ctx, dut, run, skip):
-    ctx.set(dut.start, 1)
-    ctx.set(dut.run, run)
-    ctx.set(dut.skip_rows, skip)
+    pysim.drive(ctx, dut, start=1, run=run, skip_rows=skip)
     await ctx.tick()
-    ctx.set(dut.start, 0)
-    ctx.set(dut.run, 1)
-    ctx.set(dut.skip_rows, 0)
+    pysim.drive(ctx, dut, start=0, run=1, skip_rows=0)
     cycles = 1
     while not ctx.get(dut.ready):
         await ctx.tick()
         cycles += 1
     assert cycles == dut.PREPARE
-
-
-async def pulse(ctx, port):
-    await pysim.pulse(ctx, port)
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4, 16, 256])
@@ -53,7 +45,7 @@ async def test_steps(lanes):
         skip = int(random.integers(0, 5))
         await start(ctx, dut, run, skip)
         for _ in range(2):
-            await pulse(ctx, dut.restart)
+            await pysim.pulse(ctx, dut.restart)
             ctx.set(dut.advance, 1)
             for step in range(12 if lanes <= 16 else 5):
                 check(ctx, dut, step, run, skip)
@@ -73,11 +65,11 @@ async def test_long_segments_restart_two_cycles_after_their_start(lanes):
     ctx = await pysim.simulation(dut)
     for run in (lanes + 1, 5 * lanes, 2 * lanes - 1, 3 * lanes + 1):
         ctx.set(dut.run, run)
-        await pulse(ctx, dut.start)
+        await pysim.pulse(ctx, dut.start)
         ctx.set(dut.run, 1)
         await ctx.tick()
         assert ctx.get(dut.enters_first) == entered(0, lanes, run)
-        await pulse(ctx, dut.restart)
+        await pysim.pulse(ctx, dut.restart)
         ctx.set(dut.advance, 1)
         for step in range(1, 12):
             assert ctx.get(dut.enters_next) == entered(step, lanes, run)
@@ -101,11 +93,10 @@ async def test_prepares_beside_the_run_before(lanes):
     ctx = await pysim.simulation(dut)
     before = (3, 1)
     await start(ctx, dut, *before)
-    await pulse(ctx, dut.restart)
+    await pysim.pulse(ctx, dut.restart)
     for run in [9, 2, 30, 8, 1, 100, 7, 17] * 3:
         skip = int(random.integers(0, 60))
-        ctx.set(dut.run, run)
-        ctx.set(dut.skip_rows, skip)
+        pysim.drive(ctx, dut, run=run, skip_rows=skip)
         step = 0
         for cycle in range(10):
             ctx.set(dut.start, cycle == 0)
@@ -116,7 +107,7 @@ async def test_prepares_beside_the_run_before(lanes):
             step += moves
         before = (run, skip)
         ctx.set(dut.advance, 1)
-        await pulse(ctx, dut.restart)
+        await pysim.pulse(ctx, dut.restart)
         ctx.set(dut.advance, 0)
 
 
@@ -125,12 +116,9 @@ async def test_restart_and_start_together_take_what_was_prepared(lanes):
     dut = Runs(lanes=lanes, row_bits=6, count_bits=16)
     ctx = await pysim.simulation(dut)
     await start(ctx, dut, 6, 2)
-    ctx.set(dut.run, 1)
-    ctx.set(dut.skip_rows, 7)
-    ctx.set(dut.start, 1)
-    await pulse(ctx, dut.restart)
-    ctx.set(dut.start, 0)
-    ctx.set(dut.advance, 1)
+    pysim.drive(ctx, dut, run=1, skip_rows=7, start=1)
+    await pysim.pulse(ctx, dut.restart)
+    pysim.drive(ctx, dut, start=0, advance=1)
     for step in range(8):
         check(ctx, dut, step, 6, 2)
         await ctx.tick()
@@ -150,7 +138,7 @@ async def test_long_after_the_start(sizes, runs, skip, steps):
     ctx = await pysim.simulation(dut)
     for run in runs:
         await start(ctx, dut, run, skip)
-        await pulse(ctx, dut.restart)
+        await pysim.pulse(ctx, dut.restart)
         ctx.set(dut.advance, 1)
         for step in range(steps):
             check(ctx, dut, step, run, skip)

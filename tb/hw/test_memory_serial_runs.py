@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import pysim
 import pytest
-from pysim import pulse
 from test_memory_runs import check
 
 from celosia.hw.memory.serial_runs import SerialRuns
@@ -20,17 +19,15 @@ async def cycles_until(ctx, port, most=100):
 
 
 async def start(ctx, dut, run, skip):
-    ctx.set(dut.run, run)
-    ctx.set(dut.skip_rows, skip)
-    await pulse(ctx, dut.start)
-    ctx.set(dut.run, 1)
-    ctx.set(dut.skip_rows, 0)
+    pysim.drive(ctx, dut, run=run, skip_rows=skip)
+    await pysim.pulse(ctx, dut.start)
+    pysim.drive(ctx, dut, run=1, skip_rows=0)
 
 
 async def begin(ctx, dut, *, closing):
     """Begin the next step."""
     ctx.set(dut.closing, closing)
-    await pulse(ctx, dut.step)
+    await pysim.pulse(ctx, dut.step)
     ctx.set(dut.closing, not closing)
 
 

@@ -21,9 +21,7 @@ async def totals(ctx, dut, unit):
 
 
 async def clear(ctx, dut):
-    ctx.set(dut.clear, 1)
-    await ctx.tick()
-    ctx.set(dut.clear, 0)
+    await pysim.pulse(ctx, dut.clear)
     cycles = 0
     while ctx.get(dut.clearing):
         await ctx.tick()
@@ -50,8 +48,7 @@ async def test_unit_counts_every_cycle_once(variety, rate, in_luts, rng):
     await ctx.tick().repeat(2)
     assert await totals(ctx, dut, 0) == tally
     for place in range(0, COUNTERS_PER_UNIT, 3):
-        ctx.set(dut.address, place)
-        ctx.set(dut.clear, 1)
+        pysim.drive(ctx, dut, address=place, clear=1)
         await ctx.tick()
         tally[place] = 0
     ctx.set(dut.clear, 0)
@@ -61,8 +58,7 @@ async def test_unit_counts_every_cycle_once(variety, rate, in_luts, rng):
 async def test_value_follows_after_the_last_count():
     dut = UnitCounters()
     ctx = await pysim.simulation(dut)
-    ctx.set(dut.enable, 1)
-    ctx.set(dut.activity, Activity.BUSY)
+    pysim.drive(ctx, dut, enable=1, activity=Activity.BUSY)
     await ctx.tick().repeat(7)
     ctx.set(dut.enable, 0)
     await ctx.tick().repeat(2)
@@ -153,9 +149,7 @@ async def test_classes_add_up_to_the_cycles_after_a_reset():
         ctx.set(dut.enable, 0)
         await ctx.tick().repeat(2)
         assert sum(await totals(ctx, dut, 0)) == ctx.get(dut.cycles)
-        ctx.set(reset, 1)
-        await ctx.tick()
-        ctx.set(reset, 0)
+        await pysim.pulse(ctx, reset)
 
 
 @pytest.mark.parametrize(("in_luts", "kind"), [(False, "block"), (True, "distributed")])

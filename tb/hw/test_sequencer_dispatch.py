@@ -151,8 +151,7 @@ async def test_latencies():
     ctx.set(dut.push_load.ready, 1)
     ctx.set(dut.quiet, 1)
     for opcode in (Opcode.LOAD, Opcode.NOP, Opcode.LOAD, Opcode.HALT):
-        ctx.set(dut.i.payload, checked(0, opcode))
-        ctx.set(dut.i.valid, 1)
+        pysim.drive(ctx, dut.i, payload=checked(0, opcode), valid=1)
         ready = 0
         count = 0
         while not ready:
@@ -167,8 +166,7 @@ async def test_latencies():
 async def test_only_a_nop_does_not_wait_until_all_is_quiet(opcode):
     dut = Dispatch()
     ctx = await pysim.simulation(dut)
-    ctx.set(dut.i.payload, checked(4, opcode, post=0b1001))
-    ctx.set(dut.i.valid, 1)
+    pysim.drive(ctx, dut.i, payload=checked(4, opcode, post=0b1001), valid=1)
     await ctx.tick().repeat(HOLD)
     await pysim.pulse(ctx, dut.granted)
     if opcode is not Opcode.NOP:
@@ -192,10 +190,8 @@ async def test_only_a_nop_does_not_wait_until_all_is_quiet(opcode):
 async def test_quiet_before_the_semaphores_is_not_enough():
     dut = Dispatch()
     ctx = await pysim.simulation(dut)
-    ctx.set(dut.i.payload, checked(4, Opcode.HALT, wait=1))
-    ctx.set(dut.i.valid, 1)
-    ctx.set(dut.quiet, 1)
-    ctx.set(dut.lacking, 1)
+    pysim.drive(ctx, dut.i, payload=checked(4, Opcode.HALT, wait=1), valid=1)
+    pysim.drive(ctx, dut, quiet=1, lacking=1)
     await ctx.tick().repeat(HOLD)
     for _ in range(5):
         assert ctx.get(dut.requesting) and ctx.get(dut.want) == 1

@@ -14,18 +14,14 @@ OTHERS = [unit for unit in Unit if unit is not Unit.SEQUENCER]
 async def started():
     dut = Faults()
     ctx = await pysim.simulation(dut)
-    ctx.set(dut.running, 1)
-    ctx.set(dut.issued, [100 + n for n in range(UNITS)])
-    ctx.set(dut.index, 7)
+    pysim.drive(ctx, dut, running=1, issued=[100 + n for n in range(UNITS)], index=7)
     return dut, ctx
 
 
 @pytest.mark.parametrize("running", [0, 1])
 async def test_fault_of_the_program(running):
     dut, ctx = await started()
-    ctx.set(dut.running, running)
-    ctx.set(dut.code, Error.RANGE)
-    ctx.set(dut.fault, 1)
+    pysim.drive(ctx, dut, running=running, code=Error.RANGE, fault=1)
     assert not ctx.get(dut.fault_valid)
     await ctx.tick()
     ctx.set(dut.index, 8)
@@ -56,9 +52,7 @@ async def test_fault_of_a_unit(unit):
 async def test_post_too_many_names_its_instruction(unit):
     dut, ctx = await started()
     ctx.set(dut.code, Error.RANGE)
-    ctx.set(dut.overflow, 1 << unit.value)
-    await ctx.tick()
-    ctx.set(dut.overflow, 0)
+    await pysim.pulse(ctx, dut.overflow, 1 << unit.value)
     assert ctx.get(dut.fault_valid) == 1 << OWN
     assert ctx.get(dut.codes[OWN]) is Error.SEMAPHORE
     assert ctx.get(dut.named) is unit and ctx.get(dut.indices[unit.value]) == 100 + unit.value

@@ -50,12 +50,10 @@ class Memory:
 
 
 async def begin(ctx, dut, *, length, address=0x1000):
-    ctx.set(dut.address, address)
-    ctx.set(dut.length, length)
+    pysim.drive(ctx, dut, address=address, length=length)
     await pysim.pulse(ctx, dut.begin)
     # Only in the cycle of `begin` are they looked at.
-    ctx.set(dut.address, 0)
-    ctx.set(dut.length, 0)
+    pysim.drive(ctx, dut, address=0, length=0)
 
 
 def program(rng, length):

@@ -62,8 +62,7 @@ async def test_queue_depth_instructions_wait(depth):
     taken = 0
     ctx = await pysim.simulation(dut)
     # Nothing is granted, so nothing leaves.
-    ctx.set(dut.push.payload, {"bits": Opcode.FILL.value, "go": 1})
-    ctx.set(dut.push.valid, 1)
+    pysim.drive(ctx, dut.push, payload={"bits": Opcode.FILL.value, "go": 1}, valid=1)
     for _ in range(8 * depth):
         taken += (await ctx.tick().sample(dut.push.ready))[-1]
     assert taken == depth
@@ -136,8 +135,7 @@ async def test_a_flush_gives_registers_their_defaults():
 
 
 async def settle(ctx, dut, *, unit=Activity.IDLE, lacking=0):
-    ctx.set(dut.unit_activity, unit)
-    ctx.set(dut.lacking, lacking)
+    pysim.drive(ctx, dut, unit_activity=unit, lacking=lacking)
     await ctx.tick()
     return ctx.get(dut.activity.as_value())
 
@@ -242,9 +240,8 @@ async def test_masks_and_indices_under_their_tags(rng):
         mask, index = (int(rng.integers(1 << bits)) for bits in (SEMAPHORES, streams.INDEX_BITS))
         pushing = len(pushes) - oldest < (1 << streams.TAG_BITS) - 1 and rng.random() < 0.6
         ending = oldest + 1 < len(pushes) and rng.random() < 0.5
-        for name, value in (("pushed", pushing), ("mask", mask), ("push_index", index)):
-            ctx.set(getattr(dut, name), int(value))
-        ctx.set(dut.done, int(ending))
+        inputs = {"pushed": int(pushing), "mask": mask, "push_index": index, "done": int(ending)}
+        pysim.drive(ctx, dut, **inputs)
         if ending:
             posts[cycle + 2] = pushes[oldest][0]
             done += 1
@@ -252,8 +249,7 @@ async def test_masks_and_indices_under_their_tags(rng):
         # The index is that of a fault, if there is one.
         known = len(pushes) > 0 and cycle > 0
         tag = int(rng.integers(oldest, len(pushes))) if known else 0
-        ctx.set(dut.fault, {"tag": tag % (1 << streams.TAG_BITS)})
-        ctx.set(dut.fault_valid, int(known))
+        pysim.drive(ctx, dut, fault={"tag": tag % (1 << streams.TAG_BITS)}, fault_valid=int(known))
         await ctx.tick()
         if known:
             assert ctx.get(dut.index) == pushes[tag][1]
@@ -276,10 +272,8 @@ async def test_masks_and_indices_under_their_tags(rng):
 async def test_class_one_cycle_late(unit, held, lacking, waiting, wanted):
     dut = IssueActivity()
     ctx = await pysim.simulation(dut)
-    ctx.set(dut.want, 0b110)
     inputs = {"unit_activity": unit, "held": held, "lacking": lacking, "waiting": waiting}
-    for name, value in inputs.items():
-        ctx.set(getattr(dut, name), value)
+    pysim.drive(ctx, dut, want=0b110, **inputs)
     activity = Value.cast(dut.activity)
     assert ctx.get(activity) == Activity.EMPTY.value
     await ctx.tick()

@@ -16,8 +16,7 @@ async def supervisor():
     """Start a simulation, in which ``clear`` resets the supervisor too, as in the core."""
     dut = Supervisor()
     ctx = await pysim.simulation(ResetInserter(dut.status.clear)(dut))
-    ctx.set(dut.fetch_idle, 1)
-    ctx.set(dut.units_idle, 1)
+    pysim.drive(ctx, dut, fetch_idle=1, units_idle=1)
     return ctx, dut
 
 
@@ -28,11 +27,9 @@ def state(ctx, dut):
 
 async def strobe(ctx, dut, **values):
     """Drive ports for one cycle."""
-    for name, value in values.items():
-        ctx.set(getattr(dut, name), value)
+    pysim.drive(ctx, dut, **values)
     await ctx.tick()
-    for name in values:
-        ctx.set(getattr(dut, name), 0)
+    pysim.drive(ctx, dut, **dict.fromkeys(values, 0))
 
 
 async def start(ctx, dut):
@@ -185,8 +182,7 @@ async def test_a_fault_while_nothing_runs_is_no_error():
 @pytest.mark.parametrize("watchdog", [1, 2, 17])
 async def test_watchdog_fires_after_exactly_as_many_quiet_cycles(watchdog):
     ctx, dut = await supervisor()
-    ctx.set(dut.watchdog, watchdog)
-    ctx.set(dut.stuck_unit, Unit.MATRIX)
+    pysim.drive(ctx, dut, watchdog=watchdog, stuck_unit=Unit.MATRIX)
     ctx.set(dut.indices[Unit.MATRIX.value], 321)
     await ctx.tick().repeat(2 * watchdog)
     await start(ctx, dut)
@@ -266,8 +262,7 @@ async def test_nothing_starts_between_clear_and_the_reset_itself():
     m.submodules.dut = ResetInserter(late)(dut)
     m.d.sync += late.eq(dut.status.clear)
     ctx = await pysim.simulation(m)
-    ctx.set(dut.fetch_idle, 1)
-    ctx.set(dut.units_idle, 1)
+    pysim.drive(ctx, dut, fetch_idle=1, units_idle=1)
     await start(ctx, dut)
     await fail(ctx, dut, Unit.LOAD)
     await soft_reset(ctx, dut)
@@ -301,8 +296,7 @@ async def test_a_program_ends_in_one_way_only():
 
 async def test_a_program_that_halts_as_the_watchdog_fires_is_an_error():
     ctx, dut = await supervisor()
-    ctx.set(dut.watchdog, 3)
-    ctx.set(dut.fetch_idle, 0)
+    pysim.drive(ctx, dut, watchdog=3, fetch_idle=0)
     await start(ctx, dut)
     # The limit is a register: it is late by one cycle.
     await ctx.tick().repeat(3)

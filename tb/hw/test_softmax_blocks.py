@@ -38,8 +38,7 @@ async def test_reduction(kind: str, lanes: int, idle: float, rng: np.random.Gene
 
     async def step(values: list[int], **fields: int) -> None:
         nonlocal cycle
-        ctx.set(dut.mark, mark(rng, **fields))
-        ctx.set(dut.values, values)
+        pysim.drive(ctx, dut, mark=mark(rng, **fields), values=values)
         done = ctx.get(dut.done)
         assert done.valid == (cycle in wanted)
         if done.valid:
@@ -87,13 +86,10 @@ async def test_exponentials(lanes: int, tables: int, rng: np.random.Generator) -
         for at, byte in enumerate(content):
             while rng.random() < 0.2:
                 # Stands there and is not valid.
-                ctx.set(dut.enable, 0)
-                ctx.set(dut.offset, int(rng.integers(1 << bits)) | 3)
+                pysim.drive(ctx, dut, enable=0, offset=int(rng.integers(1 << bits)) | 3)
                 ctx.set(dut.byte, int(rng.integers(256)))
                 await ctx.tick()
-            ctx.set(dut.enable, 1)
-            ctx.set(dut.offset, offset + at)
-            ctx.set(dut.byte, byte)
+            pysim.drive(ctx, dut, enable=1, offset=offset + at, byte=byte)
             await ctx.tick()
         ctx.set(dut.enable, 0)
 
@@ -135,8 +131,7 @@ async def test_normalizer(rng: np.random.Generator) -> None:
     late: list[Any] = [None] * dut.LATENCY
     for total in totals + [0] * dut.LATENCY:
         fields = mark(rng, valid=int(rng.random() < 0.7))
-        ctx.set(dut.mark, fields)
-        ctx.set(dut.total, total)
+        pysim.drive(ctx, dut, mark=fields, total=total)
         late.append((fields, total))
         if (now := late.pop(0)) is not None:
             marked, before = now
@@ -164,8 +159,7 @@ async def test_reciprocals(latency: int, rng: np.random.Generator) -> None:
     ctx = await pysim.simulation(ResetInserter(clear)(dut), background=[lane])
 
     async def idle() -> None:
-        ctx.set(dut.mark, mark(rng))
-        ctx.set(dut.total, int(rng.integers(1 << SUM_BITS)))
+        pysim.drive(ctx, dut, mark=mark(rng), total=int(rng.integers(1 << SUM_BITS)))
         ctx.set(dut.row, int(rng.integers(SOFTMAX_ROWS)))
         assert not ctx.get(dut.finished)
         await ctx.tick()
@@ -175,8 +169,7 @@ async def test_reciprocals(latency: int, rng: np.random.Generator) -> None:
             while rng.random() < pause:
                 await idle()
             ends = int(row == len(totals) - 1)
-            ctx.set(dut.mark, mark(rng, valid=1, row=row, ends=ends))
-            ctx.set(dut.total, total)
+            pysim.drive(ctx, dut, mark=mark(rng, valid=1, row=row, ends=ends), total=total)
             assert not ctx.get(dut.finished)
             await ctx.tick()
 
@@ -270,13 +263,9 @@ async def test_choice_of_operands(step: Step, rng: np.random.Generator) -> None:
     reduces, shares = step in (Step.MAXIMUM, Step.SUM), step is Step.SHARE
     elements = rng.integers(-(1 << 31), 1 << 31, 2).tolist()
     exponentials_ = rng.integers(0, 1 << BITS, 2).tolist()
-    ctx.set(dut.elements, elements)
-    ctx.set(dut.exponentials, exponentials_)
-    ctx.set(dut.share, share)
-    ctx.set(dut.step, step)
+    pysim.drive(ctx, dut, elements=elements, exponentials=exponentials_, share=share, step=step)
     for valid, fault in ((1, 0), (1, 1), (0, 1)):
-        ctx.set(dut.valid, valid)
-        ctx.set(dut.fault, fault)
+        pysim.drive(ctx, dut, valid=valid, fault=fault)
         given = ctx.get(dut.override)
         assert given.valid == (shares and valid)
         assert not given.valid or (given.multiplier, given.right) == (12345, 7)

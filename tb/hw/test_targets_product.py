@@ -12,6 +12,9 @@ from icarus import Player
 from celosia.hw.targets.product import GatedSum, Product, multiply_in_logic
 from celosia.hw.verilog.build import convert
 
+#: Inputs of a product, as in ``factors``.
+INPUTS = ("a", "b", "a_enable", "b_enable")
+
 
 def products(width_a, width_b, first, second):
     """Return what ``multiply_in_logic`` makes of each pair: ``first`` steps, ``second`` is wide."""
@@ -108,8 +111,7 @@ async def test_registers(primitive, shapes, rng):
     seen = []
     ctx = await pysim.simulation(product)
     for row in rows:
-        for port, value in zip(("a", "b", "a_enable", "b_enable"), row, strict=True):
-            ctx.set(getattr(product, port), value)
+        pysim.drive(ctx, product, **dict(zip(INPUTS, row, strict=True)))
         seen.append(ctx.get(product.p))
         await ctx.tick()
     assert seen == registered(rows)
@@ -122,7 +124,7 @@ async def test_registers(primitive, shapes, rng):
 def test_registers_of_a_multiplier_of_the_part(shapes, player, rng):
     product = Product(*shapes, primitive="ecp5")
     widths = [shape.width for shape in shapes]
-    inputs = dict(zip(("a", "b", "a_enable", "b_enable", "rst"), [*widths, 1, 1, 1], strict=True))
+    inputs = dict(zip((*INPUTS, "rst"), [*widths, 1, 1, 1], strict=True))
     rows = factors(shapes, rng)
     seen = player(product, inputs, {"p": sum(widths)}, clocks=["clk"]).play(
         [(*row, 0) for row in rows]
@@ -137,10 +139,7 @@ def test_sums_of_numbers_taken_or_left(width):
 
     async def bench(ctx):
         for x, y, gates in itertools.product(range(span), range(span), range(4)):
-            for port, value in zip(
-                ("x", "y", "x_gate", "y_gate"), (x, y, gates & 1, gates >> 1), strict=True
-            ):
-                ctx.set(getattr(both, port), value)
+            pysim.drive(ctx, both, x=x, y=y, x_gate=gates & 1, y_gate=gates >> 1)
             wanted = x * (gates & 1) + y * (gates >> 1)
             assert ctx.get(both.sum) == wanted % span
 

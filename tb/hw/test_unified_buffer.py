@@ -43,8 +43,7 @@ async def test_random_accesses(rows, size):
         ctx.set(dut.writes[0].valid, cycle % 2)
         ctx.set(dut.writes[0].payload, write | {"data": [int(v) for v in values]})
         read, places = access(dut, rng, outside=rng.random() < 0.1)
-        ctx.set(dut.reads[0].request.valid, 1)
-        ctx.set(dut.reads[0].request.payload, read)
+        pysim.drive(ctx, dut.reads[0].request, valid=1, payload=read)
         assert ctx.get(dut.reads[0].request.ready) and ctx.get(dut.writes[0].ready)
         on = [bool(read["mask"] >> lane & 1) for lane in range(rows)]
         inside = (places >= 0) & (places < size)

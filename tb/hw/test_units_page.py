@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pysim
 import pytest
-from amaranth.sim import Simulator
 from issued import issued_bits
 
 from celosia.hw.arch import commands
@@ -80,10 +80,7 @@ def check(
             if taken:
                 ctx.set(dut.instruction.valid, 0)
 
-    simulator = Simulator(dut)
-    simulator.add_clock(1e-6)
-    simulator.add_testbench(bench)
-    simulator.run()
+    pysim.run(dut, bench)
     assert seen == {probe: wanted[probe] for probe in probes}
 
 
@@ -136,8 +133,7 @@ def test_end_of_a_program():
         ctx.set(dut.beats.valid, cycle in (1, 2))
         ctx.set(dut.beats.payload.data, words[cycle - 1] if cycle in (1, 2) else 0)
         ctx.set(dut.beats.payload.last, cycle == 2)
-        ctx.set(dut.store.idle, cycle not in range(10, 22))
-        ctx.set(dut.store.done, cycle == 21)
+        pysim.drive(ctx, dut.store, idle=cycle not in range(10, 22), done=cycle == 21)
 
     probes = {
         "Sequencer.start": dut.start,

@@ -49,9 +49,7 @@ async def test_a_prepared_task_does_not_start_after_a_stop(cause):
     await pysim.put(ctx, dut.instruction, {})
     # It would start in the next cycle.
     ctx.set(dut.prepared, 1)
-    ctx.set(getattr(dut, cause), 1)
-    await ctx.tick()
-    ctx.set(getattr(dut, cause), 0)
+    await pysim.pulse(ctx, getattr(dut, cause))
     for _ in range(5):
         assert ctx.get(dut.stop) and not ctx.get(dut.launch.valid)
         await ctx.tick()
@@ -71,8 +69,7 @@ async def test_activity():
     assert activity() is Activity.BUSY
     await pysim.put(ctx, dut.instruction, {})
     assert activity() is Activity.BUSY
-    for name in ("prepared", "running"):
-        ctx.set(getattr(dut, name), 1)
+    pysim.drive(ctx, dut, prepared=1, running=1)
     await ctx.tick().until(dut.launch.valid)
     for high, wanted in (
         ((), Activity.BUSY),
@@ -98,8 +95,7 @@ async def test_activity():
 async def start(ctx, dut, tag=0, **task):
     """Give ``dut`` a task, and return when it has finished its loops and may start another."""
     await pysim.put(ctx, dut.instruction, {"task": {"tag": tag, **task}})
-    for name in ("prepared", "running"):
-        ctx.set(getattr(dut, name), 1)
+    pysim.drive(ctx, dut, prepared=1, running=1)
     await ctx.tick().until(dut.launch.valid)
     ctx.set(dut.running, 0)
     await ctx.tick()
@@ -150,8 +146,7 @@ async def test_a_fault_of_rows_stops():
     ctx = await pysim.simulation(dut)
     await start(ctx, dut, 3, step=Step.MAXIMUM)
     # Together with the end of the step, at the latest.
-    for name in ("rows_fault", "rows_finished"):
-        ctx.set(getattr(dut, name), 1)
+    pysim.drive(ctx, dut, rows_fault=1, rows_finished=1)
     assert ctx.get(dut.fault_valid) and not ctx.get(dut.done)
     fault = ctx.get(dut.fault)
     assert (fault.code, fault.tag) == (Error.RANGE, 3)
@@ -261,9 +256,7 @@ async def test_slots_record_two_tasks():
 async def test_class_of_a_cycle(high, used, wanted):
     dut = VectorActivity(settle_cycles=3)
     ctx = await pysim.simulation(dut)
-    ctx.set(dut.used, used)
-    for name in high.split():
-        ctx.set(getattr(dut, name), 1)
+    pysim.drive(ctx, dut, used=used, **dict.fromkeys(high.split(), 1))
     assert ctx.get(dut.activity) is wanted
     assert ctx.get(dut.idle) == (not used and "waits" not in high)
     # After a stop, whatever else happens.

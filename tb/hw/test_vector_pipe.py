@@ -22,8 +22,7 @@ async def test_tag_and_results_of_a_group(requantizer, bad):
     # Times one, with a bias.
     channel = {"bias": 5, "multiplier": 1 << 30, "left": 1}
     ctx.set(dut.channels, [channel, {**channel, "bias": -9}])
-    ctx.set(dut.launch.task, {"destination": Space.ACCUMULATORS})
-    ctx.set(dut.launch.slot, 1)
+    pysim.drive(ctx, dut.launch, task={"destination": Space.ACCUMULATORS}, slot=1)
     await pysim.pulse(ctx, dut.launch.valid)
     ctx.set(dut.launch.task, {})
     # Pipelined: `outside` comes with the request of the parameters.
@@ -48,8 +47,7 @@ async def test_product_of_digits(rng):
     corners = [0, 1, -1, (1 << 31) - 1, -(1 << 31)]
     for number in [*corners, *rng.integers(-(1 << 31), 1 << 31, 20).tolist()]:
         half, multiplier = int(rng.integers(2)), int(rng.integers(1 << 31))
-        ctx.set(dut.half, half)
-        ctx.set(dut.multiplier, multiplier)
+        pysim.drive(ctx, dut, half=half, multiplier=multiplier)
         await pysim.pulse(ctx, dut.begins)
         ctx.set(dut.half, 1 - half)
         for n in range(DIGITS):

@@ -28,8 +28,7 @@ async def test_multiplier_corners_and_random(rng, primitive):
             x, y = cases[cycle - dut.LATENCY]
             assert ctx.get(dut.halves) == (x * y) >> 30, (x, y)
         if cycle < len(cases):
-            ctx.set(dut.a, cases[cycle][0])
-            ctx.set(dut.b, cases[cycle][1])
+            pysim.drive(ctx, dut, a=cases[cycle][0], b=cases[cycle][1])
         await ctx.tick()
 
 
@@ -158,9 +157,7 @@ def test_clamp(rng):
                 x, zero_point, low, high = cases[cycle]
                 for i in range(2):
                     ctx.set(dut.scaled[i], x[i])
-                ctx.set(dut.zero_point, zero_point)
-                ctx.set(dut.low, low)
-                ctx.set(dut.high, high)
+                pysim.drive(ctx, dut, zero_point=zero_point, low=low, high=high)
             await ctx.tick()
 
     pysim.run(dut, bench)

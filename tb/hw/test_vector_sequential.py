@@ -17,9 +17,7 @@ async def test_pace(rng: np.random.Generator, each: int) -> None:
     for _ in range(400):
         hold, groups = int(rng.random() < 0.3), int(rng.integers(4))
         start = not left and rng.random() < 0.5
-        ctx.set(dut.hold, hold)
-        ctx.set(dut.start, start)
-        ctx.set(dut.groups_last, groups)
+        pysim.drive(ctx, dut, hold=hold, start=start, groups_last=groups)
         assert ctx.get(dut.in_use) == (left > 0)
         assert ctx.get(dut.moves) == (left > 0 and left % each == 0 and not hold)
         await ctx.tick()

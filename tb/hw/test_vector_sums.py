@@ -28,9 +28,7 @@ async def test_products_against_the_reference(primitive: str, rng: np.random.Gen
     wanted: deque[Any] = deque([None] * SumUpdate.LATER)
     for n, (old, new) in enumerate(zip(*pairs, strict=True)):
         squared = n % 2
-        ctx.set(dut.old, old.tolist())
-        ctx.set(dut.new, new.tolist())
-        ctx.set(dut.squared, squared)
+        pysim.drive(ctx, dut, old=old.tolist(), new=new.tolist(), squared=squared)
         ctx.set(dut.subtracts, squared)
         wanted.append((factor(new - old) ** 2 if squared else factor(old) * factor(new)).tolist())
         due = wanted.popleft()

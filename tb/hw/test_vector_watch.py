@@ -104,27 +104,20 @@ class Account:
         if new is not None:
             self.place = 0
             last = new.channels - 1
-            ctx.set(dut.launch.task.group_last, last // lanes)
-            ctx.set(dut.launch.task.lane_last, last % lanes)
+            pysim.drive(ctx, dut.launch.task, group_last=last // lanes, lane_last=last % lanes)
             ctx.set(dut.launch.task.constant, new.constant)
             ctx.set(dut.launch.slot, new.slot)
         else:
             ctx.set(dut.launch.task.group_last, int(rng.integers(4)))
             ctx.set(dut.launch.task.lane_last, int(rng.integers(lanes)))
             ctx.set(dut.launch.slot, int(rng.integers(2)))
-        for name, value in (
-            ("rows", rows),
-            ("sums_wrong", sums_wrong),
-            ("group", group),
-            ("channels_wrong", channels_wrong),
-            ("values_wrong", values_wrong),
-            ("read_wrong", read_wrong),
-            ("added_wrong", added_wrong),
-            ("oldest", oldest),
-            ("result", {"valid": result, "tag": tag}),
-            ("endings", [{"use_table": use} for use in uses]),
-        ):
-            ctx.set(getattr(dut, name), value)
+        words = {"sums_wrong": sums_wrong, "channels_wrong": channels_wrong}
+        words |= {"values_wrong": values_wrong, "read_wrong": read_wrong}
+        pysim.drive(
+            ctx, dut, rows=rows, group=group, added_wrong=added_wrong, oldest=oldest, **words
+        )
+        ctx.set(dut.result, {"valid": result, "tag": tag})
+        ctx.set(dut.endings, [{"use_table": use} for use in uses])
         slots = [slot for wrong, slot in causes if wrong]
         return bool(slots), slots[0] if slots else 0
 

@@ -86,9 +86,7 @@ def test_windows(columns: int, lanes: int, group_cycles: int, rng: np.random.Gen
                 ending = [(row.tolist(), fault, new) for row in cut for new in stay]
                 await step(taken[-1], ending=ending)
             if rng.random() < 0.3:
-                ctx.set(reset, 1)
-                await ctx.tick()
-                ctx.set(reset, 0)
+                await pysim.pulse(ctx, reset)
                 groups.clear()
                 entered = None
         while groups or entered:

@@ -76,8 +76,7 @@ async def test_a_result_waits_for_the_task_before(fault):
     dut = UnifiedWriter(sizes=vector_sizes("micro"), visible_cycles=VISIBLE)
     ctx = await pysim.simulation(dut)
     ctx.set(dut.unified_write.ready, 1)
-    ctx.set(dut.descriptor, {"address": 5, "mask": 1, "last": 1})
-    ctx.set(dut.slot, 1)
+    pysim.drive(ctx, dut, descriptor={"address": 5, "mask": 1, "last": 1}, slot=1)
     ctx.set(dut.result, {"valid": 1, "tag": {"slot": 0, "fault": fault}})
     await ctx.tick()
     ctx.set(dut.result, {})
@@ -91,8 +90,7 @@ async def test_a_result_waits_for_the_task_before(fault):
 async def test_rows_are_read_by_the_reader_of_the_task():
     dut = RowReads(sizes=vector_sizes("micro"))
     ctx = await pysim.simulation(dut)
-    ctx.set(dut.source, {"row": 3})
-    ctx.set(dut.adder, {"enable": 1, "row": 9})
+    pysim.drive(ctx, dut, source={"row": 3}, adder={"enable": 1, "row": 9})
     rows, bytes_ = Space.ACCUMULATORS, Space.UNIFIED
     # Source, destination, and row read from the next cycle on; bytes to bytes reads none.
     for source, destination, row in (

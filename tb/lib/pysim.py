@@ -45,6 +45,12 @@ async def get(ctx: Any, stream: Any) -> Any:
     return payload
 
 
+def drive(ctx: Any, component: Any, **values: Any) -> None:
+    """Give inputs of a component, or of an interface, these values, by their names."""
+    for name, value in values.items():
+        ctx.set(getattr(component, name), value)
+
+
 async def pulse(ctx: Any, signal: Any, value: Any = 1) -> None:
     """Give ``signal`` a value for one cycle, then zero."""
     ctx.set(signal, value)
