@@ -18,6 +18,7 @@ from typing import Any
 
 import bitwuzla
 import btor
+import pytest
 from amaranth.hdl import ClockDomain, Module, ShapeLike, Signal, Value, ValueLike
 from amaranth.lib.wiring import In
 
@@ -277,6 +278,11 @@ def broken_module(module: ModuleType, right: str = "", wrong: str = "") -> Modul
         broken.__dict__,
     )
     return broken
+
+
+def changes(*rows: Any) -> pytest.MarkDecorator:
+    """Run a test for each change: a text of the source, the one in its place, the claim broken."""
+    return pytest.mark.parametrize(("right", "wrong", "claim"), rows)
 
 
 def proved(spec: Spec, *, depth: int, reach: int, induction: bool = True) -> None:

@@ -1,8 +1,7 @@
 """Two AXI4 masters on one memory: offers stay, data follow addresses, responses reach masters."""
 
-import pytest
 from amaranth.hdl import Cat, Mux, Signal
-from prove import Spec, broken_module, proved, refuted
+from prove import Spec, broken_module, changes, proved, refuted
 from queues import Fifo, in_order
 
 from celosia.hw.axi import arbiter
@@ -118,21 +117,18 @@ def test_arbiter():
     proved(spec_of(), depth=1, reach=12)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("chosen.eq(Mux(held, latest, ", "chosen.eq(Mux(held, ~latest, ", "ar waits"),
-        ("& (held | space)", "", "an address has space"),
-        (
-            "valids[0] & valids[1], ~latest, valids[1]",
-            "valids[0] & valids[1], 0, valids[1]",
-            "aw takes turns",
-        ),
-        ("order.w_data.eq(chosen)", "order.w_data.eq(~chosen)", "W in order"),
-        ("bus.wvalid & bus.wready & bus.wlast)", "bus.wvalid & bus.wready)", "a burst goes on"),
-        ("mine = number[self.id_bits] == n", "mine = number[0] == n", "r to 0"),
-        ("getattr(bus, ready) & offered & mine", "getattr(bus, ready) & mine", "aw of 0 taken"),
-    ],
+@changes(
+    ("chosen.eq(Mux(held, latest, ", "chosen.eq(Mux(held, ~latest, ", "ar waits"),
+    ("& (held | space)", "", "an address has space"),
+    (
+        "valids[0] & valids[1], ~latest, valids[1]",
+        "valids[0] & valids[1], 0, valids[1]",
+        "aw takes turns",
+    ),
+    ("order.w_data.eq(chosen)", "order.w_data.eq(~chosen)", "W in order"),
+    ("bus.wvalid & bus.wready & bus.wlast)", "bus.wvalid & bus.wready)", "a burst goes on"),
+    ("mine = number[self.id_bits] == n", "mine = number[0] == n", "r to 0"),
+    ("getattr(bus, ready) & offered & mine", "getattr(bus, ready) & mine", "aw of 0 taken"),
 )
 def test_broken(right, wrong, claim):
     refuted(spec_of(broken_module(arbiter, right, wrong)), claim, depth=10)

@@ -2,7 +2,7 @@
 
 import pytest
 from amaranth.hdl import Cat, Mux, Signal, Value
-from prove import Spec, broken_module, proved, refuted
+from prove import Spec, broken_module, changes, proved, refuted
 from queues import Fifo, in_order
 
 from celosia.hw.axi import joined
@@ -129,10 +129,7 @@ def addresses(spec, dut, bursts):
         spec,
         name="AR ",
         push=taken.any(),
-        value=Cat(
-            taken[1],
-            Mux(taken[1], *(Value.cast(b.payload)[:40] for b in reversed(bursts))),
-        ),
+        value=Cat(taken[1], Mux(taken[1], *(Value.cast(b.payload)[:40] for b in reversed(bursts)))),
         pop=bus.arvalid & bus.arready,
         front=address,
         entries=[address],
@@ -212,54 +209,48 @@ def test_reads(masters):
     proved(reads_of(masters), depth=1, reach=14)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("first.shared & same", "first.shared", "1 unchanged by a burst"),
-        ("first.shared & same", "same", "private bytes are of one"),
-        ("self.burst.ready & served", "served", "0 not lost"),
-        ("waited + ~expired", "waited", "no wait without an end"),
-        ("return come | expired", "return come", "no wait without an end"),
-        (
-            "return come | expired",
-            "return shared_waiting.any() | expired",
-            "shared bytes are read for all",
-        ),
-        ("~present | ~self.working", "~present", "no wait without a reason"),
-        (
-            "Mux(expired, 0, present) | waiting",
-            "Mux(expired, 0, present)",
-            "0 is waited for when it has asked",
-        ),
-        ("waiting & (~shared |", "waiting & (shared |", "no wait without an end"),
-        ("turns.advance.eq(self.burst.ready)", "turns.advance.eq(0)", "0 is passed once at most"),
-    ],
+@changes(
+    ("first.shared & same", "first.shared", "1 unchanged by a burst"),
+    ("first.shared & same", "same", "private bytes are of one"),
+    ("self.burst.ready & served", "served", "0 not lost"),
+    ("waited + ~expired", "waited", "no wait without an end"),
+    ("return come | expired", "return come", "no wait without an end"),
+    (
+        "return come | expired",
+        "return shared_waiting.any() | expired",
+        "shared bytes are read for all",
+    ),
+    ("~present | ~self.working", "~present", "no wait without a reason"),
+    (
+        "Mux(expired, 0, present) | waiting",
+        "Mux(expired, 0, present)",
+        "0 is waited for when it has asked",
+    ),
+    ("waiting & (~shared |", "waiting & (shared |", "no wait without an end"),
+    ("turns.advance.eq(self.burst.ready)", "turns.advance.eq(0)", "0 is passed once at most"),
 )
 def test_broken_requests(right, wrong, claim):
     refuted(requests_of(module=broken_module(joined, right, wrong)), claim, depth=10)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("turns.advance & turns.grants[number]", "turns.grants[number]", "AR not lost"),
-        ("r.burst.valid & q.w_rdy", "r.burst.valid", "0 counted"),
-        (
-            "bus.arvalid.eq(turns.grants.any())",
-            "bus.arvalid.eq(turns.grants[0])",
-            "AR taken is offered",
-        ),
-        ("turns.advance.eq(~bus.arvalid | bus.arready)", "turns.advance.eq(1)", "AR waits"),
-        ("bus.arid.eq(number)", "bus.arid.eq(0)", "AR in order"),
-        ("queue.w_data.eq(payload.masters)", "queue.w_data.eq(3)", "masters of 0 in order"),
-        ("bus.rready & bus.rlast & (", "bus.rready & (", "masters of 0 not lost"),
-        ("Mux(bus.rready, 0, served | takes)", "0", "given"),
-        ("expected[n] & ~served[n]", "expected[n]", "beat to 0"),
-        ("expected[n] & ~served[n]", "~served[n]", "beat to 0"),
-        ("(served | takes | ~expected).all()", "takes.any()", "a beat ends with the last"),
-        ("port.arvalid & (port.arid == number)", "port.arvalid", "0 waiting 0"),
-        ("Mux(port.arid, ends[1].ready,", "Mux(port.arid, ends[0].ready,", "0 is taken by 1"),
-    ],
+@changes(
+    ("turns.advance & turns.grants[number]", "turns.grants[number]", "AR not lost"),
+    ("r.burst.valid & q.w_rdy", "r.burst.valid", "0 counted"),
+    (
+        "bus.arvalid.eq(turns.grants.any())",
+        "bus.arvalid.eq(turns.grants[0])",
+        "AR taken is offered",
+    ),
+    ("turns.advance.eq(~bus.arvalid | bus.arready)", "turns.advance.eq(1)", "AR waits"),
+    ("bus.arid.eq(number)", "bus.arid.eq(0)", "AR in order"),
+    ("queue.w_data.eq(payload.masters)", "queue.w_data.eq(3)", "masters of 0 in order"),
+    ("bus.rready & bus.rlast & (", "bus.rready & (", "masters of 0 not lost"),
+    ("Mux(bus.rready, 0, served | takes)", "0", "given"),
+    ("expected[n] & ~served[n]", "expected[n]", "beat to 0"),
+    ("expected[n] & ~served[n]", "~served[n]", "beat to 0"),
+    ("(served | takes | ~expected).all()", "takes.any()", "a beat ends with the last"),
+    ("port.arvalid & (port.arid == number)", "port.arvalid", "0 waiting 0"),
+    ("Mux(port.arid, ends[1].ready,", "Mux(port.arid, ends[0].ready,", "0 is taken by 1"),
 )
 def test_broken_reads(right, wrong, claim):
     refuted(reads_of(module=broken_module(joined, right, wrong)), claim, depth=10)

@@ -1,8 +1,7 @@
 """AXI4 write master: what is offered stays, beats come in order, responses are counted."""
 
-import pytest
 from amaranth.hdl import Cat, Mux, Signal, Value
-from prove import Spec, broken_module, proved, refuted
+from prove import Spec, broken_module, changes, proved, refuted
 from queues import in_order
 
 from celosia.hw.axi import writer
@@ -84,22 +83,19 @@ def test_writer():
     proved(spec_of(), depth=2, reach=16)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("ready & ~full &", "ready & ~(full & bus.bvalid) &", "bounded"),
-        ("== self.outstanding - 1))) & ~bus.bvalid", "== self.outstanding - 1)))", "full"),
-        ("self.beats.ready.eq(~bus.wvalid | bus.wready)", "self.beats.ready.eq(1)", "W waits"),
-        ("bus.wvalid.eq(self.beats.valid)", "bus.wvalid.eq(1)", "W once"),
-        ("wlast.eq(self.beats.payload.last)", "wlast.eq(0)", "W"),
-        (
-            "Mux(self.abort, 0, self.beats.payload.strobe)",
-            "self.beats.payload.strobe",
-            "abort writes nothing",
-        ),
-        ("count + accept - bus.bvalid", "count + (accept & ~bus.bvalid)", "counted"),
-        ("addresses.o.ready.eq(bus.awready)", "addresses.o.ready.eq(1)", "AW waits"),
-    ],
+@changes(
+    ("ready & ~full &", "ready & ~(full & bus.bvalid) &", "bounded"),
+    ("== self.outstanding - 1))) & ~bus.bvalid", "== self.outstanding - 1)))", "full"),
+    ("self.beats.ready.eq(~bus.wvalid | bus.wready)", "self.beats.ready.eq(1)", "W waits"),
+    ("bus.wvalid.eq(self.beats.valid)", "bus.wvalid.eq(1)", "W once"),
+    ("wlast.eq(self.beats.payload.last)", "wlast.eq(0)", "W"),
+    (
+        "Mux(self.abort, 0, self.beats.payload.strobe)",
+        "self.beats.payload.strobe",
+        "abort writes nothing",
+    ),
+    ("count + accept - bus.bvalid", "count + (accept & ~bus.bvalid)", "counted"),
+    ("addresses.o.ready.eq(bus.awready)", "addresses.o.ready.eq(1)", "AW waits"),
 )
 def test_broken(right, wrong, claim):
     refuted(spec_of(broken_module(writer, right, wrong)), claim, depth=12)

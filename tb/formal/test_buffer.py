@@ -2,7 +2,7 @@
 
 import pytest
 from amaranth.hdl import Array, Const, Signal
-from prove import Spec, broken_module, proved, refuted
+from prove import Spec, broken_module, changes, proved, refuted
 
 from celosia.hw.memory import unified_buffer
 
@@ -66,20 +66,17 @@ def test_mapper(rows, unified_bytes):
     proved(mapper_spec(rows=rows, unified_bytes=unified_bytes), depth=3, reach=5)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("carry = b < offset_1", "carry = b <= offset_1", "row"),
-        ("before_1 & carry", "before_1", "touched where wanted and inside"),
-        (
-            "lanes[(i - step) % count], lanes[i]",
-            "lanes[(i + step) % count], lanes[i]",
-            "touched where wanted and inside",
-        ),
-        ("+ Cat(carry, skip[b])", "| Cat(carry, skip[b])", "row"),
-        ("row[1:] >= self.depth", "row[1:] > self.depth", "fault"),
-        ("offset_register.eq(offset_1)", "offset_register.eq(offset)", "bank of the lane"),
-    ],
+@changes(
+    ("carry = b < offset_1", "carry = b <= offset_1", "row"),
+    ("before_1 & carry", "before_1", "touched where wanted and inside"),
+    (
+        "lanes[(i - step) % count], lanes[i]",
+        "lanes[(i + step) % count], lanes[i]",
+        "touched where wanted and inside",
+    ),
+    ("+ Cat(carry, skip[b])", "| Cat(carry, skip[b])", "row"),
+    ("row[1:] >= self.depth", "row[1:] > self.depth", "fault"),
+    ("offset_register.eq(offset_1)", "offset_register.eq(offset)", "bank of the lane"),
 )
 def test_mapper_broken(right, wrong, claim):
     module = broken_module(unified_buffer, right, wrong)
@@ -152,19 +149,12 @@ def test_buffer():
     proved(buffer_spec(), depth=8, reach=12)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("~offset + 1", "offset", "byte read by 0"),
-        ("written.word_select(b, 8)", "written.word_select(count - 1 - b, 8)", "byte read by 0"),
-        (
-            "Mux(enable[b], read.data, 0)",
-            "read.data",
-            "zero where nothing is wanted by 0",
-        ),
-        ("read_valid.eq(valid)", "read_valid.eq(valid | 1)", "answer to 0"),
-        ("write.en.eq(to_write.enable[b])", "write.en.eq(to_write.enable.any())", "byte read by 0"),
-    ],
+@changes(
+    ("~offset + 1", "offset", "byte read by 0"),
+    ("written.word_select(b, 8)", "written.word_select(count - 1 - b, 8)", "byte read by 0"),
+    ("Mux(enable[b], read.data, 0)", "read.data", "zero where nothing is wanted by 0"),
+    ("read_valid.eq(valid)", "read_valid.eq(valid | 1)", "answer to 0"),
+    ("write.en.eq(to_write.enable[b])", "write.en.eq(to_write.enable.any())", "byte read by 0"),
 )
 def test_buffer_broken(right, wrong, claim):
     refuted(buffer_spec(broken_module(unified_buffer, right, wrong)), claim, depth=12)

@@ -2,7 +2,7 @@
 
 import pytest
 from amaranth.hdl import Mux, Signal, signed
-from prove import Spec, broken_module, proved, refuted
+from prove import Spec, broken_module, changes, proved, refuted
 
 from celosia.hw.matrix import cell
 from celosia.hw.targets import product
@@ -83,17 +83,14 @@ def test_pair_cell():
     proved(pair_spec(), depth=4, reach=8)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("(w1 - w0[7])[:9]", "w1[:9]", "factor"),
-        ("product.p[9:16] - low", "product.p[9:16] - (low >> 1)", "sum 0"),
-        ("carry = total[9] ^ second[0]", "carry = total[9] ^ second[1]", "sum 0"),
-        ("second - (first >> 9)", "second - (first >> 8)", "sum 1"),
-        ("x[2] ^ y[1] ^ (x[1] & y[0])", "x[2] ^ y[1]", "lower bits"),
-        ("both.eq(lower[2:] + upper)", "both.eq(lower[2:] | upper)", "lower bits"),
-        ("low_weight.eq(shadow[17:])", "low_weight.eq(shadow[8:15])", "low weight"),
-    ],
+@changes(
+    ("(w1 - w0[7])[:9]", "w1[:9]", "factor"),
+    ("product.p[9:16] - low", "product.p[9:16] - (low >> 1)", "sum 0"),
+    ("carry = total[9] ^ second[0]", "carry = total[9] ^ second[1]", "sum 0"),
+    ("second - (first >> 9)", "second - (first >> 8)", "sum 1"),
+    ("x[2] ^ y[1] ^ (x[1] & y[0])", "x[2] ^ y[1]", "lower bits"),
+    ("both.eq(lower[2:] + upper)", "both.eq(lower[2:] | upper)", "lower bits"),
+    ("low_weight.eq(shadow[17:])", "low_weight.eq(shadow[8:15])", "low weight"),
 )
 def test_pair_cell_broken(right, wrong, claim):
     refuted(pair_spec(broken_module(cell, right, wrong)), claim, depth=8)

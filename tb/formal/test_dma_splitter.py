@@ -1,9 +1,8 @@
 """Rows split into bursts: every byte once, in order, no burst across 4 KiB."""
 
-import pytest
 from amaranth.hdl import Cat, Const, Mux, Signal, Value, unsigned
 from amaranth.lib import data
-from prove import Spec, broken_module, proved, refuted
+from prove import Spec, broken_module, changes, proved, refuted
 
 from celosia.hw.dma import splitter
 
@@ -205,21 +204,18 @@ def test_splitter():
     proved(spec_of(), depth=1, reach=14)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("closes.eq(left == 1)", "closes.eq(left == 2)", "row: left"),
-        ("first = Mux(begins, row.first, 0)", "first = row.first", "legal"),
-        ("with m.If(self.o.ready):", "with m.If(1):", "waits"),
-        ("following = frame + 1", "following = frame + 0", "1 after 0"),
-        ("(~active | (self.o.ready & ends))", "(~active | self.o.ready)", "1 after 0"),
-        ("burst.final.eq(ends & row.final)", "burst.final.eq(row.final)", "legal"),
-        ("block.local - block.external[: self.beat_at]", "block.local", "row: ends"),
-        (">= limit", "> limit", "row: bad"),
-        ("bad.eq(following[-1])", "bad.eq(0)", "1 after 0"),
-        ("with m.Elif(active):", "with m.Else():", "bad of a row alone"),
-        ("busy & ~bad &", "busy &", "nothing after a bad row"),
-    ],
+@changes(
+    ("closes.eq(left == 1)", "closes.eq(left == 2)", "row: left"),
+    ("first = Mux(begins, row.first, 0)", "first = row.first", "legal"),
+    ("with m.If(self.o.ready):", "with m.If(1):", "waits"),
+    ("following = frame + 1", "following = frame + 0", "1 after 0"),
+    ("(~active | (self.o.ready & ends))", "(~active | self.o.ready)", "1 after 0"),
+    ("burst.final.eq(ends & row.final)", "burst.final.eq(row.final)", "legal"),
+    ("block.local - block.external[: self.beat_at]", "block.local", "row: ends"),
+    (">= limit", "> limit", "row: bad"),
+    ("bad.eq(following[-1])", "bad.eq(0)", "1 after 0"),
+    ("with m.Elif(active):", "with m.Else():", "bad of a row alone"),
+    ("busy & ~bad &", "busy &", "nothing after a bad row"),
 )
 def test_broken(right, wrong, claim):
     refuted(spec_of(broken_module(splitter, right, wrong)), claim, depth=10)

@@ -3,7 +3,7 @@
 import pytest
 from amaranth.hdl import Array, Cat, Mux, Signal, Value
 from amaranth.lib import data
-from prove import Spec, broken_module, proved, refuted
+from prove import Spec, broken_module, changes, proved, refuted
 from queues import Fifo, Pair, Single, in_order
 
 from celosia.hw.dma import gather
@@ -83,20 +83,13 @@ def test_gather(skid):
     proved(gather_spec(skid=skid), depth=1, reach=24)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        (
-            "busy & register.i.ready & strobes.w_rdy",
-            "busy & register.i.ready",
-            "beats of a burst",
-        ),
-        ("busy & register.i.ready & strobes.w_rdy", "busy & strobes.w_rdy", "nothing lost"),
-        ("~busy & ~request.valid)", "~busy)", "idle"),
-        ("Cat(mask, ends)", "Cat(~mask, ends)", "strobe of the request"),
-        ("Cat(mask, ends)", "Cat(mask, begins)", "strobe of the request"),
-        ("busy.eq(~ends)", "busy.eq(1)", "beats of a burst"),
-    ],
+@changes(
+    ("busy & register.i.ready & strobes.w_rdy", "busy & register.i.ready", "beats of a burst"),
+    ("busy & register.i.ready & strobes.w_rdy", "busy & strobes.w_rdy", "nothing lost"),
+    ("~busy & ~request.valid)", "~busy)", "idle"),
+    ("Cat(mask, ends)", "Cat(~mask, ends)", "strobe of the request"),
+    ("Cat(mask, ends)", "Cat(mask, begins)", "strobe of the request"),
+    ("busy.eq(~ends)", "busy.eq(1)", "beats of a burst"),
 )
 def test_gather_broken(right, wrong, claim):
     refuted(gather_spec(broken_module(gather, right, wrong), 4), claim, depth=14)

@@ -2,7 +2,7 @@
 
 import pytest
 from amaranth.hdl import Cat, Mux, Signal
-from prove import Spec, broken_module, proved, refuted
+from prove import Spec, broken_module, changes, proved, refuted
 
 from celosia.hw.matrix import moves
 from celosia.hw.memory.weight_buffer import WeightBuffer
@@ -55,17 +55,14 @@ def test_move_order(rows, columns):
     proved(spec_of(rows=rows, columns=columns), depth=1, reach=20)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("begun + self.begin - (self.fired & self.final)", "begun | self.begin", "begun"),
-        ("(begun != 0) | landing[0]", "(begun > 1) | landing[0]", "waits for all requests"),
-        ("(begun != 0) | landing[0]", "(begun != 0) | landing[1]", "no tile misses a row"),
-        ("self.row < len(landing) - c", "self.row + 1 < len(landing) - c", "rows under way"),
-        ("landing[1:] | Mux(self.fired, blocked, 0)", "landing[1:]", "no tile misses a row"),
-        ("left.eq(cycles - 1)", "left.eq(cycles - 2)", "no row overtakes a tile"),
-        ("left.eq(left - 1)", "left.eq(left)", "no longer than needed"),
-    ],
+@changes(
+    ("begun + self.begin - (self.fired & self.final)", "begun | self.begin", "begun"),
+    ("(begun != 0) | landing[0]", "(begun > 1) | landing[0]", "waits for all requests"),
+    ("(begun != 0) | landing[0]", "(begun != 0) | landing[1]", "no tile misses a row"),
+    ("self.row < len(landing) - c", "self.row + 1 < len(landing) - c", "rows under way"),
+    ("landing[1:] | Mux(self.fired, blocked, 0)", "landing[1:]", "no tile misses a row"),
+    ("left.eq(cycles - 1)", "left.eq(cycles - 2)", "no row overtakes a tile"),
+    ("left.eq(left - 1)", "left.eq(left)", "no longer than needed"),
 )
 def test_broken(right, wrong, claim):
     refuted(spec_of(broken_module(moves, right, wrong)), claim, depth=24)

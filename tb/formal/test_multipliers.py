@@ -1,10 +1,9 @@
 """Multipliers: what is made of several products, or of the cells of a part, is one product."""
 
-import pytest
 from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from prove import Spec, broken_module, proved, refuted
+from prove import Spec, broken_module, changes, proved, refuted
 
 from celosia.hw.targets import product
 from celosia.hw.vector import multiplier
@@ -119,14 +118,11 @@ def test_multiplier():
     proved(multiplier_spec(broken_module(multiplier)), depth=6, reach=8)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("(outer + middle) >>", "(outer | middle) >>", "halves"),
-        ("_DROPPED = 30", "_DROPPED = 31", "halves"),
-        ("self.a[_CUT:].as_signed()", "self.a[_CUT:]", "factors: upper"),
-        ("both - low", "both", "middle"),
-    ],
+@changes(
+    ("(outer + middle) >>", "(outer | middle) >>", "halves"),
+    ("_DROPPED = 30", "_DROPPED = 31", "halves"),
+    ("self.a[_CUT:].as_signed()", "self.a[_CUT:]", "factors: upper"),
+    ("both - low", "both", "middle"),
 )
 def test_multiplier_broken(right, wrong, claim):
     refuted(multiplier_spec(broken_module(multiplier, right, wrong)), claim, depth=8)

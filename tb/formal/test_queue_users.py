@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from amaranth.hdl import Array, Cat, Mux, Signal, Value
-from prove import Spec, broken_module, proved, refuted
+from prove import Spec, broken_module, changes, proved, refuted
 from queues import Pair, Registered, Single, in_order
 
 from celosia.hw import streams
@@ -315,20 +315,17 @@ def test_check(config):
     proved(check_spec(config=config), depth=1, reach=8)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("self.i.ready.eq(first.i.ready)", "self.i.ready.eq(~valid)", "taken"),
-        ("self.o.valid.eq(valid)", "self.o.valid.eq(valid | self.i.valid)", "offered"),
-        ("moves.eq(~self.o.valid | self.o.ready)", "moves.eq(1)", "offered"),
-        ("self.index + entry.go", "self.index + 1", "counted"),
-        ("entry.high < value", "entry.high + 1 < value", "within limits"),
-        ("self.entry.positive.eq(limit.low)", "self.entry.positive.eq(0)", "least"),
-        ("limit.high", "limit.high | 1", "limit"),
-        ("Mux(entry.units.any(), verdict, isa.Error.OPCODE)", "verdict", "known words"),
-        ("value > most", "value >= most", "long"),
-        ("Cat(beyond).any()", "~Cat(beyond).any()", "taps of a tile's row"),
-    ],
+@changes(
+    ("self.i.ready.eq(first.i.ready)", "self.i.ready.eq(~valid)", "taken"),
+    ("self.o.valid.eq(valid)", "self.o.valid.eq(valid | self.i.valid)", "offered"),
+    ("moves.eq(~self.o.valid | self.o.ready)", "moves.eq(1)", "offered"),
+    ("self.index + entry.go", "self.index + 1", "counted"),
+    ("entry.high < value", "entry.high + 1 < value", "within limits"),
+    ("self.entry.positive.eq(limit.low)", "self.entry.positive.eq(0)", "least"),
+    ("limit.high", "limit.high | 1", "limit"),
+    ("Mux(entry.units.any(), verdict, isa.Error.OPCODE)", "verdict", "known words"),
+    ("value > most", "value >= most", "long"),
+    ("Cat(beyond).any()", "~Cat(beyond).any()", "taps of a tile's row"),
 )
 def test_check_broken(right, wrong, claim):
     refuted(check_spec(broken_module(check, right, wrong)), claim, depth=12)
@@ -338,15 +335,12 @@ def test_command():
     proved(command_spec(), depth=1, reach=8)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("code == register.code", "code == register.code + 1", "external"),
-        ("init=init", "init=0", "rows"),
-        ("padded[at : at + size]", "padded[:size]", "first"),
-        ("wait.eq(value)", "wait.eq(value[1:])", "wait"),
-        ("self.o.valid.eq(~self.o.ready)", "self.o.valid.eq(0)", "offered when whole"),
-    ],
+@changes(
+    ("code == register.code", "code == register.code + 1", "external"),
+    ("init=init", "init=0", "rows"),
+    ("padded[at : at + size]", "padded[:size]", "first"),
+    ("wait.eq(value)", "wait.eq(value[1:])", "wait"),
+    ("self.o.valid.eq(~self.o.ready)", "self.o.valid.eq(0)", "offered when whole"),
 )
 def test_command_broken(right, wrong, claim):
     refuted(command_spec(broken_module(command, right, wrong)), claim, depth=8)
@@ -356,25 +350,22 @@ def test_issue():
     proved(issue_spec(), depth=1, reach=32)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        (
-            "valid.eq(acquired & ~crowded",
-            "valid.eq(command.o.valid & ~crowded",
-            "granted before handed on",
-        ),
-        ("crowded.eq(under_way == self.in_flight)", "crowded.eq(under_way == 0)", "crowded"),
-        ("~crowded & ~leaving)", "~crowded)", "handed on once"),
-        ("self.granted) & ~leaving)", "self.granted) | leaving)", "one grant each"),
-        ("oldest.eq(self.oldest + ended)", "oldest.eq(self.oldest + self.done)", "tags not done"),
-        ("word[CODE_BITS + SEMAPHORES :]", "word[CODE_BITS:]", "its word is kept in masks"),
-        ("named.addr.eq(Mux(self.overflow", "named.addr.eq(Mux(~self.overflow", "index of a fault"),
-        ("mask.addr.eq(self.oldest + ended)", "mask.addr.eq(self.oldest)", "its mask is read"),
-        ("| occupied | self.post.any()", "| occupied", "waiting"),
-        ("count + pushed - admitted", "count + pushed - (admitted & ~pushed)", "counted in"),
-        ("(count == depth - 1)", "(count == depth)", "full"),
-    ],
+@changes(
+    (
+        "valid.eq(acquired & ~crowded",
+        "valid.eq(command.o.valid & ~crowded",
+        "granted before handed on",
+    ),
+    ("crowded.eq(under_way == self.in_flight)", "crowded.eq(under_way == 0)", "crowded"),
+    ("~crowded & ~leaving)", "~crowded)", "handed on once"),
+    ("self.granted) & ~leaving)", "self.granted) | leaving)", "one grant each"),
+    ("oldest.eq(self.oldest + ended)", "oldest.eq(self.oldest + self.done)", "tags not done"),
+    ("word[CODE_BITS + SEMAPHORES :]", "word[CODE_BITS:]", "its word is kept in masks"),
+    ("named.addr.eq(Mux(self.overflow", "named.addr.eq(Mux(~self.overflow", "index of a fault"),
+    ("mask.addr.eq(self.oldest + ended)", "mask.addr.eq(self.oldest)", "its mask is read"),
+    ("| occupied | self.post.any()", "| occupied", "waiting"),
+    ("count + pushed - admitted", "count + pushed - (admitted & ~pushed)", "counted in"),
+    ("(count == depth - 1)", "(count == depth)", "full"),
 )
 def test_issue_broken(right, wrong, claim):
     refuted(issue_spec(broken_module(issue, right, wrong)), claim, depth=32)

@@ -3,7 +3,7 @@
 import pytest
 from amaranth.hdl import Cat, Signal
 from amaranth.lib import fifo
-from prove import Spec, broken_module, proved, refuted
+from prove import Spec, broken_module, changes, proved, refuted
 from queues import Fifo, Pair, in_order
 
 from celosia.hw.lib import queue, skid_buffer
@@ -47,14 +47,11 @@ def test_skid_buffer(block):
     proved(skid_buffer_spec(block=block), depth=1, reach=6)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("| (valid & ~self.o.ready)", "", "waits"),
-        ("(turn ^ valid) == n", "turn == n", "unchanged"),
-        ("& valid & ~self.o.ready)", "& valid)", "counted"),
-        ("turn ^ (valid & self.o.ready)", "turn ^ self.o.ready", "in order"),
-    ],
+@changes(
+    ("| (valid & ~self.o.ready)", "", "waits"),
+    ("(turn ^ valid) == n", "turn == n", "unchanged"),
+    ("& valid & ~self.o.ready)", "& valid)", "counted"),
+    ("turn ^ (valid & self.o.ready)", "turn ^ self.o.ready", "in order"),
 )
 @pytest.mark.parametrize("block", [None, 3])
 def test_skid_buffer_broken(right, wrong, claim, block):
@@ -80,12 +77,9 @@ def test_register():
     proved(register_spec(), depth=1, reach=6)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("self.i.ready.eq(~self.o.valid | self.o.ready)", "self.i.ready.eq(1)", "waits"),
-        ("with m.If(self.i.ready):", "with m.If(self.i.valid):", "waits"),
-    ],
+@changes(
+    ("self.i.ready.eq(~self.o.valid | self.o.ready)", "self.i.ready.eq(1)", "waits"),
+    ("with m.If(self.i.ready):", "with m.If(self.i.valid):", "waits"),
 )
 def test_register_broken(right, wrong, claim):
     refuted(register_spec(broken_module(skid_buffer, right, wrong)), claim, depth=8)
@@ -142,30 +136,24 @@ def test_fifo(depth, kind):
     proved(fifo_spec(depth, kind), depth=1, reach=depth + 6)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("self.w_rdy.eq(inner_level != inner_depth)", "self.w_rdy.eq(1)", "fifo: count"),
-        ("(~self.r_rdy | self.r_en)", "self.r_en", "fifo: filled"),
-        ("r_port.en.eq(do_inner_read)", "r_port.en.eq(1)", "unchanged"),
-    ],
+@changes(
+    ("self.w_rdy.eq(inner_level != inner_depth)", "self.w_rdy.eq(1)", "fifo: count"),
+    ("(~self.r_rdy | self.r_en)", "self.r_en", "fifo: filled"),
+    ("r_port.en.eq(do_inner_read)", "r_port.en.eq(1)", "unchanged"),
 )
 def test_fifo_broken(right, wrong, claim):
     broken = broken_module(fifo, right, wrong)
     refuted(fifo_spec(4, broken.SyncFIFOBuffered), claim, depth=10)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("pushed.eq(self.w_en & self.w_rdy)", "pushed.eq(self.w_en)", "fifo: count"),
-        ("inner_level == words - 1", "inner_level == words", "fifo: full"),
-        (") & ~moved)", "))", "fifo: full"),
-        ("w_port.en.eq(self.w_rdy)", "w_port.en.eq(1)", "unchanged"),
-        ("with m.If(pushed):", "with m.If(self.w_en):", "fifo: count"),
-        ("(~self.r_rdy | self.r_en)", "self.r_en", "fifo: filled"),
-        ("r_port.en.eq(moved)", "r_port.en.eq(1)", "unchanged"),
-    ],
+@changes(
+    ("pushed.eq(self.w_en & self.w_rdy)", "pushed.eq(self.w_en)", "fifo: count"),
+    ("inner_level == words - 1", "inner_level == words", "fifo: full"),
+    (") & ~moved)", "))", "fifo: full"),
+    ("w_port.en.eq(self.w_rdy)", "w_port.en.eq(1)", "unchanged"),
+    ("with m.If(pushed):", "with m.If(self.w_en):", "fifo: count"),
+    ("(~self.r_rdy | self.r_en)", "self.r_en", "fifo: filled"),
+    ("r_port.en.eq(moved)", "r_port.en.eq(1)", "unchanged"),
 )
 def test_eager_fifo_broken(right, wrong, claim):
     refuted(fifo_spec(4, broken_module(queue, right, wrong).EagerFIFO), claim, depth=10)

@@ -4,7 +4,7 @@ import pytest
 from amaranth.hdl import Array, Module, Mux, Signal, signed
 from amaranth.lib.wiring import In, Out
 from any_ports import Component
-from prove import Spec, broken_module, proved, refuted
+from prove import Spec, broken_module, changes, proved, refuted
 
 from celosia.hw.arch.isa import Rounding
 from celosia.hw.vector import multiplier, requantize
@@ -77,19 +77,16 @@ def test_lane():
     proved(lane_spec(broken_module(requantize)), depth=DEPTH, reach=DEPTH + 2)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("before[31 - n : 31]", "before[32 - n : 31]", "factor"),
-        ("(odd & (moved[30] ^ negative))", "odd", "factor"),
-        ("left.saturates, single, enters - 1", "left.saturates, single, enters", "factor"),
-        ("p.multiplier, enters", "p.multiplier, leaves", "multiplier"),
-        ("self.doubles & self.right.any()", "self.doubles", "scaled"),
-        ("half | ~sticky", "half", "scaled"),
-        ("half & sticky", "half", "scaled"),
-        ("moved = Signal(signed(33)", "moved = Signal(33", "scaled"),
-        ("positive.replicate(n)", "0", "scaled"),
-    ],
+@changes(
+    ("before[31 - n : 31]", "before[32 - n : 31]", "factor"),
+    ("(odd & (moved[30] ^ negative))", "odd", "factor"),
+    ("left.saturates, single, enters - 1", "left.saturates, single, enters", "factor"),
+    ("p.multiplier, enters", "p.multiplier, leaves", "multiplier"),
+    ("self.doubles & self.right.any()", "self.doubles", "scaled"),
+    ("half | ~sticky", "half", "scaled"),
+    ("half & sticky", "half", "scaled"),
+    ("moved = Signal(signed(33)", "moved = Signal(33", "scaled"),
+    ("positive.replicate(n)", "0", "scaled"),
 )
 def test_lane_broken(right, wrong, claim):
     refuted(lane_spec(broken_module(requantize, right, wrong)), claim, depth=DEPTH + 2)

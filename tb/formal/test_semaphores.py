@@ -2,7 +2,7 @@
 
 import pytest
 from amaranth.hdl import Array, Cat, Mux, Signal, Value, signed
-from prove import Spec, broken_module, proved, refuted
+from prove import Spec, broken_module, changes, proved, refuted
 
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.sequencer import semaphores
@@ -84,21 +84,18 @@ def test_overflow_of_small_counts():
     proved(spec, depth=2, reach=14)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "claim"),
-    [
-        ("eq(posts - late[s])", "eq((posts != 0) - late[s])", "no post lost"),
-        ("eq(posts - late[s])", "eq(posts - (late[s] & (posts == 0)))", "no post lost"),
-        (" & ~taken.any()", "", "not negative"),
-        ("can[u] & ~can[:u].any()", "can[u]", "one at a time"),
-        ("~(self.want[u] & self.lacking).any() & ", "", "not negative"),
-        pytest.param(
-            "over = Cat(count > GREATEST for",
-            "over = Cat(count > GREATEST + 1 for",
-            "overflow is told",
-            marks=pytest.mark.slow,
-        ),
-    ],
+@changes(
+    ("eq(posts - late[s])", "eq((posts != 0) - late[s])", "no post lost"),
+    ("eq(posts - late[s])", "eq(posts - (late[s] & (posts == 0)))", "no post lost"),
+    (" & ~taken.any()", "", "not negative"),
+    ("can[u] & ~can[:u].any()", "can[u]", "one at a time"),
+    ("~(self.want[u] & self.lacking).any() & ", "", "not negative"),
+    pytest.param(
+        "over = Cat(count > GREATEST for",
+        "over = Cat(count > GREATEST + 1 for",
+        "overflow is told",
+        marks=pytest.mark.slow,
+    ),
 )
 def test_broken(right, wrong, claim):
     module = broken_module(semaphores, right, wrong)
