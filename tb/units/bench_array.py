@@ -63,14 +63,15 @@ async def products(bench: Bench) -> None:
     """Every sum of every pixel comes in its cycle, and is that of MATMUL."""
     config, machine = bench.config, machine_of(bench)
     rows, depth, gap = config.rows, config.accumulator_depth, config.rows // config.weight_rows
-    for _ in range(bench.options["rounds"]):
+    for number in range(bench.options["rounds"]):
         gaps = [max(gap, bench.rng.choice([gap, gap, gap + 3, depth])) for _ in range(12)]
         gaps = [min(gap, depth) for gap in gaps]
         switches = 2 * rows + config.columns + np.cumsum([0, *gaps])
         stimulus = Stimulus(bench, int(switches[-1]) + 2 * rows + config.columns + 4)
-        if bench.rng.random() < 0.5:  # extremes
+        if number % 2:  # extremes, and the greatest sum
             stimulus.activations = np.where(stimulus.activations < 0, -128, 127)
             machine.weights[:] = np.where(machine.weights < 0, -128, 127)
+            stimulus.activations[::3], machine.weights[:, :, 0] = -128, -128
         tiles = [bench.rng.randrange(config.weight_tiles) for _ in gaps]
         before, moment = int(switches[0]) - 2 * rows, bench.rng.randrange(3)
         for tile, switch in zip(tiles, switches.tolist(), strict=False):

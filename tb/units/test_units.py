@@ -12,7 +12,7 @@ from celosia.hw.arch.presets import preset
 
 #: Cores beside the first two whose options matter to a bench.
 MORE_CORES = {
-    "array": ("pair", "ecp5"),
+    "array": ("pair", "ecp5", "least"),
     "matrix": ("complete", "protected"),
     "vector": ("least", "complete", "protected"),
     "load": ("least",),
@@ -20,7 +20,7 @@ MORE_CORES = {
     "sequencer": ("least",),
 }
 #: Benches of these cores that take Icarus less time than it takes to compile for Verilator.
-QUICK = {("load", "least"), ("sequencer", "least")}
+QUICK = {("array", "least"), ("load", "least"), ("sequencer", "least")}
 BENCHES = sorted(path.stem[len("bench_") :] for path in Path(__file__).parent.glob("bench_*.py"))
 
 

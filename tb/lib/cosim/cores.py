@@ -28,6 +28,6 @@ CORES = {
         "parameter_channels=16,links=skid,skips=parallel,protection=parity,"
         "activation_weights=true,elementwise_products=true"
     ),
-    "pair": f"{_SQUARE},columns=6,cells=pair,dsp_columns=4",
+    "pair": f"{_SQUARE},columns=6,cells=pair,dsp_columns=4".replace("rows=2", "rows=4"),
     "ecp5": f"{_SQUARE},columns=5,cells=ecp5,dsp_columns=4",
 }
