@@ -16,11 +16,13 @@ from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.presets import preset
 from celosia.hw.lib.skid_buffer import FAR
 from celosia.hw.sequencer import check, command, issue
+from celosia.hw.sequencer.dispatch import EXECUTORS
 
 _CODES = slice(0, CODE_BITS)
 _VALUES = slice(CODE_BITS, None)
 
 
+NANO = preset("nano")
 MOVES = preset("nano,links=skid,activation_weights=true")
 
 
@@ -135,11 +137,9 @@ def check_spec(module=check, config=MOVES):
     return spec
 
 
-def command_spec(module=command):
+def command_spec(module=command, unit=isa.Unit.LOAD, config=NANO):
     """A register has the value set last, its default until then; GO offers all of them."""
     spec = Spec()
-    unit = isa.Unit.LOAD
-    config = preset("nano")
     dut = spec.open("dut", module.Command(config=config, unit=unit))
     bits = dut.i.payload
     came = dut.i.valid & dut.i.ready
@@ -172,6 +172,7 @@ def command_spec(module=command):
     spec.claim("taken until whole", dut.i.ready == ~whole)
     opcode = Value.cast(fields.opcode)
     spec.claim("opcode", ~whole | (opcode == started[_CODES]))
+    spec.claim("no post", Value.cast(fields.post) == 0)
     spec.claim("wait", ~whole | (fields.wait == started[_VALUES][:SEMAPHORES]))
     spec.claim("instruction waits", spec.waits(dut.o.valid, dut.o.ready, dut.o.payload))
     spec.cover("one after the other", whole & spec.past(dut.o.valid & dut.o.ready, 3))
@@ -331,8 +332,10 @@ def test_check_broken(right, wrong, claim):
     refuted(check_spec(broken_module(check, right, wrong)), claim, depth=12)
 
 
-def test_command():
-    proved(command_spec(), depth=1, reach=8)
+@pytest.mark.parametrize("config", [NANO, preset("edge")], ids=lambda c: c.name)
+@pytest.mark.parametrize("unit", EXECUTORS, ids=lambda unit: unit.name)
+def test_command(unit, config):
+    proved(command_spec(unit=unit, config=config), depth=1, reach=8)
 
 
 @changes(

@@ -31,6 +31,7 @@ def kept(spec, dut, *, entries, level):
 def skid_buffer_spec(module=skid_buffer, block=None):
     spec = Spec()
     dut = spec.open("dut", module.SkidBuffer(8, block=block))
+    assert dut.LATENCY == 1
     inside = Pair(spec, "dut", width=8, valid=dut.o.valid)
     for first in range(block or 8, 8, block or 8):
         copies = [spec.see(f"dut.{name}_{first}", 1) for name in ("valid", "full", "front")]
@@ -70,6 +71,8 @@ def test_skid_buffer_of_lost_copies(lost):
 def register_spec(module=skid_buffer):
     spec = Spec()
     dut = spec.open("dut", module.PipelineRegister(8))
+    assert dut.LATENCY == 1
+    spec.claim("room", dut.i.ready == (~dut.o.valid | dut.o.ready))
     return kept(spec, dut, entries=[dut.o.payload], level=dut.o.valid)
 
 
@@ -80,6 +83,7 @@ def test_register():
 @changes(
     ("self.i.ready.eq(~self.o.valid | self.o.ready)", "self.i.ready.eq(1)", "waits"),
     ("with m.If(self.i.ready):", "with m.If(self.i.valid):", "waits"),
+    ("self.i.ready.eq(~self.o.valid | self.o.ready)", "self.i.ready.eq(~self.o.valid)", "room"),
 )
 def test_register_broken(right, wrong, claim):
     refuted(register_spec(broken_module(skid_buffer, right, wrong)), claim, depth=8)

@@ -41,7 +41,7 @@ fetch | sequencer/fetch | sequencer_fetch | sequencer_program | | sequencer
 check, dispatch | sequencer/check sequencer/dispatch | sequencer_check sequencer_dispatch | | |
     sequencer
 issue, command, semaphores | sequencer/issue sequencer/command sequencer/semaphores |
-    sequencer_issue sequencer_command sequencer_semaphores | | queue_users semaphores | sequencer
+    sequencer_issue sequencer_semaphores | | queue_users semaphores | sequencer
 supervisor, counters | sequencer/supervisor sequencer/counters lib/counter | sequencer_supervisor
     sequencer_counters lib_counter | | | sequencer
 sequencer | sequencer/sequencer sequencer/program sequencer/faults | sequencer_program
@@ -51,7 +51,7 @@ pod | pod axi/windows axi/joined | pod axi_windows axi_joined | | axi_joined
 AXI reader, writer | axi/reader axi/writer | axi_reader axi_writer | axi_signature | axi_reader
     axi_writer
 AXI arbiter, slices, queue | axi/arbiter lib/skid_buffer lib/queue axi/signature | axi_arbiter
-    axi_signature lib_skid_buffer lib_queue | | axi_arbiter queues
+    axi_signature lib_queue | | axi_arbiter queues
 ports of units | streams | streams axi_reader | | | store matrix
 splitter | dma/splitter | | | dma_splitter | load store
 load | dma/load dma/decoder dma/receiver | | | | load store
