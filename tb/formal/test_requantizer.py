@@ -52,6 +52,7 @@ def lane_spec(module):
 
     # Steps 4 and 5, two cycles after the product.
     cycles = 2 + AnyMultiplier.LATENCY
+    assert dut.LATENCY == cycles + 2
     right, double = spec.past(p.right, cycles), spec.past(~single, cycles)
     half, high, scaled = Signal(33), Signal(signed(34)), Signal(signed(37))
     m.d.comb += [
@@ -95,6 +96,7 @@ def test_lane_broken(right, wrong, claim):
 def clamp_spec(module=requantize):
     spec = Spec()
     dut = spec.open("dut", module.Clamp(lanes=1))
+    assert dut.LATENCY == 2
     moved = dut.scaled[0] + dut.zero_point
     least = Mux(moved < dut.low, dut.low, moved)
     exact = Mux(least > dut.high, dut.high, least)

@@ -7,7 +7,7 @@ from celosia.hw.arch.isa import Rounding
 from celosia.hw.targets.product import GatedSum
 from celosia.hw.vector import sequential
 from celosia.hw.vector.multiplier import multiplier_of
-from celosia.hw.vector.requantize import Clamp, Requantizer
+from celosia.hw.vector.requantize import Requantizer
 from celosia.hw.vector.sequential import SequentialRequantizer
 from celosia.sim.model import quantize
 
@@ -56,31 +56,6 @@ def stimuli(rng, count):
         for x in (most - 1, most, -most, -most - 1)
     ]
     return np.concatenate([np.array(edges), drawn])[:count]
-
-
-@pytest.mark.parametrize("lanes", [1, 3])
-async def test_requantizer(rng, lanes):
-    dut = Requantizer(lanes=lanes)
-    groups = stimuli(rng, 900 * lanes).reshape(900, lanes, 6)
-    groups[..., 5] = groups[:, :1, 5]
-    wanted = [
-        np.stack(
-            [
-                quantize.requantize(*group[i, :5].tolist(), rounding=Rounding(int(group[i, 5])))
-                for i in range(lanes)
-            ]
-        )
-        for group in groups
-    ]
-    ctx = await pysim.simulation(dut)
-    for cycle in range(len(groups) + dut.LATENCY):
-        done = cycle - dut.LATENCY
-        if done >= 0:
-            got = [ctx.get(dut.scaled[i]) for i in range(lanes)]
-            assert got == wanted[done].tolist(), groups[done]
-        if cycle < len(groups):
-            put_group(ctx, dut, groups[cycle].tolist())
-        await ctx.tick()
 
 
 def put_group(ctx, dut, group):
@@ -137,30 +112,6 @@ async def test_sequential_requantizer(rng, lanes, primitive, monkeypatch):
 
 def test_interval_of_the_sequential_requantizer():
     assert REQUANTIZERS["sequential"] == SequentialRequantizer.INTERVAL
-
-
-def test_clamp(rng):
-    dut = Clamp(lanes=2)
-    cases = []
-    for _ in range(600):
-        low, high, zero_point = rng.integers(-128, 128, 3).tolist()
-        x = np.where(rng.random(2) < 0.3, rng.choice(INTS, 2), rng.integers(-300, 300, 2))
-        cases.append((x.tolist(), zero_point, low, high))
-
-    async def bench(ctx):
-        for cycle in range(len(cases) + dut.LATENCY):
-            if cycle >= dut.LATENCY:
-                x, zero_point, low, high = cases[cycle - dut.LATENCY]
-                got = [ctx.get(dut.bytes[i]) for i in range(2)]
-                assert got == quantize.finish(x, zero_point, low, high).tolist(), (x, low, high)
-            if cycle < len(cases):
-                x, zero_point, low, high = cases[cycle]
-                for i in range(2):
-                    ctx.set(dut.scaled[i], x[i])
-                pysim.drive(ctx, dut, zero_point=zero_point, low=low, high=high)
-            await ctx.tick()
-
-    pysim.run(dut, bench)
 
 
 def test_refuses():
