@@ -55,6 +55,8 @@ def addresses(spec, dut, channel):
     held = spec.see(f"dut.{channel}_held", 1)
     spec.claim(f"{channel} held", held == spec.past(valid & ~ready))
     spec.claim(f"{channel} held by a valid one", ~held | Mux(latest, valids[1], valids[0]))
+    space = 1 if channel == "ar" else spec.see("dut.order.inner_level", range(BURSTS)) < BURSTS - 1
+    spec.claim(f"{channel} is offered", valid == (Cat(valids).any() & (held | space)))
     turns = ~valid | held | ~(valids[0] & valids[1]) | (chosen != latest)
     spec.claim(f"{channel} takes turns", turns)
     spec.cover(
@@ -72,8 +74,11 @@ def data(spec, dut, chosen):
     taken = Cat(port.wvalid & port.wready for port in ports)
     spec.claim("data of one master", taken != 3)
     spec.claim("data taken", taken.any() == (bus.wvalid & bus.wready))
+    of_front = Mux(front, ports[1].wvalid, ports[0].wvalid)
+    spec.claim("data offered", bus.wvalid == (order.ready & of_front))
     for n, port in enumerate(ports):
         mine = taken[n]
+        spec.claim(f"data of {n} taken", port.wready == (bus.wready & order.ready & (front == n)))
         same = Cat(*fields(port, "w", DATA)) == Cat(*fields(bus, "w", DATA))
         spec.claim(f"data of {n} unchanged", ~mine | same)
     in_order(
@@ -129,6 +134,13 @@ def test_arbiter():
     ("bus.wvalid & bus.wready & bus.wlast)", "bus.wvalid & bus.wready)", "a burst goes on"),
     ("mine = number[self.id_bits] == n", "mine = number[0] == n", "r to 0"),
     ("getattr(bus, ready) & offered & mine", "getattr(bus, ready) & mine", "aw of 0 taken"),
+    ("& (held | space)", "& held", "ar is offered"),
+    ("bus.wvalid.eq(port.wvalid)", "bus.wvalid.eq(port.wvalid & bus.bready)", "data offered"),
+    (
+        "wready.eq(bus.wready & mine)",
+        "wready.eq(port.wvalid & bus.wready & mine)",
+        "data of 0 taken",
+    ),
 )
 def test_broken(right, wrong, claim):
     refuted(spec_of(broken_module(arbiter, right, wrong)), claim, depth=10)

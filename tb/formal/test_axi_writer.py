@@ -25,6 +25,9 @@ def spec_of(module=writer):
     spec.claim("AW legal", (bus.awburst == 1) & (bus.awsize == 2) & (bus.awlen < BEATS))
     spec.claim("W waits", spec.waits(bus.wvalid, bus.wready, bus.wdata, bus.wstrb, bus.wlast))
     spec.claim("B is taken", bus.bready)
+    spec.claim("a beat is taken", dut.beats.ready == (~bus.wvalid | bus.wready))
+    free = (~bus.awvalid | bus.awready) & ~spec.see("dut.full", 1)
+    spec.claim("a request is taken", dut.request.ready == (free & ~dut.abort))
     addresses(spec, dut, accept)
     beats(spec, dut)
     responses(spec, dut, accept)
@@ -96,6 +99,8 @@ def test_writer():
     ),
     ("count + accept - bus.bvalid", "count + (accept & ~bus.bvalid)", "counted"),
     ("addresses.o.ready.eq(bus.awready)", "addresses.o.ready.eq(1)", "AW waits"),
+    ("~full & ~self.abort", "~full & ~self.abort & bus.wready", "a request is taken"),
+    ("self.beats.ready.eq(~bus.wvalid | bus.wready)", "self.beats.ready.eq(0)", "a beat is taken"),
 )
 def test_broken(right, wrong, claim):
     refuted(spec_of(broken_module(writer, right, wrong)), claim, depth=12)

@@ -6,6 +6,7 @@ from devices.axi import AxiMemory
 from pysim import drive, get, put, rest, run, simulation
 
 from celosia.hw.axi.reader import ReadMaster, RoundRobin
+from celosia.hw.axi.writer import WriteMaster
 
 MEMORY = 1 << 13
 
@@ -193,12 +194,13 @@ async def test_a_grant_stays_until_it_is_served():
 
 
 @pytest.mark.parametrize(
-    ("sizes", "message"),
+    ("master", "sizes", "message"),
     [
-        ({"clients": 3}, "clients: wanted 1 or 2, got 3"),
-        ({"outstanding": 0}, "outstanding: wanted at least 1, got 0"),
+        (ReadMaster, {"clients": 3}, "clients: wanted 1 or 2, got 3"),
+        (ReadMaster, {"outstanding": 0}, "outstanding: wanted at least 1, got 0"),
+        (WriteMaster, {"outstanding": 0}, "outstanding: wanted at least 1, got 0"),
     ],
 )
-def test_refusals(sizes, message):
+def test_refusals(master, sizes, message):
     with pytest.raises(ValueError, match=message):
-        ReadMaster(**{"data_bytes": 4, "burst_beats": 4, "outstanding": 2} | sizes)
+        master(**{"data_bytes": 4, "burst_beats": 4, "outstanding": 2} | sizes)

@@ -18,6 +18,15 @@ dfi = prerequisites.package("litedram.phy.dfi")
 pytestmark = pytest.mark.thorough
 
 
+def offer(stream, **fields):
+    """Offer a transfer, and return in the cycle after it was taken; it stays valid."""
+    for name, value in {"valid": 1, **fields}.items():
+        yield getattr(stream, name).eq(value)
+    yield
+    while not (yield stream.ready):
+        yield
+
+
 class Wide(migen.Module):
     def __init__(self, ratio):
         self.narrow = common.LiteDRAMNativePort("both", address_width=8, data_width=8)
@@ -39,21 +48,12 @@ def test_a_port_makes_a_command_each_cycle(rng, ratio):
 
     def master():
         for write, address in commands:
-            yield made.port.cmd.valid.eq(1)
-            yield made.port.cmd.we.eq(write)
-            yield made.port.cmd.addr.eq(address)
-            yield
-            while not (yield made.port.cmd.ready):
-                yield
+            yield from offer(made.port.cmd, we=write, addr=address)
         yield made.port.cmd.valid.eq(0)
 
     def writer():
         for word in wanted:
-            yield made.port.wdata.valid.eq(1)
-            yield made.port.wdata.data.eq(word)
-            yield
-            while not (yield made.port.wdata.ready):
-                yield
+            yield from offer(made.port.wdata, data=word)
         yield made.port.wdata.valid.eq(0)
 
     def chip():
@@ -106,13 +106,7 @@ def test_addresses_pass_a_skid_buffer(rng, channel):
 
     def master():
         for address, number, length in wanted:
-            yield source.valid.eq(1)
-            yield source.addr.eq(address)
-            yield source.id.eq(number)
-            yield source.len.eq(length)
-            yield
-            while not (yield source.ready):
-                yield
+            yield from offer(source, addr=address, id=number, len=length)
         yield source.valid.eq(0)
 
     def slave():
@@ -237,25 +231,15 @@ def test_a_narrowed_port(rng, ratio):
     def master():
         for write, addresses in bursts:
             for address in addresses:
-                yield made.port.cmd.valid.eq(1)
-                yield made.port.cmd.we.eq(write)
-                yield made.port.cmd.addr.eq(address)
-                yield made.port.cmd.last.eq(address == addresses[-1])
-                yield
-                while not (yield made.port.cmd.ready):
-                    yield
+                last = address == addresses[-1]
+                yield from offer(made.port.cmd, we=write, addr=address, last=last)
                 yield made.port.cmd.valid.eq(0)
                 for _ in range(int(rng.integers(8)) * int(rng.integers(8) == 0)):
                     yield
 
     def writer():
         for byte in sent:
-            yield made.port.wdata.valid.eq(1)
-            yield made.port.wdata.we.eq(1)
-            yield made.port.wdata.data.eq(byte)
-            yield
-            while not (yield made.port.wdata.ready):
-                yield
+            yield from offer(made.port.wdata, we=1, data=byte)
         yield made.port.wdata.valid.eq(0)
 
     def reader():

@@ -48,8 +48,8 @@ sequencer | sequencer/sequencer sequencer/program sequencer/faults | sequencer_p
     sequencer_faults | | | sequencer core
 host registers | axi/registers axi/interrupts | axi_registers axi_interrupts
 pod | pod axi/windows axi/joined | pod axi_windows axi_joined | | axi_joined
-AXI reader, writer | axi/reader axi/writer | axi_reader axi_writer | axi_signature | axi_reader
-    axi_writer
+AXI reader, writer | axi/reader axi/writer | axi_reader | axi_signature | axi_reader axi_writer |
+    store
 AXI arbiter, slices, queue | axi/arbiter lib/skid_buffer lib/queue axi/signature | axi_arbiter
     axi_signature lib_queue | | axi_arbiter queues
 ports of units | streams | streams axi_reader | | | store matrix
