@@ -9,11 +9,7 @@ SIZES = {"icarus": f"{CORES['square']},dsp_columns=0", "verilator": CORES["wide"
 
 @pytest.mark.parametrize(
     ("simulator", "stall"),
-    [
-        pytest.param("verilator", 0.0, marks=pytest.mark.slow),
-        ("verilator", 0.3),
-        ("icarus", 0.3),
-    ],
+    [pytest.param("verilator", 0.0, marks=pytest.mark.slow), ("verilator", 0.3), ("icarus", 0.3)],
     indirect=["simulator"],
 )
 def test_programs(cosim, simulator, stall):
@@ -27,8 +23,7 @@ def test_programs(cosim, simulator, stall):
 
 @pytest.mark.parametrize("simulator", ["icarus"], indirect=True)
 @pytest.mark.parametrize(
-    ("cells", "columns", "language"),
-    [("ecp5_pair", 6, "2012"), ("ice40_pair", 4, "2005")],
+    ("cells", "columns", "language"), [("ecp5_pair", 6, "2012"), ("ice40_pair", 4, "2005")]
 )
 def test_cells(cosim, icarus, cells, columns, language):
     """Columns after the fourth have cells in logic; the core is the same in both languages.

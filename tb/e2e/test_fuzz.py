@@ -38,12 +38,7 @@ BOUNDS = "--faults --kind bounds"
 
 @pytest.mark.parametrize(
     ("faults", "programs"),
-    [
-        ("", 60),
-        ("--faults", 80),
-        (BOUNDS, 60),
-        pytest.param(BOUNDS, 2000, marks=pytest.mark.slow),
-    ],
+    [("", 60), ("--faults", 80), (BOUNDS, 60), pytest.param(BOUNDS, 2000, marks=pytest.mark.slow)],
 )
 def test_core_and_machine_model_agree(faults, programs, seed, tmp_path, capsys, figure) -> None:
     options = f"--configurations {CORES} --workers 1 --directory {tmp_path}"

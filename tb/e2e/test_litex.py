@@ -170,12 +170,7 @@ def test_a_line_of_levels(tmp_path, rng):
     harness = [Path(system.__file__).with_suffix(".cpp")]
     with prerequisites.needed():
         compile_library(
-            text,
-            target,
-            harness,
-            level="-O1",
-            top=simulated.TOP,
-            definitions=["VL_USER_FINISH"],
+            text, target, harness, level="-O1", top=simulated.TOP, definitions=["VL_USER_FINISH"]
         )
     line = system.SimulatedLine(target)
     line.seconds_per_byte = 10 * DIVISOR / Serial.clock_hz

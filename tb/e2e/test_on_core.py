@@ -173,8 +173,7 @@ def check(make: Callable[[Draw], None], seed: int, sizes: str, device: str = "ma
 
 
 @pytest.mark.parametrize(
-    ("seeds", "least"),
-    [(range(16), 15), pytest.param(range(16, 316), 290, marks=pytest.mark.slow)],
+    ("seeds", "least"), [(range(16), 15), pytest.param(range(16, 316), 290, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("make", MAKERS)
 def test_machine(make: Callable[[Draw], None], seeds: range, least: int) -> None:

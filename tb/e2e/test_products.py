@@ -178,11 +178,7 @@ def test_differences_of_all_pairs(scales: tuple[float, float], swapped: bool) ->
     ],
 )
 def test_what_broadcasts(
-    first: tuple[int, ...],
-    second: tuple[int, ...],
-    core: bool,
-    kind: str,
-    rng: np.random.Generator,
+    first: tuple[int, ...], second: tuple[int, ...], core: bool, kind: str, rng: np.random.Generator
 ) -> None:
     case = Factors(first, second, kind=kind).case(rng)
     assert on_core(case, "micro" + OPTION) == core

@@ -219,8 +219,7 @@ def test_pairs_of_int16(kind: str, scale: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scale", "result"),
-    [(1e-5, 1 / 32768), (1 / 4096, 1 / 32767), (0.0021, 1.0009 / 32768)],
+    ("scale", "result"), [(1e-5, 1 / 32768), (1 / 4096, 1 / 32767), (0.0021, 1.0009 / 32768)]
 )
 def test_softmax_of_int16(scale: float, result: float) -> None:
     rng = np.random.default_rng(6)

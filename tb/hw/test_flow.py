@@ -154,11 +154,7 @@ def test_a_loop_of_gates_is_left_out():
 
 
 #: Cores and parts with a multiplier for each cell of the array.
-SINGLE = {
-    ("nano", "LFE5U-85F"),
-    ("nano", "LFE5U-12F-CABGA381"),
-    ("micro", "LFE5U-85F"),
-}
+SINGLE = {("nano", "LFE5U-85F"), ("nano", "LFE5U-12F-CABGA381"), ("micro", "LFE5U-85F")}
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,7 @@ class Crossed(migen.Module):
 
     def channel(self, name):
         """Return a channel at its sender and at its receiver, and the clocks of the two."""
-        ends = [
-            (getattr(self.master, name), "fast"),
-            (getattr(self.slave, name), "slow"),
-        ]
+        ends = [(getattr(self.master, name), "fast"), (getattr(self.slave, name), "slow")]
         return ends if name in ("aw", "w", "ar") else ends[::-1]
 
 

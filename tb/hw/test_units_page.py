@@ -54,12 +54,7 @@ def issue(ctx, port, instruction: Instruction) -> None:
 
 
 def check(
-    dut,
-    name: str,
-    setup: Callable,
-    probes: dict,
-    before: Callable | None = None,
-    first: int = 0,
+    dut, name: str, setup: Callable, probes: dict, before: Callable | None = None, first: int = 0
 ) -> None:
     """Run a unit from cycle ``first`` on; compare the cycles in which its signals are set."""
     wanted = examples()[name]

@@ -12,11 +12,7 @@ from celosia.sw.fuzz.programs.configurations import CONFIGURATIONS
 from coverage.device import HALF, CheckedDevice, Run, apart, far, good
 
 _LANES, _ADDRESSES = CONFIGURATIONS["square16"], CONFIGURATIONS["odd"]
-_SIDES = (
-    (Opcode.FILL, "destination"),
-    (Opcode.VECTOR, "destination"),
-    (Opcode.VECTOR, "source"),
-)
+_SIDES = ((Opcode.FILL, "destination"), (Opcode.VECTOR, "destination"), (Opcode.VECTOR, "source"))
 _MOVED = (Opcode.MATMUL, Opcode.MOVE_WEIGHTS)
 _EXTERNAL = (Opcode.LOAD, Opcode.LOAD_WEIGHTS, Opcode.LOAD_PARAMS, Opcode.STORE)
 _DRAWS = 10_000

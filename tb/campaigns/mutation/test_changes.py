@@ -132,16 +132,7 @@ def rtlil():
 
 
 def test_files_and_tests_of_the_blocks_are_there():
-    packages = (
-        "axi",
-        "dma",
-        "lib",
-        "matrix",
-        "memory",
-        "sequencer",
-        "softmax",
-        "vector",
-    )
+    packages = ("axi", "dma", "lib", "matrix", "memory", "sequencer", "softmax", "vector")
     files = [file for block in BLOCKS for file in block.files]
     assert len(set(files)) == len(files)
     wanted = {path for package in packages for path in (ROOT / "hw" / package).glob("*.py")}

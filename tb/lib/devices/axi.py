@@ -48,10 +48,9 @@ class AxiMemory:
     ``stall``, and for the order in which ids are served; ``stall``: probability that a channel
     pauses for a cycle, 0 to below 1; ``refuses``: true for a byte address whose beat
     gets ``refusal``, SLVERR or DECERR.
-    ``reads``, ``writes`` (list of (id, address, beats)): bursts so far; ``under_way``,
-    ``most_under_way`` (dict of int by id): read bursts with a taken address and without a taken
-    last beat; their greatest number; ``most_unanswered``: greatest number of written bursts with a
-    taken address and without a response.
+    ``reads`` (list of (id, address, beats)): bursts so far; ``under_way``, ``most_under_way``
+    (dict of int by id): read bursts with a taken address and without a taken last beat; their
+    greatest number.
     """
 
     content: bytearray
@@ -63,10 +62,8 @@ class AxiMemory:
     refuses: Callable[[int], bool] = lambda address: False
     refusal: int = 2
     reads: list[tuple[int, int, int]] = field(default_factory=list)
-    writes: list[tuple[int, int, int]] = field(default_factory=list)
     under_way: dict[int, int] = field(default_factory=dict)
     most_under_way: dict[int, int] = field(default_factory=dict)
-    most_unanswered: int = 0
 
     def _rests(self) -> bool:
         return self.rng is not None and self.rng.random() < self.stall
@@ -140,13 +137,11 @@ class AxiMemory:
         bursts: deque[_Burst] = deque()
         received: deque[Sequence[int]] = deque()
         responses: deque[tuple[int, int, int]] = deque()
-        cycle = address_ready = beat_ready = valid = refused = responded = 0
+        cycle = address_ready = beat_ready = valid = refused = 0
         async for _, _, *values in ctx.tick().sample(*(getattr(bus, name) for name in names)):
             cycle += 1
             if addresses.step(values[0], address_ready, values[1:6]):
-                burst = self._burst(values[1:6], cycle)
-                bursts.append(burst)
-                self.writes.append((burst.number, burst.address, burst.beats))
+                bursts.append(self._burst(values[1:6], cycle))
             if beats.step(values[6], beat_ready, values[7:10]):
                 received.append(values[7:10])
             while bursts and received:
@@ -160,10 +155,8 @@ class AxiMemory:
                     responses.append((cycle + self.latency, burst.number, refused))
                     bursts.popleft()
                     refused = 0
-            self.most_unanswered = max(self.most_unanswered, len(self.writes) - responded)
             if valid and values[-1]:
                 responses.popleft()
-                responded += 1
                 valid = 0
             if responses and not valid and responses[0][0] <= cycle + 1 and not self._rests():
                 valid = 1
