@@ -1,17 +1,16 @@
-"""The queue before a unit: order, semaphores, posts, activity."""
+"""The queue before a unit: depth, latency, activity; its proof has order, tags and posts."""
 
 import pysim
 import pytest
 from amaranth.hdl import Value
 
-from celosia.hw import streams
 from celosia.hw.arch import commands
 from celosia.hw.arch.config import SEMAPHORES
 from celosia.hw.arch.isa import Opcode, Unit
 from celosia.hw.arch.presets import preset
 from celosia.hw.arch.registers import Activity
 from celosia.hw.sequencer.dispatch import EXECUTORS
-from celosia.hw.sequencer.issue import InFlight, Issue, IssueActivity
+from celosia.hw.sequencer.issue import Issue, IssueActivity
 
 #: A word of each instruction below, besides GO: FILL with another ``value``.
 WORDS = 2
@@ -174,41 +173,6 @@ async def test_activity_names_each_semaphore():
         assert got == Activity.SEMAPHORE.value + semaphore
 
 
-async def test_waiting_and_index_of_the_oldest():
-    dut = build()
-    ctx = await pysim.simulation(dut, background=[granting(dut)])
-    for index in (11, 12, 13):
-        await push(ctx, dut, index, post=1 << index - 9)
-    assert ctx.get(dut.waiting)
-    await pysim.get(ctx, dut.instruction)
-    await pysim.get(ctx, dut.instruction)
-    for index in (11, 12):
-        await ctx.tick().repeat(4)
-        assert ctx.get(dut.waiting) and ctx.get(dut.index) == index
-        await pysim.pulse(ctx, dut.done)
-    await ctx.tick().repeat(4)
-    assert ctx.get(dut.waiting) and ctx.get(dut.index) == 13
-
-
-async def test_index_is_the_oldest_in_every_cycle():
-    dut = build()
-    ctx = await pysim.simulation(dut, background=[granting(dut)])
-    await push(ctx, dut, 11)
-    await push(ctx, dut, 12)
-    await pysim.get(ctx, dut.instruction)
-    for _ in range(4):
-        assert ctx.get(dut.waiting) and ctx.get(dut.index) == 11
-        await ctx.tick()
-    # A fault names its instruction, one cycle later.
-    ctx.set(dut.fault.tag, 1)
-    ctx.set(dut.fault_valid, 1)
-    await ctx.tick()
-    assert ctx.get(dut.index) == 12
-    ctx.set(dut.fault_valid, 0)
-    await ctx.tick()
-    assert ctx.get(dut.index) == 11
-
-
 async def test_a_unit_that_is_done_at_once_gets_its_post():
     dut = build()
     ctx = await pysim.simulation(dut, background=[granting(dut)])
@@ -227,35 +191,6 @@ async def test_a_unit_that_is_done_at_once_gets_its_post():
             await pysim.pulse(ctx, dut.overflow)
             posts.append(ctx.get(dut.index))
     assert posts == [0b101, 3] and not ctx.get(dut.waiting)
-
-
-async def test_masks_and_indices_under_their_tags(rng):
-    """Posts follow the ends of instructions by two cycles, in the order of their pushes."""
-    dut = InFlight()
-    ctx = await pysim.simulation(dut)
-    pushes, posts = [], {}
-    done = 0
-    for cycle in range(200):
-        oldest = done
-        mask, index = (int(rng.integers(1 << bits)) for bits in (SEMAPHORES, streams.INDEX_BITS))
-        pushing = len(pushes) - oldest < (1 << streams.TAG_BITS) - 1 and rng.random() < 0.6
-        ending = oldest + 1 < len(pushes) and rng.random() < 0.5
-        inputs = {"pushed": int(pushing), "mask": mask, "push_index": index, "done": int(ending)}
-        pysim.drive(ctx, dut, **inputs)
-        if ending:
-            posts[cycle + 2] = pushes[oldest][0]
-            done += 1
-        assert ctx.get(dut.post) == posts.get(cycle, 0)
-        # The index is that of a fault, if there is one.
-        known = len(pushes) > 0 and cycle > 0
-        tag = int(rng.integers(oldest, len(pushes))) if known else 0
-        pysim.drive(ctx, dut, fault={"tag": tag % (1 << streams.TAG_BITS)}, fault_valid=int(known))
-        await ctx.tick()
-        if known:
-            assert ctx.get(dut.index) == pushes[tag][1]
-        if pushing:
-            pushes.append((mask, index))
-    assert done > 40
 
 
 @pytest.mark.parametrize(
