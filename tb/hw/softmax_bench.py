@@ -5,20 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
-from vector_sizes import sizes
 
 from celosia.hw.arch.config import SOFTMAX_ROWS
-from celosia.hw.vector.task import VectorSizes
 
 #: Sums at the ends of the range, and those that a shift does not change.
 CORNERS = [0, 1, 2, (1 << 27) - 1, 1 << 27, (1 << 28) - 1]
-
-
-def vector_sizes(name: str) -> VectorSizes:
-    """Return the sizes of a unit with SOFTMAX."""
-    arguments = sizes(name, softmax=True)
-    del arguments["bus_bytes"]
-    return VectorSizes(**arguments)
 
 
 def exponentials(rng: np.random.Generator) -> np.ndarray:

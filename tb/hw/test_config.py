@@ -183,12 +183,8 @@ def test_softmax_needs_words_without_parity_and_the_pipelined_requantizer(change
 
 
 def test_presets_can_be_changed_by_name():
-    changed = preset("edge,columns=8,weight_rows=4")
-    assert asdict(changed) == asdict(EDGE) | {
-        "name": "edge,columns=8,weight_rows=4",
-        "columns": 8,
-        "weight_rows": 4,
-    }
+    name = "edge,columns=8,weight_rows=4"
+    assert asdict(preset(name)) == asdict(EDGE) | {"name": name, "columns": 8, "weight_rows": 4}
     assert preset("nano") is PRESETS["nano"]
 
 

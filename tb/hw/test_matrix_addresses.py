@@ -11,6 +11,11 @@ from celosia.hw.matrix.addresses import PassAddresses
 MOVE = isa.Opcode.MOVE_WEIGHTS
 
 
+def addresses(**changes):
+    standard = {"rows": 4, "unified_bytes": 64, "weight_tiles": 4, "accumulator_depth": 4}
+    return PassAddresses(sizes=sizes(**(standard | changes)))
+
+
 def seen(ctx, dut, wanted):
     return {name: ctx.get(getattr(dut, name)) for name in wanted}
 
@@ -52,9 +57,7 @@ def read_all(dut, programs, rng=None, stall=0.0):
 )
 @pytest.mark.parametrize("stall", [0.0, 0.5])
 def test_random_loops(rows, unified_bytes, depth, stall, rng):
-    dut = PassAddresses(
-        sizes=sizes(rows=rows, unified_bytes=unified_bytes, weight_tiles=4, accumulator_depth=depth)
-    )
+    dut = addresses(rows=rows, unified_bytes=unified_bytes, accumulator_depth=depth)
     programs = []
     for _ in range(60):
         small = rng.random() < 0.7
@@ -79,10 +82,8 @@ def test_random_loops(rows, unified_bytes, depth, stall, rng):
 )
 @pytest.mark.parametrize("stall", [0.0, 0.5])
 def test_rows_of_tiles_between_matmuls(rows, tiles, depth, blocks, stall, rng):
-    dut = PassAddresses(
-        sizes=sizes(
-            rows=rows, unified_bytes=256, weight_tiles=tiles, accumulator_depth=depth, blocks=blocks
-        )
+    dut = addresses(
+        rows=rows, unified_bytes=256, weight_tiles=tiles, accumulator_depth=depth, blocks=blocks
     )
     programs = []
     for _ in range(80):
@@ -106,32 +107,25 @@ def test_rows_of_tiles_between_matmuls(rows, tiles, depth, blocks, stall, rng):
 
 def test_the_last_row_of_the_weight_buffer_is_inside_and_the_next_is_not():
     for tiles in (3, 4):
-        dut = PassAddresses(
-            sizes=sizes(
-                rows=4, unified_bytes=64, weight_tiles=tiles, accumulator_depth=16, blocks=1
-            )
-        )
+        dut = addresses(weight_tiles=tiles, accumulator_depth=16, blocks=1)
         whole = {"opcode": MOVE, "x_count": 4, "y_count": tiles}
         assert read_all(dut, [whole]) == 0
         assert read_all(dut, [whole | {"tile": 1}, whole | {"z_count": 2}]) == 2
 
 
 def test_construction():
-    dut = PassAddresses(sizes=sizes(rows=4, unified_bytes=48, weight_tiles=3, accumulator_depth=8))
+    dut = addresses(unified_bytes=48, weight_tiles=3, accumulator_depth=8)
     assert dut.address_bits == 7 and len(dut.address) == 7 and len(dut.row) == 4
 
 
 @pytest.mark.parametrize("taps", [1, 3, 4, 5, 8, 9])
 def test_steps_at_the_edges_of_the_lanes(taps):
-    read_all(
-        PassAddresses(sizes=sizes(rows=4, unified_bytes=64, weight_tiles=4, accumulator_depth=4)),
-        [{"taps": taps}],
-    )
+    read_all(addresses(), [{"taps": taps}])
 
 
 @pytest.mark.parametrize("accumulator", [0, 4])
 def test_a_whole_half_is_inside_and_one_more_row_is_not(accumulator):
-    dut = PassAddresses(sizes=sizes(rows=4, unified_bytes=64, weight_tiles=4, accumulator_depth=4))
+    dut = addresses()
     whole = {"accumulator": accumulator, "x_count": 2, "y_count": 2, "taps": 9}
     assert read_all(dut, [whole]) == 0
     assert read_all(dut, [whole | {"x_count": 5, "y_count": 1}]) == 1
@@ -140,9 +134,7 @@ def test_a_whole_half_is_inside_and_one_more_row_is_not(accumulator):
 
 @pytest.mark.parametrize("size", [64, 48])
 def test_the_last_byte_is_inside_and_the_next_is_not(size):
-    dut = PassAddresses(
-        sizes=sizes(rows=4, unified_bytes=size, weight_tiles=4, accumulator_depth=8)
-    )
+    dut = addresses(unified_bytes=size, accumulator_depth=8)
     assert read_all(dut, [{"unified": size - 1}]) == 0
     assert read_all(dut, [{"unified": size - 4, "taps": 5}]) == 1
     for axis in "xyz":
@@ -153,7 +145,5 @@ def test_the_last_byte_is_inside_and_the_next_is_not(size):
 
 
 def test_long_counts():
-    dut = PassAddresses(
-        sizes=sizes(rows=4, unified_bytes=64, weight_tiles=512, accumulator_depth=512)
-    )
+    dut = addresses(weight_tiles=512, accumulator_depth=512)
     read_all(dut, [{"y_count": 300, "z_count": 1, "x_count": 1}, {"z_count": 260, "taps": 5}])

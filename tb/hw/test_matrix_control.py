@@ -3,7 +3,7 @@
 import numpy as np
 import pysim
 import pytest
-from matrix_passes import MATMUL, matmul, sizes
+from matrix_passes import MATMUL, matmul, pixels, sizes
 
 from celosia.hw.arch import isa
 from celosia.hw.arch.registers import Activity
@@ -96,22 +96,20 @@ class Control:
         """Return all requests, the numbers of the last of each instruction, and the tiles."""
         requests, lasts, tiles = [], [], []
         for fields in self.programs:
-            f = MATMUL | fields
-            for step in range(-(-f["taps"] // self.rows)):
-                tiles.append(f["tile"] + step)
-                taps = range(step * self.rows, min(f["taps"], (step + 1) * self.rows))
-                count = f["x_count"] * f["y_count"] * f["z_count"]
-                for pixel in range(count):
-                    yx, x = divmod(pixel, f["x_count"])
-                    z, y = divmod(yx, f["y_count"])
-                    origin = x * f["x_stride"] + y * f["y_stride"] + z * f["z_stride"]
-                    lanes = [
-                        f["unified"] + origin + k + k // f["run"] * f["skip"] * self.rows
-                        for k in taps
-                    ]
-                    accumulate = int(step > 0 or f["accumulate"])
-                    row = f["accumulator"] + pixel
-                    requests.append((lanes, row, accumulate, int(pixel == 0)))
+            f, step = MATMUL | fields, -1
+            for pixel in pixels(self.dut, fields):
+                step += pixel["first"]
+                tiles += [f["tile"] + step] * pixel["first"]
+                lanes = [
+                    pixel["address"]
+                    + lane
+                    # Rows that are skipped before this tap.
+                    + (step * self.rows + lane) // f["run"] * f["skip"] * self.rows
+                    for lane in range(self.rows)
+                    if pixel["mask"] >> lane & 1
+                ]
+                names = ("row", "accumulate", "first")
+                requests.append((lanes, *(pixel[name] for name in names)))
             lasts.append(len(requests) - 1)
         return requests, lasts, tiles
 

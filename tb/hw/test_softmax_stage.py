@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pysim
 import pytest
-from softmax_bench import exponentials, requantiser, vector_sizes
+from softmax_bench import exponentials, requantiser
+from vector_sizes import vector_sizes
 
 from celosia.hw.arch.config import SOFTMAX_ELEMENTS, SOFTMAX_ROWS, TABLE_BYTES
 from celosia.hw.memory.parameter_memory import parameters_payload
@@ -33,7 +34,7 @@ def task_fields(rng: np.random.Generator, lanes: int, step: Step, shape: tuple[i
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_rows(name: str, rng: np.random.Generator) -> None:
-    sizes = vector_sizes(name)
+    sizes = vector_sizes(name, softmax=True)
     lanes = sizes.lanes
     dut = Rows(sizes=sizes)
     ctx = await pysim.simulation(dut)
@@ -104,7 +105,7 @@ class Stage:
 
     def __init__(self, name: str, rng: np.random.Generator) -> None:
         self.rng = rng
-        self.sizes = sizes = vector_sizes(name)
+        self.sizes = sizes = vector_sizes(name, softmax=True)
         payload = parameters_payload(bus_bytes=4, parameter_channels=8, tables=sizes.table_slots)
         self.dut = SoftmaxStage(sizes=sizes, offset_bits=payload["offset"].width)
         self.table = exponentials(rng)

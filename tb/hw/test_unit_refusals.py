@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 from matrix_passes import sizes as matrix_sizes
-from vector_sizes import sizes as vector_sizes
+from vector_sizes import SHAPES, vector_sizes
 
 from celosia.hw.arch.presets import PRESETS
 from celosia.hw.dma.load import LoadUnit
 from celosia.hw.dma.sizes import LoadSizes
 from celosia.hw.dma.splitter import BurstSplitter
 from celosia.hw.matrix.unit import MatrixUnit
-from celosia.hw.vector.task import VectorSizes
 from celosia.hw.vector.unit import VectorUnit
 
 
@@ -32,10 +31,7 @@ def matrix(**changes: Any) -> MatrixUnit:
 
 def vector(visible_cycles: int = 3, **changes: Any) -> VectorUnit:
     sizes = vector_sizes("micro", **changes)
-    bus_bytes = sizes.pop("bus_bytes")
-    return VectorUnit(
-        sizes=VectorSizes(**sizes), bus_bytes=bus_bytes, visible_cycles=visible_cycles
-    )
+    return VectorUnit(sizes=sizes, bus_bytes=SHAPES["micro"][3], visible_cycles=visible_cycles)
 
 
 LANES = "lanes: wanted a power of two up to rows = 8 that divides columns = 8, got 3"

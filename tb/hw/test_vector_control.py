@@ -2,24 +2,18 @@
 
 import pysim
 import pytest
-from vector_sizes import sizes
+from vector_sizes import vector_sizes
 
 from celosia.hw.arch.isa import Error, Opcode, Rounding, Space
 from celosia.hw.arch.registers import Activity
 from celosia.hw.vector.control import Slots, VectorActivity, VectorControl
-from celosia.hw.vector.task import Decoder, Step, VectorSizes
+from celosia.hw.vector.task import Decoder, Step
 
 SETTLE = 9
 
 
-def vector_sizes(**changes):
-    given = sizes("micro", **changes)
-    del given["bus_bytes"]
-    return VectorSizes(**given)
-
-
 def control(**changes):
-    return VectorControl(sizes=vector_sizes(**changes), settle_cycles=SETTLE)
+    return VectorControl(sizes=vector_sizes("micro", **changes), settle_cycles=SETTLE)
 
 
 @pytest.mark.parametrize("late", ["awaited", "settling"])
@@ -161,7 +155,7 @@ async def test_a_fault_of_rows_stops():
 
 
 async def test_decoder_makes_three_tasks_of_a_softmax():
-    dut = Decoder(sizes=vector_sizes(softmax=True))
+    dut = Decoder(sizes=vector_sizes("micro", softmax=True))
     ctx = await pysim.simulation(dut)
     fields = dut.i.payload.fields
 
@@ -212,7 +206,7 @@ async def test_decoder_makes_three_tasks_of_a_softmax():
 
 
 async def test_slots_record_two_tasks():
-    dut = Slots(sizes=vector_sizes())
+    dut = Slots(sizes=vector_sizes("micro"))
     ctx = await pysim.simulation(dut)
 
     async def step(launched=None, *, finished=0):

@@ -3,21 +3,20 @@
 import numpy as np
 import pysim
 import pytest
-from vector_sizes import SHAPES, sizes
+from vector_sizes import SHAPES, vector_sizes
 
 from celosia.hw.arch.isa import Kind, Window
 from celosia.hw.vector.datapath import Datapath
 from celosia.hw.vector.pipe import Pipe, latency
 from celosia.hw.vector.softmax_stage import SoftmaxStage
-from celosia.hw.vector.task import Step, VectorSizes
+from celosia.hw.vector.task import Step
 from celosia.hw.vector.window import WindowUnit
 
 BIAS = 3
 
 
 def datapath(name, **changes):
-    given = sizes(name, **changes)
-    return Datapath(bus_bytes=given.pop("bus_bytes"), sizes=VectorSizes(**given))
+    return Datapath(bus_bytes=SHAPES[name][3], sizes=vector_sizes(name, **changes))
 
 
 async def load(ctx, dut):

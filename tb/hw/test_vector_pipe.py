@@ -2,21 +2,18 @@
 
 import pysim
 import pytest
-from vector_sizes import sizes
+from vector_sizes import vector_sizes
 
 from celosia.hw.arch.isa import Space
 from celosia.hw.memory.parameter_memory import ParameterMemory
 from celosia.hw.vector.pipe import Pipe, Scaler, scaled_latency
 from celosia.hw.vector.sequential import DIGIT_BITS, DIGITS, SerialProduct
-from celosia.hw.vector.task import VectorSizes
 
 
 @pytest.mark.parametrize("requantizer", ["pipelined", "sequential"])
 @pytest.mark.parametrize("bad", ["", "group", "outside"])
 async def test_tag_and_results_of_a_group(requantizer, bad):
-    given = sizes("micro", requantizer=requantizer)
-    del given["bus_bytes"]
-    dut = Scaler(sizes=VectorSizes(**given))
+    dut = Scaler(sizes=vector_sizes("micro", requantizer=requantizer))
     ctx = await pysim.simulation(dut)
     sequential = requantizer == "sequential"
     # Times one, with a bias.

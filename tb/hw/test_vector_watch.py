@@ -7,18 +7,12 @@ import numpy as np
 import pysim
 import pytest
 from amaranth.hdl import ResetInserter, Signal
-from vector_sizes import sizes
+from vector_sizes import vector_sizes
 
 from celosia.hw.memory.accumulators import ACCUMULATOR_LATENCY
 from celosia.hw.memory.parameter_memory import ParameterMemory
 from celosia.hw.vector.task import VectorSizes
 from celosia.hw.vector.watch import Watch
-
-
-def vector_sizes(name: str) -> VectorSizes:
-    given = sizes(name)
-    del given["bus_bytes"]
-    return VectorSizes(**given, parity=True)
 
 
 class Task(NamedTuple):
@@ -125,7 +119,7 @@ class Account:
 @pytest.mark.parametrize("name", ["nano", "twelve", "full"])
 async def test_blames_the_task_that_used_the_word(name: str, rng: np.random.Generator) -> None:
     """Any events at once, resets between them; words that are no channels are always wrong."""
-    account = Account(rng, vector_sizes(name))
+    account = Account(rng, vector_sizes(name, parity=True))
     dut = Watch(sizes=account.sizes)
     reset = Signal()
     seen = {False: 0, True: 0}

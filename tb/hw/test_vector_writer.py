@@ -2,19 +2,12 @@
 
 import pysim
 import pytest
-from vector_sizes import VISIBLE, sizes
+from vector_sizes import VISIBLE, vector_sizes
 
 from celosia.hw.arch.isa import Mode, Space
 from celosia.hw.vector.pipe import Pipe
 from celosia.hw.vector.source import RowReads
-from celosia.hw.vector.task import VectorSizes
 from celosia.hw.vector.writer import UnifiedWriter, Writers
-
-
-def vector_sizes(name, **changes):
-    given = sizes(name, **changes)
-    del given["bus_bytes"]
-    return VectorSizes(**given)
 
 
 @pytest.mark.parametrize("to_sums", [False, True])

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from celosia.hw.vector.task import VectorSizes
+
 #: Cycles from a write until reads see it.
 VISIBLE = 3
 
@@ -32,6 +34,13 @@ def sizes(name: str, **changes: Any) -> dict[str, Any]:
         "bus_bytes": bus_bytes,
         **changes,
     }
+
+
+def vector_sizes(name: str, **changes: Any) -> VectorSizes:
+    """Return the sizes of a shape."""
+    given = sizes(name, **changes)
+    del given["bus_bytes"]
+    return VectorSizes(**given)
 
 
 def factor(values: np.ndarray) -> np.ndarray:
