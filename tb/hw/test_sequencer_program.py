@@ -121,7 +121,7 @@ async def test_a_refused_beat_ends_a_program(rng):
 async def test_programs_that_are_too_long_have_no_words(rng):
     reader = Reader(rng, random_code(rng, 4))
     ctx = await pysim.simulation(reader.dut, background=[reader.memory, reader.take])
-    assert await reader.start(ctx, 1 << LENGTH_BITS) == (Error.PROGRAM, 0)
+    assert await reader.start(ctx, 1 << LENGTH_BITS | 4) == (Error.PROGRAM, 0)
     assert not reader.words
 
 
