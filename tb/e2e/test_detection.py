@@ -59,11 +59,8 @@ def detector(
 def contents(rng: np.random.Generator, shape: tuple[int, ...], kind: str, ties: bool) -> np.ndarray:
     """Return encoded boxes, or scores of which few differ."""
     if kind == "uint8":
-        return (
-            rng.integers(0, 256, shape).astype(np.uint8)
-            // (32 if ties else 1)
-            * (32 if ties else 1)
-        )
+        step = 32 if ties else 1
+        return rng.integers(0, 256, shape).astype(np.uint8) // step * step
     found = rng.random(shape, np.float32)
     return np.round(found * 8) / np.float32(8) if ties else found
 
@@ -134,10 +131,8 @@ def test_an_overlap_at_the_threshold_stays(limit: float, kept: int, regular: boo
     content = detector(rng, options | {"detections_per_class": 9}, "float32", 2, 4, anchors)
     boxes, scores = np.zeros((1, 2, 4), np.float32), np.zeros((1, 2, 4), np.float32)
     scores[0, :, 1] = [0.75, 0.5]
-    expected, got = (
-        prerequisites.litert_outputs(content, boxes, scores),
-        ours(content, [boxes, scores]),
-    )
+    expected = prerequisites.litert_outputs(content, boxes, scores)
+    got = ours(content, [boxes, scores])
     assert int(expected[3][0]) == got[3].reshape(-1)[0] == kept
 
 

@@ -15,8 +15,13 @@ from celosia.sw.frontend.tflite import load
 from celosia.sw.measure import measure
 from celosia.sw.runtime.interpreter import open_session
 
+SCALES: dict[str, Any] = {"weight_scale": 0.01, "output_scale": 0.5}
 #: Layers below take so little that a few cycles count.
 LEAST = 1000
+
+
+def weights(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.integers(-127, 128, shape).astype(np.int8)
 
 
 def worst(compiled: Compiled, latency: int, bandwidth: float = 1.0) -> float:
@@ -40,16 +45,12 @@ def worst(compiled: Compiled, latency: int, bandwidth: float = 1.0) -> float:
     ],
 )
 def test_small_network(sizes, batch, latency, bandwidth, rng, verilator) -> None:
-    def weights(*shape: int) -> np.ndarray:
-        return rng.integers(-127, 128, shape).astype(np.int8)
-
-    scales: dict[str, Any] = {"weight_scale": 0.01, "output_scale": 0.5}
     layers = [
-        Convolution(weights=weights(20, 3, 3, 1), padding="SAME", **scales),
-        Convolution(weights=weights(12, 3, 3, 20), padding="VALID", stride=(2, 2), **scales),
+        Convolution(weights=weights(rng, 20, 3, 3, 1), padding="SAME", **SCALES),
+        Convolution(weights=weights(rng, 12, 3, 3, 20), padding="VALID", stride=(2, 2), **SCALES),
         Pool(kind="AVERAGE_POOL_2D", padding="SAME"),
         Reshape(shape=(1, 588)),
-        FullyConnected(weights=weights(30, 588), **scales),
+        FullyConnected(weights=weights(rng, 30, 588), **SCALES),
     ]
     graph = load(write_sequential(layers, input_shape=(1, 30, 30, 1), input_scale=0.5))
     worst(compile_steps(graph, preset(sizes), batch), latency, bandwidth)
@@ -59,20 +60,15 @@ def test_small_network(sizes, batch, latency, bandwidth, rng, verilator) -> None
 @pytest.mark.parametrize(("width", "together"), [(10, True), (130, False)])
 def test_program_in_parts(width, together, parts, rng, verilator) -> None:
     """A batch takes what is estimated, with what each part loads again."""
-
-    def weights(*shape: int) -> np.ndarray:
-        return rng.integers(-127, 128, shape).astype(np.int8)
-
-    scales: dict[str, Any] = {"weight_scale": 0.01, "output_scale": 0.5}
     layers: list[Any] = [
-        Convolution(weights=weights(16, 3, 3, 1), padding="SAME", **scales),
+        Convolution(weights=weights(rng, 16, 3, 3, 1), padding="SAME", **SCALES),
         Pool(),
         Pool(),
         Reshape(shape=(1, 576)),
-        FullyConnected(weights=weights(width, 576), **scales),
+        FullyConnected(weights=weights(rng, width, 576), **SCALES),
     ]
     for taps in (width, 10)[: parts - 1]:
-        layers += [Softmax(), FullyConnected(weights=weights(10, taps), **scales)]
+        layers += [Softmax(), FullyConnected(weights=weights(rng, 10, taps), **SCALES)]
     graph = load(write_sequential(layers, input_shape=(1, 24, 24, 1), input_scale=0.5))
     program = compile_steps(graph, preset("micro"), 4).program
     assert len(program.parts) == parts and bool(program.constants) == together

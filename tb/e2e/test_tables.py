@@ -11,6 +11,7 @@ from agreement import compare
 from celosia.hw.arch.isa import Kind, Opcode
 from celosia.sw.compiler.lower import lower
 from celosia.sw.frontend.tflite import load
+from celosia.sw.ir.parts import Section
 from celosia.sw.ir.program import Program
 
 
@@ -61,15 +62,12 @@ ALONE = (
 
 def tables_loaded(program: Program) -> tuple[int, int]:
     """Return how many tables the two sections load."""
-    setup, main = (
-        sum(
-            i.count
-            for i in section.instructions
-            if i.opcode is Opcode.LOAD_PARAMS and i.kind == Kind.TABLES.value
-        )
-        for section in (program.setup, program.main)
-    )
-    return setup, main
+
+    def loaded(section: Section) -> int:
+        loads = [i for i in section.instructions if i.opcode is Opcode.LOAD_PARAMS]
+        return sum(i.count for i in loads if i.kind == Kind.TABLES.value)
+
+    return loaded(program.setup), loaded(program.main)
 
 
 def check(
@@ -121,10 +119,9 @@ def test_tables_stay_where_there_are_places(rng: np.random.Generator) -> None:
 
 
 def test_tables_stream_through_the_last_places(rng: np.random.Generator) -> None:
+    functions = (TANH, LEAKY, TANH, SWISH, LOGISTIC, w.Function(kind="EXP"), w.Function(kind="ABS"))
     layers = []
-    for layer in (
-        *(TANH, LEAKY, TANH, SWISH, LOGISTIC, w.Function(kind="EXP"), w.Function(kind="ABS")),
-    ):
+    for layer in functions:
         layers += [dense(rng, 30, 30), layer]
     graph = chain(dense(rng, 30, 105), *layers)
     assert tables_loaded(check(graph, rng, "micro", batch=3)) == (0, 7)

@@ -30,11 +30,8 @@ TAKEN = 0.85
 
 def checked(dtype: str, seeds: range, device: str = "machine") -> str:
     """Return what became of some cases; fails if a byte differs or too few are run."""
-    refused, wrong, configs = (
-        Counter[str](),
-        list[str](),
-        CONFIGS if device == "machine" else [EDGE],
-    )
+    refused, wrong = Counter[str](), list[str]()
+    configs = CONFIGS if device == "machine" else [EDGE]
     for seed in seeds:
         one, config = of_type(dtype, seed), configs[seed % len(configs)]
         try:

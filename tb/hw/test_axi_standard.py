@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
+import icarus
 import prerequisites
 import pytest
 
@@ -42,14 +43,10 @@ endmodule
 
 
 def test_a_register_through_standard_names(tmp_path: Path) -> None:
-    compiler = prerequisites.icarus()
     (tmp_path / "core.v").write_text(verilog(PICO, standard=True))
     (tmp_path / "bench.v").write_text(BENCH.format(offset=OFFSETS["fingerprint"]))
-    command = [str(compiler), "-g2005", "-s", "bench", "-o", "bench.vvp", "bench.v", "core.v"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    command = [str(compiler.with_name("vvp")), "-n", "bench.vvp"]
-    printed = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert printed.stdout == f"{PICO.fingerprint:08x}\n"
+    printed = icarus.printed(tmp_path, "bench.v", "core.v", year=2005)
+    assert printed == f"{PICO.fingerprint:08x}\n"
 
 
 def test_names_of_ports() -> None:

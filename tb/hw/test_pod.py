@@ -4,6 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import icarus
 import prerequisites
 
 from celosia.hw.arch.pod import PodConfig
@@ -66,12 +67,7 @@ def printed(folder: Path, ports: int, results: dict[str, str]) -> list[int]:
     values = {"begin": BEGIN, "end": END, "base": BASE, "inputs": inputs, "steps": steps}
     bench = BENCH.format(core=CORE, ports=", ".join(names), **values)
     (folder / "pod.v").write_text(text + bench)
-    compiler = prerequisites.icarus()
-    command = [str(compiler), "-g2012", "-s", "bench", "-o", "bench", "pod.v"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    command = [str(compiler.with_name("vvp")), "-n", "bench"]
-    result = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
-    return list(map(int, result.stdout.split()))
+    return list(map(int, icarus.printed(folder, "pod.v").split()))
 
 
 def test_the_base_is_that_of_private_addresses_alone(tmp_path: Path) -> None:

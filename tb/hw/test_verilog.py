@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import icarus
 import prerequisites
 import pytest
 from amaranth.back import verilog as amaranth_verilog
@@ -19,7 +20,6 @@ from celosia.hw.arch.pod import PodConfig
 from celosia.hw.arch.presets import preset
 from celosia.hw.verilog.build import convert, verilog
 from celosia.hw.verilog.conversion import Conversion
-from celosia.sim.rtl.simulators import find_icarus
 from celosia.sw.export import files
 
 PAIR = data.StructLayout({"used": 5, "unread": 3, "high": signed(4)})
@@ -138,16 +138,10 @@ def written() -> str:
 
 
 def test_it_behaves_the_same(written: str, tmp_path: Path, seed: int) -> None:
-    with prerequisites.needed():
-        compiler = find_icarus()
     (tmp_path / "source.v").write_text(amaranth_verilog.convert(Mixed(), name="source"))
     (tmp_path / "written.v").write_text(written)
     (tmp_path / "bench.v").write_text(BENCH.format(seed=1 + seed % (1 << 31)))
-    command = [str(compiler), "-g2012", "-o", "bench.vvp", "bench.v", "source.v", "written.v"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    simulator = [str(compiler.with_name("vvp")), "-n", "bench.vvp"]
-    printed = subprocess.run(simulator, cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert printed.stdout == "compared\n"
+    assert icarus.printed(tmp_path, "bench.v", "source.v", "written.v") == "compared\n"
 
 
 def test_nothing_is_unread(written: str) -> None:

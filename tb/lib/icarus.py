@@ -4,6 +4,8 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import prerequisites
+
 from celosia.sim.rtl import parts
 from celosia.sim.rtl.simulators import find_icarus
 
@@ -25,6 +27,15 @@ module bench;
   end
 endmodule
 """
+
+
+def printed(folder: Path, *sources: str, year: int = 2012) -> str:
+    """Return what module ``bench`` prints, in the Verilog of a year; files are in a folder."""
+    compiler = prerequisites.icarus()
+    command = [str(compiler), f"-g{year}", "-s", "bench", "-o", "bench.vvp", *sources]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    command = [str(compiler.with_name("vvp")), "-n", "bench.vvp"]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 class Player:
