@@ -10,6 +10,7 @@ from networks import Graph, Operation
 from random_networks.cases import Case, case
 
 from celosia.hw.arch.config import Config
+from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
 from celosia.sw.frontend.tflite import load
 from celosia.sw.layers.errors import CompileError
@@ -59,6 +60,11 @@ def differences(case: Case, config: Config, device: str) -> str:
             name = case.graph.tensors[number].name
             return f"{name}: {wrong} of {got.size} bytes differ"
     return ""
+
+
+def assert_equal(graph: Graph, *inputs: np.ndarray, sizes: str = "edge", batch: int = 1) -> None:
+    """Compare a graph on the machine model of a core with LiteRT."""
+    assert differences(Case(0, "", graph, inputs, batch), preset(sizes), "machine") == ""
 
 
 def _up_to(graph: Graph, operation: Operation) -> Graph:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from conformance import differences
+from conformance import assert_equal, differences
 from networks import Chain, Constant
 from random_networks.cases import Case
 from turns import in_turn
@@ -142,8 +142,7 @@ def test_sums_that_wrap(option: str) -> None:
     inputs = tuple(
         rng.integers(-128, 128, (9, *shape)).astype(np.int8) for shape in ((4, 3), (5, 3))
     )
-    case = Case(0, "", chain.graph(), inputs, 2)
-    assert differences(case, preset("micro" + option), "machine") == ""
+    assert_equal(chain.graph(), *inputs, sizes="micro" + option, batch=2)
 
 
 def projected(chain: Chain, shape: tuple[int, int], rng: np.random.Generator) -> int:
@@ -184,9 +183,8 @@ def test_a_constant_times_computed_weights() -> None:
     about = {"scale": 0.02, "zero_point": 1}
     chain.operator("FULLY_CONNECTED", (4, 6), inputs=[rows, 0], **about)
     rng = np.random.default_rng(1)
-    inputs = (rng.integers(-128, 128, (3, 6, 7)).astype(np.int8),)
-    case = Case(0, "", chain.graph(), inputs, 2)
-    assert differences(case, preset("micro" + OPTION), "machine") == ""
+    x = rng.integers(-128, 128, (3, 6, 7)).astype(np.int8)
+    assert_equal(chain.graph(), x, sizes="micro" + OPTION, batch=2)
 
 
 @pytest.mark.slow

@@ -101,52 +101,46 @@ def on_core(case: Case, sizes: str) -> bool:
     return not any(isinstance(step, HostOperator) for step in program.steps)
 
 
+def check(case: Case, sizes: str, core: bool = True) -> None:
+    """Compare a case with LiteRT; ``core``: the core computes all of it."""
+    assert on_core(case, sizes) == core
+    assert differences(case, preset(sizes), "machine") == "", case.seed
+
+
 @pytest.mark.parametrize("sizes", ["nano", "micro", "edge", "pico", "edge,columns=8"])
 @pytest.mark.parametrize("draw", [drawn, drawn_difference])
 def test_random_products(sizes: str, draw: Callable[[int], Case]) -> None:
     for seed in range(12):
-        case = draw(seed)
-        assert on_core(case, sizes + OPTION)
-        assert differences(case, preset(sizes + OPTION), "machine") == "", seed
+        check(draw(seed), sizes + OPTION)
 
 
 @pytest.mark.parametrize("zeros", [(-128, -128, -128), (127, 127, 0), (-128, 127, -1)])
 @pytest.mark.parametrize(
-    "scales",
+    ("kind", "scales"),
     [
-        (1.0, 1.0, 512.0),  # Exact halves.
-        (0.5, 0.25, 0.0625),  # A factor above 1.
-        (0.01, 0.01, 1.0),  # A result of nearly nothing.
-        (1 / 256, 0.02, 0.011),
+        ("MUL", (1.0, 1.0, 512.0)),  # Exact halves.
+        ("MUL", (0.5, 0.25, 0.0625)),  # A factor above 1.
+        ("MUL", (0.01, 0.01, 1.0)),  # A result of nearly nothing.
+        ("MUL", (1 / 256, 0.02, 0.011)),
+        ("SQUARED_DIFFERENCE", (1.0, 1.0, 512.0)),  # Exact halves; the greatest differences.
+        # The greatest factor: most results saturate.
+        ("SQUARED_DIFFERENCE", (1.0, 1.0, 1.0 / 4095)),
+        ("SQUARED_DIFFERENCE", (0.5, 0.375, 1.0)),  # Halves in the second input.
+        # Halves in the first one, before its shift.
+        ("SQUARED_DIFFERENCE", (129 / 256, 1.0, 300.0)),
+        # Of the second input nearly nothing; of the first one nothing.
+        ("SQUARED_DIFFERENCE", (1.0, 2.0**-20, 256.0)),
+        ("SQUARED_DIFFERENCE", (2.0**-31, 1.0, 3.0)),
     ],
 )
 def test_roundings(
-    zeros: tuple[int, int, int], scales: tuple[float, float, float], rng: np.random.Generator
-) -> None:
-    case = Factors((1, 9, 7, 16), (1, 9, 7, 16), zeros, scales).case(rng)
-    assert on_core(case, "edge" + OPTION)
-    assert differences(case, preset("edge" + OPTION), "machine") == ""
-
-
-@pytest.mark.parametrize("zeros", [(-128, -128, -128), (127, 127, 0), (-128, 127, -1)])
-@pytest.mark.parametrize(
-    "scales",
-    [
-        (1.0, 1.0, 512.0),  # Exact halves; the greatest differences.
-        (1.0, 1.0, 1.0 / 4095),  # The greatest factor: most results saturate.
-        (0.5, 0.375, 1.0),  # Halves in the second input.
-        (129 / 256, 1.0, 300.0),  # Halves in the first one, before its shift.
-        (1.0, 2.0**-20, 256.0),  # Of the second input nearly nothing.
-        (2.0**-31, 1.0, 3.0),  # Of the first one nothing.
-    ],
-)
-def test_roundings_of_differences(
-    zeros: tuple[int, int, int], scales: tuple[float, float, float], rng: np.random.Generator
+    kind: str,
+    zeros: tuple[int, int, int],
+    scales: tuple[float, float, float],
+    rng: np.random.Generator,
 ) -> None:
     shape = (1, 9, 7, 16)
-    case = Factors(shape, shape, zeros, scales, kind="SQUARED_DIFFERENCE").case(rng)
-    assert on_core(case, "edge" + OPTION)
-    assert differences(case, preset("edge" + OPTION), "machine") == ""
+    check(Factors(shape, shape, zeros, scales, kind=kind).case(rng), "edge" + OPTION)
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -159,9 +153,7 @@ def test_differences_of_all_pairs(scales: tuple[float, float], swapped: bool) ->
     factors = Factors(shape, shape, zeros, all_scales, batch=4, kind="SQUARED_DIFFERENCE")
     numbers = np.arange(-128, 128, dtype=np.int8)
     pairs = [array.reshape(-1, *shape) for array in np.meshgrid(numbers, numbers)]
-    case = replace(factors.case(np.random.default_rng(0)), inputs=tuple(pairs))
-    assert on_core(case, "edge" + OPTION)
-    assert differences(case, preset("edge" + OPTION), "machine") == ""
+    check(replace(factors.case(np.random.default_rng(0)), inputs=tuple(pairs)), "edge" + OPTION)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -180,9 +172,7 @@ def test_differences_of_all_pairs(scales: tuple[float, float], swapped: bool) ->
 def test_what_broadcasts(
     first: tuple[int, ...], second: tuple[int, ...], core: bool, kind: str, rng: np.random.Generator
 ) -> None:
-    case = Factors(first, second, kind=kind).case(rng)
-    assert on_core(case, "micro" + OPTION) == core
-    assert differences(case, preset("micro" + OPTION), "machine") == ""
+    check(Factors(first, second, kind=kind).case(rng), "micro" + OPTION, core)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -203,9 +193,7 @@ def test_a_value_with_itself(kind: str, rng: np.random.Generator) -> None:
     chain = Chain((1, 6, 5, 9), 0.05, 11)
     chain.operator(kind, inputs=[0, 0], scale=0.3, zero_point=-20)
     inputs = rng.integers(-128, 128, (2, 1, 6, 5, 9)).astype(np.int8)
-    case = Case(0, kind, chain.graph(), (inputs,), 2)
-    assert on_core(case, "nano" + OPTION)
-    assert differences(case, preset("nano" + OPTION), "machine") == ""
+    check(Case(0, kind, chain.graph(), (inputs,), 2), "nano" + OPTION)
 
 
 @pytest.mark.parametrize("sizes", [NANO_WITH_ALL, "pico" + OPTION])

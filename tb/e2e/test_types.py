@@ -8,7 +8,7 @@ import networks as w
 import numpy as np
 import pytest
 import tflite
-from conformance import differences, reference
+from conformance import assert_equal, differences, reference
 from random_networks.cases import Case
 from random_networks.other_types import TYPES, converted, of_type
 from whole_networks.golden import Stack
@@ -65,10 +65,6 @@ def test_many_cases(dtype: str, figure: Callable[[str], None]) -> None:
 @pytest.mark.slow
 def test_cases_on_the_rtl(verilator: None, figure: Callable[[str], None]) -> None:
     figure(f"uint8 on the RTL: {checked('uint8', range(100), 'rtl')}")
-
-
-def assert_equal(graph: w.Graph, *inputs: np.ndarray) -> None:
-    assert differences(Case(0, "", graph, inputs, 1), EDGE, "machine") == ""
 
 
 def numbers(rng: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:

@@ -192,35 +192,36 @@ class SpaceToDepth:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpaceToBatch:
-    """A SPACE_TO_BATCH_ND of an image; margins as its paddings."""
+class _Blocks:
+    """Blocks of an image and its margins."""
 
     blocks: tuple[int, int]
     margins: _Margins = ((0, 0), (0, 0))
+
+    def constants(self, chain: Chain) -> list[int]:
+        return [chain.constant("blocks", self.blocks), chain.constant("margins", self.margins)]
+
+
+class SpaceToBatch(_Blocks):
+    """A SPACE_TO_BATCH_ND of an image; margins as its paddings."""
 
     def add(self, chain: Chain) -> None:
         batch, *extents, channels = chain.image()
         wide = [n + sum(margin) for n, margin in zip(extents, self.margins, strict=True)]
         extents = [n // block for n, block in zip(wide, self.blocks, strict=True)]
         shape = batch * math.prod(self.blocks), *extents, channels
-        margins = [chain.constant("blocks", self.blocks), chain.constant("margins", self.margins)]
-        chain.operator("SPACE_TO_BATCH_ND", shape, margins)
+        chain.operator("SPACE_TO_BATCH_ND", shape, self.constants(chain))
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchToSpace:
+class BatchToSpace(_Blocks):
     """A BATCH_TO_SPACE_ND of images; margins as its crops."""
-
-    blocks: tuple[int, int]
-    margins: _Margins = ((0, 0), (0, 0))
 
     def add(self, chain: Chain) -> None:
         batch, *extents, channels = chain.image()
         wide = [n * block for n, block in zip(extents, self.blocks, strict=True)]
         samples = batch // math.prod(self.blocks)
         extents = [n - sum(margin) for n, margin in zip(wide, self.margins, strict=True)]
-        margins = [chain.constant("blocks", self.blocks), chain.constant("margins", self.margins)]
-        chain.operator("BATCH_TO_SPACE_ND", (samples, *extents, channels), margins)
+        chain.operator("BATCH_TO_SPACE_ND", (samples, *extents, channels), self.constants(chain))
 
 
 @dataclass(frozen=True, kw_only=True)
