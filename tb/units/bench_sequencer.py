@@ -202,7 +202,7 @@ async def random_programs(bench: SequencerBench) -> None:
 @SequencerBench.test(make)
 async def wrong_programs(bench: SequencerBench) -> None:
     """The error of the machine; then the sequencer runs again as if nothing had been."""
-    for number in range(bench.options["rounds"]):
+    for number in range(max(bench.options["rounds"], len(KINDS))):
         bench.stall = 0.4 * (number % 2)
         words = faulty(bench.config, bench.rng, KINDS[number % len(KINDS)])[1].code
         failure = schedule(listing(words, bench.config), bench.config.queue_depth).failure
