@@ -228,6 +228,16 @@ def mnist_model() -> Path:
 
 
 @pytest.fixture(scope="session")
+def plain() -> Path:
+    """A float network with classes 0 to 4 for images of 24 x 24 x 3, and what quantises it."""
+    import prerequisites
+
+    for name in ("ai_edge_litert", "ai_edge_quantizer"):
+        prerequisites.package(name)
+    return ROOT / "tb" / "e2e" / "fixtures" / "functional.plain.tflite"
+
+
+@pytest.fixture(scope="session")
 def two_ended() -> Callable[..., bytes]:
     """Makes a model of two inputs and two outputs of a type: their sum, and RELU of the second."""
 

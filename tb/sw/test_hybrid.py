@@ -21,27 +21,24 @@ INT8, HALF, FLOAT = np.dtype("int8"), np.dtype("float16"), np.dtype("float32")
 
 
 @pytest.fixture
-def plain(root: Path) -> bytes:
-    """A float network of 5 classes for images of 24 x 24 x 3."""
-    for name in ("ai_edge_litert", "ai_edge_quantizer"):
-        prerequisites.package(name)
-    return (root / "tb" / "e2e" / "fixtures" / "functional.plain.tflite").read_bytes()
+def content(plain: Path) -> bytes:
+    return plain.read_bytes()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_converters_default_becomes_int8(kind, plain: bytes, tmp_path: Path, rng) -> None:
+def test_the_converters_default_becomes_int8(kind, content: bytes, tmp_path: Path, rng) -> None:
     tool: Any = prerequisites.package("ai_edge_quantizer.quantizer")
     recipe: Any = prerequisites.package("ai_edge_quantizer.recipe")
-    worker = tool.Quantizer(bytearray(plain), getattr(recipe, kind)())
-    content = bytes(worker.quantize().quantized_model)
-    assert len(content) < len(plain) / 2
+    worker = tool.Quantizer(bytearray(content), getattr(recipe, kind)())
+    small = bytes(worker.quantize().quantized_model)
+    assert len(small) < len(content) / 2
     path = tmp_path / "named_int8.tflite"
-    path.write_bytes(content)
+    path.write_bytes(small)
     x = rng.random((4, 24, 24, 3), np.float32)
     with Converter(path) as converter:
         (port,) = converter.ports
         # The hybrid kernels round the inputs of each layer, those of float do not.
-        floats, hybrid = converter.outputs(None, [x]), run(content, {port.name: x}, range(4))
+        floats, hybrid = converter.outputs(None, [x]), run(small, {port.name: x}, range(4))
         assert np.abs(hybrid - floats).max() < 0.02 and np.ptp(floats) > 0.1
         quantised = converter.quantized([x])
         compile_graph(load(quantised), preset("edge"))
@@ -52,28 +49,17 @@ def test_the_converters_default_becomes_int8(kind, plain: bytes, tmp_path: Path,
 def dense(weights: Tensor) -> bytes:
     """Return a layer whose weights come through DEQUANTIZE."""
     ends = Tensor("x", (1, 4), FLOAT), Tensor("w", (2, 4), FLOAT), Tensor("y", (1, 2), FLOAT)
-    operations = (
-        Operation("DEQUANTIZE", (3,), (1,)),
-        Operation("FULLY_CONNECTED", (0, 1), (2,)),
-    )
+    operations = Operation("DEQUANTIZE", (3,), (1,)), Operation("FULLY_CONNECTED", (0, 1), (2,))
     return serialize(Graph((*ends, weights), operations, (0,), (2,)))
 
 
 def embedding(table: Tensor) -> bytes:
     """Return a network that takes rows of a table, then brings them to float."""
-    tensors = (
-        Tensor("x", (1, 1), np.dtype("int32")),
-        table,
-        Tensor("rows", (1, 1, 4), INT8, table.quantization),
-        Tensor("real", (1, 1, 4), FLOAT),
-        Tensor("more", (1, 1, 4), FLOAT),
-        Tensor("y", (1, 1, 4), FLOAT),
-    )
-    operations = (
-        Operation("GATHER", (1, 0), (2,)),
-        Operation("DEQUANTIZE", (2,), (3,)),
-        Operation("ADD", (3, 4), (5,)),
-    )
+    floats = [Tensor(name, (1, 1, 4), FLOAT) for name in ("real", "more", "y")]
+    rows = Tensor("rows", (1, 1, 4), INT8, table.quantization)
+    tensors = (Tensor("x", (1, 1), np.dtype("int32")), table, rows, *floats)
+    gathered, real = Operation("GATHER", (1, 0), (2,)), Operation("DEQUANTIZE", (2,), (3,))
+    operations = (gathered, real, Operation("ADD", (3, 4), (5,)))
     return serialize(Graph(tensors, operations, (0, 4), (5,)))
 
 
@@ -116,27 +102,19 @@ def test_rows_of_a_table_through_dequantize(tmp_path: Path) -> None:
         np.testing.assert_allclose(converter.outputs(None, [x, more]), wanted)
 
 
-def test_a_quantised_file_is_no_float_network(mnist_model: Path, plain: bytes) -> None:
-    tensors = (
-        Tensor("x", (1, 4), FLOAT),
-        Tensor("q", (1, 4), INT8, SHIFTED),
-        Tensor("y", (1, 4), FLOAT),
-    )
+def test_a_quantised_file_is_no_float_network(content: bytes) -> None:
+    x, y = (Tensor(name, (1, 4), FLOAT) for name in "xy")
+    tensors = (x, Tensor("q", (1, 4), INT8, SHIFTED), y)
     operations = (Operation("QUANTIZE", (0,), (1,)), Operation("DEQUANTIZE", (1,), (2,)))
     with pytest.raises(QuantizeError, match="it is quantised: celosia run"):
         float_weights(serialize(Graph(tensors, operations, (0,), (2,))))
-    assert float_weights(plain) == plain
+    assert float_weights(content) == content
 
 
 def test_variables_without_contents_are_refused() -> None:
     prerequisites.package("ai_edge_litert")
-    resource = np.dtype("int32")
-    tensors = (
-        Tensor("x", (1, 4), FLOAT),
-        Tensor("handle", (1,), resource),
-        Tensor("w", (1, 4), FLOAT),
-        Tensor("y", (1, 4), FLOAT),
-    )
+    x, w, y = (Tensor(name, (1, 4), FLOAT) for name in "xwy")
+    tensors = (x, Tensor("handle", (1,), np.dtype("int32")), w, y)
     operations = (
         Operation("VAR_HANDLE", (), (1,)),
         Operation("READ_VARIABLE", (1,), (2,)),

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import prerequisites
 import pytest
 from whole_networks.small import two_signatures
 
@@ -111,30 +110,22 @@ def test_programs_in_sessions(rng: np.random.Generator) -> None:
         celosia.InferenceSession(program, signature="serving_default")
 
 
-@pytest.fixture
-def floating(root: Path) -> Path:
-    """A float network for images of 24 × 24 × 3."""
-    for name in ("ai_edge_litert", "ai_edge_quantizer"):
-        prerequisites.package(name)
-    return root / "tb" / "e2e" / "fixtures" / "functional.plain.tflite"
-
-
-def test_quantize(floating: Path, tmp_path: Path, rng: np.random.Generator) -> None:
+def test_quantize(plain: Path, tmp_path: Path, rng: np.random.Generator) -> None:
     x = rng.random((12, 24, 24, 3), np.float32)
-    content = celosia.quantize(floating, x, tmp_path / "y.tflite")
+    content = celosia.quantize(plain, x, tmp_path / "y.tflite")
     assert (tmp_path / "y.tflite").read_bytes() == content
     assert celosia.compile(content).inputs[0].dtype == "int8"
 
 
 @pytest.mark.thorough
-def test_quantize_from_a_script(floating: Path, tmp_path: Path) -> None:
+def test_quantize_from_a_script(plain: Path, tmp_path: Path) -> None:
     """A script without ``if __name__ == "__main__"`` is run once."""
     (tmp_path / "script.py").write_text(
         "import sys, celosia, numpy\nprint('started')\n"
         "x = numpy.random.default_rng(0).random((3, 24, 24, 3), numpy.float32)\n"
         "print(len(celosia.quantize(sys.argv[1], x)) > 1000)\n"
     )
-    command = [sys.executable, str(tmp_path / "script.py"), str(floating)]
+    command = [sys.executable, str(tmp_path / "script.py"), str(plain)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("started\nTrue\n", 0)
 
@@ -148,27 +139,27 @@ def test_quantize_from_a_script(floating: Path, tmp_path: Path) -> None:
         ((3, 24, 24, 3), "float32", "gone/y.tflite", "no such directory as gone"),
     ],
 )
-def test_quantize_refuses(floating, shape, kind, output, says) -> None:
+def test_quantize_refuses(plain, shape, kind, output, says) -> None:
     with pytest.raises(ValueError, match=says):
-        celosia.quantize(floating, np.zeros(shape, kind), output)
+        celosia.quantize(plain, np.zeros(shape, kind), output)
 
 
-def test_quantize_refuses_samples_and_files(floating: Path) -> None:
+def test_quantize_refuses_samples_and_files(plain: Path) -> None:
     x = np.zeros((3, 24, 24, 3), np.float32)
     with pytest.raises(InputError, match=r"calibration: wanted \[.*\], got \['other'\]"):
-        celosia.quantize(floating, {"other": x})
+        celosia.quantize(plain, {"other": x})
     with pytest.raises(InputError, match="wanted finite numbers"):
-        celosia.quantize(floating, x + np.inf)
+        celosia.quantize(plain, x + np.inf)
     with pytest.raises(QuantizeError, match="gone.keras: no such file"):
         celosia.quantize("gone.keras", x)
 
 
 @pytest.mark.thorough
-def test_page_for_python(root, floating, mnist_model, tmp_path, monkeypatch, capsys, rng) -> None:
+def test_page_for_python(root, plain, mnist_model, tmp_path, monkeypatch, capsys, rng) -> None:
     """The blocks of docs/how-to/python.md, in order."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(mnist_model, "net.tflite")
-    shutil.copy(floating, "float.tflite")
+    shutil.copy(plain, "float.tflite")
     Path("two.tflite").write_bytes(two_signatures())
     np.save("x.npy", rng.integers(-128, 128, (6, 784), np.int8))
     np.save("samples.npy", rng.random((5, 24, 24, 3), np.float32))

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import prerequisites
 import pytest
 from PIL import Image
 
@@ -18,14 +17,6 @@ from celosia.sw.quantize import process, tensorflow
 from celosia.sw.quantize.model import QuantizeError, port
 from celosia.sw.quantize.process import Converter
 from celosia.sw.runtime.arrays import InputError
-
-
-@pytest.fixture
-def plain(root: Path) -> Path:
-    """A float network with classes 0 to 4 for images of 24 x 24 x 3."""
-    for name in ("ai_edge_litert", "ai_edge_quantizer"):
-        prerequisites.package(name)
-    return root / "tb" / "e2e" / "fixtures" / "functional.plain.tflite"
 
 
 @pytest.fixture
@@ -172,9 +163,7 @@ def test_errors_of_frameworks_are_short() -> None:
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [(0, 0, 0), (0, 4, 2), (1, 0, 0), (1, 4, 0)])
-def test_all_samples_of_all_inputs_must_be_finite(
-    place: tuple[int, int, int], number: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_samples_of_all_inputs_must_be_finite(place, number, monkeypatch) -> None:
     converter = Converter.__new__(Converter)
     converter.ports = [port(name, (1, 3), "float32") for name in ("one", "other")]
     monkeypatch.setattr(converter, "_call", lambda *_: b"quantised")
