@@ -1,7 +1,6 @@
 import json
 import re
 import sys
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import litert
 import numpy as np
 import prerequisites
 import pytest
+from digit_pages import one, serving
 from networks import FullyConnected, write_fully_connected
 from PIL import Image
 
@@ -26,8 +26,9 @@ from celosia.sw.shipped import shipped
 from celosia_examples.digits.classifier import Classifier
 from celosia_examples.digits.picture import CANVAS, normalised
 
-OCTETS = "application/octet-stream"
 STATIC = Path(sys.modules[Classifier.__module__].__file__ or "").with_name("static")
+OCTETS = "application/octet-stream"
+PIXELS, POST, BODY = CANVAS * CANVAS, ("POST", "/api/classify"), {"content_type": OCTETS}
 
 
 def drawn(image: np.ndarray, right: int = 0, down: int = 0) -> np.ndarray:
@@ -35,13 +36,6 @@ def drawn(image: np.ndarray, right: int = 0, down: int = 0) -> np.ndarray:
     large = Image.fromarray(image).resize((CANVAS, CANVAS), Image.Resampling.BICUBIC)
     ink = np.where(np.asarray(large) > 100, 255, 0).astype(np.uint8)
     return np.roll(ink, (down, right), (0, 1))
-
-
-def one() -> np.ndarray:
-    """Return a drawing of a digit 1."""
-    drawing = np.zeros((CANVAS, CANVAS), np.uint8)
-    drawing[40:240, 130:152] = 255
-    return drawing
 
 
 @pytest.fixture(scope="module")
@@ -194,12 +188,8 @@ def test_page_and_its_files(client: Any) -> None:
 
 def test_facts_of_the_core(client: Any, classifier: Classifier) -> None:
     found = client.get("/api/core").json
-    assert (found["model"], found["core"], found["rows"], found["columns"]) == (
-        "mnist_mlp",
-        "nano",
-        4,
-        4,
-    )
+    facts = [found[name] for name in ("model", "core", "rows", "columns")]
+    assert facts == ["mnist_mlp", "nano", 4, 4]
     assert found["classes"] == list("0123456789")
     times = found["timeline"]
     wanted = estimate(classifier.program.main.code, classifier.program.config)
@@ -219,26 +209,16 @@ def test_response(client: Any, classifier: Classifier) -> None:
     assert found.json["cycles"] is None and len(found.json["maps"]) == 2
 
 
-PIXELS = CANVAS * CANVAS
 WRONG = [
     ("GET", "/nothing", {}, 404, "not found"),
     ("GET", "/static/../app.py", {}, 404, "not found"),
     ("GET", "/api/classify", {}, 405, "not allowed"),
     ("POST", "/", {"data": b""}, 405, "not allowed"),
-    ("POST", "/api/classify", {"data": b"x"}, 415, f"wanted {OCTETS}, got none"),
-    ("POST", "/api/classify", {"json": [1]}, 415, "got application/json"),
-    (
-        *("POST", "/api/classify", {"data": b"x" * 9, "content_type": OCTETS}),
-        *(400, f"wanted {PIXELS} bytes, 280 for each row, got 9"),
-    ),
-    (
-        *("POST", "/api/classify", {"data": b"x" * (PIXELS + 1), "content_type": OCTETS}),
-        *(413, "exceeds the capacity limit"),
-    ),
-    (
-        *("POST", "/api/classify", {"data": bytes(PIXELS), "content_type": OCTETS}),
-        *(422, "wanted a stroke, got an empty canvas"),
-    ),
+    (*POST, {"data": b"x"}, 415, f"wanted {OCTETS}, got none"),
+    (*POST, {"json": [1]}, 415, "got application/json"),
+    (*POST, {"data": b"x" * 9, **BODY}, 400, f"wanted {PIXELS} bytes, 280 for each row, got 9"),
+    (*POST, {"data": b"x" * (PIXELS + 1), **BODY}, 413, "exceeds the capacity limit"),
+    (*POST, {"data": bytes(PIXELS), **BODY}, 422, "wanted a stroke, got an empty canvas"),
     ("GET", "/", {"headers": {"Host": "digits.example"}}, 400, "not trusted"),
     ("GET", "/api/core", {"headers": {"Host": "127.0.0.1.example:80"}}, 400, "not trusted"),
     ("GET", "/static/main.js", {"headers": {"Host": "192.168.0.1:8000"}}, 400, "not trusted"),
@@ -269,13 +249,7 @@ def test_failing_device(client: Any, classifier: Classifier, monkeypatch: Any) -
 
 
 def test_server_listens_on_this_machine_alone(classifier: Classifier) -> None:
-    prerequisites.package("flask")
-    from celosia_examples.digits.app import open_server
-
-    server = open_server(classifier, 0)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with serving(classifier) as server:
         assert server.socket.getsockname() == ("127.0.0.1", server.port)
         address, headers = f"http://127.0.0.1:{server.port}/api/classify", {"Content-Type": OCTETS}
         request = urllib.request.Request(address, one().tobytes(), headers)
@@ -287,12 +261,10 @@ def test_server_listens_on_this_machine_alone(classifier: Classifier) -> None:
             urllib.request.urlopen(request, timeout=30)
         assert refused.value.code == 400
         refused.value.close()
+        from celosia_examples.digits.app import open_server
+
         with pytest.raises(InputError, match=r"--port: wanted a free port, got \d+"):
             open_server(classifier, server.port)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def own(taps: int, classes: int) -> bytes:

@@ -2,13 +2,13 @@
 
 import math
 import re
-import threading
 from collections.abc import Iterator
 
 import numpy as np
 import prerequisites
 import pytest
 from browser import Browser
+from digit_pages import serving
 
 from celosia.hw.arch.presets import preset
 from celosia_examples.digits.classifier import Classification, Classifier
@@ -62,18 +62,10 @@ class Recording(Classifier):
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[Recording, str]]:
     """Classifier and address of a page."""
-    prerequisites.package("flask")
-    from celosia_examples.digits.app import open_server
-
     classifier = Recording("mnist_cnn_5x5", preset("edge"))
     classifier.results = []
-    server = open_server(classifier, 0)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield classifier, f"http://127.0.0.1:{server.port}/"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(classifier) as server:
+        yield classifier, f"http://127.0.0.1:{server.port}/"
     classifier.close()
 
 

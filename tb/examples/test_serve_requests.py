@@ -1,19 +1,17 @@
 """``celosia serve``: requests that never end, and several at once."""
 
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-import prerequisites
 import pytest
+from digit_pages import one, serving
 
 from celosia.hw.arch.presets import preset
 from celosia_examples.digits.classifier import Classifier
-from celosia_examples.digits.picture import CANVAS
 
 OCTETS = "application/octet-stream"
 
@@ -23,13 +21,6 @@ def classifier() -> Iterator[Classifier]:
     made = Classifier("mnist_mlp", preset("nano"))
     yield made
     made.close()
-
-
-def one() -> np.ndarray:
-    """Return a drawing of a 1."""
-    drawing = np.zeros((CANVAS, CANVAS), np.uint8)
-    drawing[CANVAS // 5 : -CANVAS // 5, CANVAS // 2 - 10 : CANVAS // 2 + 10] = 255
-    return drawing
 
 
 REQUESTS = {
@@ -42,25 +33,17 @@ REQUESTS = {
 @pytest.mark.parametrize(("kind", "code"), [*zip(REQUESTS, (415, 411, 413), strict=True)])
 def test_a_connection_is_closed_after_a_refusal(kind, code, classifier: Classifier) -> None:
     """The rest of the body never comes."""
-    prerequisites.package("flask")
-    from celosia_examples.digits.app import open_server
-
-    server = open_server(classifier, 0)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as line:
-            start = b"POST /api/classify HTTP/1.1\r\nHost: localhost\r\n"
-            # More than the server has read with the first line.
-            line.sendall(start + REQUESTS[kind] + bytes(50_000))
-            response = b""
-            while part := line.recv(4096):
-                response += part
-        assert response.startswith(b"HTTP/1.1 %d " % code)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with (
+        serving(classifier) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=5) as line,
+    ):
+        start = b"POST /api/classify HTTP/1.1\r\nHost: localhost\r\n"
+        # More than the server has read with the first line.
+        line.sendall(start + REQUESTS[kind] + bytes(50_000))
+        response = b""
+        while part := line.recv(4096):
+            response += part
+    assert response.startswith(b"HTTP/1.1 %d " % code)
 
 
 def test_drawings_at_once_do_not_mix(classifier: Classifier, monkeypatch: Any) -> None:
