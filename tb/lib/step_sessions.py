@@ -2,14 +2,36 @@
 
 import numpy as np
 import step_reference as reference
-from step_inputs import contents
+from float_networks import Layers
+from step_inputs import contents, shift_of
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_steps
 from celosia.sw.ir.graph import Graph
 from celosia.sw.ir.program import Program
 from celosia.sw.runtime.opening import open_session
-from celosia.sw.training.graph import StepGraph
+from celosia.sw.training.graph import StepGraph, step_graph
+from celosia.sw.training.origin import with_random_weights
+
+#: Cores that take a step in different blocks of work.
+CORES = (
+    "edge",
+    "edge,accumulator_depth=32",
+    "nano,rows=16,columns=16,weight_tiles=128,unified_bytes=65536",
+)
+
+
+def lenet(batch: int) -> StepGraph:
+    """Return a step of LeNet-5."""
+    layers = Layers((28, 28, 1), 0)
+    layers.conv(6, (5, 5))
+    layers.pool("MAX_POOL_2D", 2, 2)
+    layers.conv(16, (5, 5), padding="VALID")
+    layers.pool("MAX_POOL_2D", 2, 2)
+    for outputs in (120, 84):
+        layers.dense(outputs, "RELU")
+    layers.dense(10)
+    return step_graph(with_random_weights(layers.graph(), 0), batch, shift_of)
 
 
 def state_of(graph: Graph, name: str) -> int:

@@ -8,7 +8,7 @@ import pytest
 import step_reference as reference
 from float_networks import Layers
 from step_inputs import contents, shift_of
-from step_sessions import images_of, require_equal, state_of
+from step_sessions import CORES, images_of, lenet, require_equal, state_of
 
 from celosia.hw.arch.presets import preset
 from celosia.sim.check.hazards import check_hazards
@@ -19,13 +19,14 @@ from celosia.sw.ir.graph import Graph, Operation, Quantization, State, Tensor
 from celosia.sw.operators import shifted
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training.graph import StepGraph, step_graph
-from celosia.sw.training.origin import with_random_weights
 
 #: Images of a step of ``test_gradients``.
 BATCH = 3
 
 #: Cycles of a step of MLP 784-128-10 by the program that was written for it, on the RTL.
 MLP_CYCLES = 62_822
+
+SMALL_ARRAY = "nano,rows=8,columns=8,weight_tiles=128,unified_bytes=65536"
 
 #: Cycles of a step of LeNet-5 with a batch of 4, about.
 LENET_CYCLES = 176_000
@@ -83,11 +84,8 @@ def test_dropout_on_the_rtl(seed: int, verilator: None) -> None:
 
 def test_results_mean_the_same_with_dropout_and_without(seed: int) -> None:
     """All results count twice if half of them are left out; weights and biases do not change."""
-    graphs = [
-        step_graph(hidden(45, 21, 18, 4, seed=seed), BATCH, shift_of, dropout=dropout)
-        for dropout in (False, True)
-    ]
-    means = []
+    graph, means = hidden(45, 21, 18, 4, seed=seed), []
+    graphs = [step_graph(graph, BATCH, shift_of, dropout=is_on) for is_on in (False, True)]
     for found in graphs:
         ends = [*found.graph.outputs, *(m.high for m in found.weights)]
         means.append([found.exponents[number] for number in ends])
@@ -118,18 +116,9 @@ def test_a_state_that_is_read_late_is_not_replaced(late: bool) -> None:
     np.testing.assert_array_equal(results[:, 0], np.repeat(expected[:, None], count, 1))
 
 
-@pytest.mark.parametrize(
-    "core",
-    [
-        "edge",
-        "edge,accumulator_depth=32",
-        "nano,rows=8,columns=8,weight_tiles=128,unified_bytes=65536",
-    ],
-)
+@pytest.mark.parametrize("core", [*CORES[:2], SMALL_ARRAY])
 @pytest.mark.parametrize("loaded", [1 << 10, 1 << 15])
-def test_layers_of_several_blocks_with_biases(
-    core: str, loaded: int, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_layers_of_several_blocks_with_biases(core: str, loaded: int, seed, monkeypatch) -> None:
     """The last block of the second layer is narrow, and the errors of its inputs are needed.
 
     They are computed by rows of the weights: at once, or 16 rows of all blocks at a time.
@@ -159,9 +148,7 @@ def test_values_are_stored_and_loaded_again(seed: int) -> None:
 
 
 @pytest.mark.thorough
-def test_values_loaded_again_on_the_rtl(
-    seed: int, verilator: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_values_loaded_again_on_the_rtl(seed, verilator, monkeypatch) -> None:
     core = "transformer"
     network = step((48, 64, 64, 64, 64, 4), seed, 1 << 10, 240)
     assert not require_equal(network, core, seed, "rtl").host
@@ -199,14 +186,7 @@ CONVOLUTIONS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-@pytest.mark.parametrize(
-    "core",
-    [
-        "edge",
-        "edge,accumulator_depth=32",
-        "nano,rows=16,columns=16,weight_tiles=128,unified_bytes=65536",
-    ],
-)
+@pytest.mark.parametrize("core", CORES)
 def test_convolutions_run_on_the_core(name: str, core: str, seed: int) -> None:
     layers = Layers((7, 6, 2), seed)
     for fields in CONVOLUTIONS[name]:
@@ -254,9 +234,7 @@ def joined(layers: Layers) -> None:
 
 @pytest.mark.parametrize("core", ["edge", "edge,accumulator_depth=32"])
 @pytest.mark.parametrize("build", [maxima, windows_beside, means, depthwise, joined])
-def test_poolings_and_branches_run_on_the_core(
-    build: Callable[[Layers], None], core: str, seed: int
-) -> None:
+def test_poolings_and_branches_run_on_the_core(build, core, seed) -> None:
     layers = Layers((8, 6, 2), seed)
     build(layers)
     layers.dense(4)
@@ -265,9 +243,7 @@ def test_poolings_and_branches_run_on_the_core(
     assert not program.host
 
 
-def test_the_host_runs_products_whose_rows_of_pixels_the_accumulators_do_not_hold(
-    seed: int,
-) -> None:
+def test_the_host_runs_products_whose_rows_of_pixels_the_accumulators_do_not_hold(seed) -> None:
     layers = Layers((2, 40, 1), seed)
     layers.conv(1, (1, 3))
     layers.pool("MAX_POOL_2D", 1, 2)
@@ -342,17 +318,8 @@ def test_a_step_takes_no_more_cycles_than_the_program_for_one_network() -> None:
 
 
 def test_a_step_of_lenet_runs_on_the_core_alone() -> None:
-    layers = Layers((28, 28, 1), 0)
-    layers.conv(6, (5, 5))
-    layers.pool("MAX_POOL_2D", 2, 2)
-    layers.conv(16, (5, 5), padding="VALID")
-    layers.pool("MAX_POOL_2D", 2, 2)
-    for outputs in (120, 84):
-        layers.dense(outputs, "RELU")
-    layers.dense(10)
     config = preset("edge,activation_weights=true")
-    graph = with_random_weights(layers.graph(), 0)
-    program = compile_steps(step_graph(graph, 4, shift_of).graph, config).program
+    program = compile_steps(lenet(4).graph, config).program
     assert not program.host
     (section,) = program.parts[0].mains
     assert estimate(section.instructions, config).total < LENET_CYCLES

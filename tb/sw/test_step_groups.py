@@ -9,7 +9,7 @@ import pytest
 import step_reference as reference
 from float_networks import NETWORKS, Layers, network
 from step_inputs import contents, shift_of
-from step_sessions import require_equal
+from step_sessions import CORES, lenet, require_equal
 
 from celosia.hw.arch.presets import preset
 from celosia.sim.timing.cycles import estimate
@@ -17,7 +17,6 @@ from celosia.sw.runtime.opening import open_session
 from celosia.sw.training.carriers import CoreSteps, HostSteps
 from celosia.sw.training.graph import StepGraph, step_graph
 from celosia.sw.training.groups import Groups, compile_step, in_groups
-from celosia.sw.training.origin import with_random_weights
 
 #: Images of a step, groups of images, those of dense layers, and those of their gradients.
 BATCH = 6
@@ -45,14 +44,7 @@ def test_groups_make_the_same_bytes(name: str, groups: Groups, seed: int) -> Non
         np.testing.assert_array_equal(host.values[state.successor], expected[state.successor])
 
 
-@pytest.mark.parametrize(
-    "core",
-    [
-        "edge",
-        "edge,accumulator_depth=32",
-        "nano,rows=16,columns=16,weight_tiles=128,unified_bytes=65536",
-    ],
-)
+@pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("name", sorted({*NETWORKS} - {"depthwise", "margins", "overlapping"}))
 def test_groups_run_on_the_core(name: str, core: str, seed: int) -> None:
     step = step_graph(network(name, seed), BATCH, shift_of, most=64)
@@ -101,9 +93,7 @@ def built(build: Callable[[Layers], None], seed: int, batch: int = BATCH) -> Ste
 
 @pytest.mark.parametrize("build", [depthwise, joined_twice, wide])
 @pytest.mark.parametrize("groups", GROUPS)
-def test_more_groups_run_on_the_core(
-    build: Callable[[Layers], None], groups: Groups, seed: int
-) -> None:
+def test_more_groups_run_on_the_core(build: Callable[[Layers], None], groups: Groups, seed) -> None:
     step = built(build, seed)
     parts = in_groups(step.graph, BATCH, *groups)
     assert not require_equal(step, "edge", seed, parts=parts).host
@@ -117,21 +107,9 @@ def test_groups_on_the_rtl(build: Callable[[Layers], None], seed: int, verilator
     require_equal(step, "transformer", seed, "rtl", parts=parts)
 
 
-def lenet() -> StepGraph:
-    layers = Layers((28, 28, 1), 0)
-    layers.conv(6, (5, 5))
-    layers.pool("MAX_POOL_2D", 2, 2)
-    layers.conv(16, (5, 5), padding="VALID")
-    layers.pool("MAX_POOL_2D", 2, 2)
-    for outputs in (120, 84):
-        layers.dense(outputs, "RELU")
-    layers.dense(10)
-    return step_graph(with_random_weights(layers.graph(), 0), 32, shift_of)
-
-
 def test_a_step_of_lenet_with_32_images_runs_on_the_core_alone() -> None:
     config = preset("edge,activation_weights=true")
-    program, _ = compile_step(lenet().graph, 32, config)
+    program, _ = compile_step(lenet(32).graph, 32, config)
     assert not program.host
     (section,) = program.parts[0].mains
     assert estimate(section.instructions, config).total < LENET_CYCLES
