@@ -126,3 +126,9 @@ def results(
         got = driver.run([inputs[port.name].reshape(-1, *port.shape) for port in program.inputs])
     assert [a.dtype for a in got] == [b.dtype for b in wanted]
     return [a.reshape(b.shape) for a, b in zip(got, wanted, strict=True)], wanted
+
+
+def require_equal(content: bytes, inputs: Mapping[str, np.ndarray], core: str = "edge") -> None:
+    """Check that all outputs of both are equal; see ``results``."""
+    for got, wanted in zip(*results(content, inputs, core), strict=True):
+        np.testing.assert_array_equal(got, wanted)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx_graphs import Net, onnx, results
+from onnx_graphs import Net, onnx, require_equal
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
@@ -31,9 +31,8 @@ class Model(Net):
 
     def conv(self, inputs, outputs, size=1, **options):
         low, high = (1, 256) if self.dtype == np.uint8 else (-127, 128)
-        weights = self.random.integers(
-            low, high, (outputs, inputs // options.get("group", 1), size, size)
-        )
+        shape = outputs, inputs // options.get("group", 1), size, size
+        weights = self.random.integers(low, high, shape)
         zero = 128 if self.dtype == np.uint8 else 0
         source = self.scale(0.4 if self.nodes else 0.05)
         ends = [self.last, *source, self.constant(weights.astype(self.dtype))]
@@ -52,8 +51,7 @@ def check(model: Model, count: int = 30, core: str = "edge") -> list[str]:
     content, limits = model.content(), np.iinfo(model.dtype)
     random, shape = np.random.default_rng(1), (count, *model.ends["x"][1:])
     x = random.integers(limits.min, limits.max + 1, shape).astype(model.dtype)
-    (got,), (wanted,) = results(content, {"x": x}, core)
-    np.testing.assert_array_equal(got, wanted)
+    require_equal(content, {"x": x}, core)
     return [operation.kind for operation in load(content).operations]
 
 

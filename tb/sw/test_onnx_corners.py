@@ -21,9 +21,7 @@ def compare(content: bytes, *shape: int) -> None:
 @pytest.mark.parametrize(
     ("axis", "count", "parts"), [(3, 2, None), (3, 3, None), (-1, 4, None), (2, 2, [5, 1])]
 )
-def test_the_last_part_of_a_split_is_the_rest(
-    axis: int, count: int, parts: list[int] | None
-) -> None:
+def test_the_last_part_of_a_split_is_the_rest(axis, count, parts) -> None:
     net = Net(18, x=_SHAPE)
     more: dict[str, Any] = {} if parts else {"num_outputs": count}
     ends = [net.constant(np.array(parts))] if parts else []
@@ -44,9 +42,7 @@ def test_the_last_part_of_a_split_is_the_rest(
         ((1, 1), (4, 4), (0, 0, 0, 0)),
     ],
 )
-def test_last_windows_of_ceil_mode(
-    kind: str, kernel: tuple[int, int], stride: tuple[int, int], pads: tuple[int, ...]
-) -> None:
+def test_last_windows_of_ceil_mode(kind, kernel, stride, pads) -> None:
     """Of integers and of floats, on an image of 6 x 7."""
     for quantised in (True, False):
         net = Net(x=_SHAPE)
@@ -142,9 +138,7 @@ def test_bounds_one_after_the_other(bounds: tuple[tuple[float, float] | None, ..
         ("ReduceSum", (), (1, 8), {"keepdims": 0}),
     ],
 )
-def test_rows_of_no_dimensions(
-    kind: str, other: tuple[int, ...], shape: tuple[int, ...], more: dict[str, Any], quantised: bool
-) -> None:
+def test_rows_of_no_dimensions(kind, other, shape, more, quantised) -> None:
     """One number for each sample has the shape of ONNX Runtime's."""
     net = Net(x=shape)
     x = net.quantized("x")

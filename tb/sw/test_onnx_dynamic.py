@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx_graphs import Net, onnx, reference, results
+from onnx_graphs import Net, onnx, reference, require_equal, results
 from whole_networks.onnx import quantization
 
 from celosia.sw.frontend.source import load
@@ -46,14 +46,8 @@ def _attention() -> tuple[Net, str]:
 
 def _cnn() -> tuple[Net, str]:
     net = Net(x=(1, 3, 9, 8))
-    x = net.add(
-        "Conv",
-        "x",
-        net.constant(_numbers(8, 3, 3, 3)),
-        net.constant(_numbers(8)),
-        pads=[1, 1, 0, 2],
-        strides=[1, 2],
-    )
+    kernel, bias = net.constant(_numbers(8, 3, 3, 3)), net.constant(_numbers(8))
+    x = net.add("Conv", "x", kernel, bias, pads=[1, 1, 0, 2], strides=[1, 2])
     x = net.add("Relu", x)
     x = net.add("Conv", x, net.constant(_numbers(8, 4, 2, 2)), group=2)
     return net, net.add("Flatten", net.add("GlobalAveragePool", x))
@@ -82,24 +76,12 @@ def test_dynamic(name):
 def test_ranges_belong_to_samples():
     """All integers, scales and zero points, of several samples in one run."""
     net = Net(x=(1, 7))
-    names = net.add("DynamicQuantizeLinear", "x", results=3), "t0_1", "t0_2"
-    x = net.add(
-        "Mul",
-        net.add(
-            "Cast",
-            net.add(
-                "MatMulInteger",
-                names[0],
-                net.constant(np.arange(-14, 14, dtype=np.int8).reshape(7, 4)),
-                names[2],
-            ),
-            to=1,
-        ),
-        names[1],
-    )
+    x, scale, point = net.add("DynamicQuantizeLinear", "x", results=3), "t0_1", "t0_2"
+    weights = net.constant(np.arange(-14, 14, dtype=np.int8).reshape(7, 4))
+    sums = net.add("Cast", net.add("MatMulInteger", x, weights, point), to=1)
+    content = net.content(net.add("Mul", sums, scale))
     samples = _numbers(9, 7) * np.linspace(-3, 3, 9, dtype=np.float32)[:, None]
-    (got,), (wanted,) = results(net.content(x), {"x": samples})
-    np.testing.assert_array_equal(got, wanted)
+    require_equal(content, {"x": samples})
 
 
 @pytest.mark.parametrize("name", NETWORKS)

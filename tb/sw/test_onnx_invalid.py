@@ -109,12 +109,7 @@ def test_scales_along_no_axis() -> None:
 @pytest.mark.parametrize("pool", ["MaxPool", "AveragePool"])
 def test_automatic_pads_of_dilated_pools(pool: str, kind: str) -> None:
     """ONNX Runtime pads them as without dilation: its result has fewer pixels than ONNX defines."""
-    more: dict[str, Any] = {
-        "kernel_shape": [2, 3],
-        "strides": [1, 2],
-        "auto_pad": kind,
-        "opset": 19,
-    }
+    more: Any = {"kernel_shape": [2, 3], "strides": [1, 2], "auto_pad": kind, "opset": 19}
     content = _operator(pool, real=True, dilations=[1, 2], **more)
     (result,) = _referred(content)
     assert result.shape != (1, 3, 6, 4)
@@ -127,9 +122,7 @@ def test_automatic_pads_of_dilated_pools(pool: str, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["SAME_UPPER", "SAME_LOWER"])
 @pytest.mark.parametrize("pool", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize(("kernel", "stride"), [(1, 2), (1, 3), (1, 4)])
-def test_automatic_pads_of_pools_that_leave_out_pixels(
-    kernel: int, stride: int, pool: str, kind: str
-) -> None:
+def test_automatic_pads_of_pools_that_leave_out_pixels(kernel, stride, pool, kind) -> None:
     """ONNX Runtime's pads are negative: refused there, or other windows."""
     more: dict[str, Any] = {"kernel_shape": [kernel, 2], "auto_pad": kind, "real": True}
     content = _operator(pool, strides=[stride, 1], **more)

@@ -3,7 +3,7 @@
 Each case changes one of them; a reader that assumes a value gives other results.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from celosia.sw.frontend.source import load
 from celosia.sw.layers.node import ModelError
 
 _SHAPE, _COUNT = (1, 3, 6, 7), 20
+_BIAS = (900.0, -1500.0, 20.0, 1999.0)
 
 #: Part of the values that may differ by one step where ONNX Runtime computes in float.
 _TIES = 0.01
@@ -24,12 +25,7 @@ def _single(numbers: list[float]) -> np.ndarray:
 
 
 def _conv(
-    scale: Any = 0.0005,
-    point: int = 0,
-    weights: Any = 0.01,
-    data: Sequence[float] = (900, -1500, 20, 1999),
-    dtype: Any = np.int32,
-    **more: Any,
+    scale: Any = 0.0005, point=0, weights: Any = 0.01, data=_BIAS, dtype: Any = np.int32, **more
 ) -> bytes:
     net = Net(x=_SHAPE)
     values = np.array(data, dtype)
@@ -44,7 +40,7 @@ def _conv(
 def _gemm(scale=0.0005, point=0, *, square=-1, **more):
     """A Gemm, or one of as many taps as columns; ``square``: axis of its scales."""
     net = Net(x=(1, 6))
-    bias = net.constant(np.array([900, -1500, 20, 1999], np.int32))
+    bias = net.constant(np.array(_BIAS, np.int32))
     bias = net.add("DequantizeLinear", bias, net.constant(scale), net.constant(point, np.int32))
     shape = (4, 6) if more.get("transB") else (6, 4)
     ends = net.quantized("x"), net.weights(*shape), bias
@@ -84,6 +80,12 @@ def _moved(kind, *constants, opset=17, **more):
     net = Net(opset, x=_SHAPE)
     ends = [net.constant(each) for each in constants]
     return net.content(net.quantized(net.add(kind, net.quantized("x"), *ends, **more), 0.05, 3))
+
+
+def _policy(sizes, **more):
+    """A Resize to sizes that keeps the aspect ratio."""
+    more |= {"axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"}
+    return _moved("Resize", _single([]), _single([]), np.array(sizes), opset=18, **more)
 
 
 def _softmax(opset, axis):
@@ -139,30 +141,9 @@ CASES: dict[str, Callable[[], bytes]] = {
     "resize-cubic": lambda: _moved(
         "Resize", _single([]), _single([1, 1, 2, 2]), mode="cubic", cubic_coeff_a=-0.5
     ),
-    "resize-policy": lambda: _moved(
-        "Resize",
-        _single([]),
-        _single([]),
-        np.array([6, 9]),
-        opset=18,
-        axes=[2, 3],
-        keep_aspect_ratio_policy="not_larger",
-    ),
-    "resize-policy-linear": lambda: _moved(
-        "Resize",
-        *(_single([]), _single([]), np.array([9, 6])),
-        opset=18,
-        axes=[2, 3],
-        mode="linear",
-        keep_aspect_ratio_policy="not_larger",
-    ),
-    "resize-policy-rounds": lambda: _moved(
-        "Resize",
-        *(_single([]), _single([]), np.array([10, 12])),
-        opset=18,
-        axes=[2, 3],
-        keep_aspect_ratio_policy="not_larger",
-    ),
+    "resize-policy": lambda: _policy([6, 9]),
+    "resize-policy-linear": lambda: _policy([9, 6], mode="linear"),
+    "resize-policy-rounds": lambda: _policy([10, 12]),
     "maxpool-ceil_mode": lambda: _moved(
         "MaxPool", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1
     ),

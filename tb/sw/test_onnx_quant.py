@@ -36,9 +36,8 @@ class _Quants:
         points = np.full(flat.shape, point, dtype)
         axis: Any = {"axis": 0} if flat.ndim else {}
         ends = net.constant(flat), net.constant(points)
-        return net.add(
-            "DequantizeLinear", net.add("QuantizeLinear", x, *ends, **axis), *ends, **axis
-        )
+        x = net.add("QuantizeLinear", x, *ends, **axis)
+        return net.add("DequantizeLinear", x, *ends, **axis)
 
     def content(self, *, signed: int = 1, **more: Any) -> bytes:
         """Return a network whose activations have a zero point, and its weights scales."""

@@ -1,7 +1,5 @@
 """Float networks as ``celosia quantize`` writes them: what it leaves in float runs, too."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from onnx_graphs import Net, results
@@ -71,11 +69,7 @@ def _pooled() -> tuple[Net, str]:
     return net, net.add("LogSoftmax", net.add("Gemm", x, net.numbers(8, 5)))
 
 
-NETWORKS: dict[str, Callable[[], tuple[Net, str]]] = {
-    "transformer": _transformer,
-    "mobile": _mobile,
-    "pooled": _pooled,
-}
+NETWORKS = {"transformer": _transformer, "mobile": _mobile, "pooled": _pooled}
 
 
 @pytest.mark.parametrize("name", NETWORKS)

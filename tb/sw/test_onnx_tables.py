@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from onnx_graphs import Net, helper, numbers, results
+from onnx_graphs import Net, helper, numbers, require_equal
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
@@ -65,8 +65,7 @@ def test_computed_indices(kind, scale, options) -> None:
     limit = WIDTH if options.get("axis") else ROWS - 2
     ids = np.random.default_rng(1).integers(-limit, limit, (8, 1, COUNT))
     assert ids.min() < 0 < ids.max()
-    got, wanted = results(graph(kind, scale, **options), {"ids": ids})
-    np.testing.assert_array_equal(got, wanted)
+    require_equal(graph(kind, scale, **options), {"ids": ids})
 
 
 def test_indices_of_a_value() -> None:
@@ -76,17 +75,15 @@ def test_indices_of_a_value() -> None:
     model.graph.input[1].type.tensor_type.elem_type = 1
     ids = np.array([[0, 4, -1], [2, 2, -5]])
     x = np.random.default_rng(2).normal(size=(2, 5, 8)).astype(np.float32)
-    got, wanted = results(model.SerializeToString(), {"ids": ids, "x": x})
-    np.testing.assert_array_equal(got, wanted)
+    require_equal(model.SerializeToString(), {"ids": ids, "x": x})
 
 
 def test_a_table_of_several_scales_is_refused() -> None:
     net = Tables(ids=(1, COUNT))
     chosen = net.add("Gather", net.weights(ROWS, WIDTH, scale=[0.01] * ROWS, axis=0), "ids")
     content = net.content(net.quantized(chosen))
-    with pytest.raises(
-        ModelError, match="wanted a table of int8 or uint8 of one scale, got int8 of 20"
-    ):
+    wanted = "wanted a table of int8 or uint8 of one scale, got int8 of 20"
+    with pytest.raises(ModelError, match=wanted):
         load(content)
 
 

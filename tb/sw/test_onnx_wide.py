@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx_graphs import Net, numbers, onnx, results
+from onnx_graphs import Net, numbers, onnx, require_equal, results
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler.compile import compile_graph
@@ -59,9 +59,8 @@ def _sixteen(kind: str, dtype: Any = np.int16, *, constant: bool = False) -> byt
 def _cubic(**more) -> bytes:
     net = Net(x=_IMAGE)
     scales = net.constant(np.array([1, 1, 2, 0.7], np.float32))
-    y = net.add(
-        "Resize", net.quantized("x"), net.constant(numbers(0)), scales, mode="cubic", **more
-    )
+    ends = net.quantized("x"), net.constant(numbers(0)), scales
+    y = net.add("Resize", *ends, mode="cubic", **more)
     return net.content(net.quantized(y, 0.0413, -1))
 
 
@@ -87,18 +86,15 @@ def _vector() -> bytes:
     return net.content(net.add("MatMul", net.quantized("x"), net.constant(numbers(8))))
 
 
+_WINDOWS: Any = {"kernel_shape": [2, 3, 2], "strides": [2, 1, 2], "pads": [1, 1, 1, 0, 1, 0]}
 CASES: dict[str, Callable[[], bytes]] = {
     "conv-of-solids": _solid,
     "conv-of-solids-padded": lambda: _solid(pads=[1, 0, 1, 1, 1, 0], strides=[2, 1, 1]),
     "conv-of-solids-dilated": lambda: _solid(dilations=[2, 1, 1]),
     "conv-of-solids-same": lambda: _solid(auto_pad="SAME_UPPER"),
     "conv-of-solids-in-float": _solid_float,
-    "max-of-solids": lambda: _pooled(
-        "MaxPool", kernel_shape=[2, 3, 2], strides=[2, 1, 2], pads=[1, 1, 1, 0, 1, 0]
-    ),
-    "average-of-solids": lambda: _pooled(
-        "AveragePool", kernel_shape=[2, 3, 2], strides=[2, 1, 2], pads=[1, 1, 1, 0, 1, 0]
-    ),
+    "max-of-solids": lambda: _pooled("MaxPool", **_WINDOWS),
+    "average-of-solids": lambda: _pooled("AveragePool", **_WINDOWS),
     "max-dilated": lambda: _pooled("MaxPool", _IMAGE, kernel_shape=[2, 3], dilations=[2, 2]),
     "max-dilated-of-uint8": lambda: _pooled(
         "MaxPool", _IMAGE, np.uint8, kernel_shape=[2, 3], dilations=[2, 2], pads=[1, 1, 0, 2]
@@ -150,8 +146,7 @@ def test_two_computed_matrices_are_multiplied_on_the_core(dtype):
     program = compile_graph(load(content), preset("transformer"), 4)
     assert "QLinearBatchMatMul" not in [operator.kind for operator in program.host]
     x = np.random.default_rng(1).normal(size=(4, 2, 6, 16)).astype(np.float32)
-    (got,), (wanted,) = results(content, {"x": x}, "transformer")
-    np.testing.assert_array_equal(got, wanted)
+    require_equal(content, {"x": x}, "transformer")
 
 
 def test_many_operators_in_float():
@@ -159,8 +154,7 @@ def test_many_operators_in_float():
     x = y = net.quantized("x")
     for _ in range(600):
         y = net.add("Add", y, x)
-    (got,), (wanted,) = results(net.content(y), {"x": numbers(2, 8)})
-    np.testing.assert_array_equal(got, wanted)
+    require_equal(net.content(y), {"x": numbers(2, 8)})
 
 
 def test_pixels_of_uint8_become_float():
@@ -170,8 +164,7 @@ def test_pixels_of_uint8_become_float():
     proto = net.proto(net.quantized(y, 0.0113))
     proto.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.UINT8
     x = np.random.default_rng(1).integers(0, 256, (_COUNT, 3, 6, 6)).astype(np.uint8)
-    (got,), (wanted,) = results(proto.SerializeToString(), {"x": x})
-    np.testing.assert_array_equal(got, wanted)
+    require_equal(proto.SerializeToString(), {"x": x})
 
 
 def _zero_point(dtype: str) -> bytes:

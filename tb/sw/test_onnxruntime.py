@@ -41,10 +41,7 @@ def run(kind, inputs, dtype, domain="com.microsoft", **options):
     feeds = {f"x{n}": array[0] for n, array in enumerate(inputs) if isinstance(array, tuple)}
     shapes = {name: x.shape for name, x in feeds.items()}
     net = Net(dtype=next(iter(feeds.values())).dtype, **shapes)
-    names = [
-        f"x{n}" if isinstance(array, tuple) else net.constant(array)
-        for n, array in enumerate(inputs)
-    ]
+    names = [f"x{n}" if isinstance(a, tuple) else net.constant(a) for n, a in enumerate(inputs)]
     content = net.content(net.add(kind, *names, domain=domain, **options), dtype=dtype)
     return np.asarray(reference(content).run(None, feeds)[0])
 
@@ -52,6 +49,16 @@ def run(kind, inputs, dtype, domain="com.microsoft", **options):
 def pairs(ends):
     x = np.arange(ends.low, ends.high)
     return [array.ravel().astype(ends.dtype) for array in np.meshgrid(x, x)]
+
+
+def require_equal(kind, ends, one, two):
+    """Compare a sum or a product: operands that are tuples are computed, others constants."""
+    inputs = [one, *ends.constants(0), two, *ends.constants(1), *ends.constants(2)]
+    compute = kernels.added if kind == "Add" else kernels.multiplied
+    meanings = ends.meaning(0), ends.meaning(1), ends.meaning(2)
+    left, right = (ends.shifted(a[0] if isinstance(a, tuple) else a) for a in (one, two))
+    found = compute(left, right, meanings, unsigned=ends.unsigned)
+    np.testing.assert_array_equal(found, ends.shifted(run(f"QLinear{kind}", inputs, ends.dtype)))
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -62,12 +69,7 @@ def test_all_pairs(kind, dtype, rng):
         if kind == "Mul":
             ends.scales[2] = SINGLE(ends.scales[0] * ends.scales[1] * rng.uniform(30, 200))
         one, two = pairs(ends)
-        inputs = [(one,), *ends.constants(0), (two,), *ends.constants(1), *ends.constants(2)]
-        compute = kernels.added if kind == "Add" else kernels.multiplied
-        meanings = ends.meaning(0), ends.meaning(1), ends.meaning(2)
-        found = compute(ends.shifted(one), ends.shifted(two), meanings, unsigned=ends.unsigned)
-        wanted = ends.shifted(run(f"QLinear{kind}", inputs, dtype))
-        np.testing.assert_array_equal(found, wanted)
+        require_equal(kind, ends, (one,), (two,))
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -78,15 +80,7 @@ def test_a_number_for_all(kind, first, dtype, rng):
         ends = Ends(dtype, rng)
         x = np.arange(ends.low, ends.high).astype(dtype)
         number = rng.integers(ends.low, ends.high, 1).astype(dtype)
-        operands = [(number, (x,)) if first else ((x,), number)]
-        (one, two), *_ = operands
-        inputs = [one, *ends.constants(0), two, *ends.constants(1), *ends.constants(2)]
-        compute = kernels.added if kind == "Add" else kernels.multiplied
-        meanings = ends.meaning(0), ends.meaning(1), ends.meaning(2)
-        left, right = (ends.shifted(a[0] if isinstance(a, tuple) else a) for a in (one, two))
-        found = compute(left, right, meanings, unsigned=ends.unsigned)
-        wanted = ends.shifted(run(f"QLinear{kind}", inputs, dtype))
-        np.testing.assert_array_equal(found, wanted)
+        require_equal(kind, ends, *((number, (x,)) if first else ((x,), number)))
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -137,9 +131,8 @@ def test_functions_of_one_element(dtype, rng):
         x = np.arange(ends.low, ends.high).astype(dtype)
         inputs = [(x,), *ends.constants(0), *ends.constants(2)]
         wanted = run("QLinearLeakyRelu", inputs, dtype, alpha=0.1)
-        leaky = kernels.table(
-            lambda x: np.where(x >= 0, x, x * SINGLE(0.1)), ends.meaning(0), ends.meaning(2)
-        )
+        meanings = ends.meaning(0), ends.meaning(2)
+        leaky = kernels.table(lambda x: np.where(x >= 0, x, x * SINGLE(0.1)), *meanings)
         np.testing.assert_array_equal(leaky[ends.shifted(x).view(np.uint8)], ends.shifted(wanted))
         ends.scales[2] = SINGLE(1 / 256)
         wanted = run("QLinearSigmoid", [*inputs[:3], *ends.constants(2)], dtype)
