@@ -1,5 +1,4 @@
 import gc
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,11 +66,8 @@ def test_random_networks_match_the_reference(name: str, rng: np.random.Generator
         model = random_model(rng, widths)
         x = rng.integers(-128, 128, (count, widths[0])).astype(np.int8)
         program = compile_graph(load(model), CONFIGS[name], batch)
-        assert np.array_equal(run(program, x), prerequisites.litert_outputs(model, x)[0]), (
-            widths,
-            batch,
-            count,
-        )
+        wanted = prerequisites.litert_outputs(model, x)[0]
+        assert np.array_equal(run(program, x), wanted), (widths, batch, count)
 
 
 def test_shipped_model_matches_the_reference(mnist_model, mnist) -> None:
@@ -96,12 +92,8 @@ def test_schedule_keeps_the_array_busy(mnist_model, batch: int, most: float) -> 
 def test_little_is_loaded_before_the_array_starts(mnist_model) -> None:
     program = compile_graph(load(mnist_model), preset("edge"), 1)
     first, multiply, second = program.main.instructions[:3]
-    assert (first.opcode, first.length, second.opcode, second.length) == (
-        Opcode.LOAD,
-        64,
-        Opcode.LOAD,
-        720,
-    )
+    assert (first.opcode, first.length) == (Opcode.LOAD, 64)
+    assert (second.opcode, second.length) == (Opcode.LOAD, 720)
     assert multiply.opcode is Opcode.MATMUL and multiply.taps == 64
 
 
@@ -151,8 +143,7 @@ def test_resident_weights_load_once(mnist_model) -> None:
 
 def test_weights_that_do_not_fit_stream(mnist_model) -> None:
     program = compile_graph(load(mnist_model), preset("nano"), 4)
-    resident = [layer.resident for layer in program.layers]
-    assert resident == [False, False]
+    assert [layer.resident for layer in program.layers] == [False, False]
     assert any(i.opcode is Opcode.LOAD_WEIGHTS for i in program.main.instructions)
 
 
@@ -193,19 +184,12 @@ def test_the_collector_is_left_as_it_was(on: bool, rng: np.random.Generator) -> 
 
 
 def test_what_cannot_fit_runs_on_the_host(rng: np.random.Generator) -> None:
-    layer = FullyConnected(
-        weights=np.ones((100, 2000), np.int8), weight_scale=0.5, output_scale=1.0
-    )
+    weights = np.ones((100, 2000), np.int8)
+    layer = FullyConnected(weights=weights, weight_scale=0.5, output_scale=1.0)
     graph = load(write_fully_connected([layer], input_scale=0.01))
     config = preset("micro,unified_bytes=2048")
     (operator,) = compile_graph(graph, config, 1).host
     assert "2100 bytes" in operator.note and "unified_bytes = 2048" in operator.note
-
-
-def test_products_whose_parameters_cannot_fit_run_on_the_host(rng: np.random.Generator) -> None:
-    graph = load(random_model(rng, [5, 5]))
-    program = compile_graph(graph, preset("micro,parameter_channels=4"), 1)
-    assert any("8 channels, got parameter_channels = 4" in each.note for each in program.host)
 
 
 @pytest.mark.parametrize("batch", [0, -1, MOST_BATCH + 1])
@@ -215,9 +199,7 @@ def test_batch_out_of_range_is_refused(rng: np.random.Generator, batch: int) -> 
 
 
 @pytest.mark.thorough
-def test_a_batch_of_too_many_instructions_is_refused_before_the_long_passes(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_instructions_are_refused_before_the_long_passes(root, monkeypatch) -> None:
     graph, right = load(root / "sw" / "models" / "mnist_cnn_deep.tflite"), passes.least_instructions
     least: list[int] = []
     scheduled = passes.schedule

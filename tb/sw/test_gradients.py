@@ -6,11 +6,10 @@ import numpy as np
 import prerequisites
 import pytest
 import step_reference as reference
-from float_networks import NETWORKS, Layers, network
+from float_networks import NETWORKS, network
 from step_inputs import contents, labels_of, shift_of
 
 from celosia.sw.ir.graph import Graph
-from celosia.sw.layers.errors import CompileError
 from celosia.sw.operators.host import host_operator
 from celosia.sw.operators.registry import OPERATORS
 from celosia.sw.training.graph import StepGraph, step_graph
@@ -89,9 +88,8 @@ def in_tensorflow(tf: Any, graph: Graph, x: Any, weights: list[Any]) -> Any:
         arrays = [values[n] for n in operation.inputs if n in values]
         if "before" in fields:
             margins = np.array([*zip(fields["before"], fields["after"], strict=True)])
-            arrays[0] = tf.pad(
-                arrays[0], margins if len(margins) == 4 else np.pad(margins, 1)[:, 1:3]
-            )
+            margins = margins if len(margins) == 4 else np.pad(margins, 1)[:, 1:3]
+            arrays[0] = tf.pad(arrays[0], margins)
         shape = graph.tensors[operation.inputs[-1]].shape
         windows = {"padding": fields.get("padding"), "strides": fields.get("stride")}
         match operation.kind:
@@ -155,9 +153,8 @@ def test_gradients_are_those_of_tensorflow(name: str, seed: int) -> None:
     every = gradients(step, reference.evaluate(graph, values, real=True))
     for number, gradient in zip(highs, tape.gradient(loss, variables), strict=True):
         greatest = np.abs(every[number]).max()
-        np.testing.assert_allclose(
-            every[number][0], -gradient.numpy(), TOLERANCES[name], TOLERANCES[name] * greatest
-        )
+        limits = TOLERANCES[name], TOLERANCES[name] * greatest
+        np.testing.assert_allclose(every[number][0], -gradient.numpy(), *limits)
 
 
 @pytest.mark.parametrize("loss", ["softmax", "squares"])
@@ -182,12 +179,3 @@ def test_host_kernels_are_exact(name: str, loss: str, seed: int) -> None:
         np.testing.assert_array_equal(made[0], wanted, err_msg=operation.kind)
         changed += bool(wanted.any())
     assert changed > len(step.graph.operations) // 2
-
-
-def test_all_layers_that_do_not_train_are_named() -> None:
-    layers = Layers((4, 4, 2))
-    layers.add("TANH", [layers.last], layers.shape)
-    layers.conv(2)
-    layers.add("SIN", [layers.last], layers.shape)
-    with pytest.raises(CompileError, match=r"operator 0 TANH .*; operator 2 SIN"):
-        step_graph(layers.graph(), BATCH, shift_of)

@@ -154,9 +154,7 @@ def test_a_core_of_a_pod_that_fails(program, x, run, monkeypatch, capsys) -> Non
 
 
 @pytest.mark.parametrize("slowest", [0, 1])
-def test_cycles_of_a_pod_are_those_of_its_slowest_core(
-    program: Program, x: np.ndarray, slowest: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cycles_of_a_pod_are_those_of_its_slowest_core(program, x, slowest, monkeypatch) -> None:
     pod = Cores([MachineDevice(program.config, program.memory_bytes) for _ in range(2)])
     for number, core in enumerate(pod.cores):
         result = RunResult(100, counters(30)) if number == slowest else RunResult(7, counters(2))
@@ -227,11 +225,10 @@ def test_device_is_closed(program: Program) -> None:
     assert device.closed
 
 
-@pytest.mark.parametrize("name", ["gpu", "litex:", 3, None])
+@pytest.mark.parametrize("name", ["gpu", "litex", "litex:", "serial:/dev/x", 3, None])
 def test_unknown_device(name: Any) -> None:
-    with pytest.raises(
-        DeviceError, match=f"device: wanted one of machine, rtl, litex:SYSTEM, got {name!r}"
-    ):
+    wanted = f"device: wanted one of machine, rtl, litex:SYSTEM, got {name!r}"
+    with pytest.raises(DeviceError, match=wanted):
         open_device(name, preset("nano"), 1024)
 
 
