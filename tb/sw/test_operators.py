@@ -30,7 +30,7 @@ def convolution(**changes: Any) -> w.Convolution:
 
 def depthwise(**changes: Any) -> w.Depthwise:
     values: dict[str, Any] = {
-        **{name: value for name, value in vars(convolution()).items()},
+        **vars(convolution()),
         "weights": np.arange(36, dtype=np.int8).reshape(1, 3, 2, 6),
         "weight_scale": np.array([0.5, 0.25, 0.125, 1.0, 2.0, 4.0]),
         "bias": np.arange(6, dtype=np.int32),
@@ -47,56 +47,50 @@ SAME = {"padding": "SAME", "stride": (1, 1), "dilation": (2, 3), "activation": "
 VALID = {"padding": "VALID", "stride": (2, 3), "dilation": (1, 1), "activation": "RELU6"}
 WHOLE = {"depth_multiplier": 1}
 TWO = {"depth_multiplier": 2}
+COVERING = depthwise(weights=np.ones((1, 9, 11, 3), np.int8), weight_scale=1.0, bias=None)
+POOLED = {"padding": "SAME", "stride": (1, 4), "window": (3, 2), "activation": "RELU"}
 
 
 def graph(*layers: w.Layer) -> w.Graph:
     return w.sequential(layers, input_shape=SHAPE, input_scale=0.5, input_zero_point=-7)
 
 
-@pytest.mark.parametrize(
-    ("layer", "shape", "attributes"),
-    [
-        (convolution(), (2, 4, 4, 4), VALID),
-        (convolution(**SAME), (2, 9, 11, 4), SAME),
-        (convolution(bias=None, weight_scale=1.0, stride=(1, 1)), (2, 7, 10, 4), {}),
-        (depthwise(), (2, 4, 4, 6), VALID | TWO),
-        (depthwise(**SAME), (2, 9, 11, 6), SAME),
-        (depthwise(bias=None, weight_scale=0.5), (2, 4, 4, 6), TWO),
-        (
-            depthwise(weights=np.ones((1, 9, 11, 3), np.int8), weight_scale=1.0, bias=None),
-            (2, 1, 1, 3),
-            WHOLE,
-        ),
-        (
-            POOL,
-            (2, 9, 3, 3),
-            {"padding": "SAME", "stride": (1, 4), "window": (3, 2), "activation": "RELU"},
-        ),
-        (
-            w.Pool(kind="AVERAGE_POOL_2D", activation="RELU_N1_TO_1"),
-            (2, 4, 5, 3),
-            {"padding": "VALID", "stride": (2, 2), "window": (2, 2), "activation": "RELU_N1_TO_1"},
-        ),
-        (DENSE, (2, 5), {"activation": "NONE", "keep_num_dims": False}),
-        (w.Mean(), (2, 3), {"axes": (1, 2), "keep_dims": False}),
-        (
-            w.Mean(axes=(-1, 1, 3), keep_dims=True),
-            (2, 1, 11, 1),
-            {"axes": (1, 3), "keep_dims": True},
-        ),
-        (w.Mean(output_scale=2.0, output_zero_point=9), (2, 3), {}),
-        (PAD, (3, 10, 16, 7), {"before": (0, 1, 2, 0), "after": (1, 0, 3, 4), "value": -7}),
-        (replace(PAD, wide=True), (3, 10, 16, 7), {"before": (0, 1, 2, 0), "value": -7}),
-        (replace(PAD, value=-100), (3, 10, 16, 7), {"before": (0, 1, 2, 0), "value": -100}),
-        (w.Softmax(beta=0.75), SHAPE, {"beta": 0.75}),
-        (w.Activation(kind="RELU", output_scale=3.0), SHAPE, {}),
-        (w.Activation(kind="RELU6"), SHAPE, {}),
-        (w.Activation(kind="RELU_N1_TO_1"), SHAPE, {}),
-        (w.Quantize(output_scale=3.0, output_zero_point=5), SHAPE, {}),
-        (w.Reshape(shape=(2, -1)), (2, 297), {}),
-        (ADD, SHAPE, {"activation": "RELU_N1_TO_1"}),
-    ],
-)
+LAYERS = [
+    (convolution(), (2, 4, 4, 4), VALID),
+    (convolution(**SAME), (2, 9, 11, 4), SAME),
+    (convolution(bias=None, weight_scale=1.0, stride=(1, 1)), (2, 7, 10, 4), {}),
+    (depthwise(), (2, 4, 4, 6), VALID | TWO),
+    (depthwise(**SAME), (2, 9, 11, 6), SAME),
+    (depthwise(bias=None, weight_scale=0.5), (2, 4, 4, 6), TWO),
+    (COVERING, (2, 1, 1, 3), WHOLE),
+    (POOL, (2, 9, 3, 3), POOLED),
+    (
+        w.Pool(kind="AVERAGE_POOL_2D", activation="RELU_N1_TO_1"),
+        (2, 4, 5, 3),
+        {"padding": "VALID", "stride": (2, 2), "window": (2, 2), "activation": "RELU_N1_TO_1"},
+    ),
+    (DENSE, (2, 5), {"activation": "NONE", "keep_num_dims": False}),
+    (w.Mean(), (2, 3), {"axes": (1, 2), "keep_dims": False}),
+    (
+        w.Mean(axes=(-1, 1, 3), keep_dims=True),
+        (2, 1, 11, 1),
+        {"axes": (1, 3), "keep_dims": True},
+    ),
+    (w.Mean(output_scale=2.0, output_zero_point=9), (2, 3), {}),
+    (PAD, (3, 10, 16, 7), {"before": (0, 1, 2, 0), "after": (1, 0, 3, 4), "value": -7}),
+    (replace(PAD, wide=True), (3, 10, 16, 7), {"before": (0, 1, 2, 0), "value": -7}),
+    (replace(PAD, value=-100), (3, 10, 16, 7), {"before": (0, 1, 2, 0), "value": -100}),
+    (w.Softmax(beta=0.75), SHAPE, {"beta": 0.75}),
+    (w.Activation(kind="RELU", output_scale=3.0), SHAPE, {}),
+    (w.Activation(kind="RELU6"), SHAPE, {}),
+    (w.Activation(kind="RELU_N1_TO_1"), SHAPE, {}),
+    (w.Quantize(output_scale=3.0, output_zero_point=5), SHAPE, {}),
+    (w.Reshape(shape=(2, -1)), (2, 297), {}),
+    (ADD, SHAPE, {"activation": "RELU_N1_TO_1"}),
+]
+
+
+@pytest.mark.parametrize(("layer", "shape", "attributes"), LAYERS)
 def test_attributes(layer: w.Layer, shape: tuple[int, ...], attributes: dict[str, Any]) -> None:
     assert_read(graph(layer), shape, attributes)
 
@@ -117,7 +111,11 @@ def rows(*groups: tuple[Any, ...]) -> list[tuple[Any, ...]]:
 
 NONE = {"quantization": None}
 FOUR, SIX = np.ones(4), np.ones(6)
+FLAT = {"shape": (2, 297)}
 BIAS = "wanted a constant bias of 6 int32, got int32 (3,) ('bias_0')"
+INT8, PADDINGS = "wanted int8 weights", "wanted paddings of shape (4, 2) of at least 0, got "
+NEGATIVE = [[0, 0], [0, 0], [-1, 0], [0, 0]]
+INSIDE = "wanted a window inside the image, got 3 x 2 on 9 x 11 pixels"
 TWISTED = scaled(FOUR, 0 * FOUR, 3)
 CONV, APART = convolution(), depthwise()
 
@@ -133,10 +131,7 @@ CONV, APART = convolution(), depthwise()
                 "or whole groups of them, got weights of shape (4, 3, 2, 1) on 3 channels",
             ),
             (ones(4, 3, 2), "wanted 4 dimensions, got (4, 3, 2)"),
-            (
-                ones(4, 3, 2, 3, dtype=np.int32),
-                "wanted int8 weights, got int32 (4, 3, 2, 3) ('weights_0')",
-            ),
+            (ones(4, 3, 2, 3, dtype=np.int32), f"{INT8}, got int32 (4, 3, 2, 3) ('weights_0')"),
             (NONE, "wanted 1 or 4 scales of weights 'weights_0'"),
             (scaled([1, 1, 1], [0, 0, 0], 3), "wanted 1 or 4 scales of weights 'weights_0'"),
             (TWISTED, "wanted scales of the weights along axis 0, got axis 3"),
@@ -158,10 +153,7 @@ CONV, APART = convolution(), depthwise()
             ),
             (ones(1, 3, 2, 5) | scaled([1], [0], 3), "wanted a constant bias of 5 int32"),
             (ones(3, 2, 6), "wanted 1 or 0 scales of weights 'weights_0'"),
-            (
-                ones(1, 3, 2, 6, dtype=np.int32),
-                "wanted int8 weights, got int32 (1, 3, 2, 6) ('weights_0')",
-            ),
+            (ones(1, 3, 2, 6, dtype=np.int32), f"{INT8}, got int32 (1, 3, 2, 6) ('weights_0')"),
             (NONE, "wanted 1 or 6 scales of weights 'weights_0'"),
             (scaled([1, 1, 1], [0, 0, 0], 3), "wanted 1 or 6 scales of weights 'weights_0'"),
             (scaled(SIX, 0 * SIX), "wanted scales of the weights along axis 3, got axis 0"),
@@ -205,9 +197,8 @@ def test_weights_within_channels_are_quantized_along_their_last_axis() -> None:
 def test_second_input_of_an_addition(changes: dict[str, Any], message: str) -> None:
     given = graph(ADD)
     second = replace(given.tensors[0], name="second")
-    given = w.rewired(
-        replace(given, tensors=(*given.tensors, second), inputs=(0, 2)), inputs=(0, 2)
-    )
+    given = replace(given, tensors=(*given.tensors, second), inputs=(0, 2))
+    given = w.rewired(given, inputs=(0, 2))
     assert load(w.serialize(given)).operations[0].inputs == (0, 2)
     assert_refused(w.retensored(given, "second", **changes), message)
 
@@ -230,20 +221,12 @@ def test_computed_operands() -> None:
         (CONV, {"dilationWFactor": 0}, "wanted a dilation of at least 1 x 1, got 1 x 0"),
         (CONV, {"strideW": 2}, "wanted a result of shape (2, 4, 5, 4), got (2, 4, 4, 4)"),
         (CONV, {"padding": "SAME"}, "wanted a result of shape (2, 5, 4, 4), got (2, 4, 4, 4)"),
-        (
-            CONV,
-            {"dilationHFactor": 5},
-            "wanted a window inside the image, got 3 x 2 on 9 x 11 pixels",
-        ),
+        (CONV, {"dilationHFactor": 5}, INSIDE),
         (APART, {"strideH": 0, "strideW": 1}, "wanted a stride of at least 1 x 1, got 0 x 1"),
         (APART, {"dilationWFactor": -1}, "wanted a dilation of at least 1 x 1, got 1 x -1"),
         (APART, {"strideW": 2}, "wanted a result of shape (2, 4, 5, 6), got (2, 4, 4, 6)"),
         (APART, {"padding": "SAME"}, "wanted a result of shape (2, 5, 4, 6), got (2, 4, 4, 6)"),
-        (
-            APART,
-            {"dilationHFactor": 5},
-            "wanted a window inside the image, got 3 x 2 on 9 x 11 pixels",
-        ),
+        (APART, {"dilationHFactor": 5}, INSIDE),
         (POOL, {"filterHeight": 0}, "wanted a window of at least 1 x 1, got 0 x 2"),
         (POOL, {"strideW": 3}, "wanted a result of shape (2, 9, 4, 3), got (2, 9, 3, 3)"),
         (w.Mean(), {"keepDims": True}, "wanted a result of shape (2, 1, 1, 3), got (2, 3)"),
@@ -293,14 +276,8 @@ def test_options(layer: w.Layer, changes: dict[str, Any], message: str) -> None:
         (
             PAD,
             "paddings_0",
-            (
-                contents([[0, 0]] * 3),
-                "wanted paddings of shape (4, 2) of at least 0, got [[0, 0], [0, 0], [0, 0]]",
-            ),
-            (
-                contents([[0, 0], [0, 0], [-1, 0], [0, 0]]),
-                "wanted paddings of shape (4, 2) of at least 0, got [[0, 0], [0, 0], [-1, 0], [0, 0]]",
-            ),
+            (contents([[0, 0]] * 3), f"{PADDINGS}{[[0, 0]] * 3}"),
+            (contents(NEGATIVE), f"{PADDINGS}{NEGATIVE}"),
         ),
         (
             replace(PAD, value=1),
@@ -313,16 +290,8 @@ def test_options(layer: w.Layer, changes: dict[str, Any], message: str) -> None:
             "output_0",
             (scaled(1 / 255, -128), "wanted a result of scale 1/256 and zero point -128, got"),
         ),
-        (
-            w.Activation(),
-            "output_0",
-            ({"shape": (2, 297)}, "wanted a result of shape (2, 9, 11, 3)"),
-        ),
-        (
-            w.Quantize(output_scale=1.0),
-            "output_0",
-            ({"shape": (2, 297)}, "wanted a result of shape"),
-        ),
+        (w.Activation(), "output_0", (FLAT, "wanted a result of shape (2, 9, 11, 3)")),
+        (w.Quantize(output_scale=1.0), "output_0", (FLAT, "wanted a result of shape")),
         (
             ADD,
             "output_0",
