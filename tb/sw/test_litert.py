@@ -5,29 +5,9 @@ from typing import Any, ClassVar
 
 import ai_edge_litert.schema_py_generated as schema
 import litert
+import networks as w
 import numpy as np
 import pytest
-from networks import (
-    Chain,
-    Concatenate,
-    Convolution,
-    Depthwise,
-    Dequantize,
-    FullyConnected,
-    Function,
-    Layer,
-    Mean,
-    Operator,
-    Pool,
-    Quantize,
-    Resize,
-    Softmax,
-    Split,
-    StridedSlice,
-    TransposedConvolution,
-    serialize,
-    write_sequential,
-)
 
 from celosia.litert import Delegate
 from celosia.sw.driver.device import DeviceError
@@ -48,68 +28,45 @@ def bias(count: int) -> np.ndarray:
     return np.arange(count, dtype=np.int32) * 50
 
 
-def case(*layers: Layer, **names: str) -> bytes:
-    return write_sequential(layers, input_shape=(1, 9, 9, 4), input_scale=0.05, **names)
+def case(*layers: w.Layer, **names: str) -> bytes:
+    return w.write_sequential(layers, input_shape=(1, 9, 9, 4), input_scale=0.05, **names)
 
 
-def dense(outputs: int, inputs: int, **options: Any) -> FullyConnected:
-    return FullyConnected(weights=weights(outputs, inputs), bias=bias(outputs), **SCALES, **options)
+def biased(kind: Any, *shape: int, **options: Any) -> w.Layer:
+    """Return a layer with weights of a shape, and a bias for each channel of its results."""
+    channels = max(shape[0], shape[-1]) if kind is w.Depthwise else shape[0]
+    return kind(weights=weights(*shape), bias=bias(channels), **SCALES, **options)
 
 
-CONVOLUTION = Convolution(
-    weights=weights(6, 3, 3, 4), bias=bias(6), stride=(2, 2), activation="RELU6", **SCALES
-)
-#: Networks that the core runs as a whole, with their presets.
+def dense(outputs: int, inputs: int) -> w.Layer:
+    return biased(w.FullyConnected, outputs, inputs)
+
+
+CONVOLUTION = biased(w.Convolution, 6, 3, 3, 4, stride=(2, 2), activation="RELU6")
+#: Networks that the core runs as a whole.
 WHOLE = {
-    "convolution": (case(CONVOLUTION), "edge"),
-    "dilated": (
-        case(
-            Convolution(
-                weights=weights(5, 3, 2, 4),
-                bias=bias(5),
-                dilation=(2, 1),
-                padding="VALID",
-                **SCALES,
-            )
-        ),
-        "edge",
+    "convolution": case(CONVOLUTION),
+    "dilated": case(biased(w.Convolution, 5, 3, 2, 4, dilation=(2, 1), padding="VALID")),
+    "depthwise": case(biased(w.Depthwise, 1, 3, 3, 8, stride=(1, 1))),
+    "transposed": case(
+        w.TransposedConvolution(weights=weights(3, 2, 2, 4), stride=(2, 2), **SCALES)
     ),
-    "depthwise": (
-        case(Depthwise(weights=weights(1, 3, 3, 8), bias=bias(8), stride=(1, 1), **SCALES)),
-        "edge",
+    "pools": case(
+        w.Pool(kind="AVERAGE_POOL_2D", window=(3, 2), stride=(1, 2), padding="SAME"),
+        w.Pool(window=(2, 2), stride=(2, 1), activation="RELU"),
     ),
-    "transposed": (
-        case(TransposedConvolution(weights=weights(3, 2, 2, 4), stride=(2, 2), **SCALES)),
-        "edge",
+    "reductions": case(w.Mean(keep_dims=True), w.Mean(kind="REDUCE_MAX", axes=(3,))),
+    "functions": case(
+        w.Function(kind="LEAKY_RELU", alpha=0.3, output_scale=0.06),
+        w.Function(kind="GELU", approximate=True, output_scale=0.04),
     ),
-    "pools": (
-        case(
-            Pool(kind="AVERAGE_POOL_2D", window=(3, 2), stride=(1, 2), padding="SAME"),
-            Pool(window=(2, 2), stride=(2, 1), activation="RELU"),
-        ),
-        "edge",
+    "slices": case(
+        w.StridedSlice(begin=(0, 1, 0, 0), end=(1, 9, 8, 4), stride=(1, 2, 1, 1)),
+        w.Split(axis=3, parts=2),
     ),
-    "reductions": (case(Mean(keep_dims=True), Mean(kind="REDUCE_MAX", axes=(3,))), "edge"),
-    "functions": (
-        case(
-            Function(kind="LEAKY_RELU", alpha=0.3, output_scale=0.06),
-            Function(kind="GELU", approximate=True, output_scale=0.04),
-        ),
-        "edge",
-    ),
-    "slices": (
-        case(
-            StridedSlice(begin=(0, 1, 0, 0), end=(1, 9, 8, 4), stride=(1, 2, 1, 1)),
-            Split(axis=3, parts=2),
-        ),
-        "edge",
-    ),
-    "joined": (
-        case(Pool(stride=(1, 1), padding="SAME"), Concatenate(others=["input"], axis=1)),
-        "edge",
-    ),
-    "resized": (case(Resize(kind="RESIZE_NEAREST_NEIGHBOR", size=(18, 18))), "edge"),
-    "softmax": (case(dense(10, 324), Softmax(beta=2.0)), "transformer"),
+    "joined": case(w.Pool(stride=(1, 1), padding="SAME"), w.Concatenate(others=["input"], axis=1)),
+    "resized": case(w.Resize(kind="RESIZE_NEAREST_NEIGHBOR", size=(18, 18))),
+    "softmax": case(dense(10, 324), w.Softmax(beta=2.0)),
 }
 
 
@@ -127,15 +84,13 @@ def samples(interpreter: Any, count: int = 2) -> list[np.ndarray]:
 
 def require_equal(ours: Any, reference: Any, inputs: list[np.ndarray]) -> None:
     pairs = zip(litert.invoked(ours, *inputs), litert.invoked(reference, *inputs), strict=True)
-    for got, wanted in pairs:
-        assert np.array_equal(got, wanted)
+    assert all(np.array_equal(*pair) for pair in pairs)
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_network_of_the_core(name: str) -> None:
-    content, preset = WHOLE[name]
-    delegate = Delegate(config=preset)
-    ours, reference = interpreters(content, delegate)
+    delegate = Delegate(config="transformer" if name == "softmax" else "edge")
+    ours, reference = interpreters(WHOLE[name], delegate)
     require_equal(ours, reference, samples(reference))
     (program,) = delegate.programs
     assert not program.host and delegate.statistics[0].inputs == 2
@@ -143,8 +98,8 @@ def test_network_of_the_core(name: str) -> None:
 
 def test_litert_runs_the_rest() -> None:
     # COS is unknown to Celosia, and a float operator.
-    between = Operator(kind="COS", output_type="float32")
-    layers = (dense(12, 324), Dequantize(), between, Quantize(output_scale=0.01), dense(5, 12))
+    between = w.Operator(kind="COS", output_type="float32")
+    layers = (dense(12, 324), w.Dequantize(), between, w.Quantize(output_scale=0.01), dense(5, 12))
     delegate = Delegate(config="micro")
     ours, reference = interpreters(case(*layers), delegate)
     require_equal(ours, reference, samples(reference))
@@ -164,11 +119,11 @@ def test_other_batch() -> None:
 
 
 def test_another_shape_of_the_second_input() -> None:
-    chain = Chain((1, 4, 4, 8), 0.5)
+    chain = w.Chain((1, 4, 4, 8), 0.5)
     ends = [chain.number, chain.input("second", (1, 4, 4, 8), 0.5)]
     chain.operator("CONCATENATION", (1, 8, 4, 8), inputs=ends, axis=1, scale=0.5)
     delegate = Delegate(config="micro")
-    ours, reference = interpreters(serialize(chain.graph()), delegate)
+    ours, reference = interpreters(w.serialize(chain.graph()), delegate)
     for rows in (6, 2):
         for interpreter in (ours, reference):
             number = interpreter.get_input_details()[1]["index"]
@@ -181,14 +136,12 @@ def test_another_shape_of_the_second_input() -> None:
 
 def test_two_delegates() -> None:
     # The second takes what the first leaves.
-    content = case(dense(10, 324), Softmax())
+    content = case(dense(10, 324), w.Softmax())
     first, second = Delegate(config="edge"), Delegate(config="transformer")
     ours, reference = interpreters(content, first, second)
     require_equal(ours, reference, samples(reference))
-    assert [[layer.kind for layer in d.programs[0].layers] for d in (first, second)] == [
-        ["FULLY_CONNECTED"],
-        ["SOFTMAX"],
-    ]
+    kinds = [[layer.kind for layer in one.programs[0].layers] for one in (first, second)]
+    assert kinds == [["FULLY_CONNECTED"], ["SOFTMAX"]]
 
 
 def test_threads_share_a_delegate() -> None:

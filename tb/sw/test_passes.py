@@ -4,19 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import networks as w
 import numpy as np
 import pytest
-from networks import (
-    Chain,
-    Constant,
-    Convolution,
-    Depthwise,
-    FullyConnected,
-    Graph,
-    StridedSlice,
-    Transpose,
-    serialize,
-)
 
 from celosia.hw.arch.presets import preset
 from celosia.sw.compiler import compile as compiler
@@ -32,9 +22,7 @@ def weights(*shape: int) -> np.ndarray:
     return RNG.integers(-99, 100, shape).astype(np.int8)
 
 
-def blocked(
-    chain: Chain, blocks: tuple[int, ...], margins: list[list[int]], crops: list[list[int]], layer
-) -> None:
+def blocked(chain: w.Chain, blocks, margins, crops, layer) -> None:
     """Add a dilated convolution as converters spell it; of rows alone through images of one row."""
     batch, *extents, channels = chain.last.shape
     pairs = list(zip(extents, margins, blocks, strict=True))
@@ -44,52 +32,52 @@ def blocked(
     shape = (many, *counts, channels)
     chain.operator("SPACE_TO_BATCH_ND", shape, [numbers, np.array(margins, np.int32)])
     if len(blocks) == 1:
-        chain.operator("EXPAND_DIMS", (many, 1, *shape[1:]), [np.array([1], np.int32)])
+        chain.operator("EXPAND_DIMS", (many, 1, *shape[1:]), [w.Constant([1])])
     layer.add(chain)
     many, *made, channels = chain.last.shape
     if len(blocks) == 1:
         made = made[1:]
         shape = (many, *made, channels)
-        chain.operator("RESHAPE", shape, [np.array(shape, np.int32)])
+        chain.operator("RESHAPE", shape, [w.Constant(shape)])
     whole = [n * b - sum(c) for n, b, c in zip(made, blocks, crops, strict=True)]
     result = (batch, *whole, channels)
     chain.operator("BATCH_TO_SPACE_ND", result, [numbers, np.array(crops, np.int32)])
 
 
-def convolution(height: int, width: int, channels: int, **more) -> Convolution:
+def convolution(height: int, width: int, channels: int, **more) -> w.Convolution:
     kernel = weights(5, height, width, channels)
     given = {"padding": "VALID", "bias": np.arange(5, dtype=np.int32) * 50} | more
-    return Convolution(weights=kernel, weight_scale=0.01, output_scale=0.2, **given)
+    return w.Convolution(weights=kernel, weight_scale=0.01, output_scale=0.2, **given)
 
 
-def depthwise(channels: int) -> Depthwise:
+def depthwise(channels: int) -> w.Depthwise:
     kernel = weights(1, 3, 3, channels)
-    return Depthwise(weights=kernel, weight_scale=0.01, output_scale=0.2, padding="VALID")
+    return w.Depthwise(weights=kernel, weight_scale=0.01, output_scale=0.2, padding="VALID")
 
 
-def image(*shape: int) -> Chain:
-    return Chain(shape or (1, 9, 9, 4), 0.1, 5)
+def image(*shape: int) -> w.Chain:
+    return w.Chain(shape or (1, 9, 9, 4), 0.1, 5)
 
 
-def rows() -> Chain:
-    return Chain((1, 20, 4), 0.1, 5)
+def rows() -> w.Chain:
+    return w.Chain((1, 20, 4), 0.1, 5)
 
 
-def dilated(blocks, margins, crops, layer, start: Callable[[], Chain] = image) -> Graph:
+def dilated(blocks, margins, crops, layer, start: Callable[[], w.Chain] = image) -> w.Graph:
     chain = start()
     blocked(chain, blocks, margins, crops, layer)
     return chain.graph()
 
 
-def flattened(order: tuple[int, ...]) -> Graph:
+def flattened(order: tuple[int, ...]) -> w.Graph:
     chain = image(1, 3, 4, 5)
-    Transpose(permutation=order).add(chain)
-    chain.operator("RESHAPE", (1, 60), [np.array([1, 60], np.int32)])
-    FullyConnected(weights=weights(7, 60), weight_scale=0.01, output_scale=0.3).add(chain)
+    w.Transpose(permutation=order).add(chain)
+    chain.operator("RESHAPE", (1, 60), [w.Constant([1, 60])])
+    w.FullyConnected(weights=weights(7, 60), weight_scale=0.01, output_scale=0.3).add(chain)
     return chain.graph()
 
 
-def repeated(axis: int, times: int, extent: int = 3) -> Graph:
+def repeated(axis: int, times: int, extent: int = 3) -> w.Graph:
     chain = image(1, extent, extent, 4)
     wide = [1, extent, extent, 4]
     wide.insert(axis, 1)
@@ -102,7 +90,7 @@ def repeated(axis: int, times: int, extent: int = 3) -> Graph:
     return chain.graph()
 
 
-def chained(*steps: tuple[str, tuple[int, ...]]) -> Graph:
+def chained(*steps: tuple[str, tuple[int, ...]]) -> w.Graph:
     """Return reshapes and transposes of an image, one after the other, and a sum with itself."""
     chain = image(1, 3, 1, 4)
     for kind, given in steps:
@@ -112,13 +100,13 @@ def chained(*steps: tuple[str, tuple[int, ...]]) -> Graph:
     return chain.graph()
 
 
-def multiplied(first: tuple[int, ...], second: tuple[int, ...], flags=(False, False)) -> Graph:
+def multiplied(first: tuple[int, ...], second: tuple[int, ...], flags=(False, False)) -> w.Graph:
     """Return the graph of an image times itself, transposed by these orders of dimensions."""
     chain, read = image(1, 2, 4, 4), []
     for order in (first, second):
         chain.back_to(0)
         if order:
-            Transpose(permutation=order).add(chain)
+            w.Transpose(permutation=order).add(chain)
         read.append(chain.number)
     printed = {"scale": 9.0, "zero_point": 0, "adjX": flags[0], "adjY": flags[1]}
     shape = chain.tensor(read[0]).shape
@@ -126,9 +114,9 @@ def multiplied(first: tuple[int, ...], second: tuple[int, ...], flags=(False, Fa
     return chain.graph()
 
 
-def floats(*kinds: str, first: str = "int8") -> Graph:
+def floats(*kinds: str, first: str = "int8") -> w.Graph:
     """Return functions of float32 between DEQUANTIZE and QUANTIZE; ``first``: input type."""
-    chain = Chain((1, 9, 9, 4), 0.02, 5, first)
+    chain = w.Chain((1, 9, 9, 4), 0.02, 5, first)
     chain.operator("DEQUANTIZE", dtype="float32")
     for kind in kinds:
         printed: dict[str, Any] = {"beta": 1.0} if kind == "SOFTMAX" else {}
@@ -137,16 +125,16 @@ def floats(*kinds: str, first: str = "int8") -> Graph:
     return chain.graph()
 
 
-def scaled(*shape: int) -> Graph:
+def scaled(*shape: int) -> w.Graph:
     """Return the logistic of an image times a constant of a shape."""
     chain = image()
     chain.operator("LOGISTIC", scale=1 / 256, zero_point=-128)
-    numbers = Constant(weights(*shape), 0.01, 3)
+    numbers = w.Constant(weights(*shape), 0.01, 3)
     chain.operator("MUL", inputs=[chain.number, numbers], scale=0.01, zero_point=1)
     return chain.graph()
 
 
-def gated(*kinds: str, other: bool = False) -> Graph:
+def gated(*kinds: str, other: bool = False) -> w.Graph:
     """Return an image times functions of it, or times those of another one."""
     chain = image()
     second = chain.input("second", chain.last.shape, 0.1, 5) if other else 0
@@ -158,22 +146,23 @@ def gated(*kinds: str, other: bool = False) -> Graph:
     return chain.graph()
 
 
-def packed(*, scales: bool = False, more: str = "", slices: int = 3) -> Graph:
+def packed(*, scales: bool = False, more: str = "", slices: int = 3) -> w.Graph:
     """Return query, key and value of PyTorch's attention: one layer, cut by a slice of each.
 
     ``scales``: one for each channel; ``more``: another reader of the layer.
     """
-    chain = Chain((1, 10, 16), 0.1, 5)
+    chain = w.Chain((1, 10, 16), 0.1, 5)
     scale = RNG.uniform(0.005, 0.02, 48) if scales else 0.01
     numbers = np.asarray(scale * 0.1, np.float32)
-    layer = Constant(weights(48, 16), scale), Constant(np.arange(48) * 9, numbers, dtype="int32")
+    matrix = w.Constant(weights(48, 16), scale)
+    layer = matrix, w.Constant(np.arange(48) * 9, numbers, dtype="int32")
     chain.operator("FULLY_CONNECTED", (1, 10, 48), layer, scale=0.5, zero_point=3, keepNumDims=True)
     dense = chain.number
     if more:
         chain.operator(more, scale=1 / 128, zero_point=0)
     chain.back_to(dense)
-    chain.operator("RESHAPE", (10, 1, 3, 16), [np.array([10, 1, 3, 16], np.int32)])
-    Transpose(permutation=(2, 0, 1, 3)).add(chain)
+    chain.operator("RESHAPE", (10, 1, 3, 16), [w.Constant([10, 1, 3, 16])])
+    w.Transpose(permutation=(2, 0, 1, 3)).add(chain)
     split = chain.number
     for number in range(slices):
         chain.back_to(split)
@@ -184,65 +173,65 @@ def packed(*, scales: bool = False, more: str = "", slices: int = 3) -> Graph:
     return chain.graph()
 
 
-def batchless(*, constant: bool = False) -> Graph:
+def batchless(*, constant: bool = False) -> w.Graph:
     """Return a product of matrices of three dimensions, made by a transpose of rows.
 
     ``constant``: the second one is.
     """
-    chain = Chain((1, 6, 8), 0.1, 5)
+    chain = w.Chain((1, 6, 8), 0.1, 5)
     chain.operator("LOGISTIC", scale=1 / 256, zero_point=-128)
-    chain.operator("RESHAPE", (6, 2, 4), [np.array([6, 2, 4], np.int32)])
-    Transpose(permutation=(1, 0, 2)).add(chain)
+    chain.operator("RESHAPE", (6, 2, 4), [w.Constant([6, 2, 4])])
+    w.Transpose(permutation=(1, 0, 2)).add(chain)
     heads = chain.number
     printed = {"scale": 0.03, "zero_point": -100, "adjX": False, "adjY": True}
-    other = Constant(weights(2, 6, 4), 0.01) if constant else heads
+    other = w.Constant(weights(2, 6, 4), 0.01) if constant else heads
     chain.operator("BATCH_MATMUL", (2, 6, 6), inputs=[heads, other], **printed)
     return chain.graph()
 
 
-def reshaped_pair() -> Graph:
+def reshaped_pair() -> w.Graph:
     """Return the product of a value of another shape and an input."""
     chain = image(1, 6, 1, 4)
     chain.operator("LOGISTIC", scale=1 / 256, zero_point=-128)
-    chain.operator("RESHAPE", (6, 4), [np.array([6, 4], np.int32)])
+    chain.operator("RESHAPE", (6, 4), [w.Constant([6, 4])])
     one = chain.number
     second = chain.input("second", (6, 4), 0.1, 5)
     chain.operator("MUL", (6, 4), inputs=[one, second], scale=0.05, zero_point=3)
     return chain.graph()
 
 
-def moved_batch() -> Graph:
+def moved_batch() -> w.Graph:
     """Return a transpose that moves a batch of 1 between others."""
     chain = image(1, 2, 6, 4)
-    Transpose(permutation=(2, 0, 1, 3)).add(chain)
+    w.Transpose(permutation=(2, 0, 1, 3)).add(chain)
     return chain.graph()
 
 
-def reduced(axes: tuple[int, ...]) -> Graph:
-    chain = Chain((1, 12, 16), 0.1, 5)
+def reduced(axes: tuple[int, ...]) -> w.Graph:
+    chain = w.Chain((1, 12, 16), 0.1, 5)
     chain.operator("MEAN", (12,), [np.array(axes, np.int32)], scale=0.03, keepDims=False)
     chain.operator("EXPAND_DIMS", (1, 12), [np.array(0, np.int32)])
     return chain.graph()
 
 
-def cut(end: tuple[int, ...], stride: tuple[int, ...]) -> StridedSlice:
-    return StridedSlice(begin=(0,) * len(end), end=end, stride=stride, plain=set(stride) == {1})
+def cut(end: tuple[int, ...], stride: tuple[int, ...]) -> w.StridedSlice:
+    return w.StridedSlice(begin=(0,) * len(end), end=end, stride=stride, plain=set(stride) == {1})
 
 
-def part_of_channels(shape: tuple[int, ...], part: StridedSlice) -> Graph:
+def part_of_channels(shape: tuple[int, ...], part: w.StridedSlice) -> w.Graph:
     """Return a part of reshaped channels of a layer."""
-    chain = Chain((1, 10, 16), 0.1, 5)
-    numbers = Constant(weights(48, 16), 0.01), Constant(weights(48), 0.001, dtype="int32")
+    chain = w.Chain((1, 10, 16), 0.1, 5)
+    numbers = w.Constant(weights(48, 16), 0.01), w.Constant(weights(48), 0.001, dtype="int32")
     chain.operator("FULLY_CONNECTED", (1, 10, 48), numbers, scale=0.5, keepNumDims=True)
-    chain.operator("RESHAPE", shape, [np.array(shape, np.int32)])
+    chain.operator("RESHAPE", shape, [w.Constant(shape)])
     part.add(chain)
     return chain.graph()
 
 
-def reshaped_twice_read() -> Graph:
+def reshaped_twice_read() -> w.Graph:
     """Return two functions of one reshape."""
     chain = image(1, 3, 4, 5)
-    chain.operator("RESHAPE", (1, 60), [np.array([1, 60], np.int32)])
+    chain.operator("RESHAPE", (1, 60), [w.Constant([1, 60])])
     shaped, results = chain.number, []
     for kind in ("TANH", "ABS"):
         chain.back_to(shaped)
@@ -252,10 +241,11 @@ def reshaped_twice_read() -> Graph:
 
 
 TWO = [[2, 3], [2, 3]]
+THREE_LAYERS = " ".join(3 * ["FULLY_CONNECTED ABS RESHAPE"])
 BACK = [[0, 0], [0, 0]]
 
 #: Graphs, and the operators that are left.
-GRAPHS: dict[str, tuple[Graph, str]] = {
+GRAPHS: dict[str, tuple[w.Graph, str]] = {
     "dilated": (dilated((2, 2), TWO, BACK, convolution(3, 3, 4)), "PAD CONV_2D"),
     "cropped": (
         dilated((3, 2), [[3, 3], [2, 3]], [[1, 1], [0, 1]], convolution(3, 3, 4)),
@@ -301,19 +291,13 @@ GRAPHS: dict[str, tuple[Graph, str]] = {
     "three functions": (floats("NEG", "EXP", "TANH"), "LookupTable"),
     "another scale through float32": (floats(), "LookupTable"),
     "itself times its logistic": (gated("LOGISTIC"), "LookupTable"),
-    "parts of a layer": (packed(), " ".join(3 * ["FULLY_CONNECTED ABS RESHAPE"])),
-    "parts with scales": (
-        packed(scales=True),
-        " ".join(3 * ["FULLY_CONNECTED ABS RESHAPE"]),
-    ),
+    "parts of a layer": (packed(), THREE_LAYERS),
+    "parts with scales": (packed(scales=True), THREE_LAYERS),
     "parts of a result that others read": (
         packed(more="TANH", slices=1),
         "FULLY_CONNECTED TANH SLICE ABS RESHAPE",
     ),
-    "matrices without a batch": (
-        batchless(),
-        "LOGISTIC RESHAPE TRANSPOSE BATCH_MATMUL RESHAPE",
-    ),
+    "matrices without a batch": (batchless(), "LOGISTIC RESHAPE TRANSPOSE BATCH_MATMUL RESHAPE"),
     "constant matrices without a batch": (
         batchless(constant=True),
         "LOGISTIC RESHAPE TRANSPOSE BATCH_MATMUL RESHAPE",
@@ -340,11 +324,11 @@ GRAPHS: dict[str, tuple[Graph, str]] = {
 }
 
 
-def outputs(graph: Graph, monkeypatch: pytest.MonkeyPatch, *, plain: bool) -> list[np.ndarray]:
+def outputs(graph: w.Graph, monkeypatch: pytest.MonkeyPatch, *, plain: bool) -> list[np.ndarray]:
     with monkeypatch.context() as patch:
         if plain:
             patch.setattr(compiler, "simplified", lambda graph: graph)
-        program = compiler.compile_graph(load(serialize(graph)), NANO)
+        program = compiler.compile_graph(load(w.serialize(graph)), NANO)
     rng = np.random.default_rng(1)
     with open_session(program, device="machine") as session:
         shapes = [(5, *port.shape) for port in program.inputs]
@@ -354,7 +338,7 @@ def outputs(graph: Graph, monkeypatch: pytest.MonkeyPatch, *, plain: bool) -> li
 @pytest.mark.parametrize("name", GRAPHS)
 def test_what_is_left(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, wanted = GRAPHS[name]
-    found = simplified(load(serialize(graph)))
+    found = simplified(load(w.serialize(graph)))
     assert " ".join(operation.kind for operation in found.operations) == wanted
     places = [operation.place for operation in found.operations]
     assert len(set(places)) == len(places)
@@ -367,25 +351,25 @@ def test_what_is_left(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_result_that_others_read_stays() -> None:
     """The image before a transpose is an output, and that after it is read twice."""
     chain = image(1, 3, 4, 5)
-    Transpose(permutation=(0, 3, 1, 2)).add(chain)
+    w.Transpose(permutation=(0, 3, 1, 2)).add(chain)
     transposed = chain.number
-    chain.operator("RESHAPE", (1, 60), [np.array([1, 60], np.int32)])
-    FullyConnected(weights=weights(7, 60), weight_scale=0.01, output_scale=0.3).add(chain)
-    found = simplified(load(serialize(chain.graph(transposed, chain.number))))
+    chain.operator("RESHAPE", (1, 60), [w.Constant([1, 60])])
+    w.FullyConnected(weights=weights(7, 60), weight_scale=0.01, output_scale=0.3).add(chain)
+    found = simplified(load(w.serialize(chain.graph(transposed, chain.number))))
     kinds = [operation.kind for operation in found.operations]
     assert kinds == ["TRANSPOSE", "RESHAPE", "FULLY_CONNECTED"]
 
 
 def test_functions_of_int16_stay() -> None:
     """A table has 256 entries."""
-    graph = load(serialize(floats("NEG", first="int16")))
+    graph = load(w.serialize(floats("NEG", first="int16")))
     assert simplified(graph) is graph
 
 
 def test_a_float_that_others_read_stays() -> None:
     graph = floats("NEG")
     negated = graph.operations[1].outputs
-    found = simplified(load(serialize(replace(graph, outputs=(*graph.outputs, *negated)))))
+    found = simplified(load(w.serialize(replace(graph, outputs=(*graph.outputs, *negated)))))
     kinds = [operation.kind for operation in found.operations]
     assert kinds == ["DEQUANTIZE", "NEG", "LookupTable"]
 
@@ -393,5 +377,5 @@ def test_a_float_that_others_read_stays() -> None:
 def test_a_graph_without_chains_is_the_same() -> None:
     chain = image()
     convolution(3, 3, 4).add(chain)
-    graph = load(serialize(chain.graph()))
+    graph = load(w.serialize(chain.graph()))
     assert simplified(graph) is graph

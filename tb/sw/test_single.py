@@ -16,6 +16,12 @@ def meaning(scale: float, zero_point: int) -> Quantization:
     return Quantization(np.array([scale], np.float32), np.array([zero_point]))
 
 
+def scaled(sums, scaling):
+    """Return the steps of a requantiser but for the last."""
+    about = scaling.multiplier, scaling.left, scaling.right, scaling.rounding
+    return requantize(sums, scaling.bias, *about)
+
+
 def of_core(sums, found, channel, zero_point):
     shifts = found.left[channel], found.right[channel]
     h = requantize(sums, 0, found.multiplier[channel], *shifts, found.rounding)
@@ -48,9 +54,8 @@ def test_double_rounding_where_single_has_no_multiplier():
     """Two sums on halves, in single precision only, that single rounding cannot both take."""
     random = np.random.default_rng(5)
     factors = random.uniform(0.001, 0.004, 300).astype(np.float32)
-    rounds = [
-        multipliers(factors[n : n + 1], [(-200_000, 200_000)], zero_point=0) for n in range(300)
-    ]
+    reach = [(-200_000, 200_000)]
+    rounds = [multipliers(factors[n : n + 1], reach, zero_point=0) for n in range(300)]
     doubled = [each for each in rounds if each.rounding is Rounding.DOUBLE]
     assert len(doubled) > 2
     assert any(not each.differing[0] for each in doubled)
@@ -88,18 +93,8 @@ def test_additions(unsigned, rng):
             continue
         exact += 1
         x = np.arange(-128, 128)
-        terms = [
-            requantize(x, s.bias, s.multiplier, s.left, s.right, s.rounding)
-            for s in (first, second)
-        ]
-        h = requantize(
-            terms[0][:, None] + terms[1],
-            total.bias,
-            total.multiplier,
-            0,
-            total.right,
-            total.rounding,
-        )
+        one, other = (scaled(x, scaling) for scaling in (first, second))
+        h = scaled(one[:, None] + other, total)
         wanted = added(x[:, None], x[None], ends, unsigned=unsigned)
         np.testing.assert_array_equal(finish(h, total.zero_point, -128, 127), wanted)
     assert exact >= 18
@@ -110,9 +105,7 @@ def test_means_and_averages():
     sums = np.arange(-128 * 49, 127 * 49 + 1)
     scaling = mean_scaling(source, output, 49)
     factor = np.float32(0.05) / (np.float32(0.0431) * np.float32(49))
-    h = requantize(
-        sums, scaling.bias, scaling.multiplier, scaling.left, scaling.right, scaling.rounding
-    )
+    h = scaled(sums, scaling)
     wanted = requantized(sums + 3 * 49, factor, 7)
     np.testing.assert_array_equal(finish(h, 7, -128, 127), wanted)
     # 4 elements of one scale come to a half in one sum of four.
