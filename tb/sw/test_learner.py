@@ -3,20 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import float_networks
 import numpy as np
 import prerequisites
 import pytest
-from float_networks import (
-    BATCH,
-    NETWORKS,
-    Layers,
-    learner,
-    network,
-    samples,
-    train,
-    with_large_logits,
-)
+from float_networks import BATCH, NETWORKS, Layers, learner, network, samples, train
 from networks import Chain, serialize
 from turns import in_turn
 
@@ -28,6 +21,7 @@ from celosia.sw.runtime.arrays import quantized
 from celosia.sw.runtime.opening import open_session
 from celosia.sw.training import batches, origin
 from celosia.sw.training.carriers import CoreSteps, HostSteps
+from celosia.sw.training.graph import StepGraph
 from celosia.sw.training.graph_trainer import GraphTrainer
 from celosia.sw.training.learner import Learner
 from celosia.sw.training.origin import with_random_weights
@@ -38,19 +32,16 @@ from celosia.sw.training.state import State
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_files_have_the_logits_of_the_step(name: str, seed: int) -> None:
-    graph = with_large_logits(network(name, seed))
+    graph = float_networks.with_large_logits(network(name, seed))
     images, labels = samples(graph, 40, seed)
     trainer, state = learner(graph, seed), State(weights=[])
     trainer.start(state, images, labels)
-    expected = []
     trainer.host.weights = state.weights
-    for first in range(0, 40, BATCH):
-        expected.append(trainer.host.forward(images[first : first + BATCH]))
-    logits = np.concatenate(expected)
+    parts = (images[first : first + BATCH] for first in range(0, 40, BATCH))
+    logits = np.concatenate([trainer.host.forward(part) for part in parts])
     assert np.unique(logits).size > 8
-    (outputs,) = prerequisites.litert_outputs(
-        trainer.file(state.weights, trainer.calibration.shifts), images
-    )
+    content = trainer.file(state.weights, trainer.calibration.shifts)
+    (outputs,) = prerequisites.litert_outputs(content, images)
     np.testing.assert_array_equal(outputs.reshape(40, -1), logits)
 
 
@@ -218,21 +209,18 @@ def test_images_change_at_random() -> None:
     assert ((flipped == images).all((1, 2, 3)) ^ is_turned).all() and 70 < is_turned.sum() < 130
     shifted = augmented(images, ("shift",), np.random.default_rng(1))
     offsets = set()
-    for before, after in zip(
-        np.pad(images, [(0, 0), (2, 2), (1, 1), (0, 0)]), shifted, strict=True
-    ):
+    padded = np.pad(images, [(0, 0), (2, 2), (1, 1), (0, 0)])
+    for before, after in zip(padded, shifted, strict=True):
         places = [(y, x) for y in range(5) for x in range(3)]
         matches = [(y, x) for y, x in places if (before[y : y + 16, x : x + 8] == after).all()]
         assert len(matches) == 1
         offsets.update(matches)
     assert len(offsets) == 15
+    more: Any = {"batch": 2, "epochs": 1, "changes": ("flip",)}
+    layers, config = Layers((6,)), preset("edge,activation_weights=true")
+    layers.dense(2)
     with pytest.raises(ValueError, match=r"rows, columns and channels, got samples of shape \[6\]"):
-        layers = Layers((6,))
-        layers.dense(2)
-        config = preset("edge,activation_weights=true")
-        GraphTrainer(
-            layers.graph(), -7, config, "machine", {}, 0, batch=2, epochs=1, changes=("flip",)
-        )
+        GraphTrainer(layers.graph(), -7, config, "machine", {}, 0, **more)
 
 
 def _depthwise_blocks(layers: Layers) -> None:
@@ -267,12 +255,7 @@ def test_deep_networks_learn_from_random_weights(blocks: Callable[[Layers], None
     """Without balance, and with errors whose halves all go up: 0.64 and 0.80."""
     graph, images, labels = deep(blocks, 1)
     trainer = Learner(graph, batch=16, seed=1, exponent=-7)
-    trainer.start(State(weights=[]), images[:300], labels[:300])
-    for step in range(100):
-        chosen = batches.order(1, step, 300)[:16]
-        trainer.train(step, images[chosen], labels[chosen], 100, [(0, step)])
-    assert trainer.carrier
-    trainer.host.weights = trainer.carrier.weights
+    train(trainer, images[:300], labels[:300], 100)
     accuracy = trainer.accuracy(images[300:], labels[300:])
     assert accuracy > 0.85
 
@@ -314,18 +297,13 @@ def test_carriers_give_the_same_bits(name: str, cores: int, seed: int) -> None:
     graph = network(name, seed)
     images, labels = samples(graph, 60, seed)
     config = preset("edge,activation_weights=true")
-    weights = []
-    for opened, most in (
-        (None, 1 << 30),
-        (
-            lambda step: CoreSteps(
-                step, config, lambda p: open_session(p, cores=1 if p.host else cores)
-            ),
-            1 << 10,
-        ),
-    ):
-        options = {"opened": opened} if opened else {}
-        trainer = learner(graph, seed, cores=cores, most=most, **options)
+
+    def on_core(step: StepGraph) -> CoreSteps:
+        return CoreSteps(step, config, lambda p: open_session(p, cores=1 if p.host else cores))
+
+    weights, options = [], ({"most": 1 << 30}, {"most": 1 << 10, "opened": on_core})
+    for each in options:
+        trainer = learner(graph, seed, cores=cores, **each)
         weights.append(trained(trainer, images, labels, 22).weights)
         trainer.close()
     for one, other in zip(*weights, strict=True):
@@ -339,10 +317,8 @@ def test_the_last_layers_alone_train(seed: int) -> None:
     state = trained(trainer, images, labels, 3)
     names = [matrix.name for matrix in trainer.step.weights]
     assert names == ["conv_2d_1", "fully_connected_3", "fully_connected_3/bias"]
-    files = [
-        learner(graph, seed).network,
-        load(trainer.file(state.weights, state.calibration.shifts)),
-    ]
+    content = trainer.file(state.weights, state.calibration.shifts)
+    files = [learner(graph, seed).network, load(content)]
     first, after = (real_network(each).tensors for each in files)
     kernels = [
         next(t.data for t in tensors if t.data is not None and t.shape == (4, 3, 3, 2))

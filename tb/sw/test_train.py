@@ -6,7 +6,7 @@ import math
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from celosia.sw import data
 from celosia.sw.cli import main, train
 from celosia.sw.data import Half
 from celosia.sw.layers.step import IMAGE_EXPONENT
-from celosia.sw.training.epochs import EpochTrainer
 from celosia.sw.training.graph_trainer import GraphTrainer
 from celosia.sw.training.origin import integers
 from celosia.sw.training.state import State
@@ -31,9 +30,7 @@ CHECKPOINT = Path("mnist_mlp_trained.checkpoint.npz")
 
 
 @pytest.fixture
-def digits(
-    tmp_path: Path, mnist: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> tuple[np.ndarray, np.ndarray]:
+def digits(tmp_path, mnist, monkeypatch) -> tuple[np.ndarray, np.ndarray]:
     """The only images at hand: 1,000 to train with, 200 to test with, which it returns."""
     monkeypatch.chdir(tmp_path)
     images, labels = mnist
@@ -52,11 +49,7 @@ def share(content: bytes, images: np.ndarray, labels: np.ndarray) -> float:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("option", [[], ["--dropout"]])
-def test_it_learns(
-    option: list[str],
-    digits: tuple[np.ndarray, np.ndarray],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_it_learns(option: list[str], digits, capsys) -> None:
     """LiteRT has the accuracy that the command prints."""
     assert main([*COMMAND, "--epochs", "4", "--limit", "1000", "--stats", "s.json", *option]) == 0
     figures = json.loads(Path("s.json").read_text())
@@ -89,14 +82,7 @@ def interrupts() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-def resumed(
-    command: list[str],
-    model: Path,
-    stop: int,
-    signalled: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    trainer: type[EpochTrainer] = GraphTrainer,
-) -> None:
+def resumed(command, model, stop, signalled, monkeypatch, trainer: Any = GraphTrainer) -> None:
     """Compare the files of a run that was stopped in a step and resumed with those of a whole one.
 
     SIGINT ends a run after its step; a run that was killed goes on from a checkpoint before.
@@ -126,6 +112,7 @@ def resumed(
     assert (model.read_bytes(), checkpoint.read_bytes(), Path("s.json").read_text()) == wanted
 
 
+@pytest.mark.usefixtures("digits", "interrupts")
 @pytest.mark.parametrize(
     ("stop", "signalled", "every", "options"),
     [
@@ -134,30 +121,18 @@ def resumed(
         pytest.param(11, True, 4, [], marks=pytest.mark.thorough),
         # Eleven steps of an epoch, two at a time.
         pytest.param(5, True, 3, ["--cores", "2"], marks=pytest.mark.thorough),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
-                (13, False, 4, []),
-                (17, True, 4, []),
-                (3, False, 3, ["--cores", "2"]),
-            )
-        ),
+        pytest.param(13, False, 4, [], marks=pytest.mark.slow),
+        pytest.param(17, True, 4, [], marks=pytest.mark.slow),
+        pytest.param(3, False, 3, ["--cores", "2"], marks=pytest.mark.slow),
     ],
 )
-def test_a_resumed_run_gives_the_same_bits(
-    stop: int,
-    signalled: bool,
-    every: int,
-    options: list[str],
-    digits: object,
-    interrupts: None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_resumed_run_gives_the_same_bits(stop, signalled, every, options, monkeypatch) -> None:
     monkeypatch.setattr(train, "_CHECKPOINT_STEPS", every)
     resumed([*COMMAND, "--epochs", "2", *options], MODEL, stop, signalled, monkeypatch)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("digits", "interrupts")
 @pytest.mark.parametrize(
     ("name", "stop", "signalled"),
     [
@@ -167,14 +142,7 @@ def test_a_resumed_run_gives_the_same_bits(
         ("mnist_cnn_5x5", 6, True),
     ],
 )
-def test_convolutions_go_on_in_mid_epoch(
-    name: str,
-    stop: int,
-    signalled: bool,
-    digits: object,
-    interrupts: None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_convolutions_go_on_in_mid_epoch(name, stop, signalled, monkeypatch) -> None:
     """Two epochs of four steps; the updates of the second are halved."""
     monkeypatch.setattr(train, "_CHECKPOINT_STEPS", 2)
     command = ["train", name, "--limit", "140", "--epochs", "2"]
@@ -186,35 +154,26 @@ def test_a_network_with_convolutions(digits: object) -> None:
     """A run that goes on after an epoch gives the same bits."""
     command = ["train", "mnist_cnn_3x3", "--limit", "100", "--epochs"]
     main([*command, "2"])
-    model, checkpoint = (
-        Path("mnist_cnn_3x3_trained.tflite"),
-        Path("mnist_cnn_3x3_trained.checkpoint.npz"),
-    )
-    wanted = model.read_bytes(), checkpoint.read_bytes()
+    paths = [Path(f"mnist_cnn_3x3_trained.{end}") for end in ("tflite", "checkpoint.npz")]
+    wanted = [path.read_bytes() for path in paths]
     main([*command, "1"])
-    assert model.read_bytes() != wanted[0]
+    assert paths[0].read_bytes() != wanted[0]
     assert main([*command, "2", "--resume"]) == 0
-    assert (model.read_bytes(), checkpoint.read_bytes()) == wanted
+    assert [path.read_bytes() for path in paths] == wanted
 
 
 @pytest.mark.thorough
-def test_other_images_do_not_go_on(
-    digits: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_images_do_not_go_on(digits, monkeypatch, capsys) -> None:
     assert main([*COMMAND, "--epochs", "1"]) == 0
     found, before = data.find, CHECKPOINT.read_bytes()
-    monkeypatch.setattr(
-        data, "find", lambda *name: found(*name)._replace(images=255 - found(*name)[0])
-    )
+    monkeypatch.setattr(data, "find", lambda *of: found(*of)._replace(images=255 - found(*of)[0]))
     capsys.readouterr()
     assert main([*COMMAND, "--epochs", "2", "--resume"]) == 2
     said = f"celosia: {CHECKPOINT}: wanted the images of that training, got others\n"
     assert capsys.readouterr().err.endswith(said) and CHECKPOINT.read_bytes() == before
 
 
-def test_it_stops_early(
-    digits: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_stops_early(digits, monkeypatch, capsys) -> None:
     """It prints the share of each epoch: the mean of the points that belong to it."""
     found = iter([0.5, 0.7, 0.6, 0.7, 0.9])
     monkeypatch.setattr(GraphTrainer, "accuracy", lambda *_: next(found))
@@ -237,9 +196,7 @@ def test_stale() -> None:
 
 
 @pytest.mark.thorough
-def test_without_data_five_thousand_images_train(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_data_five_thousand_images_train(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
 
     def missing(name: str, split: str = "test") -> Half:
@@ -299,31 +256,23 @@ def test_damaged_checkpoints(digits: object, capsys: pytest.CaptureFixture[str])
     assert main([*COMMAND, "--epochs", "2", "--resume"]) == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "wanted"),
-    [
-        (["--limit", "63"], "--limit: wanted at least 64 images, got 63"),
-        (["-o", "x.onnx"], "--output: wanted a name with .tflite, got x.onnx"),
-        (["--preset", "edge"], "training: wanted a core with activation_weights=true, got edge"),
-        (["--batch", "300"], "--limit: wanted at least 600 images, got 400"),
-        (["--resume"], "mnist_mlp_trained.checkpoint.npz: no such file"),
-        (["--resume", "-o", "a.tflite"], "a.checkpoint.npz: not a checkpoint of this network"),
-        (["--resume", "-o", "b.tflite"], "b.checkpoint.npz: wanted seed 5, got 0"),
-        (
-            ["--resume", "--seed", "5", "--dropout", "-o", "b.tflite"],
-            "b.checkpoint.npz: wanted dropout False, got True",
-        ),
-        (
-            ["--resume", "--seed", "5", "--cores", "2", "-o", "b.tflite"],
-            "b.checkpoint.npz: wanted cores 1, got 2",
-        ),
-        (["--cores", "3"], "pod: cores: wanted a power of two, 2 to 16, got 3"),
-    ],
-)
-def test_refusals(
-    arguments: list[str], wanted: str, digits: object, refused: Callable[[str], str]
-) -> None:
+REFUSALS = [
+    ("--limit 63", "--limit: wanted at least 64 images, got 63"),
+    ("-o x.onnx", "--output: wanted a name with .tflite, got x.onnx"),
+    ("--preset edge", "training: wanted a core with activation_weights=true, got edge"),
+    ("--batch 300", "--limit: wanted at least 600 images, got 400"),
+    ("--resume", "mnist_mlp_trained.checkpoint.npz: no such file"),
+    ("--resume -o a.tflite", "a.checkpoint.npz: not a checkpoint of this network"),
+    ("--resume -o b.tflite", "b.checkpoint.npz: wanted seed 5, got 0"),
+    ("--resume --seed 5 --dropout -o b.tflite", "b.checkpoint.npz: wanted dropout False, got True"),
+    ("--resume --seed 5 --cores 2 -o b.tflite", "b.checkpoint.npz: wanted cores 1, got 2"),
+    ("--cores 3", "pod: cores: wanted a power of two, 2 to 16, got 3"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "wanted"), REFUSALS)
+def test_refusals(arguments: str, wanted: str, digits, refused) -> None:
     Path("a.checkpoint.npz").write_bytes(b"PK\3\4 no checkpoint")
     if "b.tflite" in arguments:
         main([*COMMAND, "--epochs", "1", "--seed", "5", "-o", "b.tflite"])
-    assert wanted in refused(" ".join([*COMMAND, *arguments]))
+    assert wanted in refused(" ".join([*COMMAND, arguments]))

@@ -15,7 +15,9 @@ from celosia.sw.frontend.source import load
 from celosia.sw.training.graph_trainer import GraphTrainer
 from celosia.sw.training.state import State
 
-COMMAND = "train net.tflite --data x.npy --labels y.npy --batch 8".split()
+DATA = "train net.tflite --data x.npy --labels"
+TRAIN = f"{DATA} y.npy --batch 8"
+COMMAND = TRAIN.split()
 
 
 def test_a_float_file_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,9 +84,7 @@ def test_targets_train(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ["--labels", "t.npy", "--loss", "squares"],
     ],
 )
-def test_a_resumed_run_gives_the_same_bits(
-    option: list[str], model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_gives_the_same_bits(option: list[str], model, monkeypatch) -> None:
     """It goes on from a checkpoint between two looks at the shifts."""
     monkeypatch.setattr(train, "_CHECKPOINT_STEPS", 5)
     command = [*COMMAND, *option, "--epochs", "2", "-o", "a.tflite"]
@@ -107,43 +107,37 @@ def test_a_resumed_run_gives_the_same_bits(
     assert [Path(name).read_bytes() for name in names] == expected
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("train net.tflite", "train: wanted either --dataset or --data"),
-        ("train net.tflite --data x.npy", "--data: wanted --labels, or a folder"),
-        ("train net.tflite --data x.npy --labels w.npy", "labels: wanted 0 to 3, got 0 to 4"),
-        ("train none.tflite --data x.npy --labels y.npy", "none.tflite: no such file"),
-        (f"{' '.join(COMMAND)} --preset edge", "wanted a core with activation_weights=true"),
-        (f"{' '.join(COMMAND)} --limit 9", "--limit: wanted at least 16 images, got 9"),
-        (f"{' '.join(COMMAND)} --batch 999", "--data: wanted at least 1998 images, got 120 (a"),
-        (f"{' '.join(COMMAND)} --train-last 99", "wanted 1 to 3 last layers, got 99"),
-        ("train net.tflite --data x.npy --labels one.npy", "wanted 2 classes or more, got 1"),
-        ("train net.tflite --data x.npy --labels t.npy", "wanted whole numbers of shape [120], or"),
-        (
-            "train net.tflite --data x.npy --labels nan.npy --loss squares",
-            "or finite targets of shape [120, ...], got NaN or infinity",
-        ),
-        (
-            "train net.tflite --data x.npy --labels x.npy --loss squares",
-            "labels: wanted 4 targets a sample, got 84",
-        ),
-        (
-            "train net.tflite --data x.npy --labels far.npy --loss squares",
-            "wanted targets with a deviation of 17.4 at least, got 10.9 around 2194 (subtract",
-        ),
-        ("train net.tflite --dataset mnist --labels y.npy", "--labels: wanted --data, too"),
-        ("train mnist_mlp --labels y.npy", "--labels: wanted --data, too"),
-        ("train mnist_mlp --validation-data x.npy", "--validation-data: wanted --data, too"),
-        (
-            f"{' '.join(COMMAND)} --validation-labels y.npy",
-            "--validation-labels: wanted --validation-data, too",
-        ),
-        (f"{' '.join(COMMAND)} --dropout", "dropout: wanted a dense layer with ReLU before"),
-        (f"{' '.join(COMMAND)} -o net.tflite", "net.tflite"),
-        (f"{' '.join(COMMAND)} --augment turn", "wanted shift or flip or shift,flip, got 'turn'"),
-    ],
-)
+REFUSALS = [
+    ("train net.tflite", "train: wanted either --dataset or --data"),
+    ("train net.tflite --data x.npy", "--data: wanted --labels, or a folder"),
+    (f"{DATA} w.npy", "labels: wanted 0 to 3, got 0 to 4"),
+    ("train none.tflite --data x.npy --labels y.npy", "none.tflite: no such file"),
+    (f"{TRAIN} --preset edge", "wanted a core with activation_weights=true"),
+    (f"{TRAIN} --limit 9", "--limit: wanted at least 16 images, got 9"),
+    (f"{TRAIN} --batch 999", "--data: wanted at least 1998 images, got 120 (a"),
+    (f"{TRAIN} --train-last 99", "wanted 1 to 3 last layers, got 99"),
+    (f"{DATA} one.npy", "wanted 2 classes or more, got 1"),
+    (f"{DATA} t.npy", "wanted whole numbers of shape [120], or"),
+    (
+        f"{DATA} nan.npy --loss squares",
+        "or finite targets of shape [120, ...], got NaN or infinity",
+    ),
+    (f"{DATA} x.npy --loss squares", "labels: wanted 4 targets a sample, got 84"),
+    (
+        f"{DATA} far.npy --loss squares",
+        "wanted targets with a deviation of 17.4 at least, got 10.9 around 2194 (subtract",
+    ),
+    ("train net.tflite --dataset mnist --labels y.npy", "--labels: wanted --data, too"),
+    ("train mnist_mlp --labels y.npy", "--labels: wanted --data, too"),
+    ("train mnist_mlp --validation-data x.npy", "--validation-data: wanted --data, too"),
+    (f"{TRAIN} --validation-labels y.npy", "--validation-labels: wanted --validation-data, too"),
+    (f"{TRAIN} --dropout", "dropout: wanted a dense layer with ReLU before"),
+    (f"{TRAIN} -o net.tflite", "net.tflite"),
+    (f"{TRAIN} --augment turn", "wanted shift or flip or shift,flip, got 'turn'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSALS)
 def test_refusals(arguments: str, message: str, model: Path, refused: Callable[[str], str]) -> None:
     np.save("one.npy", np.zeros(120, np.int64))
     np.save("nan.npy", np.where(np.load("t.npy") > 0, np.nan, 0))

@@ -24,23 +24,14 @@ from celosia.sw.training.state import State
 from celosia.sw.training.step.layout import Layout
 from celosia.sw.training.trainer import Trainer
 
+_IMAGE: dict[str, Any] = {"height": 6, "width": 5, "inputs": 1}
 #: No count is a multiple of the array; shifts above and below the bits of noise.
 SMALL = TrainableNetwork(
     name="small",
     text="",
     dataset="mnist",
     layers=(
-        Conv(
-            height=6,
-            width=5,
-            inputs=1,
-            outputs=5,
-            kernel=3,
-            pool=2,
-            shift=6,
-            update_shift=9,
-            spread=20.0,
-        ),
+        Conv(**_IMAGE, outputs=5, kernel=3, pool=2, shift=6, update_shift=9, spread=20.0),
         Dense(inputs=10, outputs=18, shift=7, error_shift=5, update_shift=6, spread=20.0),
         Dense(inputs=18, outputs=7, shift=6, error_shift=9, update_shift=8, spread=30.0),
     ),
@@ -53,9 +44,7 @@ PIXELS = 30
     ("device", "cores", "epochs"),
     [("machine", 4, 2), pytest.param("rtl", 2, 1, marks=pytest.mark.thorough)],
 )
-def test_cores_add_their_changes(
-    device: str, cores: int, epochs: int, seed: int, request: pytest.FixtureRequest
-) -> None:
+def test_cores_add_their_changes(device: str, cores: int, epochs: int, seed, request) -> None:
     """Each core does a step from the same weights; the last steps of an epoch are fewer.
 
     All cores have the sums afterwards, those too that did no step: a second epoch shows it.
@@ -122,10 +111,8 @@ def test_a_network_refuses_what_noise_cannot_reach() -> None:
 def test_half_of_the_results_are_left_out(seed: int) -> None:
     layout = Layout(replace(SMALL, batch=128).with_dropout(), core("edge"))
     images, labels = np.zeros((128, PIXELS), np.int8), np.zeros(128, int)
-    first, second = (
-        batches.draw(layout, images, labels, batches.generator(seed, step)).dropped[0]
-        for step in (0, 1)
-    )
+    drawn = [batches.draw(layout, images, labels, batches.generator(seed, n)) for n in (0, 1)]
+    first, second = (batch.dropped[0] for batch in drawn)
     assert first.shape == (128, 18)
     assert 0.45 < first.mean() < 0.55
     assert 0.45 < (first == second).mean() < 0.55

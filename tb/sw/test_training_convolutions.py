@@ -52,13 +52,10 @@ def ended(*convs: Conv, hidden: int = 0, classes: int = 5, batch: int = 16) -> T
 
 #: One convolution, with a row that fills no window; two with zeros around, a hidden layer; images
 #: of three channels, an even kernel, no windows; windows of three, an error shift above the noise.
+_POOLED: dict[str, Any] = {"same": True, "pool": 2}
 SMALL = (
     ended(conv(8, 7, 1, 5, 3, pool=2), classes=4),
-    ended(
-        conv(9, 8, 1, 6, 3, same=True, pool=2, shift=5),
-        conv(4, 4, 6, 20, 3, same=True, pool=2),
-        hidden=9,
-    ),
+    ended(conv(9, 8, 1, 6, 3, **_POOLED, shift=5), conv(4, 4, 6, 20, 3, **_POOLED), hidden=9),
     ended(conv(6, 6, 3, 18, 3), conv(4, 4, 18, 7, 2), hidden=40, classes=18),
     ended(conv(10, 11, 1, 9, 2, pool=3), conv(3, 3, 9, 17, 1, error_shift=10), classes=17),
 )
@@ -171,9 +168,8 @@ def test_refusals(name: str, wanted: str) -> None:
 
 
 def test_dropout_without_a_hidden_product() -> None:
-    with pytest.raises(
-        InputError, match="dropout: wanted a hidden matrix product, got conv 3x3x64"
-    ):
+    wanted = "dropout: wanted a hidden matrix product, got conv 3x3x64"
+    with pytest.raises(InputError, match=wanted):
         NETWORKS["fashion_cnn"].with_dropout()
 
 
