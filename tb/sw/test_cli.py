@@ -24,9 +24,8 @@ from celosia.sw.runtime.machine import MachineDevice
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to work in, with a model, a program and inputs."""
     rng = np.random.default_rng(3)
-    layer = FullyConnected(
-        weights=rng.integers(-127, 128, (4, 9)).astype(np.int8), weight_scale=0.01, output_scale=0.2
-    )
+    weights = rng.integers(-127, 128, (4, 9)).astype(np.int8)
+    layer = FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.2)
     monkeypatch.chdir(tmp_path)
     Path("m.tflite").write_bytes(write_fully_connected([layer], input_scale=0.1))
     np.save("x.npy", rng.integers(-128, 128, (7, 9)).astype(np.int8))
@@ -56,12 +55,7 @@ def test_run_of_model_and_program_agree(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("array", ["cells", "twin"])
-def test_run_reports_what_was_simulated_as_the_array(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    array: str,
-) -> None:
+def test_run_reports_what_was_simulated_as_the_array(folder, monkeypatch, capsys, array) -> None:
     def on_machine(device: MachineDevice, *program: int) -> RunResult:
         return replace(run(device, *program), array=array)
 
@@ -87,11 +81,8 @@ def test_report_for_model_explorer(folder: Path) -> None:
     graph = load(Path("m.tflite"))
     names = [graph.tensors[operation.outputs[0]].name for operation in graph.operations]
     layers = json.loads(Path("r.json").read_text())["layers"]
-    for file, field in {
-        "cycles": "cycles",
-        "utilisation": "utilisation",
-        "device": "runs_on",
-    }.items():
+    fields = {"cycles": "cycles", "utilisation": "utilisation", "device": "runs_on"}
+    for file, field in fields.items():
         results = json.loads(Path(f"nodes/{file}.json").read_text())["results"]
         assert results == {names[row["place"]]: {"value": row[field]} for row in layers}
 
@@ -124,10 +115,8 @@ def test_report_of_what_is_measured(folder, capsys, monkeypatch) -> None:
     assert main(command.split()) == 0
     assert requested == {"latency": 9, "bandwidth": 0.5, "batch": 2, "progress": True}
     printed = capsys.readouterr().out
-    assert (
-        "+5.0%" in printed
-        and "whole program: estimated 303, measured 300 cycles (+1.0%)" in printed
-    )
+    assert "+5.0%" in printed
+    assert "whole program: estimated 303, measured 300 cycles (+1.0%)" in printed
     content = json.loads(Path("r.json").read_text())
     assert content["layers"][0]["counted_alone"] == 200
     assert content["whole"] == {"estimated": 303, "counted": 300}
@@ -140,10 +129,8 @@ def test_report_of_several_models(capsys: pytest.CaptureFixture[str]) -> None:
     alone = capsys.readouterr().out
     assert main(f"{command} two.json --workers 2".split()) == 0
     assert capsys.readouterr().out == alone
-    assert [line.split()[0] for line in alone.splitlines() if " on nano, " in line] == [
-        "m.tflite",
-        "mnist_mlp.tflite",
-    ]
+    names = [line.split()[0] for line in alone.splitlines() if " on nano, " in line]
+    assert names == ["m.tflite", "mnist_mlp.tflite"]
     assert Path("one.json").read_bytes() == Path("two.json").read_bytes()
     assert main("report mnist_mlp --measure --preset nano --json last.json".split()) == 0
     assert json.loads(Path("one.json").read_text())[1] == json.loads(Path("last.json").read_text())
@@ -186,10 +173,7 @@ def test_assemble_checks_for_a_core(refused: Callable[[str], str]) -> None:
         ("compile m.tflite -o p --preset tiny", "wanted one of pico, nano, micro, edge, tpu_v1"),
         ("compile m.tflite -o p --preset edge,rows=5", "rows: wanted a power of two"),
         ("compile m.tflite -o p --batch 0", "--batch: wanted a whole number of at least 1"),
-        (
-            f"fuzz --seed {'9' * 5000}",
-            "--seed: wanted at most 18 digits, got '999999999999999999...'",
-        ),
+        (f"fuzz --seed {'9' * 5000}", f"--seed: wanted at most 18 digits, got '{'9' * 18}...'"),
         (
             "compile m.tflite -o p --batch 2000000",
             "--batch: wanted 1 to 4096 inputs of one run, got 2000000",
@@ -252,10 +236,7 @@ def test_bad_input(refused: Callable[[str], str], command: str, says: str) -> No
         ("m.prog --input objects.npy", "objects.npy: Python objects"),
         ("m.prog --input x.npy --preset micro", "m.prog: program was compiled for nano"),
         ("m.prog --input x.npy --batch 5", "program was compiled for batch 3, got --batch 5"),
-        (
-            "m.prog --input x.npy --device gpu",
-            "wanted one of machine, rtl, litex:SYSTEM, got 'gpu'",
-        ),
+        ("m.prog --input x.npy --device x", "wanted one of machine, rtl, litex:SYSTEM, got 'x'"),
         ("m.prog --input x.npy --stats gone/s", "no such directory as gone"),
         ("m.prog --input x.npy --stats y.npy", "named twice"),
         ("m.prog --input x.npy --latency -1", "--latency: wanted a whole number"),

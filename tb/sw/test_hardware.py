@@ -26,9 +26,8 @@ build_module = prerequisites.package("celosia.hw.litex.build")
 
 pytestmark = pytest.mark.thorough
 
-_SPEC = importlib.util.spec_from_file_location(
-    "flow_bench", Path(__file__).parents[1] / "hw" / "flow_bench.py"
-)
+_FLOW_BENCH = Path(__file__).parents[1] / "hw" / "flow_bench.py"
+_SPEC = importlib.util.spec_from_file_location("flow_bench", _FLOW_BENCH)
 assert _SPEC is not None and _SPEC.loader is not None
 flow_bench = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(flow_bench)
@@ -38,6 +37,8 @@ echo "$@" >> loader.runs
 [ -e unplugged ] && exit 1
 exit 0
 """
+#: Last line of the router.
+RAN = 'echo "ran $seed"'
 
 
 @pytest.fixture(autouse=True)
@@ -55,11 +56,16 @@ def tools(folder, monkeypatch):
     monkeypatch.setattr(build_module, "design", design)
     made = flow_bench.make_tools(folder / "bin", {**flow_bench.TOOLS, "openFPGALoader": LOADER})
     monkeypatch.setenv("PATH", str(made), prepend=":")
-    small = replace(
-        table.BOARDS["ulx3s-12f"], config=preset("nano,unified_bytes=1024,weight_tiles=4")
-    )
+    config = preset("nano,unified_bytes=1024,weight_tiles=4")
+    small = replace(table.BOARDS["ulx3s-12f"], config=config)
     monkeypatch.setitem(table.BOARDS, small.name, small)
     return made
+
+
+def route(tools, commands):
+    """Let the router do something else in place of its last line."""
+    router = tools / "nextpnr-ecp5"
+    router.write_text(router.read_text().replace(RAN, commands))
 
 
 def test_build_keeps_the_best_seed_and_flash_loads_it(tools, capsys):
@@ -74,12 +80,8 @@ def test_build_keeps_the_best_seed_and_flash_loads_it(tools, capsys):
     assert report["seed"] == 2 and report["board"] == "ulx3s-12f"
     assert report["core"] == "nano,unified_bytes=1024,weight_tiles=4"
     assert report["tools"] == {"yosys": "yosys 0.99", "nextpnr-ecp5": "nextpnr-ecp5 0.99"}
-    assert report["fmax_mhz"] == {
-        "minimum": 91,
-        "median": 91.5,
-        "maximum": 92,
-        "seeds": {"1": 91, "2": 92},
-    }
+    fmax = {"minimum": 91, "median": 91.5, "maximum": 92, "seeds": {"1": 91, "2": 92}}
+    assert report["fmax_mhz"] == fmax
     assert report["cells"] == {"FF": {"used": 5, "available": 9}}
     assert report["blocks"] == {"matrix": {"LUT": 1, "FF": 1, "DSP": 0, "block RAM": 0}}
     (path,) = report["slowest_paths"]
@@ -98,9 +100,8 @@ def test_build_keeps_the_best_seed_and_flash_loads_it(tools, capsys):
     Path("unplugged").touch()
     capsys.readouterr()
     assert main("flash ulx3s-12f".split()) == 1
-    assert capsys.readouterr().err == (
-        "celosia: openFPGALoader: exit code 1; is the board plugged in?\n"
-    )
+    line = "celosia: openFPGALoader: exit code 1; is the board plugged in?\n"
+    assert capsys.readouterr().err == line
 
 
 def test_clock_and_core_of_a_board_may_be_others(tools, capsys):
@@ -180,40 +181,30 @@ def test_a_build_wants_seeds():
 
 def test_a_clock_that_no_seed_reaches_is_reported(tools, capsys):
     assert main("build ulx3s-12f --seeds 1 --clock 100".split()) == 1
-    assert capsys.readouterr().err.splitlines()[-1] == (
-        "celosia: ulx3s-12f: wanted 100 MHz, got 91.0; "
-        "the bitstream may fail (a lower --clock, more --seeds)"
-    )
+    hint = "the bitstream may fail (a lower --clock, more --seeds)"
+    line = f"celosia: ulx3s-12f: wanted 100 MHz, got 91.0; {hint}"
+    assert capsys.readouterr().err.splitlines()[-1] == line
     assert Path("build/boards/ulx3s-12f/ulx3s-12f.bit").exists()
 
 
 def test_seeds_that_the_router_gives_up_on_are_left_out(tools, capsys):
     """It fails on two of three; and where it fails on all, so does the build."""
-    router = tools / "nextpnr-ecp5"
-    text = router.read_text()
-    router.write_text(
-        text.replace('echo "ran $seed"', '[ $seed = 2 ] || exit 125\necho "ran $seed"')
-    )
+    route(tools, f"[ $seed = 2 ] || exit 125\n{RAN}")
     assert main("build ulx3s-12f --seeds 3".split()) == 0
     printed = capsys.readouterr()
     assert "seed 1: nextpnr-ecp5: exit code 125; its words are in " in printed.err
     assert "92.0 / 92.0 / 92.0 MHz (minimum / median / maximum of 1 seed)" in printed.out
-    router.write_text(text.replace('echo "ran $seed"', "exit 125"))
+    route(tools, "exit 125")
     assert main("build ulx3s-12f --seeds 2 -o other".split()) == 1
-    assert (
-        capsys.readouterr()
-        .err.splitlines()[-1]
-        .startswith("celosia: nextpnr-ecp5: exit code 125; its words are in ")
-    )
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("celosia: nextpnr-ecp5: exit code 125; its words are in ")
     assert not Path("other/ulx3s-12f.bit").exists()
 
 
 def test_a_core_that_is_too_large_is_reported_before_it_is_placed(tools, capsys):
-    router = tools / "nextpnr-ecp5"
     counts = "TRELLIS_FF: 30000/24288 123%", "DCCA: 57/56 101%", "DP16KD: 60/56 107%", "LSR: 1/2 5%"
     printed = "".join(f'echo "Info:   {count}"; ' for count in counts)
-    text = router.read_text()
-    router.write_text(text.replace('echo "ran $seed"', f'{printed} echo "Info: "; exec sleep 600'))
+    route(tools, f'{printed} echo "Info: "; exec sleep 600')
     seeds = 2 * len(os.sched_getaffinity(0))
     assert main(f"build ulx3s-12f --seeds {seeds}".split()) == 1
     lines = capsys.readouterr().err.splitlines()
@@ -233,11 +224,9 @@ def test_a_core_that_is_too_large_is_reported_before_it_is_placed(tools, capsys)
     ],
 )
 def test_a_seed_that_the_router_gets_nowhere_with_is_ended(wires, end, tools, capsys):
-    router = tools / "nextpnr-ecp5"
     line = f"Info:     iter=$n wires=9 overused={wires} overuse=4"
     rounds = f'for n in $(seq 700); do echo "{line}"; done'
-    stuck = f'[ $seed = 2 ] || {{ {rounds}; exec sleep 600; }}\necho "ran $seed"'
-    router.write_text(router.read_text().replace('echo "ran $seed"', stuck))
+    route(tools, f"[ $seed = 2 ] || {{ {rounds}; exec sleep 600; }}\n{RAN}")
     assert main("build ulx3s-12f --seeds 2".split()) == 0
     printed = capsys.readouterr()
     assert f"seed 1: no way for {end} rounds of the router" in printed.err
@@ -245,12 +234,8 @@ def test_a_seed_that_the_router_gets_nowhere_with_is_ended(wires, end, tools, ca
 
 
 def test_a_run_that_the_router_leaves_unfinished_has_no_clock(tools, capsys):
-    router = tools / "nextpnr-ecp5"
-    lines = "\n".join(
-        f"echo 'Info: iter={n} wires=9 overused={left} overuse=1'" for n, left in ((1, 5), (2, 3))
-    )
-    text = f'[ $seed = 2 ] || {{ {lines}\n}}\necho "ran $seed"'
-    router.write_text(router.read_text().replace('echo "ran $seed"', text))
+    line = "echo 'Info: iter={} wires=9 overused={} overuse=1'"
+    route(tools, f"[ $seed = 2 ] || {{ {line.format(1, 5)}\n{line.format(2, 3)}\n}}\n{RAN}")
     assert main("build ulx3s-12f --seeds 2".split()) == 0
     printed = capsys.readouterr()
     assert "seed 1: the router ended with 3 wires used twice" in printed.err
@@ -304,9 +289,8 @@ def test_flash_without_bitstream_or_loader(folder, capsys, monkeypatch):
     bitstream.touch()
     monkeypatch.setenv("PATH", str(folder))
     assert main("flash ulx3s-85f".split()) == 1
-    assert capsys.readouterr().err == (
-        "celosia: openFPGALoader: wanted it on PATH, found none (apt-get install openfpgaloader)\n"
-    )
+    hint = "wanted it on PATH, found none (apt-get install openfpgaloader)"
+    assert capsys.readouterr().err == f"celosia: openFPGALoader: {hint}\n"
 
 
 def test_a_failing_tool_is_one_line(tools, capsys):

@@ -25,10 +25,8 @@ def test_synth(capsys, monkeypatch, tmp_path):
         speeds = [101.25, 99.0, 104.5, 100.0, 98.0]
         used = {"TRELLIS_FF": (1234, 83640), "DP16KD": (52, 208)}
         none = Path("none")
-        runs = [
-            Run(seed, fmax, used, none, none, none)
-            for seed, fmax in zip(seeds, speeds, strict=False)
-        ]
+        pairs = zip(seeds, speeds, strict=False)
+        runs = [Run(seed, fmax, used, none, none, none) for seed, fmax in pairs]
         blocks = {"matrix": {"LUT": 1200, "FF": 7, "DSP": 16, "block RAM": 0}}
         design = Design(name="celosia", verilog="", part=part, megahertz=1)
         signal = End("core.a", "a.py:1", "core")
