@@ -83,35 +83,24 @@ def test_measure_adds_up_by_layer(device) -> None:
     assert all(a.estimated > a.counted for a in (*slow.layers, slow.whole, slow.setup))
 
 
+#: One tile of weights in the first part, five in the second.
+RESIZE = w.Resize(kind="RESIZE_BILINEAR", size=(9, 9))
+SEVERAL = (convolution(8, 3, 1), RESIZE, convolution(4, 3, 8))
+
+
 def test_measure_of_several_parts(device) -> None:
     device(Counting)
-    layers = [
-        convolution(8, 3, 1),
-        w.Resize(kind="RESIZE_BILINEAR", size=(9, 9)),
-        convolution(4, 3, 8),
-    ]
-    graph = load(w.write_sequential(layers, input_shape=(1, 14, 14, 1), input_scale=0.5))
+    graph = load(w.write_sequential(SEVERAL, input_shape=(1, 14, 14, 1), input_scale=0.5))
     made = compile_steps(graph, preset("micro"), 2)
     found = measure.measure(made, latency=32, bandwidth=1.0)
     assert len(made.program.parts) == len(found.layers) == 2
     assert all(a.estimated == a.counted > 0 for a in (*found.layers, found.whole, found.setup))
-    finishes = [
-        cost.finish
-        for section in made.program.per_batch
-        for cost in estimate(section.code, made.program.config).instructions
-    ]
+    costs = [estimate(s.code, made.program.config) for s in made.program.per_batch]
+    finishes = [instruction.finish for cost in costs for instruction in cost.instructions]
     table = report.rows(made.program, finishes, bounds(made), found)
     assert [row.runs_on for row in table] == ["core", "host", "core", ""]
     assert table[-1].counted_alone == sum(alone.counted for alone in found.layers)
     assert table[-1].cycles == found.whole.estimated
-
-
-#: One tile of weights in the first part, five in the second.
-SEVERAL = (
-    convolution(8, 3, 1),
-    w.Resize(kind="RESIZE_BILINEAR", size=(9, 9)),
-    convolution(4, 3, 8),
-)
 
 
 @pytest.mark.parametrize(("sizes", "together"), [("edge", True), ("edge,weight_tiles=5", False)])

@@ -35,6 +35,10 @@ def made(sizes: str = "edge", batch: int = 1, clock_hz: float | None = None) -> 
     return Profile(estimates(compiled(sizes, batch), clock_hz=clock_hz))
 
 
+def small_network() -> bytes:
+    return write_sequential(LAYERS, input_shape=(1, 14, 14, 1), input_scale=0.5)
+
+
 class Page(HTMLParser):
     """Elements of a page; an end without its start, or the other way round, is an error."""
 
@@ -69,9 +73,8 @@ class Page(HTMLParser):
 @pytest.mark.parametrize(("sizes", "batch"), CORES)
 def test_every_cycle_has_one_reason(sizes: str, batch: int) -> None:
     found = made(sizes, batch)
-    assert [sum(layer.causes.values()) for layer in found.layers] == [
-        layer.row.cycles for layer in found.layers
-    ]
+    sums = [sum(layer.causes.values()) for layer in found.layers]
+    assert sums == [layer.row.cycles for layer in found.layers]
     assert sum(layer.row.cycles for layer in found.layers) == found.total.cycles > 0
     assert set(found.layers[0].causes) == set(CAUSES)
     busy = sum(layer.causes["array"] + layer.causes["other"] for layer in found.layers)
@@ -102,9 +105,8 @@ def test_a_slow_memory_is_the_reason() -> None:
 
     more = slow.total.cycles - fast.total.cycles
     assert more > fast.total.cycles and lost(slow) - lost(fast) > 0.8 * more
-    assert "waits for" in slow.layers[0].loss and slow.layers[-1].loss.startswith(
-        "runs on the host"
-    )
+    assert "waits for" in slow.layers[0].loss
+    assert slow.layers[-1].loss.startswith("runs on the host")
 
 
 @pytest.mark.parametrize("name", ["mnist_mlp", "fashion_cnn"])
@@ -205,7 +207,7 @@ def test_the_page_names_what_may_help(root: Path) -> None:
 
 
 def test_a_name_is_no_markup() -> None:
-    content = write_sequential(LAYERS, input_shape=(1, 14, 14, 1), input_scale=0.5)
+    content = small_network()
     name = b"<b>&\"xy'"
     assert len(name) == len(b"output_0")
     text = profile(content.replace(b"output_0", name)).to_html()
@@ -264,52 +266,38 @@ def test_figures_are_those_of_the_schema(sizes: str, batch: int, root: Path) -> 
     assert not {field for field in fields if f"`{field}`" not in text}
 
 
-#: The trace-event format, as far as a profile uses it.
+#: Events of the trace-event format, as far as a profile uses it: complete ones, counters, names.
+NUMBER = {"type": "number", "minimum": 0}
+TIME, DURATION = {"required": ["ts"]}, {"required": ["dur"]}
+COUNTS = {"additionalProperties": {"type": "number"}, "minProperties": 1}
+NAMES = {"enum": ["process_name", "thread_name", "thread_sort_index"]}
+EVENT = {
+    "type": "object",
+    "required": ["ph", "name", "pid", "args"],
+    "properties": {
+        "ph": {"enum": ["X", "M", "C"]},
+        "name": {"type": "string", "minLength": 1},
+        "cat": {"type": "string"},
+        "pid": {"type": "integer"},
+        "tid": {"type": "integer"},
+        "ts": NUMBER,
+        "dur": NUMBER,
+        "args": {"type": "object"},
+    },
+    "additionalProperties": False,
+    "oneOf": [
+        {"properties": {"ph": {"const": "X"}}, "required": ["ts", "dur", "tid", "cat"]},
+        {"properties": {"ph": {"const": "C"}, "args": COUNTS}, **TIME, "not": DURATION},
+        {"properties": {"ph": {"const": "M"}, "name": NAMES}, "not": {"anyOf": [TIME, DURATION]}},
+    ],
+}
 TRACE = {
     "type": "object",
     "required": ["traceEvents", "displayTimeUnit", "otherData"],
     "properties": {
         "displayTimeUnit": {"enum": ["ms", "ns"]},
         "otherData": {"type": "object", "required": ["time"]},
-        "traceEvents": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["ph", "name", "pid", "args"],
-                "properties": {
-                    "ph": {"enum": ["X", "M", "C"]},
-                    "name": {"type": "string", "minLength": 1},
-                    "cat": {"type": "string"},
-                    "pid": {"type": "integer"},
-                    "tid": {"type": "integer"},
-                    "ts": {"type": "number", "minimum": 0},
-                    "dur": {"type": "number", "minimum": 0},
-                    "args": {"type": "object"},
-                },
-                "additionalProperties": False,
-                "oneOf": [
-                    {"properties": {"ph": {"const": "X"}}, "required": ["ts", "dur", "tid", "cat"]},
-                    {
-                        "properties": {
-                            "ph": {"const": "C"},
-                            "args": {
-                                "additionalProperties": {"type": "number"},
-                                "minProperties": 1,
-                            },
-                        },
-                        "required": ["ts"],
-                        "not": {"required": ["dur"]},
-                    },
-                    {
-                        "properties": {
-                            "ph": {"const": "M"},
-                            "name": {"enum": ["process_name", "thread_name", "thread_sort_index"]},
-                        },
-                        "not": {"anyOf": [{"required": ["ts"]}, {"required": ["dur"]}]},
-                    },
-                ],
-            },
-        },
+        "traceEvents": {"type": "array", "items": EVENT},
     },
 }
 
@@ -350,9 +338,7 @@ def test_trace_at_a_clock(tmp_path: Path) -> None:
 
 def test_command(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("m.tflite").write_bytes(
-        write_sequential(LAYERS, input_shape=(1, 14, 14, 1), input_scale=0.5)
-    )
+    Path("m.tflite").write_bytes(small_network())
     command = "profile m.tflite --board ulx3s-85f --batch 2 -o p.html --trace t.json --json f.json"
     assert main(command.split()) == 0
     figures = json.loads(Path("f.json").read_text())
@@ -391,6 +377,5 @@ def test_refusal_of_a_clock() -> None:
 
 
 def test_repr_is_short() -> None:
-    assert (
-        repr(profile("mnist_mlp")) == "<Profile 'mnist_mlp.tflite' on edge, batch 1: 6,613 cycles>"
-    )
+    text = "<Profile 'mnist_mlp.tflite' on edge, batch 1: 6,613 cycles>"
+    assert repr(profile("mnist_mlp")) == text

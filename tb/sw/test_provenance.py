@@ -7,15 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import (
-    Chain,
-    Depthwise,
-    FullyConnected,
-    Pool,
-    Reshape,
-    serialize,
-    write_sequential,
-)
+from networks import Chain, Depthwise, FullyConnected, Pool, Reshape, serialize, write_sequential
 from whole_networks.small import convolution
 
 from celosia.hw.arch.isa import Instruction, Opcode
@@ -122,14 +114,8 @@ def depthwise(channels: int, size: int, **changes: Any) -> Depthwise:
 
 
 #: A band at the end, and hardly more room than for one item: seed 11856 of tb/e2e.
-BANDS = load(
-    write_sequential(
-        [depthwise(20, 3, padding="VALID"), depthwise(20, 3, padding="SAME", dilation=(2, 2))],
-        input_shape=(1, 12, 12, 20),
-        input_scale=0.5,
-        input_zero_point=0,
-    )
-)
+LAYERS = [depthwise(20, 3, padding="VALID"), depthwise(20, 3, padding="SAME", dilation=(2, 2))]
+BANDS = load(write_sequential(LAYERS, input_shape=(1, 12, 12, 20), input_scale=0.5))
 TIGHT = preset("micro,unified_bytes=8192")
 
 
@@ -186,14 +172,11 @@ def test_an_output_of_an_early_layer_stays(batch: int) -> None:
 def test_what_all_samples_share_stays(size: int, channels: int, batch: int) -> None:
     """Layers that run by sample go on with other samples after a value for the batched ones."""
     taps = (size // 2) ** 2 * channels
-    layers = [convolution(channels, 3, depth) for depth in (1, channels)]
+    layers: list[Any] = [convolution(channels, 3, depth) for depth in (1, channels)]
     weights = np.ones((10, taps), np.int8)
     last = FullyConnected(weights=weights, weight_scale=0.01, output_scale=0.5)
-    content = write_sequential(
-        [*layers, Pool(), Reshape(shape=(1, taps)), last],
-        input_shape=(1, size, size, 1),
-        input_scale=0.5,
-    )
+    layers += [Pool(), Reshape(shape=(1, taps)), last]
+    content = write_sequential(layers, input_shape=(1, size, size, 1), input_scale=0.5)
     config = preset("nano,unified_bytes=1024")
     assert passes.compile_graph(load(content), config, batch).batch == batch
 
