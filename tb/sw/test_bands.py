@@ -31,12 +31,9 @@ EDGE = preset("edge")
 Pair = tuple[int, int]
 
 
-def product(
-    rng: np.random.Generator, grid: Pair, kernel: Pair, channels: int, each: int = 1, **pace: Any
-) -> MatrixLayer:
-    made = alone(
-        channels * each, kernel, kind="DEPTHWISE_CONV_2D", grid=grid, depth_multiplier=each, **pace
-    )
+def product(rng, grid: Pair, kernel: Pair, channels: int, each=1, **pace: Any) -> MatrixLayer:
+    about = {"kind": "DEPTHWISE_CONV_2D", "grid": grid, "depth_multiplier": each}
+    made = alone(channels * each, kernel, **about, **pace)
     numbers = np.arange(channels * each, dtype=np.int64)
     scaled = {"bias": numbers, "multiplier": numbers + 1000, "left": numbers % 7}
     scaling = replace(made.scaling, **scaled, right=numbers % 5)
@@ -53,12 +50,11 @@ def test_a_tile_multiplies_what_it_reads(rng: np.random.Generator) -> None:
     split = 0
     for _ in range(200):
         kernel, each = pair(rng, 5), int(rng.integers(1, 4))
-        stride, dilation = pair(rng, 3), pair(rng, 3)
+        pace = {"stride": pair(rng, 3), "dilation": pair(rng, 3)}
+        stride, dilation = pace.values()
         band = Band(int(rng.integers(1, 4)), int(rng.integers(2, 9)), joined=False)
         row = (kernel[1] - 1) * dilation[1] + 1 + int(rng.integers(0, 20))
-        layer = product(
-            rng, (9, 9), kernel, 2 * band.channels, each, stride=stride, dilation=dilation
-        )
+        layer = product(rng, (9, 9), kernel, 2 * band.channels, each, **pace)
         found = spans(layer, band, row, EDGE)
         split += len(found) > 1
         first = band.channels
@@ -115,24 +111,19 @@ def test_blocks_of_bands_cover_rows_once_and_fit(rng: np.random.Generator) -> No
         assert rows == list(range(grid[0]))
 
 
+#: Quantisation of the layers of the networks below.
+SCALES: dict[str, Any] = {"weight_scale": 0.01, "output_scale": 0.5}
+
+
 def pointwise(channels: int, depth: int) -> Convolution:
-    return Convolution(
-        weights=np.ones((channels, 1, 1, depth), np.int8),
-        weight_scale=0.01,
-        output_scale=0.5,
-        bias=np.zeros(channels, np.int32),
-    )
+    weights, bias = np.ones((channels, 1, 1, depth), np.int8), np.zeros(channels, np.int32)
+    return Convolution(weights=weights, bias=bias, **SCALES)
 
 
 def depthwise(channels: int, kernel: int = 3, padding: str = "SAME", stride: int = 1) -> Depthwise:
-    return Depthwise(
-        weights=np.ones((1, kernel, kernel, channels), np.int8),
-        weight_scale=0.01,
-        output_scale=0.5,
-        bias=np.zeros(channels, np.int32),
-        padding=padding,
-        stride=(stride, stride),
-    )
+    weights = np.ones((1, kernel, kernel, channels), np.int8)
+    more: dict[str, Any] = {"padding": padding, "stride": (stride, stride), **SCALES}
+    return Depthwise(weights=weights, bias=np.zeros(channels, np.int32), **more)
 
 
 def model(*layers: Layer, rows: int = 25, columns: int = 5, depth: int = 3) -> Graph:
@@ -140,10 +131,9 @@ def model(*layers: Layer, rows: int = 25, columns: int = 5, depth: int = 3) -> G
     return load(write_sequential(layers, input_shape=shape, input_scale=0.1, input_zero_point=3))
 
 
+FIRST, LAST = pointwise(64, 3), pointwise(8, 64)
 #: As in networks that spot keywords.
-KEYWORDS = model(
-    pointwise(64, 3), depthwise(64), pointwise(64, 64), depthwise(64), pointwise(8, 64)
-)
+KEYWORDS = model(FIRST, depthwise(64), pointwise(64, 64), depthwise(64), LAST)
 
 
 def chosen(graph: Graph, config: Config = EDGE) -> tuple[Network, dict[int, Band]]:
@@ -170,20 +160,14 @@ def test_narrow_images_are_one_long_row() -> None:
     ("graph", "bands"),
     [
         # What the next layer pads does not change: whole rows, no results between them.
-        (
-            model(pointwise(64, 3), depthwise(64), depthwise(64), rows=24, columns=15, depth=3),
-            {1: False},
-        ),
+        (model(FIRST, depthwise(64), depthwise(64), rows=24, columns=15), {1: False}),
         # A stride leads from row to row.
-        (
-            model(pointwise(64, 3), depthwise(64, stride=2), pointwise(8, 64), rows=40, columns=33),
-            {1: False},
-        ),
+        (model(FIRST, depthwise(64, stride=2), LAST, rows=40, columns=33), {1: False}),
         # Inputs and outputs lie as the host has them.
-        (model(depthwise(64), pointwise(8, 64), depth=64), {}),
-        (model(pointwise(64, 3), depthwise(64)), {}),
+        (model(depthwise(64), LAST, depth=64), {}),
+        (model(FIRST, depthwise(64)), {}),
         # Few pixels leave the array waiting for tiles.
-        (model(pointwise(64, 3), depthwise(64), pointwise(8, 64), rows=4, columns=4), {}),
+        (model(FIRST, depthwise(64), LAST, rows=4, columns=4), {}),
     ],
 )
 def test_who_has_a_band(graph: Graph, bands: dict[int, bool]) -> None:
@@ -199,16 +183,10 @@ def test_a_band_on_an_input_of_as_many_channels() -> None:
 
 
 @pytest.mark.parametrize("columns", [4, 5, 8, 13, 16, 21])
-@pytest.mark.parametrize(
-    ("kernel", "stride", "padding"), [(3, 1, "SAME"), (5, 2, "SAME"), (3, 1, "VALID")]
-)
-def test_rows_cover_the_pixels_of_all_vectors(
-    columns: int, kernel: int, stride: int, padding: str
-) -> None:
+@pytest.mark.parametrize("window", [(3, "SAME", 1), (5, "SAME", 2), (3, "VALID", 1)])
+def test_rows_cover_the_pixels_of_all_vectors(columns: int, window: tuple[int, str, int]) -> None:
     """The last vector of a row, or the kernel's last column, may end on pixels of the next one."""
-    network, bands = chosen(
-        model(pointwise(8, 3), depthwise(8, kernel, padding, stride), columns=columns)
-    )
+    network, bands = chosen(model(pointwise(8, 3), depthwise(8, *window), columns=columns))
     layer, band, layout = network.product(1), bands[1], lay_out(network, bands, EDGE)[1]
     ends = [first + count for first, count in spans(layer, band, layout.row, EDGE)]
     for first in range(layer.grid[0]):
@@ -256,21 +234,16 @@ def work(graph: Graph, *opcodes: Opcode) -> list[tuple[int, Instruction]]:
 
 def test_drains_come_one_group_late() -> None:
     """Between the passes of eight tiles stand the drains of the eight before."""
-    order = [
-        i.opcode is Opcode.MATMUL
-        for layer, i in work(KEYWORDS, Opcode.MATMUL, Opcode.VECTOR)
-        if layer == 1
-    ]
+    steps = work(KEYWORDS, Opcode.MATMUL, Opcode.VECTOR)
+    order = [i.opcode is Opcode.MATMUL for layer, i in steps if layer == 1]
     assert order == [True] * 8 + [True, False] * 24 + [False] * 8
 
 
 def test_the_next_layer_starts_on_channels_that_are_there() -> None:
     order = work(KEYWORDS, Opcode.MATMUL, Opcode.VECTOR)
     first = next(n for n, (layer, _) in enumerate(order) if layer == 2)
-    assert [i.taps for layer, i in order[first:] if layer == 2 and i.opcode is Opcode.MATMUL] == [
-        *(48, 48, 16, 16),
-        *(64, 64),
-    ]
+    passes = [i for layer, i in order[first:] if layer == 2 and i.opcode is Opcode.MATMUL]
+    assert [i.taps for i in passes] == [48, 48, 16, 16, 64, 64]
     # The last eight drains come among the first passes of two tiles, and after those.
     assert [layer for layer, _ in order[first : first + 11]] == [2, 1, 2, *[1] * 7, 2]
 

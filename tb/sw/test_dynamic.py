@@ -30,15 +30,11 @@ def product(chain: Chain, first: int, second: int, *, turned: bool = False, **pr
     shapes = chain.tensor(first).shape, chain.tensor(second).shape
     batch, rows = np.broadcast_shapes(shapes[0][:-2], shapes[1][:-2]), shapes[0][-2]
     printed = {"scale": 0.5, "zero_point": 0, "adjX": False, **printed}
-    columns = shapes[1][-2] if turned else shapes[1][-1]
-    chain.operator(
-        "BATCH_MATMUL", (*batch, rows, columns), inputs=[first, second], adjY=turned, **printed
-    )
+    shape = (*batch, rows, shapes[1][-2] if turned else shapes[1][-1])
+    chain.operator("BATCH_MATMUL", shape, inputs=[first, second], adjY=turned, **printed)
 
 
-def of_inputs(
-    first: tuple[int, ...], second: tuple[int, ...], zeros: tuple[int, int] = (0, 0), **printed: Any
-) -> Graph:
+def of_inputs(first, second, zeros=(0, 0), **printed: Any) -> Graph:
     """Return the graph of a product of two inputs."""
     chain = Chain(first, 0.05, zeros[0])
     other = chain.input("second", second, 0.03, zeros[1])
@@ -156,9 +152,8 @@ def test_refusals(graph: Graph, reason: str) -> None:
 
 def test_a_core_without_the_option_leaves_it_to_the_host() -> None:
     (step,) = on_host(attention(), preset("edge"))
-    assert (
-        step.note == "the core lacks the option `activation_weights`; preset `transformer` has it"
-    )
+    note = "the core lacks the option `activation_weights`; preset `transformer` has it"
+    assert step.note == note
 
 
 def test_too_small_a_weight_buffer_leaves_it_to_the_host() -> None:
@@ -195,9 +190,8 @@ def test_instructions_of_rows_and_of_columns() -> None:
     straight = code(of_inputs((1, 2, 5, 20), (1, 2, 20, 12)), config, Opcode.MOVE_WEIGHTS)
     # Two output tiles of two heads: a pixel for each tap, of the tile's columns.
     assert [(i.x_count, i.x_stride, i.taps) for i in straight] == 2 * [(20, 12, 8), (20, 12, 4)]
-    turned = code(
-        of_inputs((1, 1, 5, 20), (1, 1, 12, 20), turned=True), config, Opcode.MOVE_WEIGHTS
-    )
+    graph = of_inputs((1, 1, 5, 20), (1, 1, 12, 20), turned=True)
+    turned = code(graph, config, Opcode.MOVE_WEIGHTS)
     # Pixels of 25 bytes: a column is a byte of each.
     assert [(i.x_count, i.x_stride, i.taps) for i in turned] == [(20, 1, 8), (20, 1, 4)]
     assert [(i.run, i.skip) for i in turned] == 2 * [(1, 3)]
@@ -258,31 +252,23 @@ def test_sums_of_columns_are_copied_if_the_array_is_busier() -> None:
 
 def test_sums_of_columns_are_made_for_one_row_and_copied() -> None:
     part = part_of(of_inputs((1, 5, 64, 64), (1, 5, 64, 16), (-128, 0)), EDGE)
-    passes = [i for i in part.mains[0].instructions if i.opcode is Opcode.MATMUL]
+    instructions = part.mains[0].instructions
+    passes = [i for i in instructions if i.opcode is Opcode.MATMUL]
     # Two heads a job, in the halves in turn. The sums of the next job come in the middle of one.
     counts = [(i.x_count, i.accumulator, i.accumulate) for i in passes]
     one = [(1, 511, 0), (1, 510, 0)]
     other = [(x, row + 512, add) for x, row, add in one]
-    assert counts == [
-        *one,
-        *[(64, 0, 1), *other, (64, 64, 1)],
-        *[(64, 512, 1), one[0], (64, 576, 1)],
-        (64, 0, 1),
-    ]
-    copies = [
-        i
-        for i in part.mains[0].instructions
-        if i.opcode is Opcode.VECTOR and i.destination == Space.ACCUMULATORS.value
-    ]
-    assert [(i.source_base, i.destination_base, i.x_count) for i in copies] == [
-        *[(511, 0, 64), (510, 64, 64), (1023, 512, 64), (1022, 576, 64), (511, 0, 64)]
-    ]
+    halves = [*one, (64, 0, 1), *other, (64, 64, 1), (64, 512, 1), one[0], (64, 576, 1)]
+    assert counts == [*halves, (64, 0, 1)]
+    vectors = [i for i in instructions if i.opcode is Opcode.VECTOR]
+    copies = [i for i in vectors if i.destination == Space.ACCUMULATORS.value]
+    wanted = [(511, 0, 64), (510, 64, 64), (1023, 512, 64), (1022, 576, 64), (511, 0, 64)]
+    assert [(i.source_base, i.destination_base, i.x_count) for i in copies] == wanted
 
 
 def test_bound_counts_the_passes_of_the_product_alone() -> None:
-    compiled = compile_steps(
-        load(serialize(of_inputs((1, 4, 64, 20), (1, 4, 20, 40), (1, 1)))), EDGE
-    )
+    graph = of_inputs((1, 4, 64, 20), (1, 4, 20, 40), (1, 1))
+    compiled = compile_steps(load(serialize(graph)), EDGE)
     # Two steps and three output tiles of 64 pixels for each of four heads.
     assert bounds(compiled)[-1] == 2 * 3 * 4 * 64
     note = "sums of columns are copied; 2 passes of each tile, for zero points"
@@ -298,10 +284,8 @@ def test_corrections_name_bytes_and_times() -> None:
 def test_heads_share_a_matrix() -> None:
     layer = dynamic(lowered(of_inputs((2, 3, 1, 5, 7), (2, 1, 4, 7, 6))))
     # Two samples: three matrices of the first input and four of the second make twelve.
-    assert layer.matrices == (
-        (0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2),
-        (0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3),
-    )
+    pairs = [divmod(n, 4) for n in range(12)]
+    assert layer.matrices == tuple(zip(*pairs, strict=True))
     with pytest.raises(CompileError, match="wanted matrices of 2 samples"):
         lowered(of_inputs((2, 2, 5, 7), (2, 7, 6)))
 
@@ -352,14 +336,9 @@ def test_a_transposed_image_stays_one_for_readers_of_images() -> None:
     assert (value.height, value.width, value.channels) == (2, 5, 7)
 
 
-@pytest.mark.parametrize(
-    ("shape", "order", "reason"),
-    [
-        ((1, 5, 2, 7), (0, 3, 1, 2), "wanted an order that swaps rows and columns of pixels"),
-        ((1, 5, 2, 7), (0, 3, 2, 1), "wanted an order that swaps rows and columns of pixels"),
-    ],
-)
-def test_other_orders_are_refused(shape, order, reason) -> None:
+@pytest.mark.parametrize("order", [(0, 3, 1, 2), (0, 3, 2, 1)])
+def test_other_orders_are_refused(order: tuple[int, ...]) -> None:
     with pytest.raises(CompileError) as error:
-        lowered(transposed(shape, order))
+        lowered(transposed((1, 5, 2, 7), order))
+    reason = "wanted an order that swaps rows and columns of pixels"
     assert error.value.reason.startswith(reason)

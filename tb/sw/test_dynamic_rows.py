@@ -22,15 +22,7 @@ OPTION = ",activation_weights=true"
 MICRO = preset(f"micro{OPTION}")
 
 
-def rows(
-    shape: tuple[int, ...],
-    channels: int,
-    *,
-    zeros: tuple[int, int] = (0, 0),
-    bias: Any = None,
-    keeps: bool = False,
-    **printed: Any,
-) -> Graph:
+def rows(shape, channels, *, zeros=(0, 0), bias: Any = None, keeps=False, **printed: Any) -> Graph:
     """Return the graph of a FULLY_CONNECTED of two inputs."""
     chain = Chain(shape, 0.05, zeros[0])
     weights = chain.input("weights", (channels, shape[-1]), 0.03, zeros[1])
@@ -38,10 +30,8 @@ def rows(
     if bias is not None:
         read.append(Constant(np.asarray(bias, np.int32), 0.0015))
     result = shape[:-1] if keeps else (int(np.prod(shape[:-1])),)
-    printed = {"scale": 0.5, "zero_point": 0, **printed}
-    chain.operator(
-        "FULLY_CONNECTED", (*result, channels), inputs=read, keepNumDims=keeps, **printed
-    )
+    printed = {"scale": 0.5, "zero_point": 0, "keepNumDims": keeps, **printed}
+    chain.operator("FULLY_CONNECTED", (*result, channels), inputs=read, **printed)
     return chain.graph()
 
 
@@ -123,16 +113,12 @@ def test_parameters_of_each_channel() -> None:
     tiled = tile(network, lay_out(network, {}, MICRO), {}, MICRO).layers[number]
     # Three tiles of eight channels, then the parameters of copied sums.
     assert copied_parameters(layer, tiled) == 3 * tiled.parameters
-    packed = np.frombuffer(pack_parameters(layer, tiled), np.int32).reshape(
-        4 * tiled.parameters, -1
-    )
+    raw = np.frombuffer(pack_parameters(layer, tiled), np.int32)
+    packed = raw.reshape(4 * tiled.parameters, -1)
     tiles = packed[: 3 * tiled.parameters, 0].reshape(3, -1)[:, : tiled.channels]
     assert tiles.reshape(-1)[:19].tolist() == bias.tolist()
-    drains = [
-        i
-        for i in code(rows((5, 7), 19, bias=bias), MICRO, Opcode.VECTOR)
-        if i.source == Space.ACCUMULATORS.value
-    ]
+    vectors = code(rows((5, 7), 19, bias=bias), MICRO, Opcode.VECTOR)
+    drains = [i for i in vectors if i.source == Space.ACCUMULATORS.value]
     assert [i.per_channel for i in drains] == [1, 1, 1]
     starts = [i.params - drains[0].params for i in drains]
     assert starts == [0, tiled.parameters, 2 * tiled.parameters]
@@ -144,9 +130,8 @@ def test_computed_weights_belong_to_no_sample() -> None:
     graph = rows((6, 7), 6)
     assert items_of(load(serialize(graph))) == 1
     (step,) = on_host(graph, preset("micro"))
-    assert (
-        step.note == "the core lacks the option `activation_weights`; preset `transformer` has it"
-    )
+    note = "the core lacks the option `activation_weights`; preset `transformer` has it"
+    assert step.note == note
     assert [operand.shape for operand in step.sources] == [(6, 7), (6, 7)]
 
 

@@ -35,9 +35,8 @@ def dense(outputs: int, inputs: int) -> w.FullyConnected:
 
 
 def graph(*layers: w.Layer, shape: tuple[int, ...] = (1, 6, 8, 3), kind: str = "int8") -> Graph:
-    return load(
-        w.serialize(w.sequential(layers, input_shape=shape, input_scale=0.5, input_type=kind))
-    )
+    content = w.write_sequential(layers, input_shape=shape, input_scale=0.5, input_type=kind)
+    return load(content)
 
 
 #: A number for each element of an image.
@@ -46,9 +45,7 @@ MANY = (np.arange(576) % 100).astype(np.int8).reshape(3, 6, 8, 4)
 BILINEAR = w.Resize(kind="RESIZE_BILINEAR", size=(12, 16))
 
 
-def slice_of(
-    begin: tuple[int, ...], end: tuple[int, ...], stride: tuple[int, ...]
-) -> w.StridedSlice:
+def slice_of(begin, end, stride) -> w.StridedSlice:
     return w.StridedSlice(begin=begin, end=end, stride=stride)
 
 
@@ -100,11 +97,8 @@ def test_reshape_between_operators_of_the_host_makes_no_part() -> None:
     plan = on_nano(graph(BILINEAR, w.Reshape(shape=(1, 12, 48)), w.Softmax()))
     assert steps(plan) == ["RESIZE_BILINEAR", "RESHAPE", "SOFTMAX"]
     notes = [step.note for step in plan.steps if isinstance(step, HostOperator)]
-    assert notes == [
-        "",
-        "moves no bytes",
-        "the core lacks the option `softmax`; preset `transformer` has it",
-    ]
+    lacks = "the core lacks the option `softmax`; preset `transformer` has it"
+    assert notes == ["", "moves no bytes", lacks]
 
 
 def test_what_the_core_cannot_do_the_host_does_and_reports_why() -> None:
@@ -146,9 +140,8 @@ def test_differences_and_products_are_for_the_core() -> None:
 def test_concatenations_of_images_are_for_the_core(axis: int, layers: str) -> None:
     plan = plan_of(graph(convolution(4, 3), w.Concatenate(others=["output_0"], axis=axis)))
     assert steps(plan) == [layers]
-    flat = graph(
-        convolution(4, 3), w.Reshape(shape=(1, 8, 24)), w.Concatenate(others=["output_1"], axis=1)
-    )
+    joined = w.Concatenate(others=["output_1"], axis=1)
+    flat = graph(convolution(4, 3), w.Reshape(shape=(1, 8, 24)), joined)
     assert steps(plan_of(flat))[-1] == "CONCATENATION"
 
 
@@ -199,9 +192,7 @@ def test_parts_of_images_are_for_the_core(layer: w.Layer, layers: str) -> None:
         ),
     ],
 )
-def test_what_fits_no_memory_goes_to_the_host(
-    layers: list[w.Layer], shape: tuple[int, ...], config: str, notes: dict[str, str]
-) -> None:
+def test_what_fits_no_memory_goes_to_the_host(layers, shape, config, notes) -> None:
     """One compilation: the schedule and the passes after it see only what fits."""
     program = compile_graph(graph(*layers, shape=shape), preset(config))
     got = {step.kind: step.note for step in program.host}
@@ -222,9 +213,8 @@ def test_floating_point_is_for_the_host() -> None:
 def test_what_neither_can_run_is_refused_by_name() -> None:
     whole = graph(convolution(4, 3), convolution(2, 4))
     operations = (whole.operations[0], replace(whole.operations[1], kind="HASHTABLE_LOOKUP"))
-    with pytest.raises(
-        CompileError, match=r"operator 1 HASHTABLE_LOOKUP \('output_1'\): .*not supported"
-    ):
+    wanted = r"operator 1 HASHTABLE_LOOKUP \('output_1'\): .*not supported"
+    with pytest.raises(CompileError, match=wanted):
         plan_of(replace(whole, operations=operations))
 
 
@@ -239,9 +229,7 @@ def test_what_neither_can_run_is_refused_by_name() -> None:
         (w.Binary(kind="MUL", second=MANY, output_scale=1.0), 1),
     ],
 )
-def test_items_are_separate_where_the_host_keeps_them_apart(
-    layer: w.Layer, items: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_items_are_separate_where_the_host_keeps_them_apart(layer, items, monkeypatch) -> None:
     plan = on_nano(graph(convolution(4, 3), layer, shape=(3, 6, 8, 3)))
     assert plan.items == items
     first, _ = plan.steps
@@ -269,9 +257,8 @@ def test_file_of_a_program_of_several_parts() -> None:
     assert read == program
     with pytest.raises(ValueError, match="wanted one part of one section, got ([23]) of \\1"):
         assert program.main
-    assert sorted(n for part in program.parts for n in {*part.mains[0].layers} - {-1}) == list(
-        range(len(program.layers))
-    )
+    numbers = sorted(n for part in program.parts for n in {*part.mains[0].layers} - {-1})
+    assert numbers == list(range(len(program.layers)))
 
 
 def test_many_inputs_go_through_in_pieces(rng, monkeypatch) -> None:
@@ -330,24 +317,16 @@ def test_report_names_the_host_between_the_layers() -> None:
 
 def test_float_ends_in_both_interfaces(rng: np.random.Generator) -> None:
     quantize = w.Quantize(output_scale=0.1, output_zero_point=3)
-    made = w.sequential(
-        [
-            quantize,
-            dense(7, 5),
-            w.Activation(),
-            w.Add(second="output_1", output_scale=1.0),
-            w.Dequantize(),
-        ],
-        input_shape=(1, 5),
-        input_scale=1.0,
-        input_type="float32",
-    )
+    add = w.Add(second="output_1", output_scale=1.0)
+    layers = [quantize, dense(7, 5), w.Activation(), add, w.Dequantize()]
+    ends = {"input_shape": (1, 5), "input_scale": 1.0, "input_type": "float32"}
+    content = w.write_sequential(layers, **ends)
     x = rng.normal(0, 4, (3, 5)).astype(np.float32)
-    opened = InferenceSession(w.serialize(made))
+    opened = InferenceSession(content)
     (source,) = opened.get_inputs()
     assert (source.type, opened.get_outputs()[0].type) == ("tensor(float)", "tensor(float)")
     (y,) = opened.run(None, {source.name: x})
-    interpreter = Interpreter(model_content=w.serialize(made))
+    interpreter = Interpreter(model_content=content)
     (about,) = interpreter.get_input_details()
     assert about["dtype"] is np.float32 and about["quantization"] == (0.0, 0)
     interpreter.allocate_tensors()
