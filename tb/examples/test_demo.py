@@ -27,9 +27,8 @@ def test_demo_on_the_machine_model(digits, tmp_path, capsys) -> None:
     made = demo.demo(output, config=preset("nano"), images=40, batch=16, device="machine")
     assert made.inputs == 40
     printed = capsys.readouterr().out
-    assert (
-        "of 40 digits" in printed and "the same from machine and from the machine model" in printed
-    )
+    assert "of 40 digits" in printed
+    assert "the same from machine and from the machine model" in printed
     assert output.read_bytes().startswith(PNG)
 
 

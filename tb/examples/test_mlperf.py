@@ -29,13 +29,8 @@ from celosia_examples.mlperf.published import MODELS, PEERS
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "mlperf.md").read_text(encoding="utf-8")
 #: Shipped models, of ten classes each, under the names of the benchmark.
-STAND_INS = dict(
-    zip(
-        (model.file for model in MODELS),
-        ("mnist_mlp", "fashion_cnn", "mnist_mlp", "mnist_cnn_3x3", "fashion_cnn"),
-        strict=True,
-    )
-)
+_NAMES = ("mnist_mlp", "fashion_cnn", "mnist_mlp", "mnist_cnn_3x3", "fashion_cnn")
+STAND_INS = {model.file: name for model, name in zip(MODELS, _NAMES, strict=True)}
 CYCLES = 12_345
 
 
@@ -207,9 +202,8 @@ def test_html_has_the_cells_of_markdown(litert: None, folder: Path) -> None:
     for ending in ("md", "html"):
         assert main(f"{options} -o m.{ending}".split()) == 0
     text, made = Path("m.md").read_text(), Path("m.html").read_text()
-    shown = [
-        html.unescape(cell) for cell in re.findall(r"<t[dh](?: [^>]*)?>(?:<a[^>]*>)?([^<]*)", made)
-    ]
+    pattern = r"<t[dh](?: [^>]*)?>(?:<a[^>]*>)?([^<]*)"
+    shown = [html.unescape(cell) for cell in re.findall(pattern, made)]
     links = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
     rows = [line for line in links.splitlines() if line.startswith("|") and "---" not in line]
     assert [cell.strip() for row in rows for cell in row.strip("|").split("|")] == shown
@@ -255,10 +249,8 @@ def test_no_litert(folder, monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
     assert main("mlperf --models FOLDER -o m.md".split()) == 1
     printed = capsys.readouterr().err
-    assert (
-        printed.startswith("celosia: mlperf: LiteRT is not installed: ")
-        and printed.count("\n") == 1
-    )
+    assert printed.startswith("celosia: mlperf: LiteRT is not installed: ")
+    assert printed.count("\n") == 1
     assert not Path("m.md").exists()
 
 
@@ -304,9 +296,8 @@ def test_the_page_has_the_cycles_of_today(litert: None, more_models: Path, tmp_p
         if got == heads:
             continue
         assert both["bytes that differ"] == ("0", "0")
-        estimate, counted = (
-            int(both[f"cycles, {name}"][1].replace(",", "")) for name in ("estimate", "RTL")
-        )
+        texts = [both[f"cycles, {name}"][1].replace(",", "") for name in ("estimate", "RTL")]
+        estimate, counted = map(int, texts)
         assert abs(estimate / counted - 1) < 0.005
 
 

@@ -20,14 +20,13 @@ from celosia_examples.training import recipe, train_text
 from celosia_examples.training.train import NETWORKS
 
 GOALS = {
-    **{
-        "mnist_mlp": 0.975,
-        "mnist_cnn_5x5": 0.99,
-        "fashion_cnn": 0.88,
-        "mnist_cnn_3x3": 0.988,
-        "mnist_cnn_deep": 0.99,
-    },
-    **{"mnist_vit": 0.985, "fashion_vit": 0.87},
+    "mnist_mlp": 0.975,
+    "mnist_cnn_5x5": 0.99,
+    "fashion_cnn": 0.88,
+    "mnist_cnn_3x3": 0.988,
+    "mnist_cnn_deep": 0.99,
+    "mnist_vit": 0.985,
+    "fashion_vit": 0.87,
 }
 #: Normalisation without gain and offset, as the converter writes it.
 _NORMALISED = "MEAN DEQUANTIZE NEG QUANTIZE SQUARED_DIFFERENCE MEAN ADD RSQRT MUL MUL ADD "
