@@ -13,6 +13,8 @@ from celosia.sim.timing.cycles import COSTS, work
 from celosia.sim.timing.traffic import Port
 from celosia.sw.runtime.backends import open_device
 
+SUMS = Space.ACCUMULATORS
+
 
 @pytest.mark.parametrize(
     ("instruction", "cycles"),
@@ -34,13 +36,8 @@ from celosia.sw.runtime.backends import open_device
         (Instruction(Opcode.VECTOR, x_count=3, channels=20), 2 * (2 + 1) + 2 + 1),
         (Instruction(Opcode.VECTOR, x_count=3, channels=20, window_x_count=2), 3 * 2 * 2),
         (Instruction(Opcode.VECTOR, x_count=3, channels=32, window_x_count=1), 5 * 2 + 1),
-        (
-            Instruction(
-                Opcode.VECTOR, source=Space.ACCUMULATORS, x_count=3, channels=9, window_x_count=4
-            ),
-            3 * 4,
-        ),
-        (Instruction(Opcode.VECTOR, source=Space.ACCUMULATORS, x_count=3, channels=9), 1 + 2 * 2),
+        (Instruction(Opcode.VECTOR, source=SUMS, x_count=3, channels=9, window_x_count=4), 3 * 4),
+        (Instruction(Opcode.VECTOR, source=SUMS, x_count=3, channels=9), 1 + 2 * 2),
         (HALT, 1),
     ],
 )
@@ -50,12 +47,10 @@ def test_work_of_one_instruction(instruction: Instruction, cycles: int):
 
 def test_a_beat_may_be_wider_than_a_block_of_the_program():
     """A beat of 64 bytes has all words of a block; wider ones have no more."""
-    loads = [
-        Instruction(Opcode.LOAD, unified=256 * n, length=256, external_pitch=256) for n in range(9)
-    ]
-    found = [
-        total(*loads, config=preset(f"tpu_v1,bus_bytes={b},burst_beats=16")) for b in (16, 64, 256)
-    ]
+    load = Instruction(Opcode.LOAD, length=256, external_pitch=256)
+    loads = [load.but(unified=256 * n) for n in range(9)]
+    configs = [preset(f"tpu_v1,bus_bytes={n},burst_beats=16") for n in (16, 64, 256)]
+    found = [total(*loads, config=config) for config in configs]
     assert found[0] > found[1] > found[2] > COSTS.memory
 
 
@@ -88,6 +83,11 @@ FETCHED = "".join(
     for n in range(10)
 )
 
+#: Instructions and parts of some that several programs have.
+_FILL, _PASSES = "FILL x_count=2 channels=4\n", "MATMUL taps=160 x_count=64\n"
+_VECTOR, _APART = "VECTOR x_count=40 channels=", "destination_base=8192\n"
+_DRAIN = "VECTOR source=ACCUMULATORS x_count=40 channels=4"
+
 #: Programs, and their cycles on each of ``CORES``, counted by the RTL at latency 32.
 COUNTED = {
     "": (44, 44, 44),
@@ -107,40 +107,19 @@ COUNTED = {
     "MATMUL taps=1000\n": (1068, 1084, 1068),
     "MATMUL taps=4 x_count=30\n" + "MATMUL taps=4 x_count=30 accumulate=1\n" * 2: (168, 194, 168),
     "MATMUL taps=4 x_count=5\n" * 9: (129, 225, 129),
-    "VECTOR source=ACCUMULATORS x_count=40 channels=4 window_x_count=2 window_y_count=2\n" * 4: (
-        761,
-        752,
-        14_840,
-    ),
-    "VECTOR x_count=40 channels=3 window_x_count=3\n" * 3: (509, 506, 8435),
-    "VECTOR x_count=40 channels=13 window_x_count=3 destination_base=8192\n" * 3: (
-        1944,
-        510,
-        36_036,
-    ),
-    "VECTOR x_count=40 channels=40 source_x_stride=40 destination_base=8192\n" * 3: (
-        4944,
-        747,
-        110_550,
-    ),
+    f"{_DRAIN} window_x_count=2 window_y_count=2\n" * 4: (761, 752, 14_840),
+    f"{_VECTOR}3 window_x_count=3\n" * 3: (509, 506, 8435),
+    f"{_VECTOR}13 window_x_count=3 {_APART}" * 3: (1944, 510, 36_036),
+    f"{_VECTOR}40 source_x_stride=40 {_APART}" * 3: (4944, 747, 110_550),
     "VECTOR x_count=40 channels=4 source_skip=1 source_run=3\n" * 3: (624, 267, 11_190),
     # The array and the store unit beside reads of the vector unit.
-    "MATMUL taps=160 x_count=64\nVECTOR x_count=100 channels=32 destination_base=8192\n": (
-        3432,
-        938,
-        73_688,
-    ),
-    "MATMUL taps=160 x_count=64\n"
-    "VECTOR x_count=60 channels=48 window_x_count=4 destination_base=8192\n": (5512, 1458, 66_332),
+    f"{_PASSES}VECTOR x_count=100 channels=32 {_APART}": (3432, 938, 73_688),
+    f"{_PASSES}VECTOR x_count=60 channels=48 window_x_count=4 {_APART}": (5512, 1458, 66_332),
     "STORE rows=30 length=64 external=65536 external_pitch=64\n"
     "VECTOR x_count=100 channels=32 destination_base=8192\n": (3762, 602, 74_164),
     # One has its semaphores and waits for the vector unit, beside those in its queue.
-    "FILL x_count=1000 channels=4\n" + "FILL x_count=2 channels=4\n" * 5 + "MATMUL taps=784\n": (
-        4154,
-        1142,
-        93_023,
-    ),
-    "FILL x_count=2 channels=4\n" * 9: (212, 185, 1774),
+    "FILL x_count=1000 channels=4\n" + _FILL * 5 + "MATMUL taps=784\n": (4154, 1142, 93_023),
+    _FILL * 9: (212, 185, 1774),
     "VECTOR destination=ACCUMULATORS x_count=20 channels=4\n"
     "VECTOR destination=ACCUMULATORS mode=ADD x_count=20 channels=4\n"
     "VECTOR source=ACCUMULATORS x_count=20 channels=4\n" * 3: (956, 419, 16_805),
@@ -215,11 +194,8 @@ MULTIPLIED = {
     f"VECTOR x_count=20 channels=4 {_MULTIPLY}\n": (161, 104, 1920),
     "VECTOR x_count=20 channels=4 destination=ACCUMULATORS destination_x_stride=1\n"
     f"VECTOR x_count=20 channels=4 {_MULTIPLY}\n"
-    "VECTOR source=ACCUMULATORS source_x_stride=1 x_count=20 channels=4 destination_x_stride=4\n": (
-        363,
-        186,
-        5640,
-    ),
+    "VECTOR source=ACCUMULATORS source_x_stride=1 x_count=20 channels=4 "
+    "destination_x_stride=4\n": (363, 186, 5640),
     f"VECTOR x_count=9 channels=3 {_MULTIPLY} post=0\nSTORE length=40 external=65536 wait=0\n": (
         168,
         146,
@@ -229,9 +205,7 @@ MULTIPLIED = {
     "VECTOR x_count=9 channels=3 destination=ACCUMULATORS destination_x_stride=1 mode=ADD\n"
     "FILL x_count=9 channels=4 destination_x_stride=4\n": (195, 135, 2172),
 }
-MULTIPLIED |= {
-    text.replace("MULTIPLY", "SQUARED_DIFFERENCE"): cycles for text, cycles in MULTIPLIED.items()
-}
+MULTIPLIED |= {text.replace("MULTIPLY", "SQUARED_DIFFERENCE"): n for text, n in MULTIPLIED.items()}
 
 
 def counted_by_rtl(name: str, programs: Iterable[str]) -> dict[str, int]:
@@ -337,9 +311,8 @@ def test_impossible_memories_are_refused(change: dict[str, float], message: str)
 
 
 def test_instructions_ahead_of_a_slow_memory_run_dry():
-    fills = [
-        Instruction(Opcode.FILL, x_count=20, channels=8, destination_base=n) for n in range(120)
-    ]
+    fill = Instruction(Opcode.FILL, x_count=20, channels=8)
+    fills = [fill.but(destination_base=n) for n in range(120)]
     slow = COSTS._replace(memory=1000)
     # Five blocks are requested at a time; every instruction has another address, two words.
     # Their data take a few cycles each; the words come in three turns of five blocks and one more.

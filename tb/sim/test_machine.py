@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,11 @@ from celosia.hw.arch.presets import PRESETS, preset
 from celosia.sim.model.machine import Machine
 
 HALT = Instruction(Opcode.HALT)
-SMALL = replace(
-    preset(
-        "micro,rows=4,columns=6,unified_bytes=1024,weight_tiles=16,accumulator_depth=32,bus_bytes=4,"
-        "parameter_channels=16,tables=3,queue_depth=3,dsp_columns=0"
-    ),
-    name="custom",
+SMALL = preset(
+    "micro,rows=4,columns=6,unified_bytes=1024,weight_tiles=16,accumulator_depth=32,bus_bytes=4,"
+    "parameter_channels=16,tables=3,queue_depth=3,dsp_columns=0"
 )
+SMALL = replace(SMALL, name="custom")
 MULTIPLIES = replace(SMALL, name="multiplies", elementwise_products=True)
 CONFIGS = [SMALL, PRESETS["nano"], PRESETS["edge"], MULTIPLIES]
 
@@ -49,11 +48,8 @@ def test_watch_is_called_before_each_instruction() -> None:
     seen = []
     machine.watch = lambda index, i: seen.append((index, i.opcode, machine.unified[:4].tolist()))
     machine.run([*fills, HALT])
-    assert seen == [
-        (0, Opcode.FILL, [7, 7, 7, 7]),
-        (1, Opcode.FILL, [7, 1, 7, 7]),
-        (2, Opcode.HALT, [7, 1, 2, 7]),
-    ]
+    fill, halt = Opcode.FILL, Opcode.HALT
+    assert seen == [(0, fill, [7, 7, 7, 7]), (1, fill, [7, 1, 7, 7]), (2, halt, [7, 1, 2, 7])]
     machine.watch = None
     machine.run([*fills, HALT])
     assert len(seen) == 3
@@ -66,12 +62,8 @@ def draw(rng: np.random.Generator, **limits: int) -> dict[str, int]:
 def pixels(i: Instruction, side: str):
     """Origins of the pixels, x fastest."""
     f = i.fields
-    for z in range(i.z_count):
-        for y in range(i.y_count):
-            for x in range(i.x_count):
-                yield sum(
-                    n * f[f"{side}{axis}_stride"] for n, axis in ((x, "x"), (y, "y"), (z, "z"))
-                )
+    for place in product(*map(range, (i.z_count, i.y_count, i.x_count))):
+        yield sum(n * f[f"{side}{axis}_stride"] for n, axis in zip(place, "zyx", strict=True))
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.name)
@@ -113,13 +105,9 @@ def test_load_weights_drops_the_padding(config: Config, rng: np.random.Generator
 def test_load_params(rng: np.random.Generator):
     machine = filled(SMALL, rng)
     want = machine.state
-    machine.run(
-        [
-            Instruction(Opcode.LOAD_PARAMS, external=160, first=3, count=5),
-            Instruction(Opcode.LOAD_PARAMS, kind=Kind.TABLES, external=1024, first=1, count=2),
-            HALT,
-        ]
-    )
+    channels = Instruction(Opcode.LOAD_PARAMS, external=160, first=3, count=5)
+    tables = Instruction(Opcode.LOAD_PARAMS, kind=Kind.TABLES, external=1024, first=1, count=2)
+    machine.run([channels, tables, HALT])
     for c in range(5):
         raw = machine.memory[160 + 16 * c : 176 + 16 * c].tobytes()
         want["parameters"][3 + c] = (
@@ -148,10 +136,7 @@ def slow_matmul(machine: Machine, i: Instruction) -> np.ndarray:
                     row = [r + x * w for r, w in zip(row, weights, strict=True)]
             keep = s > 0 or i.accumulate
             old = sums[i.accumulator + p].tolist() if keep else [0] * config.columns
-            new = [
-                (o + r + (1 << 31)) % (1 << 32) - (1 << 31) for o, r in zip(old, row, strict=True)
-            ]
-            sums[i.accumulator + p] = new
+            sums[i.accumulator + p] = [wrap(o + r) for o, r in zip(old, row, strict=True)]
     return sums.astype(np.int32)
 
 
@@ -202,9 +187,8 @@ def test_a_matrix_straight_and_transposed(rng: np.random.Generator):
     machine.unified[: matrix.size] = matrix.ravel()
     straight = Instruction(Opcode.MOVE_WEIGHTS, x_count=rows, x_stride=columns, taps=16, unified=16)
     # A pitch of 2 R + 1 puts the bytes of a column into R different banks.
-    turned = Instruction(
-        Opcode.MOVE_WEIGHTS, x_count=columns, x_stride=1, run=1, skip=2, taps=16, tile=8
-    )
+    more = {"run": 1, "skip": 2, "taps": 16, "tile": 8}
+    turned = Instruction(Opcode.MOVE_WEIGHTS, x_count=columns, x_stride=1, **more)
     machine.run([straight, turned, HALT])
     flat = machine.weights.reshape(-1, config.columns)
     np.testing.assert_array_equal(flat[:rows], matrix[:, 16:32])
@@ -329,9 +313,8 @@ def test_fill(config: Config, rng: np.random.Generator):
         sizes = draw(rng, x_count=4, y_count=3, z_count=2, channels=20, destination_run=9)
         strides = {f"destination_{axis}_stride": int(rng.integers(0, 50)) for axis in "xyz"}
         value = int(rng.integers(-128, 128))
-        i = Instruction(
-            Opcode.FILL, **sizes, **strides, destination_base=7, destination_skip=1, value=value
-        )
+        ends = {"destination_base": 7, "destination_skip": 1}
+        i = Instruction(Opcode.FILL, **sizes, **strides, **ends, value=value)
         want = machine.state
         for origin in pixels(i, "destination_"):
             for c in range(i.channels):
@@ -365,15 +348,14 @@ def test_semaphores_decide_the_order():
 
 def test_fence_and_nop_take_and_post():
     machine = Machine(SMALL)
-    machine.run(
-        [
-            Instruction(Opcode.FILL, channels=3, value=1, post=1),
-            Instruction(Opcode.NOP, wait=1, post=6),
-            Instruction(Opcode.STORE, external=4, length=3, wait=2),
-            Instruction(Opcode.FENCE, wait=4, post=1),
-            Instruction(Opcode.HALT, wait=1),
-        ]
-    )
+    program = [
+        Instruction(Opcode.FILL, channels=3, value=1, post=1),
+        Instruction(Opcode.NOP, wait=1, post=6),
+        Instruction(Opcode.STORE, external=4, length=3, wait=2),
+        Instruction(Opcode.FENCE, wait=4, post=1),
+        Instruction(Opcode.HALT, wait=1),
+    ]
+    machine.run(program)
     assert machine.memory[4:7].tolist() == [1, 1, 1]
 
 

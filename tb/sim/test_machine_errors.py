@@ -56,19 +56,17 @@ def test_range(name: str):
 
 def test_the_last_byte_of_everything_is_inside():
     machine = Machine(SMALL, memory_bytes=64)
-    machine.run(
-        [
-            Instruction(Opcode.STORE, external=63, unified=1023),
-            Instruction(Opcode.MATMUL, unified=1020, taps=4, tile=15, accumulator=61, x_count=3),
-            Instruction(Opcode.MOVE_WEIGHTS, unified=1018, taps=6, tile=15, x_count=4),
-            Instruction(Opcode.MOVE_WEIGHTS, y_count=63),
-            Instruction(
-                Opcode.VECTOR, source=Space.ACCUMULATORS, source_base=63, params=14, channels=2
-            ),
-            Instruction(Opcode.FILL, destination_base=1023, value=77),
-            HALT,
-        ]
-    )
+    sums = Space.ACCUMULATORS
+    program = [
+        Instruction(Opcode.STORE, external=63, unified=1023),
+        Instruction(Opcode.MATMUL, unified=1020, taps=4, tile=15, accumulator=61, x_count=3),
+        Instruction(Opcode.MOVE_WEIGHTS, unified=1018, taps=6, tile=15, x_count=4),
+        Instruction(Opcode.MOVE_WEIGHTS, y_count=63),
+        Instruction(Opcode.VECTOR, source=sums, source_base=63, params=14, channels=2),
+        Instruction(Opcode.FILL, destination_base=1023, value=77),
+        HALT,
+    ]
+    machine.run(program)
     assert machine.unified[1023] == 77
 
 

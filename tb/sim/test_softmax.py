@@ -6,7 +6,7 @@ from all_options import EDGE_WITH_ALL
 from both_devices import run
 
 from celosia.hw.arch.config import EXPONENTIAL_TABLES, TABLE_BYTES, Config
-from celosia.hw.arch.isa import Instruction, assemble
+from celosia.hw.arch.isa import assemble
 from celosia.hw.arch.presets import preset
 from celosia.sim.timing.cycles import estimate
 from celosia.sw.operators import softmax
@@ -17,9 +17,7 @@ CORES = ("nano,softmax=true", EDGE_WITH_ALL)
 ROWS, TABLES, RESULT = 0, 0x4000, 0x4800
 
 
-def run_estimated(
-    config: Config, program: list[Instruction], contents: dict[int, bytes], size: int
-) -> np.ndarray:
+def run_estimated(config, program, contents: dict[int, bytes], size: int) -> np.ndarray:
     """Return ``size`` result bytes; the RTL takes as many cycles as estimated."""
     found, cycles = run(config, program, contents, RESULT, size)
     assert cycles == estimate(program, config).total
@@ -28,24 +26,15 @@ def run_estimated(
 
 def program(config: Config, rows: int, elements: int, pitch: int, repeats: int = 1) -> str:
     """Return a program that loads rows, computes SOFTMAX in place, and stores them."""
-    size = rows * pitch
-    return "\n".join(
-        [
-            f"LOAD external={ROWS} length={size} post=0",
-            f"LOAD_PARAMS external={TABLES} kind=TABLES first={config.tables} "
-            f"count={EXPONENTIAL_TABLES} post=0",
-            "NOP wait=0",
-            "NOP wait=0 post=1",
-            *[
-                f"SOFTMAX x_count={rows} channels={elements} source_x_stride={pitch} "
-                f"destination_x_stride={pitch}{' wait=1' * (n == 0)}"
-                f"{' post=2' * (n == repeats - 1)}"
-                for n in range(repeats)
-            ],
-            f"STORE external={RESULT} length={size} wait=2",
-            "HALT",
-        ]
-    )
+    size, tables = rows * pitch, f"first={config.tables} count={EXPONENTIAL_TABLES}"
+    lines = [f"LOAD external={ROWS} length={size} post=0"]
+    lines += [f"LOAD_PARAMS external={TABLES} kind=TABLES {tables} post=0"]
+    lines += ["NOP wait=0", "NOP wait=0 post=1"]
+    strides = f"source_x_stride={pitch} destination_x_stride={pitch}"
+    for n in range(repeats):
+        semaphores = " wait=1" * (n == 0) + " post=2" * (n == repeats - 1)
+        lines.append(f"SOFTMAX x_count={rows} channels={elements} {strides}{semaphores}")
+    return "\n".join([*lines, f"STORE external={RESULT} length={size} wait=2", "HALT"])
 
 
 @pytest.mark.parametrize("name", CORES)
