@@ -38,9 +38,7 @@ def operands(config: Config, rng: np.random.Generator) -> tuple[np.ndarray, np.n
 
 @pytest.mark.parametrize("name", CORES)
 @pytest.mark.parametrize("transposed", [False, True])
-def test_a_product_of_activations(
-    name: str, transposed: bool, rng: np.random.Generator, verilator: None
-):
+def test_a_product_of_activations(name: str, transposed: bool, rng, verilator):
     config = preset(name)
     left, right = operands(config, rng)
     count, depth = left.shape
@@ -66,11 +64,8 @@ def test_a_product_of_activations(
         HALT
         """.replace("\\\n", " ")
     )
-    contents = {
-        LEFT: left.tobytes(),
-        RIGHT: np.ascontiguousarray(stored).tobytes(),
-        PARAMETERS: parameters(config, 9),
-    }
+    contents = {LEFT: left.tobytes(), RIGHT: np.ascontiguousarray(stored).tobytes()}
+    contents[PARAMETERS] = parameters(config, 9)
     found, _ = run(config, program, contents, RESULT, count * columns)
     found = found.reshape(count, columns)
     np.testing.assert_array_equal(found, divided(left.astype(np.int64) @ right, 9))
@@ -101,11 +96,8 @@ def test_a_pass_over_an_identity_transposes(name: str, rng: np.random.Generator,
         HALT
         """.replace("\\\n", " ")
     )
-    contents = {
-        LEFT: matrix.tobytes(),
-        RIGHT: identity.tobytes(),
-        PARAMETERS: parameters(config, 5),
-    }
+    contents = {LEFT: matrix.tobytes(), RIGHT: identity.tobytes()}
+    contents[PARAMETERS] = parameters(config, 5)
     found, _ = run(config, program, contents, RESULT, rows * rows)
     found = found.reshape(rows, rows)
     np.testing.assert_array_equal(found, matrix.T)

@@ -49,12 +49,9 @@ def test_instructions_of_one_unit_follow_one_another():
     assert result.total == halt.finish
     assert [cost.index for cost in result.instructions] == list(range(6))
     assert all(cost.cycles >= cost.work for cost in result.instructions)
-    assert result.busy == {
-        Unit.LOAD: 0,
-        Unit.STORE: 2,
-        Unit.MATRIX: 2 * 49 * 64,
-        Unit.VECTOR: 1 + 63 * 2,
-    }
+    matrix, vector = 2 * 49 * 64, 1 + 63 * 2
+    busy = {Unit.LOAD: 0, Unit.STORE: 2, Unit.MATRIX: matrix, Unit.VECTOR: vector}
+    assert result.busy == busy
     assert sum(result.busy.values()) < result.total
 
 

@@ -116,9 +116,8 @@ def test_only_branches_have_marks(tmp_path: Path) -> None:
     plain = run_yosys(Elaborated(component, "celosia").rtlil(has_sources=False), PASSES)
     assert outside_of_branches(text) == outside_of_branches(plain)
     assert len(outside_of_branches(plain)) > 10
-    assert {
-        source.partition(":")[0] for sources in origins.branches.values() for source in sources
-    } == {"hw/tiny.py"}
+    sources = [source for found in origins.branches.values() for source in found]
+    assert {source.partition(":")[0] for source in sources} == {"hw/tiny.py"}
     assert "branch$" in text and "branch$" not in plain
 
 
@@ -146,9 +145,8 @@ def met(tmp_path_factory: pytest.TempPathFactory) -> Tally:
 def test_lines_not_covered_are_exact(met: Tally) -> None:
     lines = TINY.split("\n")
     wanted = {n for n, text in enumerate(lines, 1) if text.endswith("# missed")}
-    assert {source for source, taken in met.lines.items() if not taken} == {
-        f"hw/tiny.py:{n}" for n in wanted
-    }
+    missed = {source for source, taken in met.lines.items() if not taken}
+    assert missed == {f"hw/tiny.py:{n}" for n in wanted}
     taken = {lines[int(source.partition(":")[2]) - 1].strip() for source in met.lines}
     for text in ("with m.If(choice == 0):", 'with m.State("A"):', "with m.Case(0, 2):"):
         assert text in taken

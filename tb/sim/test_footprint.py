@@ -8,6 +8,9 @@ from celosia.hw.arch.presets import preset
 from celosia.sim.check.footprint import Memory, OutOfRange, touches
 
 MICRO = preset("micro")
+#: Memories, and the distance of their addresses.
+OUTSIDE, UNIFIED = (Memory.EXTERNAL, 1), (Memory.UNIFIED, 1)
+TILES, SUMS = (Memory.WEIGHTS, 1), (Memory.ACCUMULATORS, MICRO.columns)
 
 
 def addresses(i: Instruction) -> set[tuple[Memory, bool, int]]:
@@ -24,35 +27,24 @@ def addresses(i: Instruction) -> set[tuple[Memory, bool, int]]:
     [
         (
             Instruction(Opcode.LOAD, rows=3, length=5, unified_pitch=8, external_pitch=20),
-            {"external": (Memory.EXTERNAL, 1), "unified": (Memory.UNIFIED, 1)},
+            {"external": OUTSIDE, "unified": UNIFIED},
         ),
-        (
-            Instruction(Opcode.LOAD_WEIGHTS, tiles=2),
-            {"external": (Memory.EXTERNAL, 1), "tile": (Memory.WEIGHTS, 1)},
-        ),
+        (Instruction(Opcode.LOAD_WEIGHTS, tiles=2), {"external": OUTSIDE, "tile": TILES}),
         (
             Instruction(Opcode.MATMUL, x_count=3, x_stride=8, taps=12, accumulate=1),
-            {
-                "unified": (Memory.UNIFIED, 1),
-                "tile": (Memory.WEIGHTS, 1),
-                "accumulator": (Memory.ACCUMULATORS, MICRO.columns),
-            },
+            {"unified": UNIFIED, "tile": TILES, "accumulator": SUMS},
         ),
         (
             Instruction(Opcode.MOVE_WEIGHTS, x_count=9, x_stride=8, taps=5),
-            {"unified": (Memory.UNIFIED, 1), "tile": (Memory.WEIGHTS, 1)},
+            {"unified": UNIFIED, "tile": TILES},
         ),
         (
             Instruction(Opcode.VECTOR, source=1, channels=6, x_count=2, source_x_stride=1),
-            {
-                "source_base": (Memory.ACCUMULATORS, MICRO.columns),
-                "params": (Memory.PARAMETERS, 1),
-                "destination_base": (Memory.UNIFIED, 1),
-            },
+            {"source_base": SUMS, "params": (Memory.PARAMETERS, 1), "destination_base": UNIFIED},
         ),
         (
             Instruction(Opcode.FILL, channels=5, y_count=2, destination_y_stride=9),
-            {"destination_base": (Memory.UNIFIED, 1)},
+            {"destination_base": UNIFIED},
         ),
     ],
     ids=lambda value: value.opcode.name if isinstance(value, Instruction) else "",
@@ -62,10 +54,7 @@ def test_bases_shift_their_touches(i: Instruction, moves: dict[str, tuple[Memory
     assert {memory for memory, _, _ in still} == {memory for memory, _ in moves.values()}
     for field, (memory, unit) in moves.items():
         by = 8
-        moved = {
-            (where, write, address + by * unit * (where is memory))
-            for where, write, address in still
-        }
+        moved = {(where, write, a + by * unit * (where is memory)) for where, write, a in still}
         assert addresses(i.but(**{field: by})) == moved
     # The shared footprint has not changed.
     assert addresses(i) == still
@@ -97,9 +86,8 @@ def test_addresses_out_of_range() -> None:
     last = MICRO.unified_bytes - 4
     i = Instruction(Opcode.FILL, channels=4, destination_base=last)
     assert touches(i, MICRO)[0].pattern.last == MICRO.unified_bytes - 1
-    with pytest.raises(
-        OutOfRange, match=f"up to unified buffer byte {MICRO.unified_bytes - 1}, got"
-    ):
+    wanted = f"up to unified buffer byte {MICRO.unified_bytes - 1}, got"
+    with pytest.raises(OutOfRange, match=wanted):
         touches(i.but(destination_base=last + 1), MICRO)
     depth = MICRO.accumulator_depth
     sums = Instruction(Opcode.MATMUL, x_count=2, accumulator=depth - 2)

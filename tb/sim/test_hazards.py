@@ -3,17 +3,9 @@ import time
 import numpy as np
 import pytest
 
-from celosia.hw.arch import commands
+from celosia.hw.arch import commands, isa
 from celosia.hw.arch.config import MOST_COUNT
-from celosia.hw.arch.isa import (
-    PRODUCT_MODES,
-    Error,
-    Instruction,
-    Mode,
-    Opcode,
-    assemble,
-    disassemble,
-)
+from celosia.hw.arch.isa import Error, Instruction, Mode, Opcode, assemble
 from celosia.hw.arch.presets import PRESETS, preset
 from celosia.sim.check.footprint import Memory, reach
 from celosia.sim.check.hazards import Fault, Hazard, Written, check_hazards
@@ -23,6 +15,7 @@ SMALL = preset(
     "nano,unified_bytes=1024,weight_tiles=16,accumulator_depth=32,lanes=2,parameter_channels=16,"
     "tables=2,outstanding=32,dsp_columns=0,activation_weights=true,elementwise_products=true"
 )
+HALT = Instruction(Opcode.HALT)
 
 
 def found(text: str, initial: Written | None = None) -> Hazard:
@@ -162,9 +155,8 @@ def test_a_vector_that_reads_what_it_wrote_races_with_itself():
     shift = "VECTOR x_count=4 source_x_stride=1 destination_base=1 destination_x_stride=1\nHALT"
     hazard = found(shift, everything())
     assert (hazard.fault, hazard.instructions) == (Fault.RACE, (0, 0))
-    legal(
-        "VECTOR x_count=4 source_x_stride=2 destination_x_stride=2 channels=2\nHALT", everything()
-    )
+    apart = "VECTOR x_count=4 source_x_stride=2 destination_x_stride=2 channels=2\nHALT"
+    legal(apart, everything())
     back = "VECTOR x_count=4 source_base=1 source_x_stride=1 destination_x_stride=1\nHALT"
     legal(back, everything())
 
@@ -176,7 +168,7 @@ def test_a_vector_may_combine_with_its_own_sums(mode: Mode):
     legal(f"{vector} channels=4 destination_y_stride=1 y_count=3\nHALT", everything())
 
 
-@pytest.mark.parametrize("mode", PRODUCT_MODES)
+@pytest.mark.parametrize("mode", isa.PRODUCT_MODES)
 def test_a_vector_may_not_multiply_a_sum_twice(mode: Mode):
     vector = f"VECTOR x_count=2 destination=ACCUMULATORS mode={mode.name}"
     legal(f"{vector} destination_x_stride=1\nHALT", everything())
@@ -210,24 +202,20 @@ def test_deadlock(text: str):
     assert "waits for ever for semaphore" in str(hazard)
 
 
-@pytest.mark.parametrize(
-    ("text", "index", "end"),
-    [
-        ("STORE wait=4\nFILL wait=3 post=4\nHALT", 0, "4"),
-        ("FILL wait=3 post=4\nSTORE wait=4\nHALT", 0, "3; no instruction posts 3"),
-        (
-            "NOP\nFILL wait=3+5 post=4\nSTORE wait=4 post=5\nHALT",
-            1,
-            "3 and 5; no instruction posts 3",
-        ),
-        ("FILL wait=3\nSTORE\nHALT wait=7", 0, "3; no instruction posts 3"),
-    ],
-)
+DEADLOCKS = [
+    ("STORE wait=4\nFILL wait=3 post=4\nHALT", 0, "4"),
+    ("FILL wait=3 post=4\nSTORE wait=4\nHALT", 0, "3; no instruction posts 3"),
+    ("NOP\nFILL wait=3+5 post=4\nSTORE wait=4 post=5\nHALT", 1, "3 and 5; no instruction posts 3"),
+    ("FILL wait=3\nSTORE\nHALT wait=7", 0, "3; no instruction posts 3"),
+]
+
+
+@pytest.mark.parametrize(("text", "index", "end"), DEADLOCKS)
 def test_deadlock_names_the_first_instruction_that_waits(text: str, index: int, end: str):
     program = assemble(text)
     hazard = found(text, everything())
     assert hazard.instructions == (index,)
-    name = f"instruction {index} ({disassemble(program[index])})"
+    name = f"instruction {index} ({isa.disassemble(program[index])})"
     assert str(hazard) == f"DEADLOCK: {name} waits for ever for semaphore {end}"
 
 
@@ -241,12 +229,10 @@ UNWRITTEN = {
     "FILL channels=3\nFENCE\nSTORE length=4": "unified buffer byte 3",
     "VECTOR source=ACCUMULATORS source_base=2": "accumulator row 2 column 0",
     "FILL\nVECTOR params=2": "parameters of channel 2",
-    "FILL channels=3\nLOAD_PARAMS count=3\nFENCE\nVECTOR channels=3 use_table=1 table=1": (
-        "reads table 1"
-    ),
-    "FILL\nLOAD_PARAMS count=3\nFENCE\nVECTOR destination=ACCUMULATORS mode=MAX": (
-        "accumulator row 0 column 0"
-    ),
+    "FILL channels=3\nLOAD_PARAMS count=3\nFENCE\n"
+    "VECTOR channels=3 use_table=1 table=1": "reads table 1",
+    "FILL\nLOAD_PARAMS count=3\nFENCE\n"
+    "VECTOR destination=ACCUMULATORS mode=MAX": "accumulator row 0 column 0",
     "LOAD length=4\nLOAD_WEIGHTS\nFENCE\nMATMUL taps=4 accumulate=1": "accumulator row 0 column 0",
 }
 
@@ -298,23 +284,20 @@ def test_two_units_may_not_take_one_semaphore():
 
 def test_a_count_that_may_overflow():
     post, take = Instruction(Opcode.FILL, post=1), Instruction(Opcode.STORE, unified=8, wait=1)
-    check_hazards(
-        [*[post, take] * MOST_COUNT, Instruction(Opcode.HALT)], SMALL, initial=everything()
-    )
+    check_hazards([*[post, take] * MOST_COUNT, HALT], SMALL, initial=everything())
     program = [post, take] * (MOST_COUNT + 1)
     with pytest.raises(Hazard, match="past 255") as caught:
-        check_hazards([*program, Instruction(Opcode.HALT)], SMALL, initial=everything())
+        check_hazards([*program, HALT], SMALL, initial=everything())
     assert caught.value.fault is Fault.SEMAPHORE
     # Counts that a fence finds stay: few posts after it are too many.
     left = [*[post] * 200, Instruction(Opcode.FENCE), *[post, take] * 100, *[take] * 200]
     with pytest.raises(Hazard, match="past 255"):
-        check_hazards([*left, Instruction(Opcode.HALT)], SMALL, initial=everything())
+        check_hazards([*left, HALT], SMALL, initial=everything())
     back = [Instruction(Opcode.FILL, post=1, wait=2 if n else 0) for n in range(4100)]
-    forth = [
-        Instruction(Opcode.STORE, unified=8, wait=1, post=2 if n < 4099 else 0) for n in range(4100)
-    ]
+    forth = [Instruction(Opcode.STORE, unified=8, wait=1, post=2) for _ in range(4099)]
+    forth.append(Instruction(Opcode.STORE, unified=8, wait=1))
     program = [i for pair in zip(back, forth, strict=True) for i in pair]
-    check_hazards([*program, Instruction(Opcode.HALT)], SMALL, initial=everything())
+    check_hazards([*program, HALT], SMALL, initial=everything())
 
 
 @pytest.mark.parametrize(
@@ -349,7 +332,7 @@ def double_buffered(tiles: int) -> list[Instruction]:
                 channels=16 per_channel=1 destination_base={60000 + t % 4 * 16} \
                 destination_x_stride=64 wait={2 + side} {f"post={4 + side}" * more}
         """
-    return [*assemble(text), Instruction(Opcode.HALT)]
+    return [*assemble(text), HALT]
 
 
 def test_a_long_program_is_checked_quickly():

@@ -48,9 +48,8 @@ def test_outputs_without_a_value_are_refused(tmp_path):
 
 def test_a_module_that_means_two_things_is_refused(tmp_path):
     """An initial value is an event in Verilog alone."""
-    text = (
-        "module m (input a, output b); reg c = 0, d = 1; always @* d = c; assign b = d; endmodule"
-    )
+    text = "module m (input a, output b); reg c = 0, d = 1; always @* d = c; "
+    text += "assign b = d; endmodule"
     with pytest.raises(RuntimeError, match="^m: wanted the same in both languages$"):
         Player("m", tmp_path, {"a": 1}, {"b": 1}, verilog=text).play([(0,)])
 

@@ -11,9 +11,8 @@ def chance(program: list[Instruction], rng: np.random.Generator) -> set[tuple[in
     queues: dict[object, list[int]] = {}
     for index, i in enumerate(program):
         queues.setdefault(i.unit, []).append(index)
-    speed = {
-        (kind, unit): 10.0 ** rng.integers(-3, 4) for kind in ("start", "end") for unit in queues
-    }
+    moves = [(kind, unit) for kind in ("start", "end") for unit in queues]
+    speed = {move: 10.0 ** rng.integers(-3, 4) for move in moves}
     running: dict[object, int] = {}
     finished: list[int] = []
     pairs = set()

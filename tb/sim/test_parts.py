@@ -1,5 +1,7 @@
 """Models of FPGA primitives against plain arithmetic, in Icarus."""
 
+from typing import Any
+
 import pytest
 from icarus import Player
 
@@ -19,32 +21,14 @@ def random_rows(rng, cell, count):
 
 @pytest.mark.parametrize("pipeline", [False, True])
 def test_mult18x18d(pipeline, rng, tmp_path):
-    cell = Player(
-        "MULT18X18D",
-        tmp_path,
-        {
-            "A": 18,
-            "B": 18,
-            "CE": 4,
-            "SIGNEDA": 1,
-            "SIGNEDB": 1,
-            "RST": 4,
-            "SOURCEA": 1,
-            "SOURCEB": 1,
-        },
-        {"P": 36},
-        clocks=["CLK0"],
-        single="A B CE RST P",
-        parameters={
-            "REG_INPUTA_CLK": '"CLK0"',
-            "REG_INPUTB_CLK": '"CLK0"',
-            "REG_INPUTB_CE": '"CE1"',
-            "REG_PIPELINE_CLK": '"CLK0"' if pipeline else '"NONE"',
-            "REG_PIPELINE_CE": '"CE3"',
-            "REG_OUTPUT_CLK": '"CLK0"',
-            "REG_OUTPUT_CE": '"CE2"',
-        },
-    )
+    inputs = {"A": 18, "B": 18, "CE": 4, "SIGNEDA": 1, "SIGNEDB": 1, "RST": 4}
+    inputs |= {"SOURCEA": 1, "SOURCEB": 1}
+    settings = {f"REG_{name}_CLK": '"CLK0"' for name in ("INPUTA", "INPUTB", "OUTPUT")}
+    settings["REG_PIPELINE_CLK"] = '"CLK0"' if pipeline else '"NONE"'
+    enables = {"INPUTB": 1, "PIPELINE": 3, "OUTPUT": 2}
+    settings |= {f"REG_{name}_CE": f'"CE{number}"' for name, number in enables.items()}
+    about: Any = {"clocks": ["CLK0"], "single": "A B CE RST P", "parameters": settings}
+    cell = Player("MULT18X18D", tmp_path, inputs, {"P": 36}, **about)
     rows = [[*row[:5], 0, 0, 0] for row in random_rows(rng, cell, 400)]
     a = b = middle = out = 0
     for row, (got,) in zip(rows, cell.play(rows), strict=True):
@@ -65,9 +49,8 @@ def test_ccu2c(rng, tmp_path):
     tables = [int(table) for table in rng.integers(0, 1 << 16, 2)]
     inputs = {"CIN": 1} | {f"{letter}{n}": 1 for n in range(2) for letter in "ABCD"}
     settings = {"INJECT1_0": '"NO"', "INJECT1_1": '"NO"', "INIT0": tables[0], "INIT1": tables[1]}
-    cell = Player(
-        "CCU2C", tmp_path, inputs, dict.fromkeys(["S0", "S1", "COUT"], 1), parameters=settings
-    )
+    outputs = dict.fromkeys(["S0", "S1", "COUT"], 1)
+    cell = Player("CCU2C", tmp_path, inputs, outputs, parameters=settings)
     rows = [[number >> bit & 1 for bit in range(9)] for number in range(512)]
     for row, got in zip(rows, cell.play(rows), strict=True):
         carry, wanted = row[0], []
@@ -88,9 +71,8 @@ def test_sb_mac16(rng, tmp_path):
     cell = Player("SB_MAC16", tmp_path, free | zero, {"O": 32}, clocks=["CLK"], parameters=settings)
     rows = [[*row[:5], 0, 0, 0, 0] for row in random_rows(rng, cell, 400)]
     a = b = top = bottom = 0
-    for (new_a, new_b, enabled, a_held, b_held, *_), (got,) in zip(
-        rows, cell.play(rows), strict=True
-    ):
+    played = zip(rows, cell.play(rows), strict=True)
+    for (new_a, new_b, enabled, a_held, b_held, *_), (got,) in played:
         assert got == (top % 65536) << 16 | bottom % 65536
         if enabled:
             top = as_signed(a >> 8, 8) * as_signed(b >> 8, 8)
@@ -115,16 +97,11 @@ def word_bits(address, width):
         (4, 2, "WRITETHROUGH"),
         (18, 4, "READBEFOREWRITE"),
         (1, 18, "NORMAL"),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
-                (36, 36, "NORMAL"),
-                (18, 18, "WRITETHROUGH"),
-                (9, 9, "READBEFOREWRITE"),
-                (9, 18, "NORMAL"),
-                (2, 1, "READBEFOREWRITE"),
-            )
-        ),
+        pytest.param(36, 36, "NORMAL", marks=pytest.mark.slow),
+        pytest.param(18, 18, "WRITETHROUGH", marks=pytest.mark.slow),
+        pytest.param(9, 9, "READBEFOREWRITE", marks=pytest.mark.slow),
+        pytest.param(9, 18, "NORMAL", marks=pytest.mark.slow),
+        pytest.param(2, 1, "READBEFOREWRITE", marks=pytest.mark.slow),
     ],
 )
 def test_dp16kd(width_a, width_b, mode, rng, tmp_path):
@@ -136,15 +113,9 @@ def test_dp16kd(width_a, width_b, mode, rng, tmp_path):
         settings[f"INITVAL_{n:02X}"] = f"320'h{int(bits[::-1], 2):080x}"
     free = {"ADA": 14, "ADB": 14, "DIA": 18, "DIB": 18, "CEA": 1, "CEB": 1, "WEA": 1}
     zero = {"WEB": 1, "RSTA": 1, "RSTB": 1, "CSA": 3, "CSB": 3}
-    cell = Player(
-        "DP16KD",
-        tmp_path,
-        free | zero,
-        {"DOA": 18, "DOB": 18},
-        clocks=["CLKA", "CLKB"],
-        single="ADA ADB DIA DIB DOA DOB CSA CSB",
-        parameters=settings,
-    )
+    single = "ADA ADB DIA DIB DOA DOB CSA CSB"
+    about: Any = {"clocks": ["CLKA", "CLKB"], "single": single, "parameters": settings}
+    cell = Player("DP16KD", tmp_path, free | zero, {"DOA": 18, "DOB": 18}, **about)
     rows = []
     for row in random_rows(rng, cell, 600):
         # All addresses first, then few, so that words meet.
@@ -175,14 +146,8 @@ def test_dp16kd(width_a, width_b, mode, rng, tmp_path):
 
 @pytest.mark.parametrize("setting", ["REGMODE_B", "CLKAMUX", "CSDECODE_A"])
 def test_settings_without_a_model_are_refused(setting, tmp_path):
-    cell = Player(
-        "DP16KD",
-        tmp_path,
-        {"ADA": 14},
-        {"DOB": 18},
-        clocks=["CLKA", "CLKB"],
-        single="ADA DOB",
-        parameters={setting: '"OTHER"'},
-    )
+    about: Any = {"clocks": ["CLKA", "CLKB"], "single": "ADA DOB"}
+    settings = {setting: '"OTHER"'}
+    cell = Player("DP16KD", tmp_path, {"ADA": 14}, {"DOB": 18}, **about, parameters=settings)
     with pytest.raises(RuntimeError, match="DP16KD: wanted one writer"):
         cell.play([[0], [0]])

@@ -58,9 +58,7 @@ def test_requantize_is_the_contract(rounding: Rounding, rng: np.random.Generator
 
 @pytest.mark.parametrize("rounding", Rounding)
 @pytest.mark.parametrize("left", [0, 1, 2])
-def test_shifts_alone_are_the_contract(
-    rounding: Rounding, left: int, rng: np.random.Generator
-) -> None:
+def test_shifts_alone_are_the_contract(rounding: Rounding, left: int, rng) -> None:
     """One multiplier of a power of two for all elements, of which some are too large for 2³⁰."""
     double = rounding is Rounding.DOUBLE
     for right in range(32):
@@ -83,22 +81,18 @@ def test_the_roundings_differ_where_the_first_rounding_makes_a_half():
 
 def test_finish_keeps_the_sum_exact():
     h = np.array([INT32[0], -1, 0, 1, INT32[1]])
-    np.testing.assert_array_equal(
-        quantize.finish(h, 127, -128, 127), np.array([-128, 126, 127, 127, 127], np.int8)
-    )
+    wanted = np.array([-128, 126, 127, 127, 127], np.int8)
+    np.testing.assert_array_equal(quantize.finish(h, 127, -128, 127), wanted)
     np.testing.assert_array_equal(quantize.finish(h, -3, -2, 5), np.array([-2, -2, -2, -2, 5]))
 
 
 def litert(layers: list[FullyConnected], x: np.ndarray, scale: float, zero_point: int):
-    content = write_fully_connected(
-        layers, input_scale=scale, input_zero_point=zero_point, batch=len(x)
-    )
+    ends = {"input_scale": scale, "input_zero_point": zero_point}
+    content = write_fully_connected(layers, **ends, batch=len(x))
     return prerequisites.litert_outputs(content, x)[0]
 
 
-def random_layer(
-    rng: np.random.Generator, real: float, per_channel: bool, bias: bool
-) -> tuple[FullyConnected, float]:
+def random_layer(rng, real: float, per_channel: bool, bias) -> tuple[FullyConnected, float]:
     """A layer whose factor from sums to outputs is about ``real``, and its input scale."""
     outputs, inputs = 24, 20
     input_scale, output_scale = (float(np.float32(rng.uniform(0.01, 0.1))) for _ in range(2))
@@ -147,9 +141,8 @@ def test_single_rounding_is_litert_fully_connected(per_channel, bias, rng):
 
 def test_litert_rounds_halves_away_from_zero_in_float64():
     sums = np.arange(-9, 10, dtype=np.int32)
-    layer = FullyConnected(
-        weights=np.zeros((19, 1), np.int8), weight_scale=0.5, bias=sums, output_scale=1.0
-    )
+    weights = np.zeros((19, 1), np.int8)
+    layer = FullyConnected(weights=weights, weight_scale=0.5, bias=sums, output_scale=1.0)
     want = litert([layer], np.zeros((1, 1), np.int8), 1.0, 0)[0]
     np.testing.assert_array_equal(litert_arithmetic.litert_fully_connected(sums, 0.5, 0), want)
     single = quantize.requantize(sums, 0, 1 << 30, 0, 0, Rounding.SINGLE)

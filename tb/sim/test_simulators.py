@@ -1,7 +1,6 @@
 import importlib.metadata
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -90,9 +89,7 @@ def test_icarus_needs_both_programs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("can_install", [True, False])
-def test_viewers_are_installed_where_they_are_missing(
-    can_install: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_missing_viewers_are_installed(can_install: bool, tmp_path, monkeypatch, capsys) -> None:
     requested = []
 
     def install(packages: list[str]) -> None:
@@ -105,9 +102,8 @@ def test_viewers_are_installed_where_they_are_missing(
     monkeypatch.setattr(simulators, "_apt_install", install)
     simulators.install_viewers()
     simulators.install_viewers()
-    assert requested == ["chromium", "gtkwave", "gcc-riscv64-unknown-elf"] * (
-        1 if can_install else 2
-    )
+    names = ["chromium", "gtkwave", "gcc-riscv64-unknown-elf"]
+    assert requested == (names if can_install else 2 * names)
     assert ("no fst2vcd: its tests are skipped" in capsys.readouterr().err) != can_install
 
 

@@ -86,9 +86,8 @@ def test_ports_are_narrow_and_named() -> None:
     modules = ["celosia", *(f"celosia_{unit}" for unit in units)]
     body = "  input clk,  // a.py:1\n  (* keep = 32'd1 *) input reset_x,\n"
     body += "  output reg [3:0] a = 4'h0,  // a.py:2: x [3:0]\n  input m_axi__r,\n"
-    body += (
-        "  input s_axil__w,\n  output [128:0] wide,\n  output b$1\n);\n  wire inner;\nendmodule\n"
-    )
+    body += "  input s_axil__w,\n  output [128:0] wide,\n  output b$1\n);\n"
+    body += "  wire inner;\nendmodule\n"
     found = ports("".join(f"module {name}(\n{body}" for name in modules))
     assert list(found) == GROUPS
     assert found["external memory (AXI4)"] == ["TOP.celosia.m_axi__r"]
